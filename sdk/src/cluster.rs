@@ -1,8 +1,8 @@
 //! Reads resources of the control plane, of the kinds that the stage grants, and asks what users may do.
 //!
-//! The plugin requests a kind with `capabilities = [cluster("v1/Node")]`; the operator grants it with
-//! `allow: { cluster: ["v1/Node"] }`. Reading a kind that is not granted ends the call. Questions about users need the
-//! kind `authorization.k8s.io/v1/SelfSubjectAccessReview` for the user of the request, and
+//! The plugin requests a kind with `capabilities = [cluster("v1/Node")]`; the operator grants it with `allow: {
+//! cluster: ["v1/Node"] }`. Reading a kind that is not granted ends the call. Questions about users need the kind
+//! `authorization.k8s.io/v1/SelfSubjectAccessReview` for the user of the request, and
 //! `authorization.k8s.io/v1/SubjectAccessReview` for any other.
 //!
 //! There is no control plane in native builds: every function returns [`Error::Unavailable`], unless a test provides

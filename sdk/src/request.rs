@@ -145,8 +145,8 @@ impl Request {
     /// otherwise by equality, otherwise by index. Without a change, and for a request without an object, the verdict
     /// is `allow`.
     ///
-    /// This parses the object twice, once as a tree. Where microseconds matter, parse a partial type
-    /// with [`Request::object`] and build a [`Patch`](crate::Patch).
+    /// This parses the object twice, once as a tree. Where microseconds matter, parse a partial type with
+    /// [`Request::object`] and build a [`Patch`](crate::Patch).
     ///
     /// ```
     /// use admittance_sdk::{Error, Request, Response};

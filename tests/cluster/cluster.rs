@@ -1,5 +1,5 @@
-//! A Kubernetes API server with its store, and nothing else: no scheduler, no controllers, no nodes. Objects
-//! are admitted and stored, and then not changed.
+//! A Kubernetes API server with its store, and nothing else: no scheduler, no controllers, no nodes. Objects are
+//! admitted and stored, and then not changed.
 
 use std::{
     fmt, fs,

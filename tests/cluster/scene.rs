@@ -164,8 +164,7 @@ impl Scene {
         self.program = Some(program);
     }
 
-    /// Starts another server, on another port, which becomes the server of the scene; returns the previous
-    /// one.
+    /// Starts another server, on another port, which becomes the server of the scene; returns the previous one.
     pub(crate) async fn serve_elsewhere(&mut self) -> Admittance {
         self.address.set_port(0);
         let (program, address) = self.started().await;

@@ -1,7 +1,7 @@
 //! The allocations and system calls of a request, each with an upper bound.
 //!
-//! These counts do not depend on the speed of the machine, unlike times. Whoever lowers one lowers its bound here, so that
-//! it stays low; whoever has to raise one says why in the commit.
+//! These counts do not depend on the speed of the machine, unlike times. Whoever lowers one lowers its bound here, so
+//! that it stays low; whoever has to raise one says why in the commit.
 
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
@@ -24,8 +24,8 @@ const WARM_UP: usize = 200;
 /// Requests that are counted; what happens rarely in the background disappears in the average.
 const COUNTED: usize = 500;
 
-/// Waits until no other test counts, and keeps others from it until the guard is dropped: allocations are counted in the
-/// whole process, and a test that reads a trace allocates too.
+/// Waits until no other test counts, and keeps others from it until the guard is dropped: allocations are counted in
+/// the whole process, and a test that reads a trace allocates too.
 fn count_alone() -> MutexGuard<'static, ()> {
     static COUNTING: Mutex<()> = Mutex::new(());
     COUNTING.lock().unwrap_or_else(PoisonError::into_inner)

@@ -18,8 +18,8 @@ fn find_strace() -> Option<PathBuf> {
         .find(|program| program.is_file())
 }
 
-/// Serves with this configuration, and prints and returns the system calls that each request needs. `None` if `strace` is
-/// not installed.
+/// Serves with this configuration, and prints and returns the system calls that each request needs. `None` if `strace`
+/// is not installed.
 fn calls_per_request(what: &str, directory: &Path, config: &Path, request: &[u8]) -> Option<u64> {
     let Some(strace) = find_strace() else {
         println!("skipped: the system calls of a {what} are counted with strace, which is not installed");

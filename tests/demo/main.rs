@@ -1,5 +1,5 @@
-//! The demo: the driver in front of a small example API, and what to try.
-//! `cargo task demo` compiles what it needs and starts it.
+//! The demo: the driver in front of a small example API, and what to try. `cargo task demo` compiles what it needs and
+//! starts it.
 
 mod example;
 mod traffic;

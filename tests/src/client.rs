@@ -18,8 +18,8 @@ use crate::Error;
 #[derive(Clone, Debug)]
 pub struct Client(Pool<HttpsConnector<HttpConnector>, Full<Bytes>>);
 
-/// The send buffer of clients that attack, in bytes. The kernel copies as much in one system call, which no other thread
-/// interrupts; a larger one would delay the program in a way that clients on other machines cannot.
+/// The send buffer of clients that attack, in bytes. The kernel copies as much in one system call, which no other
+/// thread interrupts; a larger one would delay the program in a way that clients on other machines cannot.
 pub const ATTACKING_SEND_BUFFER: u32 = 64 << 10;
 
 /// The trust store and the certificate of a TLS client.

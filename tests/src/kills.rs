@@ -13,8 +13,8 @@ use tempfile::TempDir;
 
 use crate::{Admittance, Client, Error, ModuleServer, Serve, Upstream, Versions, files::write};
 
-/// A number of kills. Each set of definitions that is applied has a generation, which its stages write into
-/// every object, so that a response shows the set of each chain.
+/// A number of kills. Each set of definitions that is applied has a generation, which its stages write into every
+/// object, so that a response shows the set of each chain.
 #[derive(Clone, Copy, Debug)]
 pub struct Kills {
     /// The number of kills.
@@ -53,8 +53,8 @@ enum Moment {
     Start,
 }
 
-/// The chains of a set; each is in a file of its own, with a stage whose module is fetched and one whose
-/// module is a file.
+/// The chains of a set; each is in a file of its own, with a stage whose module is fetched and one whose module is a
+/// file.
 const CHAINS: [&str; 3] = ["first", "second", "third"];
 
 const CONFIG: &str = "

@@ -1,5 +1,5 @@
-//! Shared by the whole-program tests, the demo and the benchmarks: the real program as a child process,
-//! a control plane behind it, and a client in front of it.
+//! Shared by the whole-program tests, the demo and the benchmarks: the real program as a child process, a control plane
+//! behind it, and a client in front of it.
 //!
 //! Everything listens on ports chosen by the kernel, and waits for observable events: a log line, a reply, the
 //! end of a process.

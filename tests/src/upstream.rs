@@ -17,8 +17,8 @@ use tokio::{net::TcpListener, sync::watch};
 
 use crate::Error;
 
-/// A fake control plane: records requests, and answers like a BCS scheduler, with the received object
-/// in `data`, unless it is given another [`ReplyForm`]. It stops when it is dropped.
+/// A fake control plane: records requests, and answers like a BCS scheduler, with the received object in `data`, unless
+/// it is given another [`ReplyForm`]. It stops when it is dropped.
 #[derive(Debug)]
 pub struct Upstream {
     address: SocketAddr,

@@ -40,8 +40,8 @@ use http::{
 pub(crate) use self::session::Sessions;
 use crate::Api;
 
-/// The headers of every reply: nothing is loaded from another origin, nothing inline runs, and no other page embeds this
-/// one.
+/// The headers of every reply: nothing is loaded from another origin, nothing inline runs, and no other page embeds
+/// this one.
 const HEADERS: [(HeaderName, &str); 4] = [
     (
         CONTENT_SECURITY_POLICY,

@@ -73,8 +73,8 @@ impl<S> Chain<S> {
     }
 }
 
-/// The two phases of an admission, as in kube-apiserver. A request passes all mutating chains before the
-/// first validating one.
+/// The two phases of an admission, as in kube-apiserver. A request passes all mutating chains before the first
+/// validating one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Phase {
     /// Stages are called one after the other, and each may change the object or refuse the request.

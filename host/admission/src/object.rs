@@ -57,9 +57,9 @@ impl Object {
     ///
     /// # Errors
     ///
-    /// Fails when it is not UTF-8 or not one JSON object; when no tree can be built, because it is nested too
-    /// deeply or a number or an escape is out of range; or when `apiVersion`, `kind` or `metadata` is
-    /// duplicated (parsers treat duplicates differently).
+    /// Fails when it is not UTF-8 or not one JSON object; when no tree can be built, because it is nested too deeply or
+    /// a number or an escape is out of range; or when `apiVersion`, `kind` or `metadata` is duplicated (parsers treat
+    /// duplicates differently).
     pub fn parse(text: impl AsRef<[u8]>) -> Result<Self, ObjectError> {
         let text = std::str::from_utf8(text.as_ref())?;
         let head = Head::read(text)?;

@@ -271,8 +271,8 @@ impl Patch {
         size_of::<Part>() * self.0.len() + self.len() * each + self.size()
     }
 
-    /// Applies the patch to an object, and returns the same object if nothing changes. Untouched parts keep
-    /// their text. The time is linear in the object and the patch.
+    /// Applies the patch to an object, and returns the same object if nothing changes. Untouched parts keep their text.
+    /// The time is linear in the object and the patch.
     ///
     /// # Errors
     ///
@@ -394,8 +394,8 @@ impl Operation {
         self.path.len() + from + self.action.value().map_or(0, |value| value.get().len())
     }
 
-    /// Applies it, and returns whether it changed anything. If the object already `has_changed`, setting a
-    /// value counts as a change even if it is equal.
+    /// Applies it, and returns whether it changed anything. If the object already `has_changed`, setting a value counts
+    /// as a change even if it is equal.
     fn apply<'a>(
         &'a self,
         root: &mut Node<'a>,
@@ -451,8 +451,7 @@ impl Operation {
             }
         };
         match replaced {
-            // Setting an equal value is not a change. The comparison is only needed while nothing has
-            // changed.
+            // Setting an equal value is not a change. The comparison is only needed while nothing has changed.
             Some(replaced) if !has_changed => {
                 let value = root.get(path, budget).map_err(reason)?;
                 value.equals(&replaced, budget).map(|same| !same).map_err(reason)

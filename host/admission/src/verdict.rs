@@ -61,8 +61,8 @@ impl Response {
     /// The longest value of an audit annotation, in bytes; a longer one is truncated.
     pub const MAX_ANNOTATION: usize = 4096;
 
-    /// Applies the limits for logs and clients. Every verdict of a chain or a shadow run is limited; long
-    /// texts are truncated, and excess entries are dropped.
+    /// Applies the limits for logs and clients. Every verdict of a chain or a shadow run is limited; long texts are
+    /// truncated, and excess entries are dropped.
     #[must_use]
     pub fn bounded(mut self) -> Self {
         if !self.warnings.is_empty() {
@@ -127,8 +127,8 @@ pub struct Denial {
     /// Whether the message already names what denied the request. Clients then get it without the names of stage and
     /// chain.
     pub is_whole: bool,
-    /// Machine-readable details, as in Kubernetes' `Status.details`: `causes`, `retryAfterSeconds`; may be
-    /// empty. Sent to clients that get a `Status`.
+    /// Machine-readable details, as in Kubernetes' `Status.details`: `causes`, `retryAfterSeconds`; may be empty. Sent
+    /// to clients that get a `Status`.
     pub details: Map<String, Value>,
 }
 

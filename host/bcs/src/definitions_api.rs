@@ -1,7 +1,7 @@
 //! The API of BCS for definitions of hooks: `admissionwebhook`, as clients of bcs-mesos-driver use it.
 //!
-//! The original forwards these requests to the scheduler, which keeps definitions. This program answers them itself, from
-//! the host's definition stores, so that a written definition is in force.
+//! The original forwards these requests to the scheduler, which keeps definitions. This program answers them itself,
+//! from the host's definition stores, so that a written definition is in force.
 
 mod change;
 mod refusal;
@@ -50,8 +50,8 @@ struct Inner {
 }
 
 impl DefinitionsApi {
-    /// Creates the API for the definitions of this host. `dialect` checks the cluster, and writes the replies to requests that
-    /// end before they are read; `limits` are for bodies.
+    /// Creates the API for the definitions of this host. `dialect` checks the cluster, and writes the replies to
+    /// requests that end before they are read; `limits` are for bodies.
     pub(crate) fn new(host: Host, dialect: Arc<Bcs>, limits: BodyLimits) -> Self {
         Self(Arc::new(Inner {
             host,

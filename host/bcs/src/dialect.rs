@@ -23,8 +23,8 @@ use crate::{
 const FORWARDED: [&str; 2] = ["/mesosdriver/v4/webconsole/", "/mesosdriver/v4/customresource"];
 pub const CLUSTER_HEADER: &str = "BCS-ClusterID";
 
-/// The keys that hooks read and the driver does not, in the spelling of the BCS documents. The keys that the driver reads
-/// are in [`types`].
+/// The keys that hooks read and the driver does not, in the spelling of the BCS documents. The keys that the driver
+/// reads are in [`types`].
 const KEYS: [&str; 3] = [
     "/spec/template/spec/volumes/*/name",
     "/spec/template/spec/volumes/*/volume/hostPath",
@@ -33,16 +33,15 @@ const KEYS: [&str; 3] = [
 
 /// The dialect of the BCS Mesos driver. Lives as long as the front door.
 ///
-/// A request is identified by its method (POST creates, PUT updates; chains see no other methods) and by
-/// `kind`, `metadata.namespace` and `metadata.name` of its body, whatever its path says, like in the
-/// driver. A body without a namespace has none: selectors see the empty name, although the
-/// scheduler puts such an application into `defaultGroup`.
+/// A request is identified by its method (POST creates, PUT updates; chains see no other methods) and by `kind`,
+/// `metadata.namespace` and `metadata.name` of its body, whatever its path says, like in the driver. A body without a
+/// namespace has none: selectors see the empty name, although the scheduler puts such an application into
+/// `defaultGroup`.
 ///
-/// Differences from the driver: the header `BCS-ClusterID` is checked before any hook runs, a body
-/// that cannot be parsed is refused instead of bypassing the hooks, and keys in another case are
-/// first changed to the documented case. In front of a driver, to which requests are forwarded unchanged, a request
-/// without hooks that a lenient server could read as one with hooks is refused, as by
-/// [`Rest`](admittance_dialect::Rest).
+/// Differences from the driver: the header `BCS-ClusterID` is checked before any hook runs, a body that cannot be
+/// parsed is refused instead of bypassing the hooks, and keys in another case are first changed to the documented case.
+/// In front of a driver, to which requests are forwarded unchanged, a request without hooks that a lenient server could
+/// read as one with hooks is refused, as by [`Rest`](admittance_dialect::Rest).
 ///
 /// [`Bcs::in_front_of`] sets the upstream. In front of the scheduler, requests that have passed the chains are
 /// [translated](crate::forwarding) as by the driver: the [routes](crate::routes) define the requests to the scheduler.

@@ -1,6 +1,6 @@
-//! The drivers of a cluster, which agree on the table that all serve. Each reports in an ephemeral node which table it serves
-//! and which one it has prepared. The driver that was registered first is the leader, and writes the target into the parent
-//! node.
+//! The drivers of a cluster, which agree on the table that all serve. Each reports in an ephemeral node which table it
+//! serves and which one it has prepared. The driver that was registered first is the leader, and writes the target into
+//! the parent node.
 
 mod follow;
 

@@ -27,7 +27,8 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct BcsConfig {
     pub cluster: ClusterId,
-    /// The servers that get the requests. Default: the scheduler if schedulers are discovered, otherwise a bcs-mesos-driver.
+    /// The servers that get the requests. Default: the scheduler if schedulers are discovered, otherwise a
+    /// bcs-mesos-driver.
     pub behind: UpstreamKind,
     pub servers: SchedulersConfig,
     pub upstream: UpstreamConfig,
@@ -177,8 +178,8 @@ impl MesosDriver {
         self.0.discovery.as_ref().map(Discovery::status)
     }
 
-    /// Returns the health in the format of bcs-mesos-driver; `None` if the upstream is a bcs-mesos-driver, which reports its
-    /// own. `ip` is the address that this driver listens on.
+    /// Returns the health in the format of bcs-mesos-driver; `None` if the upstream is a bcs-mesos-driver, which
+    /// reports its own. `ip` is the address that this driver listens on.
     pub fn health(&self, ip: IpAddr) -> Option<HealthInfo> {
         let inner = &self.0;
         let discovered = inner.discovery.as_ref().map(Discovery::servers);

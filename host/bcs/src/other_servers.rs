@@ -1,5 +1,4 @@
-//! Requests for servers other than the upstream: consoles on the hosts of a cluster, and the
-//! kube-apiserver.
+//! Requests for servers other than the upstream: consoles on the hosts of a cluster, and the kube-apiserver.
 
 mod console;
 mod definition_v1;

@@ -28,8 +28,8 @@ const GATEWAYS: &str = "/bcs/services/endpoints/apiserver";
 /// The longest time from the moment at which the drivers agree on a table until each serves it.
 const SWITCH: Duration = Duration::from_secs(1);
 
-/// The registration of a driver or a gateway, which exists while it serves. A driver is registered in the service ensemble
-/// below its cluster, and in the cluster's own ensemble; a gateway is registered in the service ensemble.
+/// The registration of a driver or a gateway, which exists while it serves. A driver is registered in the service
+/// ensemble below its cluster, and in the cluster's own ensemble; a gateway is registered in the service ensemble.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RegistrationConfig {
     /// The address that other servers connect to. Default: the address of the port.
@@ -118,9 +118,9 @@ impl Entry {
 impl Registrar {
     /// Returns the registrations of a driver, with their nodes.
     ///
-    /// A driver registers where bcs-mesos-driver does: in the service ensemble below the cluster, where bcs-api looks for
-    /// drivers, and in the cluster's own ensemble, without a cluster and without the external address. A registration is left
-    /// out if its ensemble is not configured.
+    /// A driver registers where bcs-mesos-driver does: in the service ensemble below the cluster, where bcs-api looks
+    /// for drivers, and in the cluster's own ensemble, without a cluster and without the external address. A
+    /// registration is left out if its ensemble is not configured.
     pub fn new(
         config: &RegistrationConfig,
         cluster: &ClusterId,
@@ -163,8 +163,8 @@ impl Registrar {
         Ok(Self(vec![entry]))
     }
 
-    /// Registers the driver or gateway until the result is withdrawn or dropped. If it is not ready yet, it is registered when
-    /// [`Registrations::follow`] learns that it is.
+    /// Registers the driver or gateway until the result is withdrawn or dropped. If it is not ready yet, it is
+    /// registered when [`Registrations::follow`] learns that it is.
     pub fn register(self, is_ready: bool) -> Registrations {
         let register = if is_ready {
             ZooKeeper::register
@@ -277,9 +277,9 @@ impl Registrations {
         join_all(self.0.iter().map(ActiveRegistration::update_metrics)).await;
     }
 
-    /// Keeps a driver registered while it serves the same table as the others, so that gateways send requests to no driver
-    /// that is late. A change that goes live within a second does not affect the registrations. Never returns; drop it to
-    /// stop.
+    /// Keeps a driver registered while it serves the same table as the others, so that gateways send requests to no
+    /// driver that is late. A change that goes live within a second does not affect the registrations. Never returns;
+    /// drop it to stop.
     pub async fn follow(&self, mut is_ready: watch::Receiver<bool>) {
         loop {
             let now_ready = *is_ready.borrow_and_update();

@@ -1,4 +1,5 @@
-//! The replies of BCS's own programs: the codes of bcs-common, and the forms of the envelope `result, code, message, data`.
+//! The replies of BCS's own programs: the codes of bcs-common, and the forms of the envelope `result, code, message,
+//! data`.
 
 use admittance_dialect::json_reply;
 use bytes::Bytes;
@@ -81,8 +82,8 @@ pub fn failure(code: Code, message: &str) -> Response<Bytes> {
     handler_error(Some(DRIVER), StatusCode::OK, code, message)
 }
 
-/// Returns an error as handlers write it: compact, with an empty object as data. The message begins with the name of the
-/// program, if one is given.
+/// Returns an error as handlers write it: compact, with an empty object as data. The message begins with the name of
+/// the program, if one is given.
 pub fn handler_error(
     program: Option<&str>,
     status: StatusCode,

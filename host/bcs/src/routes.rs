@@ -53,8 +53,8 @@ impl Verb {
 #[derive(Clone, Copy, Debug)]
 pub struct Route {
     pub verb: Verb,
-    /// The path below `/mesosdriver/v4`, with parameters, such as `/namespaces/{ns}/applications`. The parameter `{uri:*}`
-    /// takes the rest of the path.
+    /// The path below `/mesosdriver/v4`, with parameters, such as `/namespaces/{ns}/applications`. The parameter
+    /// `{uri:*}` takes the rest of the path.
     pub path: &'static str,
     pub action: Action,
     /// The permission that a request needs.
@@ -68,11 +68,11 @@ pub struct Route {
 pub enum Permission {
     /// Allows reading through the routes of a driver.
     Read,
-    /// Also allows changes of workloads: everything that the scheduler does, consoles, and the custom resources of groups
-    /// that the gateway's configuration lists.
+    /// Also allows changes of workloads: everything that the scheduler does, consoles, and the custom resources of
+    /// groups that the gateway's configuration lists.
     Write,
-    /// Also allows everything else: changes of the definitions of admission hooks and of whatever else controls admission
-    /// for all requests, and unknown routes.
+    /// Also allows everything else: changes of the definitions of admission hooks and of whatever else controls
+    /// admission for all requests, and unknown routes.
     Hooks,
 }
 
@@ -81,8 +81,8 @@ words!(Permission, "permission": Read = "Read", Write = "Write", Hooks = "Hooks"
 #[derive(Clone, Copy, Debug)]
 pub enum Action {
     Scheduler(Call),
-    /// The request changes or reads the definitions of hooks. The original sends this call to the scheduler, which keeps
-    /// them.
+    /// The request changes or reads the definitions of hooks. The original sends this call to the scheduler, which
+    /// keeps them.
     Definitions(Call),
     /// Forwarded to a console on a host of the cluster.
     Console,
@@ -95,8 +95,8 @@ pub enum Action {
 #[derive(Clone, Copy, Debug)]
 pub struct Call {
     pub verb: Verb,
-    /// The path and query, with placeholders, such as `/v1/apps/{ns}/{name}/scale?instances={instances}`. A query parameter
-    /// without a value is copied from the request.
+    /// The path and query, with placeholders, such as `/v1/apps/{ns}/{name}/scale?instances={instances}`. A query
+    /// parameter without a value is copied from the request.
     pub target: &'static str,
     pub body: Body,
 }

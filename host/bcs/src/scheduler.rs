@@ -1,5 +1,5 @@
-//! Forwards requests that have passed the chains: unchanged to a bcs-mesos-driver, translated to the scheduler, or to other
-//! servers. Some are answered here. Replies to translated requests are translated too.
+//! Forwards requests that have passed the chains: unchanged to a bcs-mesos-driver, translated to the scheduler, or to
+//! other servers. Some are answered here. Replies to translated requests are translated too.
 
 mod forwarding;
 mod peeked;
@@ -40,9 +40,9 @@ pub(crate) type SchedulerService = BoxCloneSyncService<Request<Body>, Response<B
 
 /// Forwards requests. Lives as long as the driver.
 ///
-/// An unchanged request streams through [`Upstream`]. A translated one is a new request: only the headers of the client's
-/// trace are forwarded, and nothing identifies the client. Its body is read whole only if the translation needs it. In that
-/// case, the request is retried with another server if a server did not process it.
+/// An unchanged request streams through [`Upstream`]. A translated one is a new request: only the headers of the
+/// client's trace are forwarded, and nothing identifies the client. Its body is read whole only if the translation
+/// needs it. In that case, the request is retried with another server if a server did not process it.
 #[derive(Debug)]
 pub(crate) struct Scheduler {
     pub(crate) dialect: Arc<Bcs>,
@@ -166,8 +166,8 @@ impl Scheduler {
 
     /// Returns the client's reply to a request that was rewritten.
     ///
-    /// If a server replies that it did not process the request, the next one of the list is tried, and after a pause the whole
-    /// list again, because no server accepts requests until there is a new master.
+    /// If a server replies that it did not process the request, the next one of the list is tried, and after a pause
+    /// the whole list again, because no server accepts requests until there is a new master.
     async fn exchange(&self, head: Parts, sent: Sent) -> Response<Body> {
         let (whole, mut next) = match sent {
             Sent::Whole(body) => (Some(body.clone()), Body::from(body)),

@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use admittance_net::upstream::{InvalidServer, Server};
 use serde::{Deserialize, Serialize};
 
-/// The JSON data in the node that a server of BCS (a scheduler, a driver) registers. All keys are written, as by programs of
-/// BCS. Older programs write fewer keys, so none is required when reading.
+/// The JSON data in the node that a server of BCS (a scheduler, a driver) registers. All keys are written, as by
+/// programs of BCS. Older programs write fewer keys, so none is required when reading.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ServerInfo {

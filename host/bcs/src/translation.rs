@@ -76,8 +76,8 @@ static DEPLOYMENTS: LazyLock<Schema> = LazyLock::new(|| Schema::new(DEPLOYMENT))
 static DAEMONSETS: LazyLock<Schema> = LazyLock::new(|| Schema::new(DAEMONSET));
 static MESSAGES: LazyLock<Schema> = LazyLock::new(|| Schema::new(MESSAGE));
 
-/// Decides how a request that passed the chains is forwarded to the scheduler; `None` if that depends on the body. In that
-/// case, it has to be called again with the body as the chains left it.
+/// Decides how a request that passed the chains is forwarded to the scheduler; `None` if that depends on the body. In
+/// that case, it has to be called again with the body as the chains left it.
 pub fn forwarding(head: &Parts, body: Option<&Bytes>) -> Option<Forwarding> {
     let matched = match lookup(head) {
         Lookup::Found(matched) => matched,

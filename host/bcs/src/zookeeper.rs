@@ -8,9 +8,8 @@
 //! - [`Registered`] keeps an ephemeral node: it is created once even if the connection breaks
 //!   meanwhile, and created again after the session is lost or the node is deleted.
 //!
-//! Only features of ZooKeeper 3.4 are used, including watches that fire once ([`NodeWatch`]). The
-//! session is authenticated (scheme `digest`); the connection is plain TCP, because the servers that BCS
-//! runs offer nothing else.
+//! Only features of ZooKeeper 3.4 are used, including watches that fire once ([`NodeWatch`]). The session is
+//! authenticated (scheme `digest`); the connection is plain TCP, because the servers that BCS runs offer nothing else.
 
 mod children;
 mod config;

@@ -1,5 +1,5 @@
-//! Turns module references into bytes: fetches modules, checks their digests and signatures, and keeps them
-//! in a store on disk, so that a restart needs neither network nor compiler.
+//! Turns module references into bytes: fetches modules, checks their digests and signatures, and keeps them in a store
+//! on disk, so that a restart needs neither network nor compiler.
 //!
 //! The crate reads only files without the feature `registries`, and cannot require a signature without the feature
 //! `signatures`. Every use of a missing feature fails with an error that names it.

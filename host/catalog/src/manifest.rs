@@ -53,8 +53,8 @@ pub(crate) struct Layer {
 }
 
 impl Layer {
-    /// Finds the only module in the manifest, or else the last layer of an image.
-    /// Returns an error when the manifest has neither; the error says what it has.
+    /// Finds the only module in the manifest, or else the last layer of an image. Returns an error when the manifest
+    /// has neither; the error says what it has.
     pub(crate) fn of_manifest(reference: &OciReference, bytes: &[u8]) -> Result<Self, Error> {
         module_of(bytes).map_err(|found| not_an_artifact(reference, found))
     }

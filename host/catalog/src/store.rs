@@ -146,8 +146,8 @@ impl Store {
         None
     }
 
-    /// Stores a module and its signature material, so that it can be [recalled](crate::Catalog::recall). A
-    /// module that a catalog fetched is already stored.
+    /// Stores a module and its signature material, so that it can be [recalled](crate::Catalog::recall). A module that
+    /// a catalog fetched is already stored.
     ///
     /// # Errors
     ///
@@ -209,9 +209,9 @@ impl Store {
         )
     }
 
-    /// Writes an entry to a temporary file, and renames that. The file is locked while it is written: an
-    /// unlocked one was left by a killed program. (A process ID may be reused after a restart or in another
-    /// container, and an age would need a clock that never jumps.)
+    /// Writes an entry to a temporary file, and renames that. The file is locked while it is written: an unlocked one
+    /// was left by a killed program. (A process ID may be reused after a restart or in another container, and an age
+    /// would need a clock that never jumps.)
     fn write(&self, path: &Path, parts: &[&[u8]]) -> Result<(), Error> {
         let write = || -> io::Result<()> {
             let file = loop {

@@ -47,8 +47,8 @@ pub(crate) struct Arguments {
     /// contain the PEM itself.
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
-    /// The API servers, as the gateway or, with the tunnel, this agent reaches them. May be given more than once, and with
-    /// `;` between URLs [default: the endpoints of the Service `kubernetes`, which are listed in each period].
+    /// The API servers, as the gateway or, with the tunnel, this agent reaches them. May be given more than once, and
+    /// with `;` between URLs [default: the endpoints of the Service `kubernetes`, which are listed in each period].
     #[arg(
         long,
         visible_alias = "external-proxy-addresses",

@@ -36,8 +36,8 @@ pub(crate) struct Arguments {
     /// The directory that the files are written to.
     #[arg(long, value_name = "DIRECTORY", default_value = "certs")]
     out: PathBuf,
-    /// A service to make a server certificate for: it is valid for NAME.NAMESPACE,
-    /// NAME.NAMESPACE.svc and NAME.NAMESPACE.svc.cluster.local. May be given more than once.
+    /// A service to make a server certificate for: it is valid for NAME.NAMESPACE, NAME.NAMESPACE.svc and
+    /// NAME.NAMESPACE.svc.cluster.local. May be given more than once.
     #[arg(long = "service", value_name = "NAME.NAMESPACE")]
     services: Vec<Service>,
     /// An additional host name or IP address for the server certificates. May be given more than once.
@@ -50,8 +50,8 @@ pub(crate) struct Arguments {
     /// years.
     #[arg(long, value_name = "DAYS", default_value_t = 365, value_parser = clap::value_parser!(u16).range(1..=3650))]
     days: u16,
-    /// The certificate of the CA to sign with; its key is next to it, with the extension `.key` [default:
-    /// ca.pem in the directory, created if it does not exist].
+    /// The certificate of the CA to sign with; its key is next to it, with the extension `.key` [default: ca.pem in the
+    /// directory, created if it does not exist].
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
     /// Replace existing certificates, but not the CA.
@@ -61,8 +61,8 @@ pub(crate) struct Arguments {
     /// the CA did not sign. Other certificates and the CA stay.
     #[arg(long, conflicts_with = "force")]
     renew: bool,
-    /// Replace the CA in the directory with a new one. ca.pem then holds the new and the previous CA;
-    /// existing certificates stay.
+    /// Replace the CA in the directory with a new one. ca.pem then holds the new and the previous CA; existing
+    /// certificates stay.
     #[arg(long, conflicts_with_all = ["force", "renew", "ca"])]
     new_ca: bool,
     /// The output format.

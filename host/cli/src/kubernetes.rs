@@ -120,8 +120,8 @@ struct Installation {
     /// The version of the cluster, if it is older than 1.28, so that features that it does not support are left out.
     #[arg(long, value_name = "VERSION")]
     kubernetes_version: Option<KubernetesVersion>,
-    /// Register one webhook per chain instead of one per phase. Denials then name the chain, and each webhook
-    /// has its own timeout and failure policy; but the API server calls mutating webhooks one after another.
+    /// Register one webhook per chain instead of one per phase. Denials then name the chain, and each webhook has its
+    /// own timeout and failure policy; but the API server calls mutating webhooks one after another.
     #[arg(long)]
     per_chain: bool,
     /// The seconds for which the API server waits for a webhook [default: the sum of the stages' timeouts].
@@ -147,8 +147,8 @@ struct Installation {
     #[arg(long = "static", requires_all = ["certs", "output_directory"],
         conflicts_with_all = ["agent", "resources", "max_replicas", "network_policy", "service_monitor", "store_claim"])]
     static_pod: bool,
-    /// A PersistentVolumeClaim for the store of modules and their compiled forms, which the Pods then share and a new Pod
-    /// finds filled. Its content is executed: no other Pod may mount it [default: an emptyDir for each Pod].
+    /// A PersistentVolumeClaim for the store of modules and their compiled forms, which the Pods then share and a new
+    /// Pod finds filled. Its content is executed: no other Pod may mount it [default: an emptyDir for each Pod].
     #[arg(long, value_name = "NAME", value_parser = claim)]
     store_claim: Option<String>,
     /// Expect the plugins in this directory of the image, and print no ConfigMaps for them.

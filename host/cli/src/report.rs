@@ -92,8 +92,8 @@ impl RunReports {
         format!("{}\n{summary}\n", table.text())
     }
 
-    /// Returns the report of a single request, or a list of reports. The form is part of the program's interface: fields
-    /// are only added.
+    /// Returns the report of a single request, or a list of reports. The form is part of the program's interface:
+    /// fields are only added.
     pub(crate) fn json(&self) -> Value {
         match self.0.as_slice() {
             [report] => report.json(),

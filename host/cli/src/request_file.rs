@@ -151,8 +151,8 @@ pub(crate) fn is_http(bytes: &[u8]) -> bool {
     matches!(line.split_whitespace().collect::<Vec<_>>()[..], [_, _, version] if version.starts_with("HTTP/"))
 }
 
-/// Reads the documents of a text: JSON texts one after the other, or YAML documents. The items of a `List` are documents
-/// of their own.
+/// Reads the documents of a text: JSON texts one after the other, or YAML documents. The items of a `List` are
+/// documents of their own.
 fn documents(path: &Path, bytes: &[u8]) -> Result<Vec<RequestDocument>, String> {
     let name = path.display().to_string();
     let inputs = if bytes.trim_ascii_start().starts_with(b"{") {
@@ -293,8 +293,8 @@ fn bcs_for(head: &Parts) -> Result<Bcs, String> {
     Ok(Bcs::new(cluster))
 }
 
-/// Parses the text of an HTTP/1.1 request. The body is all that follows the empty line: an edited file
-/// rarely has a correct Content-Length.
+/// Parses the text of an HTTP/1.1 request. The body is all that follows the empty line: an edited file rarely has a
+/// correct Content-Length.
 fn parse_http(bytes: &[u8]) -> Result<(Parts, Bytes), String> {
     let mut headers = [httparse::EMPTY_HEADER; 100];
     let mut parsed = httparse::Request::new(&mut headers);

@@ -15,8 +15,8 @@ const CONFIGURATION: &str = include_str!("../../../docs/configuration.md");
 
 /// Print the JSON Schema of a document, by which editors complete and check it.
 ///
-/// The YAML language server uses the schema that the document's first line names:
-/// `# yaml-language-server: $schema=schemas/chain.json`.
+/// The YAML language server uses the schema that the document's first line names: `# yaml-language-server:
+/// $schema=schemas/chain.json`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   admittance schema chain > schemas/chain.json

@@ -57,8 +57,8 @@ pub(crate) struct Arguments {
     /// admittance in the user's cache directory].
     #[arg(long, value_name = "DIRECTORY", env = "ADMITTANCE_STORE")]
     store: Option<PathBuf>,
-    /// Keep the history of live revisions here instead of the configuration's history.directory, for this
-    /// driver only [default: a directory of its own in the user's state directory].
+    /// Keep the history of live revisions here instead of the configuration's history.directory, for this driver only
+    /// [default: a directory of its own in the user's state directory].
     #[arg(long, value_name = "DIRECTORY", env = "ADMITTANCE_HISTORY")]
     history: Option<PathBuf>,
     /// Register webhooks for this Service instead of dialect.kubernetes.webhookConfigurations.service.

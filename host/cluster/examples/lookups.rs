@@ -1,7 +1,7 @@
 //! Queries an API server as the host does: `lookups --kubeconfig FILE default v1/ConfigMap`.
 //!
-//! A word with a slash is a kind to list; any other is a namespace whose labels to show. Without
-//! `--kubeconfig` the cluster is found as kubectl does it.
+//! A word with a slash is a kind to list; any other is a namespace whose labels to show. Without `--kubeconfig` the
+//! cluster is found as kubectl does it.
 
 #![expect(clippy::print_stdout, reason = "this program prints")]
 

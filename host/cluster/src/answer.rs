@@ -61,8 +61,8 @@ impl Cluster {
         self.send(Method::GET, path, None).await
     }
 
-    /// Sends a request with a body of this type. It must be safe to repeat, because it is sent again while the API server is
-    /// overloaded. An error status is an answer.
+    /// Sends a request with a body of this type. It must be safe to repeat, because it is sent again while the API
+    /// server is overloaded. An error status is an answer.
     pub async fn send(
         &self,
         method: Method,
@@ -116,7 +116,8 @@ impl Cluster {
     ///
     /// # Errors
     ///
-    /// Returns an error when the API server does not answer, or with an error status; later, when the answer breaks off.
+    /// Returns an error when the API server does not answer, or with an error status; later, when the answer breaks
+    /// off.
     pub async fn lines(
         &self,
         path: &str,

@@ -104,8 +104,8 @@ impl<V: Clone> Cache<V> {
         self.read(|contents| contents.objects.get(key).cloned())
     }
 
-    /// Returns the first objects that match and come after a key, of a namespace or of all. If there are more, the key of
-    /// the last one is returned too.
+    /// Returns the first objects that match and come after a key, of a namespace or of all. If there are more, the key
+    /// of the last one is returned too.
     pub(crate) fn page(
         &self,
         namespace: Option<&str>,

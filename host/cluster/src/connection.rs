@@ -144,8 +144,8 @@ impl Connection {
         answer
     }
 
-    /// Lists the matching resources: all of them, or one page if there is a limit, with the token for the next page. With
-    /// `only_metadata`, the API server sends only their metadata.
+    /// Lists the matching resources: all of them, or one page if there is a limit, with the token for the next page.
+    /// With `only_metadata`, the API server sends only their metadata.
     pub(crate) async fn list(
         &self,
         api: &Api<Item>,

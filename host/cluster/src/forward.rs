@@ -24,8 +24,8 @@ const REPLY_LIMIT: Duration = Duration::from_secs(65);
 /// The timeout for finding and creating a namespace.
 const NAMESPACE_LIMIT: Duration = Duration::from_secs(10);
 
-/// The request headers that are forwarded. Others could carry credentials or impersonate a user, and the API server trusts
-/// this program.
+/// The request headers that are forwarded. Others could carry credentials or impersonate a user, and the API server
+/// trusts this program.
 const HANDED_ON: [HeaderName; 3] = [ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE];
 /// The response headers that concern only the connection.
 const OF_THE_CONNECTION: [HeaderName; 4] = [

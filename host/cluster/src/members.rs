@@ -141,8 +141,8 @@ impl Members {
         self.view.health.changes()
     }
 
-    /// Returns the replicas as they are seen now. The expiry of Leases is measured from one call to the next, so this has to
-    /// be called at least every second.
+    /// Returns the replicas as they are seen now. The expiry of Leases is measured from one call to the next, so this
+    /// has to be called at least every second.
     pub fn look(&self) -> LeaseMembership {
         let mut seen = self.seen.lock();
         let now = Instant::now();
@@ -282,8 +282,8 @@ impl Members {
     }
 }
 
-/// Returns the name of a replica's Lease: the name of the machine, which is the name of the Pod, and a part of the random
-/// suffix of the identity.
+/// Returns the name of a replica's Lease: the name of the machine, which is the name of the Pod, and a part of the
+/// random suffix of the identity.
 fn lease_name(identity: &str) -> String {
     let (host, suffix) = identity.rsplit_once('_').unwrap_or((identity, ""));
     let allowed = |letter: char| match letter.to_ascii_lowercase() {

@@ -300,8 +300,8 @@ impl Resources {
     ///
     /// # Errors
     ///
-    /// Returns [`ResourceError::NotFound`] when the resource does not exist; other errors when its kind has no status, or the API
-    /// server refuses or does not answer.
+    /// Returns [`ResourceError::NotFound`] when the resource does not exist; other errors when its kind has no status,
+    /// or the API server refuses or does not answer.
     pub async fn apply_status(
         &self,
         namespace: &str,

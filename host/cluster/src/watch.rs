@@ -72,9 +72,9 @@ impl Pace {
         self.has_expired = false;
     }
 
-    /// Waits before the next attempt, longer after each failure. The wait ends when the API server answers again, so that all
-    /// replicas learn of changes at the same time. Refusals are retried too: a starting API server rejects requests that it
-    /// later allows.
+    /// Waits before the next attempt, longer after each failure. The wait ends when the API server answers again, so
+    /// that all replicas learn of changes at the same time. Refusals are retried too: a starting API server rejects
+    /// requests that it later allows.
     pub(crate) async fn wait(&mut self) {
         let pause = sleep(self.waits.after_failure());
         let answers = async {
@@ -130,8 +130,8 @@ where
     }))
 }
 
-/// Fills the view and keeps it up to date, forever. `entry` returns the part of an object that is cached, and a change of
-/// other parts is not a change of the view. `permission` is appended to a refusal.
+/// Fills the view and keeps it up to date, forever. `entry` returns the part of an object that is cached, and a change
+/// of other parts is not a change of the view. `permission` is appended to a refusal.
 pub(crate) async fn follow<K, V>(
     connection: &Connection,
     api: impl Fn(Client) -> Api<K>,

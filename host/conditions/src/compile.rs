@@ -141,8 +141,8 @@ fn position(source: &str, offset: usize) -> (usize, usize) {
     })
 }
 
-/// Checks a qualified name: an optional DNS prefix and `/`, and a name part of letters, digits, `-`, `_`
-/// and `.` that begins and ends with a letter or a digit.
+/// Checks a qualified name: an optional DNS prefix and `/`, and a name part of letters, digits, `-`, `_` and `.` that
+/// begins and ends with a letter or a digit.
 pub(crate) fn check_name(name: &str) -> Result<(), ConditionError> {
     let wrong = |why: &str| {
         Err(ConditionError::Name {

@@ -5,8 +5,8 @@ use cel::common::ast::{CallExpr, Expr, IdedExpr, LiteralValue, operators};
 
 use crate::{ConditionError, check::Mistake, compile};
 
-/// A compiled expression over the members of a group, which are functions without arguments. Expressions with the same text
-/// are equal.
+/// A compiled expression over the members of a group, which are functions without arguments. Expressions with the same
+/// text are equal.
 #[derive(Clone, Debug)]
 pub struct GroupExpression {
     text: Box<str>,

@@ -23,8 +23,8 @@ pub(crate) use self::{
 
 /// The cost limit of one expression, as in kube-apiserver.
 const EXPRESSION_COST: u64 = 1_000_000;
-/// The cost between two checks of the deadline. An evaluation of this cost takes less than a millisecond; a longer one moves
-/// from a thread that serves requests to a thread for long work.
+/// The cost between two checks of the deadline. An evaluation of this cost takes less than a millisecond; a longer one
+/// moves from a thread that serves requests to a thread for long work.
 const DEADLINE_INTERVAL: u64 = 10_000;
 
 pub(crate) type Outcome<'a> = Result<Value<'a>, Fault>;

@@ -1,7 +1,7 @@
 //! The structure of objects: the fields of a kind, their types, and how server-side apply merges them.
 //!
-//! The structures of Kubernetes' own kinds are built in (`builtin.txt`). Those of other kinds are read from OpenAPI schemas
-//! among the definitions. For a kind without a schema, only the metadata is known.
+//! The structures of Kubernetes' own kinds are built in (`builtin.txt`). Those of other kinds are read from OpenAPI
+//! schemas among the definitions. For a kind without a schema, only the metadata is known.
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
@@ -82,8 +82,8 @@ enum Node {
     },
     /// Any value. Maps in it are merged, and lists replaced.
     Any,
-    /// A part of an object with unknown structure. Its lists are atomic, except for lists with the names of a Pod's lists,
-    /// which are merged like those.
+    /// A part of an object with unknown structure. Its lists are atomic, except for lists with the names of a Pod's
+    /// lists, which are merged like those.
     Unknown,
     /// A node of the built-in structures.
     Builtin(usize),

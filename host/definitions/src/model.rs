@@ -11,9 +11,9 @@ use crate::{
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ChainDefinition {
-    /// The name of the chain, which no other loaded chain of its phase has: `metadata.name` of a native chain, a webhook
-    /// configuration or a policy of Kubernetes or Kyverno; `{namespace}/{name}` of a native chain with a namespace or a BCS
-    /// definition; for a policy of Kubewarden, the name of its webhook in a cluster.
+    /// The name of the chain, which no other loaded chain of its phase has: `metadata.name` of a native chain, a
+    /// webhook configuration or a policy of Kubernetes or Kyverno; `{namespace}/{name}` of a native chain with a
+    /// namespace or a BCS definition; for a policy of Kubewarden, the name of its webhook in a cluster.
     pub name: String,
     /// The namespace of a `NamespacedAdmissionChain`, which sees only the requests of this namespace.
     pub namespace: Option<String>,

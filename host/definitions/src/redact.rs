@@ -13,8 +13,8 @@ const REDACTED: &str = "\"[redacted]\"";
 const WITHHELD: &str = "# This text cannot be read as a definition, and may hold values of `allow.environment`: the role \
                         Read does not see it.\n";
 
-/// Replaces each value of `allow.environment` in the text of this file by `[redacted]`. A text that cannot be parsed and
-/// may contain such values is withheld as a whole.
+/// Replaces each value of `allow.environment` in the text of this file by `[redacted]`. A text that cannot be parsed
+/// and may contain such values is withheld as a whole.
 pub fn without_granted_values<'t>(file: &Path, text: &'t str) -> Cow<'t, str> {
     // With a backslash, the name of the field may be written with escapes.
     let may_grant = text.contains('\\') || text.to_ascii_lowercase().contains("environment");

@@ -182,8 +182,8 @@ impl DefinitionSet {
         documents
     }
 
-    /// Plans the writes that store the definitions of this text: each replaces the definition of its name, or goes where
-    /// `destination` says.
+    /// Plans the writes that store the definitions of this text: each replaces the definition of its name, or goes
+    /// where `destination` says.
     ///
     /// A file with one definition is replaced as a whole. The resulting set is checked as a whole. Mistakes name the
     /// text `name`.
@@ -203,8 +203,8 @@ impl DefinitionSet {
         change::apply(self, text, name, expected, destination)
     }
 
-    /// Returns the chains that this text defines on its own, without applying it. Relative paths start in the directory of
-    /// the file to which [`apply`](Self::apply) would write. Mistakes name the text `name`.
+    /// Returns the chains that this text defines on its own, without applying it. Relative paths start in the directory
+    /// of the file to which [`apply`](Self::apply) would write. Mistakes name the text `name`.
     ///
     /// # Errors
     ///
@@ -229,13 +229,13 @@ impl DefinitionSet {
         change::delete(self, id)
     }
 
-    /// Plans the writes that make the candidate of this stage its plugin. The document is written anew: the comments above
-    /// it stay, the comments inside are lost.
+    /// Plans the writes that make the candidate of this stage its plugin. The document is written anew: the comments
+    /// above it stay, the comments inside are lost.
     ///
     /// # Errors
     ///
-    /// Returns an error if there is no such stage, or two; if the stage has no candidate; if the definition shares its file
-    /// with others; if the definitions have mistakes.
+    /// Returns an error if there is no such stage, or two; if the stage has no candidate; if the definition shares its
+    /// file with others; if the definitions have mistakes.
     pub fn promote(&self, stage: &StageId) -> Result<Change, ChangeError> {
         change::promote(self, stage)
     }

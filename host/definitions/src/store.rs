@@ -62,8 +62,8 @@ pub struct DefinitionFile {
     pub text: String,
     /// Whether the text is in a file or in an entry.
     pub kind: StoreKind,
-    /// The definition that a store keeps at this path, if paths identify definitions there. It identifies an entry whose
-    /// text is invalid.
+    /// The definition that a store keeps at this path, if paths identify definitions there. It identifies an entry
+    /// whose text is invalid.
     pub place: Option<DefinitionId>,
 }
 
@@ -107,7 +107,8 @@ impl DefinitionFile {
         }
     }
 
-    /// Parses the documents of the text. A text without documents is a mistake: a lost text must not remove definitions.
+    /// Parses the documents of the text. A text without documents is a mistake: a lost text must not remove
+    /// definitions.
     pub(crate) fn documents(&self, mistakes: &mut Mistakes) -> Vec<Document> {
         let before = mistakes.len();
         let documents = match self.kind {
@@ -122,8 +123,8 @@ impl DefinitionFile {
     }
 }
 
-/// Keeps definitions: in files, in the nodes of a ZooKeeper ensemble, or in the resources of a cluster. A store lives as
-/// long as the host.
+/// Keeps definitions: in files, in the nodes of a ZooKeeper ensemble, or in the resources of a cluster. A store lives
+/// as long as the host.
 ///
 /// Stores behave alike, except for the differences between the two [`StoreKind`]s. The path of an entry begins with
 /// [`location`](Self::location).
@@ -140,8 +141,8 @@ pub trait DefinitionStore: Send + Sync + Debug + 'static {
     /// Returns whether this path belongs to the store, even if nothing is there yet.
     fn owns(&self, path: &Path) -> bool;
 
-    /// Returns the path for a new definition of this name, with a number appended if a file has that path already; `None`
-    /// if the store does not accept such definitions.
+    /// Returns the path for a new definition of this name, with a number appended if a file has that path already;
+    /// `None` if the store does not accept such definitions.
     fn place_for(&self, id: &DefinitionId) -> Option<PathBuf>;
 
     /// Receives the definitions that were live when the host last stopped. The host calls it before the first

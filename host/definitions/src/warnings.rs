@@ -15,8 +15,8 @@ use crate::{
 const EPHEMERAL_CONTAINERS: &str = "ephemeralcontainers";
 
 impl ChainDefinition {
-    /// Returns warnings about valid settings that are probably mistakes: fields without an effect here, rules that match
-    /// nothing, or a chain that sees Pods but not the containers that are added to them later.
+    /// Returns warnings about valid settings that are probably mistakes: fields without an effect here, rules that
+    /// match nothing, or a chain that sees Pods but not the containers that are added to them later.
     pub fn warnings(&self) -> Vec<Mistake> {
         let mut warnings = self.warnings.clone();
         warnings.extend(self.useless_entries());

@@ -18,8 +18,8 @@ pub trait Dialect: Send + Sync + Debug + 'static {
 
     /// Returns the query for the object that the upstream has stored, if [`read`](Self::read) needs it.
     ///
-    /// The object in the reply becomes the [`StoredState`](crate::StoredState) of the request. The front door calls this
-    /// only if a chain may apply to the request. The default implementation returns `None`.
+    /// The object in the reply becomes the [`StoredState`](crate::StoredState) of the request. The front door calls
+    /// this only if a chain may apply to the request. The default implementation returns `None`.
     ///
     /// # Errors
     ///
@@ -40,12 +40,12 @@ pub trait Dialect: Send + Sync + Debug + 'static {
     ///
     /// # Errors
     ///
-    /// If the body cannot be parsed, or is ambiguous. A request that the control plane
-    /// might read differently from the chains must not pass.
+    /// If the body cannot be parsed, or is ambiguous. A request that the control plane might read differently from the
+    /// chains must not pass.
     fn read(&self, head: &Parts, inspection: &Inspection, body: &Bytes) -> Result<Reading, Rejection>;
 
-    /// Reads the admission request that a whole HTTP request describes, without the object that the upstream has stored.
-    /// `None` if it passes without chains.
+    /// Reads the admission request that a whole HTTP request describes, without the object that the upstream has
+    /// stored. `None` if it passes without chains.
     ///
     /// # Errors
     ///
@@ -64,8 +64,8 @@ pub trait Dialect: Send + Sync + Debug + 'static {
 
     /// Returns the body to send on after the chains changed the object to this one with this patch.
     ///
-    /// `body` is the body as it was received, or [`Reading::Admit::canonical`] if there is one. The default implementation
-    /// returns the text of the object.
+    /// `body` is the body as it was received, or [`Reading::Admit::canonical`] if there is one. The default
+    /// implementation returns the text of the object.
     ///
     /// # Errors
     ///
@@ -147,8 +147,8 @@ pub enum Reading {
     Admit {
         /// The request; the caller gives it its uid.
         request: Box<Request>,
-        /// The body in the one spelling that all servers read in the same way, if it was received in another spelling. It
-        /// replaces the original once a chain has seen the request.
+        /// The body in the one spelling that all servers read in the same way, if it was received in another spelling.
+        /// It replaces the original once a chain has seen the request.
         canonical: Option<Bytes>,
     },
     /// The chains decide about the request, and cannot change the object, because the object is not the body.
@@ -169,7 +169,8 @@ pub struct StoredQuery {
     pub pointer: Pointer,
     /// The spelling of the object.
     pub spelling: Spelling,
-    /// Whether the request goes on without a stored object when the upstream replies 404. If not, the client gets that reply.
+    /// Whether the request goes on without a stored object when the upstream replies 404. If not, the client gets that
+    /// reply.
     pub may_be_absent: bool,
 }
 

@@ -203,7 +203,8 @@ pub fn ambiguous(why: &str) -> Rejection {
     )
 }
 
-/// Rejects a request with a header or query parameter that names another method or path; returns `None` if there is none.
+/// Rejects a request with a header or query parameter that names another method or path; returns `None` if there is
+/// none.
 pub fn overridden(head: &Parts) -> Option<Rejection> {
     let target = head.uri.path_and_query().map_or("/", PathAndQuery::as_str);
     let headers = head.headers.iter();

@@ -18,9 +18,9 @@ use crate::{
 
 /// The dialect of the Kubernetes API.
 ///
-/// The method and the path of a request tell its operation and its target. Created and updated objects are read from the
-/// body. Extensions of the request have the user ([`UserInfo`]), and for updates, patches and deletions the object that
-/// the API server has stored ([`StoredState`]).
+/// The method and the path of a request tell its operation and its target. Created and updated objects are read from
+/// the body. Extensions of the request have the user ([`UserInfo`]), and for updates, patches and deletions the object
+/// that the API server has stored ([`StoredState`]).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct KubernetesApi;
 

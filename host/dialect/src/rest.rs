@@ -26,8 +26,8 @@ use crate::{
 
 /// The dialect of a JSON API that rules describe.
 ///
-/// The first route whose method and path match decides. Reads without a route pass unchanged, and
-/// [`Unmatched`] configures how writes without a route are handled.
+/// The first route whose method and path match decides. Reads without a route pass unchanged, and [`Unmatched`]
+/// configures how writes without a route are handled.
 ///
 /// A path is matched in every way in which a server may read it: encoded letters, dot segments and doubled
 /// slashes do not bypass a route. A request that a lenient server could match to another route, or to a route
@@ -67,7 +67,8 @@ pub enum RouteProblem {
     /// A name or namespace is read from a parameter that the path does not have.
     #[error("the path has no parameter `{0}`; write {{{0}}} into it")]
     Parameter(String),
-    /// A placeholder in the path of the stored object is neither a parameter of the route's path, nor its name or namespace.
+    /// A placeholder in the path of the stored object is neither a parameter of the route's path, nor its name or
+    /// namespace.
     #[error(
         "{{{0}}} in `path` has no value: write {{{0}}} into the path of the route{how}",
         how = match .0.as_str() {

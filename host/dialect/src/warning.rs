@@ -3,8 +3,8 @@ use http::{HeaderMap, HeaderValue, header::WARNING};
 
 /// Adds the warnings of an outcome to the headers of a reply, each as `Warning: 299 - "text"`.
 ///
-/// The limits are the same as in kube-apiserver: control characters are left out, and a repeated text appears once. If the texts
-/// have more than 4096 characters together, long ones are cut and the last ones are left out.
+/// The limits are the same as in kube-apiserver: control characters are left out, and a repeated text appears once. If
+/// the texts have more than 4096 characters together, long ones are cut and the last ones are left out.
 pub fn append_warnings(headers: &mut HeaderMap, warnings: &[String]) {
     for text in bounded_warnings(warnings) {
         let quoted = text.replace('\\', "\\\\").replace('"', "\\\"");

@@ -2,10 +2,10 @@
 //! drivers, or a webhook server for kube-apiserver; and their configuration.
 //!
 //! [`AdminPort::open`] opens the admin port before there is a [`Host`](admittance::Host); [`Driver::bind`] takes a
-//! [`Config`], the host and that port, and binds the port for clients;
-//! [`Driver::run`] serves until it is stopped. A request passes, from the outside in: the
-//! connection with its time limits, the limit on requests in flight and the access log, the host's
-//! chains (`admittance::AdmissionLayer`), and the upstream. An AdmissionReview ends at the chains
+//! [`Config`], the host and that port, and binds the port for clients; [`Driver::run`] serves until it is stopped. A
+//! request passes, from the outside in: the connection with its time limits, the limit on requests in flight and the
+//! access log, the host's chains (`admittance::AdmissionLayer`), and the upstream. An AdmissionReview ends at the
+//! chains
 //! (`admittance::ReviewService`); at a gateway there are none.
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 #![allow(

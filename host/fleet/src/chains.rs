@@ -48,11 +48,11 @@ const OWN_METADATA: [&str; 4] = ["name", "namespace", "labels", "annotations"];
 /// The annotation in which kubectl keeps a copy of the definition that it applied last.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// The resources `admissionchains`, `namespacedadmissionchains` and `admissionexceptions` of `admittance.dev` of a cluster.
-/// Cheap to clone; its watches end with the last clone.
+/// The resources `admissionchains`, `namespacedadmissionchains` and `admissionexceptions` of `admittance.dev` of a
+/// cluster. Cheap to clone; its watches end with the last clone.
 ///
-/// Each resource is one definition, with its kind, namespace and name. The resource's version guards every write. Several
-/// resources cannot be written atomically, so the store takes one change at a time.
+/// Each resource is one definition, with its kind, namespace and name. The resource's version guards every write.
+/// Several resources cannot be written atomically, so the store takes one change at a time.
 #[derive(Clone, Debug)]
 pub struct ChainStore(pub(crate) Arc<[StoredKind]>);
 
@@ -128,8 +128,8 @@ impl ChainStore {
         )
     }
 
-    /// Returns the definition in an object as the store will read it once the object is a resource; `None` for an object
-    /// of another kind.
+    /// Returns the definition in an object as the store will read it once the object is a resource; `None` for an
+    /// object of another kind.
     pub fn definition_of(&self, object: &Object) -> Option<DefinitionFile> {
         let object = object.value().as_object()?;
         let text = |value: &Value| value.as_str().map(str::to_owned);

@@ -32,8 +32,8 @@ const LEADER_CHECK: Duration = Duration::from_secs(1);
 /// The limit of concurrent writes of statuses.
 const WRITES: usize = 8;
 
-/// While this replica is the leader, writes the statuses of chains that are resources, keeps the webhook configurations, and
-/// audits existing objects. Lives as long as the driver.
+/// While this replica is the leader, writes the statuses of chains that are resources, keeps the webhook
+/// configurations, and audits existing objects. Lives as long as the driver.
 #[derive(Debug)]
 pub struct Leader {
     election: Arc<Election>,
@@ -85,8 +85,8 @@ impl Leader {
         })
     }
 
-    /// Takes part in the election, and does the leader's work whenever this replica is the leader. Never returns; drop it
-    /// to stop, and then [resign](Self::resign).
+    /// Takes part in the election, and does the leader's work whenever this replica is the leader. Never returns; drop
+    /// it to stop, and then [resign](Self::resign).
     pub async fn follow(&self, host: &Host) {
         tokio::join!(
             self.election.take_part(),
@@ -134,8 +134,8 @@ impl Leader {
         }
     }
 
-    /// Lets the leader begin the steps of rollouts, and takes its progress from the statuses of chains, forever. Replicas
-    /// that go live together also learn the progress from one another.
+    /// Lets the leader begin the steps of rollouts, and takes its progress from the statuses of chains, forever.
+    /// Replicas that go live together also learn the progress from one another.
     async fn follow_rollouts(&self, host: &Host) {
         let followed = async {
             if let Some(chains) = &self.chains {

@@ -20,8 +20,8 @@ use crate::chains::{SCHEME, entry};
 const DISCOVERY: Duration = Duration::from_secs(5);
 /// The interval of discovery while the API server does not answer.
 const RETRY: Duration = Duration::from_secs(1);
-/// The time for which the API server must lack a kind before its policies are dropped: an API server that has just started
-/// may not know all kinds yet.
+/// The time for which the API server must lack a kind before its policies are dropped: an API server that has just
+/// started may not know all kinds yet.
 const CONFIRM: Duration = Duration::from_secs(3);
 
 /// A system whose policies are read.
@@ -223,7 +223,8 @@ impl DefinitionStore for PolicyStore {
         for (watched, read) in watched.iter().zip(reads) {
             let resources = read.map_err(|error| self.error(&error))?;
             let kind = &watched.kind;
-            // The path is `kubernetes:validatingadmissionpolicies.admissionregistration.k8s.io/owners`, as kubectl names it.
+            // The path is `kubernetes:validatingadmissionpolicies.admissionregistration.k8s.io/owners`, as kubectl
+            // names it.
             let (place, api_version, kind) = (kind.name(), kind.api_version(), kind.kind());
             files.extend(
                 resources

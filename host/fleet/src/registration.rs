@@ -157,8 +157,8 @@ pub(crate) fn documents(
 
 pub const DEFINITIONS_PATH: &str = "/definitions";
 
-/// Returns the webhook configuration that checks definitions before they are stored as resources. It is needed if the leader
-/// keeps no webhook configurations.
+/// Returns the webhook configuration that checks definitions before they are stored as resources. It is needed if the
+/// leader keeps no webhook configurations.
 pub fn of_definitions(registration: &Registration, ca: &str) -> Json {
     json!({
         "apiVersion": "admissionregistration.k8s.io/v1",
@@ -168,8 +168,8 @@ pub fn of_definitions(registration: &Registration, ca: &str) -> Json {
     })
 }
 
-/// Returns the webhook for definitions. It locks nobody out: while no Pod answers, definitions are stored unchecked, and
-/// writes of the Pods themselves are never checked.
+/// Returns the webhook for definitions. It locks nobody out: while no Pod answers, definitions are stored unchecked,
+/// and writes of the Pods themselves are never checked.
 pub(crate) fn check_of_definitions(registration: &Registration, ca: &str) -> Json {
     const SECONDS: u64 = 5;
     let Registration { name, namespace, .. } = registration;

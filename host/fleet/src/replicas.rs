@@ -1,4 +1,5 @@
-//! Replicas report in their Leases which table they serve and which one they have prepared, so that all serve the same one.
+//! Replicas report in their Leases which table they serve and which one they have prepared, so that all serve the same
+//! one.
 
 use std::{sync::Arc, time::Duration};
 

@@ -79,8 +79,9 @@ struct Inner {
 }
 
 impl Accounts {
-    /// Prepares the accounts without a connection to a server, which [`follow`](Self::follow) makes. It is an error if the key
-    /// file is missing, and the database has a secret that was encrypted with it, so that no new file may be created.
+    /// Prepares the accounts without a connection to a server, which [`follow`](Self::follow) makes. It is an error if
+    /// the key file is missing, and the database has a secret that was encrypted with it, so that no new file may be
+    /// created.
     pub async fn new(config: AccountsConfig) -> Result<Self, AccountsError> {
         let path = &config.key_file;
         let database = Database::new(&config.database)?;
@@ -117,7 +118,8 @@ impl Accounts {
         })
     }
 
-    /// Receives the directory within a second after every change, whichever gateway made it; `None` if none was read yet.
+    /// Receives the directory within a second after every change, whichever gateway made it; `None` if none was read
+    /// yet.
     pub fn changes(&self) -> watch::Receiver<Option<Arc<Directory>>> {
         self.0.directory.subscribe()
     }
@@ -139,8 +141,8 @@ impl Accounts {
         }
     }
 
-    /// Waits until the user no longer has this permission for the place: the token was revoked or has expired, the permission
-    /// was withdrawn, or the user or cluster was removed.
+    /// Waits until the user no longer has this permission for the place: the token was revoked or has expired, the
+    /// permission was withdrawn, or the user or cluster was removed.
     pub async fn until_denied(&self, session: &Session, place: &AccessTarget, needed: Permission) -> Denied {
         let check = |directory: &Directory| {
             let current = directory.session(session.digest)?;
@@ -201,8 +203,8 @@ impl Accounts {
         Ok(())
     }
 
-    /// Reads the whole database, and uses it even if it is older than the present directory, because a backup may have been
-    /// restored.
+    /// Reads the whole database, and uses it even if it is older than the present directory, because a backup may have
+    /// been restored.
     async fn load(&self) -> Result<(), AccountsError> {
         let Inner {
             database,
@@ -244,8 +246,8 @@ impl Accounts {
         }
     }
 
-    /// Commits a change, writes it to the audit log, and reads the directory again. If the directory cannot be read, the change
-    /// is made nevertheless, and the next poll reads it.
+    /// Commits a change, writes it to the audit log, and reads the directory again. If the directory cannot be read,
+    /// the change is made nevertheless, and the next poll reads it.
     async fn commit(
         &self,
         change: Change,

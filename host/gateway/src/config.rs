@@ -15,12 +15,12 @@ use crate::{accounts::AccountsConfig, kubernetes::PeersConfig, roles::RolesConfi
 pub struct GatewayConfig {
     /// The drivers of clusters, at least one each. Listed clusters are not discovered.
     pub clusters: BTreeMap<ClusterId, Vec<Server>>,
-    /// The node of the service ensemble below which drivers of clusters register. Without one, only the listed clusters are
-    /// known.
+    /// The node of the service ensemble below which drivers of clusters register. Without one, only the listed clusters
+    /// are known.
     pub discovery: Option<NodePath>,
     pub drivers: UpstreamConfig,
-    /// Whether requests for other services of BCS are forwarded to those that register in the service ensemble. Default:
-    /// they are not.
+    /// Whether requests for other services of BCS are forwarded to those that register in the service ensemble.
+    /// Default: they are not.
     pub services: bool,
     /// The source of tokens and permissions. Without one, no token is required, and every request is allowed.
     pub tokens: Option<TokensConfig>,
@@ -30,8 +30,8 @@ pub struct GatewayConfig {
     pub roles: Option<RolesConfig>,
     /// The registration of this gateway, if it registers.
     pub registration: Option<RegistrationConfig>,
-    /// The settings with which this gateway finds and trusts others, which require a registration. Without them, each gateway
-    /// uses only the tunnels that agents have opened to it.
+    /// The settings with which this gateway finds and trusts others, which require a registration. Without them, each
+    /// gateway uses only the tunnels that agents have opened to it.
     pub peers: Option<PeersConfig>,
     /// The API groups whose custom resources `Write` may change. Default: none.
     pub plain_groups: PlainGroups,
@@ -55,16 +55,15 @@ pub enum TokensConfig {
     Accounts,
 }
 
-/// A server that checks the permissions of tokens, like bcs-user-manager at
-/// `permissions/verify`.
+/// A server that checks the permissions of tokens, like bcs-user-manager at `permissions/verify`.
 #[derive(Clone, Debug)]
 pub struct EndpointConfig {
     /// The URL of the server. Without a path, it gets [`DEFAULT_PATH`](Self::DEFAULT_PATH).
     pub url: Uri,
     /// The trusted certificate authorities, and the client certificate.
     pub tls: ClientTls,
-    /// The file with the gateway's own token, which is read for each request and sent with it. Without a file, no token is
-    /// sent.
+    /// The file with the gateway's own token, which is read for each request and sent with it. Without a file, no token
+    /// is sent.
     pub token_file: Option<PathBuf>,
     /// The timeout of a request, including the connection. Default: 5 s.
     pub timeout: Duration,

@@ -35,7 +35,8 @@ impl Statuses {
     }
 }
 
-/// The reason why the gateway does not forward a request. `Display` is the message for the client, which begins like bcs-api's.
+/// The reason why the gateway does not forward a request. `Display` is the message for the client, which begins like
+/// bcs-api's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum GatewayError {
     #[error("not found: paths begin with /bcsapi/v4/scheduler/mesos/ or /bcsapi/v1/")]

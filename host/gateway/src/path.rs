@@ -6,8 +6,8 @@ use percent_encoding::percent_decode_str;
 
 use super::error::GatewayError;
 
-/// The prefixes of the gateway's paths, the longest first: the prefix of bcs-api, and another one that bcs-gateway-discovery
-/// routes to drivers, for example for consoles.
+/// The prefixes of the gateway's paths, the longest first: the prefix of bcs-api, and another one that
+/// bcs-gateway-discovery routes to drivers, for example for consoles.
 const PREFIXES: [&str; 2] = ["/bcsapi/v4/scheduler/mesos", "/bcsapi/v1"];
 
 /// Returns the path of the driver for a path of the gateway. The query and percent-encoding stay the same.

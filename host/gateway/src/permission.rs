@@ -12,8 +12,8 @@ use crate::path;
 const CUSTOM_RESOURCES: &str = "/mesosdriver/v4/customresources/";
 
 /// The API groups whose custom resources may be changed with [`Permission::Write`]. Changes of other groups need
-/// [`Permission::Hooks`], because their resources may control admission and access for all requests (definitions of hooks,
-/// admission policies, roles, API services, policy engines). Default: none.
+/// [`Permission::Hooks`], because their resources may control admission and access for all requests (definitions of
+/// hooks, admission policies, roles, API services, policy engines). Default: none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PlainGroups(BTreeSet<ApiGroup>);
 
@@ -71,9 +71,9 @@ impl PlainGroups {
 
 /// Returns the permission that a request to a driver needs: the permission of its route, if it has a route.
 ///
-/// Only requests that are known to be harmless need less than [`Permission::Hooks`]: requests for a route of the driver, with
-/// an unambiguous path. Opening a console is a GET but not a read, because a console is a shell in a container. A request that
-/// switches protocols is not a read either.
+/// Only requests that are known to be harmless need less than [`Permission::Hooks`]: requests for a route of the
+/// driver, with an unambiguous path. Opening a console is a GET but not a read, because a console is a shell in a
+/// container. A request that switches protocols is not a read either.
 pub(crate) fn needed(head: &Parts, plain: &PlainGroups) -> Permission {
     let path = head.uri.path();
     let Lookup::Found(matched) = lookup(head) else {

@@ -1,7 +1,7 @@
 //! Writes the roles of users into Kubernetes clusters: from a file, and from an authorization system that sends them.
 //!
-//! Roles from both sources are stored in the database. The gateway that holds a lease there makes the role bindings of each
-//! cluster what the database says. It changes and deletes only objects with its label.
+//! Roles from both sources are stored in the database. The gateway that holds a lease there makes the role bindings of
+//! each cluster what the database says. It changes and deletes only objects with its label.
 
 mod bindings;
 mod file;

@@ -160,8 +160,8 @@ fn checks(source: &'static str, result: &'static str) -> Counter {
     counter!(metric_names::TOKEN_CHECKS, "source" => source, "result" => result)
 }
 
-/// Returns the token of a request. `Authorization` takes precedence over bcs-api's own header, and that over a protocol of a
-/// WebSocket.
+/// Returns the token of a request. `Authorization` takes precedence over bcs-api's own header, and that over a protocol
+/// of a WebSocket.
 fn token_of(headers: &HeaderMap) -> Result<Cow<'_, [u8]>, GatewayError> {
     let token = match (
         single_value(headers, &AUTHORIZATION)?,

@@ -1,9 +1,9 @@
 //! Tunnels: TCP connections from a gateway into a cluster, over one WebSocket that the cluster's agent opens. Gateways
 //! open them to each other, too, and use the tunnels of another's agents.
 //!
-//! bcs-api and its agents use the same protocol. Both sides bound what they hold for a connection whose reader is
-//! slow: they ask the other side to pause it, and end it if the other side, an older program, goes on. Whatever they hold
-//! is charged to a [`Budget`].
+//! bcs-api and its agents use the same protocol. Both sides bound what they hold for a connection whose reader is slow:
+//! they ask the other side to pause it, and end it if the other side, an older program, goes on. Whatever they hold is
+//! charged to a [`Budget`].
 
 mod accepts;
 pub mod agent;

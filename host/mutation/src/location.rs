@@ -4,8 +4,8 @@ use std::{fmt, iter::Peekable, str::Chars};
 
 use serde_json::Value;
 
-/// A path into an object, in which the items of a list are found by one of their fields:
-/// `spec.containers[name: *].image`.
+/// A path into an object, in which the items of a list are found by one of their fields: `spec.containers[name:
+/// *].image`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldLocation(Vec<Step>);
 
@@ -34,8 +34,8 @@ pub struct LocationError {
 
 impl FieldLocation {
     /// Parses a location. A location begins with a field, and a list follows a field. Names that have other characters
-    /// than letters, digits, `-` and `_`, or that begin with a digit, are in single or double quotes, in which `\` escapes
-    /// a quote or another `\`.
+    /// than letters, digits, `-` and `_`, or that begin with a digit, are in single or double quotes, in which `\`
+    /// escapes a quote or another `\`.
     ///
     /// # Errors
     ///

@@ -87,8 +87,8 @@ impl Mutator {
         }
     }
 
-    /// Adds a path test: the object stays as it is unless there is a value at the path (`must_exist`), or unless there is
-    /// none.
+    /// Adds a path test: the object stays as it is unless there is a value at the path (`must_exist`), or unless there
+    /// is none.
     ///
     /// # Errors
     ///
@@ -225,7 +225,8 @@ pub(crate) struct AssignableMetadata {
 }
 
 impl AssignableMetadata {
-    /// Reads the metadata from the object, or else from the request: a control plane may write them into the object later.
+    /// Reads the metadata from the object, or else from the request: a control plane may write them into the object
+    /// later.
     fn of(object: &Object, namespace: Option<&str>, name: &str) -> Self {
         let of = |pointer: &str, otherwise: &str| {
             let text = object.value().pointer(pointer).and_then(Value::as_str);
@@ -250,8 +251,8 @@ impl Run<'_> {
         let original = object.value();
         let mut growth = Growth::of(object.text().len(), deadline);
         let mut current = original.clone();
-        // `previous` is the hash of the object after the previous round, because a copy would take as much memory as the
-        // object. The keys of the hash are random, so that no client can prepare objects with equal hashes.
+        // `previous` is the hash of the object after the previous round, because a copy would take as much memory as
+        // the object. The keys of the hash are random, so that no client can prepare objects with equal hashes.
         let hashes = RandomState::new();
         let mut previous = None;
         let mut changed = Vec::new();

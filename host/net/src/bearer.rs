@@ -42,7 +42,8 @@ impl FromStr for TokenDigest {
     }
 }
 
-/// Returns the token in the value of an `Authorization` header (RFC 6750, section 2.1). The scheme's case does not matter.
+/// Returns the token in the value of an `Authorization` header (RFC 6750, section 2.1). The scheme's case does not
+/// matter.
 pub fn bearer(value: &[u8]) -> Option<&[u8]> {
     let (scheme, token) = value.split_at_checked("Bearer ".len())?;
     scheme

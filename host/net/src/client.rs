@@ -1,6 +1,7 @@
 //! A client for servers anywhere: modules, sinks of decisions, and the admin API.
 //!
-//! [`HttpClient`] speaks HTTP/1.1, uses proxies, and follows no redirects. It keeps connections open for later requests.
+//! [`HttpClient`] speaks HTTP/1.1, uses proxies, and follows no redirects. It keeps connections open for later
+//! requests.
 
 use std::{
     convert::Infallible,

@@ -22,8 +22,8 @@ const CONTINUATION: u8 = 9;
 /// The number of HTTP/2 frames that cost a unit of tokio's cooperative budget. A read may bring thousands.
 const FRAMES_PER_UNIT: usize = 32;
 
-/// A connection as clients of hyper use it, which fails when its server sends more informational responses for a request
-/// than it may.
+/// A connection as clients of hyper use it, which fails when its server sends more informational responses for a
+/// request than it may.
 pub type LimitedStream<S> = TokioIo<TurnTakingStream<TokioIo<S>, InformationalLimit>>;
 
 /// Limits the informational responses on a connection. A connection with TLS is limited above TLS.
@@ -180,8 +180,8 @@ impl ConnectionState {
         }
     }
 
-    /// Counts the informational responses in bytes from the server. Returns how many units of the cooperative budget their
-    /// frames cost.
+    /// Counts the informational responses in bytes from the server. Returns how many units of the cooperative budget
+    /// their frames cost.
     fn count_received(&mut self, bytes: &[u8]) -> Result<usize, TooManyInformational> {
         match self {
             Self::Idle | Self::Switched => Ok(0),

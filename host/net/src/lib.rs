@@ -1,5 +1,5 @@
-//! Connections: listeners with limits for clients, TLS of servers and clients, upstream servers, and
-//! explanations of connection errors.
+//! Connections: listeners with limits for clients, TLS of servers and clients, upstream servers, and explanations of
+//! connection errors.
 //!
 //! This crate does not know the purpose of the connections.
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]

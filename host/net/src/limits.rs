@@ -13,11 +13,11 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 /// A client gets a permit while it holds fewer than this multiple of the free permits.
 const SHARE: usize = 3;
 
-/// A limit on concurrent connections, requests or streams. Cheap to clone; clones share the limit. `K` identifies a client:
-/// its address, or its name.
+/// A limit on concurrent connections, requests or streams. Cheap to clone; clones share the limit. `K` identifies a
+/// client: its address, or its name.
 ///
-/// No client gets all permits: a single one gets three quarters, and when permits run short each gets less, so that a client
-/// without permits always gets one.
+/// No client gets all permits: a single one gets three quarters, and when permits run short each gets less, so that a
+/// client without permits always gets one.
 #[derive(Debug)]
 pub struct FairLimit<K: Eq + Hash = Network>(Arc<Inner<K>>);
 
@@ -131,8 +131,8 @@ impl From<IpAddr> for Network {
 /// admin port.
 const RESERVED: u64 = 512;
 
-/// Raises the limit of open file descriptors to the hard limit: the soft limit is often 1024, for programs
-/// that use `select`. Call it once, at startup.
+/// Raises the limit of open file descriptors to the hard limit: the soft limit is often 1024, for programs that use
+/// `select`. Call it once, at startup.
 pub fn raise_descriptor_limit() {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit {

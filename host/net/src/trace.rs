@@ -1,7 +1,7 @@
 //! W3C Trace Context, and the spans of requests that are exported.
 //!
-//! Spans have the target [`SPANS`], so that they are enabled only if traces are exported. Otherwise they cost nothing, and
-//! do not appear in the log.
+//! Spans have the target [`SPANS`], so that they are enabled only if traces are exported. Otherwise they cost nothing,
+//! and do not appear in the log.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use opentelemetry::{Context, trace::TraceContextExt as _};

@@ -1,7 +1,7 @@
 //! Limits how much a connection reads or writes before other connections of its thread get their turn.
 //!
-//! A peer that reads as fast as the program writes, or the other way round, never makes a connection wait. Without these
-//! limits a body of 16 MiB would keep the thread for several milliseconds.
+//! A peer that reads as fast as the program writes, or the other way round, never makes a connection wait. Without
+//! these limits a body of 16 MiB would keep the thread for several milliseconds.
 
 use std::{
     io::{self, IoSlice},
@@ -15,11 +15,12 @@ use tokio::{
     task::coop,
 };
 
-/// The bytes that cost a unit of tokio's cooperative budget, in addition to the unit of each operation. A task has 128 units
-/// until it yields: 128 KiB, which takes some 0.1 ms.
+/// The bytes that cost a unit of tokio's cooperative budget, in addition to the unit of each operation. A task has 128
+/// units until it yields: 128 KiB, which takes some 0.1 ms.
 const BYTES_PER_UNIT: usize = 1 << 10;
 
-/// The most that one system call writes, in bytes. The kernel would take up to the size of its buffer, which is several MiB.
+/// The most that one system call writes, in bytes. The kernel would take up to the size of its buffer, which is several
+/// MiB.
 const LARGEST_WRITE: usize = 128 << 10;
 
 /// The most slices that one system call writes.
@@ -37,8 +38,8 @@ pub trait StreamObserver<S> {
     fn released(&mut self, _stream: S) {}
 }
 
-/// A stream that takes part in tokio's cooperative budget, whatever it is made of, and uses up more of it the more bytes
-/// it moves. The bytes pass unchanged.
+/// A stream that takes part in tokio's cooperative budget, whatever it is made of, and uses up more of it the more
+/// bytes it moves. The bytes pass unchanged.
 #[derive(Debug)]
 pub struct TurnTakingStream<S, O: StreamObserver<S>> {
     /// `None` only while this is dropped.

@@ -1,8 +1,8 @@
-//! Threads that serve, each with a runtime of its own: one for each core serves connections, and another one accepts them,
-//! so that no computation delays the accepting.
+//! Threads that serve, each with a runtime of its own: one for each core serves connections, and another one accepts
+//! them, so that no computation delays the accepting.
 //!
-//! A connection stays on its thread, together with its calls of plugins and its connections to upstreams, so
-//! that no other thread has to be woken for a request.
+//! A connection stays on its thread, together with its calls of plugins and its connections to upstreams, so that no
+//! other thread has to be woken for a request.
 
 use std::{
     cell::Cell,
@@ -39,13 +39,13 @@ pub(crate) fn count() -> usize {
 /// The time slice of threads that serve: shorter than the default of the kernel, and enough for most requests.
 const TIME_SLICE: Duration = Duration::from_micros(200);
 
-/// The number of tasks that a thread runs before it looks for connections with new data. With tokio's default, 61, tasks that
-/// move large bodies keep the others waiting for 10 ms: each runs for 0.1 ms before it yields.
+/// The number of tasks that a thread runs before it looks for connections with new data. With tokio's default, 61,
+/// tasks that move large bodies keep the others waiting for 10 ms: each runs for 0.1 ms before it yields.
 const TASKS_BETWEEN_EVENTS: u32 = 8;
 
-/// Lets this thread, which serves requests, interrupt others when it wakes up. Linux 6.12 and later lets a thread run until
-/// the end of its time slice, even if its priority is low, unless a thread with a shorter time slice wakes up. The threads
-/// that this one starts have the default time slice again.
+/// Lets this thread, which serves requests, interrupt others when it wakes up. Linux 6.12 and later lets a thread run
+/// until the end of its time slice, even if its priority is low, unless a thread with a shorter time slice wakes up.
+/// The threads that this one starts have the default time slice again.
 pub fn shorten_time_slice() {
     if let Err(error) = set_time_slice(TIME_SLICE) {
         tracing::debug!(%error, "the time slice of this thread cannot be set");
@@ -118,8 +118,8 @@ impl ServingThread {
     }
 }
 
-/// The threads that serve and accept connections. Cheap to clone. They end when the last clone is dropped, and abort the
-/// tasks that they still run.
+/// The threads that serve and accept connections. Cheap to clone. They end when the last clone is dropped, and abort
+/// the tasks that they still run.
 #[derive(Clone, Debug)]
 pub struct Workers {
     serving: Arc<[Arc<Worker>]>,

@@ -98,9 +98,8 @@ impl Default for HostBuilder {
 impl HostBuilder {
     /// Adds the definitions in this file, or in the files of this directory. May be called more than once.
     ///
-    /// A new definition that is applied is written to the first place that accepts it, of all files,
-    /// directories and [stores](Self::definition_store) in the order in which they are added. Single files
-    /// accept none.
+    /// A new definition that is applied is written to the first place that accepts it, of all files, directories and
+    /// [stores](Self::definition_store) in the order in which they are added. Single files accept none.
     pub fn definitions(mut self, path: impl Into<PathBuf>) -> Self {
         let path = path.into();
         if !path.is_file() {
@@ -112,9 +111,9 @@ impl HostBuilder {
 
     /// Adds the definitions of this store. May be called more than once.
     ///
-    /// Its definitions become part of the table, except for [invalid ones](Self::on_bad_definition). While it
-    /// is unavailable, the table stays as it is, and [`Host::status`] says why; a start waits five seconds
-    /// for it, and then serves the last live table.
+    /// Its definitions become part of the table, except for [invalid ones](Self::on_bad_definition). While it is
+    /// unavailable, the table stays as it is, and [`Host::status`] says why; a start waits five seconds for it, and
+    /// then serves the last live table.
     pub fn definition_store(self, store: impl DefinitionStore) -> Self {
         self.definition_stores(vec![Arc::new(store)])
     }
@@ -144,9 +143,9 @@ impl HostBuilder {
         self
     }
 
-    /// Starts even if modules cannot be fetched: everything else is served, and a stage without its module
-    /// fails as `unreachable`, subject to its failure policy. [`Host::follow`] fetches the modules later, and
-    /// [`Host::status`] reports missing ones. Default: [`build`](Self::build) fails.
+    /// Starts even if modules cannot be fetched: everything else is served, and a stage without its module fails as
+    /// `unreachable`, subject to its failure policy. [`Host::follow`] fetches the modules later, and [`Host::status`]
+    /// reports missing ones. Default: [`build`](Self::build) fails.
     pub fn start_without_modules(mut self) -> Self {
         self.starts_without_modules = true;
         self
@@ -191,17 +190,17 @@ impl HostBuilder {
         self
     }
 
-    /// Keeps modules and their compiled forms in this directory, so that the next start needs neither network
-    /// nor compiler. It is created if it does not exist, and must not be writable by other users; several
-    /// programs may share it. Default: `store` in the directory of the [`history`](Self::history); without a
-    /// history nothing is kept.
+    /// Keeps modules and their compiled forms in this directory, so that the next start needs neither network nor
+    /// compiler. It is created if it does not exist, and must not be writable by other users; several programs may
+    /// share it. Default: `store` in the directory of the [`history`](Self::history); without a history nothing is
+    /// kept.
     pub fn store(mut self, directory: impl AsRef<Path>) -> Self {
         self.store = Some(directory.as_ref().to_owned());
         self
     }
 
-    /// Removes the least recently used entries from the store when it exceeds this size, in bytes. Live
-    /// modules and modules of the history stay. Default: nothing is removed.
+    /// Removes the least recently used entries from the store when it exceeds this size, in bytes. Live modules and
+    /// modules of the history stay. Default: nothing is removed.
     pub fn store_limit(mut self, bytes: u64) -> Self {
         self.store_limit = Some(bytes);
         self
@@ -239,8 +238,8 @@ impl HostBuilder {
         self
     }
 
-    /// Trusts CAs in the `caBundle` of webhooks whose RSA keys have 1024 to 2047 bits. Such keys can be broken, so this is
-    /// only for the time until there are others. Default: calls of these webhooks fail.
+    /// Trusts CAs in the `caBundle` of webhooks whose RSA keys have 1024 to 2047 bits. Such keys can be broken, so this
+    /// is only for the time until there are others. Default: calls of these webhooks fail.
     pub fn accept_short_webhook_keys(mut self) -> Self {
         self.accepts_short_keys = true;
         self

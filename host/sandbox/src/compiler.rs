@@ -65,8 +65,8 @@ struct Job {
     in_background: bool,
 }
 
-/// Runs this program as a compiler: the program that [`SandboxConfig::compiler`] names calls this with its
-/// second argument when its first one is `compile`.
+/// Runs this program as a compiler: the program that [`SandboxConfig::compiler`] names calls this with its second
+/// argument when its first one is `compile`.
 ///
 /// The function sets limits for the whole process, reads standard input and writes standard output, so the process must
 /// not do anything else.

@@ -1,8 +1,8 @@
 //! Complexity limits of a module, checked before anything else parses it.
 //!
-//! A component of a few hundred bytes can demand a billion instances, and a function of a few kilobytes can
-//! keep a compiler busy for minutes: the cost of a module is not bounded by its size. One pass over its
-//! bytes, which neither recurses nor expands anything, counts the items that determine the cost.
+//! A component of a few hundred bytes can demand a billion instances, and a function of a few kilobytes can keep a
+//! compiler busy for minutes: the cost of a module is not bounded by its size. One pass over its bytes, which neither
+//! recurses nor expands anything, counts the items that determine the cost.
 
 use wasmparser::{
     BinaryReader, ComponentAlias, ComponentExternalKind, ComponentInstance, ComponentOuterAliasKind,
@@ -214,8 +214,8 @@ impl Counts {
         Ok(())
     }
 
-    /// Counts the declarations of a type section, and their nesting depth. wasmparser's own readers recurse
-    /// into nested types without limit, so they are given only the innermost ones.
+    /// Counts the declarations of a type section, and their nesting depth. wasmparser's own readers recurse into nested
+    /// types without limit, so they are given only the innermost ones.
     fn component_types(&mut self, mut section: BinaryReader<'_>) -> Result<(), Error> {
         // The number of remaining declarations in each open list, outermost first.
         let mut left = vec![section.read_var_u32().map_err(invalid)?];

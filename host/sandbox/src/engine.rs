@@ -28,15 +28,15 @@ const IDLE_TICKS: u32 = 200;
 /// The share of one call in the pool. The pool reserves it for every call in flight, so that a call with a slot never
 /// finds the pool exhausted.
 pub(crate) mod per_call {
-    /// A toolchain's component is a core module and two small ones that break import cycles;
-    /// Python's is a dozen and more. They are counters, not memory.
+    /// A toolchain's component is a core module and two small ones that break import cycles; Python's is a dozen and
+    /// more. They are counters, not memory.
     pub(crate) const CORE_INSTANCES: u32 = 64;
     /// One component; components that were linked from several hold a few inside.
     pub(crate) const COMPONENT_INSTANCES: u32 = 8;
     /// Components have one memory; linked ones have one per part. This reserves address space, not memory.
     pub(crate) const MEMORIES: u32 = 4;
-    /// The tables of a call. A plain Rust component has two: its own function table, and the table of the module that breaks import
-    /// cycles. Linked components may take twice as many.
+    /// The tables of a call. A plain Rust component has two: its own function table, and the table of the module that
+    /// breaks import cycles. Linked components may take twice as many.
     pub(crate) const TABLES: u32 = 4;
     /// Elements of one table. Python's function table has some 6,000.
     pub(crate) const TABLE_ELEMENTS: usize = 20_000;
@@ -47,12 +47,12 @@ pub(crate) mod per_call {
 /// The sizes of a slot's memories and of its tables that stay in memory for the next call, in bytes.
 const RESIDENT: (usize, usize) = (512 << 10, 64 << 10);
 
-/// The number of plugins that are prepared concurrently. They have their own slots, so that loading and
-/// requests never wait for each other.
+/// The number of plugins that are prepared concurrently. They have their own slots, so that loading and requests never
+/// wait for each other.
 const PREPARATIONS: u32 = 4;
 
-/// Prepares, loads and runs plugins. A process has one; it is cheap to clone, and lives until the last clone and the last
-/// of its plugins are dropped.
+/// Prepares, loads and runs plugins. A process has one; it is cheap to clone, and lives until the last clone and the
+/// last of its plugins are dropped.
 #[derive(Clone)]
 pub struct Sandbox {
     pub(crate) inner: Arc<Inner>,
@@ -165,8 +165,8 @@ fn engine_config(sandbox: &SandboxConfig) -> Config {
         .table_elements(per_call::TABLE_ELEMENTS)
         // Snapshotting takes one page more than the plugin's own memory.
         .max_memory_size(sandbox.memory_limit_max.saturating_add(crate::store::PAGE))
-        // A warm slot keeps the pages of its last plugin: the next call of the same plugin resets a few
-        // hundred kilobytes instead of mapping them again.
+        // A warm slot keeps the pages of its last plugin: the next call of the same plugin resets a few hundred
+        // kilobytes instead of mapping them again.
         .max_unused_warm_slots(at_once)
         .linear_memory_keep_resident(resident.0)
         .table_keep_resident(resident.1)
@@ -200,8 +200,8 @@ pub(crate) fn compile_settings(effort: Effort) -> Config {
         .gc_support(false)
         .memory_init_cow(true)
         .signals_based_traps(true)
-        // Frames of a stripped plugin are of no use. One is kept, because its presence shows that the guest
-        // was running when the error occurred (see `failure`).
+        // Frames of a stripped plugin are of no use. One is kept, because its presence shows that the guest was running
+        // when the error occurred (see `failure`).
         .wasm_backtrace_max_frames(Some(NonZeroUsize::MIN))
         .generate_address_map(false)
         .native_unwind_info(false);
@@ -249,8 +249,8 @@ impl Ticker {
                     }
                     if idle > IDLE_TICKS {
                         state.asleep.store(true, Ordering::SeqCst);
-                        // Checked again after `asleep` is set: `enter` increments before it checks `asleep`,
-                        // so one of the two sees the other.
+                        // Checked again after `asleep` is set: `enter` increments before it checks `asleep`, so one of
+                        // the two sees the other.
                         if state.running.load(Ordering::SeqCst) == 0 && !state.stop.load(Ordering::SeqCst) {
                             thread::park();
                         }

@@ -9,8 +9,8 @@ use crate::store::{CallState, Violation};
 
 const LAST_WORDS: usize = 500;
 
-/// wasmtime's message when a guest passes more to the host than `Store::set_hostcall_fuel` allows. The
-/// error's type is private, so it is recognized by its text; a test checks it.
+/// wasmtime's message when a guest passes more to the host than `Store::set_hostcall_fuel` allows. The error's type is
+/// private, so it is recognized by its text; a test checks it.
 const TOO_MUCH_FOR_THE_HOST: &str = "fuel allocated for hostcalls has been exhausted";
 
 /// Converts an error of the engine to a failure. All such conversions are here.
@@ -46,8 +46,8 @@ pub(crate) fn failure(error: &wasmtime::Error, state: &CallState) -> Failure {
         let message = format!("a function of the host failed: {text}{}", last_words(state));
         return Failure::new(FailureKind::Trap, message);
     }
-    // The guest had answered with a value that violates the component model: a string that is not UTF-8, a
-    // list outside of the memory, an unknown variant.
+    // The guest had answered with a value that violates the component model: a string that is not UTF-8, a list outside
+    // of the memory, an unknown variant.
     Failure::new(
         FailureKind::InvalidResponse,
         format!("the plugin's response is not valid: {text}"),

@@ -64,8 +64,8 @@ fn no_exports(component: &Component) -> String {
     format!("it does not export `describe` ({why})")
 }
 
-/// Refuses unknown imports, and defines the parts of WASI that are never granted as functions that fail the
-/// call: toolchains import them even if they are not used.
+/// Refuses unknown imports, and defines the parts of WASI that are never granted as functions that fail the call:
+/// toolchains import them even if they are not used.
 ///
 /// `Linker::define_unknown_imports_as_traps` is not used: it compares versions exactly, and would replace an
 /// interface that is provided in another patch version by traps.
@@ -124,8 +124,8 @@ fn define_denials(
     let mut into = linker.instance(name)?;
     for (item, export) in instance.exports(engine) {
         match export.ty {
-            // The start-up code of Go and of C libraries calls this, even if the program opens no file; an
-            // empty list is a valid answer.
+            // The start-up code of Go and of C libraries calls this, even if the program opens no file; an empty list
+            // is a valid answer.
             ComponentItem::ComponentFunc(_) if name.starts_with("wasi:filesystem/preopens@") => {
                 into.func_new(item, |_, _, _, results| {
                     results.fill(Val::List(Vec::new()));

@@ -74,8 +74,8 @@ impl<'a> Instrumented<'a> {
     }
 
     /// Creates a component from the memories and the globals of a configured instance. The inner error is the reason
-    /// for which that is impossible, so that every call has to configure the plugin.
-    /// Fails when the memories are too large to be kept: every call would have to fill them.
+    /// for which that is impossible, so that every call has to configure the plugin. Fails when the memories are too
+    /// large to be kept: every call would have to fill them.
     pub(crate) async fn snapshot(
         &self,
         store: &mut Store<CallState>,

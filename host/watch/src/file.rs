@@ -1,8 +1,8 @@
 //! Reads a file by its path: only a regular file, only up to a size limit, and only if it does not change
 //! meanwhile.
 //!
-//! Opening a FIFO waits for a writer, and opening a device may have side effects. A configured path can lead
-//! to either, so everything that the program reads by path is read by these functions.
+//! Opening a FIFO waits for a writer, and opening a device may have side effects. A configured path can lead to either,
+//! so everything that the program reads by path is read by these functions.
 
 #![allow(
     clippy::disallowed_methods,
@@ -42,8 +42,8 @@ pub fn open(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Opens a regular file for appending, without blocking for other kinds of files. A new file is readable only by its owner,
-/// since logs may hold secrets of requests, users or clusters.
+/// Opens a regular file for appending, without blocking for other kinds of files. A new file is readable only by its
+/// owner, since logs may hold secrets of requests, users or clusters.
 ///
 /// # Errors
 ///

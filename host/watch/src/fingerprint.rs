@@ -41,8 +41,8 @@ pub fn counts(path: &Path, extensions: Extensions) -> bool {
 pub(crate) enum Content {
     Absent,
     File([u8; 32]),
-    /// A directory, with its entries by name. Directories in it are left out, unless their name has one of the extensions
-    /// that count.
+    /// A directory, with its entries by name. Directories in it are left out, unless their name has one of the
+    /// extensions that count.
     Directory(BTreeMap<OsString, Content>),
     /// A device, a pipe or a socket, which is not read, because it may be infinite.
     Other,
@@ -151,7 +151,8 @@ impl Content {
             if is_directory && extensions.is_empty() || !counts(&path, extensions) {
                 continue;
             }
-            // A directory with the name of a file that counts is a mistake of the operator, and removing it is a change.
+            // A directory with the name of a file that counts is a mistake of the operator, and removing it is a
+            // change.
             let content = if is_directory {
                 Self::Other
             } else {

@@ -1,12 +1,11 @@
 //! Reads [files](mod@file), and watches the content of files and directories.
 //!
-//! A [`Watch`] compares content: it reports a path when the bytes that it leads to have changed, whatever
-//! caused that: a file written in place, a temporary file renamed over it, a symbolic link that is swapped
-//! anywhere in the path (as in mounted Secrets and ConfigMaps), or a directory that is removed and created
-//! again. Touching a file is not a change.
-//!
-//! Notifications of the system (inotify) trigger a check. If they are not available, polling finds the
+//! A [`Watch`] compares content: it reports a path when the bytes that it leads to have changed, whatever caused that:
+//! a file written in place, a temporary file renamed over it, a symbolic link that is swapped anywhere in the path (as
+//! in mounted Secrets and ConfigMaps), or a directory that is removed and created again. Touching a file is not a
 //! change.
+//!
+//! Notifications of the system (inotify) trigger a check. If they are not available, polling finds the change.
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 pub mod file;
@@ -58,8 +57,8 @@ impl Default for WatchConfig {
 /// The multiple of the debounce or the hold by which a check is delayed at most.
 const PATIENCE: u32 = 10;
 
-/// The multiple of the settle time after which a change that may be incomplete is checked again. It is reported when two
-/// checks find the same.
+/// The multiple of the settle time after which a change that may be incomplete is checked again. It is reported when
+/// two checks find the same.
 const SECOND_LOOK: u32 = 5;
 
 /// Watches files and directories until it is dropped.
@@ -84,8 +83,8 @@ struct Scanner {
 }
 
 impl Watch {
-    /// Watches these files and directories from now on. Read them after this call, not before, so that no
-    /// change is missed.
+    /// Watches these files and directories from now on. Read them after this call, not before, so that no change is
+    /// missed.
     ///
     /// The paths need not exist. For a directory, its files are watched, but not the files in subdirectories.
     pub async fn new(paths: impl IntoIterator<Item = PathBuf>, config: WatchConfig) -> Self {
@@ -135,8 +134,7 @@ impl Watch {
         self.seen = seen;
     }
 
-    /// Waits for a change, and returns the paths whose content has changed since they were last reported.
-    /// Cancel safe.
+    /// Waits for a change, and returns the paths whose content has changed since they were last reported. Cancel safe.
     pub async fn changed(&mut self) -> Vec<PathBuf> {
         loop {
             if !self.is_due {
@@ -156,7 +154,8 @@ impl Watch {
         }
     }
 
-    /// Returns the content of the paths when two checks in a row find the same, or when they keep changing for too long.
+    /// Returns the content of the paths when two checks in a row find the same, or when they keep changing for too
+    /// long.
     async fn until_quiet(&self, mut found: Fingerprint) -> Fingerprint {
         let latest = Instant::now() + self.config.hold * PATIENCE;
         loop {

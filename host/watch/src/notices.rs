@@ -208,8 +208,8 @@ impl Notices {
             return;
         };
         self.notifier.set_watched(paths, extensions);
-        // All directories are registered again, because a registration stays with a directory that was moved or removed,
-        // and does not see its replacement.
+        // All directories are registered again, because a registration stays with a directory that was moved or
+        // removed, and does not see its replacement.
         for directory in std::mem::take(&mut self.watched) {
             if let Err(error) = watcher.unwatch(&directory) {
                 tracing::trace!(%error, directory = %directory.display(), "it is no longer watched");

@@ -5,7 +5,8 @@ use tokio::sync::watch;
 
 use crate::{Fingerprint, Watch, WatchConfig, blocking};
 
-/// A value that is loaded from files, and loaded again when their content changes. Cheap to clone; clones share the value.
+/// A value that is loaded from files, and loaded again when their content changes. Cheap to clone; clones share the
+/// value.
 ///
 /// When loading fails, the last valid value stays in use.
 pub struct Reloaded<T>(Arc<Inner<T>>);
@@ -86,8 +87,8 @@ impl<T: Send + Sync + 'static> Reloaded<T> {
         }
     }
 
-    /// Loads the value again now, and reports the new value or the error. A value that depends on more than its files needs
-    /// this.
+    /// Loads the value again now, and reports the new value or the error. A value that depends on more than its files
+    /// needs this.
     pub async fn reload(&self, mut report: impl FnMut(Result<&T, &str>)) {
         if let Some(source) = &self.0.source {
             self.load_from(source, &mut report).await;

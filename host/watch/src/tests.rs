@@ -47,8 +47,8 @@ async fn changed(watch: &mut Watch) -> Vec<PathBuf> {
         .expect("no change is seen")
 }
 
-/// Waits until notifications are set up, by having a change of a scratch file reported. Until then, the first check would
-/// find every change.
+/// Waits until notifications are set up, by having a change of a scratch file reported. Until then, the first check
+/// would find every change.
 async fn armed(watch: &mut Watch, scratch: &Path) {
     fs::write(scratch, "armed").unwrap();
     assert_eq!(changed(watch).await, [scratch]);
@@ -59,8 +59,8 @@ fn write(path: PathBuf, text: &str) {
     fs::write(path, text).unwrap();
 }
 
-/// Mounts a file as kubelet does: in a separate directory, with a link `..data` to it, and a link through `..data` to the
-/// file.
+/// Mounts a file as kubelet does: in a separate directory, with a link `..data` to it, and a link through `..data` to
+/// the file.
 fn mount(root: &Path, revision: &str, text: &str) {
     let directory = root.join("mount");
     write(directory.join(format!("..{revision}/file")), text);

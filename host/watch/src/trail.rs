@@ -7,9 +7,9 @@ use std::{
 /// The number of symbolic links in a path that Linux follows.
 const MOST_LINKS: usize = 40;
 
-/// Returns the directories in which a change may alter what this path leads to: the parents of every symbolic link in the
-/// path and of the file itself, and, if a part of the path is missing, the last existing directory. Their paths contain no
-/// symbolic links.
+/// Returns the directories in which a change may alter what this path leads to: the parents of every symbolic link in
+/// the path and of the file itself, and, if a part of the path is missing, the last existing directory. Their paths
+/// contain no symbolic links.
 pub(crate) fn directories(path: &Path) -> BTreeSet<PathBuf> {
     let mut found = BTreeSet::new();
     follow(path, &mut found);

@@ -150,8 +150,8 @@ impl Caller {
         if let Some(failure) = find::<Failure>(error) {
             return failure.clone();
         }
-        // An alert after the handshake, for instance because a client certificate is missing. HTTP/2 keeps
-        // only the text of the error of its connection.
+        // An alert after the handshake, for instance because a client certificate is missing. HTTP/2 keeps only the
+        // text of the error of its connection.
         let chain = chain(error);
         if let Some(error) = find::<rustls::Error>(error) {
             return tls::failure(error, &self.endpoint.to_string(), self.endpoint.host());

@@ -38,8 +38,8 @@ pub(crate) type PooledClient = Client<Connector, Full<Bytes>>;
 /// The connection pools of all webhooks, and their address overrides. Lives as long as the program; cheap to
 /// clone.
 ///
-/// Webhooks that trust the same CAs share a pool, and so connections to the same server, also across a reload
-/// of their definitions. A pool is closed when no webhook uses it any longer.
+/// Webhooks that trust the same CAs share a pool, and so connections to the same server, also across a reload of their
+/// definitions. A pool is closed when no webhook uses it any longer.
 #[derive(Clone, Default)]
 pub struct WebhookClients(Arc<Shared>);
 

@@ -173,8 +173,8 @@ mod tests {
         }
     }
 
-    /// Rows without remark: kube-apiserver's validation of `clientConfig`; BCS rows: what the BCS
-    /// driver makes of `url`.
+    /// Rows without remark: kube-apiserver's validation of `clientConfig`; BCS rows: what the BCS driver makes of
+    /// `url`.
     #[test]
     fn urls_of_webhooks_are_checked() {
         use Protocol::BcsResource;

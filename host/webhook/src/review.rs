@@ -1,8 +1,8 @@
 //! The Kubernetes protocol: an AdmissionReview is sent, and an AdmissionReview is returned.
 //!
-//! The `uid` of a review is the request's own, the same for every webhook that sees the request, so that the
-//! logs of both sides can be correlated. kube-apiserver creates a new one for every call; a webhook does not
-//! notice, because it only returns it.
+//! The `uid` of a review is the request's own, the same for every webhook that sees the request, so that the logs of
+//! both sides can be correlated. kube-apiserver creates a new one for every call; a webhook does not notice, because it
+//! only returns it.
 
 use admittance_admission::{
     Deadline, Failure, Request, Response, ReviewVersion, offload, read_response, write_review,

@@ -19,8 +19,8 @@ const ADVICE: TlsAdvice<'static> = TlsAdvice {
     plain: "check that it is not an http port",
 };
 
-/// Creates a client configuration that trusts only these CAs; without any, the CAs of the operating system. CAs with short
-/// RSA keys are trusted only if `accepts_short_keys`.
+/// Creates a client configuration that trusts only these CAs; without any, the CAs of the operating system. CAs with
+/// short RSA keys are trusted only if `accepts_short_keys`.
 pub(crate) fn client_config(
     ca_bundle: Option<&[CertificateDer<'static>]>,
     accepts_short_keys: bool,

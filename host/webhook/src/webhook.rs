@@ -13,8 +13,7 @@ use crate::{
     review::{self, ReviewForm},
 };
 
-/// A remote webhook. Lives as long as the chain whose stage calls it; its connections may be shared
-/// and outlive it.
+/// A remote webhook. Lives as long as the chain whose stage calls it; its connections may be shared and outlive it.
 ///
 /// A call is one POST, and dropping it drops the connection attempt or the request in flight. Its only own
 /// timeout is for connecting: the chain drops it at the deadline.

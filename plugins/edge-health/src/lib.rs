@@ -1,15 +1,14 @@
-//! The stock plugin `edge-health`: prevents Kubernetes from evicting the Pods of an edge node, and from
-//! removing their addresses from Services, if only the connection between node and control plane is lost.
+//! The stock plugin `edge-health`: prevents Kubernetes from evicting the Pods of an edge node, and from removing their
+//! addresses from Services, if only the connection between node and control plane is lost.
 //!
 //! ```yaml
 //! alwaysReachable: false
 //! ```
 //!
-//! When the control plane loses contact with a node, the node's condition `Ready` becomes `Unknown`. The node
-//! may still be healthy: at the edge, connections fail more often than machines. A component that can still
-//! reach the nodes, such as the edge-health daemon of [SuperEdge], marks unhealthy Nodes with the annotation
-//! `nodeunhealth`, with any value; nodes without it are healthy. The plugin follows the rules of SuperEdge's
-//! edge-health-admission.
+//! When the control plane loses contact with a node, the node's condition `Ready` becomes `Unknown`. The node may still
+//! be healthy: at the edge, connections fail more often than machines. A component that can still reach the nodes, such
+//! as the edge-health daemon of [SuperEdge], marks unhealthy Nodes with the annotation `nodeunhealth`, with any value;
+//! nodes without it are healthy. The plugin follows the rules of SuperEdge's edge-health-admission.
 //!
 //! The effect on a node that is `Unknown` without the annotation:
 //!
@@ -25,10 +24,10 @@
 //! the chain. The plugin cannot see why an address is not ready: while its node is `Unknown`, an address whose own
 //! probe failed becomes ready too.
 //!
-//! Nodes are read with the capability `cluster("v1/Node")`, each once per request, and only for addresses
-//! that are not ready. Addresses of a Node that does not exist are not changed. If Nodes cannot be read,
-//! the call fails, and the stage's failure policy applies. Requests for subresources are ignored:
-//! an update of `nodes/status` cannot change taints.
+//! Nodes are read with the capability `cluster("v1/Node")`, each once per request, and only for addresses that are not
+//! ready. Addresses of a Node that does not exist are not changed. If Nodes cannot be read, the call fails, and the
+//! stage's failure policy applies. Requests for subresources are ignored: an update of `nodes/status` cannot change
+//! taints.
 //!
 //! [SuperEdge]: https://github.com/superedge/superedge
 

@@ -29,7 +29,8 @@ fn node_object(name: &str, ready: &str, annotations: Value) -> Value {
     })
 }
 
-/// `lost` and `far` are disconnected and healthy, `dead` is marked, `near` is ready, `ill` reports that it is not ready.
+/// `lost` and `far` are disconnected and healthy, `dead` is marked, `near` is ready, `ill` reports that it is not
+/// ready.
 fn nodes() -> [Value; 5] {
     [
         node_object("lost", "Unknown", Value::Null),

@@ -1,5 +1,5 @@
-//! The stock plugin `image-policy`: rewrites container images to other registries, and denies those
-//! that break the rules, in Pods and workloads of Kubernetes and of BCS.
+//! The stock plugin `image-policy`: rewrites container images to other registries, and denies those that break the
+//! rules, in Pods and workloads of Kubernetes and of BCS.
 //!
 //! ```yaml
 //! rewrites:
@@ -10,13 +10,11 @@
 //! requireDigest: false
 //! ```
 //!
-//! Every rule is optional, and applies to the rewritten image. `containers`, `initContainers`,
-//! `ephemeralContainers` and image volumes are covered. If there is a rule to check, an image that is not
-//! a valid reference is denied.
+//! Every rule is optional, and applies to the rewritten image. `containers`, `initContainers`, `ephemeralContainers`
+//! and image volumes are covered. If there is a rule to check, an image that is not a valid reference is denied.
 //!
-//! Images that an existing Pod already has are not changed when it is updated: it runs them, and
-//! another name would restart it. Objects that are being deleted are ignored too, because a denial
-//! would prevent their deletion.
+//! Images that an existing Pod already has are not changed when it is updated: it runs them, and another name would
+//! restart it. Objects that are being deleted are ignored too, because a denial would prevent their deletion.
 
 mod reference;
 mod settings;
@@ -309,8 +307,7 @@ fn has(old: &Workload<'_>, image: &Image<'_>) -> bool {
     })
 }
 
-/// Returns whether the stored object is being deleted. The new object is ignored, because the client
-/// controls it.
+/// Returns whether the stored object is being deleted. The new object is ignored, because the client controls it.
 #[cold]
 fn is_being_deleted(request: &Request) -> Result<bool, Error> {
     #[view]

@@ -172,8 +172,8 @@ impl fmt::Display for Reference<'_> {
     }
 }
 
-/// A registry, or a registry and the beginning of a path: `docker.io`,
-/// `registry.example.com:5000/team`. Always ends at a component boundary.
+/// A registry, or a registry and the beginning of a path: `docker.io`, `registry.example.com:5000/team`. Always ends at
+/// a component boundary.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Prefix {
     registry: String,
@@ -324,7 +324,8 @@ fn is_tag(tag: &str) -> bool {
             .all(|byte| is_word(byte) || matches!(byte, b'.' | b'-'))
 }
 
-/// Returns whether a text is an algorithm and at least 32 hexadecimal digits; for known algorithms, exactly as many as they have.
+/// Returns whether a text is an algorithm and at least 32 hexadecimal digits; for known algorithms, exactly as many as
+/// they have.
 fn is_digest(digest: &str) -> bool {
     let Some((algorithm, value)) = digest.split_once(':') else {
         return false;

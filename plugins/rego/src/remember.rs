@@ -1,8 +1,8 @@
 //! Remembers the results of functions for the same arguments, as OPA does while it evaluates a query, unlike regorus.
 //!
-//! Calls of these functions are replaced by calls of extensions. An extension evaluates its function with a second engine,
-//! in which no call is replaced, unless it remembers the result. The functions depend on nothing but their arguments and
-//! the input, which is the same in both engines.
+//! Calls of these functions are replaced by calls of extensions. An extension evaluates its function with a second
+//! engine, in which no call is replaced, unless it remembers the result. The functions depend on nothing but their
+//! arguments and the input, which is the same in both engines.
 
 mod definitions;
 

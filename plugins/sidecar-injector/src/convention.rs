@@ -59,8 +59,8 @@ pub(crate) struct Conventions {
 }
 
 impl Conventions {
-    /// The annotations have the names that the operator set, or the default names of the convention.
-    /// `is_added` says whether the plugin itself adds an annotation with a name.
+    /// The annotations have the names that the operator set, or the default names of the convention. `is_added` says
+    /// whether the plugin itself adds an annotation with a name.
     pub(crate) fn new(
         convention: Convention,
         answer: Option<String>,

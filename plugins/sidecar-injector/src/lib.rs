@@ -1,5 +1,5 @@
-//! The stock plugin `sidecar-injector`: adds containers, init containers, volumes, annotations and
-//! labels to Pods and to the pod templates of workloads, of Kubernetes and of BCS.
+//! The stock plugin `sidecar-injector`: adds containers, init containers, volumes, annotations and labels to Pods and
+//! to the pod templates of workloads, of Kubernetes and of BCS.
 //!
 //! ```yaml
 //! containers:
@@ -16,13 +16,12 @@
 //! it is. So it is idempotent, and adds again what an update removed. A workload opts in or out with the annotation
 //! `sidecar-injector.admittance.dev/inject` on its pod template or on itself.
 //!
-//! The file `sidecarconfig.yaml` of [kube-sidecar-injector] and of tutorials based on it can be used as
-//! settings unchanged. Its annotations `sidecar-injector-webhook.morven.me/inject` and `.../status`
-//! are supported in addition to the plugin's own; `convention: kubeSidecarInjector` makes the plugin behave
-//! as that injector does.
+//! The file `sidecarconfig.yaml` of [kube-sidecar-injector] and of tutorials based on it can be used as settings
+//! unchanged. Its annotations `sidecar-injector-webhook.morven.me/inject` and `.../status` are supported in addition to
+//! the plugin's own; `convention: kubeSidecarInjector` makes the plugin behave as that injector does.
 //!
-//! Kubernetes does not allow adding containers to an existing Pod, so a Pod is injected only when it is
-//! created. Requests for subresources are ignored.
+//! Kubernetes does not allow adding containers to an existing Pod, so a Pod is injected only when it is created.
+//! Requests for subresources are ignored.
 //!
 //! If `sidecarSet` is set, the plugin injects as OpenKruise injects a SidecarSet: see [`SidecarSet`].
 //!

@@ -209,8 +209,8 @@ upstream: {{ servers: ['http://{upstream}'] }}
     compare("the proxy: POST of a 1 kB Pod", time, &targets)
 }
 
-/// Measures all targets in turns, and prints a row for each and each number of connections, then how this build compares
-/// with the other. Returns whether no row lost more than the noise.
+/// Measures all targets in turns, and prints a row for each and each number of connections, then how this build
+/// compares with the other. Returns whether no row lost more than the noise.
 fn compare(title: &str, time: Duration, targets: &[Target]) -> bool {
     let is_compared = targets.iter().any(|target| target.suffix == OTHER);
     let count = if is_compared { ROUNDS_OF_TWO } else { ROUNDS };
@@ -259,8 +259,8 @@ fn compare(title: &str, time: Duration, targets: &[Target]) -> bool {
     verdicts.iter().all(|verdict| *verdict != Verdict::Lost)
 }
 
-/// Measures the targets with this number of connections. Every second round is in the opposite order, so that none always
-/// follows the same one.
+/// Measures the targets with this number of connections. Every second round is in the opposite order, so that none
+/// always follows the same one.
 fn measure_in_turns(
     targets: &[Target],
     connections: usize,

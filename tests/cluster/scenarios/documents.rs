@@ -1,5 +1,5 @@
-//! The cluster's webhook configurations as definitions: Admittance calls the webhooks instead of the API
-//! server, and they are replaced by plugins one after another.
+//! The cluster's webhook configurations as definitions: Admittance calls the webhooks instead of the API server, and
+//! they are replaced by plugins one after another.
 
 use std::sync::Arc;
 

@@ -59,8 +59,7 @@ pub(crate) async fn a_dry_run_is_dry(cluster: Arc<Cluster>) {
     scene.run("get pod web").await.fails_with(&["NotFound"]);
 }
 
-/// `/mutate` and `/validate` run the chains of their phase, a chain's own path that chain, and `/admit`
-/// all of them.
+/// `/mutate` and `/validate` run the chains of their phase, a chain's own path that chain, and `/admit` all of them.
 pub(crate) async fn every_path_runs_its_chains(cluster: Arc<Cluster>) {
     let annotation = chain(
         "annotation",

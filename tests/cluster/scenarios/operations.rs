@@ -182,8 +182,8 @@ pub(crate) async fn a_custom_resource_is_changed(cluster: Arc<Cluster>) {
     assert_eq!(stored["spec"], json!({"size": 3}));
 }
 
-/// The rules name one version of the resource, and the user another: the API server converts the object
-/// before the call, and back afterwards.
+/// The rules name one version of the resource, and the user another: the API server converts the object before the
+/// call, and back afterwards.
 pub(crate) async fn another_version_is_converted(cluster: Arc<Cluster>) {
     let rules = json!([{
         "operations": ["CREATE"],

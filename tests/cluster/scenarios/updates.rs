@@ -15,8 +15,7 @@ use crate::{
     scene::{GOOD_IMAGE, Scene, chain, core, image, pod, replace, sidecar},
 };
 
-/// Users who create Pods one after another until they are stopped. One uses kubectl, the others are
-/// faster.
+/// Users who create Pods one after another until they are stopped. One uses kubectl, the others are faster.
 pub(super) struct Creating {
     creators: Vec<Creator>,
     stop: watch::Sender<bool>,

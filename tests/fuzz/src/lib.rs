@@ -1,8 +1,8 @@
 //! Fuzz targets: for every parser of untrusted input, a function that takes arbitrary bytes and panics if an
 //! invariant does not hold.
 //!
-//! The targets use the same public functions as production. `examples/fuzz.rs` is the program for libFuzzer, `corpus/` has
-//! the initial inputs, and the test `corpus` runs each of those once, without instrumentation.
+//! The targets use the same public functions as production. `examples/fuzz.rs` is the program for libFuzzer, `corpus/`
+//! has the initial inputs, and the test `corpus` runs each of those once, without instrumentation.
 
 #![expect(
     clippy::expect_used,

@@ -26,8 +26,8 @@ pub(crate) struct Apt {
 }
 
 impl Apt {
-    /// Keeps lists and packages in `directory`, and fetches the lists. `purpose` says in errors what the
-    /// packages are for, as the beginning of a sentence.
+    /// Keeps lists and packages in `directory`, and fetches the lists. `purpose` says in errors what the packages are
+    /// for, as the beginning of a sentence.
     pub(crate) fn new(directory: &Path, log: PathBuf, purpose: &str) -> Result<Self, Error> {
         let apt = Self {
             directory: directory.to_owned(),

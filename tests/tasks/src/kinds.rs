@@ -1,9 +1,9 @@
 //! The fields of Kubernetes' own kinds, from the source of client-go: their names, their types, and how server-side
 //! apply merges them.
 //!
-//! client-go has them twice: as a schema in YAML, with the keys of lists, and as Go types, which say how wide a number is
-//! and which strings are bytes. The result has a line for each type (`host/conditions/src/structure/builtin.rs` reads it):
-//! its name, `=GROUP/VERSION/KIND` if it is a kind, `!` if it is atomic, and its fields with their types.
+//! client-go has them twice: as a schema in YAML, with the keys of lists, and as Go types, which say how wide a number
+//! is and which strings are bytes. The result has a line for each type (`host/conditions/src/structure/builtin.rs`
+//! reads it): its name, `=GROUP/VERSION/KIND` if it is a kind, `!` if it is atomic, and its fields with their types.
 
 use std::{
     collections::HashMap,

@@ -122,8 +122,8 @@ fn take(
     Ok(())
 }
 
-/// Compiles a release of the program: it contains the list of its dependencies, which `cargo audit bin` and
-/// image scanners read, and the stock plugins, and has a bill of materials next to it. `plugins` is the directory of the
+/// Compiles a release of the program: it contains the list of its dependencies, which `cargo audit bin` and image
+/// scanners read, and the stock plugins, and has a bill of materials next to it. `plugins` is the directory of the
 /// compressed plugins. Returns the path of the program.
 pub(crate) fn release(plugins: &Path, machine: &Machine) -> Result<PathBuf, Error> {
     let auditable = AUDITABLE.install()?;

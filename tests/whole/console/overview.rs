@@ -26,7 +26,8 @@ async fn the_overview_counts_the_requests_of_the_last_hour() {
     let Some(browser) = Browser::start().await else {
         return;
     };
-    // Of the Pods that pass the first chain, the one whose image was rewritten would be denied by the stage in mode Audit.
+    // Of the Pods that pass the first chain, the one whose image was rewritten would be denied by the stage in mode
+    // Audit.
     let audit = "settings: { refusedRegistries: [mirror.example.com/docker-hub] }";
     let chains = chains().replace("settings: { refuseLatest: true }", audit);
     assert!(chains.contains(audit), "{chains}");

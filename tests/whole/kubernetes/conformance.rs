@@ -1,8 +1,8 @@
 //! kube-apiserver's tests of webhooks, applied to Admittance, which calls webhooks in place of the API server.
 //! `list` contains every row; the other modules test those that are `Met` or `Differs`.
 //!
-//! The language of `matchConditions` is tested in `host/conditions/src/tests.rs`, and group C15, the
-//! validation of configurations, in `host/definitions/src/forms/kubernetes/tests.rs`.
+//! The language of `matchConditions` is tested in `host/conditions/src/tests.rs`, and group C15, the validation of
+//! configurations, in `host/definitions/src/forms/kubernetes/tests.rs`.
 //!
 //! `cargo test -p admittance-tests --test whole the_list -- --nocapture` prints the status of all of them.
 

@@ -1,5 +1,5 @@
-//! The shortest of three timeouts applies: the configuration's for a request, the chain's for a stage, and
-//! the caller's in `timeout`.
+//! The shortest of three timeouts applies: the configuration's for a request, the chain's for a stage, and the caller's
+//! in `timeout`.
 
 use std::time::Duration;
 

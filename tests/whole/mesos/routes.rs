@@ -1,5 +1,5 @@
-//! Every route that ends at the scheduler: section 1.3 of the reference of bcs-mesos-driver, row by row,
-//! compared with the requests to the scheduler. The scheduler itself reports requests that it cannot decode.
+//! Every route that ends at the scheduler: section 1.3 of the reference of bcs-mesos-driver, row by row, compared with
+//! the requests to the scheduler. The scheduler itself reports requests that it cannot decode.
 
 use http::Method;
 use serde_json::json;

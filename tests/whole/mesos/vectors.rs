@@ -42,8 +42,8 @@ enum Body {
     /// An object of this kind, named `web`.
     Object(&'static str),
     Text(&'static str),
-    /// A definition for this operation and kind with one hook; the rest of the hook, in which `CA` stands for
-    /// a good bundle.
+    /// A definition for this operation and kind with one hook; the rest of the hook, in which `CA` stands for a good
+    /// bundle.
     Definition(&'static str, &'static str, &'static str),
 }
 

@@ -1,4 +1,5 @@
-//! Writes decisions to disk and to servers without delaying requests: decisions that do not fit are dropped and counted.
+//! Writes decisions to disk and to servers without delaying requests: decisions that do not fit are dropped and
+//! counted.
 
 mod events;
 mod http;

@@ -19,9 +19,9 @@ pub enum Effect {
 impl Verdict {
     /// Computes the effect of the verdict on this request.
     ///
-    /// The resulting object must satisfy the same rules as the incoming one: each key of
-    /// [`Request::spelling`] occurs once, in its canonical spelling, and [`Request::identity`] is unchanged.
-    /// Duplicate keys in a hook's output are refused. Large objects are processed on a blocking thread.
+    /// The resulting object must satisfy the same rules as the incoming one: each key of [`Request::spelling`] occurs
+    /// once, in its canonical spelling, and [`Request::identity`] is unchanged. Duplicate keys in a hook's output are
+    /// refused. Large objects are processed on a blocking thread.
     ///
     /// # Errors
     ///

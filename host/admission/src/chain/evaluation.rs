@@ -96,16 +96,16 @@ impl Evaluation {
         }
     }
 
-    /// Passes the request through every stage of these chains, whatever the rules of the chains: the mutating
-    /// chains in this order, then their stages that ask for reinvocation, and then the stages of the
-    /// validating chains, concurrently. After a refusal the stages only add a row to the trace.
+    /// Passes the request through every stage of these chains, whatever the rules of the chains: the mutating chains in
+    /// this order, then their stages that ask for reinvocation, and then the stages of the validating chains,
+    /// concurrently. After a refusal the stages only add a row to the trace.
     ///
     /// A mutating stage is called a second time if it asks for reinvocation, was called in the first round, and the
     /// object changed after that call. A stage that is reinvoked by itself is also called again after its own change.
     /// No stage is called a third time (as in kube-apiserver).
     ///
-    /// Stages in mode `Audit` are called last, concurrently, with the remaining time: however slow they are,
-    /// they do not take time from the others, and the decision does not depend on them.
+    /// Stages in mode `Audit` are called last, concurrently, with the remaining time: however slow they are, they do
+    /// not take time from the others, and the decision does not depend on them.
     pub async fn run<S: Borrow<Stage>>(&mut self, chains: &[&Chain<S>], surroundings: Surroundings<'_>) {
         let mut audits = Vec::new();
         self.mutate(visits(chains, Phase::Mutating), surroundings, &mut audits)

@@ -31,9 +31,9 @@ use crate::{Deadline, Failure, Request, Response};
 pub trait Hook: Send + Sync + 'static {
     /// Gives the verdict on one request, by the deadline.
     ///
-    /// `request.object` is the object after the previous stages. The chain drops this future at the deadline
-    /// and counts a timeout, so it must be safe to drop at any await. The request is shared, so that a hook can keep it
-    /// for work in another task without a copy.
+    /// `request.object` is the object after the previous stages. The chain drops this future at the deadline and counts
+    /// a timeout, so it must be safe to drop at any await. The request is shared, so that a hook can keep it for work
+    /// in another task without a copy.
     ///
     /// # Errors
     ///

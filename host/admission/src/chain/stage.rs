@@ -176,8 +176,7 @@ impl SideEffects {
     }
 }
 
-/// Whether a stage is called again when the object changed after its call. Kubernetes'
-/// `reinvocationPolicy`.
+/// Whether a stage is called again when the object changed after its call. Kubernetes' `reinvocationPolicy`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Reinvocation {
     /// The stage is called once.

@@ -15,8 +15,8 @@ use crate::{
     shortened,
 };
 
-/// Top-level fields of an object that selectors and front ends need. A field that is absent or of another
-/// type is `None`.
+/// Top-level fields of an object that selectors and front ends need. A field that is absent or of another type is
+/// `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Head {
     /// `apiVersion`.
@@ -126,8 +126,8 @@ pub(crate) fn is_whole(text: &str) -> bool {
     serde_json::from_str::<Whole>(text).is_ok()
 }
 
-/// Checks that a tree can be built from a text, and that no object in it has duplicate keys, which parsers
-/// treat differently.
+/// Checks that a tree can be built from a text, and that no object in it has duplicate keys, which parsers treat
+/// differently.
 pub(crate) fn unique_keys(text: &str) -> Result<(), serde_json::Error> {
     serde_json::from_str::<UniqueKeys>(text).map(|_| ())
 }
@@ -254,9 +254,9 @@ impl<'de> Visitor<'de> for TopLevel {
     }
 }
 
-/// Any JSON that [`Value`] can hold, without building one. `serde_json` does not validate skipped values as
-/// strictly (`1e999`, `"\ud800"`, a thousand brackets), but an object whose tree cannot be built must not
-/// exist: its stages would see nothing where the control plane sees everything.
+/// Any JSON that [`Value`] can hold, without building one. `serde_json` does not validate skipped values as strictly
+/// (`1e999`, `"\ud800"`, a thousand brackets), but an object whose tree cannot be built must not exist: its stages
+/// would see nothing where the control plane sees everything.
 struct Whole;
 
 /// A string; `None` for another type.

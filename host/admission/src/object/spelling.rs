@@ -1,8 +1,8 @@
 //! Canonical spelling of the keys that chains use.
 //!
-//! Servers written in Go read JSON keys case-insensitively, and use the last of two spellings of one key. A
-//! chain only uses the documented spelling. Without this module a client could write `"Kind"` or `"Spec"`,
-//! and the control plane would use data that no stage has seen.
+//! Servers written in Go read JSON keys case-insensitively, and use the last of two spellings of one key. A chain only
+//! uses the documented spelling. Without this module a client could write `"Kind"` or `"Spec"`, and the control plane
+//! would use data that no stage has seen.
 
 use std::{
     fmt,

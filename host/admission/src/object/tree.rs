@@ -1,11 +1,11 @@
 //! A JSON tree that is parsed lazily, only where a patch needs it.
 //!
-//! A patch touches a few parts of an object, and most of the cost of a full tree would be spent on the rest.
-//! Here the rest stays text: it is skipped once when reading and copied once when writing, so it is also
-//! preserved verbatim, including every digit of numbers.
+//! A patch touches a few parts of an object, and most of the cost of a full tree would be spent on the rest. Here the
+//! rest stays text: it is skipped once when reading and copied once when writing, so it is also preserved verbatim,
+//! including every digit of numbers.
 //!
-//! The work of a patch is counted in a [`Budget`]: each operation is charged for the bytes that it reads and
-//! the elements that it moves, so that the time of a whole patch is linear in object and patch.
+//! The work of a patch is counted in a [`Budget`]: each operation is charged for the bytes that it reads and the
+//! elements that it moves, so that the time of a whole patch is linear in object and patch.
 
 mod budget;
 
@@ -46,8 +46,8 @@ pub(crate) struct Elements<'a> {
     height: usize,
 }
 
-/// The maximum nesting of opened values. serde_json parses 128 levels, so no result is deeper; the limit
-/// prevents a stack overflow of recursive functions before that is detected.
+/// The maximum nesting of opened values. serde_json parses 128 levels, so no result is deeper; the limit prevents a
+/// stack overflow of recursive functions before that is detected.
 const MAX_HEIGHT: usize = 256;
 
 impl<'a> Node<'a> {

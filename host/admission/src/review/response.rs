@@ -172,8 +172,8 @@ fn failed_open(row: &TraceRow) -> Option<&'static str> {
 /// Reads the AdmissionReview with which a webhook answers a review of this version and uid. A validating webhook may
 /// not change the object.
 ///
-/// The checks are made as in kube-apiserver, in its order, and just as lenient: a missing `allowed` is a
-/// denial, unknown members are ignored, and `null` is the same as absent.
+/// The checks are made as in kube-apiserver, in its order, and just as lenient: a missing `allowed` is a denial,
+/// unknown members are ignored, and `null` is the same as absent.
 ///
 /// # Errors
 ///

@@ -6,9 +6,9 @@ use std::collections::BTreeSet;
 use percent_encoding::percent_decode_str;
 use url::form_urlencoded;
 
-/// The ways in which a server may read a path: decoded segment by segment (an encoded slash stays a
-/// part of its segment), and decoded before it is split, as Go's servers do. In both, empty and dot
-/// segments are gone. A server that removes dot segments before it decodes takes an encoded one (`%2e.`) for a name.
+/// The ways in which a server may read a path: decoded segment by segment (an encoded slash stays a part of its
+/// segment), and decoded before it is split, as Go's servers do. In both, empty and dot segments are gone. A server
+/// that removes dot segments before it decodes takes an encoded one (`%2e.`) for a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathReadings {
     /// The path decoded segment by segment. Encoded slashes are still written `%2F`, so that it can be split.

@@ -29,9 +29,9 @@ pub struct Rule {
 pub enum MatchPolicy {
     /// Only the version that the client used is matched.
     Exact,
-    /// A resource that exists in several groups and versions is matched by any of them. All versions of a
-    /// group are treated as the same resource; the core group has no other version. The object is not
-    /// converted: it stays in the received version.
+    /// A resource that exists in several groups and versions is matched by any of them. All versions of a group are
+    /// treated as the same resource; the core group has no other version. The object is not converted: it stays in the
+    /// received version.
     #[default]
     Equivalent,
 }
@@ -313,8 +313,8 @@ impl Rule {
     }
 
     fn matches_scope(&self, request: &Request) -> bool {
-        // As in kube-apiserver, a Namespace is a cluster-wide resource although its requests carry its own
-        // name as their namespace.
+        // As in kube-apiserver, a Namespace is a cluster-wide resource although its requests carry its own name as
+        // their namespace.
         let cluster_wide = request.is_cluster_wide();
         match self.scope {
             Scope::Any => true,

@@ -77,8 +77,8 @@ pub enum RefusalCause {
     Denied(Denial),
     /// The stage failed, and has the policy `Fail`.
     Failed(Failure),
-    /// The request's own deadline passed before all stages had been called. No failure policy applies: a
-    /// stage that was not called has not allowed the request (as in kube-apiserver).
+    /// The request's own deadline passed before all stages had been called. No failure policy applies: a stage that was
+    /// not called has not allowed the request (as in kube-apiserver).
     DeadlinePassed,
     /// The request is a dry run, and the stage has side effects that a dry run must not have. No failure policy
     /// applies (as in kube-apiserver).

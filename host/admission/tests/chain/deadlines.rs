@@ -89,8 +89,8 @@ async fn a_stage_ends_at_its_timeout_or_the_requests_deadline() {
     use Script::*;
     let second = 1000;
     // (case, the request's budget in ms, stages: script, timeout in ms, policy; words, refusal).
-    // kube-apiserver: each call gets the smaller of its own timeout and what is left of the request;
-    // a request out of time fails whatever the policy, and later hooks are not called.
+    // kube-apiserver: each call gets the smaller of its own timeout and what is left of the request; a request out of
+    // time fails whatever the policy, and later hooks are not called.
     let table: Vec<(&str, u64, Vec<(Script, u64, FailurePolicy)>, &[&str], &str)> = vec![
         (
             "within both",

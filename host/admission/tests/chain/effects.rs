@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// The result of a verdict must satisfy the rules for incoming objects: one spelling, no duplicate keys, the
-/// same identity.
+/// The result of a verdict must satisfy the rules for incoming objects: one spelling, no duplicate keys, the same
+/// identity.
 #[tokio::test]
 async fn the_result_of_a_verdict_must_satisfy_the_rules_for_incoming_objects() {
     use Script::{Patch, Replace};

@@ -65,7 +65,8 @@ impl Change {
 }
 
 impl Changer {
-    /// Applies the change, and returns the warnings about it. Once begun, it runs to its end even if the client disconnects.
+    /// Applies the change, and returns the warnings about it. Once begun, it runs to its end even if the client
+    /// disconnects.
     pub(super) async fn run(self, change: Change) -> Result<Vec<String>, Refusal> {
         let task = tokio::spawn(async move { self.retry(&change).await }.in_current_span());
         match task.await {

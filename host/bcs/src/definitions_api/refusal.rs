@@ -5,15 +5,15 @@ use admittance_definitions::{self as definitions, Location, Mistake, NoBcsObject
 
 use crate::{definition_name::DefinitionName, reply::Code, translation::PARAMETERS};
 
-/// The file name of the body in mistakes: they name paths of fields, not lines of a text that the client has
-/// not written.
+/// The file name of the body in mistakes: they name paths of fields, not lines of a text that the client has not
+/// written.
 pub(super) const BODY: &str = "body";
 
 /// The most mistakes that are reported; a body may have a million of them.
 const MAX_REPORTED: usize = 50;
 
-/// The reason why a request about a definition fails. `Display` is the message of the original, followed by details that
-/// the original leaves out.
+/// The reason why a request about a definition fails. `Display` is the message of the original, followed by details
+/// that the original leaves out.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Refusal {
     #[error(transparent)]

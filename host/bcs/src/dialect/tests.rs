@@ -35,8 +35,8 @@ fn scheduler() -> &'static Bcs {
     &SCHEDULER_BEHIND
 }
 
-/// Describes in one line how a request is handled: the method, target and body at the scheduler,
-/// another server, or a reply with its status.
+/// Describes in one line how a request is handled: the method, target and body at the scheduler, another server, or a
+/// reply with its status.
 fn describe(forwarding: Forwarding) -> String {
     match forwarding {
         Forwarding::Rewritten(Rewritten {

@@ -26,8 +26,8 @@ pub struct ConsoleConfig {
     pub port: u16,
     /// The scheme of consoles. Default: plain HTTP.
     pub scheme: ConsoleScheme,
-    /// The allowed hosts, which clients name by their addresses. Without a list any host is allowed, as with bcs-mesos-driver,
-    /// so that clients of the cluster can reach that port on every host that this program can reach.
+    /// The allowed hosts, which clients name by their addresses. Without a list any host is allowed, as with
+    /// bcs-mesos-driver, so that clients of the cluster can reach that port on every host that this program can reach.
     pub hosts: Option<Vec<IpNet>>,
 }
 
@@ -75,8 +75,7 @@ impl Consoles {
         Self { config, upstream }
     }
 
-    /// Forwards a request to the console on a host, with the client's headers. A switched protocol
-    /// becomes a tunnel.
+    /// Forwards a request to the console on a host, with the client's headers. A switched protocol becomes a tunnel.
     pub(super) async fn send(
         &self,
         host: IpAddr,

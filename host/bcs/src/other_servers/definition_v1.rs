@@ -14,7 +14,8 @@ pub(super) fn path(to: &PathAndQuery) -> Option<PathAndQuery> {
     path.parse().ok()
 }
 
-/// Rewrites a definition of `v1beta1`. A body that is not such a definition is returned as it is, for the server to refuse.
+/// Rewrites a definition of `v1beta1`. A body that is not such a definition is returned as it is, for the server to
+/// refuse.
 pub(super) fn converted(body: &Bytes) -> Bytes {
     let Ok(Value::Object(mut definition)) = serde_json::from_slice(body) else {
         return body.clone();

@@ -15,11 +15,12 @@ use serde::Deserialize;
 use super::{definition_v1, plain};
 use crate::scheduler::{NextBody, definitions_reply};
 
-/// The limit of a reply that is read whole to be rewritten, in bytes. It is more than the definitions of a kube-apiserver take.
+/// The limit of a reply that is read whole to be rewritten, in bytes. It is more than the definitions of a
+/// kube-apiserver take.
 const REPLY_LIMIT: usize = 64 << 20;
 
-/// Forwards a request for definitions of custom resources, in a newer version if the server has no other. The reply gets
-/// the driver's version.
+/// Forwards a request for definitions of custom resources, in a newer version if the server has no other. The reply
+/// gets the driver's version.
 pub(super) async fn definitions(
     cluster: &Cluster,
     limits: BodyLimits,

@@ -87,8 +87,8 @@ impl Target {
         })
     }
 
-    /// Fills in the placeholders. Every value is encoded, so that none can lead to another route of the
-    /// scheduler or add to the query; the original joins them as they are.
+    /// Fills in the placeholders. Every value is encoded, so that none can lead to another route of the scheduler or
+    /// add to the query; the original joins them as they are.
     pub(crate) fn fill(
         &self,
         matched: &Matched,

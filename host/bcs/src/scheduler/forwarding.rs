@@ -48,7 +48,8 @@ pub enum OtherServer {
         path_and_query: PathAndQuery,
         body: NextBody,
     },
-    /// The kube-apiserver's custom resources. As in the original, the namespace of a new one is created if it is missing.
+    /// The kube-apiserver's custom resources. As in the original, the namespace of a new one is created if it is
+    /// missing.
     CustomResources { path_and_query: PathAndQuery },
 }
 
@@ -63,7 +64,7 @@ pub enum Relay {
     },
     /// The reply is replaced by this one.
     Reply(Response<Bytes>),
-    /// The server did not process the request, which can be retried with another server, or later. The client gets this reply
-    /// if no server accepts the request.
+    /// The server did not process the request, which can be retried with another server, or later. The client gets this
+    /// reply if no server accepts the request.
     Idle(Response<Bytes>),
 }

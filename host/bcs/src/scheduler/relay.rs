@@ -17,8 +17,8 @@ pub(crate) const NEWER_DEFINITIONS_VERSION: &str = "apiextensions.k8s.io/v1";
 /// The version for clients of the driver.
 const DRIVER_VERSION: &str = "v4";
 
-/// Replaces the version in a reply of the kube-apiserver with definitions of custom resources by the driver's version, at the
-/// first place where it occurs.
+/// Replaces the version in a reply of the kube-apiserver with definitions of custom resources by the driver's version,
+/// at the first place where it occurs.
 pub fn definitions_reply(body: &Bytes) -> Bytes {
     let Ok(text) = std::str::from_utf8(body) else {
         return body.clone();
@@ -34,9 +34,9 @@ pub fn definitions_reply(body: &Bytes) -> Bytes {
 
 /// Decides how a reply of the scheduler is passed on. `start` is the beginning of its body, long enough to decide.
 ///
-/// Whatever the status was, the client gets HTTP 200 and the unchanged body, with the scheduler's result, code, message and
-/// data. The original does so with every body. This program replaces a body that cannot be an envelope by an envelope with
-/// the code of a failed request to the upstream, because clients fail on anything else.
+/// Whatever the status was, the client gets HTTP 200 and the unchanged body, with the scheduler's result, code, message
+/// and data. The original does so with every body. This program replaces a body that cannot be an envelope by an
+/// envelope with the code of a failed request to the upstream, because clients fail on anything else.
 ///
 /// A scheduler that is not the master does not process requests, and replies with an empty body.
 pub fn relay(status: StatusCode, start: &[u8]) -> Relay {

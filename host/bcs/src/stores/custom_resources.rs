@@ -24,13 +24,13 @@ const KIND: ResourceKind = ResourceKind {
 
 const SCHEME: &str = "customresources";
 
-/// The resources `admissionwebhookconfigurations.bkbcs.tencent.com` of a cluster. Lives as long as the host; its watch ends
-/// when this is dropped.
+/// The resources `admissionwebhookconfigurations.bkbcs.tencent.com` of a cluster. Lives as long as the host; its watch
+/// ends when this is dropped.
 ///
-/// The `spec` of a resource is the definition, whatever the name and namespace of the resource. A definition without a name or
-/// namespace has those of its resource. An updated definition keeps its resource, and a new one gets a resource in the store's
-/// namespace. The resource's version guards every write. A transaction cannot cover several resources, so the store takes one
-/// change at a time.
+/// The `spec` of a resource is the definition, whatever the name and namespace of the resource. A definition without a
+/// name or namespace has those of its resource. An updated definition keeps its resource, and a new one gets a resource
+/// in the store's namespace. The resource's version guards every write. A transaction cannot cover several resources,
+/// so the store takes one change at a time.
 #[derive(Debug)]
 pub struct CustomResourceStore {
     resources: Resources,
@@ -49,9 +49,9 @@ impl CustomResourceStore {
 
     pub const DEFAULT_NAMESPACE: &'static str = "bkbcs";
 
-    /// Writes a change that may lead to two definitions for one operation and kind, which BCS does not allow. A transaction
-    /// cannot cover several resources, so this looks for the other definition before and after the write, and the later writer
-    /// reverts its change.
+    /// Writes a change that may lead to two definitions for one operation and kind, which BCS does not allow. A
+    /// transaction cannot cover several resources, so this looks for the other definition before and after the write,
+    /// and the later writer reverts its change.
     async fn write_guarded(&self, change: &FileChange, subject: &OperationAndKind) -> Result<(), StoreError> {
         let conflict = |other: &Resource| StoreError::Conflict {
             path: change.path.clone(),
@@ -206,8 +206,8 @@ fn place_in(path: &Path) -> Option<DefinitionName> {
     DefinitionName::parse(path.to_str()?.strip_prefix(SCHEME)?.strip_prefix(':')?)
 }
 
-/// Returns the definition of a resource. A resource without one is returned as a whole, so that its reader reports what is
-/// missing.
+/// Returns the definition of a resource. A resource without one is returned as a whole, so that its reader reports what
+/// is missing.
 fn text_of(resource: &Resource) -> String {
     match resource.object.get("spec") {
         Some(Value::Object(spec)) => {

@@ -75,8 +75,8 @@ pub(crate) fn completed(mut document: Map<String, Value>, place: &DefinitionName
     whole
 }
 
-/// Returns the text of a node. It is changed only if it lacks the name, which the path of the node has, or fields that BCS
-/// does not require.
+/// Returns the text of a node. It is changed only if it lacks the name, which the path of the node has, or fields that
+/// BCS does not require.
 pub(crate) fn with_defaults(text: String, place: &DefinitionName) -> String {
     // The reader reports a text that is not a document.
     let Ok(document) = serde_json::from_str::<Map<String, Value>>(&text) else {

@@ -38,8 +38,8 @@ const MAX_NODE_BYTES: usize = 1_000_000;
 
 /// The nodes `{root}/{namespace}/{name}` of an ensemble. Lives as long as the host.
 ///
-/// A node without data is not a definition: a program that was killed while it created one has left it. A missing root has no
-/// definitions, and the first write creates it. Namespaces stay when their last definition is deleted.
+/// A node without data is not a definition: a program that was killed while it created one has left it. A missing root
+/// has no definitions, and the first write creates it. Namespaces stay when their last definition is deleted.
 #[derive(Debug)]
 pub struct ZooKeeperStore {
     zookeeper: ZooKeeper,
@@ -141,11 +141,11 @@ impl ZooKeeperStore {
         Some(DefinitionFile::entry(path, text, node.name.id()))
     }
 
-    /// Returns the guard of changes that might lead to two definitions for one operation and kind; `None` if these changes
-    /// cannot.
+    /// Returns the guard of changes that might lead to two definitions for one operation and kind; `None` if these
+    /// changes cannot.
     ///
-    /// The guard is a write of the root, which fails if another such change has written the root since the definitions were
-    /// read.
+    /// The guard is a write of the root, which fails if another such change has written the root since the definitions
+    /// were read.
     async fn guard(&self, client: &Client, changes: &[FileChange]) -> Result<Option<Write>, StoreError> {
         if changes
             .iter()

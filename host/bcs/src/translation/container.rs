@@ -124,8 +124,8 @@ fn volume(unit: View<'_>) -> Value {
     into.into()
 }
 
-/// Returns the variables by their names. The last one with a name counts. Like the original, this leaves out a variable that
-/// is taken from an unknown resource.
+/// Returns the variables by their names. The last one with a name counts. Like the original, this leaves out a variable
+/// that is taken from an unknown resource.
 fn environment(container: View<'_>, requests: Quantities, limits: Quantities) -> Map<String, Value> {
     let mut into = Map::new();
     for variable in container.at("env").elements() {

@@ -6,8 +6,8 @@ use crate::reply::{Code, failure, plain};
 /// The sentence that begins every message about a parameter (bcs-common's).
 pub(crate) const PARAMETERS: &str = "there is some error in the parameters";
 
-/// The reason why a request cannot be translated for the scheduler. `Display` is the message of the original, followed by
-/// details that the original leaves out.
+/// The reason why a request cannot be translated for the scheduler. `Display` is the message of the original, followed
+/// by details that the original leaves out.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Fault {
     /// The body has no kind.

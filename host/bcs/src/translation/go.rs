@@ -16,8 +16,8 @@ pub(crate) enum Type {
     Time,
     /// `bool`.
     Flag,
-    /// `int`, `int32` or `int64`, and named types over them. Values that the scheduler keeps in 32 bits must
-    /// fit: the original truncates them.
+    /// `int`, `int32` or `int64`, and named types over them. Values that the scheduler keeps in 32 bits must fit: the
+    /// original truncates them.
     Integer(Width),
     /// `float64`.
     Number,

@@ -1,7 +1,7 @@
 //! Quantities as Go's `strconv.ParseFloat` parses them.
 
-/// Parses a number; `None` if it is not one. Accepts decimal and hexadecimal numbers (`0x1p-2`), and
-/// underscores between digits (`1_000`).
+/// Parses a number; `None` if it is not one. Accepts decimal and hexadecimal numbers (`0x1p-2`), and underscores
+/// between digits (`1_000`).
 pub(super) fn parse(text: &str) -> Option<f64> {
     let plain = without_underscores(text)?;
     let (sign, digits) = match plain.as_bytes() {

@@ -1,6 +1,6 @@
-//! The types of bcs-common that the driver decodes: every key that it knows, in the spelling of the
-//! documents, and what it takes. To be compared with `rc.go`, `deployment.go`, `daemonset.go`, `meta.go` and
-//! `constraint.go` of its package `types`.
+//! The types of bcs-common that the driver decodes: every key that it knows, in the spelling of the documents, and what
+//! it takes. To be compared with `rc.go`, `deployment.go`, `daemonset.go`, `meta.go` and `constraint.go` of its package
+//! `types`.
 
 use super::go::{
     Field,

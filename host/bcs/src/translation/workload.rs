@@ -2,8 +2,8 @@
 //!
 //! # Fields that the original does not know
 //!
-//! The original decodes a body into its own types and writes these, so every other field is lost. The scheduler decodes in the
-//! same way and ignores unknown fields. So this program forwards them:
+//! The original decodes a body into its own types and writes these, so every other field is lost. The scheduler decodes
+//! in the same way and ignores unknown fields. So this program forwards them:
 //!
 //! - for applications, processes and deployments, `raw_json` is the whole object, byte for byte;
 //! - objects that have the same type in the driver and in the scheduler (metadata, policies, constraints, processes, config
@@ -13,9 +13,9 @@
 //!   its template's `spec` into the version.
 //!
 //! A field is left out if the scheduler has a field of that name there, in any case of letters, such as `docker` or
-//! `dataClass` in a container: the scheduler would refuse it for its type, or act on it although the driver has never let
-//! clients set it. It is still in `raw_json`. In a template's `metadata`, `name` and `namespace` are replaced, as in the
-//! original.
+//! `dataClass` in a container: the scheduler would refuse it for its type, or act on it although the driver has never
+//! let clients set it. It is still in `raw_json`. In a template's `metadata`, `name` and `namespace` are replaced, as
+//! in the original.
 
 use serde::{Serialize, Serializer, ser::SerializeMap};
 use serde_json::{Map, Value, json, value::RawValue};

@@ -35,8 +35,8 @@ pub trait Child: Clone + PartialEq + Send + Sync + Sized + 'static {
 
 /// A registered member: a child whose name ends with a sequence number.
 ///
-/// The last 10 characters of a name are its sequence number, as in BCS. Children with shorter names, or without a number
-/// at the end, are not members.
+/// The last 10 characters of a name are its sequence number, as in BCS. Children with shorter names, or without a
+/// number at the end, are not members.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
     /// The last part of the node's path.

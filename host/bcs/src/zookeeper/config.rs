@@ -35,8 +35,8 @@ pub struct Digest {
 }
 
 impl Digest {
-    /// Creates the credentials of a user. The name must not contain a colon, which separates the password. Both may be empty,
-    /// as in a BCS that was built without them.
+    /// Creates the credentials of a user. The name must not contain a colon, which separates the password. Both may be
+    /// empty, as in a BCS that was built without them.
     pub fn new(user: impl Into<String>, password: impl Into<String>) -> Self {
         Self {
             user: user.into(),

@@ -29,8 +29,8 @@ pub struct NoEnsemble {
     pub ensemble: &'static str,
 }
 
-/// Sessions with the configured ensembles. Cheap to clone; they last as long as a clone, or anything
-/// that was discovered or registered with them.
+/// Sessions with the configured ensembles. Cheap to clone; they last as long as a clone, or anything that was
+/// discovered or registered with them.
 #[derive(Clone, Debug, Default)]
 pub struct Ensembles {
     cluster: Option<ZooKeeper>,

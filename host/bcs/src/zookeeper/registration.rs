@@ -19,8 +19,8 @@ pub struct Registration {
     pub data: Bytes,
 }
 
-/// A registered node, until this is withdrawn or dropped. The node is registered again after the session is lost, and within
-/// 3 s after it is deleted.
+/// A registered node, until this is withdrawn or dropped. The node is registered again after the session is lost, and
+/// within 3 s after it is deleted.
 #[derive(Debug)]
 pub struct Registered {
     state: watch::Receiver<RegistrationState>,

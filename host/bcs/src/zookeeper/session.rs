@@ -25,8 +25,8 @@ pub(super) const RECONNECT_PAUSE: Duration = Duration::from_millis(20);
 /// The time that a caller waits for a session.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// An ensemble, with a session that is opened again when it is lost. Cheap to clone; it lives as long as a
-/// clone, or a list or a registration that was made with one.
+/// An ensemble, with a session that is opened again when it is lost. Cheap to clone; it lives as long as a clone, or a
+/// list or a registration that was made with one.
 #[derive(Clone)]
 pub struct ZooKeeper {
     shared: Arc<Shared>,
@@ -126,8 +126,8 @@ impl ZooKeeper {
 
     /// Returns a client of the session. Waits up to 2 s for a session if there is none.
     ///
-    /// The client belongs to this session, so each task needs a new one. A request that is made while the connection is lost
-    /// waits for as long as the session lasts, so it needs a timeout.
+    /// The client belongs to this session, so each task needs a new one. A request that is made while the connection is
+    /// lost waits for as long as the session lasts, so it needs a timeout.
     pub async fn client(&self) -> Result<Client, ZooKeeperError> {
         match timeout(CLIENT_TIMEOUT, self.connected(drop)).await {
             Ok(client) => Ok(client),

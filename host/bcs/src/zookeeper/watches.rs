@@ -15,9 +15,9 @@ type Event = Pin<Box<dyn Future<Output = WatchedEvent> + Send>>;
 /// A watch that fires once: a future that ends when something has happened to the node. Its error is that the
 /// session has ended. It may be dropped.
 ///
-/// The client makes the server remove a watch of its own that is dropped. Version 3.4 does not know that
-/// request, and closes the connection; so this watch stays until it fires or the session ends. It
-/// costs a task meanwhile: repeated reads of a node should reuse the previous watch.
+/// The client makes the server remove a watch of its own that is dropped. Version 3.4 does not know that request, and
+/// closes the connection; so this watch stays until it fires or the session ends. It costs a task meanwhile: repeated
+/// reads of a node should reuse the previous watch.
 pub struct NodeWatch {
     /// `None` once the watch has fired.
     event: Option<Event>,
@@ -61,8 +61,8 @@ impl NodeWatch {
         self.await
     }
 
-    /// Sends the request in a task that continues even if the caller is gone. It holds the client until there
-    /// is a response.
+    /// Sends the request in a task that continues even if the caller is gone. It holds the client until there is a
+    /// response.
     async fn send<T: Send + 'static>(
         request: impl Future<Output = Result<(T, OneshotWatcher), Error>> + Send + 'static,
     ) -> Result<(T, Self), Error> {

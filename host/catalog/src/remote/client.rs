@@ -12,8 +12,7 @@ use url::Url;
 use super::{failure, redirect::Redirects, registry::Access};
 use crate::{Error, NetworkConfig, OnProgress};
 
-/// The HTTP client for all fetches, with the same CAs, proxy, timeouts and retries. Lives as long as the
-/// catalog.
+/// The HTTP client for all fetches, with the same CAs, proxy, timeouts and retries. Lives as long as the catalog.
 #[derive(Debug)]
 pub(super) struct Network {
     pub(super) client: HttpClient,
@@ -29,8 +28,7 @@ pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Network {
     pub(super) fn new(config: NetworkConfig) -> Result<Self, Error> {
-        // A system without CA certificates is not an error here, because files need none: only connections
-        // fail.
+        // A system without CA certificates is not an error here, because files need none: only connections fail.
         let tls = tls::client(Trust::SystemAnd(config.ca.as_deref()), None).map_err(Error::Ca)?;
         let options = ClientOptions {
             connect_timeout: CONNECT_TIMEOUT,

@@ -222,8 +222,8 @@ impl Download<'_> {
     }
 }
 
-/// The bytes that were received so far: in memory and, with a store, in a file that outlives the program, so
-/// that the download can be resumed. Lives as long as the download.
+/// The bytes that were received so far: in memory and, with a store, in a file that outlives the program, so that the
+/// download can be resumed. Lives as long as the download.
 #[derive(Default)]
 struct Received {
     bytes: Vec<u8>,
@@ -288,8 +288,8 @@ impl Received {
     }
 }
 
-/// Works on the file on a blocking thread. After an error the file is removed and the download continues
-/// without it; the error is reported when the complete download is stored.
+/// Works on the file on a blocking thread. After an error the file is removed and the download continues without it;
+/// the error is reported when the complete download is stored.
 async fn write_to<T: Send + 'static>(
     mut partial: Partial,
     work: impl FnOnce(&mut Partial) -> Result<T, Error> + Send + 'static,

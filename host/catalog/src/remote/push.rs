@@ -78,7 +78,8 @@ impl Catalog {
     ///
     /// # Errors
     ///
-    /// Returns an error when the bytes are not a component, the reference has a digest, or the registry refuses the push.
+    /// Returns an error when the bytes are not a component, the reference has a digest, or the registry refuses the
+    /// push.
     pub async fn push(
         &self,
         reference: &OciReference,
@@ -231,8 +232,8 @@ fn upload_url(response: &ClientResponse, place: &str) -> Result<Url, Error> {
 }
 
 impl Component {
-    /// Reads the imports and exports of a component, without validating it.
-    /// Returns an error when the bytes are not a component; the error says what they are.
+    /// Reads the imports and exports of a component, without validating it. Returns an error when the bytes are not a
+    /// component; the error says what they are.
     fn read(bytes: &[u8]) -> Result<Self, String> {
         let mut component = Self::default();
         let mut depth = 0_usize;

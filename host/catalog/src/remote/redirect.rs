@@ -30,8 +30,8 @@ struct Cookie {
 }
 
 impl Redirects {
-    /// Returns the next request, if the response to this request redirects. An upload is not repeated.
-    /// Returns an error when the redirects are too many, or one leads from https to http.
+    /// Returns the next request, if the response to this request redirects. An upload is not repeated. Returns an error
+    /// when the redirects are too many, or one leads from https to http.
     pub(super) fn follow(
         &mut self,
         mut next: ClientRequest,

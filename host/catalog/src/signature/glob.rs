@@ -2,8 +2,8 @@ use std::fmt;
 
 use regex::Regex;
 
-/// A pattern with wildcards: `*` matches any characters but `/`; `**`, alone between two `/`, matches any
-/// number of parts, and at the end one or more.
+/// A pattern with wildcards: `*` matches any characters but `/`; `**`, alone between two `/`, matches any number of
+/// parts, and at the end one or more.
 #[derive(Clone, Debug)]
 pub(super) struct Glob {
     text: String,

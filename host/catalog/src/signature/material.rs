@@ -38,8 +38,8 @@ pub struct Material {
 pub enum FoundSignature {
     /// A file or URL with a bare signature, as base64 or binary: `{module}.sig`.
     Detached { name: String, content: Blob },
-    /// A sigstore bundle, or an older one of `cosign sign-blob --bundle`: `{module}.sigstore.json`, or a
-    /// referrer of the manifest in a registry.
+    /// A sigstore bundle, or an older one of `cosign sign-blob --bundle`: `{module}.sigstore.json`, or a referrer of
+    /// the manifest in a registry.
     Bundle { name: String, content: Blob },
     /// A layer with its annotations, which `cosign sign` pushes under the tag `sha256-{digest}.sig`.
     SimpleSigning {
@@ -142,8 +142,8 @@ impl<'de> Deserialize<'de> for Blob {
 
 pub(super) const BUNDLE_SUFFIX: &str = ".sigstore.json";
 
-/// The suffixes of a bare signature and of a bundle, appended to the full name of the module's file, or to
-/// the path of its URL.
+/// The suffixes of a bare signature and of a bundle, appended to the full name of the module's file, or to the path of
+/// its URL.
 pub const SIGNATURE_SUFFIXES: [&str; 2] = [".sig", BUNDLE_SUFFIX];
 
 /// Reads the signatures next to a file, `{file}.sig` and `{file}.sigstore.json`, for the path of the reference and for

@@ -8,10 +8,10 @@ use super::{
     source::{Scheme, canonical_host, is_docker_hub, registry_host},
 };
 
-/// A pattern of module references. As text: `**` for all, or `file:`, `https://`, `oci://` and a path in
-/// which `*` matches any characters but `/` and `**`, alone between two `/`, any number of parts;
-/// `https://**` and the like match all of one scheme. A host is written in full, or with `*.` before it for
-/// one more label. Lives as long as the policy.
+/// A pattern of module references. As text: `**` for all, or `file:`, `https://`, `oci://` and a path in which `*`
+/// matches any characters but `/` and `**`, alone between two `/`, any number of parts; `https://**` and the like match
+/// all of one scheme. A host is written in full, or with `*.` before it for one more label. Lives as long as the
+/// policy.
 ///
 /// The tag and digest of an artifact and the query of a URL are ignored; a file is matched by its path after
 /// symbolic links.

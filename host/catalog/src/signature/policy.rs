@@ -20,8 +20,8 @@ pub struct SignatureRule {
     pub requirement: Requirement,
 }
 
-/// The statement that `cosign sign` makes. Other statements (provenance, scan results) may be signed by the
-/// same keys without approving the module.
+/// The statement that `cosign sign` makes. Other statements (provenance, scan results) may be signed by the same keys
+/// without approving the module.
 pub const SIGNATURE_STATEMENT: &str = "https://sigstore.dev/cosign/sign/v1";
 
 /// The signature that a module must have.
@@ -114,9 +114,8 @@ impl fmt::Display for Requirement {
     }
 }
 
-/// The requirements of a keyless signature: a certificate that an authority of the trust root issued to this
-/// identity, valid when a log or a timestamp authority of the trust root recorded the signature. Lives as
-/// long as the policy.
+/// The requirements of a keyless signature: a certificate that an authority of the trust root issued to this identity,
+/// valid when a log or a timestamp authority of the trust root recorded the signature. Lives as long as the policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Keyless {
     pub trust_root: TrustRoot,
@@ -142,8 +141,8 @@ pub struct Certified {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IssuerUrl(String);
 
-/// An identity, or a pattern for it: `*` matches any characters but `/`; `**`, alone between two `/`, matches
-/// any number of parts.
+/// An identity, or a pattern for it: `*` matches any characters but `/`; `**`, alone between two `/`, matches any
+/// number of parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdentityPattern(Glob);
 

@@ -10,8 +10,8 @@ use url::Host;
 use super::SignatureError;
 use crate::{ModuleReference, OciReference};
 
-/// The normalized source of a reference, so that another spelling does not bypass a rule. Lives while a module
-/// is obtained.
+/// The normalized source of a reference, so that another spelling does not bypass a rule. Lives while a module is
+/// obtained.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
     pub(super) scheme: Scheme,

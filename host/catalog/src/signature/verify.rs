@@ -41,9 +41,9 @@ pub enum Verified {
     },
 }
 
-/// Checks whether one of the found signatures satisfies the requirement. Needs no network, and uses the clock
-/// only to refuse log times in the future: the same material gives the same result later, even after
-/// certificates that were valid at signing have expired.
+/// Checks whether one of the found signatures satisfies the requirement. Needs no network, and uses the clock only to
+/// refuse log times in the future: the same material gives the same result later, even after certificates that were
+/// valid at signing have expired.
 ///
 /// # Errors
 ///

@@ -22,8 +22,8 @@ pub struct Pruned {
 }
 
 impl Store {
-    /// Removes the least recently used entries until the rest has at most `limit` bytes. Entries in use stay.
-    /// An entry that another program is about to use may be removed: it is fetched or compiled again.
+    /// Removes the least recently used entries until the rest has at most `limit` bytes. Entries in use stay. An entry
+    /// that another program is about to use may be removed: it is fetched or compiled again.
     pub fn prune(&self, limit: u64, in_use: &InUse) -> Pruned {
         let modules = in_use.modules.iter().map(|digest| (Kind::Module, *digest));
         let compiled = in_use.compiled.iter().map(|key| (Kind::Compiled, key.0));

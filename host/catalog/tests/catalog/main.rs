@@ -1,5 +1,4 @@
-//! Tests of modules from files, real HTTPS servers and real registries, and of the store that
-//! keeps them.
+//! Tests of modules from files, real HTTPS servers and real registries, and of the store that keeps them.
 
 #![expect(
     clippy::unwrap_used,

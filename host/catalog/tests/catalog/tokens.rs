@@ -1,5 +1,5 @@
-//! A token server like the servers of Docker's registries. It accepts the password of one user and
-//! the identity token of another.
+//! A token server like the servers of Docker's registries. It accepts the password of one user and the identity token
+//! of another.
 
 use std::{
     net::SocketAddr,

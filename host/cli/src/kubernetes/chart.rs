@@ -104,8 +104,8 @@ fn config_files(configuration: &Configuration) -> MountedTexts {
     files
 }
 
-/// Returns the objects of the chart with its default values, the namespace and the Secrets, in the order in which they are
-/// applied. Without `certificates`, there is no Secret with a certificate.
+/// Returns the objects of the chart with its default values, the namespace and the Secrets, in the order in which they
+/// are applied. Without `certificates`, there is no Secret with a certificate.
 pub(super) fn manifests(
     installation: &Installation,
     prepared: &PreparedInstallation,

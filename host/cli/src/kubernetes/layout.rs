@@ -1,8 +1,8 @@
 //! Names the paths in a Pod on which its configuration and its chains depend.
 
-/// The directory of the chains in a Pod. Each directory is a separate volume, so that an update changes all of its files
-/// at once, and new files appear without a new Pod. References between directories are relative paths, so that they may
-/// be mounted anywhere.
+/// The directory of the chains in a Pod. Each directory is a separate volume, so that an update changes all of its
+/// files at once, and new files appear without a new Pod. References between directories are relative paths, so that
+/// they may be mounted anywhere.
 pub(super) const CHAINS: &str = "/etc/admittance/chains";
 pub(super) const MODULES: &str = "/etc/admittance/modules";
 /// The directory for modules and compiled code: an emptyDir, to which every user may write, or the volume of a claim,

@@ -13,8 +13,8 @@ use serde_json::{Map, Value as Json, json};
 
 use super::chart::ChartFiles;
 
-/// Renders this template. `root` has the fields `Release` and `Values`; the other templates and the files of the chart are
-/// in `files`.
+/// Renders this template. `root` has the fields `Release` and `Values`; the other templates and the files of the chart
+/// are in `files`.
 pub(super) fn render(template: &str, root: &Json, files: &ChartFiles) -> Result<String, String> {
     let helpers = include_str!("chart/templates/_helpers.tpl");
     let mut renderer = Renderer {

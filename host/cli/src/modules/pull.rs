@@ -14,8 +14,7 @@ use crate::{
     progress::transfer,
 };
 
-/// Fetch a module, check it as a chain would, and keep it in the store, so that the next start needs no
-/// network.
+/// Fetch a module, check it as a chain would, and keep it in the store, so that the next start needs no network.
 ///
 /// A tag or URL is resolved again, even if it is in the store. The command prints the digest, and the lines that pin
 /// the module in a definition.

@@ -57,8 +57,8 @@ enum UsersCommand {
     },
     /// Copy users, tokens and clusters of bcs-api, whose tables are in the gateway's MySQL database.
     ///
-    /// Users, tokens and clusters keep their IDs. If a row conflicts with one of the gateway, nothing is copied, and all
-    /// conflicts are listed.
+    /// Users, tokens and clusters keep their IDs. If a row conflicts with one of the gateway, nothing is copied, and
+    /// all conflicts are listed.
     #[command(after_help = "Examples:
   admittance users import
   admittance users import --replace root")]
@@ -219,8 +219,8 @@ enum PermissionsCommand {
     #[command(after_help = "Examples:
   admittance permissions list")]
     List(Query),
-    /// Grant a user a permission for a cluster, instead of the user's previous one: Read, Write or Hooks; or Cluster, with
-    /// which the role bindings of a Kubernetes cluster decide what the user may do there.
+    /// Grant a user a permission for a cluster, instead of the user's previous one: Read, Write or Hooks; or Cluster,
+    /// with which the role bindings of a Kubernetes cluster decide what the user may do there.
     #[command(after_help = "Examples:
   admittance permissions grant alice plain-dev Write")]
     Grant {

@@ -76,8 +76,8 @@ impl Resources {
         result
     }
 
-    /// Waits until [`read`](Self::read) may give another result than the last time. This includes that the API server becomes
-    /// unavailable, or available again. Dropping the future and calling again misses no change.
+    /// Waits until [`read`](Self::read) may give another result than the last time. This includes that the API server
+    /// becomes unavailable, or available again. Dropping the future and calling again misses no change.
     pub async fn changed(&self) {
         loop {
             let Some(last) = self.0.last.lock().clone() else {

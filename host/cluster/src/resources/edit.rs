@@ -33,8 +33,9 @@ impl fmt::Debug for ResourceEdit<'_> {
 }
 
 impl Resources {
-    /// Makes this change if the resource is in the state that the change expects, and returns whether it is. The resource's
-    /// version guards the write, which is tried again if other fields of the resource have changed in the meantime.
+    /// Makes this change if the resource is in the state that the change expects, and returns whether it is. The
+    /// resource's version guards the write, which is tried again if other fields of the resource have changed in the
+    /// meantime.
     pub async fn edit(&self, edit: &ResourceEdit<'_>) -> Result<bool, ResourceError> {
         let ResourceEdit { namespace, name, .. } = *edit;
         for _ in 0..ATTEMPTS {

@@ -1,5 +1,5 @@
-//! An API server that keeps objects in memory. A test can make it go down, forget changes,
-//! refuse requests and delay replies.
+//! An API server that keeps objects in memory. A test can make it go down, forget changes, refuse requests and delay
+//! replies.
 
 #[path = "api_server/writing.rs"]
 mod writing;

@@ -22,8 +22,8 @@ impl From<String> for Problem {
 
 const MISSING: &str = "missing value";
 
-/// Applies a JSON Patch to the object; returns `None` if one of its tests fails.
-/// Fails if an operation does not apply, if its copies exceed the limit in bytes, or if the deadline has passed.
+/// Applies a JSON Patch to the object; returns `None` if one of its tests fails. Fails if an operation does not apply,
+/// if its copies exceed the limit in bytes, or if the deadline has passed.
 pub(crate) fn patched(
     object: &Json,
     operations: &str,

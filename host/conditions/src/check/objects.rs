@@ -75,8 +75,8 @@ fn field_misfit(path: &str, name: &str, kind: &Type, structure: Option<&Structur
     structure.refused(path, name, &sample(kind)?)
 }
 
-/// Returns the path that a JSON Patch operation sets, with the known parts of the value; unknown parts are null, which fits
-/// every type. Returns `None` if the path or the operation is not a literal, or if the operation sets nothing.
+/// Returns the path that a JSON Patch operation sets, with the known parts of the value; unknown parts are null, which
+/// fits every type. Returns `None` if the path or the operation is not a literal, or if the operation sets nothing.
 fn set_path(fields: &[CheckedField<'_>]) -> Option<SetValue> {
     let field = |name: &str| fields.iter().find(|field| field.name == name);
     let literal = |name: &str| match &field(name)?.value {
@@ -121,7 +121,8 @@ fn known_parts(value: &Expression, kind: &Type) -> Json {
     }
 }
 
-/// Returns the type of the items of a list, or of the innermost list of nested lists; any other type is returned as it is.
+/// Returns the type of the items of a list, or of the innermost list of nested lists; any other type is returned as it
+/// is.
 fn item(kind: &Type) -> &Type {
     match kind {
         Type::List(items) => item(items),

@@ -72,7 +72,8 @@ fn charge_comparisons(
     machine.charge(size.saturating_mul(2).saturating_add(of_texts))
 }
 
-/// Registers CEL's lists extension: `slice`, `flatten`, `reverse`, `distinct`, `sort`, `lists.range`, `first` and `last`.
+/// Registers CEL's lists extension: `slice`, `flatten`, `reverse`, `distinct`, `sort`, `lists.range`, `first` and
+/// `last`.
 fn list_extension(library: &mut Library) {
     library.member::<(ListOf<A>, i64, i64), ListOf<A>>("slice", |machine, (list, start, end)| {
         let wrong = |why: &str| Err(Fault::error(format!("cannot slice({start}, {end}), {why}")));

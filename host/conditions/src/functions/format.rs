@@ -161,8 +161,8 @@ impl Clause {
     }
 }
 
-/// Checks a literal format with a literal list of arguments, as kube-apiserver does when it compiles. `items` has the type
-/// of each list item by node.
+/// Checks a literal format with a literal list of arguments, as kube-apiserver does when it compiles. `items` has the
+/// type of each list item by node.
 pub(crate) fn check(
     target: Option<&IdedExpr>,
     arguments: &[IdedExpr],

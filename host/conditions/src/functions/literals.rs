@@ -74,8 +74,8 @@ fn not_finite(number: f64) -> Option<String> {
     }
 }
 
-/// Writes a text in double quotes. Go's `%q` escapes all characters that cannot be printed; `strings.quote` escapes only
-/// those that have an escape with a letter.
+/// Writes a text in double quotes. Go's `%q` escapes all characters that cannot be printed; `strings.quote` escapes
+/// only those that have an escape with a letter.
 pub(super) fn quote(text: &str, as_go: bool) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');

@@ -31,7 +31,8 @@ impl Quantity {
         if whole.is_empty() && part.is_empty() || part.contains('.') {
             return None;
         }
-        // The amount is its digits, times a power of ten for the point and the suffix, times a power of two for the suffix.
+        // The amount is its digits, times a power of ten for the point and the suffix, times a power of two for the
+        // suffix.
         let (twos, tens) = scale(suffix)?;
         let digits = format!("{whole}{part}");
         let digits = digits.trim_start_matches('0');

@@ -174,7 +174,8 @@ pub(crate) struct Pattern {
     weight: u64,
 }
 
-/// The size limits of a compiled pattern in bytes. The smallest sufficient one determines the cost per character of text.
+/// The size limits of a compiled pattern in bytes. The smallest sufficient one determines the cost per character of
+/// text.
 const SIZES: [usize; 5] = [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
 /// The size limit of a pattern that is compiled while a request waits.
 const LARGEST_DYNAMIC: usize = 64 << 10;
@@ -387,8 +388,8 @@ fn escape<'s>(after: &'s str, out: &mut String) -> &'s str {
     rest
 }
 
-/// Reads a count such as `2}`, `2,}` or `2,3}`, without its `{`; returns its length without `}`, and the largest number in
-/// it.
+/// Reads a count such as `2}`, `2,}` or `2,3}`, without its `{`; returns its length without `}`, and the largest number
+/// in it.
 fn count(after: &str) -> Option<(usize, u32)> {
     let (inside, _) = after.split_once('}')?;
     let (least, most) = inside.split_once(',').unwrap_or((inside, ""));

@@ -15,8 +15,8 @@ use crate::{Structure, apply, machine::Machine, value::Value};
 const BRIEF: usize = 16 << 10;
 
 impl PolicyHook {
-    /// Applies the mutations in order, each to the result of the previous one. A failed mutation changes nothing, and the
-    /// others are applied nevertheless.
+    /// Applies the mutations in order, each to the result of the previous one. A failed mutation changes nothing, and
+    /// the others are applied nevertheless.
     pub(super) async fn mutate(
         &self,
         inputs: Inputs<'_>,
@@ -94,8 +94,8 @@ enum Applied {
 }
 
 impl Change {
-    /// Writes the result as JSON. Its size is only known when it is written, since values share their parts: if it turns out
-    /// to be large, writing starts again on a thread for long work.
+    /// Writes the result as JSON. Its size is only known when it is written, since values share their parts: if it
+    /// turns out to be large, writing starts again on a thread for long work.
     async fn written(value: &Value<'_>, limit: usize, deadline: Deadline) -> Result<Self, Failure> {
         if may_leave() {
             match Self::of(value, limit.min(BRIEF), deadline) {

@@ -7,7 +7,8 @@ use crate::value::{Map, Value};
 const WORK_OF_A_UNIT: u64 = 64;
 
 impl<'a> Machine<'a> {
-    /// Adds the cost that kube-apiserver charges for comparing two values: by the smaller size, regardless of nested values.
+    /// Adds the cost that kube-apiserver charges for comparing two values: by the smaller size, regardless of nested
+    /// values.
     pub(crate) fn charge_comparison(&mut self, one: &Value<'a>, other: &Value<'a>) -> Result<(), Fault> {
         let size = |value: &Value<'a>| match value {
             Value::String(text) => text.len(),

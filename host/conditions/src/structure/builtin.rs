@@ -11,8 +11,8 @@ use serde_json::Value as Json;
 use super::{At, Field, ListMerge, Node, Scalar, Structure};
 
 /// The types, one per line: the name, `=GROUP/VERSION/KIND` for a kind, `!` for an atomic type, and the fields
-/// `NAME:TYPE`, with `=DEFAULT` for a key with a default. A type is a scalar, the name of another type, `{}TYPE` for a map,
-/// or `[KEYS]TYPE` for a list, with `!` instead of keys for an atomic list, and `=` for a set.
+/// `NAME:TYPE`, with `=DEFAULT` for a key with a default. A type is a scalar, the name of another type, `{}TYPE` for a
+/// map, or `[KEYS]TYPE` for a list, with `!` instead of keys for an atomic list, and `=` for a set.
 const TEXT: &str = include_str!("builtin.txt");
 
 /// The types whose lists also define how lists of the same names are merged in objects of unknown structure.

@@ -80,8 +80,8 @@ impl Structure {
         misfit.or_else(unknown)
     }
 
-    /// Checks the result of a JSON Patch. The error is in kube-apiserver's words. Mistakes that the object had before the
-    /// patch are ignored, since the control plane may be newer than this program and have more fields.
+    /// Checks the result of a JSON Patch. The error is in kube-apiserver's words. Mistakes that the object had before
+    /// the patch are ignored, since the control plane may be newer than this program and have more fields.
     pub(crate) fn check_patched(&self, before: &Json, after: &Json) -> Result<(), String> {
         let decode = |object| {
             let mut walk = Walk::default();
@@ -306,8 +306,8 @@ impl Walk {
     }
 }
 
-/// Returns the name of a field in messages of Go's decoder, `PodSpec.spec.hostname`. `outer` is the name of the field that
-/// contains it.
+/// Returns the name of a field in messages of Go's decoder, `PodSpec.spec.hostname`. `outer` is the name of the field
+/// that contains it.
 fn go_field(type_name: &str, outer: &str, field: &str) -> String {
     match outer.split_once('.') {
         Some((_, path)) => format!("{type_name}.{path}.{field}"),

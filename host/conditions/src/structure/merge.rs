@@ -7,8 +7,8 @@ use serde_json::{Map, Value as Json};
 use super::{At, ListMerge, Node, Structure, check::item_name};
 
 impl Structure {
-    /// Merges a change, which must not contain atomic values or duplicate list items.
-    /// Fails if an item of a list has no key.
+    /// Merges a change, which must not contain atomic values or duplicate list items. Fails if an item of a list has no
+    /// key.
     pub(crate) fn merge(&self, object: &mut Json, change: Json) -> Result<(), String> {
         merge(self.root(), object, change)
     }
@@ -51,8 +51,8 @@ fn names(at: At<'_>, items: &[Json]) -> Result<Vec<String>, String> {
     names.collect()
 }
 
-/// Merges two lists. Items that only one list has keep their order. Items of both lists are merged and take the order of the
-/// change. If the object has an item several times, the change replaces all of these.
+/// Merges two lists. Items that only one list has keep their order. Items of both lists are merged and take the order
+/// of the change. If the object has an item several times, the change replaces all of these.
 fn merge_items(at: At<'_>, into: &mut Vec<Json>, change: Vec<Json>) -> Result<(), String> {
     let (old_names, new_names) = (names(at, into)?, names(at, &change)?);
     let mut old: HashMap<&str, Option<Json>> = HashMap::new();

@@ -1,5 +1,5 @@
-//! Tests policies as hooks. The sources of the expectations are Kubernetes' documentation of policies, and the dispatchers,
-//! validators and patchers of kube-apiserver.
+//! Tests policies as hooks. The sources of the expectations are Kubernetes' documentation of policies, and the
+//! dispatchers, validators and patchers of kube-apiserver.
 
 use admittance_admission::{
     ClusterError, ClusterKind, ClusterPage, ClusterQuery, ClusterReader, Failure, FailureKind, FailurePolicy,

@@ -36,8 +36,8 @@ impl fmt::Display for Location {
 
 /// A mistake in a document: where, what, and what to write instead.
 ///
-/// `Display` writes one line: `chains/pods.yaml:14:24: spec.stages[0].failurePolicy: "fial" is not a valid failure policy;
-/// write Fail or Ignore`.
+/// `Display` writes one line: `chains/pods.yaml:14:24: spec.stages[0].failurePolicy: "fial" is not a valid failure
+/// policy; write Fail or Ignore`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, thiserror::Error)]
 pub struct Mistake {
     /// The position of the mistake.
@@ -136,8 +136,8 @@ impl Mistakes {
         self.0.len()
     }
 
-    /// Iterates over the mistakes in the order in which they were found; after [`Mistakes::into_result`], in the order of
-    /// files and lines.
+    /// Iterates over the mistakes in the order in which they were found; after [`Mistakes::into_result`], in the order
+    /// of files and lines.
     pub fn iter(&self) -> std::slice::Iter<'_, Mistake> {
         self.0.iter()
     }
@@ -146,8 +146,8 @@ impl Mistakes {
     ///
     /// # Errors
     ///
-    /// The mistakes, without duplicates, sorted by file, line and column. If there are more than 100, the last one counts
-    /// the others.
+    /// The mistakes, without duplicates, sorted by file, line and column. If there are more than 100, the last one
+    /// counts the others.
     pub fn into_result<T>(mut self, value: T) -> Result<T, Self> {
         if self.is_empty() {
             return Ok(value);

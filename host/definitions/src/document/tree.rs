@@ -20,8 +20,8 @@ pub(super) struct Position {
 #[derive(Clone, Debug)]
 pub(super) struct Positioned {
     pub(super) position: Position,
-    /// The byte range of the value in the text, counted after a byte order mark. A block scalar (`|`, `>`) has the range of
-    /// its content without trailing line breaks; an omitted value has an empty range.
+    /// The byte range of the value in the text, counted after a byte order mark. A block scalar (`|`, `>`) has the
+    /// range of its content without trailing line breaks; an omitted value has an empty range.
     pub(super) span: Range<usize>,
     pub(super) value: Value,
 }

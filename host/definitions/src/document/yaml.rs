@@ -19,8 +19,8 @@ const MOST_AMBIGUITIES: usize = 100;
 /// A document, and the scalars in it that YAML 1.2 reads differently.
 pub(super) type Tree = (Positioned, Vec<Ambiguity>);
 
-/// Reads the documents of a YAML text, without the empty ones. Aliases may repeat at most `limit` bytes. Reading ends at a
-/// syntax error, and the documents before it are returned.
+/// Reads the documents of a YAML text, without the empty ones. Aliases may repeat at most `limit` bytes. Reading ends
+/// at a syntax error, and the documents before it are returned.
 pub(super) fn read(text: &str, limit: usize, flaws: &mut Vec<Flaw>) -> Vec<Tree> {
     let mut documents = Vec::new();
     if let Err(flaw) = read_into(&mut documents, &tabs::as_spaces(text), limit, flaws) {
@@ -281,8 +281,8 @@ fn bytes(span: Span) -> Range<usize> {
     span.byte_range().unwrap_or_default()
 }
 
-/// Merges the fields of a map, or of a list of maps, where the first map has precedence. A merged field replaces an earlier
-/// field of the same name, even one that is written in the map itself, as in go-yaml v2.
+/// Merges the fields of a map, or of a list of maps, where the first map has precedence. A merged field replaces an
+/// earlier field of the same name, even one that is written in the map itself, as in go-yaml v2.
 fn merge(map: &mut MapBuilder, value: Positioned, may_be_list: bool) -> Result<(), Flaw> {
     match value.value {
         Value::Map(entries) => map.merge(entries),

@@ -45,7 +45,8 @@ pub struct Definitions {
     pub chains: Vec<ChainDefinition>,
     /// The exceptions, sorted by name.
     pub exceptions: Vec<ExceptionDefinition>,
-    /// Kind and name of each definition that chains depend on without being a chain itself, such as a `SyncSet`; sorted.
+    /// Kind and name of each definition that chains depend on without being a chain itself, such as a `SyncSet`;
+    /// sorted.
     pub supporting: Vec<String>,
 }
 

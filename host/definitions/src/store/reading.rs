@@ -87,7 +87,8 @@ impl FilesRead {
 /// An attempt to read files, repeated until they are complete.
 ///
 /// A ConfigMap is replaced by swapping one link, a directory lists no files just before it is removed, and a file that
-/// is written in place may be valid at every moment. So texts only count once all files have been unchanged for a while.
+/// is written in place may be valid at every moment. So texts only count once all files have been unchanged for a
+/// while.
 #[derive(Debug, Default)]
 pub(super) struct Reading {
     listing: Listing,

@@ -44,8 +44,8 @@ impl Target {
     ///
     /// # Errors
     ///
-    /// Returns an error if servers may read the path in different ways: if it has empty or dot segments, encoded slashes,
-    /// or characters that are encoded twice.
+    /// Returns an error if servers may read the path in different ways: if it has empty or dot segments, encoded
+    /// slashes, or characters that are encoded twice.
     pub fn of(path: &str) -> Result<Self, Rejection> {
         let segments = segments(path)?;
         let parts: Vec<&str> = segments.iter().map(String::as_str).collect();

@@ -72,8 +72,8 @@ impl Rest {
             .find_map(|route| Matched::new(route, &route.template, path, path::parameter))
     }
 
-    /// Returns whether a lenient server, which may ignore the case of the method and of the path, takes another route or
-    /// other parameters for this reading of the path.
+    /// Returns whether a lenient server, which may ignore the case of the method and of the path, takes another route
+    /// or other parameters for this reading of the path.
     fn is_other(&self, first: Option<&Matched>, method: &Method, path: &str) -> bool {
         let find = |template: fn(&PreparedRoute) -> &Router<()>, path: &str| {
             self.routes

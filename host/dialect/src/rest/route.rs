@@ -63,16 +63,16 @@ pub struct Route {
     /// The fields of the body that no stage may change. All are in the object. By default they are the fields of the
     /// object from which name, namespace and kind are read.
     pub identity: Option<Vec<Pointer>>,
-    /// Further keys of the body that are rewritten in this spelling, because servers written in Go read keys in any case.
-    /// The keys in the pointers of the route are always rewritten.
+    /// Further keys of the body that are rewritten in this spelling, because servers written in Go read keys in any
+    /// case. The keys in the pointers of the route are always rewritten.
     pub spellings: Vec<Pattern>,
     /// Whether the request is a dry run: the control plane stores no result.
     pub dry_run: bool,
     /// The request for the stored object. With it, stages see the old object, and the result of a PATCH instead of its
     /// body.
     pub get: Option<StoredRoute>,
-    /// Whether stages see the body of a PATCH, which is only a part of the object. A route for creations and updates that
-    /// has PATCH needs either this or `get`.
+    /// Whether stages see the body of a PATCH, which is only a part of the object. A route for creations and updates
+    /// that has PATCH needs either this or `get`.
     pub partial: bool,
     /// The kind of patch in a PATCH with the type `application/json`, or without a type.
     pub plain_patch: PlainPatch,
@@ -87,8 +87,8 @@ pub struct StoredRoute {
     pub path: Option<String>,
     /// The place of the object in the reply; by default the whole body.
     pub pointer: Pointer,
-    /// The headers that are copied from the client's request, in addition to `Authorization`, `Cookie` and `Host`. None of
-    /// them may select a part or a version of the object.
+    /// The headers that are copied from the client's request, in addition to `Authorization`, `Cookie` and `Host`. None
+    /// of them may select a part or a version of the object.
     pub headers: Vec<HeaderName>,
 }
 

@@ -28,8 +28,8 @@ pub struct Judged {
 }
 
 impl Auditor {
-    /// Audits objects as if this user created and updated them, `jobs` at a time. With two tables, each object is judged by
-    /// the second, and compared with the first.
+    /// Audits objects as if this user created and updated them, `jobs` at a time. With two tables, each object is
+    /// judged by the second, and compared with the first.
     pub fn new(tables: Vec<Arc<Table>>, user: UserInfo, jobs: usize) -> Self {
         Self {
             user: Arc::new(user),

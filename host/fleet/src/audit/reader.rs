@@ -65,7 +65,8 @@ impl Resource {
         }
     }
 
-    /// Parses an object of this resource. Adds `apiVersion` and `kind`, which the items of lists of built-in kinds lack.
+    /// Parses an object of this resource. Adds `apiVersion` and `kind`, which the items of lists of built-in kinds
+    /// lack.
     pub(super) fn object(&self, item: &RawValue) -> Result<Object, ObjectError> {
         let object = Object::parse(item.get())?;
         if object.head().kind.is_some() {
@@ -196,12 +197,13 @@ impl Reader {
         serde_json::from_slice(&answer.body).map_err(|error| content(path, &error))
     }
 
-    /// Discovers the resources that may match a chain of these tables, each in one version: the preferred version of its
-    /// group if that may match.
+    /// Discovers the resources that may match a chain of these tables, each in one version: the preferred version of
+    /// its group if that may match.
     ///
     /// # Errors
     ///
-    /// Returns an error if the API server does not list its groups. A group that cannot be listed is among the `unknown`.
+    /// Returns an error if the API server does not list its groups. A group that cannot be listed is among the
+    /// `unknown`.
     pub async fn discover(&self, tables: &[&Table]) -> Result<Discovered, AnswerError> {
         let core: ResourceList = self.get_as("/api/v1").await?;
         let mut found = Discovered {
@@ -259,7 +261,8 @@ impl Reader {
 }
 
 impl ResourceList {
-    /// Returns whether the list has these reports. The group and version are not enough, because other kinds had them once.
+    /// Returns whether the list has these reports. The group and version are not enough, because other kinds had them
+    /// once.
     fn has_kind_of(&self, api: ReportApi) -> bool {
         let mut resources = self.resources.iter();
         resources.any(|resource| resource.name == api.plural(true))
@@ -364,8 +367,8 @@ impl Pages {
         objects.map(Some).map_err(|error| content(&self.path, &error))
     }
 
-    /// Reads a page, or a smaller one if the page is too large for the memory. A list that is too old to be continued is
-    /// continued in its present state.
+    /// Reads a page, or a smaller one if the page is too large for the memory. A list that is too old to be continued
+    /// is continued in its present state.
     async fn page(&mut self, token: &str, reader: &Reader) -> Result<Answer, AnswerError> {
         let answer = loop {
             match reader.get(&self.query(token)).await {

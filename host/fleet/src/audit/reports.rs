@@ -1,8 +1,8 @@
 //! Findings as reports: resources of OpenReports, or of its predecessors, for each namespace and for the cluster.
 //!
-//! All kinds of reports have the same fields. The first was `wgpolicyk8s.io` of the policy working group of Kubernetes. Its
-//! `reports.x-k8s.io/v1beta2` renamed the kinds and added `source`, and OpenReports took that over (see the directory
-//! `policy-report` in the history of github.com/openreports/reports-api).
+//! All kinds of reports have the same fields. The first was `wgpolicyk8s.io` of the policy working group of Kubernetes.
+//! Its `reports.x-k8s.io/v1beta2` renamed the kinds and added `source`, and OpenReports took that over (see the
+//! directory `policy-report` in the history of github.com/openreports/reports-api).
 
 use admittance_admission::shortened;
 use serde_json::{Value, json};

@@ -32,8 +32,8 @@ pub(super) enum Change {
     Works,
     /// The watch fails, and is tried again.
     Fails(AnswerError),
-    /// The objects must be listed again: the API server no longer has the changes since the last list, or that list failed.
-    /// No change follows.
+    /// The objects must be listed again: the API server no longer has the changes since the last list, or that list
+    /// failed. No change follows.
     Expired,
 }
 
@@ -59,7 +59,8 @@ struct Metadata {
     resource_version: String,
 }
 
-/// Watches the objects of a resource from this version on, and sends each change with `number`. Ends when the watch expires.
+/// Watches the objects of a resource from this version on, and sends each change with `number`. Ends when the watch
+/// expires.
 pub(super) async fn follow(
     reader: Arc<Reader>,
     resource: Resource,

@@ -21,7 +21,8 @@ const APPLY: &str = "application/apply-patch+yaml";
 /// The number of reports in a page of a list.
 const PAGE: u32 = 100;
 
-/// Writes the reports of this name. Lives as long as this replica is the leader and the API server has this kind of reports.
+/// Writes the reports of this name. Lives as long as this replica is the leader and the API server has this kind of
+/// reports.
 #[derive(Debug)]
 pub(super) struct Writer {
     pub(super) api: ReportApi,
@@ -63,8 +64,8 @@ impl Writer {
         }
     }
 
-    /// Writes the reports that have changed, and removes reports without findings. Returns the first error. Reports that
-    /// were not written, also because this future was dropped, are written the next time.
+    /// Writes the reports that have changed, and removes reports without findings. Returns the first error. Reports
+    /// that were not written, also because this future was dropped, are written the next time.
     pub(super) async fn write(&mut self, reader: &Reader, ledger: &mut Ledger) -> Result<(), AnswerError> {
         let mut result = Ok(());
         for namespace in ledger.changed() {

@@ -102,8 +102,8 @@ impl Authority {
         })
     }
 
-    /// Makes a CA that replaces an existing one, which stays trusted until it expires. The error says what is wrong with
-    /// the existing one.
+    /// Makes a CA that replaces an existing one, which stays trusted until it expires. The error says what is wrong
+    /// with the existing one.
     pub fn succeeding(certificates: &str, key: &str, now: OffsetDateTime) -> Result<Self, String> {
         let (previous, _) = pair(certificates, key)?;
         let mut new = Self::new(now).map_err(|error| format!("its successor cannot be made: {error}"))?;
@@ -117,7 +117,8 @@ impl Authority {
         self.issuer.key().serialize_pem()
     }
 
-    /// Returns the expiry of an existing certificate that may stay in use for this subject; `None` if it must be replaced.
+    /// Returns the expiry of an existing certificate that may stay in use for this subject; `None` if it must be
+    /// replaced.
     pub fn good_until(
         &self,
         certificate: &str,
@@ -224,8 +225,8 @@ pub fn to_pem(certificates: &[CertificateDer<'_>]) -> String {
     certificates.iter().map(pem).collect()
 }
 
-/// Makes a certificate for a service, and its CA, which is valid for as long. The key of the CA is discarded, so it signs
-/// nothing else.
+/// Makes a certificate for a service, and its CA, which is valid for as long. The key of the CA is discarded, so it
+/// signs nothing else.
 pub fn for_service(
     service: &Service,
     days: u16,

@@ -21,7 +21,8 @@ pub struct RegisteredWebhook {
     pub(super) phase: Phase,
     /// The only chain that the webhook calls, if it calls only one.
     chain: Option<String>,
-    /// The scope of the chains that the webhook calls otherwise. It is `Any` if no chain of the phase is of a namespace.
+    /// The scope of the chains that the webhook calls otherwise. It is `Any` if no chain of the phase is of a
+    /// namespace.
     scope: Scope,
     /// The only namespaces that the webhook is called for; empty without a limit.
     namespaces: BTreeSet<String>,
@@ -35,8 +36,8 @@ pub struct RegisteredWebhook {
 }
 
 impl RegisteredWebhook {
-    /// Returns the webhooks for these chains, mutating ones first. Rules with a [problem](RegisteredChain::problem) are left
-    /// out. `limit` is the timeout of all chains together.
+    /// Returns the webhooks for these chains, mutating ones first. Rules with a [problem](RegisteredChain::problem) are
+    /// left out. `limit` is the timeout of all chains together.
     pub fn of(chains: &[RegisteredChain<'_>], registration: &Registration, limit: Duration) -> Vec<Self> {
         let mut webhooks = Vec::new();
         for phase in [Phase::Mutating, Phase::Validating] {
@@ -192,8 +193,8 @@ impl RegisteredWebhook {
         let Registration { name, namespace, .. } = registration;
         let verb = self.verb();
         let first = self.namespaces.first();
-        // The slash in the name of a namespace's chain becomes a dot. Such a webhook has another suffix, because the name of
-        // another chain may contain a dot there.
+        // The slash in the name of a namespace's chain becomes a dot. Such a webhook has another suffix, because the
+        // name of another chain may contain a dot there.
         let subject = self.chain.as_ref().map(|chain| chain.replace('/', "."));
         match (subject.as_ref().or(first), first) {
             (Some(subject), Some(_)) => format!("{subject}.{verb}-namespaced.{name}.{namespace}"),

@@ -1,8 +1,9 @@
 //! The certificate of the webhook server in a Secret, which this program makes and replaces.
 //!
-//! Every certificate has a CA of its own, which is valid for as long and whose key is discarded. A new certificate waits in
-//! the Secret until the API server trusts its CA, and is served only after that. A CA stays trusted until it expires, and
-//! the certificate that it signed expires with it. So no replica, however late, serves a certificate that is not trusted.
+//! Every certificate has a CA of its own, which is valid for as long and whose key is discarded. A new certificate
+//! waits in the Secret until the API server trusts its CA, and is served only after that. A CA stays trusted until it
+//! expires, and the certificate that it signed expires with it. So no replica, however late, serves a certificate that
+//! is not trusted.
 
 use std::time::Duration;
 
@@ -260,8 +261,8 @@ impl CertificateSecret {
         }
     }
 
-    /// Replaces the certificate step by step before it expires, and repairs the Secret. Returns whether a certificate waits
-    /// to be served.
+    /// Replaces the certificate step by step before it expires, and repairs the Secret. Returns whether a certificate
+    /// waits to be served.
     pub(super) async fn renew(
         &self,
         kept: &mut KeptConfigurations,

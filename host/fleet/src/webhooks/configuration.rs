@@ -35,8 +35,8 @@ pub(super) struct WrittenConfiguration {
 }
 
 impl WrittenConfiguration {
-    /// Returns whether the API server stored these webhooks as this object. After a while it returns false, because the API
-    /// server may have been updated.
+    /// Returns whether the API server stored these webhooks as this object. After a while it returns false, because the
+    /// API server may have been updated.
     fn is(&self, found: &Resource, webhooks: &[Value]) -> bool {
         self.webhooks == webhooks
             && self.version.as_deref() == found.metadata("resourceVersion")

@@ -46,8 +46,8 @@ impl Slices {
 }
 
 impl Inner {
-    /// Waits until the Service has a ready Pod, unless webhook configurations exist: with the failure policy `Fail`, the API
-    /// server would refuse requests until then. Does not wait if the account may not read EndpointSlices.
+    /// Waits until the Service has a ready Pod, unless webhook configurations exist: with the failure policy `Fail`,
+    /// the API server would refuse requests until then. Does not wait if the account may not read EndpointSlices.
     pub(super) async fn until_served(&self) {
         for (_, resources) in &self.configurations {
             let found = resources.get("", &self.registration.name).await;

@@ -158,8 +158,8 @@ impl Accounts {
 }
 
 impl Report {
-    /// Returns the credentials, if they are within the limits, which are the same for reports, tunnels, announcements of other
-    /// gateways, and databases.
+    /// Returns the credentials, if they are within the limits, which are the same for reports, tunnels, announcements
+    /// of other gateways, and databases.
     pub(crate) fn credentials(self) -> Result<Credentials, AccountsError> {
         self.check()?;
         let addresses = self.server_addresses.split(';').filter(|text| !text.is_empty());
@@ -267,7 +267,8 @@ fn is_listed(ip: IpAddr, networks: &[IpNet]) -> bool {
         .any(|network| network.contains(&ip.to_canonical()))
 }
 
-/// Returns whether an address belongs to no machine, or to this machine or its link, such as a cloud's metadata service.
+/// Returns whether an address belongs to no machine, or to this machine or its link, such as a cloud's metadata
+/// service.
 fn is_local(ip: IpAddr) -> bool {
     match ip.to_canonical() {
         IpAddr::V4(ip) => {

@@ -209,7 +209,8 @@ impl Accounts {
         self.commit(change, by, "delete cluster", id).await
     }
 
-    /// Creates a register token. If the cluster already has one, `rotate` replaces it; without `rotate`, that is an error.
+    /// Creates a register token. If the cluster already has one, `rotate` replaces it; without `rotate`, that is an
+    /// error.
     pub async fn create_register_token(
         &self,
         by: &str,
@@ -251,8 +252,8 @@ impl Accounts {
             .await
     }
 
-    /// Sets the access of a user to a cluster; `None` withdraws it. [`Access::Cluster`] to a Mesos cluster is an error, because
-    /// it has no role bindings.
+    /// Sets the access of a user to a cluster; `None` withdraws it. [`Access::Cluster`] to a Mesos cluster is an error,
+    /// because it has no role bindings.
     pub async fn grant(
         &self,
         by: &str,

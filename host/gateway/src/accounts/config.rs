@@ -16,8 +16,8 @@ pub struct AccountsConfig {
     pub register_token_lifetime: Duration,
     /// The number of clusters that each user may create, except super users. Default: 50.
     pub clusters_per_user: usize,
-    /// The loopback and link-local networks in which API servers may be. Reports of other such addresses are refused, because
-    /// agents could make the gateway connect to servers that only its machine can reach. Default: none.
+    /// The loopback and link-local networks in which API servers may be. Reports of other such addresses are refused,
+    /// because agents could make the gateway connect to servers that only its machine can reach. Default: none.
     pub local_servers: Vec<IpNet>,
 }
 

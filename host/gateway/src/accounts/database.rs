@@ -43,8 +43,8 @@ const MYSQL_STEPS: [(&str, &str); 3] = [
     ("import", include_str!("../../migrations/mysql/0002_import.sql")),
     ("roles", include_str!("../../migrations/mysql/0003_roles.sql")),
 ];
-/// The number of connections. A few are enough, because changes are rare and made one after another, and a read uses one
-/// connection.
+/// The number of connections. A few are enough, because changes are rare and made one after another, and a read uses
+/// one connection.
 const CONNECTIONS: u32 = 4;
 /// The timeout for getting a connection from the pool, including the time to connect.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -115,8 +115,8 @@ impl Database {
         Ok(query_scalar(REVISION).fetch_one(&self.pool).await?)
     }
 
-    /// Begins a change. Waits for the changes in progress of all gateways, so that the content does not change before this one
-    /// ends.
+    /// Begins a change. Waits for the changes in progress of all gateways, so that the content does not change before
+    /// this one ends.
     pub(super) async fn change(&self) -> Result<Change, AccountsError> {
         let mut change = self.pool.begin().await?;
         query("UPDATE admittance_state SET revision = revision + 1 WHERE id = 1")

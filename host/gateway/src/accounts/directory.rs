@@ -14,8 +14,8 @@ use super::{
     types::{Access, BcsInfo, Cluster, ClusterKind, TokenId, User, UserId},
 };
 
-/// Users, tokens and clusters, which were read in one transaction. A directory never changes, so everything that is looked up
-/// in it is consistent.
+/// Users, tokens and clusters, which were read in one transaction. A directory never changes, so everything that is
+/// looked up in it is consistent.
 #[derive(Debug, Default)]
 pub struct Directory {
     /// Counts the changes of the database.
@@ -112,8 +112,8 @@ impl Directory {
         self.clusters.get(id).or_else(in_any_case)
     }
 
-    /// Returns the cluster of the platform with this ID. If several projects registered the ID, it belongs to the first of
-    /// them, since anybody may register a cluster under the ID of another.
+    /// Returns the cluster of the platform with this ID. If several projects registered the ID, it belongs to the first
+    /// of them, since anybody may register a cluster under the ID of another.
     pub fn first_with_platform_id(&self, platform_id: &str) -> Option<&Arc<Cluster>> {
         let has_id = |info: &BcsInfo| info.cluster_id.eq_ignore_ascii_case(platform_id);
         let registered = self.clusters();
@@ -171,7 +171,8 @@ impl Directory {
         }
     }
 
-    /// Returns the permission of a user for the management of a cluster. Creators may edit, whatever was granted to them.
+    /// Returns the permission of a user for the management of a cluster. Creators may edit, whatever was granted to
+    /// them.
     pub fn permission(&self, user: &User, cluster: &Cluster) -> Option<Permission> {
         let own = (cluster.creator == user.id).then_some(Permission::Write);
         own.max(self.access(user, cluster).map(Access::in_management))
@@ -182,8 +183,9 @@ impl Directory {
         enough(self.permission(user, cluster), user, &cluster.id, needed)
     }
 
-    /// Returns the permission of a user for the drivers of a Mesos cluster. Super users have every permission, others only
-    /// granted ones. Creators have none without a grant, because any user may register a cluster with any ID of the platform.
+    /// Returns the permission of a user for the drivers of a Mesos cluster. Super users have every permission, others
+    /// only granted ones. Creators have none without a grant, because any user may register a cluster with any ID of
+    /// the platform.
     fn for_drivers(&self, user: &User, platform_id: &str) -> Option<Permission> {
         if user.is_super_user {
             return Some(Permission::Hooks);

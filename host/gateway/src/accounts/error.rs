@@ -50,8 +50,8 @@ impl From<sqlx::Error> for AccountsError {
     }
 }
 
-/// Returns the error of an INSERT: something of the kind `what` already has this name, or the `parent` to which it belongs
-/// was deleted in the meantime.
+/// Returns the error of an INSERT: something of the kind `what` already has this name, or the `parent` to which it
+/// belongs was deleted in the meantime.
 pub(super) fn violation(
     what: &'static str,
     parent: &'static str,

@@ -17,8 +17,8 @@ const KEY_LENGTH: usize = 32;
 /// The largest key file in bytes, which has room for many old keys.
 const LONGEST_FILE: u64 = 64 * 1024;
 
-/// The keys in a file, one on each line. The first one seals, and the others open secrets that were sealed earlier. Lives as
-/// long as the gateway.
+/// The keys in a file, one on each line. The first one seals, and the others open secrets that were sealed earlier.
+/// Lives as long as the gateway.
 #[derive(Debug)]
 pub struct KeyFile {
     path: PathBuf,
@@ -86,8 +86,8 @@ impl KeyFile {
         Ok(format!("{}:{}", key.name, BASE64_STANDARD.encode(bytes)))
     }
 
-    /// Opens a sealed secret. Reads the file again if it has no suitable key, because another gateway may have sealed the
-    /// secret with a key that was added since.
+    /// Opens a sealed secret. Reads the file again if it has no suitable key, because another gateway may have sealed
+    /// the secret with a key that was added since.
     pub(super) fn reload_and_open(&self, sealed: &str, place: &str) -> Result<Secret, String> {
         self.open(sealed, place).or_else(|_| {
             self.reload()?;

@@ -169,8 +169,8 @@ pub(crate) struct GrantedBinding {
 }
 
 impl Directory {
-    /// Returns the ID of the Kubernetes cluster that is named in a grant. An ID of the platform stands for the cluster of
-    /// the project that registered it first.
+    /// Returns the ID of the Kubernetes cluster that is named in a grant. An ID of the platform stands for the cluster
+    /// of the project that registered it first.
     pub(crate) fn cluster_of_grant(&self, name: &str) -> Option<&str> {
         let found = self.cluster(name).or_else(|| self.first_with_platform_id(name))?;
         found.is_kubernetes().then_some(&*found.id)

@@ -57,8 +57,8 @@ impl Identity {
         }
     }
 
-    /// Replaces every header that names the client. `authorization` is the cluster's own token. Returns whether the names of
-    /// the user and the groups can be sent in headers.
+    /// Replaces every header that names the client. `authorization` is the cluster's own token. Returns whether the
+    /// names of the user and the groups can be sent in headers.
     ///
     /// `Connection` is replaced as well, because the next hop would drop the headers that it lists.
     pub(super) fn replace(

@@ -14,8 +14,8 @@ use crate::{
 const GATEWAY_LIMIT: usize = 1 << 30;
 const OWNER_LIMIT: usize = 128 << 20;
 
-/// The owner of a cluster's tunnels. Any user may create clusters and act as their agents, so the clusters of one user share
-/// a limit. Clusters of administrators and super users have a limit each.
+/// The owner of a cluster's tunnels. Any user may create clusters and act as their agents, so the clusters of one user
+/// share a limit. Clusters of administrators and super users have a limit each.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Owner {
     User(UserId),

@@ -66,7 +66,8 @@ pub(super) struct Peers {
     tls: ClientTls,
     connector: Connector,
     discovery: Discovery,
-    /// The URLs of the other registered gateways, with the reason why no tunnel to it is open; `None` if a tunnel is open.
+    /// The URLs of the other registered gateways, with the reason why no tunnel to it is open; `None` if a tunnel is
+    /// open.
     links: Mutex<BTreeMap<String, Option<String>>>,
     /// The number of tunnels that other gateways have opened to this one.
     accepted: Arc<AtomicUsize>,

@@ -112,8 +112,8 @@ impl Route {
     }
 }
 
-/// Checks the servers of a route while requests use it. An agent may open several tunnels, and report several servers for
-/// each, which would cost too much if all were checked.
+/// Checks the servers of a route while requests use it. An agent may open several tunnels, and report several servers
+/// for each, which would cost too much if all were checked.
 async fn check_while(mut is_newest: watch::Receiver<bool>, upstream: Upstream) {
     while is_newest.wait_for(|is_newest| *is_newest).await.is_ok() {
         tokio::select! {
@@ -143,8 +143,8 @@ fn dial(via: &ConnectVia, cluster: &str) -> Dial {
     }))
 }
 
-/// Connects by TCP. Whoever reports a host name may change the addresses that it resolves to, so addresses that agents may
-/// not report are refused here too.
+/// Connects by TCP. Whoever reports a host name may change the addresses that it resolves to, so addresses that agents
+/// may not report are refused here too.
 fn tcp(accounts: Accounts) -> Dial {
     let resolver = service_fn(move |name: Name| {
         let accounts = accounts.clone();
@@ -224,8 +224,8 @@ pub(super) struct RouteState {
 }
 
 impl Routes {
-    /// Returns the route to this cluster: the tunnel of its agent to this gateway or to another one, or else the reported
-    /// addresses.
+    /// Returns the route to this cluster: the tunnel of its agent to this gateway or to another one, or else the
+    /// reported addresses.
     pub(super) fn to(&self, cluster: &Cluster, accounts: &Accounts) -> Result<Arc<Route>, KubernetesError> {
         let tunnels = self.tunnels.lock();
         if let Some(route) = tunnels.newest(&cluster.id) {
@@ -264,7 +264,8 @@ impl Routes {
         });
     }
 
-    /// Adds this tunnel until the result is dropped; `None` if the agents of the cluster already have as many as they may.
+    /// Adds this tunnel until the result is dropped; `None` if the agents of the cluster already have as many as they
+    /// may.
     pub(super) fn open(self: &Arc<Self>, cluster: &str, route: Arc<Route>) -> Option<OpenTunnel> {
         let mut tunnels = self.tunnels.lock();
         let is_limited = matches!(route.via, ConnectVia::Tunnel(_));
@@ -304,8 +305,8 @@ impl Routes {
         self.changed.subscribe()
     }
 
-    /// Returns the tunnel of the cluster's agent to this gateway, and a guard that marks it as used. A tunnel to another
-    /// gateway is not returned, so that a connection passes at most two gateways.
+    /// Returns the tunnel of the cluster's agent to this gateway, and a guard that marks it as used. A tunnel to
+    /// another gateway is not returned, so that a connection passes at most two gateways.
     pub(super) fn tunnel(&self, cluster: &str) -> Option<(Session, Guard)> {
         let tunnels = self.tunnels.lock();
         let route = tunnels.of_agents.get(cluster)?.last()?;

@@ -46,8 +46,9 @@ pub(super) struct Question<'a> {
 type Replied = Box<Response<Body>>;
 
 impl Question<'_> {
-    /// Adds the [`StoredState`] that the chains need, if `may_match` says that one of them may match. Returns the body, or the
-    /// reply that ends the request. A refusal of the API server ends the request, because it would refuse the request too.
+    /// Adds the [`StoredState`] that the chains need, if `may_match` says that one of them may match. Returns the body,
+    /// or the reply that ends the request. A refusal of the API server ends the request, because it would refuse the
+    /// request too.
     ///
     /// All requests are made with the rights of the user, and no reply is stored.
     pub(super) async fn settle(

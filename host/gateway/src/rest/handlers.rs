@@ -1,4 +1,5 @@
-//! The handlers of the routes, and their JSON. The fields have the names of bcs-api, some of which come from its Go structs.
+//! The handlers of the routes, and their JSON. The fields have the names of bcs-api, some of which come from its Go
+//! structs.
 
 use std::{sync::Arc, time::Duration};
 

@@ -54,8 +54,8 @@ const fn row(method: &'static str, path: &'static str, needs: Needs, action: Act
     }
 }
 
-/// The table of routes. Whoever has a register token can replace the credentials of its cluster, so reading the register token
-/// needs a greater permission than reading the credentials.
+/// The table of routes. Whoever has a register token can replace the credentials of its cluster, so reading the
+/// register token needs a greater permission than reading the credentials.
 #[rustfmt::skip]
 pub(super) const ROUTES: [Row; 12] = [
     row("POST", "/users", Needs::SuperUser, Action::CreateUser),

@@ -44,8 +44,8 @@ pub(super) fn is_own(object: &Value) -> bool {
     labels.and_then(|labels| labels.get(label)?.as_str()) == Some(value)
 }
 
-/// Returns the labels by which a gateway finds what it wrote for this cluster. The identifier distinguishes gateways that
-/// have the same cluster.
+/// Returns the labels by which a gateway finds what it wrote for this cluster. The identifier distinguishes gateways
+/// that have the same cluster.
 fn labels(cluster: &Cluster) -> [(&'static str, String); 2] {
     let (managed_by, value) = MANAGED_BY;
     [

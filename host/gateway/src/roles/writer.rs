@@ -104,8 +104,8 @@ impl Roles {
         }
     }
 
-    /// Writes the roles of all clusters where they changed or were not compared for long. Returns the clusters that are not
-    /// up to date.
+    /// Writes the roles of all clusters where they changed or were not compared for long. Returns the clusters that are
+    /// not up to date.
     async fn write_pass(
         &self,
         directory: &Directory,

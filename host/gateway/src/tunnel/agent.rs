@@ -283,7 +283,8 @@ impl Current {
     }
 }
 
-/// Returns whether the body of a reply is an error. The status does not show it, because bcs-api answers invalid values with
+/// Returns whether the body of a reply is an error. The status does not show it, because bcs-api answers invalid values
+/// with
 /// 200.
 fn is_refusal(text: &[u8]) -> bool {
     let reply: Result<serde_json::Value, _> = serde_json::from_slice(text);

@@ -7,12 +7,12 @@ use std::sync::{
 
 use tokio::sync::{Notify, futures::Notified};
 
-/// The multiple of the free memory of a larger budget that a part of it may hold. So no part takes all of it, and a part that
-/// holds nothing always gets something.
+/// The multiple of the free memory of a larger budget that a part of it may hold. So no part takes all of it, and a
+/// part that holds nothing always gets something.
 const SHARE: usize = 3;
 
-/// A limit on bytes of memory. It may be a part of a larger budget, to which all of its bytes are charged too. Dropping it
-/// releases everything.
+/// A limit on bytes of memory. It may be a part of a larger budget, to which all of its bytes are charged too. Dropping
+/// it releases everything.
 #[derive(Debug)]
 pub struct Budget {
     limit: usize,

@@ -12,8 +12,8 @@ use super::{budget::Budget, inbox::Inbox};
 
 /// The memory of an idle connection: its buffers, TLS and HTTP.
 const CONNECTION_COST: usize = 64 << 10;
-/// The most memory of a connection. When it is used up, nothing more is read from the tunnel for a limited time. The limit
-/// must have room for the megabytes that can still be in the buffers of the kernels when a pause is requested.
+/// The most memory of a connection. When it is used up, nothing more is read from the tunnel for a limited time. The
+/// limit must have room for the megabytes that can still be in the buffers of the kernels when a pause is requested.
 pub(super) const MOST_HELD: usize = 16 << 20;
 /// The thresholds for asking the other side to pause a connection, and to resume.
 const HIGH: usize = 1 << 20;

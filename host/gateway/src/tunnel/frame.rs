@@ -1,7 +1,7 @@
 //! Frames of the tunnel protocol, as bcs-api's agents write them: one in each binary message.
 //!
-//! A frame begins with zigzag varints: its number, the number of its connection, its kind, and for some kinds a deadline in
-//! milliseconds. The rest is the payload.
+//! A frame begins with zigzag varints: its number, the number of its connection, its kind, and for some kinds a
+//! deadline in milliseconds. The rest is the payload.
 
 use std::fmt;
 

@@ -7,8 +7,8 @@ use tokio::sync::Notify;
 
 use super::{CHUNK, budget::Budget};
 
-/// The smallest chunk, in bytes. Frames are copied into chunks, so that an empty frame takes no memory, small frames share a
-/// chunk, and no frame keeps the buffer alive in which it was received.
+/// The smallest chunk, in bytes. Frames are copied into chunks, so that an empty frame takes no memory, small frames
+/// share a chunk, and no frame keeps the buffer alive in which it was received.
 const SMALLEST_CHUNK: usize = 512;
 /// The memory of a chunk besides its bytes: its allocation, and its place in the queue.
 const CHUNK_COST: usize = 64;

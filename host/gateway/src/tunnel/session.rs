@@ -62,7 +62,8 @@ pub struct Outgoing {
 }
 
 impl Session {
-    /// Creates one side of a tunnel, whose connections are charged to this budget unless [`open`](Self::open) names another.
+    /// Creates one side of a tunnel, whose connections are charged to this budget unless [`open`](Self::open) names
+    /// another.
     pub fn new(budget: Arc<Budget>) -> (Self, Outgoing) {
         let (data, data_queue) = mpsc::channel(DATA_QUEUE);
         let (control, control_queue) = mpsc::channel(CONTROL_QUEUE);
@@ -141,8 +142,8 @@ impl Session {
     }
 }
 
-/// Serves the agent's side of a WebSocket until it ends. Connects only to these addresses, each `host:port`. Returns why
-/// it ended.
+/// Serves the agent's side of a WebSocket until it ends. Connects only to these addresses, each `host:port`. Returns
+/// why it ended.
 pub(super) async fn serve_agent<S>(socket: S, addresses: Vec<String>) -> String
 where
     S: Stream<Item = Result<Message, WsError>> + Sink<Message, Error = WsError> + Send,
@@ -245,8 +246,9 @@ impl Shared {
         Ok(())
     }
 
-    /// Queues the bytes that have arrived. Waits for a moment if their reader is slow and the other side does not pause. If
-    /// the memory of this tunnel, its user or the gateway is used up, ends the connection of this tunnel that holds the most.
+    /// Queues the bytes that have arrived. Waits for a moment if their reader is slow and the other side does not
+    /// pause. If the memory of this tunnel, its user or the gateway is used up, ends the connection of this tunnel that
+    /// holds the most.
     async fn queue_data(
         &self,
         number: i64,

@@ -37,8 +37,8 @@ fn assign(value: impl Into<Value>) -> Mutation {
     Mutation::Assign(value.into())
 }
 
-/// Source: Gatekeeper 3.x, pkg/mutation/mutators/core/mutation_function_test.go and assign_mutator_test.go, except for the
-/// rows that name another source.
+/// Source: Gatekeeper 3.x, pkg/mutation/mutators/core/mutation_function_test.go and assign_mutator_test.go, except for
+/// the rows that name another source.
 #[test]
 fn a_value_is_set_at_its_location() {
     let pod = json!({"spec": {"containers": [

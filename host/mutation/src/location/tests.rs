@@ -90,8 +90,7 @@ fn a_location_is_parsed_into_steps() {
     }
 }
 
-/// Source: Gatekeeper 3.x, pkg/mutation/path/parser/parser_test.go, without the empty text, which its
-/// mutators refuse.
+/// Source: Gatekeeper 3.x, pkg/mutation/path/parser/parser_test.go, without the empty text, which its mutators refuse.
 #[test]
 fn a_text_that_is_not_a_location_is_refused() {
     for (text, found) in [

@@ -13,8 +13,8 @@ use super::{
     transfer::{Transfer, TransferState},
 };
 
-/// The time that a connection may be idle between requests. It is longer than usual timeouts of clients, so that the client
-/// closes the connection.
+/// The time that a connection may be idle between requests. It is longer than usual timeouts of clients, so that the
+/// client closes the connection.
 const KEEP_ALIVE: Duration = Duration::from_secs(75);
 
 /// The state that a connection's timeouts depend on. Cheap to clone. hyper's own header timeout is not used, because it
@@ -203,9 +203,9 @@ impl Activity {
         next
     }
 
-    /// Wakes the connection if a change of the state has made its deadline earlier. A later deadline is noticed when the
-    /// connection wakes at the previous one: most requests end long before that, and waking the connection for each of
-    /// them would cost more.
+    /// Wakes the connection if a change of the state has made its deadline earlier. A later deadline is noticed when
+    /// the connection wakes at the previous one: most requests end long before that, and waking the connection for each
+    /// of them would cost more.
     fn reschedule(&self, state: MutexGuard<'_, State>) {
         let is_earlier = state.next(self.0.limits.header_timeout).at < state.wakes_at;
         drop(state);

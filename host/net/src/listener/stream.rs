@@ -5,8 +5,7 @@ use tokio::sync::oneshot;
 use super::activity::Activity;
 use crate::turns::{StreamObserver, TurnTakingStream};
 
-/// A stream that records when bytes are received and sent, and that is returned when hyper, or a tunnel,
-/// drops it.
+/// A stream that records when bytes are received and sent, and that is returned when hyper, or a tunnel, drops it.
 pub(super) type TrackedStream<S> = TurnTakingStream<S, Tracker<S>>;
 
 pub(super) struct Tracker<S> {

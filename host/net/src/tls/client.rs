@@ -132,8 +132,8 @@ fn load(trust: Trust<'_>, identity: Option<&Identity>) -> Result<Material<Client
     })
 }
 
-/// The trusted CAs of a client, its certificate, and the expected server name. Cheap to clone; clones share
-/// the material.
+/// The trusted CAs of a client, its certificate, and the expected server name. Cheap to clone; clones share the
+/// material.
 #[derive(Clone, Debug)]
 pub struct ClientTls {
     material: Reloading<ClientConfig>,

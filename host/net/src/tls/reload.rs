@@ -59,7 +59,8 @@ pub struct CertificateStatus {
 }
 
 impl Usage {
-    /// Returns the name in metrics, log and status, which is also the section of the configuration that names the files.
+    /// Returns the name in metrics, log and status, which is also the section of the configuration that names the
+    /// files.
     fn as_str(self) -> &'static str {
         match self {
             Self::Listen => "listen",

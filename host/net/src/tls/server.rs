@@ -17,20 +17,20 @@ use super::{
 pub type ServerTls = Reloading<ServerConfig>;
 
 impl ServerTls {
-    /// Creates the TLS of the port for clients. With `client_ca`, only clients with a certificate of one of these CAs are
-    /// accepted.
+    /// Creates the TLS of the port for clients. With `client_ca`, only clients with a certificate of one of these CAs
+    /// are accepted.
     pub fn of_files(identity: Identity, client_ca: Option<PathBuf>) -> Result<Self, TlsError> {
         Self::of_port(Usage::Listen, identity, client_ca)
     }
 
-    /// Creates the TLS of the admin port. With `client_ca`, a client certificate is optional, and a certificate of another
-    /// CA is refused.
+    /// Creates the TLS of the admin port. With `client_ca`, a client certificate is optional, and a certificate of
+    /// another CA is refused.
     pub fn of_admin_files(identity: Identity, client_ca: Option<PathBuf>) -> Result<Self, TlsError> {
         Self::of_port(Usage::Admin, identity, client_ca)
     }
 
-    /// Creates the TLS of the port for clients with a certificate that comes from no file. [Reload](Reloading::reload) it
-    /// after the certificate was replaced.
+    /// Creates the TLS of the port for clients with a certificate that comes from no file. [Reload](Reloading::reload)
+    /// it after the certificate was replaced.
     pub fn of_shared(identity: SharedIdentity) -> Result<Self, TlsError> {
         Self::load(Usage::Listen, Vec::new(), move || {
             let (chain, key) = identity.load()?;

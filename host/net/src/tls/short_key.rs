@@ -1,7 +1,7 @@
 //! RSA keys that are too short for TLS, such as the authorities of 1024 bits that BCS's own instructions create.
 //!
-//! The TLS library refuses what such a key has signed like any other invalid signature. The verifier here finds out which
-//! key it was, so that the message can name its size.
+//! The TLS library refuses what such a key has signed like any other invalid signature. The verifier here finds out
+//! which key it was, so that the message can name its size.
 
 use std::sync::Arc;
 

@@ -1,7 +1,8 @@
-//! Accepts RSA signatures with keys from 1024 bits on, for clients whose operator asks for it until there are other keys.
+//! Accepts RSA signatures with keys from 1024 bits on, for clients whose operator asks for it until there are other
+//! keys.
 //!
-//! The verification in `ring` has this minimum only for PKCS #1 with SHA-256, which is what authorities sign with. TLS 1.3
-//! requires PSS, so such clients use TLS 1.2.
+//! The verification in `ring` has this minimum only for PKCS #1 with SHA-256, which is what authorities sign with. TLS
+//! 1.3 requires PSS, so such clients use TLS 1.2.
 
 use std::sync::{Arc, LazyLock};
 

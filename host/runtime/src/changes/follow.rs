@@ -22,9 +22,9 @@ struct Attempt {
 }
 
 impl Host {
-    /// Watches the definitions and their modules, and [reloads](Self::reload) them whenever they change;
-    /// refreshes modules on their schedule; and retries temporary failures. It never returns; drop it to
-    /// stop. Failures are logged, counted and shown by [`status`](Self::status).
+    /// Watches the definitions and their modules, and [reloads](Self::reload) them whenever they change; refreshes
+    /// modules on their schedule; and retries temporary failures. It never returns; drop it to stop. Failures are
+    /// logged, counted and shown by [`status`](Self::status).
     ///
     /// A change that needs no module from a server does not wait for servers.
     pub async fn follow(self) {

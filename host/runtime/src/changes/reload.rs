@@ -1,5 +1,5 @@
-//! Builds tables from the current definitions, in the background and without holding locks: rollbacks and
-//! other changes can go live while a plugin is fetched, compiled or configured.
+//! Builds tables from the current definitions, in the background and without holding locks: rollbacks and other changes
+//! can go live while a plugin is fetched, compiled or configured.
 
 use std::{sync::Arc, time::Duration};
 

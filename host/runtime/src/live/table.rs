@@ -125,8 +125,8 @@ impl Table {
             .await
     }
 
-    /// Passes the request through the selected chains that match it, within the host's request timeout and
-    /// within `timeout`.
+    /// Passes the request through the selected chains that match it, within the host's request timeout and within
+    /// `timeout`.
     pub async fn admit_by(&self, mut request: Request, selection: &Selection, timeout: Duration) -> Outcome {
         let started = Instant::now();
         let matching = self.matching(&request, selection);

@@ -74,15 +74,15 @@ metric_table! {
          answers 503";
 }
 
-/// Buckets for the histograms in seconds, 10 µs to 10 s: a plugin takes tens of microseconds, a remote
-/// webhook milliseconds, a timeout seconds.
+/// Buckets for the histograms in seconds, 10 µs to 10 s: a plugin takes tens of microseconds, a remote webhook
+/// milliseconds, a timeout seconds.
 pub const DURATION_BUCKETS: [f64; 19] = [
     1e-5, 2e-5, 3e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 2.5e-2, 5e-2, 0.1, 0.25, 0.5, 1.0, 2.5,
     10.0,
 ];
 
-/// Describes the host's metrics to the exporter, and initializes its counters. Call it once, after the
-/// exporter is installed.
+/// Describes the host's metrics to the exporter, and initializes its counters. Call it once, after the exporter is
+/// installed.
 pub fn describe_metrics() {
     METRICS.iter().for_each(Metric::describe);
     for directory in ["history", "store"] {
@@ -105,9 +105,9 @@ pub(crate) fn replicas(status: &ReplicasStatus, is_ready: bool) {
     gauge!(REPLICA_READY).set(if is_ready { 1.0 } else { 0.0 });
 }
 
-/// Initializes the failure counters of each stage, so that the first failure is an increase. Only those that
-/// its hook can produce: about twelve series per stage. The `metrics` facade cannot remove series, so those
-/// of a removed stage stay until the program ends.
+/// Initializes the failure counters of each stage, so that the first failure is an increase. Only those that its hook
+/// can produce: about twelve series per stage. The `metrics` facade cannot remove series, so those of a removed stage
+/// stay until the program ends.
 pub(crate) fn stages_live(chains: &[Arc<LiveChain>]) {
     for chain in chains {
         for stage in &chain.stages {
@@ -220,8 +220,8 @@ pub(crate) fn stage_durations(row: &TraceRow) -> Histogram {
     )
 }
 
-/// The metrics of all requests that matched a chain. They are kept because finding them by their labels takes longer than
-/// counting.
+/// The metrics of all requests that matched a chain. They are kept because finding them by their labels takes longer
+/// than counting.
 #[derive(Debug, Default)]
 pub(crate) struct RequestMetrics {
     decisions: [OnceLock<Counter>; DecisionVerdict::ALL.len()],

@@ -223,8 +223,8 @@ async fn a_start_without_the_store_serves_the_last_live_table() {
     until(&host, "2 n/x=2").await;
 }
 
-/// A store signals unread changes; a reader that only shows them, or fails to change them, must not prevent
-/// them from going live.
+/// A store signals unread changes; a reader that only shows them, or fails to change them, must not prevent them from
+/// going live.
 #[tokio::test]
 async fn a_change_that_was_read_but_not_used_goes_live_later() {
     let (scene, shelf) = (Scene::new(), Shelf::new("a"));

@@ -82,8 +82,7 @@ struct Resource {
 }
 
 impl Metadata {
-    /// Reads the metadata of a core module.
-    /// Fails when the module is not a policy that this host can run.
+    /// Reads the metadata of a core module. Fails when the module is not a policy that this host can run.
     pub(super) fn of(module: &[u8]) -> Result<Self, Error> {
         let (section, imports_wapc) = find(module)?;
         let section = match section {

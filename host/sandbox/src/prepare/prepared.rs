@@ -44,8 +44,8 @@ impl Prepared {
 
     /// Deserializes the bytes of [`to_bytes`](Self::to_bytes).
     ///
-    /// The bytes contain native code, and are trusted like this program. A caller that reads them from disk
-    /// must make sure that no one else can write them.
+    /// The bytes contain native code, and are trusted like this program. A caller that reads them from disk must make
+    /// sure that no one else can write them.
     ///
     /// # Errors
     ///

@@ -149,8 +149,8 @@ async fn the_cluster_is_read_when_it_is_granted() {
 const SEND: &str = r#"(import "admittance:plugin/http@0.1.1" "send"
     (func $send (param i32 i32 i32 i32 i32 i32 i32 i32 i32)))"#;
 
-/// Sends a `GET` to this address. A granted one that is answered gives a denial with its status; any
-/// error of the host's gives an allow.
+/// Sends a `GET` to this address. A granted one that is answered gives a denial with its status; any error of the
+/// host's gives an allow.
 fn sender(url: &str) -> Guest {
     let code = format!(
         "(call $send (i32.const {TEXT}) (i32.const 3) (i32.const {}) (i32.const {})

@@ -639,8 +639,8 @@ async fn a_call_is_repeated_after_the_time_in_retry_after() {
     assert_eq!(received.load(Ordering::SeqCst), 11);
 }
 
-/// The Content-Type is ignored, even an invalid one, which kube-apiserver refuses. A Content-Encoding is
-/// refused, because the request accepts none.
+/// The Content-Type is ignored, even an invalid one, which kube-apiserver refuses. A Content-Encoding is refused,
+/// because the request accepts none.
 #[tokio::test]
 async fn an_answer_may_have_any_content_type_but_no_encoding() {
     for (name, value, is_taken) in [
@@ -676,8 +676,8 @@ async fn an_answer_may_have_any_content_type_but_no_encoding() {
     }
 }
 
-/// kube-apiserver drops empty warnings, and audit annotations whose key is not a qualified name; both come
-/// with denials too.
+/// kube-apiserver drops empty warnings, and audit annotations whose key is not a qualified name; both come with denials
+/// too.
 #[tokio::test]
 async fn warnings_and_annotations_come_with_the_verdict() {
     for allowed in [true, false] {

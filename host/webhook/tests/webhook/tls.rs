@@ -23,8 +23,8 @@ fn with(names: &[&str], change: impl FnOnce(&mut CertificateParams)) -> Certific
     params
 }
 
-/// The name is `{name}.{namespace}` for BCS, and `{name}.{namespace}.svc` for Kubernetes; a common name
-/// alone counts for neither, as in Go since 1.15. A wildcard must have two names behind it.
+/// The name is `{name}.{namespace}` for BCS, and `{name}.{namespace}.svc` for Kubernetes; a common name alone counts
+/// for neither, as in Go since 1.15. A wildcard must have two names behind it.
 #[tokio::test]
 async fn a_wrong_certificate_is_reported_with_its_problem() {
     type Make = fn(&Authority) -> ServerConfig;

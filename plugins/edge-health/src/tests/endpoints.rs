@@ -9,8 +9,7 @@ fn address(ip: &str, node: &str) -> Value {
     json!({"ip": ip, "nodeName": node})
 }
 
-/// SuperEdge: `pkg/edge-health-admission/admission/endpoint.go`, which moves at most one address
-/// correctly.
+/// SuperEdge: `pkg/edge-health-admission/admission/endpoint.go`, which moves at most one address correctly.
 #[test]
 fn addresses_of_nodes_that_are_only_cut_off_move() {
     let (a, b) = (|| address("10.0.0.1", "lost"), || address("10.0.0.2", "far"));

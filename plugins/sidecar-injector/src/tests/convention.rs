@@ -121,8 +121,8 @@ fn secrets_are_added_where_they_are_missing() {
     assert_eq!(places, ["/imagePullSecrets/1", "/imagePullSecrets/2"]);
 }
 
-/// The outcome of the settings unchanged, with opting in, and with the whole convention.
-/// kube-sidecar-injector injects by default since its commit 612007d of 2022.
+/// The outcome of the settings unchanged, with opting in, and with the whole convention. kube-sidecar-injector injects
+/// by default since its commit 612007d of 2022.
 #[test]
 fn annotations_of_kube_sidecar_injector_decide() {
     let usual = json!({});

@@ -1,6 +1,6 @@
-//! A plugin of which any number of versions can be created without a compiler: its version is a string of
-//! fixed length in its data, which a test replaces in the bytes of the component. Each version is a separate
-//! module with its own digest, and reports its version in every answer.
+//! A plugin of which any number of versions can be created without a compiler: its version is a string of fixed length
+//! in its data, which a test replaces in the bytes of the component. Each version is a separate module with its own
+//! digest, and reports its version in every answer.
 //!
 //! The guest uses the bare contract, because the version for the SDK's `#[plugin]` must be known to the compiler.
 

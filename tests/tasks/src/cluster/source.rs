@@ -98,8 +98,8 @@ impl Source {
     }
 }
 
-/// Returns the version in the name of a source archive: `name_1.20.2.orig.tar.gz`. A package that reverted to
-/// an older version is named `1.20.5+really1.20.2`.
+/// Returns the version in the name of a source archive: `name_1.20.2.orig.tar.gz`. A package that reverted to an older
+/// version is named `1.20.5+really1.20.2`.
 pub(super) fn version(archive: &Path) -> Option<String> {
     let name = archive.file_name()?.to_str()?;
     let (_, version) = name.split_once(".orig.")?.0.split_once('_')?;

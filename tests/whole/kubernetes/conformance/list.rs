@@ -1,7 +1,7 @@
-//! The list: what kube-apiserver's own tests of admission webhooks check, in our words, and the status of each
-//! here. The sources are the tests of kubernetes/apiserver (`admission/plugin/webhook`,
-//! `util/webhook`) and of kubernetes (`test/integration/apiserver/admissionwebhook`); the last rows of C2 were
-//! measured on a kube-apiserver of version 1.36.
+//! The list: what kube-apiserver's own tests of admission webhooks check, in our words, and the status of each here.
+//! The sources are the tests of kubernetes/apiserver (`admission/plugin/webhook`, `util/webhook`) and of kubernetes
+//! (`test/integration/apiserver/admissionwebhook`); the last rows of C2 were measured on a kube-apiserver of version
+//! 1.36.
 
 /// The status of a row here.
 #[derive(Clone, Copy, Debug)]

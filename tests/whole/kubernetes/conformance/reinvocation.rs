@@ -52,8 +52,7 @@ fn rows() -> Vec<Row> {
     ]
 }
 
-/// The webhooks of a row are tested in one configuration, and each in its own: the results must be the
-/// same.
+/// The webhooks of a row are tested in one configuration, and each in its own: the results must be the same.
 #[tokio::test]
 async fn a_webhook_is_reinvoked_after_later_changes() {
     let directory = tempfile::tempdir().unwrap();

@@ -15,8 +15,8 @@ use crate::{
     },
 };
 
-/// A stage in mode `Audit`, which is called after all others, with the request as it was at the stage's
-/// place. Lives as long as the evaluation.
+/// A stage in mode `Audit`, which is called after all others, with the request as it was at the stage's place. Lives as
+/// long as the evaluation.
 pub(super) struct Audit<'a> {
     pub(super) visit: Visit<'a>,
     /// The request, and the row of the trace, for the first round and possibly the second.
@@ -24,8 +24,7 @@ pub(super) struct Audit<'a> {
 }
 
 impl Evaluation {
-    /// Queues a stage in mode `Audit`, unless the request is already refused. Returns its index in the
-    /// audits.
+    /// Queues a stage in mode `Audit`, unless the request is already refused. Returns its index in the audits.
     pub(super) fn queue_audit<'a>(&mut self, visit: Visit<'a>, audits: &mut Vec<Audit<'a>>) -> Option<usize> {
         if visit.stage.spec.mode != Mode::Audit || self.refusal.is_some() {
             return None;

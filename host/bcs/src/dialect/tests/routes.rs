@@ -49,8 +49,8 @@ fn every_route_of_the_table_is_matched_and_sent() {
 }
 
 #[rustfmt::skip]
-/// The scheduler's request for every route without a body, or with an unchanged one: method and path
-/// below `/mesosdriver/v4` to method and target, as section 1.3 of the reference has them.
+/// The scheduler's request for every route without a body, or with an unchanged one: method and path below
+/// `/mesosdriver/v4` to method and target, as section 1.3 of the reference has them.
 #[test]
 fn requests_without_a_body_are_forwarded_by_their_head() {
     // (source, method, path, scheduler's method and target)

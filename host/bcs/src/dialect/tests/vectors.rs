@@ -1,6 +1,5 @@
-//! Tests of replies to invalid requests and of translated replies, with the statuses, codes,
-//! messages and envelopes of the original.
-//! Each row names the section of the reference, or the file of the original, that it is from.
+//! Tests of replies to invalid requests and of translated replies, with the statuses, codes, messages and envelopes of
+//! the original. Each row names the section of the reference, or the file of the original, that it is from.
 
 use super::*;
 

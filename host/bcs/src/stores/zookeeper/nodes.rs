@@ -42,8 +42,8 @@ enum Watched {
     Data(String),
 }
 
-/// Reads the nodes below a root, and reuses the watches of the previous read, because an old server cannot remove a watch.
-/// Lives as long as the store.
+/// Reads the nodes below a root, and reuses the watches of the previous read, because an old server cannot remove a
+/// watch. Lives as long as the store.
 #[derive(Debug, Default)]
 pub(super) struct Reader(Mutex<SessionWatches>);
 
@@ -57,8 +57,8 @@ struct SessionWatches {
 impl Reader {
     /// Returns the nodes below `root`; `None` if they keep changing.
     ///
-    /// Every node is watched before it is read. ZooKeeper notifies a client of a change before it answers
-    /// any later request, so if no watch has fired by the last response, the snapshot is consistent.
+    /// Every node is watched before it is read. ZooKeeper notifies a client of a change before it answers any later
+    /// request, so if no watch has fired by the last response, the snapshot is consistent.
     pub(super) async fn read(&self, client: &Client, root: &str) -> Result<Option<Snapshot>, ZooKeeperError> {
         let mut kept = self.0.lock().await;
         let session = Some(client.session_id());
@@ -91,7 +91,8 @@ impl Reader {
     }
 }
 
-/// Reads all nodes below this root one after another, without watches, so concurrent changes may or may not be included.
+/// Reads all nodes below this root one after another, without watches, so concurrent changes may or may not be
+/// included.
 pub(super) async fn all(client: &Client, root: &str) -> Result<Vec<Node>, ZooKeeperError> {
     let mut nodes = Vec::new();
     for namespace in names(client, root).await? {

@@ -15,8 +15,8 @@ pub(super) struct Write {
     pub(super) data: Option<Vec<u8>>,
 }
 
-/// Makes all writes or none. Transactions of ZooKeeper 3.4 cannot create a node in the way of newer versions, so new nodes
-/// are created first, without data, which makes them no definitions. A single write needs no transaction.
+/// Makes all writes or none. Transactions of ZooKeeper 3.4 cannot create a node in the way of newer versions, so new
+/// nodes are created first, without data, which makes them no definitions. A single write needs no transaction.
 pub(super) async fn transact(
     client: &Client,
     writes: &mut [Write],

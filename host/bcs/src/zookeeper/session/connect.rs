@@ -84,7 +84,8 @@ async fn publish_states(client: Client, publisher: &mut Publisher) -> String {
     }
 }
 
-/// Explains why an attempt opened no session. The client only reports that no server was usable, so each server is probed.
+/// Explains why an attempt opened no session. The client only reports that no server was usable, so each server is
+/// probed.
 async fn explain(error: &Error, config: &EnsembleConfig) -> String {
     match error {
         Error::NoHosts | Error::Timeout | Error::ConnectionLoss => {

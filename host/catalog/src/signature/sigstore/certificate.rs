@@ -23,7 +23,8 @@ impl SigningCertificate {
     ///
     /// # Errors
     ///
-    /// Returns an error when the text is something else, the certificate is not valid yet, or none of the authorities issued it.
+    /// Returns an error when the text is something else, the certificate is not valid yet, or none of the authorities
+    /// issued it.
     pub fn new(certificate: &str, authorities: Option<&[String]>) -> Result<Self, InvalidTrust> {
         Self::parse(certificate, authorities).map_err(invalid("certificate", None))
     }

@@ -25,8 +25,8 @@ struct Trusted {
 }
 
 impl TrustRoot {
-    /// Reads a `trusted_root.json`, as written by `cosign trusted-root create` and as published by sigstore
-    /// for its public services.
+    /// Reads a `trusted_root.json`, as written by `cosign trusted-root create` and as published by sigstore for its
+    /// public services.
     ///
     /// # Errors
     ///

@@ -33,8 +33,7 @@ impl ApiServer {
         self.change(|data| data.unknown_field = Some(field));
     }
 
-    /// Writes an object between a read and a write of a client: right before the next request of
-    /// this verb is handled.
+    /// Writes an object between a read and a write of a client: right before the next request of this verb is handled.
     pub(crate) fn put_before(&self, verb: &str, plural: &str, object: Value) {
         let plural = plural.to_owned();
         self.change(|data| {
@@ -145,8 +144,8 @@ impl Shared {
         })
     }
 
-    /// Applies a whole status or report server-side, with one field manager, or merges a patch into an event, as this program
-    /// sends them.
+    /// Applies a whole status or report server-side, with one field manager, or merges a patch into an event, as this
+    /// program sends them.
     pub(super) fn patch(&self, target: &Target, head: &Parts, body: &Bytes) -> Reply {
         let query = head.uri.query().unwrap_or_default();
         let form = head.headers[CONTENT_TYPE].to_str().unwrap();

@@ -1,4 +1,5 @@
-//! Compares the parser with kubectl's. The values are the results of sigs.k8s.io/yaml 1.4 for texts made for these tests.
+//! Compares the parser with kubectl's. The values are the results of sigs.k8s.io/yaml 1.4 for texts made for these
+//! tests.
 
 use serde_json::{Value as Json, json};
 

@@ -1,5 +1,5 @@
-//! The fields of a BCS definition: the fields of `AdmissionWebhookConfiguration` in bcs-common, and the additional fields
-//! of this program.
+//! The fields of a BCS definition: the fields of `AdmissionWebhookConfiguration` in bcs-common, and the additional
+//! fields of this program.
 
 use serde_json::{Map, Value as Json};
 
@@ -81,8 +81,8 @@ const SELECTOR: Shape = Shape::Object(&[
 ]);
 
 impl Shape {
-    /// Spells and orders the keys of the value as in this type. Unknown keys come last and stay unchanged, as does the second
-    /// of two spellings of one key. Known fields that are null are left out.
+    /// Spells and orders the keys of the value as in this type. Unknown keys come last and stay unchanged, as does the
+    /// second of two spellings of one key. Known fields that are null are left out.
     pub(super) fn spelled(&self, value: Json) -> Json {
         match (self, value) {
             (Self::Object(fields), Json::Object(members)) => {

@@ -1,7 +1,7 @@
 //! Finds the kinds of the cluster that a policy in Rego reads.
 
-/// Returns the kinds in the references to `data.inventory` of a text; `None` if a variable stands for a kind, so that any
-/// kind may be read.
+/// Returns the kinds in the references to `data.inventory` of a text; `None` if a variable stands for a kind, so that
+/// any kind may be read.
 pub(super) fn kinds_read(text: &str) -> Option<Vec<&str>> {
     let mut kinds = Vec::new();
     for (at, _) in text.match_indices("inventory") {
@@ -22,8 +22,8 @@ pub(super) fn kinds_read(text: &str) -> Option<Vec<&str>> {
     Some(kinds)
 }
 
-/// Splits the first part from a reference: `.a`, `["a"]`, or `[a]`, whose name is `None` as it is a variable. Returns `None`
-/// at the end of the reference.
+/// Splits the first part from a reference: `.a`, `["a"]`, or `[a]`, whose name is `None` as it is a variable. Returns
+/// `None` at the end of the reference.
 fn segment(text: &str) -> Option<(Option<&str>, &str)> {
     if let Some(name) = text.strip_prefix('.') {
         let end = name

@@ -66,7 +66,8 @@ pub(super) struct Surroundings<'a> {
     pub(super) mutators: Vec<&'a MutatorDocument>,
 }
 
-/// A stage of a template: a constraint with its parameters, for the objects of requests or for objects generated from them.
+/// A stage of a template: a constraint with its parameters, for the objects of requests or for objects generated from
+/// them.
 struct ConstraintStage<'a> {
     constraint: &'a ConstraintDocument,
     parameters: Json,

@@ -1,5 +1,5 @@
-//! Checks the types in policies against the schemas of the kinds in their rules, as kube-apiserver does for the status of a
-//! policy.
+//! Checks the types in policies against the schemas of the kinds in their rules, as kube-apiserver does for the status
+//! of a policy.
 
 use std::sync::Arc;
 
@@ -51,7 +51,8 @@ pub(super) fn structures(resources: &[&ResourceDocument]) -> Structures {
     Arc::new(structures.collect())
 }
 
-/// Gives the schemas of these resources to the CEL stages of native chains, and warns about expressions that do not fit.
+/// Gives the schemas of these resources to the CEL stages of native chains, and warns about expressions that do not
+/// fit.
 pub(crate) fn use_schemas(chains: &mut [ChainDefinition], resources: &[&ResourceDocument]) {
     let structures = structures(resources);
     for chain in chains {
@@ -73,8 +74,8 @@ pub(crate) fn use_schemas(chains: &mut [ChainDefinition], resources: &[&Resource
     }
 }
 
-/// Warns about values set by mutations that do not fit a kind in the rules. If no such kind is known, only values that fit
-/// no kind at all are reported.
+/// Warns about values set by mutations that do not fit a kind in the rules. If no such kind is known, only values that
+/// fit no kind at all are reported.
 pub(super) fn misfits(
     written: &[WrittenExpression],
     policy: &Policy,

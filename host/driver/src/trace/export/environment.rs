@@ -1,7 +1,8 @@
 //! Reads OpenTelemetry's environment variables.
 //!
-//! The variables of the endpoint are used without the section `tracing` of the configuration, and the timeout if the section
-//! has none. OpenTelemetry's own crates read the variables of headers, of the resource, of the sampler and of batches.
+//! The variables of the endpoint are used without the section `tracing` of the configuration, and the timeout if the
+//! section has none. OpenTelemetry's own crates read the variables of headers, of the resource, of the sampler and of
+//! batches.
 
 use std::{env, time::Duration};
 

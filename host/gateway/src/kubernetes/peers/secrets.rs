@@ -76,8 +76,8 @@ fn text(role: Role, occasion: &Occasion) -> String {
 }
 
 impl PeerSecrets {
-    /// Reads a file, which must contain a secret. It is an error if the file cannot be read, if every user of the machine may
-    /// read it, or if a secret is too short.
+    /// Reads a file, which must contain a secret. It is an error if the file cannot be read, if every user of the
+    /// machine may read it, or if a secret is too short.
     pub fn read(path: &Path) -> Result<Self, String> {
         let path = path.to_owned();
         Reloaded::load([path.clone()], move || read(&path)).map(Self)
