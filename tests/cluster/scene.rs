@@ -534,7 +534,7 @@ pub(crate) fn images() -> Value {
     plugin("image-policy", json!({"refuseLatest": true}))
 }
 
-/// Returns a stage with this bad behavior.
+/// Returns a stage with this bad behaviour.
 pub(crate) fn misbehaves(behaviour: &str) -> Value {
     plugin("guest-misbehaves", json!({"behaviour": behaviour}))
 }

@@ -41,7 +41,7 @@ pub use holdings::{Kind, MesosCluster, ObjectKey, Verb, Write};
 use routes::RouteMatch;
 
 /// A fake BCS Mesos scheduler, as seen by a driver: the routes of the original's `sched/api/routes.go` and the
-/// behavior of its handlers. Requests are compared with what the original could decode, and problems are recorded
+/// behaviour of its handlers. Requests are compared with what the original could decode, and problems are recorded
 /// with them. It stops, with all of its connections, when it is dropped.
 ///
 /// Like the original, it answers every request with 200 and an empty body while it is not the master.

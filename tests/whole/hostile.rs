@@ -26,7 +26,7 @@ enum Expected {
 
 use Expected::{DoesNotLoad, Fails, Passes, RunsOn};
 
-/// A new behavior of the guest does not compile without its row here.
+/// A new behaviour of the guest does not compile without its row here.
 fn expected(behaviour: Behaviour) -> Expected {
     match behaviour {
         Behaviour::WellBehaved | Behaviour::LogsTooMuch => Passes,

@@ -7,7 +7,7 @@
 //! chains are resources of the cluster (in `many`, thousands of them), in `systems` policies of other systems are, and
 //! in `statuses` their leader writes what became of them. `events` looks at Events, `registrations` at the webhook
 //! configurations that the leader keeps, and in `audits` it audits what exists. `replicas` go live together, and share
-//! `rollouts`. `observed` looks at the spans of a look-up.
+//! `rollouts`. `observed` looks at the spans of a lookup.
 
 mod audits;
 mod conformance;

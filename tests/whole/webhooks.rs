@@ -29,7 +29,7 @@ pub(crate) async fn certificate(directory: &Path, what: &str, name: &str) -> Str
     made["caBundle"].as_str().unwrap().to_owned()
 }
 
-/// Returns a webhook server, whose behavior depends on the path. It ends with the test.
+/// Returns a webhook server, whose behaviour depends on the path. It ends with the test.
 pub(crate) async fn serve(directory: &Path, service: &str) -> SocketAddr {
     listen(directory, service, &[], |_, request| answer(request)).await
 }

@@ -226,7 +226,7 @@ fn spinner() -> ProgressBar {
     )
 }
 
-/// Builds a table whose look-ups read the cluster, if there is one.
+/// Builds a table whose lookups read the cluster, if there is one.
 async fn table(
     arguments: &Arguments,
     config: Option<&Config>,

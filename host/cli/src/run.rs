@@ -48,7 +48,7 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     requests: RequestArguments,
     /// Run the requests again whenever a file changes: the chain or plugin, a module of the chain, a request, or what
-    /// look-ups and requests find. It ends with Ctrl-C.
+    /// lookups and requests find. It ends with Ctrl-C.
     #[arg(long)]
     watch: bool,
     /// The output format.

@@ -20,7 +20,7 @@
 //!
 //! SuperEdge acts only on UPDATE. This plugin also handles the creation of Endpoints and slices: the outcome
 //! depends on the current nodes and not on the old object, and a slice that is created while the connection is
-//! lost would otherwise wait for its next update. For the behavior of SuperEdge, name only UPDATE in the rules of
+//! lost would otherwise wait for its next update. For the behaviour of SuperEdge, name only UPDATE in the rules of
 //! the chain. The plugin cannot see why an address is not ready: while its node is `Unknown`, an address whose own
 //! probe failed becomes ready too.
 //!

@@ -1,4 +1,4 @@
-//! The state of a cluster, and the behavior of the handlers in the original's `sched/api/api.go`.
+//! The state of a cluster, and the behaviour of the handlers in the original's `sched/api/api.go`.
 
 use std::{
     collections::BTreeMap,

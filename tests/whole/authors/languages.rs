@@ -224,7 +224,7 @@ async fn a_new_project_in_javascript_passes_its_tests() {
     let again = admittance(&directory, &["test", "--run", "label"]).await;
     assert_eq!(again.code, Some(0), "{}{}", again.stdout, again.stderr);
     assert!(!again.stderr.contains("npm run build"), "{}", again.stderr);
-    // Settings and look-ups in the sandbox, where what a package imports is the host.
+    // Settings and lookups in the sandbox, where what a package imports is the host.
     let wrong = r#"{"label": "", "lable": 1}"#;
     fs::write(
         directory.join("pod.yaml"),

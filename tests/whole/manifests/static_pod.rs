@@ -150,7 +150,7 @@ async fn old_files_are_removed() {
     assert!(paths[1].exists(), "it is the operator's");
 }
 
-/// Look-ups need a kubeconfig, since a static Pod has no service account.
+/// Lookups need a kubeconfig, since a static Pod has no service account.
 #[tokio::test]
 async fn a_node_reads_the_cluster_with_a_kubeconfig() {
     let chains = chains().replace(

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use crate::webhooks::{certificate, listen};
 
-/// A webhook server, `hook.hooks`; the last segment of the path selects the behavior. It ends with the test.
+/// A webhook server, `hook.hooks`; the last segment of the path selects the behaviour. It ends with the test.
 pub(super) struct Hooks {
     _directory: TempDir,
     pub(super) address: SocketAddr,

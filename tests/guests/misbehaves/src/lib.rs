@@ -1,4 +1,4 @@
-//! A guest with every kind of bad behavior, selected by its settings. Built for WebAssembly it is a plugin; built
+//! A guest with every kind of bad behaviour, selected by its settings. Built for WebAssembly it is a plugin; built
 //! natively it is the list of [`Behaviour`]s, so that a test table cannot miss one.
 //!
 //! The guest uses the bare contract instead of the SDK, whose types do not let a plugin return incomplete
@@ -21,7 +21,7 @@ pub struct Settings {
 
 macro_rules! behaviours {
     ($($(#[$doc:meta])* $variant:ident = $name:literal,)*) => {
-        /// A behavior, selected by its name in the settings.
+        /// A behaviour, selected by its name in the settings.
         #[settings]
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Behaviour {
@@ -43,7 +43,7 @@ macro_rules! behaviours {
 }
 
 behaviours! {
-    /// The only correct behavior: sets the annotation `well-behaved` to `true`, and keeps the others.
+    /// The only correct behaviour: sets the annotation `well-behaved` to `true`, and keeps the others.
     WellBehaved = "well-behaved",
     /// Executes `unreachable`.
     Traps = "traps",

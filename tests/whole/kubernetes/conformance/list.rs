@@ -12,7 +12,7 @@ pub(super) enum Standing {
     MetIn(&'static str),
     /// The behaviour of kube-apiserver; tested by the test of this name in this file.
     MetBy(&'static str, &'static str),
-    /// Intentionally different, for this reason; our behavior is tested in this folder.
+    /// Intentionally different, for this reason; our behaviour is tested in this folder.
     Differs(&'static str),
     /// Not a function of a host of hooks, for this reason.
     Outside(&'static str),
@@ -20,7 +20,7 @@ pub(super) enum Standing {
 
 use Standing::{Differs, Met, MetBy, MetIn, Outside};
 
-/// A row: its name, the behavior of kube-apiserver, and its status here.
+/// A row: its name, the behaviour of kube-apiserver, and its status here.
 pub(super) type Row = (&'static str, &'static str, Standing);
 
 const MATCHING: &str = "host/admission/tests/matching.rs";
