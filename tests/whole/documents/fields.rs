@@ -464,7 +464,7 @@ fn fields_of_definitions_are_listed() {
     const NATIVE: &str = "{ apiVersion: admittance.dev/v1alpha1, kind: AdmissionChain, ";
     const EXCEPTION: &str = "{ apiVersion: admittance.dev/v1alpha1, kind: AdmissionException, ";
     const BCS: &str = "{ apiVersion: v4, kind: admissionwebhook, ";
-    let pages = ["", "-requests", "-plugins", "-webhooks"]
+    let pages = ["", "-requests", "-plugins", "-expressions", "-webhooks"]
         .map(|part| Page::read(&format!("docs/definitions{part}.md")));
     // Heading; prefix of the fields; the document around them; fields that are listed by their own fields or
     // rejected.
