@@ -105,5 +105,5 @@ fn a_proxied_request_allocates_no_more_than_before() {
     let directory = tempfile::tempdir().unwrap();
     let config = configure_proxy(directory.path(), exchange::start_upstream());
     let blocks = blocks_per_request("proxied request", &config, &creation());
-    assert!(blocks <= 47, "{blocks} allocations");
+    assert!(blocks <= 43, "{blocks} allocations");
 }

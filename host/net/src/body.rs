@@ -14,13 +14,13 @@ use tokio::sync::Notify;
 
 /// A body that keeps a value until it has been sent completely, or dropped.
 #[derive(Debug)]
-pub struct GuardedBody<G> {
-    body: Body,
+pub struct GuardedBody<G, B = Body> {
+    body: B,
     guard: Option<G>,
 }
 
-impl<G> GuardedBody<G> {
-    pub fn new(body: Body, guard: G) -> Self {
+impl<G, B> GuardedBody<G, B> {
+    pub fn new(body: B, guard: G) -> Self {
         Self {
             body,
             guard: Some(guard),
@@ -29,16 +29,16 @@ impl<G> GuardedBody<G> {
 }
 
 // Nothing in it is pinned.
-impl<G> Unpin for GuardedBody<G> {}
+impl<G, B> Unpin for GuardedBody<G, B> {}
 
-impl<G: Send + 'static> http_body::Body for GuardedBody<G> {
-    type Data = Bytes;
-    type Error = axum::Error;
+impl<G, B: http_body::Body + Unpin> http_body::Body for GuardedBody<G, B> {
+    type Data = B::Data;
+    type Error = B::Error;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
         let polled = Pin::new(&mut self.body).poll_frame(cx);
         if matches!(polled, Poll::Ready(None | Some(Err(_)))) {
             self.guard = None;
@@ -95,6 +95,11 @@ impl Replay {
     pub(crate) fn take_untouched(&self) -> Option<(ReplayBody, Replay)> {
         let body = self.0.untouched.lock().take();
         body.map(ReplayBody::new)
+    }
+
+    /// Returns whether the body was dropped, which its reader does at its end.
+    pub(crate) fn is_body_gone(&self) -> bool {
+        Arc::strong_count(&self.0) == 1
     }
 
     /// Waits until the body was read to its end, or dropped.

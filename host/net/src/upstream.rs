@@ -3,6 +3,7 @@
 mod connection;
 mod headers;
 mod health;
+mod pool;
 mod server;
 mod servers;
 
@@ -15,7 +16,7 @@ use std::{
 
 use axum::body::Body;
 use http::{
-    HeaderValue, Method, Request, Response, StatusCode, Version, header::HOST, request::Parts,
+    HeaderValue, Method, Request, Response, StatusCode, Uri, Version, header::HOST, request::Parts,
     uri::PathAndQuery,
 };
 use hyper::upgrade::OnUpgrade;
@@ -27,8 +28,9 @@ use tracing::{Instrument, debug_span, field::Empty};
 
 pub(crate) use self::connection::over;
 use self::{
-    connection::Pool,
+    connection::tcp,
     headers::{prepare_request, prepare_response},
+    pool::{ExchangeError, Pool, ReplyBody},
     servers::{InFlight, ServerSet},
 };
 pub use self::{
@@ -190,7 +192,11 @@ impl Upstream {
         Self {
             servers: Arc::new(ServerSet::new(servers, choice)),
             shared: Arc::new(Shared {
-                pool: Pool::new(dial, config.tls.clone(), config.connect_timeout),
+                pool: Pool::new(over(
+                    dial.unwrap_or_else(tcp),
+                    config.tls.clone(),
+                    config.connect_timeout,
+                )),
                 config,
                 durations: OnceLock::new(),
                 tunnels: TaskTracker::new(),
@@ -269,24 +275,25 @@ impl Upstream {
         let client_upgrade = is_upgrade(&request).then(|| hyper::upgrade::on(&mut request));
         let (mut head, body) = request.into_parts();
         prepare_request(&mut head, client_upgrade.is_some());
-        let reply =
-            self.exchange(&mut head, body, avoid)
-                .await
-                .and_then(|(mut response, server, in_flight)| {
-                    let switches = response.status() == StatusCode::SWITCHING_PROTOCOLS;
-                    match (switches, client_upgrade) {
-                        (true, Some(client)) => {
-                            let guard = head.extensions.remove::<TunnelGuard>();
-                            self.tunnel(client, hyper::upgrade::on(&mut response), in_flight, guard);
-                        }
-                        (true, None) => return Err(UpstreamError::Protocol),
-                        (false, _) => {
-                            response = response.map(|body| Body::new(GuardedBody::new(body, in_flight)))
-                        }
-                    }
-                    prepare_response(&mut response, switches);
-                    Ok((response, Some(server)))
-                });
+        let replied = self.exchange(&mut head, body, avoid).await;
+        let reply = replied.and_then(|(mut response, server, in_flight)| {
+            let switches = response.status() == StatusCode::SWITCHING_PROTOCOLS;
+            let in_flight = match (switches, client_upgrade) {
+                (true, Some(client)) => {
+                    let guard = head.extensions.remove::<TunnelGuard>();
+                    self.tunnel(client, hyper::upgrade::on(&mut response), in_flight, guard);
+                    None
+                }
+                (true, None) => return Err(UpstreamError::Protocol),
+                (false, _) => Some(in_flight),
+            };
+            prepare_response(&mut response, switches);
+            let response = response.map(|body| match in_flight {
+                Some(in_flight) => Body::new(GuardedBody::new(body, in_flight)),
+                None => Body::new(body),
+            });
+            Ok((response, Some(server)))
+        });
         reply.inspect_err(|error| telemetry::count_upstream_error(error.label()))
     }
 
@@ -330,7 +337,7 @@ impl Upstream {
         head: &mut Parts,
         body: Body,
         avoid: &[Server],
-    ) -> Result<(Response<Body>, Server, InFlight), UpstreamError> {
+    ) -> Result<(Response<ReplyBody>, Server, InFlight), UpstreamError> {
         let config = &self.shared.config;
         let (mut body, mut replay) = ReplayBody::new(body);
         let mut attempts = self.servers.attempts(config.connect_timeout, avoid).await;
@@ -352,7 +359,7 @@ impl Upstream {
             );
             let mut request = self.request_to(server, head, attempts.is_last(), body);
             inject(&span, request.headers_mut());
-            let reply = self.shared.pool.request(request).instrument(span.clone());
+            let reply = self.shared.pool.request(server, request).instrument(span.clone());
             // The timeout starts when the whole request was sent, since the time of an upload depends on the client.
             let late = async {
                 replay.body_ended().await;
@@ -370,15 +377,18 @@ impl Upstream {
                 span.record("otel.status_code", "ERROR");
             }
             match result {
-                Ok(response) => {
+                Ok(mut response) => {
+                    if !replay.is_body_gone() || response.status() == StatusCode::SWITCHING_PROTOCOLS {
+                        response.body_mut().detach();
+                    }
                     health.record_connected();
                     span.record("http.response.status_code", response.status().as_u16());
                     let durations = &self.shared.durations;
                     let durations = durations.get_or_init(|| histogram!(telemetry::UPSTREAM_DURATION));
                     durations.record(started.elapsed());
-                    return Ok((response.map(Body::new), server.clone(), in_flight));
+                    return Ok((response, server.clone(), in_flight));
                 }
-                Err(cause) if cause.is_connect() => {
+                Err(cause @ ExchangeError::Connect(_)) => {
                     let reason = causes::chain(&cause);
                     counter!(telemetry::UPSTREAM_CONNECT_FAILURES).increment(1);
                     tracing::warn!(%server, error = reason, "cannot connect to a server of the upstream");
@@ -389,7 +399,7 @@ impl Upstream {
                         None => return Err(UpstreamError::Connect),
                     };
                 }
-                Err(cause) => {
+                Err(cause @ ExchangeError::Broken(_)) => {
                     tracing::warn!(%server, error = causes::chain(&cause), "the connection to the upstream failed");
                     return Err(
                         match causes::find::<crate::informational::TooManyInformational>(&cause) {
@@ -410,14 +420,9 @@ impl Upstream {
         is_last: bool,
         body: ReplayBody,
     ) -> Request<ReplayBody> {
-        let path = head
-            .uri
-            .path_and_query()
-            .cloned()
-            .unwrap_or_else(|| PathAndQuery::from_static("/"));
         let mut request = Request::new(body);
         *request.method_mut() = head.method.clone();
-        *request.uri_mut() = server.uri(path);
+        *request.uri_mut() = path_of(&head.uri);
         *request.version_mut() = Version::HTTP_11;
         // Another server may need the headers too.
         *request.headers_mut() = if is_last {
@@ -425,15 +430,21 @@ impl Upstream {
         } else {
             head.headers.clone()
         };
-        let own = || HeaderValue::from_str(server.authority()).ok();
         let clients = request
             .headers()
             .get(headers::X_FORWARDED_HOST)
             .filter(|_| self.keeps_host)
             .cloned();
-        if let Some(host) = clients.or_else(own) {
-            request.headers_mut().insert(HOST, host);
-        }
+        let host = clients.unwrap_or_else(|| server.host().clone());
+        request.headers_mut().insert(HOST, host);
         request
+    }
+}
+
+/// Returns the path and the query of a URL, as requests to a server have them.
+fn path_of(url: &Uri) -> Uri {
+    match url.path_and_query() {
+        Some(path) => path.clone().into(),
+        None => Uri::default(),
     }
 }

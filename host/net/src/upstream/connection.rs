@@ -6,36 +6,21 @@ use std::{
     time::Duration,
 };
 
-use http::{Request, Response, Uri};
-use hyper::{
-    body::Incoming,
-    rt::{Read, ReadBufCursor, Write},
-};
+use http::Uri;
+use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_rustls::{HttpsConnector, MaybeHttpsStream, ResolveServerName};
 use hyper_util::{
-    client::legacy::{
-        Client, Error,
-        connect::{Connected, Connection, HttpConnector, dns::GaiResolver},
-    },
-    rt::{TokioExecutor, TokioIo, TokioTimer},
+    client::legacy::connect::{Connected, Connection, HttpConnector, dns::GaiResolver},
+    rt::TokioIo,
 };
 use tokio::io::{AsyncRead, AsyncWrite};
-use tower::{
-    BoxError, Service, ServiceExt, service_fn,
-    timeout::Timeout,
-    util::{BoxCloneSyncService, Oneshot},
-};
+use tower::{BoxError, ServiceExt, service_fn, timeout::Timeout, util::BoxCloneSyncService};
 
 use crate::{
-    body::ReplayBody,
     informational::{LimitedStream, limited},
     tls::ClientTls,
-    workers,
 };
 
-/// Upstreams usually close idle connections after a minute or more; closing them earlier avoids sending a
-/// request on a connection that is being closed.
-const IDLE: Duration = Duration::from_secs(30);
 /// The silence on a connection after which TCP sends a keepalive probe.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 
@@ -124,38 +109,13 @@ impl Write for Wire {
     }
 }
 
-fn tcp() -> Dial {
+pub(super) fn tcp() -> Dial {
     let tcp = tcp_connector();
     let dial = service_fn(move |server: Uri| {
         let connecting = tcp.clone().oneshot(server);
         async move { Ok::<_, BoxError>(Wire::of(connecting.await?)) }
     });
     BoxCloneSyncService::new(dial)
-}
-
-/// The pooled connections to the upstream: a pool for each of the workers, and one for other threads.
-#[derive(Clone, Debug)]
-pub(super) struct Pool {
-    of_workers: Vec<Client<SharedConnector, ReplayBody>>,
-    of_others: Client<SharedConnector, ReplayBody>,
-}
-
-/// A connector that is cheap to clone: the client clones it for each request, also if it has a connection.
-#[derive(Clone, Debug)]
-struct SharedConnector(Arc<Connector>);
-
-impl Service<Uri> for SharedConnector {
-    type Response = <Connector as Service<Uri>>::Response;
-    type Error = BoxError;
-    type Future = Oneshot<Connector, Uri>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, server: Uri) -> Self::Future {
-        Connector::clone(&self.0).oneshot(server)
-    }
 }
 
 /// Makes TCP connections, to which a layer above may add TLS.
@@ -191,27 +151,4 @@ pub(crate) fn over(dial: Dial, tls: ClientTls, connect_timeout: Duration) -> Con
             .oneshot(server)
     });
     BoxCloneSyncService::new(Timeout::new(connector, connect_timeout))
-}
-
-impl Pool {
-    /// Connects by `dial`, or by TCP without it. `connect_timeout` is for DNS, connection and TLS handshake together.
-    pub(super) fn new(dial: Option<Dial>, tls: ClientTls, connect_timeout: Duration) -> Self {
-        let connector = over(dial.unwrap_or_else(tcp), tls, connect_timeout);
-        let connector = SharedConnector(Arc::new(connector));
-        let client = || {
-            Client::builder(TokioExecutor::new())
-                .pool_idle_timeout(IDLE)
-                .pool_timer(TokioTimer::new())
-                .build(connector.clone())
-        };
-        Self {
-            of_workers: (0..workers::count()).map(|_| client()).collect(),
-            of_others: client(),
-        }
-    }
-
-    pub(super) async fn request(&self, request: Request<ReplayBody>) -> Result<Response<Incoming>, Error> {
-        let of_worker = workers::index().and_then(|index| self.of_workers.get(index));
-        of_worker.unwrap_or(&self.of_others).request(request).await
-    }
 }

@@ -5,7 +5,10 @@ use std::{
 
 use axum::body::Body;
 use futures_util::future::join_all;
-use http::{Request, Version, header::AUTHORIZATION};
+use http::{
+    Request, Version,
+    header::{AUTHORIZATION, HOST},
+};
 use parking_lot::Mutex;
 use tokio::time::{Instant, MissedTickBehavior};
 
@@ -84,12 +87,13 @@ pub(super) async fn check(servers: &ServerSet, pool: &Pool, check: &HealthCheck)
 
 async fn probe(server: &Server, pool: &Pool, check: &HealthCheck) -> Result<(), String> {
     let mut request = Request::new(ReplayBody::new(Body::empty()).0);
-    *request.uri_mut() = server.uri(check.path.clone());
+    *request.uri_mut() = check.path.clone().into();
+    request.headers_mut().insert(HOST, server.host().clone());
     *request.version_mut() = Version::HTTP_11;
     if let Some(value) = &check.authorization {
         request.headers_mut().insert(AUTHORIZATION, value.clone());
     }
-    match tokio::time::timeout(check.timeout, pool.request(request)).await {
+    match tokio::time::timeout(check.timeout, pool.request(server, request)).await {
         Ok(Ok(response)) if response.status().is_success() => Ok(()),
         Ok(Ok(response)) => Err(format!("{} replied {}", check.path, response.status())),
         Ok(Err(error)) => Err(causes::chain(&error)),

@@ -1,5 +1,5 @@
 use http::{
-    Uri,
+    HeaderValue, Uri,
     uri::{Authority, PathAndQuery, Scheme},
 };
 
@@ -8,6 +8,8 @@ use http::{
 pub struct Server {
     scheme: Scheme,
     authority: Authority,
+    /// The authority as the value of `Host`.
+    host: HeaderValue,
 }
 
 /// A text that is not a valid URL of a server.
@@ -45,7 +47,11 @@ impl Server {
             .filter(|authority| !authority.as_str().contains('@') && !authority.host().is_empty());
         let bare = parts.path_and_query.is_none_or(|path| path == "/");
         match (scheme, authority) {
-            (Some(scheme), Some(authority)) if bare => Ok(Self { scheme, authority }),
+            (Some(scheme), Some(authority)) if bare => Ok(Self {
+                host: HeaderValue::from_str(authority.as_str()).map_err(|_| error())?,
+                scheme,
+                authority,
+            }),
             _ => Err(error()),
         }
     }
@@ -58,6 +64,10 @@ impl Server {
     /// Returns the host and the port.
     pub(super) fn authority(&self) -> &str {
         self.authority.as_str()
+    }
+
+    pub(super) fn host(&self) -> &HeaderValue {
+        &self.host
     }
 
     pub(super) fn uri(&self, path: PathAndQuery) -> Uri {

@@ -1,0 +1,294 @@
+//! The connections to upstream servers, which are kept for later requests.
+//!
+//! A connection has no task of its own. The request that uses it drives it, and then the body of the reply, so that a
+//! request is woken when its server replies, and no other task in between.
+
+use std::{
+    collections::VecDeque,
+    future::poll_fn,
+    pin::{Pin, pin},
+    sync::{Arc, Weak},
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{Request, Response, uri::PathAndQuery};
+use http_body::{Body, Frame, SizeHint};
+use hyper::{
+    body::Incoming,
+    client::conn::{
+        TrySendError,
+        http1::{SendRequest, handshake},
+    },
+};
+use parking_lot::Mutex;
+use tokio::{
+    runtime::Handle,
+    task::{JoinHandle, coop::unconstrained},
+    time::{Instant, sleep_until},
+};
+use tower::{BoxError, ServiceExt};
+
+use super::{Connector, Server};
+use crate::{body::ReplayBody, workers};
+
+/// Upstreams usually close idle connections after a minute or more; closing them earlier avoids sending a
+/// request on a connection that is being closed.
+const IDLE: Duration = Duration::from_secs(30);
+
+/// The reason why a server gave no reply.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ExchangeError {
+    /// No byte of the request was sent.
+    #[error("no connection")]
+    Connect(#[source] BoxError),
+    #[error("the connection failed")]
+    Broken(#[source] hyper::Error),
+}
+
+/// The connections of an upstream. Each worker uses only its own, so that their lock is always free.
+pub(super) struct Pool {
+    connector: Connector,
+    idle_of_workers: Vec<Arc<IdleConnections>>,
+    idle_of_others: Arc<IdleConnections>,
+}
+
+/// The connections that no request uses, the latest last.
+#[derive(Default)]
+struct IdleConnections(Mutex<IdleList>);
+
+#[derive(Default)]
+struct IdleList {
+    connections: VecDeque<IdleConnection>,
+    /// The task that closes them after [`IDLE`]; `None` if there are none.
+    closing: Option<JoinHandle<()>>,
+}
+
+struct IdleConnection {
+    since: Instant,
+    connection: UpstreamConnection,
+}
+
+struct UpstreamConnection {
+    server: Server,
+    sender: SendRequest<ReplayBody>,
+    /// Sends what `sender` gets, and receives the reply. `None` after the connection was closed.
+    driver: Option<Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>>,
+}
+
+/// The connection of a reply. When this is dropped, the connection goes back to the pool if it can take another request,
+/// and is closed otherwise.
+struct Lease {
+    connection: Option<UpstreamConnection>,
+    pool: Arc<IdleConnections>,
+}
+
+/// The body of a reply, which drives its connection.
+pub(super) struct ReplyBody {
+    incoming: Incoming,
+    /// `None` after the end of the body, and if a task drives the connection. It is dropped after `incoming`, so that the
+    /// connection notices that nobody reads the rest.
+    lease: Option<Lease>,
+}
+
+impl Pool {
+    pub(super) fn new(connector: Connector) -> Self {
+        Self {
+            connector,
+            idle_of_workers: (0..workers::count()).map(|_| Arc::default()).collect(),
+            idle_of_others: Arc::default(),
+        }
+    }
+
+    /// Sends a request, whose URL is only a path and a query, and returns the reply. A request that could not be sent on an
+    /// idle connection, since the server had closed it, is sent on another one.
+    pub(super) async fn request(
+        &self,
+        server: &Server,
+        mut request: Request<ReplayBody>,
+    ) -> Result<Response<ReplyBody>, ExchangeError> {
+        let pool = workers::index()
+            .and_then(|index| self.idle_of_workers.get(index))
+            .unwrap_or(&self.idle_of_others);
+        while let Some(connection) = pool.take(server) {
+            match connection.exchange(request, pool).await {
+                Ok(response) => return Ok(response),
+                Err(mut error) => match error.take_message() {
+                    Some(unsent) => request = unsent,
+                    None => return Err(ExchangeError::Broken(error.into_error())),
+                },
+            }
+        }
+        let address = server.uri(PathAndQuery::from_static("/"));
+        let connecting = self.connector.clone().oneshot(address);
+        let stream = connecting.await.map_err(ExchangeError::Connect)?;
+        let (sender, driver) = handshake(stream).await.map_err(ExchangeError::Broken)?;
+        let connection = UpstreamConnection {
+            server: server.clone(),
+            sender,
+            driver: Some(Box::pin(driver.with_upgrades())),
+        };
+        let replied = connection.exchange(request, pool).await;
+        replied.map_err(|error| ExchangeError::Broken(error.into_error()))
+    }
+}
+
+impl IdleConnections {
+    fn take(&self, server: &Server) -> Option<UpstreamConnection> {
+        let mut idle = self.0.lock();
+        let is_to_server = |idle: &IdleConnection| idle.connection.server == *server;
+        let latest = idle.connections.iter().rposition(is_to_server)?;
+        Some(idle.connections.remove(latest)?.connection)
+    }
+
+    fn put(self: &Arc<Self>, connection: UpstreamConnection) {
+        // Outside of a runtime, nothing would close it.
+        let Ok(runtime) = Handle::try_current() else {
+            return;
+        };
+        let since = Instant::now();
+        let mut idle = self.0.lock();
+        idle.connections.push_back(IdleConnection { since, connection });
+        if idle.closing.as_ref().is_none_or(JoinHandle::is_finished) {
+            idle.closing = Some(runtime.spawn(close_idle(Arc::downgrade(self), since + IDLE)));
+        }
+    }
+
+    /// Closes the connections that have been idle for [`IDLE`]. Returns when to close the next one, if there is one.
+    fn close_expired(&self) -> Option<Instant> {
+        let now = Instant::now();
+        let mut idle = self.0.lock();
+        while let Some(oldest) = idle.connections.front() {
+            let expiry = oldest.since + IDLE;
+            if expiry > now {
+                return Some(expiry);
+            }
+            idle.connections.pop_front();
+        }
+        idle.closing = None;
+        None
+    }
+}
+
+async fn close_idle(idle: Weak<IdleConnections>, first: Instant) {
+    let mut next = Some(first);
+    while let Some(expiry) = next {
+        sleep_until(expiry).await;
+        next = idle.upgrade().and_then(|idle| idle.close_expired());
+    }
+}
+
+/// Polls on behalf of no task, so that nothing is woken later: a response or a part of a body arrives only while a
+/// connection is driven, and whoever drives it looks for them afterwards. Without the cooperative budget, which would
+/// make a poll wait that nothing wakes.
+fn poll_unwoken<T>(poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> Poll<T> {
+    let polling = pin!(unconstrained(poll_fn(poll)));
+    polling.poll(&mut Context::from_waker(Waker::noop()))
+}
+
+impl UpstreamConnection {
+    /// Sends and receives as much as is possible now. If it fails, the request or the body of the reply gets the error.
+    fn drive(&mut self, cx: &mut Context<'_>) {
+        if let Some(driver) = &mut self.driver
+            && driver.as_mut().poll(cx).is_ready()
+        {
+            self.driver = None;
+        }
+    }
+
+    async fn exchange(
+        mut self,
+        request: Request<ReplayBody>,
+        pool: &Arc<IdleConnections>,
+    ) -> Result<Response<ReplyBody>, TrySendError<Request<ReplayBody>>> {
+        let mut replying = pin!(self.sender.try_send_request(request));
+        let replied = poll_fn(|cx| {
+            self.drive(cx);
+            poll_unwoken(|cx| replying.as_mut().poll(cx))
+        });
+        let response = replied.await?;
+        Ok(response.map(|incoming| ReplyBody {
+            incoming,
+            lease: Some(Lease {
+                connection: Some(self),
+                pool: pool.clone(),
+            }),
+        }))
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        let Some(mut connection) = self.connection.take() else {
+            return;
+        };
+        // Without this, the connection would keep the waker of the task that used it, and the next request would wake it.
+        let _ = poll_unwoken(|cx| Poll::Ready(connection.drive(cx)));
+        if connection.driver.is_some() && connection.sender.is_ready() {
+            self.pool.put(connection);
+        }
+    }
+}
+
+impl ReplyBody {
+    /// Leaves the connection to a task of its own, which sends the rest of the request although nobody reads the reply, or
+    /// which switches protocols.
+    pub(super) fn detach(&mut self) {
+        let Some(mut lease) = self.lease.take() else {
+            return;
+        };
+        tokio::spawn(poll_fn(move |cx| {
+            let Some(connection) = &mut lease.connection else {
+                return Poll::Ready(());
+            };
+            connection.drive(cx);
+            match connection.driver {
+                Some(_) => connection.sender.poll_ready(cx).map(|_| ()),
+                None => Poll::Ready(()),
+            }
+        }));
+    }
+}
+
+impl Body for ReplyBody {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let Self { incoming, lease } = &mut *self;
+        let mut incoming = Pin::new(incoming);
+        let polled = match lease.as_mut().and_then(|lease| lease.connection.as_mut()) {
+            None => incoming.as_mut().poll_frame(cx),
+            Some(connection) => {
+                let arrived = poll_unwoken(|cx| incoming.as_mut().poll_frame(cx));
+                if arrived.is_pending() {
+                    connection.drive(cx);
+                    poll_unwoken(|cx| incoming.as_mut().poll_frame(cx))
+                } else {
+                    arrived
+                }
+            }
+        };
+        let has_ended = match &polled {
+            Poll::Ready(Some(Ok(_))) => incoming.is_end_stream(),
+            Poll::Ready(None | Some(Err(_))) => true,
+            Poll::Pending => false,
+        };
+        if has_ended {
+            *lease = None;
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.incoming.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.incoming.size_hint()
+    }
+}

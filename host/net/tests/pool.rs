@@ -1,0 +1,154 @@
+//! Tests of the connections to upstream servers that are kept for later requests.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "clippy takes only the functions marked #[test] for tests"
+)]
+
+use std::{net::SocketAddr, time::Duration};
+
+use admittance_net::{
+    tls::{self, Trust},
+    upstream::{Choice, Servers, Upstream, UpstreamConfig},
+};
+use axum::body::Body;
+use bytes::Bytes;
+use futures_util::stream;
+use http::Request;
+use http_body_util::BodyExt;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    sync::mpsc,
+};
+
+/// A timeout that no test reaches, also on a busy machine.
+const LONG: Duration = Duration::from_secs(600);
+
+const REPLY: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+
+async fn listen() -> (TcpListener, Upstream) {
+    let listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0)))
+        .await
+        .unwrap();
+    let server = format!("http://{}", listener.local_addr().unwrap());
+    let config = UpstreamConfig {
+        tls: tls::client(Trust::SystemAnd(None), None).unwrap().into(),
+        connect_timeout: LONG,
+        response_timeout: LONG,
+        health: None,
+    };
+    let servers = Servers::Listed(vec![server.parse().unwrap()]);
+    (listener, Upstream::new(servers, Choice::Turns, config))
+}
+
+/// Sends a request in a task of its own, which returns the reply.
+fn post(upstream: &Upstream) -> tokio::task::JoinHandle<Bytes> {
+    let upstream = upstream.clone();
+    tokio::spawn(async move {
+        let request = Request::post("/").body(Body::from("body")).unwrap();
+        let reply = upstream.send(request).await.unwrap();
+        reply.into_body().collect().await.unwrap().to_bytes()
+    })
+}
+
+/// Reads until the bytes end with `end`.
+async fn read_to(stream: &mut TcpStream, end: &[u8]) {
+    let mut bytes = Vec::new();
+    while !bytes.ends_with(end) {
+        assert_ne!(stream.read_buf(&mut bytes).await.unwrap(), 0, "{bytes:?}");
+    }
+}
+
+/// Accepts a connection, and answers its first request.
+async fn answer_first(listener: &TcpListener, upstream: &Upstream) -> TcpStream {
+    let reply = post(upstream);
+    let (mut stream, _) = listener.accept().await.unwrap();
+    read_to(&mut stream, b"body").await;
+    stream.write_all(REPLY).await.unwrap();
+    assert_eq!(reply.await.unwrap(), "ok");
+    stream
+}
+
+#[tokio::test]
+async fn a_connection_is_used_again() {
+    let (listener, upstream) = listen().await;
+    let mut stream = answer_first(&listener, &upstream).await;
+    for _ in 0..3 {
+        let reply = post(&upstream);
+        read_to(&mut stream, b"body").await;
+        // The reply arrives in parts, and with a length that is not known in advance.
+        for part in [
+            "HTTP/1.1 200 OK\r\ntransfer-enc",
+            "oding: chunked\r\n\r\n1\r\na\r\n",
+            "1\r\nb\r\n0\r\n\r\n",
+        ] {
+            stream.write_all(part.as_bytes()).await.unwrap();
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(reply.await.unwrap(), "ab");
+    }
+}
+
+#[tokio::test]
+async fn a_request_does_not_fail_because_its_server_closed_an_idle_connection() {
+    let (listener, upstream) = listen().await;
+    for _ in 0..3 {
+        drop(answer_first(&listener, &upstream).await);
+        // The runtime learns of the closed connection while it waits.
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+#[tokio::test]
+async fn connections_are_closed_when_no_request_has_used_them_for_a_while() {
+    let (listener, upstream) = listen().await;
+    let mut stream = answer_first(&listener, &upstream).await;
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(29)).await;
+    let reply = post(&upstream);
+    read_to(&mut stream, b"body").await;
+    stream.write_all(REPLY).await.unwrap();
+    assert_eq!(reply.await.unwrap(), "ok");
+    // The paused clock advances when every task waits.
+    assert_eq!(stream.read(&mut [0]).await.unwrap(), 0);
+}
+
+#[tokio::test]
+async fn the_rest_of_a_request_is_sent_although_nobody_reads_the_early_reply() {
+    for (reply, expected) in [
+        (REPLY, "ok"),
+        (&b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"[..], ""),
+    ] {
+        let (listener, upstream) = listen().await;
+        let (parts, more) = mpsc::unbounded_channel::<&str>();
+        let body = stream::unfold(more, async |mut more| {
+            Some((Ok::<_, axum::Error>(more.recv().await?), more))
+        });
+        let sending = tokio::spawn({
+            let request = Request::post("/").body(Body::from_stream(body)).unwrap();
+            async move { upstream.send(request).await.unwrap() }
+        });
+        parts.send("first").unwrap();
+        let (mut stream, _) = listener.accept().await.unwrap();
+        read_to(&mut stream, b"first\r\n").await;
+        stream.write_all(reply).await.unwrap();
+        let reply = sending.await.unwrap();
+        parts.send("second").unwrap();
+        read_to(&mut stream, b"second\r\n").await;
+        drop(parts);
+        read_to(&mut stream, b"0\r\n\r\n").await;
+        assert_eq!(reply.into_body().collect().await.unwrap().to_bytes(), expected);
+    }
+}
+
+#[tokio::test]
+async fn a_connection_whose_reply_is_abandoned_is_closed() {
+    let (listener, upstream) = listen().await;
+    let sending = post(&upstream);
+    let (mut stream, _) = listener.accept().await.unwrap();
+    read_to(&mut stream, b"body").await;
+    sending.abort();
+    assert_eq!(stream.read(&mut [0]).await.unwrap(), 0);
+    drop(answer_first(&listener, &upstream).await);
+}
