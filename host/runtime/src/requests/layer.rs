@@ -7,7 +7,7 @@ use std::{
 };
 
 use admittance_admission::{Decision, FrontEnd, TraceContext, Uid, apart};
-use admittance_dialect::{Class, Dialect, End, Reading, Rejection, StoredState, append_warnings};
+use admittance_dialect::{Class, Dialect, End, Inspection, Reading, Rejection, StoredState, append_warnings};
 use bytes::Bytes;
 use http::{
     HeaderMap, HeaderName, HeaderValue, Request, Response,
@@ -221,7 +221,7 @@ impl LayerState {
     /// Passes a request through the chains. Returns the request for the inner service, or the reply that ends it here.
     async fn pass<S, B, R>(
         &self,
-        mut head: Parts,
+        head: Parts,
         body: B,
         uid: Uid,
         trace: Option<TraceContext>,
@@ -245,6 +245,27 @@ impl LayerState {
                 });
             }
         };
+        // Boxed, because it would make the future of a request that is only forwarded several times larger.
+        Box::pin(self.inspect(head, body, inspection, uid, trace, inner)).await
+    }
+
+    /// Passes a request that a chain may match through the chains.
+    async fn inspect<S, B, R>(
+        &self,
+        mut head: Parts,
+        body: B,
+        inspection: Inspection,
+        uid: Uid,
+        trace: Option<TraceContext>,
+        inner: &mut S,
+    ) -> Result<Passed<B>, Stop<R, S::Error>>
+    where
+        S: Service<Request<B>, Response = Response<R>> + Clone,
+        B: Body<Data = Bytes> + From<Bytes>,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+        R: Body<Data = Bytes> + From<Bytes>,
+        R::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
         let body = self.collect(&head, body).await?;
         let rejected = |rejection: &Rejection| self.end(&End::Rejected(rejection), &[]);
         let query = self.dialect.stored(&head, &inspection, &body);
