@@ -1,6 +1,7 @@
 //! Sets up the log.
 
 mod format;
+mod writer;
 
 use std::{borrow::Cow, io::IsTerminal};
 
@@ -11,6 +12,9 @@ use tracing_subscriber::{
     EnvFilter, Layer, filter::LevelFilter, layer::SubscriberExt, registry::LookupSpan,
     util::SubscriberInitExt,
 };
+
+use self::writer::LogOutput;
+pub(crate) use self::writer::flush;
 
 /// Sends log lines to standard error. `filter` is a level, or a filter in the syntax of
 /// `tracing_subscriber::EnvFilter`. A level applies to this program's own lines. Libraries log at `info` at most,
@@ -42,9 +46,9 @@ where
     let terminal = std::io::stderr().is_terminal();
     if format == LogFormat::Pretty || (format == LogFormat::Auto && terminal) {
         let has_colours = terminal && std::env::var_os("NO_COLOR").is_none();
-        format::pretty(std::io::stderr, has_colours).boxed()
+        format::pretty(LogOutput, has_colours).boxed()
     } else {
-        format::json(std::io::stderr).boxed()
+        format::json(LogOutput).boxed()
     }
 }
 

@@ -129,7 +129,9 @@ fn main() -> ExitCode {
         _ => error.exit(),
     });
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
-    arguments.command.run().unwrap_or_else(|error| {
+    let result = arguments.command.run();
+    logging::flush();
+    result.unwrap_or_else(|error| {
         anstream::eprintln!("{BAD}error:{BAD:#} {}", admittance_net::causes::chain(&*error));
         let is_transient = error
             .downcast_ref::<admittance::Error>()

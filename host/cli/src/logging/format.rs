@@ -4,17 +4,19 @@
 use std::fmt::{self, Write as _};
 
 use anstyle::Style;
-use serde_json::Value;
 use tracing::{
     Event, Subscriber,
     field::{Field, Visit},
+    span::Record,
 };
+use tracing_log::NormalizeEvent as _;
 use tracing_subscriber::{
     Layer,
     field::RecordFields,
     fmt::{
-        FmtContext, FormatEvent, FormatFields, MakeWriter,
-        format::{Format, Json, JsonFields, Writer},
+        FmtContext, FormatEvent, FormatFields, FormattedFields, MakeWriter,
+        format::Writer,
+        time::{FormatTime as _, SystemTime},
     },
     registry::LookupSpan,
 };
@@ -40,13 +42,9 @@ where
     S: Subscriber + for<'a> LookupSpan<'a>,
     W: for<'w> MakeWriter<'w> + 'static,
 {
-    let format = tracing_subscriber::fmt::format()
-        .json()
-        .flatten_event(true)
-        .with_span_list(false);
     tracing_subscriber::fmt::layer()
-        .event_format(BoundedJson(format))
-        .fmt_fields(JsonFields::new())
+        .event_format(JsonLines)
+        .fmt_fields(JsonMembers)
         .with_writer(writer)
 }
 
@@ -90,16 +88,7 @@ impl PrettyVisitor<'_> {
             };
             write!(self.writer, "{italic}{name}{italic:#}{dim}={dim:#}")?;
         }
-        let mut escaped = Escaped {
-            out: &mut self.writer,
-            left: FIELD_LIMIT,
-            cut: 0,
-        };
-        escaped.write_fmt(value)?;
-        match escaped.cut {
-            0 => Ok(()),
-            cut => write!(self.writer, "{}", Cut(cut)),
-        }
+        Escaped::write(&mut self.writer, Escaping::Rust, value)
     }
 }
 
@@ -118,19 +107,61 @@ impl Visit for PrettyVisitor<'_> {
     }
 }
 
-/// Escapes control characters, and characters that change the direction of text.
+/// The form in which characters are escaped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Escaping {
+    Rust,
+    Json,
+}
+
+impl Escaping {
+    fn write(self, out: &mut Writer<'_>, char: char) -> fmt::Result {
+        match (self, char) {
+            (Self::Rust, _) => write!(out, "{}", char.escape_default()),
+            (Self::Json, '"' | '\\') => write!(out, "\\{char}"),
+            (Self::Json, '\n') => out.write_str("\\n"),
+            (Self::Json, '\r') => out.write_str("\\r"),
+            (Self::Json, '\t') => out.write_str("\\t"),
+            (Self::Json, _) => write!(out, "\\u{:04x}", u32::from(char)),
+        }
+    }
+
+    fn is_needed(self, char: char) -> bool {
+        let is_part_of_json = self == Self::Json && matches!(char, '"' | '\\');
+        is_part_of_json || is_harmful(char)
+    }
+}
+
+/// Escapes control characters, and characters that change the direction of text, and truncates long text.
 struct Escaped<'a, 'w> {
     out: &'a mut Writer<'w>,
+    escaping: Escaping,
     /// The number of bytes for which there is still room.
     left: usize,
     /// The number of bytes that were cut off.
     cut: usize,
 }
 
+impl Escaped<'_, '_> {
+    fn write(out: &mut Writer<'_>, escaping: Escaping, text: fmt::Arguments<'_>) -> fmt::Result {
+        let mut escaped = Escaped {
+            out,
+            escaping,
+            left: FIELD_LIMIT,
+            cut: 0,
+        };
+        escaped.write_fmt(text)?;
+        match escaped.cut {
+            0 => Ok(()),
+            cut => write!(escaped.out, "... ({cut} bytes more)"),
+        }
+    }
+}
+
 impl fmt::Write for Escaped<'_, '_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        let is_plain = text.bytes().all(|byte| matches!(byte, b' '..=b'~'));
-        if is_plain && self.cut == 0 && text.len() <= self.left {
+        let is_plain = |byte| matches!(byte, b' '..=b'~') && !self.escaping.is_needed(char::from(byte));
+        if self.cut == 0 && text.len() <= self.left && text.bytes().all(is_plain) {
             self.left -= text.len();
             return self.out.write_str(text);
         }
@@ -141,10 +172,10 @@ impl fmt::Write for Escaped<'_, '_> {
                 continue;
             }
             self.left -= length;
-            if is_harmful(char) {
-                write!(self.out, "{}", char.escape_default())?
+            if self.escaping.is_needed(char) {
+                self.escaping.write(self.out, char)?;
             } else {
-                self.out.write_char(char)?
+                self.out.write_char(char)?;
             }
         }
         Ok(())
@@ -156,20 +187,11 @@ fn is_harmful(char: char) -> bool {
         || matches!(char, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// The marker for this number of truncated bytes.
-struct Cut(usize);
+/// Writes one JSON object per line, with the fields of the event and an object `span` with the fields of its span.
+#[derive(Debug)]
+struct JsonLines;
 
-impl fmt::Display for Cut {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "... ({} bytes more)", self.0)
-    }
-}
-
-/// Writes fields as JSON, which escapes ASCII control characters. Other harmful characters are escaped here, and long
-/// fields are truncated.
-struct BoundedJson(Format<Json>);
-
-impl<S, N> FormatEvent<S, N> for BoundedJson
+impl<S, N> FormatEvent<S, N> for JsonLines
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'w> FormatFields<'w> + 'static,
@@ -180,38 +202,113 @@ where
         mut writer: Writer<'_>,
         event: &Event<'_>,
     ) -> fmt::Result {
-        let mut line = String::new();
-        self.0.format_event(context, Writer::new(&mut line), event)?;
-        if line.len() > FIELD_LIMIT {
-            let mut value: Value = serde_json::from_str(&line).map_err(|_| fmt::Error)?;
-            shorten(&mut value);
-            line = format!("{value}\n");
-        }
-        // Outside of strings, the only harmful character in JSON is the end of the line.
-        if line.bytes().all(|byte| matches!(byte, b' '..=b'~' | b'\n')) {
-            return writer.write_str(&line);
-        }
-        for char in line.chars() {
-            if char == '\n' || !is_harmful(char) {
-                writer.write_char(char)?;
-            } else {
-                write!(writer, "\\u{:04x}", u32::from(char))?;
+        let normalized = event.normalized_metadata();
+        let metadata = normalized.as_ref().unwrap_or_else(|| event.metadata());
+        writer.write_str("{\"timestamp\":\"")?;
+        SystemTime.format_time(&mut writer)?;
+        write!(writer, "\",\"level\":\"{}\"", metadata.level())?;
+        let mut visitor = JsonVisitor {
+            writer: writer.by_ref(),
+            is_first: false,
+            result: Ok(()),
+        };
+        event.record(&mut visitor);
+        visitor.result?;
+        write!(writer, ",\"target\":\"{}\"", metadata.target())?;
+        if let Some(span) = context.parent_span() {
+            writer.write_str(",\"span\":{")?;
+            let extensions = span.extensions();
+            let fields = extensions.get::<FormattedFields<N>>();
+            if let Some(fields) = fields.filter(|fields| !fields.is_empty()) {
+                write!(writer, "{fields},")?;
             }
+            write!(writer, "\"name\":\"{}\"}}", span.name())?;
         }
-        Ok(())
+        writer.write_str("}\n")
     }
 }
 
-fn shorten(value: &mut Value) {
-    match value {
-        Value::String(text) if text.len() > FIELD_LIMIT => {
-            let end = text.floor_char_boundary(FIELD_LIMIT);
-            let cut = Cut(text.len() - end).to_string();
-            text.truncate(end);
-            text.push_str(&cut);
+/// Writes fields as members of a JSON object.
+#[derive(Debug)]
+struct JsonMembers;
+
+impl<'w> FormatFields<'w> for JsonMembers {
+    fn format_fields<R: RecordFields>(&self, writer: Writer<'w>, fields: R) -> fmt::Result {
+        let mut visitor = JsonVisitor {
+            writer,
+            is_first: true,
+            result: Ok(()),
+        };
+        fields.record(&mut visitor);
+        visitor.result
+    }
+
+    fn add_fields(&self, current: &'w mut FormattedFields<Self>, fields: &Record<'_>) -> fmt::Result {
+        if !current.fields.is_empty() {
+            current.fields.push(',');
         }
-        Value::Object(fields) => fields.values_mut().for_each(shorten),
-        _ => {}
+        self.format_fields(current.as_writer(), fields)
+    }
+}
+
+struct JsonVisitor<'w> {
+    writer: Writer<'w>,
+    is_first: bool,
+    result: fmt::Result,
+}
+
+impl JsonVisitor<'_> {
+    fn write_member(&mut self, field: &Field, write_value: impl FnOnce(&mut Writer<'_>) -> fmt::Result) {
+        let name = field.name();
+        if self.result.is_err() || name.starts_with("log.") {
+            return;
+        }
+        let comma = if std::mem::take(&mut self.is_first) {
+            ""
+        } else {
+            ","
+        };
+        self.result = write!(self.writer, "{comma}\"{name}\":").and_then(|()| write_value(&mut self.writer));
+    }
+
+    fn write_text(&mut self, field: &Field, text: fmt::Arguments<'_>) {
+        self.write_member(field, |writer| {
+            writer.write_char('"')?;
+            Escaped::write(writer, Escaping::Json, text)?;
+            writer.write_char('"')
+        });
+    }
+}
+
+impl Visit for JsonVisitor<'_> {
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        self.write_member(field, |writer| {
+            if value.is_finite() {
+                write!(writer, "{value:?}")
+            } else {
+                writer.write_str("null")
+            }
+        });
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.write_member(field, |writer| write!(writer, "{value}"));
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.write_member(field, |writer| write!(writer, "{value}"));
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.write_member(field, |writer| write!(writer, "{value}"));
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.write_text(field, format_args!("{value}"));
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.write_text(field, format_args!("{value:?}"));
     }
 }
 
@@ -219,6 +316,7 @@ fn shorten(value: &mut Value) {
 mod tests {
     use std::sync::{Arc, Mutex};
 
+    use serde_json::{Value, json};
     use tracing_subscriber::layer::SubscriberExt;
 
     use super::*;
@@ -298,6 +396,30 @@ mod tests {
         });
         let (_, line) = text.split_once(' ').unwrap();
         assert_eq!(line, " INFO done \u{e4} count=3 name=\"a b\" path=/v1\n");
+    }
+
+    #[test]
+    fn json_lines_have_the_types_of_their_fields() {
+        let [_, line] = logged(|| {
+            let span = tracing::info_span!("request", uid = "u", trace_id = tracing::field::Empty);
+            span.record("trace_id", "t");
+            let _entered = span.enter();
+            tracing::warn!(
+                target: "a::b", count = 3, ratio = 0.5, none = f64::NAN, is_new = true, below = -1, absent = None::<u8>,
+                path = %"/\"v1\\", "done \t\u{e4}\u{1F980}"
+            );
+        });
+        let mut line: Value = serde_json::from_str(&line).unwrap();
+        let timestamp = line.as_object_mut().unwrap().remove("timestamp").unwrap();
+        assert!(humantime::parse_rfc3339(timestamp.as_str().unwrap()).is_ok());
+        assert_eq!(
+            line,
+            json!({
+                "level": "WARN", "message": "done \t\u{e4}\u{1F980}", "count": 3, "ratio": 0.5, "none": null,
+                "is_new": true, "below": -1, "path": "/\"v1\\", "target": "a::b",
+                "span": {"uid": "u", "trace_id": "t", "name": "request"},
+            })
+        );
     }
 
     #[test]
