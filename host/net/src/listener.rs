@@ -1,6 +1,7 @@
 //! A listening port: accepts connections, limits them, and handles their errors.
 
 mod activity;
+mod rare;
 mod stream;
 mod transfer;
 
@@ -40,6 +41,7 @@ use tracing::Instrument;
 pub use self::transfer::{Stall, Transfer, TransferLimits};
 use self::{
     activity::{Activity, Expiry},
+    rare::WhenWoken,
     stream::TrackedStream,
 };
 use crate::{
@@ -315,7 +317,11 @@ impl<H: Handler> Connection<H> {
             gauge!(telemetry::CONNECTIONS).increment(1);
         }
         let now = self.stop.now.clone();
-        now.run_until_cancelled(self.open(stream)).await;
+        tokio::select! {
+            biased;
+            () = WhenWoken::new(now.cancelled()) => {}
+            () = self.open(stream) => {}
+        }
         if H::IS_COUNTED {
             gauge!(telemetry::CONNECTIONS).decrement(1);
         }
@@ -404,7 +410,8 @@ impl<H: Handler> Connection<H> {
         builder.http1().timer(TokioTimer::new()).header_read_timeout(None);
         builder.http2().timer(TokioTimer::new());
         let mut connection = Box::pin(builder.serve_connection_with_upgrades(TokioIo::new(stream), service));
-        let mut is_stopping = false;
+        let (mut stopped, mut is_stopping) = (WhenWoken::new(self.stop.graceful.cancelled()), false);
+        let mut expired = WhenWoken::new(activity.expired());
         // The deadline of requests in flight after the client's certificate was revoked.
         let mut grace = None;
         loop {
@@ -416,7 +423,7 @@ impl<H: Handler> Connection<H> {
                     }
                     return None;
                 }
-                () = self.stop.graceful.cancelled(), if !is_stopping => {
+                () = &mut stopped, if !is_stopping => {
                     is_stopping = true;
                     connection.as_mut().graceful_shutdown();
                 }
@@ -426,7 +433,7 @@ impl<H: Handler> Connection<H> {
                     connection.as_mut().graceful_shutdown();
                 }
                 () = sleep_until(grace) => return Some(Expiry::Revoked),
-                expiry = activity.expired() => return Some(expiry),
+                expiry = &mut expired => return Some(expiry),
             }
         }
     }

@@ -21,6 +21,8 @@ const PAUSE: Duration = Duration::from_secs(2);
 /// Whether one server is up, by its last connection and its last health check.
 #[derive(Debug, Default)]
 pub(super) struct Health {
+    /// Whether `paused_until` has a value. Each request reads it, and no request that succeeds writes.
+    is_paused: AtomicBool,
     paused_until: Mutex<Option<Instant>>,
     failed_check: AtomicBool,
     /// The last time that it was down. The request path does not read it.
@@ -29,8 +31,12 @@ pub(super) struct Health {
 
 impl Health {
     pub(super) fn is_up(&self) -> bool {
-        let paused = *self.paused_until.lock();
-        !self.failed_check.load(Ordering::Relaxed) && paused.is_none_or(|until| until <= Instant::now())
+        !self.failed_check.load(Ordering::Relaxed)
+            && (!self.is_paused.load(Ordering::Acquire)
+                || self
+                    .paused_until
+                    .lock()
+                    .is_none_or(|until| until <= Instant::now()))
     }
 
     /// Returns why the server is down; `None` if it is up.
@@ -52,12 +58,18 @@ impl Health {
     /// Records that a request could not connect.
     pub(super) fn record_refused(&self, reason: String) {
         self.record_down(reason);
-        *self.paused_until.lock() = Some(Instant::now() + PAUSE);
+        let mut paused = self.paused_until.lock();
+        *paused = Some(Instant::now() + PAUSE);
+        self.is_paused.store(true, Ordering::Release);
     }
 
     /// Records that a request got a reply.
     pub(super) fn record_connected(&self) {
-        *self.paused_until.lock() = None;
+        if self.is_paused.load(Ordering::Acquire) {
+            let mut paused = self.paused_until.lock();
+            *paused = None;
+            self.is_paused.store(false, Ordering::Release);
+        }
     }
 }
 

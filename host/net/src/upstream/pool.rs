@@ -8,7 +8,7 @@ use std::{
     future::poll_fn,
     pin::{Pin, pin},
     sync::{Arc, Weak},
-    task::{Context, Poll, Waker},
+    task::{Context, Poll, Waker, ready},
     time::Duration,
 };
 
@@ -188,13 +188,15 @@ fn poll_unwoken<T>(poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> Poll<T> {
 }
 
 impl UpstreamConnection {
-    /// Sends and receives as much as is possible now. If it fails, the request or the body of the reply gets the error.
-    fn drive(&mut self, cx: &mut Context<'_>) {
-        if let Some(driver) = &mut self.driver
-            && driver.as_mut().poll(cx).is_ready()
-        {
+    /// Sends and receives as much as is possible now, until the connection is closed. If it fails, the request or the body
+    /// of the reply gets the error.
+    fn drive(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if let Some(driver) = &mut self.driver {
+            // The result is an error that nobody else gets, since no request is in flight.
+            let _ = ready!(driver.as_mut().poll(cx));
             self.driver = None;
         }
+        Poll::Ready(())
     }
 
     async fn exchange(
@@ -204,7 +206,7 @@ impl UpstreamConnection {
     ) -> Result<Response<ReplyBody>, TrySendError<Request<ReplayBody>>> {
         let mut replying = pin!(self.sender.try_send_request(request));
         let replied = poll_fn(|cx| {
-            self.drive(cx);
+            let _ = self.drive(cx);
             poll_unwoken(|cx| replying.as_mut().poll(cx))
         });
         let response = replied.await?;
@@ -223,9 +225,9 @@ impl Drop for Lease {
         let Some(mut connection) = self.connection.take() else {
             return;
         };
-        // Without this, the connection would keep the waker of the task that used it, and the next request would wake it.
-        let _ = poll_unwoken(|cx| Poll::Ready(connection.drive(cx)));
-        if connection.driver.is_some() && connection.sender.is_ready() {
+        // The connection would keep the waker of the task that used it, and the next request would wake that task.
+        let is_open = poll_unwoken(|cx| connection.drive(cx)).is_pending();
+        if is_open && connection.sender.is_ready() {
             self.pool.put(connection);
         }
     }
@@ -242,11 +244,10 @@ impl ReplyBody {
             let Some(connection) = &mut lease.connection else {
                 return Poll::Ready(());
             };
-            connection.drive(cx);
-            match connection.driver {
-                Some(_) => connection.sender.poll_ready(cx).map(|_| ()),
-                None => Poll::Ready(()),
+            if connection.drive(cx).is_ready() {
+                return Poll::Ready(());
             }
+            connection.sender.poll_ready(cx).map(|_| ())
         }));
     }
 }
@@ -266,7 +267,7 @@ impl Body for ReplyBody {
             Some(connection) => {
                 let arrived = poll_unwoken(|cx| incoming.as_mut().poll_frame(cx));
                 if arrived.is_pending() {
-                    connection.drive(cx);
+                    let _ = connection.drive(cx);
                     poll_unwoken(|cx| incoming.as_mut().poll_frame(cx))
                 } else {
                     arrived

@@ -174,11 +174,11 @@ impl ServerSet {
 
     /// Returns the servers in the order in which to try them.
     fn order(&self) -> Vec<Arc<Target>> {
-        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
         let targets = self.targets();
-        if self.choice == Choice::Master {
+        if self.choice == Choice::Master || targets.len() == 1 {
             return targets.to_vec();
         }
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
         let (mut up, down): (Vec<_>, Vec<_>) =
             targets.iter().cloned().partition(|target| target.health.is_up());
         if let Some(first) = turn.checked_rem(up.len()) {
