@@ -29,7 +29,7 @@ pub use capabilities::grants::{Grants, InvalidGrant};
 pub use capabilities::http::answers::{HttpAnswer, HttpAnswerError, HttpAnswers, REDACTED};
 pub use capabilities::http::{
     HttpError, HttpGrant, HttpOrigin, HttpRequest, HttpResponse, HttpSender, InvalidHttpOrigin,
-    InvalidPathPrefix, PathPrefix,
+    InvalidPathPrefix, PathPrefix, PolicyHttp,
 };
 pub use capabilities::images::{
     ImageError, ImageGrant, ImageManifest, ImageReader, InvalidImageGrant, Signer, Signers,

@@ -7,7 +7,7 @@ use cel::common::ast::{CallExpr, EntryExpr, Expr, IdedExpr, ListExpr, LiteralVal
 
 use crate::{
     expression::{Entry, Expression, Item, OrElse},
-    functions::{Function, Style, find, find_for_kyverno, format, lookup, refusal, regex::Pattern},
+    functions::{Function, Style, find, find_for_kyverno, format, http, lookup, refusal, regex::Pattern},
     machine::{Fault, MOST_ARGUMENTS, Machine},
     types::{Type, join, list, map},
     value::{Text, Value},
@@ -314,6 +314,18 @@ impl<'s> Checker<'s> {
             kinds.push(kind);
         }
         self.mixed = outer;
+        if http::is_request(name)
+            && let Some(scope) = &self.scope.kyverno
+        {
+            if scope.namespace.is_some() {
+                let why = "the grants of requests are for policies of the whole cluster";
+                return fail(
+                    node,
+                    format!("'{name}' cannot be called in a policy of a namespace: {why}"),
+                );
+            }
+            self.uses.http = true;
+        }
         if lookup::is_lookup(name)
             && let Some(scope) = &self.scope.kyverno
         {

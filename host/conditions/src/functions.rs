@@ -16,6 +16,7 @@ pub(crate) mod collections;
 mod conversions;
 pub(crate) mod format;
 pub(crate) mod formats;
+pub(crate) mod http;
 pub(crate) mod image;
 mod kyverno;
 mod literals;
@@ -24,6 +25,7 @@ mod math;
 mod network;
 mod operators;
 pub(crate) mod quantity;
+mod random;
 pub(crate) mod regex;
 mod strings;
 pub(crate) mod time;
@@ -202,6 +204,7 @@ static KYVERNO: LazyLock<Library> = LazyLock::new(|| {
     image::register(&mut library);
     kyverno::register(&mut library);
     lookup::register(&mut library);
+    http::register(&mut library);
     math::register(&mut library);
     regex::register_for_kyverno(&mut library);
     library

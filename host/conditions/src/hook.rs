@@ -4,8 +4,8 @@ use std::{fmt, sync::Arc};
 
 use admittance_admission::{
     Authorizer, ClusterError, ClusterKind, ClusterReader, Deadline, Expectation, Failure, FailureKind,
-    FailurePolicy, GroupVersionKind, Hook, Moment, RecordedCluster, Request, Response, async_trait,
-    leave_for, run_long, words,
+    FailurePolicy, GroupVersionKind, Hook, Moment, PolicyHttp, RecordedCluster, Request, Response,
+    async_trait, leave_for, run_long, words,
 };
 use serde_json::Value as Json;
 
@@ -113,6 +113,7 @@ pub struct PolicyHook {
     binding: Arc<Binding>,
     authorizer: Arc<dyn Authorizer>,
     cluster: Option<Arc<dyn ClusterReader>>,
+    http: Option<PolicyHttp>,
     /// Whether the next evaluation is expected to take long.
     expectation: Arc<Expectation>,
 }
@@ -130,8 +131,16 @@ impl PolicyHook {
             binding: Arc::new(binding),
             authorizer,
             cluster,
+            http: None,
             expectation: Arc::default(),
         }
+    }
+
+    /// Lets expressions of Kyverno send requests to servers. Default: none.
+    #[must_use]
+    pub fn with_http(mut self, http: Option<PolicyHttp>) -> Self {
+        self.http = http;
+        self
     }
 }
 
@@ -316,6 +325,7 @@ impl PolicyHook {
             request,
             authorizer: &*self.authorizer,
             cluster: self.cluster(request),
+            http: self.http.as_ref(),
         }
     }
 

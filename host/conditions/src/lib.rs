@@ -85,7 +85,10 @@ impl MatchCondition {
     }
 
     pub(crate) fn compile_in(name: &str, expression: &str, scope: &Scope) -> Result<Self, ConditionError> {
-        compile::check_name(name)?;
+        // Kyverno leaves them free.
+        if scope.kyverno.is_none() {
+            compile::check_name(name)?;
+        }
         Ok(Self {
             name: name.into(),
             text: expression.into(),
@@ -155,6 +158,7 @@ impl CelConditions {
             request,
             authorizer,
             cluster: None,
+            http: None,
         };
         first_false(&mut machine, &self.conditions, sources)
             .await

@@ -282,6 +282,11 @@ impl Policy {
         self.uses.namespace
     }
 
+    /// Whether an expression of Kyverno sends requests to servers.
+    pub fn uses_http(&self) -> bool {
+        self.uses.http
+    }
+
     /// Returns the numbers of validations and mutations as short text.
     pub fn summary(&self) -> String {
         let count = |number: usize, what: &str| match number {

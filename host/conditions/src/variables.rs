@@ -16,6 +16,7 @@ pub(crate) struct Uses {
     pub(crate) authorizer: bool,
     pub(crate) namespace: bool,
     pub(crate) exceptions: bool,
+    pub(crate) http: bool,
 }
 
 impl Uses {
@@ -24,6 +25,7 @@ impl Uses {
         authorizer: true,
         namespace: true,
         exceptions: true,
+        http: true,
     };
 
     pub(crate) fn or(self, other: Self) -> Self {
@@ -32,6 +34,7 @@ impl Uses {
             authorizer: self.authorizer || other.authorizer,
             namespace: self.namespace || other.namespace,
             exceptions: self.exceptions || other.exceptions,
+            http: self.http || other.http,
         }
     }
 }

@@ -18,7 +18,8 @@ use std::{
 };
 
 use admittance_admission::{
-    Authorizer, ClusterKind, ClusterReader, FailureKind, Hook, NamespaceSource, Phase, WebhookTarget,
+    Authorizer, ClusterKind, ClusterReader, FailureKind, Hook, NamespaceSource, Phase, PolicyHttp,
+    WebhookTarget,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -195,6 +196,8 @@ pub struct HookContext<'a> {
     pub authorizer: &'a Arc<dyn Authorizer>,
     /// The reader of the control plane; `None` if there is none.
     pub cluster: Option<&'a Arc<dyn ClusterReader>>,
+    /// The servers that policies of Kyverno may ask; `None` if the host sends no requests.
+    pub http: Option<&'a PolicyHttp>,
     /// The source of the labels of namespaces.
     pub namespaces: &'a Arc<dyn NamespaceSource>,
     /// Makes a client of a webhook in a chain of this phase, and returns it with its URL.

@@ -56,7 +56,7 @@ pub use hook::{
     mutators::MutatorsDefinition,
     plugin::{
         CandidateDefinition, PluginDefinition, PluginPart, PluginRole, module_location, read_allow,
-        setting_location,
+        read_http_grant, setting_location,
     },
     webhook::WebhookDefinition,
 };

@@ -1,6 +1,6 @@
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use admittance_admission::{ClusterReader, Grants, HttpSender, ImageReader};
+use admittance_admission::{ClusterReader, Grants, HttpGrant, HttpSender, ImageReader};
 
 #[cfg(feature = "engine")]
 use crate::Meter;
@@ -36,6 +36,9 @@ pub struct SandboxConfig {
     pub cluster: Option<Arc<dyn ClusterReader>>,
     /// The implementation of `admittance:plugin/http`. Default none, with the same effect.
     pub http: Option<Arc<dyn HttpSender>>,
+    /// The requests that policies of Kyverno may send by `http`. They call no plugin, and have no stage with grants.
+    /// Default none.
+    pub policy_http: Arc<[HttpGrant]>,
     /// Measures the calls. Default none.
     #[cfg(feature = "engine")]
     pub meter: Option<Arc<Meter>>,
@@ -56,6 +59,7 @@ impl Default for SandboxConfig {
             configure_timeout: Duration::from_secs(10),
             cluster: None,
             http: None,
+            policy_http: Arc::default(),
             #[cfg(feature = "engine")]
             meter: None,
             images: None,

@@ -1,5 +1,8 @@
-//! The spans of what a webhook server looks up in its cluster.
+//! Lookups of a webhook server in its cluster: their spans and their replay.
 
+use std::{fs, net::SocketAddr};
+
+use admittance_tests::Admittance;
 use axum::{
     Json, Router,
     http::{Method, StatusCode, Uri},
@@ -35,8 +38,21 @@ spec:
       cel: { validations: [ { expression: \"object.metadata.name == 'web'\" } ] }
 ";
 
+/// A policy of Kyverno that looks up the limits of the namespace, and asks a server.
+const POLICY: &str = "
+apiVersion: policies.kyverno.io/v1
+kind: ValidatingPolicy
+metadata: { name: limited }
+spec:
+  matchConstraints:
+    resourceRules: [{ operations: [CREATE], apiGroups: [''], apiVersions: [v1], resources: [pods] }]
+  validations:
+    - expression: resource.Get('v1', 'configmaps', 'test', 'limits').data.most == '2'
+    - expression: http.Get('SERVER/teams').teams == ['a'] && http.Get('SERVER/teams').statusCode == 200
+";
+
 /// Starts an API server that knows the namespace `test`, and writes a kubeconfig for it.
-async fn api_server(directory: &TempDir) {
+async fn api_server(directory: &TempDir) -> SocketAddr {
     let routes = Router::new().fallback(answer);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -48,6 +64,7 @@ async fn api_server(directory: &TempDir) {
         "users": [{"name": "a", "user": {"token": "t"}}],
     });
     write(directory, "kubeconfig", config.to_string());
+    address
 }
 
 async fn answer(method: Method, uri: Uri) -> (StatusCode, Json<Value>) {
@@ -57,6 +74,21 @@ async fn answer(method: Method, uri: Uri) -> (StatusCode, Json<Value>) {
             "metadata": {"name": "test", "labels": {"team": "a"}},
         });
         return (StatusCode::OK, Json(namespace));
+    }
+    let found = match uri.path() {
+        "/api/v1/namespaces/test/configmaps/limits" => Some(json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "limits", "namespace": "test"},
+            "data": {"most": "2"},
+        })),
+        "/api/v1" => Some(json!({
+            "kind": "APIResourceList", "groupVersion": "v1",
+            "resources": [{"name": "configmaps", "kind": "ConfigMap", "namespaced": true, "verbs": ["get", "list", "watch"]}],
+        })),
+        "/teams" => Some(json!({"teams": ["a"]})),
+        _ => None,
+    };
+    if let Some(found) = found {
+        return (StatusCode::OK, Json(found));
     }
     // No watch begins without a list, so every look-up is a request.
     let status =
@@ -86,4 +118,48 @@ async fn a_lookup_has_a_span() {
     assert_eq!(look_up.parent_span_id, chain.span_id);
     assert_eq!(attribute(&look_up.attributes, "admittance.result"), "ok");
     assert_eq!(named("stage names").parent_span_id, chain.span_id);
+}
+
+#[tokio::test]
+async fn a_policy_of_kyverno_is_replayed_without_the_cluster_and_the_servers() {
+    let directory = tempfile::tempdir().unwrap();
+    certificates(&directory, &[]).await;
+    let address = api_server(&directory).await;
+    let policy = POLICY.replace("SERVER", &format!("http://{address}"));
+    let config = format!("{CONFIG}pluginHttp: {{ kyverno: [\"http://{address}\"] }}\n");
+    let server = Server::start_in(directory, &config, &policy).await;
+    let path = server.directory.path().join("requests.ndjson");
+    let file = path.to_str().unwrap();
+    let url = server.program.admin_url("");
+    let record = Admittance::run(["record", "--count", "1", "--output", file, "--server", &url]);
+    let review = async {
+        // Recording starts asynchronously.
+        while !fs::read_to_string(&path).is_ok_and(|text| text.ends_with('\n')) {
+            assert!(server.review("/admit", &POD.review("u-1")).await.is_allowed());
+        }
+    };
+    let (record, ()) = tokio::join!(record, review);
+    assert_eq!(record.unwrap().code, Some(0));
+    let recorded = fs::read_to_string(&path).unwrap();
+
+    // A recording with another limit or another answer has another result, so the recording is what is read.
+    for (known, changed, expected) in [
+        ("", "", Some(0)),
+        (r#""most":"2""#, r#""most":"3""#, Some(1)),
+        (r#"{"teams":["a"]}"#, r#"{"teams":["b"]}"#, Some(1)),
+    ] {
+        let text = match known {
+            "" => recorded.clone(),
+            known => recorded.replace(known, changed),
+        };
+        assert!(known.is_empty() || text != recorded, "{recorded}");
+        let changed = write(&server.directory, "changed.ndjson", text);
+        let (changed, config) = (
+            changed.to_str().unwrap(),
+            server.directory.path().join("admittance.yaml"),
+        );
+        let run = Admittance::run(["replay", changed, "--config", config.to_str().unwrap()]);
+        let run = run.await.unwrap();
+        assert_eq!(run.code, expected, "{known}: {}{}", run.stdout, run.stderr);
+    }
 }

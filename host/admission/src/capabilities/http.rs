@@ -2,14 +2,15 @@
 
 pub(crate) mod answers;
 
-use std::{collections::BTreeSet, fmt, str::FromStr};
+use std::{collections::BTreeSet, fmt, str::FromStr, sync::Arc};
 
 use async_trait::async_trait;
 use ipnet::IpNet;
 use url::{Host, Position, Url};
 
+use self::answers::HttpAnswer;
 use crate::{
-    Deadline, Failure,
+    Deadline, Failure, Tape,
     rules::path::{decode, lenient, overridden},
 };
 
@@ -108,18 +109,19 @@ impl From<HttpOrigin> for HttpGrant {
 
 impl HttpGrant {
     /// Returns the first of these grants that allows the request; otherwise a message that names what is missing and
-    /// what to do.
+    /// what to do. `sender` and `list` are for the message: who sends it, and where the grants are listed.
     pub fn of<'a>(
         grants: &'a [Self],
         origin: &HttpOrigin,
         request: &HttpRequest,
+        (sender, list): (&str, &str),
     ) -> Result<&'a Self, String> {
         let (method, path) = (request.method.as_str(), request.url.path());
         let headers = request.headers.iter();
         let headers = headers.map(|(name, value)| (name.as_str(), value.as_bytes()));
         let overridden = overridden(method, &request.url[Position::BeforePath..], headers);
         let mut is_overridden = false;
-        let mut fix = format!("add `{origin}` to `allow.http` of the stage");
+        let mut fix = format!("add `{origin}` to {list}");
         for grant in grants.iter().filter(|grant| grant.origin == *origin) {
             let has_path = grant.paths.is_empty() || grant.paths.iter().any(|prefix| prefix.includes(path));
             let has_method = grant.methods.is_empty() || grant.methods.contains(method);
@@ -128,10 +130,10 @@ impl HttpGrant {
                 (true, true) if is_limited && overridden.is_some() => is_overridden = true,
                 (true, true) => return Ok(grant),
                 (true, false) => {
-                    fix = format!("add `{method}` to `methods` of `{origin}` in `allow.http` of the stage");
+                    fix = format!("add `{method}` to `methods` of `{origin}` in {list}");
                 }
                 (false, _) => {
-                    fix = format!("add the path to `paths` of `{origin}` in `allow.http` of the stage");
+                    fix = format!("add the path to `paths` of `{origin}` in {list}");
                 }
             }
         }
@@ -141,7 +143,7 @@ impl HttpGrant {
         let mut request = format!("{method} {path}");
         crate::verdict::shorten(&mut request, LONGEST_REQUEST);
         Err(format!(
-            "the plugin sends a request to `{origin}` without permission ({request}); {fix}"
+            "{sender} sends a request to `{origin}` without permission ({request}); {fix}"
         ))
     }
 }
@@ -237,6 +239,71 @@ impl HttpRequest {
             body: Vec::new(),
         }
     }
+
+    /// Creates a request without headers and body to the URL in this text, and returns its origin too.
+    ///
+    /// # Errors
+    ///
+    /// [`HttpError::Invalid`] if the text is not a URL to which a request can be sent.
+    pub fn parse(method: impl Into<String>, text: &str) -> Result<(Self, HttpOrigin), HttpError> {
+        if text.len() > URL_MAX {
+            return Err(HttpError::Invalid(format!(
+                "the URL has {} bytes; the limit is {URL_MAX}",
+                text.len()
+            )));
+        }
+        let invalid = |why: &str| HttpError::Invalid(format!("`{text}` {why}"));
+        let url = Url::parse(text).map_err(|error| invalid(&format!("is not a valid URL: {error}")))?;
+        let origin = HttpOrigin::of(&url)
+            .ok_or_else(|| invalid("is neither an https URL, nor an http URL of a loopback address"))?;
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(HttpError::Invalid(
+                "the URL has a user name or a password".to_owned(),
+            ));
+        }
+        if url.fragment().is_some() {
+            return Err(invalid("has a fragment"));
+        }
+        Ok((Self::new(method, url), origin))
+    }
+
+    /// Sends the request, which this grant allows, and records the answer on the tape. The request gets most of the
+    /// remaining time, so that the hook can still decide without an answer.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`HttpSender::send`], and [`HttpError::Timeout`].
+    pub async fn send(
+        self,
+        grant: &HttpGrant,
+        sender: &dyn HttpSender,
+        tape: Option<&Tape>,
+        deadline: Deadline,
+    ) -> Result<HttpResponse, HttpError> {
+        let taped = tape.map(|tape| (tape, self.method.clone(), self.url.clone()));
+        let deadline = Deadline::after(deadline.remaining().mul_f64(TIME_FOR_REQUESTS));
+        let answer = sender.send(grant, self, deadline);
+        let answer = tokio::time::timeout_at(deadline.instant(), answer).await;
+        let answer = answer.unwrap_or(Err(HttpError::Timeout));
+        if let Some((tape, method, url)) = taped {
+            tape.http(HttpAnswer::recorded(&method, &url, &answer));
+        }
+        answer
+    }
+}
+
+const URL_MAX: usize = 16 << 10;
+
+/// The share of the remaining time that one request may take.
+const TIME_FOR_REQUESTS: f64 = 0.9;
+
+/// The requests that policies may send, whose documents have no place for a grant.
+#[derive(Clone, Debug)]
+pub struct PolicyHttp {
+    /// The grants.
+    pub grants: Arc<[HttpGrant]>,
+    /// Sends the requests.
+    pub sender: Arc<dyn HttpSender>,
 }
 
 /// The response to a plugin's request.

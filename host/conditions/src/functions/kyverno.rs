@@ -1,6 +1,6 @@
 //! The functions that Kyverno adds to CEL, and the reasons for which some are refused.
 
-use std::sync::Arc;
+use std::{io::Read as _, sync::Arc};
 
 use ::md5::Md5;
 use ::sha1::Sha1;
@@ -11,11 +11,15 @@ use base64::{
     engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
     prelude::BASE64_STANDARD,
 };
+use flate2::{
+    Compression,
+    read::{GzEncoder, MultiGzDecoder},
+};
 use sha2::{Digest, Sha256};
 use time::OffsetDateTime;
 
 use super::{
-    Library,
+    Library, random,
     typed::{A, Bytes, Duration, Dyn, ListOf, MapOf, Str},
 };
 use crate::{
@@ -27,7 +31,7 @@ use crate::{
 const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
 /// The bytes that a byte of JSON or YAML is charged for: a tree takes more than its text.
 const TREE_COST: usize = 16;
-/// The longest text that `json.marshal` writes, in bytes.
+/// The longest text that `json.marshal` and `gzip.decompress` return, in bytes.
 const LONGEST: usize = 1 << 20;
 const LENIENT: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
@@ -37,8 +41,8 @@ const LENIENT: GeneralPurpose = GeneralPurpose::new(
 /// Returns the reason for which a function of Kyverno cannot be called.
 pub(crate) fn refusal(space: &str, name: &str) -> Option<&'static str> {
     Some(match (space, name) {
-        ("http", "Get" | "get" | "Post" | "post" | "Client" | "client") => {
-            "a policy in CEL has no grant for requests; ask the server in a plugin with `allow.http`"
+        ("http", "Client" | "client") => {
+            "a CA in a policy is not trusted; name its file in `pluginHttp.ca` of the configuration, and call `http.Get`"
         }
         ("globalContext", "Get" | "get") => {
             "there is no global context; look the objects up with `resource.Get` or `resource.List`"
@@ -53,8 +57,6 @@ pub(crate) fn refusal(space: &str, name: &str) -> Option<&'static str> {
             "write the version and the resource in `resource.Get` or `resource.List`"
         }
         ("x509", "decode") => "certificates are not decoded in CEL; read them in a plugin",
-        ("gzip", "compress" | "decompress") => "texts are not compressed in CEL; read them in a plugin",
-        ("random", "random") => "write `random()`",
         _ => return None,
     })
 }
@@ -82,14 +84,11 @@ pub(super) fn register(library: &mut Library) {
             |machine, (keys, values, key, value)| merged(machine, &keys, &values, (&key, &value)),
         );
     }
-    library.global::<(), Str>("random", |_, ()| {
-        let characters =
-            std::iter::repeat_with(|| char::from(fastrand::choice(ALPHABET).copied().unwrap_or(b'0')));
-        Ok(characters.take(8).collect::<String>().into())
-    });
+    for name in ["random", "random.random"] {
+        library.global::<(), Str>(name, |machine, ()| random::text(machine, "[0-9a-z]{8}"));
+        library.global::<(Str,), Str>(name, |machine, (pattern,)| random::text(machine, &pattern));
+    }
 }
-
-const ALPHABET: &[u8] = b"0123456789abcdefghijklmnopqrstuvwxyz";
 
 fn register_hashes(library: &mut Library) {
     let hashes: [([&str; 2], fn(&str) -> String); 3] = [
@@ -144,6 +143,27 @@ fn register_texts(library: &mut Library) {
         bytes
             .map(Arc::from)
             .map_err(|error| Fault::error(error.to_string()))
+    });
+    library.global::<(Str,), Bytes>("gzip.compress", |machine, (text,)| {
+        machine.charge_bytes(text.len().saturating_mul(TREE_COST))?;
+        let mut bytes = Vec::new();
+        let mut reader = GzEncoder::new(text.as_bytes(), Compression::default());
+        let read = reader.read_to_end(&mut bytes);
+        read.map_err(|error| Fault::error(error.to_string()))?;
+        Ok(bytes.into())
+    });
+    library.global::<(Bytes,), Str>("gzip.decompress", |machine, (bytes,)| {
+        // The length is known when it is read.
+        machine.charge_bytes(LONGEST / 16)?;
+        let mut text = String::new();
+        let mut reader = MultiGzDecoder::new(&*bytes).take(LONGEST as u64 + 1);
+        let read = reader.read_to_string(&mut text);
+        read.map_err(|error| Fault::error(error.to_string()))?;
+        if text.len() > LONGEST {
+            return Err(Fault::error(format!("the text has more than {LONGEST} bytes")));
+        }
+        machine.charge_bytes(text.len())?;
+        Ok(text.into())
     });
 }
 

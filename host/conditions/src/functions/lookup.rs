@@ -7,27 +7,35 @@ use serde_json::{Value as Json, json};
 
 use super::{
     Library,
+    http::HttpLookup,
     typed::{Dyn, MapOf, Str},
 };
 use crate::{
     Structure,
     expression::Expression,
-    machine::{Fault, Halt, Machine, Outcome},
+    machine::{Fault, Halt, Machine, Outcome, Sources},
     value::{Map, Value},
 };
 
 /// The cost of a lookup: an expression can afford twenty.
 const LOOKUP_COST: u64 = 50_000;
 
+/// A value that comes from outside of the request. Equal ones are looked up once.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Lookup {
+pub(crate) enum Lookup {
+    Objects(ObjectLookup),
+    Http(HttpLookup),
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ObjectLookup {
     kind: ClusterKind,
     namespace: Option<String>,
     name: Option<String>,
     labels: LabelSelector,
 }
 
-/// The objects that one evaluation has looked up; few, because every lookup is expensive.
+/// The values that one evaluation has looked up; few, because every lookup is expensive.
 #[derive(Debug, Default)]
 pub(crate) struct Lookups(Vec<(Lookup, Result<Value<'static>, String>)>);
 
@@ -68,9 +76,36 @@ pub(crate) fn kind_of(arguments: &[Expression]) -> Result<ClusterKind, String> {
 }
 
 impl Lookup {
+    /// Looks the value up. The error is for the expression.
+    pub(crate) async fn find(
+        &self,
+        sources: &Sources<'_>,
+        deadline: Deadline,
+    ) -> Result<Value<'static>, String> {
+        match self {
+            Self::Objects(lookup) => lookup.find(sources.cluster, deadline).await,
+            Self::Http(lookup) => {
+                let tape = sources.request.tape.as_ref();
+                lookup.find(sources.http, tape, deadline).await
+            }
+        }
+    }
+
+    /// Returns the value if it has been looked up; otherwise the fault that lets it be looked up.
+    pub(super) fn value<'a>(self, machine: &mut Machine<'a>) -> Outcome<'a> {
+        machine.charge_question(LOOKUP_COST)?;
+        let known = machine.lookups().0.iter().find(|(known, _)| *known == self);
+        match known {
+            Some((_, found)) => found.clone().map_err(Fault::error),
+            None => Err(Fault::Halt(Halt::Lookup(Box::new(self)))),
+        }
+    }
+}
+
+impl ObjectLookup {
     /// Looks up an object, which is null if it does not exist, or a list with `items`. The error becomes that of the
     /// expression.
-    pub(crate) async fn find(
+    async fn find(
         &self,
         cluster: Option<RecordedCluster<'_>>,
         deadline: Deadline,
@@ -164,16 +199,11 @@ fn look_up<'a>(
     name: Option<&str>,
     labels: LabelSelector,
 ) -> Outcome<'a> {
-    machine.charge_question(LOOKUP_COST)?;
-    let lookup = Lookup {
+    let lookup = ObjectLookup {
         kind: ClusterKind::new(version, kind),
         namespace: Some(namespace.to_owned()).filter(|namespace| !namespace.is_empty()),
         name: name.map(str::to_owned),
         labels,
     };
-    let known = machine.lookups().0.iter().find(|(known, _)| *known == lookup);
-    match known {
-        Some((_, found)) => found.clone().map_err(Fault::error),
-        None => Err(Fault::Halt(Halt::Lookup(Box::new(lookup)))),
-    }
+    Lookup::Objects(lookup).value(machine)
 }

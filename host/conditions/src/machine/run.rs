@@ -2,7 +2,7 @@
 
 use std::mem;
 
-use admittance_admission::{Authorizer, RecordedCluster, Request, leave, may_leave};
+use admittance_admission::{Authorizer, PolicyHttp, RecordedCluster, Request, leave, may_leave};
 
 use super::{DEADLINE_INTERVAL, Fault, Halt, Machine, Meter, Outcome};
 use crate::expression::Expression;
@@ -17,6 +17,8 @@ pub(crate) struct Sources<'s> {
     pub(crate) authorizer: &'s dyn Authorizer,
     /// The cluster in which policies of Kyverno look up objects.
     pub(crate) cluster: Option<RecordedCluster<'s>>,
+    /// The servers that policies of Kyverno may ask.
+    pub(crate) http: Option<&'s PolicyHttp>,
 }
 
 impl<'a> Machine<'a> {
@@ -40,7 +42,7 @@ impl<'a> Machine<'a> {
                     }
                 }
                 Err(Fault::Halt(Halt::Lookup(lookup))) => {
-                    let found = lookup.find(sources.cluster, self.deadline);
+                    let found = lookup.find(&sources, self.deadline);
                     match tokio::time::timeout_at(self.deadline.instant(), found).await {
                         Ok(found) => self.lookups.insert(*lookup, found),
                         Err(_) => break Err(Fault::Halt(Halt::Deadline)),

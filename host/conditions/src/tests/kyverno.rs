@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use admittance_admission::{
     ClusterError, ClusterKind, ClusterPage, ClusterQuery, ClusterReader, Failure, FailurePolicy, Hook,
-    Moment, Response, Tape, Verdict,
+    HttpAnswer, HttpAnswers, HttpGrant, HttpOrigin, Moment, PolicyHttp, Response, Tape, Verdict,
 };
 
 use super::*;
@@ -119,6 +119,9 @@ async fn each_function_of_kyverno_gives_its_value() {
         "json.marshal({'a': [1, 2]}) == '{\"a\":[1,2]}' && json.marshal('b') == '\"b\"'",
         "yaml.parse('a:\\n- b: 1\\n').a[0].b == 1",
         "random().matches('^[0-9a-z]{8}$') && random() != random()",
+        "random('^(a|bc)[^x]{4}-\\\\d+$').matches('^(a|bc)[^x]{4}-[0-9]+$') && random.random('[A-Z]{3}').size() == 3",
+        "gzip.decompress(base64.decode('H4sIADP4umkAA8uuLEstyssHAOgPnDMHAAAA')) == 'kyverno'",
+        "gzip.decompress(gzip.compress('kyverno')) == 'kyverno' && gzip.compress('a') == gzip.compress('a')",
         "time.now() > timestamp('2024-01-01T00:00:00Z')",
         "time.toCron(timestamp('2024-02-29T12:30:15Z')) == '30 12 29 2 4'",
         "time.truncate(timestamp('2024-02-29T12:30:15Z'), duration('1h')) == timestamp('2024-02-29T12:00:00Z')",
@@ -158,6 +161,12 @@ async fn an_expression_that_fails_says_why() {
             "could not parse reference \"Example.com/Web:1.2\": the repository",
         ),
         ("json.unmarshal('{').a == 1", "EOF while parsing"),
+        ("gzip.decompress(b'a') == ''", "unexpected end of file"),
+        ("random('(') == ''", "is not a regular expression"),
+        (
+            "random('(a{1000}){1000}') == ''",
+            "the random text has more than 4096 bytes",
+        ),
         (
             "listObjToMap([{'n': 'a'}], [], 'n', 'v') == {}",
             "listObjToMap must take lists of equal length",
@@ -222,13 +231,13 @@ fn functions_that_policies_cannot_call_are_refused_with_the_reason() {
     for (namespace, expression, expected) in [
         (
             None,
-            "http.Get('http://a').x == 1",
-            "'http.Get' cannot be called here: a policy in CEL has no grant for requests",
+            "http.Client('x') == 1",
+            "'http.Client' cannot be called here: a CA in a policy is not trusted; name its file in `pluginHttp.ca`",
         ),
         (
-            None,
-            "http.Client('x') == 1",
-            "'http.Client' cannot be called here",
+            Some("shop"),
+            "http.Get('https://a.example').ok",
+            "'http.Get' cannot be called in a policy of a namespace",
         ),
         (
             None,
@@ -339,6 +348,109 @@ async fn a_recorded_request_keeps_the_objects_that_its_policies_looked_up() {
     assert!(taped.looked_up);
 }
 
+/// The hook of a policy that may send `GET` requests and some `POST` requests to one server, which answers as listed.
+fn asking(policy: Policy) -> PolicyHook {
+    let answers = json!([
+        {"url": "https://a.example/teams", "body": {"teams": ["shop"]}},
+        {"url": "https://a.example/list", "status": 404, "body": [1, 2]},
+        {"url": "https://a.example/text", "body": "no JSON"},
+        {"url": "https://a.example/check", "method": "POST", "body": {"ok": true}},
+        {"url": "https://a.example/away", "error": "unreachable"},
+    ]);
+    let answers: Vec<HttpAnswer> = serde_json::from_value(answers).unwrap();
+    let mut reads = HttpGrant::from("https://a.example".parse::<HttpOrigin>().unwrap());
+    reads.methods = ["GET".to_owned()].into();
+    let mut writes = reads.clone();
+    writes.methods = ["POST".to_owned()].into();
+    writes.paths = vec!["/check".parse().unwrap()];
+    let http = PolicyHttp {
+        grants: [reads, writes].into(),
+        sender: Arc::new(HttpAnswers::from_iter(answers)),
+    };
+    let hook = PolicyHook::new(
+        Arc::new(policy),
+        binding(&[Action::Deny]),
+        Arc::new(NoAuthorizer),
+        None,
+    );
+    hook.with_http(Some(http))
+}
+
+#[tokio::test]
+async fn a_policy_asks_the_servers_that_are_granted_to_it() {
+    for (expression, expected) in [
+        ("http.Get('https://a.example/teams').teams == ['shop']", None),
+        (
+            "http.get('https://a.example/teams', {'a': 'b'}).statusCode == 200",
+            None,
+        ),
+        (
+            "http.Get('https://a.example/list').body == [1, 2] && http.Get('https://a.example/list').statusCode == 404",
+            None,
+        ),
+        ("http.Get('https://a.example/text').body == null", None),
+        ("http.Post('https://a.example/check', {'a': 1}).ok == true", None),
+        (
+            "http.post('https://a.example/check', 'a', {'b': 'c'}).ok == true",
+            None,
+        ),
+        (
+            "http.Get('https://a.example/away').ok == true",
+            Some("request failed: unreachable"),
+        ),
+        (
+            "http.Get('https://b.example/').ok == true",
+            Some(
+                "a policy sends a request to `https://b.example` without permission (GET /); add `https://b.example` to \
+                 `pluginHttp.kyverno` of the configuration",
+            ),
+        ),
+        (
+            "http.Post('https://a.example/teams', {}).ok == true",
+            Some("add the path to `paths` of `https://a.example` in `pluginHttp.kyverno`"),
+        ),
+        (
+            "http.Get('http://a.example/').ok == true",
+            Some("is neither an https URL"),
+        ),
+        (
+            "lists.range(30).all(i, http.Get('https://a.example/teams').statusCode == 200)",
+            Some("cost limit exceeded"),
+        ),
+    ] {
+        let policy = compile(None, &[expression]).unwrap_or_else(|error| panic!("{expression}: {error}"));
+        let answer = asking(policy)
+            .admit(&Arc::new(pod()), Deadline::after(Duration::from_secs(60)))
+            .await
+            .unwrap();
+        let message = message(&answer);
+        match expected {
+            Some(expected) => assert!(message.unwrap().contains(expected), "{expression}: {message:?}"),
+            None => assert_eq!(message, None, "{expression}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn answers_to_a_policy_are_recorded() {
+    let expression = "http.Post('https://a.example/check', {}).ok == true";
+    let tape = Tape::default();
+    let mut request = pod();
+    request.tape = Some(tape.clone());
+    let hook = asking(compile(None, &[expression, expression]).unwrap());
+    let request = Arc::new(request);
+    let answer = hook.admit(&request, Deadline::after(Duration::from_secs(60)));
+    assert_eq!(message(&answer.await.unwrap()), None);
+    let sent = tape
+        .take()
+        .http
+        .into_iter()
+        .map(|answer| (answer.method, answer.body));
+    // Equal requests of a policy are sent once.
+    let expected = ("POST".to_owned(), json!({"ok": true}));
+    assert_eq!(sent.collect::<Vec<_>>(), [expected]);
+}
+
 #[tokio::test]
 async fn messages_have_the_wording_of_kyverno() {
     let ignoring = Binding {
@@ -398,6 +510,14 @@ async fn messages_have_the_wording_of_kyverno() {
             .collect();
         assert_eq!(notes, Vec::from_iter(note));
     }
+}
+
+#[test]
+fn match_conditions_have_any_name() {
+    let name = "Check that ttlSecondsAfterFinished is missing and ownerReferences is empty";
+    let compile = |mut compiler: PolicyCompiler| compiler.condition(name, "true").is_ok();
+    assert!(compile(PolicyCompiler::new(false).of_kyverno(None)));
+    assert!(!compile(PolicyCompiler::new(false)));
 }
 
 #[tokio::test]

@@ -144,7 +144,19 @@ impl HookKind for CelDefinition {
     fn prepare(&self, given: HookContext<'_>) -> Result<PreparedHook, HookError> {
         let summary = self.policy.summary();
         let status = HookStatus::new("cel", summary.clone()).with("expressions", summary);
-        let hook = self.hook(Arc::clone(given.authorizer), given.cluster.cloned());
+        let http = given.http.filter(|_| self.policy.uses_http());
+        if self.policy.uses_http() && http.is_none_or(|http| http.grants.is_empty()) {
+            let why = "the policy sends requests, and none are granted; list the servers in `pluginHttp.kyverno` of the \
+                       configuration";
+            return Err(why.into());
+        }
+        let hook = PolicyHook::new(
+            Arc::clone(&self.policy),
+            self.binding.clone(),
+            Arc::clone(given.authorizer),
+            given.cluster.cloned(),
+        );
+        let hook = Arc::new(hook.with_http(http.cloned()));
         Ok(PreparedHook {
             identity: self.policy.identity(),
             // Reading the namespace object for expressions may fail.

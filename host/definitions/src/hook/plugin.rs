@@ -16,7 +16,7 @@ use crate::{
 };
 
 pub use self::{
-    allow::read_allow,
+    allow::{read_allow, read_http_grant},
     location::{module_location, setting_location},
 };
 pub(crate) use self::{

@@ -116,8 +116,9 @@ fn config(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<Config> {
     let history = fields.get_or_default("history", modules::history, mistakes);
     let mut catalog = fields.get_or_default("modules", modules::modules, mistakes);
     catalog.signatures = fields.get_or_default("signatures", signatures::signatures, mistakes);
-    let sandbox = fields.get_or_default("sandbox", limits::sandbox, mistakes);
-    let plugin_http = fields.get_or_default("pluginHttp", outbound::plugin_http, mistakes);
+    let mut sandbox = fields.get_or_default("sandbox", limits::sandbox, mistakes);
+    let (plugin_http, of_policies) = fields.get_or_default("pluginHttp", outbound::plugin_http, mistakes);
+    sandbox.policy_http = of_policies.into();
     let namespaces = namespaces::namespaces(&mut fields, mistakes);
     let cluster = fields.get_optional("cluster", namespaces::cluster, mistakes);
     let (resolve, accepts_short_keys) = fields.get_or_default("webhooks", webhooks, mistakes);

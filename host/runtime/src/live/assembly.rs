@@ -8,8 +8,8 @@ use std::{
 };
 
 use admittance_admission::{
-    Authorizer, Chain, Deadline, Failure, FailureKind, Hook, NamespaceSource, Phase, Reach, Request,
-    Response, Stage,
+    Authorizer, Chain, Deadline, Failure, FailureKind, Hook, NamespaceSource, Phase, PolicyHttp, Reach,
+    Request, Response, Stage,
 };
 use admittance_catalog::{Catalog, Digest, ModuleReference};
 use admittance_definitions::{
@@ -192,11 +192,16 @@ impl Assembler {
             _ => None,
         };
         let connect = |webhook: &WebhookDefinition, phase| self.connect(webhook, phase);
+        let http = self.sandbox.http.as_ref().map(|sender| PolicyHttp {
+            grants: Arc::clone(&self.sandbox.policy_http),
+            sender: Arc::clone(sender),
+        });
         let given = HookContext {
             phase,
             plugins: found.into_iter().map(prepared).collect(),
             authorizer: &self.authorizer,
             cluster: self.sandbox.cluster.as_ref(),
+            http: http.as_ref(),
             namespaces: &self.namespaces,
             connect: &connect,
         };

@@ -1,7 +1,6 @@
 //! The capability `http`: plugins send requests to origins that their stage grants.
 
-use admittance_admission::{Deadline, HttpAnswer, HttpError, HttpGrant, HttpOrigin, HttpRequest, leave_for};
-use url::Url;
+use admittance_admission::{HttpError, HttpGrant, HttpRequest, leave_for};
 
 use super::{PREPARING, denied};
 use crate::{
@@ -9,12 +8,9 @@ use crate::{
     store::{CallState, Violation},
 };
 
+/// The sender of requests and the list of grants, for messages.
+const PLUGIN: (&str, &str) = ("the plugin", "`allow.http` of the stage");
 const NO_HTTP: &str = "outgoing requests of plugins are not enabled on this host";
-
-const URL_MAX: usize = 16 << 10;
-
-/// The share of a call's remaining time that one HTTP request may take.
-const TIME_FOR_REQUESTS: f64 = 0.9;
 
 /// Converts an error to the error that the plugin gets instead of a response. The outer error ends its call.
 fn no_response(error: HttpError) -> wasmtime::Result<http::Error> {
@@ -29,28 +25,6 @@ fn no_response(error: HttpError) -> wasmtime::Result<http::Error> {
     })
 }
 
-fn address(text: &str) -> Result<(Url, HttpOrigin), http::Error> {
-    if text.len() > URL_MAX {
-        return Err(http::Error::Invalid(format!(
-            "the URL has {} bytes; the limit is {URL_MAX}",
-            text.len()
-        )));
-    }
-    let invalid = |why: &str| http::Error::Invalid(format!("`{text}` {why}"));
-    let url = Url::parse(text).map_err(|error| invalid(&format!("is not a valid URL: {error}")))?;
-    let origin = HttpOrigin::of(&url)
-        .ok_or_else(|| invalid("is neither an https URL, nor an http URL of a loopback address"))?;
-    if !url.username().is_empty() || url.password().is_some() {
-        return Err(http::Error::Invalid(
-            "the URL has a user name or a password".to_owned(),
-        ));
-    }
-    if url.fragment().is_some() {
-        return Err(invalid("has a fragment"));
-    }
-    Ok((url, origin))
-}
-
 impl http::Host for CallState {
     async fn send(
         &mut self,
@@ -59,37 +33,26 @@ impl http::Host for CallState {
         if self.preparing {
             return Ok(Err(http::Error::Unavailable(PREPARING.to_owned())));
         }
-        let (url, origin) = match address(&request.url) {
-            Ok(address) => address,
-            Err(error) => return Ok(Err(error)),
-        };
         let http::Request {
             method,
+            url,
             headers,
             body,
-            ..
         } = request;
-        let mut request = HttpRequest::new(method, url);
+        let (mut request, origin) = match HttpRequest::parse(method, &url) {
+            Ok(parsed) => parsed,
+            Err(error) => return no_response(error).map(Err),
+        };
         request.headers = headers;
         request.body = body;
-        let grant = HttpGrant::of(&self.grants.http, &origin, &request).map_err(denied)?;
+        let grant = HttpGrant::of(&self.grants.http, &origin, &request, PLUGIN).map_err(denied)?;
         let Some(sender) = self.sandbox.config.http.clone() else {
             return Ok(Err(http::Error::Unavailable(NO_HTTP.to_owned())));
         };
         let sent = format!("{} {origin}{}", request.method, request.url.path());
-        let taped = self
-            .tape
-            .clone()
-            .map(|tape| (tape, request.method.clone(), request.url.clone()));
-        // The rest of the time is for the plugin's own answer to an error.
-        let deadline = Deadline::after(self.deadline.remaining().mul_f64(TIME_FOR_REQUESTS));
-        let answer = sender.send(grant, request, deadline);
-        let answer = tokio::time::timeout_at(deadline.instant(), answer)
-            .await
-            .unwrap_or(Err(HttpError::Timeout));
-        if let Some((tape, method, url)) = taped {
-            tape.http(HttpAnswer::recorded(&method, &url, &answer));
-        }
+        let answer = request
+            .send(grant, &*sender, self.tape.as_ref(), self.deadline)
+            .await;
         self.log.sent(&sent, answer.as_ref().map(|answer| answer.status));
         leave_for(answer.as_ref().map_or(0, |answer| answer.body.len())).await;
         match answer {

@@ -100,7 +100,7 @@ fn read_conditions(spec: &mut Fields<'_>, mistakes: &mut Mistakes) -> Vec<(Strin
     let compile = |name: &str, text: &str| compiler.condition(name, text);
     let conditions = conditions::read_with(&entries, compile, mistakes);
     let policy = compiler.finish(Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    if policy.lookups().next().is_some() || policy.uses_namespace() {
+    if policy.lookups().next().is_some() || policy.uses_namespace() || policy.uses_http() {
         let message = "the conditions of an exception see nothing but the request";
         let fix = "write them in the policy, with `exceptions.allowedValues`";
         node.wrong(message, fix, mistakes);

@@ -20,7 +20,7 @@ pub fn read_allow(node: &Node<'_>, mistakes: &mut Mistakes) -> Grants {
         allow.cluster.extend(kind.parse::<ClusterKind>(mistakes));
     }
     for origin in fields.get("http", Vec::new(), Node::list, mistakes) {
-        allow.http.extend(read_http(&origin, mistakes));
+        allow.http.extend(read_http_grant(&origin, mistakes));
     }
     for registry in fields.get("images", Vec::new(), Node::list, mistakes) {
         allow.images.extend(registry.parse::<ImageGrant>(mistakes));
@@ -31,7 +31,7 @@ pub fn read_allow(node: &Node<'_>, mistakes: &mut Mistakes) -> Grants {
 }
 
 /// Reads an origin, or an object that grants only some requests to an origin.
-fn read_http(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<HttpGrant> {
+pub fn read_http_grant(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<HttpGrant> {
     if !matches!(node.json(), Json::Object(_)) {
         return node.parse::<HttpOrigin>(mistakes).map(HttpGrant::from);
     }

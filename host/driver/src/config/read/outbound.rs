@@ -1,8 +1,10 @@
 use std::net::IpAddr;
 
+use admittance_admission::HttpGrant;
 use admittance_definitions::{
     Mistakes,
     document::{Node, readers},
+    read_http_grant,
 };
 use admittance_net::tls;
 use admittance_outbound::{Credential, OutboundConfig};
@@ -10,7 +12,11 @@ use http::HeaderName;
 
 use super::{GIB, KIB, ports::pem_file};
 
-pub(super) fn plugin_http(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<OutboundConfig> {
+/// Reads the settings of requests, and the grants of policies, whose documents have no place for them.
+pub(super) fn plugin_http(
+    node: &Node<'_>,
+    mistakes: &mut Mistakes,
+) -> Option<(OutboundConfig, Vec<HttpGrant>)> {
     let mut fields = node.object(mistakes)?;
     let default = OutboundConfig::default();
     let (limits, sizes) = (readers::size(KIB..=GIB), readers::size(0..=64 * GIB));
@@ -25,6 +31,8 @@ pub(super) fn plugin_http(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Ou
         Some((host.to_owned(), address))
     });
     let resolve = addresses.collect();
+    let grants = readers::list_of(read_http_grant);
+    let grants = fields.get_or_default("kyverno", grants, mistakes);
     let config = OutboundConfig {
         ca: fields.get_optional("ca", pem_file(tls::certificates), mistakes),
         response_limit: fields.get("responseLimit", default.response_limit, limits, mistakes),
@@ -33,7 +41,7 @@ pub(super) fn plugin_http(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Ou
         resolve,
     };
     fields.finish(mistakes);
-    Some(config)
+    Some((config, grants))
 }
 
 fn credential(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Credential> {

@@ -1,0 +1,115 @@
+//! Kyverno's `http.Get` and `http.Post`: answers of the servers that the host grants to policies.
+
+use admittance_admission::{Deadline, HttpGrant, HttpRequest, PolicyHttp, Tape, leave_for};
+use serde_json::{Value as Json, json};
+
+use super::{
+    Library,
+    lookup::Lookup,
+    typed::{Dyn, MapOf, Str},
+};
+use crate::{
+    apply::Writer,
+    machine::{Fault, Machine, Outcome},
+    value::{Map, Value},
+};
+
+/// The longest body of a request, in bytes.
+const LONGEST_BODY: usize = 1 << 20;
+/// The sender of requests and the list of grants, for messages.
+const POLICY: (&str, &str) = ("a policy", "`pluginHttp.kyverno` of the configuration");
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct HttpLookup {
+    method: &'static str,
+    url: String,
+    headers: Vec<(String, String)>,
+    body: Vec<u8>,
+}
+
+/// Whether the function sends a request.
+pub(crate) fn is_request(name: &str) -> bool {
+    matches!(name, "http.Get" | "http.get" | "http.Post" | "http.post")
+}
+
+pub(super) fn register(library: &mut Library) {
+    for name in ["http.Get", "http.get"] {
+        library.global::<(Str,), Dyn>(name, |machine, (url,)| send(machine, "GET", &url, None, None));
+        library.global::<(Str, MapOf<Str, Str>), Dyn>(name, |machine, (url, headers)| {
+            send(machine, "GET", &url, None, Some(&headers))
+        });
+    }
+    for name in ["http.Post", "http.post"] {
+        library.global::<(Str, Dyn), Dyn>(name, |machine, (url, body)| {
+            send(machine, "POST", &url, Some(&body), None)
+        });
+        library.global::<(Str, Dyn, MapOf<Str, Str>), Dyn>(name, |machine, (url, body, headers)| {
+            send(machine, "POST", &url, Some(&body), Some(&headers))
+        });
+    }
+}
+
+fn send<'a>(
+    machine: &mut Machine<'a>,
+    method: &'static str,
+    url: &str,
+    body: Option<&Value<'a>>,
+    headers: Option<&Map<'a>>,
+) -> Outcome<'a> {
+    let headers = headers.into_iter().flat_map(|headers| headers.entries());
+    let headers = headers.map(|(name, value)| match (name, value) {
+        (Value::String(name), Value::String(value)) => Ok((name.to_string(), value.to_string())),
+        _ => Err(Fault::no_overload()),
+    });
+    let headers = headers.collect::<Result<_, _>>()?;
+    let body = match body {
+        Some(body) => {
+            let written = Writer::new(LONGEST_BODY, machine.deadline()).json(body);
+            let mut text = written.map_err(|failure| Fault::error(failure.message))?;
+            machine.charge_bytes(text.len())?;
+            // Kyverno ends the text with a line feed.
+            text.push('\n');
+            text.into_bytes()
+        }
+        None => Vec::new(),
+    };
+    let lookup = HttpLookup {
+        method,
+        url: url.to_owned(),
+        headers,
+        body,
+    };
+    Lookup::Http(lookup).value(machine)
+}
+
+impl HttpLookup {
+    /// Returns the answer as Kyverno does: the object in the body with `statusCode`, or `body` and `statusCode`.
+    pub(super) async fn find(
+        &self,
+        http: Option<&PolicyHttp>,
+        tape: Option<&Tape>,
+        deadline: Deadline,
+    ) -> Result<Value<'static>, String> {
+        let failed = |why: String| format!("request failed: {why}");
+        let http = http.ok_or_else(|| failed("this host sends no requests for policies".to_owned()))?;
+        let parsed = HttpRequest::parse(self.method, &self.url);
+        let (mut request, origin) = parsed.map_err(|error| failed(error.to_string()))?;
+        request.headers.clone_from(&self.headers);
+        request.body.clone_from(&self.body);
+        let grant = HttpGrant::of(&http.grants, &origin, &request, POLICY).map_err(failed)?;
+        let answer = request.send(grant, &*http.sender, tape, deadline).await;
+        let answer = answer.map_err(|error| failed(error.to_string()))?;
+        leave_for(answer.body.len()).await;
+        // As for Go's decoder, the body may go on after its first value.
+        let mut values = serde_json::Deserializer::from_slice(&answer.body).into_iter::<Json>();
+        let body = values.next().and_then(Result::ok).unwrap_or_default();
+        let result = match body {
+            Json::Object(mut fields) => {
+                fields.insert("statusCode".to_owned(), answer.status.into());
+                Json::Object(fields)
+            }
+            body => json!({"body": body, "statusCode": answer.status}),
+        };
+        Ok(Value::owned(&result))
+    }
+}

@@ -1,0 +1,80 @@
+//! Kyverno's `random`: random texts that match a regular expression.
+
+use regex_syntax::{
+    ParserBuilder,
+    hir::{Class, Hir, HirKind},
+};
+
+use crate::{
+    machine::{Fault, Machine},
+    value::Text,
+};
+
+/// The longest text, in bytes.
+const LONGEST: usize = 4096;
+/// How often an unlimited repetition repeats at most, beyond its minimum.
+const MOST_REPETITIONS: u32 = 32;
+
+/// Returns a random text of the pattern.
+pub(super) fn text<'a>(machine: &mut Machine<'_>, pattern: &str) -> Result<Text<'a>, Fault> {
+    machine.charge_bytes(pattern.len().saturating_mul(16))?;
+    let mut parser = ParserBuilder::new().nest_limit(50).build();
+    let parsed = parser.parse(pattern);
+    let parsed =
+        parsed.map_err(|error| Fault::error(format!("{pattern:?} is not a regular expression: {error}")))?;
+    let mut text = String::new();
+    generate(machine, &parsed, &mut text)?;
+    Ok(text.into())
+}
+
+fn generate(machine: &mut Machine<'_>, pattern: &Hir, text: &mut String) -> Result<(), Fault> {
+    machine.charge(1)?;
+    if text.len() > LONGEST {
+        return Err(Fault::error(format!(
+            "the random text has more than {LONGEST} bytes"
+        )));
+    }
+    match pattern.kind() {
+        HirKind::Empty | HirKind::Look(_) => {}
+        HirKind::Literal(literal) => text.push_str(&String::from_utf8_lossy(&literal.0)),
+        HirKind::Class(class) => text.extend(choose(class)),
+        HirKind::Capture(group) => generate(machine, &group.sub, text)?,
+        HirKind::Repetition(repetition) => {
+            let least = repetition.min;
+            let most = repetition.max.unwrap_or(least.saturating_add(MOST_REPETITIONS));
+            for _ in 0..fastrand::u32(least..=most.max(least)) {
+                generate(machine, &repetition.sub, text)?;
+            }
+        }
+        HirKind::Concat(parts) => {
+            for part in parts {
+                generate(machine, part, text)?;
+            }
+        }
+        HirKind::Alternation(choices) => {
+            if let Some(chosen) = fastrand::choice(choices) {
+                generate(machine, chosen, text)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Chooses a character, a printable one of ASCII if the class has any; none if the class is empty.
+fn choose(class: &Class) -> Option<char> {
+    let ranges: Vec<(char, char)> = match class {
+        Class::Unicode(class) => class.iter().map(|range| (range.start(), range.end())).collect(),
+        Class::Bytes(class) => {
+            let ranges = class
+                .iter()
+                .map(|range| (range.start().into(), range.end().into()));
+            ranges.collect()
+        }
+    };
+    let printable = ranges
+        .iter()
+        .flat_map(|&(start, end)| start.max(' ')..=end.min('~'));
+    let printable: Vec<char> = printable.collect();
+    let others = || fastrand::choice(&ranges).map(|&(start, end)| fastrand::char(start..=end));
+    fastrand::choice(&printable).copied().or_else(others)
+}
