@@ -45,6 +45,17 @@ spec:
   matchConditions: [{ name: old, expression: "object.metadata.name == 'old'" }]
 "#;
 
+const TEAMS: &str = r#"
+apiVersion: policies.kyverno.io/v1
+kind: ValidatingPolicy
+metadata: { name: teams }
+spec:
+  matchConstraints:
+    resourceRules: [{ operations: [CREATE, UPDATE], apiGroups: [""], apiVersions: [v1], resources: [pods] }]
+  validations:
+    - expression: "http.Get('https://teams.example.com/shop').names.exists(name, name == object.metadata.name)"
+"#;
+
 const LIMITS: &str =
     "apiVersion: v1\nkind: ConfigMap\nmetadata: { name: limits, namespace: shop }\ndata: { host: a }\n";
 
@@ -129,6 +140,7 @@ async fn tests_of_kyverno_run_unchanged() {
     let page = Page::read("docs/kyverno.md").yaml();
     let cases = at.join(".kyverno-test");
     fs::create_dir(&cases).unwrap();
+    fs::write(at.join("teams.yaml"), TEAMS).unwrap();
     fs::write(at.join("policies.yaml"), format!("{}---{MUTATING}", page[0])).unwrap();
     let objects = [
         object("Pod", "good", "ghcr.io/a/web:1"),
@@ -143,6 +155,8 @@ async fn tests_of_kyverno_run_unchanged() {
     .unwrap();
     let mut patched = objects[0].clone();
     patched["spec"]["hostname"] = "a".into();
+    // Empty lists are not compared.
+    patched["spec"]["volumes"] = json!([]);
     fs::write(cases.join("patched.yaml"), patched.to_string()).unwrap();
     let context = format!(
         "kind: Context\nspec:\n  resources:\n    - {}\n",
@@ -158,7 +172,8 @@ async fn tests_of_kyverno_run_unchanged() {
     fs::write(cases.join("values.yaml"), values).unwrap();
     let test = |results: &str| {
         format!(
-            "apiVersion: cli.kyverno.io/v1alpha1\nkind: Test\nmetadata: {{ name: registries }}\npolicies: [../policies.yaml]\n\
+            "apiVersion: cli.kyverno.io/v1alpha1\nkind: Test\nmetadata: {{ name: registries }}\npolicies: [../policies.yaml, ../teams.yaml]\n\
+             apiCallResponses: [{{ url: 'https://teams.example.com/shop', response: {{ body: {{ names: [good] }} }} }}]\n\
              resources: [objects.yaml]\ncontext: context.yaml\nuserinfo: user.yaml\nvariables: values.yaml\nresults:\n{results}"
         )
     };
@@ -168,15 +183,18 @@ async fn tests_of_kyverno_run_unchanged() {
   - { policy: trusted-registries, kind: Pod, resources: [old], result: skip }
   - { policy: trusted-registries, kind: Deployment, result: fail }
   - { policy: run-as, kind: Pod, resources: [good], result: pass, patchedResources: patched.yaml }
+  - { policy: run-as, kind: Pod, resources: [bad], result: fail, patchedResources: objects.yaml }
+  - { policy: teams, kind: Pod, resources: [good], result: pass }
+  - { policy: teams, kind: Pod, resources: [old], result: fail }
 ";
     fs::write(cases.join("kyverno-test.yaml"), test(results)).unwrap();
     let ran = admittance(at, &["test", "./", "--output", "json"]).await;
     assert_eq!(ran.code, Some(0), "{}{}", ran.stdout, ran.stderr);
-    assert_eq!(report(&ran)["passed"], json!(5), "{}", ran.stdout);
+    assert_eq!(report(&ran)["passed"], json!(8), "{}", ran.stdout);
 
     for (selector, expected) in [
         ("policy=trusted-*, resource=bad", 2),
-        ("rule=x,resource=shop/o?d", 1),
+        ("rule=x,resource=shop/o?d", 2),
         ("policy=run", 0),
     ] {
         let ran = admittance(at, &["test", "./", "-t", selector, "--output", "json"]).await;
@@ -197,12 +215,13 @@ async fn tests_of_kyverno_run_unchanged() {
     let wrong = "
   - { policy: trusted-registries, kind: Pod, resources: [good], result: fail }
   - { policy: run-as, kind: Pod, resources: [bad], result: pass, patchedResources: objects.yaml }
+  - { policy: run-as, kind: Pod, resources: [good], result: fail, patchedResources: patched.yaml }
 ";
     fs::write(cases.join("kyverno-test.yaml"), test(wrong)).unwrap();
     let ran = admittance(at, &["test", "./", "--output", "json"]).await;
     assert_eq!(
         (ran.code, &report(&ran)["failed"]),
-        (Some(1), &json!(2)),
+        (Some(1), &json!(3)),
         "{}",
         ran.stdout
     );

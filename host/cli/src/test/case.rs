@@ -1,11 +1,11 @@
 //! Reads cases from files.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
 };
 
-use admittance::admission::{ClusterKind, FailureKind, Grants, Request};
+use admittance::admission::{ClusterKind, FailureKind, Grants, HttpOrigin, Request};
 use admittance_cluster::Manifests;
 use admittance_definitions::{
     Location, Mistakes,
@@ -72,6 +72,8 @@ pub(super) enum CaseHooks {
         policies: Vec<PathBuf>,
         /// The name of the policy, after its namespace if it has one.
         policy: String,
+        /// The servers whose answers the test lists: requests to them are granted.
+        servers: BTreeSet<HttpOrigin>,
     },
 }
 
@@ -112,6 +114,8 @@ pub(super) struct ExpectedOutcome {
     pub(super) patch: Option<Vec<Value>>,
     /// The whole resulting object.
     pub(super) object: Option<Value>,
+    /// A value that the resulting object must not be.
+    pub(super) other_object: Option<Value>,
     /// Fields of the resulting object; `null` for one that is absent.
     pub(super) fields: Option<Value>,
 }
@@ -343,6 +347,7 @@ fn expected(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<ExpectedOutcome>
         stages: fields.get_optional("stages", Node::strings, mistakes),
         patch: fields.get_optional("patch", readers::list_of(any_object), mistakes),
         object: fields.get_optional("object", value_of, mistakes),
+        other_object: None,
         fields: fields.get_optional("fields", any_object, mistakes),
     };
     fields.finish(mistakes);

@@ -4,7 +4,7 @@ use admittance::admission::{Decision, Object, Outcome, StageResult, TraceRow};
 use serde_json::{Map, Value};
 
 use super::{
-    case::{CaseExpectation, ExpectedOutcome, TestCase},
+    case::{CaseExpectation, CaseHooks, ExpectedOutcome, TestCase},
     suite,
 };
 use crate::output::diff;
@@ -95,7 +95,7 @@ fn of_outcome(case: &TestCase, expected: &ExpectedOutcome, outcome: &Outcome) ->
         }
     }
     if expected.allowed && outcome.is_allowed() {
-        failures.extend(result(expected, outcome));
+        failures.extend(result(case, expected, outcome));
     }
     failures
 }
@@ -167,7 +167,7 @@ fn listed<T: AsRef<str>>(names: &[T]) -> String {
 }
 
 /// Compares the patch and the resulting object.
-fn result(expected: &ExpectedOutcome, outcome: &Outcome) -> Vec<UnmetExpectation> {
+fn result(case: &TestCase, expected: &ExpectedOutcome, outcome: &Outcome) -> Vec<UnmetExpectation> {
     let mut failures = Vec::new();
     if let Some(patch) = &expected.patch {
         let expected = Value::from(patch.clone());
@@ -187,6 +187,12 @@ fn result(expected: &ExpectedOutcome, outcome: &Outcome) -> Vec<UnmetExpectation
         .map(Object::value)
         .cloned()
         .unwrap_or_default();
+    let is_kyverno = matches!(case.hooks, CaseHooks::Kyverno { .. });
+    let found = if is_kyverno { without_empty(found) } else { found };
+    if expected.other_object.as_ref() == Some(&found) {
+        let message = "the resulting object is the one of `patchedResources`";
+        failures.push(UnmetExpectation::new("object", message));
+    }
     for (what, expected, keep) in [
         ("object", &expected.object, ComparedFields::All),
         ("fields", &expected.fields, ComparedFields::Expected),
@@ -203,6 +209,29 @@ fn result(expected: &ExpectedOutcome, outcome: &Outcome) -> Vec<UnmetExpectation
         }
     }
     failures
+}
+
+/// Removes empty objects and lists, which Kyverno's tests do not compare.
+pub(super) fn without_empty(value: Value) -> Value {
+    let is_left = |value: &Value| match value {
+        Value::Object(fields) => !fields.is_empty(),
+        Value::Array(items) => !items.is_empty(),
+        Value::Null => false,
+        _ => true,
+    };
+    match value {
+        Value::Object(fields) => {
+            let fields = fields
+                .into_iter()
+                .map(|(name, value)| (name, without_empty(value)));
+            Value::Object(fields.filter(|(_, value)| is_left(value)).collect())
+        }
+        Value::Array(items) => {
+            let items = items.into_iter().map(without_empty);
+            Value::Array(items.filter(is_left).collect())
+        }
+        value => value,
+    }
 }
 
 #[derive(Clone, Copy, PartialEq)]

@@ -1,8 +1,8 @@
 //! Reads the tests of Kyverno, as its command runs them: policies, objects, and the result of each pair.
 
-use std::{path::PathBuf, str::FromStr};
+use std::{collections::BTreeSet, path::PathBuf, str::FromStr};
 
-use admittance::admission::{Object, Operation, Request};
+use admittance::admission::{HttpAnswer, HttpOrigin, Object, Operation, Request};
 use admittance_cluster::Manifests;
 use admittance_definitions::{
     Mistakes,
@@ -11,7 +11,10 @@ use admittance_definitions::{
 use regex::Regex;
 use serde_json::{Value, json};
 
-use super::case::{CaseExpectation, CaseHooks, ExpectedOutcome, TestCase};
+use super::{
+    case::{CaseExpectation, CaseHooks, ExpectedOutcome, TestCase},
+    judge,
+};
 use crate::{request_file, surroundings::RequestSurroundings};
 
 const KIND: &str = "Test";
@@ -98,6 +101,8 @@ struct Scene {
     values: Value,
     user: Value,
     cluster: Manifests,
+    /// The answers of servers.
+    answers: Vec<HttpAnswer>,
 }
 
 /// Reads the cases of a test: one for each object of each result.
@@ -116,10 +121,13 @@ pub(super) fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<TestC
     for field in ["jsonPayload", "jsonPayloads", "httpPayloads", "envoyPayloads"] {
         fields.refuse(field, other, "remove it, with its results", mistakes);
     }
-    let calls = "policies in CEL send no requests and have no global context here";
-    for field in ["apiCallResponses", "globalContextEntries"] {
-        fields.refuse(field, calls, "remove it, with its results", mistakes);
-    }
+    let global = "policies have no global context here";
+    fields.refuse(
+        "globalContextEntries",
+        global,
+        "remove it, with its results",
+        mistakes,
+    );
     fields.finish(mistakes);
     let scene = scene?;
     let named = metadata.get("name").and_then(Value::as_str);
@@ -163,13 +171,37 @@ fn read_scene(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> Option<Scene>
         }
     }
     let cluster = fields.node().accept(Manifests::new(existing), mistakes)?;
+    let read_answers = readers::list_of(read_answers);
+    let answers = fields.get_or_default("apiCallResponses", read_answers, mistakes);
     Some(Scene {
         policies,
         objects,
         values,
         user: user.get("userInfo").cloned().unwrap_or_default(),
         cluster,
+        answers: answers.concat(),
     })
+}
+
+/// Reads the answer to a URL, for both methods if none is named.
+fn read_answers(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<HttpAnswer>> {
+    let mut fields = node.object(mistakes)?;
+    let fix = "write the URL of the request, `https://policy.example.com/v1/rules`";
+    let url = fields.get_required("url", fix, readers::text, mistakes);
+    let method = fields.get_or_default("method", readers::text, mistakes);
+    let response = fields.get_required("response", "write the `body`", Node::object, mistakes);
+    fields.finish(mistakes);
+    let (url, mut response) = (url?, response?);
+    let status = response.get("statusCode", 200, readers::integer(100..=599), mistakes);
+    let body = response.optional("body").map(|body| body.json());
+    response.finish(mistakes);
+    let methods = match method.as_str() {
+        "" => vec!["GET", "POST"],
+        method => vec![method],
+    };
+    let answer = |method| json!({"url": url, "method": method, "status": status, "body": body});
+    let answers: Vec<Value> = methods.into_iter().map(answer).collect();
+    node.accept(serde_json::from_value(answers.into()), mistakes)
 }
 
 /// Returns the object of a namespace, which may omit its kind.
@@ -255,21 +287,34 @@ fn read_result(node: &Node<'_>, test: &str, scene: &Scene, mistakes: &mut Mistak
     if names.is_empty() {
         chosen = of_kind;
     }
+    let servers = scene
+        .answers
+        .iter()
+        .filter_map(|answer| HttpOrigin::of(&answer.url));
+    let servers: BTreeSet<HttpOrigin> = servers.collect();
     let cases = chosen.into_iter().filter_map(|object| {
         let full_name = full_name(object);
         let request = request_for(object, &policy, operation.as_deref(), scene, node, mistakes)?;
         let is_same = |patched: &&Value| patched["kind"] == object["kind"] && is_named(patched, &full_name);
+        let object_after = patched.as_ref().map(|patched| {
+            let patched = patched.iter().find(is_same).cloned();
+            patched.map(judge::without_empty)
+        });
+        // A mutating policy fails a test if its result is another object.
+        let (object_after, other_object) = match result.as_str() {
+            "fail" => (None, object_after.map(Option::unwrap_or_default)),
+            _ => (object_after.flatten(), None),
+        };
         let expected = ExpectedOutcome {
-            allowed: matches!(result.as_str(), "pass" | "skip"),
+            allowed: matches!(result.as_str(), "pass" | "skip") || other_object.is_some(),
             message: None,
             code: None,
             failure: None,
             warnings: None,
             stages: None,
             patch: None,
-            object: patched
-                .as_ref()
-                .and_then(|patched| patched.iter().find(is_same).cloned()),
+            object: object_after,
+            other_object,
             fields: None,
         };
         Some(TestCase {
@@ -278,10 +323,11 @@ fn read_result(node: &Node<'_>, test: &str, scene: &Scene, mistakes: &mut Mistak
             hooks: CaseHooks::Kyverno {
                 policies: scene.policies.clone(),
                 policy: policy.clone(),
+                servers: servers.clone(),
             },
             surroundings: RequestSurroundings {
                 cluster: Some(scene.cluster.clone()),
-                http: None,
+                http: Some(scene.answers.clone()),
             },
             request,
             expected: CaseExpectation::Outcome(Box::new(expected)),

@@ -4,7 +4,7 @@ use std::{io::Write, path::PathBuf, sync::Arc};
 
 use admittance::{
     Table,
-    admission::{GroupVersionKind, Matcher, Outcome, ResourcePattern},
+    admission::{GroupVersionKind, HttpGrant, Matcher, Outcome, ResourcePattern},
     definitions::{self, CelDefinition, ChainDefinition, Mistakes},
 };
 use admittance_driver::Config;
@@ -95,11 +95,16 @@ impl TestBench {
             )],
             CaseHooks::Chains(paths) => replay::load(paths, self.may_call_webhooks)?,
             CaseHooks::Constraints(constraints) => constraints.for_every_operation()?,
-            CaseHooks::Kyverno { policies, policy } => enforced(policies, policy)?,
+            CaseHooks::Kyverno { policies, policy, .. } => enforced(policies, policy)?,
         };
         let config = self.config.as_ref();
+        let mut sandbox = self.surroundings.sandbox(config);
+        if let CaseHooks::Kyverno { servers, .. } = hooks {
+            let listed = servers.iter().cloned().map(HttpGrant::from);
+            sandbox.policy_http = sandbox.policy_http.iter().cloned().chain(listed).collect();
+        }
         let builder = host::builder(config, self.store.clone())
-            .sandbox(self.surroundings.sandbox(config))
+            .sandbox(sandbox)
             .namespaces(self.surroundings.clone());
         Ok(host::table(builder, definitions).await?)
     }
