@@ -203,12 +203,13 @@ impl Kubernetes {
         self.0.peers.as_ref().map(|peers| peers.status())
     }
 
-    /// Returns the current connection of every cluster.
+    /// Returns the current connection of every Kubernetes cluster.
     pub(crate) fn clusters(&self) -> Vec<KubernetesCluster> {
         let Ok(directory) = self.0.accounts.now() else {
             return Vec::new();
         };
-        let clusters = directory.clusters().map(|cluster| {
+        let clusters = directory.clusters().filter(|cluster| cluster.is_kubernetes());
+        let clusters = clusters.map(|cluster| {
             let state = self.0.routes.state(&cluster.id);
             let has_tunnel = state.tunnels + state.gateways > 0;
             let servers = state.upstream.iter().flat_map(Upstream::health);

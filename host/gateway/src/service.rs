@@ -20,6 +20,7 @@ use admittance_net::{
 };
 use axum::body::Body;
 use bytes::Bytes;
+use futures_util::future::OptionFuture;
 use http::{HeaderValue, Request, Response};
 use tracing::Instrument;
 
@@ -195,27 +196,12 @@ impl Gateway {
 
     /// Reloads files when they change. Never returns.
     pub async fn follow(&self) {
-        let tokens = async {
-            if let Some(tokens) = &self.0.tokens {
-                tokens.follow().await;
-            }
-        };
-        let accounts = async {
-            if let Some(accounts) = &self.0.accounts {
-                accounts.follow().await;
-            }
-        };
-        let kubernetes = async {
-            if let Some(kubernetes) = &self.0.kubernetes {
-                kubernetes.follow().await;
-            }
-        };
-        let roles = async {
-            if let Some(roles) = &self.0.roles {
-                roles.follow().await;
-            }
-        };
-        tokio::join!(tokens, accounts, kubernetes, roles, self.0.tls.keep_fresh());
+        let Self(parts) = self;
+        let tokens = OptionFuture::from(parts.tokens.as_ref().map(Tokens::follow));
+        let accounts = OptionFuture::from(parts.accounts.as_ref().map(Accounts::follow));
+        let kubernetes = OptionFuture::from(parts.kubernetes.as_ref().map(Kubernetes::follow));
+        let roles = OptionFuture::from(parts.roles.as_ref().map(Roles::follow));
+        tokio::join!(tokens, accounts, kubernetes, roles, parts.tls.keep_fresh());
     }
 
     /// Returns the users and clusters, if the gateway has any.

@@ -31,6 +31,10 @@ use super::{
     },
 };
 
+/// The kinds of imported rows that belong to a cluster.
+const CREDENTIALS: &str = "credentials";
+const REGISTER_TOKENS: &str = "register_tokens";
+
 /// bcs-api's number for the type of plain tokens. `POST users/{id}/tokens` returns them.
 pub(crate) const PLAIN_TOKEN: i64 = 3;
 
@@ -77,7 +81,7 @@ impl Accounts {
             .fetch_all(&mut *change)
             .await?;
         let settled: HashSet<_> = settled.into_iter().collect();
-        let plan = Plan::new(&mut source, &here, &settled, replace)?;
+        let mut plan = Plan::new(&mut source, &here, &settled, replace)?;
         let mut done = ImportedAccounts {
             users: plan.users.len(),
             tokens: plan.tokens.len(),
@@ -86,9 +90,6 @@ impl Accounts {
             skipped: plan.skipped.clone(),
             ..ImportedAccounts::default()
         };
-        if plan.settled.is_empty() {
-            return Ok(done);
-        }
         insert_users(&mut change, &plan, &here).await?;
         for token in &plan.tokens {
             self.insert_source_token(&mut change, token).await?;
@@ -96,17 +97,39 @@ impl Accounts {
         for cluster in plan.clusters.values() {
             insert_cluster(&mut change, cluster, &cluster.id).await?;
         }
+        let is_new = |plan: &Plan, table: &str, cluster: &str| {
+            let is_here = plan.clusters.contains_key(cluster) || here.cluster(cluster).is_some();
+            is_here && !settled.contains(&(table.to_owned(), cluster.to_owned()))
+        };
         for reported in source.credentials {
-            if plan.clusters.contains_key(&reported.cluster_id) {
-                self.insert_source_credentials(&mut change, reported, &mut done)
-                    .await?;
+            let id = reported.cluster_id.clone();
+            if !is_new(&plan, CREDENTIALS, &id) {
+                continue;
+            }
+            let has_newer = here.cluster(&id).is_some_and(|known| known.credentials.is_some());
+            if has_newer
+                || self
+                    .insert_source_credentials(&mut change, reported, &mut done)
+                    .await?
+            {
+                plan.settled.push((CREDENTIALS, id));
             }
         }
-        for (cluster, token) in &source.register_tokens {
-            if plan.clusters.contains_key(cluster) {
-                insert_used_register_token(&mut change, cluster, token).await?;
+        for (id, token) in source.register_tokens {
+            if !is_new(&plan, REGISTER_TOKENS, &id) {
+                continue;
+            }
+            let has_newer = here
+                .cluster(&id)
+                .is_some_and(|known| known.register_token.is_some());
+            if !has_newer {
+                insert_used_register_token(&mut change, &id, &token).await?;
                 done.register_tokens += 1;
             }
+            plan.settled.push((REGISTER_TOKENS, id));
+        }
+        if plan.settled.is_empty() {
+            return Ok(done);
         }
         let granted = permissions(&source.permissions, &plan, &here, &mut done);
         for ((user, cluster), access) in granted {
@@ -145,13 +168,13 @@ impl Accounts {
     }
 
     /// Inserts credentials if the gateway may connect to their addresses, and can verify them by their CA. bcs-api has stored
-    /// whatever agents reported.
+    /// whatever agents reported. Returns whether they were inserted.
     async fn insert_source_credentials(
         &self,
         change: &mut Change,
         reported: SourceCredentials,
         done: &mut ImportedAccounts,
-    ) -> Result<(), AccountsError> {
+    ) -> Result<bool, AccountsError> {
         let report = Report {
             // The last agent of BCS separates addresses by commas.
             server_addresses: reported.server_addresses.replace(',', ";"),
@@ -174,10 +197,13 @@ impl Accounts {
             Ok(credentials) => {
                 self.insert_credentials(change, &cluster, &credentials).await?;
                 done.credentials += 1;
+                Ok(true)
             }
-            Err(error) => done.skipped.push(format!("credentials of {cluster}: {error}")),
+            Err(error) => {
+                done.skipped.push(format!("credentials of {cluster}: {error}"));
+                Ok(false)
+            }
         }
-        Ok(())
     }
 }
 

@@ -281,6 +281,39 @@ async fn credentials_with_an_unusable_ca_are_not_imported() {
     );
 }
 
+#[tokio::test]
+async fn what_clusters_of_an_earlier_import_got_since_is_copied() {
+    let scene = with_tables(&[
+        "CREATE TABLE kept AS SELECT * FROM cluster_credentials",
+        "DELETE FROM cluster_credentials",
+    ])
+    .await;
+    let accounts = &scene.accounts;
+    assert_eq!(accounts.import("test", &[]).await.unwrap().credentials, 0);
+    let later = [
+        "INSERT INTO cluster_credentials SELECT * FROM kept",
+        "INSERT INTO register_tokens (cluster_id, token) VALUES ('bcs-bcs-k8s-1-k3f9x2ab', 'latertoken')",
+    ];
+    mariadb::shared().run(database(&scene), &later).await;
+    let again = accounts.import("test", &[]).await.unwrap();
+    assert_eq!(
+        (again.clusters, again.credentials, again.register_tokens),
+        (0, 1, 1),
+        "{again:?}"
+    );
+    let is_valid = |token: &[u8]| {
+        let directory = accounts.now().unwrap();
+        directory.agent("bcs-bcs-k8s-1-k3f9x2ab", token).is_ok()
+    };
+    assert!(is_valid(b"latertoken"));
+    let directory = accounts.now().unwrap();
+    let cluster = directory.cluster("bcs-bcs-k8s-1-k3f9x2ab").unwrap();
+    accounts.revoke_register_token("test", cluster).await.unwrap();
+    let last = accounts.import("test", &[]).await.unwrap();
+    assert_eq!((last.credentials, last.register_tokens), (0, 0), "{last:?}");
+    assert!(!is_valid(b"latertoken"));
+}
+
 async fn revision(scene: &Scene) -> i64 {
     let mut connection = mariadb::shared().connect(database(scene)).await;
     let revision = sqlx::query_scalar("SELECT revision FROM admittance_state");
