@@ -63,6 +63,7 @@ const WITHOUT_EQUIVALENT: [(&str, &str); 24] = [
         "tokens are verified by the gateway itself and not by a PaaS",
     ),
     ("license_server_config.", "no license is needed"),
+    ("tke.", "the routes of TKE belong to one cloud"),
     (
         "insecure_",
         "one port; something before it may end TLS, or a second gateway serve loopback",
@@ -72,7 +73,6 @@ const WITHOUT_EQUIVALENT: [(&str, &str); 24] = [
         "drivers know it: dialect.bcs.console.port of each, or mesos_webconsole_proxy_port of the original",
     ),
     ("mesos_webconsole_proxy_port", "see consoleproxy_port"),
-    ("local_ip", "registration.ip, in the lines at the end"),
     (
         "log_dir",
         "the log goes to standard error, for systemd or the container runtime",
@@ -155,18 +155,24 @@ impl Original {
         }
     }
 
-    /// Returns the ports, with the certificates of the first.
-    fn ports(&mut self, port: &str, metric_port: &str) -> String {
+    /// Returns the ports, with the certificates of the first. `asks_clients` says that clients need certificates too.
+    fn ports(&mut self, port: &str, metric_port: &str, asks_clients: bool) -> String {
         let ip = self.take("address").unwrap_or_else(|| "0.0.0.0".to_owned());
         let mut text = format!("listen:\n  address: {}\n", self.address(&ip, "port", port));
         let certificate = self.take("server_cert_file").zip(self.take("server_key_file"));
         if let Some((certificate, key)) = certificate {
             let ca = self.values.get("ca_file").and_then(Value::as_str);
+            let ca = ca.filter(|_| asks_clients);
             let ca = ca.map_or_else(String::new, |ca| format!(", clientCa: {}", quoted(ca)));
             let (certificate, key) = (quoted(&certificate), quoted(&key));
             let _ = writeln!(text, "  tls: {{ certificate: {certificate}, key: {key}{ca} }}");
         }
         let admin = self.address(&ip, "metric_port", metric_port);
+        if !matches!(ip.as_str(), "0.0.0.0" | "::") {
+            self.values
+                .entry("local_ip".to_owned())
+                .or_insert_with(|| ip.into());
+        }
         let _ = writeln!(text, "admin: {{ address: {admin} }}");
         text
     }
@@ -198,14 +204,26 @@ impl Original {
         Some(format!("servers: [{}]", servers.join(", ")))
     }
 
+    /// Writes the ensembles with these names, from these keys.
+    fn ensembles(&mut self, ensembles: &[(&str, &str, Option<&str>)]) -> String {
+        let mut text = String::new();
+        for &(name, key, default) in ensembles {
+            if let Some(servers) = self.servers(key, default) {
+                let _ = writeln!(text, "  {name}: {{ {servers} }}");
+            }
+        }
+        if text.is_empty() {
+            return text;
+        }
+        format!(
+            "zookeeper:\n{text}  # If its nodes have an owner, add the user to each ensemble, see docs/bcs-migration.md:\n  \
+             # digest: {{ user: bcsce, passwordFile: zookeeper.password }}\n"
+        )
+    }
+
     /// Writes the registration as a comment, since it would direct clients to this program.
     fn registration(&mut self) -> String {
-        let ip = self
-            .values
-            .get("local_ip")
-            .and_then(Value::as_str)
-            .unwrap_or("10.0.0.5")
-            .to_owned();
+        let ip = self.take("local_ip").unwrap_or_else(|| "10.0.0.5".to_owned());
         let external = self.take("external_ip").zip(self.take("external_port"));
         let external = external.map_or_else(String::new, |(ip, port)| {
             format!(", external: {{ ip: {}, port: {port} }}", quoted(&ip))
@@ -257,7 +275,7 @@ pub(super) fn driver(path: &Path) -> crate::Result<String> {
         )
     })?;
     let mut text = header(path);
-    text.push_str(&original.ports("8080", "8081"));
+    text.push_str(&original.ports("8080", "8081", true));
     let kubeconfig = original.take("kubeconfig");
     let _ = writeln!(
         text,
@@ -270,15 +288,10 @@ pub(super) fn driver(path: &Path) -> crate::Result<String> {
     if kubeconfig.is_some() {
         text.push_str("    customResources: true\n");
     }
-    text.push_str("zookeeper:\n");
-    for (name, key, default) in [
+    text.push_str(&original.ensembles(&[
         ("cluster", "sched_regdiscv", Some("127.0.0.1:2181")),
         ("service", "bcs_zookeeper", None),
-    ] {
-        if let Some(servers) = original.servers(key, default) {
-            let _ = writeln!(text, "  {name}: {{ {servers} }}");
-        }
-    }
+    ]));
     let _ = writeln!(text, "upstream:\n  discover: {{}}");
     let tls = original.client_tls();
     if !tls.is_empty() {
@@ -297,10 +310,17 @@ pub(super) fn driver(path: &Path) -> crate::Result<String> {
 pub(super) fn gateway(path: &Path) -> crate::Result<String> {
     let mut original = Original::read(path)?;
     let mut text = header(path);
-    text.push_str(&original.ports("8443", "8081"));
-    if let Some(servers) = original.servers("bcs_zookeeper", None) {
-        let _ = writeln!(text, "zookeeper:\n  service: {{ {servers} }}");
+    if !original.values.contains_key("server_cert_file") {
+        // Then the original serves nothing on the other port.
+        for (key, insecure) in [("address", "insecure_address"), ("port", "insecure_port")] {
+            if let Some(value) = original.values.remove(insecure) {
+                original.values.insert(key.to_owned(), value);
+            }
+        }
     }
+    let asks_clients = original.take("verify_client_tls").as_deref() == Some("true");
+    text.push_str(&original.ports("8443", "8081", asks_clients));
+    text.push_str(&original.ensembles(&[("service", "bcs_zookeeper", None)]));
     text.push_str("dialect:\n  gateway:\n    discover: {}\n    services: {}\n");
     let tls = original.client_tls();
     if !tls.is_empty() {
@@ -315,9 +335,11 @@ pub(super) fn gateway(path: &Path) -> crate::Result<String> {
         })?;
         let _ = writeln!(
             text,
-            "    accounts:\n      # The password stands in the DSN: write it to this file.\n      {mysql}"
+            "    accounts:\n      # The password stands in the DSN: (umask 077; printf %s PASSWORD > mysql.password)\n      {mysql}"
         );
-        text.push_str("      # Write it with `openssl rand -base64 32`.\n      keyFile: accounts.key\n");
+        text.push_str(
+            "      # (umask 077; openssl rand -base64 32 > accounts.key)\n      keyFile: accounts.key\n",
+        );
         text.push_str("    tokens: { accounts: {} }\n");
     }
     text.push_str(&original.registration());
@@ -387,7 +409,8 @@ unheard_of: 1
             "address: \"0.0.0.0:8443\"",
             "admin: { address: \"0.0.0.0:8087\" }",
             "    services: {}\n",
-            "tls: { certificate: \"s.pem\", key: \"s.key\", clientCa: \"ca.pem\" }",
+            "tls: { certificate: \"s.pem\", key: \"s.key\" }",
+            "    tls: { ca: \"ca.pem\" }",
             "service: { servers: [\"10.0.0.1:2181\", \"10.0.0.2:2181\"] }",
             "mysql: { server: \"10.0.0.3:3306\", database: \"bke_core\", user: \"root\", passwordFile: mysql.password }",
             "# registration: { ip: \"10.0.0.9\" }",
@@ -413,6 +436,15 @@ unheard_of: 1
             !text.contains("secret:") && !text.contains("\"secret\""),
             "{text}"
         );
+        let verifying = BCS_API.replace("cert_config: {", "verify_client_tls: true\ncert_config: {");
+        let text = written(&verifying, gateway).unwrap();
+        assert!(text.contains("key: \"s.key\", clientCa: \"ca.pem\" }"), "{text}");
+        let plain = BCS_API.replace("server_cert_file: s.pem", "server_cert_file: \"\"");
+        let text = written(&plain, gateway).unwrap();
+        assert!(
+            text.contains("address: \"0.0.0.0:8080\"") && !text.contains("# insecure"),
+            "{text}"
+        );
     }
 
     #[test]
@@ -426,7 +458,8 @@ unheard_of: 1
             "console: { port: 8083 }",
             "cluster: { servers: [\"z:2181\"] }",
             "cluster: { kubeconfig: \"/k\" }",
-            "external: { ip: \"1.2.3.4\", port: 80 }",
+            "registration: { ip: \"10.0.0.5\", external: { ip: \"1.2.3.4\", port: 80 } }",
+            "# digest: { user: bcsce",
             "# etcdRegistry.etcd_feature: no equivalent: drivers register only in ZooKeeper",
             "# log_dir: no equivalent",
         ] {
