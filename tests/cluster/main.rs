@@ -12,6 +12,8 @@
 //! - `cargo task cluster --list` lists their names.
 //! - `cargo task cluster --stay` runs none, and keeps the API server running until Ctrl-C.
 //!
+//! The task runs it in a network namespace of its own, unless the user is not root or asks it to stay.
+//!
 //! This program is not part of `cargo task test`, which only compiles it: building the API server requires Debian 12
 //! and the network. The API server is Kubernetes 1.20, so it supports `admissionregistration.k8s.io/v1` and both
 //! versions of AdmissionReview, but neither match conditions (1.27) nor admission policies (1.26); see [`scenarios`].

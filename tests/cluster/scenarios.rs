@@ -134,6 +134,8 @@ pub(crate) const SCENARIOS: &[Scenario] = scenarios! {
     gateway:
         a_cluster_is_used_directly,
         roles_of_a_file_are_bound_in_the_cluster,
+        role_bindings_of_the_cluster_decide,
+        agents_find_the_addresses_of_api_servers,
         a_cluster_is_used_through_a_tunnel,
         a_hundred_watches_end_with_their_token,
         watches_last,

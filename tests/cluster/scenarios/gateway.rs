@@ -1,6 +1,7 @@
 //! A gateway in front of the API server, with an agent: users work in the cluster with kubectl and the gateway's
 //! tokens.
 
+mod agents;
 mod attacks;
 mod balancer;
 mod figures;
@@ -21,6 +22,7 @@ use tokio::{
 
 use self::gate::Gate;
 pub(crate) use self::{
+    agents::{agents_find_the_addresses_of_api_servers, role_bindings_of_the_cluster_decide},
     attacks::{
         a_register_token_cannot_be_guessed, no_client_becomes_another_user, no_client_reaches_another_cluster,
     },

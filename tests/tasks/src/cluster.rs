@@ -6,7 +6,11 @@
 
 mod source;
 
-use std::{fs, path::PathBuf};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use self::source::Source;
 use crate::{
@@ -144,6 +148,28 @@ pub(crate) fn install() -> Result<(), Error> {
     // The recipe is written last: it exists only if all previous steps are done.
     fs::write(&recipe, recipe_text()).map_err(at(&recipe))?;
     layout.tidy()
+}
+
+/// Brings up the loopback interface of a new network namespace, with addresses that API servers may list as their own.
+const OWN_NETWORK: &str =
+    "ip link set lo up && for number in 1 2; do ip address add 198.18.0.$number/32 dev lo; done";
+
+/// Starts a program in a network namespace with nothing but loopback; without one where this user may not make it.
+pub(crate) fn in_own_network(program: &Path) -> Command {
+    let enter = |then: &str| {
+        let mut command = Command::new("unshare");
+        command.args(["--net", "sh", "-c", &format!("{OWN_NETWORK} && {then}"), "sh"]);
+        command
+    };
+    let can_enter = enter("true").output().is_ok_and(|output| output.status.success());
+    match can_enter {
+        true => {
+            let mut command = enter("exec \"$@\"");
+            command.arg(program);
+            command
+        }
+        false => Command::new(program),
+    }
 }
 
 fn recipe_text() -> String {

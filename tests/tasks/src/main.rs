@@ -188,11 +188,13 @@ fn run(task: Task) -> Result<(), Error> {
             if rest.is_empty() {
                 cluster::try_stores()?;
             }
-            command::become_program(
-                Command::new(command::built(profile, "admittance-cluster")?)
-                    .args(&rest)
-                    .envs(databases()),
-            )
+            let databases: Vec<_> = databases().collect();
+            let program = command::built(profile, "admittance-cluster")?;
+            let mut command = match rest.iter().any(|argument| argument == "--stay") {
+                true => Command::new(program),
+                false => cluster::in_own_network(&program),
+            };
+            command::become_program(command.args(&rest).envs(databases))
         }
         Task::Soak { changes, rest } => {
             plugins::build(Selection::All)?;

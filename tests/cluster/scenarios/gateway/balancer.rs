@@ -1,4 +1,4 @@
-//! A TCP load balancer in front of several gateways.
+//! A TCP load balancer in front of several gateways, or of an API server.
 
 use std::{
     net::SocketAddr,
@@ -20,7 +20,12 @@ pub(super) struct Balancer {
 
 impl Balancer {
     pub(super) async fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        Self::start_at("127.0.0.1").await
+    }
+
+    pub(super) async fn start_at(ip: &str) -> Self {
+        // `cargo task cluster` adds addresses other than loopback, if it is run as root.
+        let listener = TcpListener::bind((ip, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
         let gateways: Arc<Mutex<Vec<String>>> = Arc::default();
         let mut passing = JoinSet::new();
@@ -37,6 +42,10 @@ impl Balancer {
             gateways,
             _passing: passing,
         }
+    }
+
+    pub(super) fn port(&self) -> u16 {
+        self.address.port()
     }
 
     pub(super) fn url(&self) -> String {

@@ -1,10 +1,15 @@
 //! A gateway with a cluster, set up as a new user would.
 
-use std::{fs, path::Path, process::Stdio, sync::Arc};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Stdio,
+    sync::Arc,
+};
 
 use admittance_tests::{Admittance, Client, Trust};
 use serde_json::{Value, json};
-use tokio::process::Child;
+use tokio::process::{Child, Command};
 
 use super::balancer::Balancer;
 use crate::{
@@ -144,6 +149,31 @@ impl Gate {
         self.agent = agent(&self.scene, &self.url, &self.cluster_id, self.has_tunnel);
     }
 
+    /// Replaces the agent by one with the service account in this directory, which lists the endpoints of the API server.
+    pub(super) async fn replace_agent(&mut self, account: &Path) {
+        self.agent.kill().await.unwrap();
+        let mut command = agent_command(&self.scene, &self.url, &self.cluster_id, self.has_tunnel);
+        let address = self.scene.cluster.url();
+        let (host, port) = address.trim_start_matches("https://").rsplit_once(':').unwrap();
+        self.agent = command
+            .arg("--service-account")
+            .arg(account)
+            .env("KUBERNETES_SERVICE_HOST", host)
+            .env("KUBERNETES_SERVICE_PORT", port)
+            .spawn()
+            .unwrap();
+    }
+
+    /// Runs kubectl as the administrator of the cluster.
+    pub(super) async fn administer(&self, arguments: &str) {
+        self.scene.run(arguments).await.succeeds();
+    }
+
+    /// Creates a token of a service account, and the directory that a node would mount into its Pods.
+    pub(super) async fn mount(&self, namespace: &str, name: &str) -> PathBuf {
+        mount(&self.scene, namespace, name).await
+    }
+
     /// Returns the path of a collection in the namespace of the scene, by way of the gateway.
     pub(super) fn path(&self, collection: &str) -> String {
         let namespace = &self.scene.namespace;
@@ -274,39 +304,48 @@ async fn install(scene: &Scene, url: &str, cluster_id: &str) {
             .trim()
             .to_owned()
     };
-    let path = format!(
-        "/api/v1/namespaces/{}/serviceaccounts/{}/token",
-        named("namespace:"),
-        named("name:")
-    );
+    let directory = mount(scene, &named("namespace:"), &named("name:")).await;
+    fs::rename(directory, scene.path("service-account")).unwrap();
+}
+
+async fn mount(scene: &Scene, namespace: &str, name: &str) -> PathBuf {
+    let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token");
     let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
     let issued = scene.rest.post(&path, &request).await.unwrap().json().unwrap();
-    let directory = scene.path("service-account");
+    let directory = scene.path(&format!("service-account-{name}"));
     fs::create_dir(&directory).unwrap();
     let token = issued["status"]["token"].as_str().unwrap();
     fs::write(directory.join("token"), token).unwrap();
     fs::copy(scene.cluster.authority_file(), directory.join("ca.crt")).unwrap();
+    directory
 }
 
 /// Starts the agent as the Deployment does.
 fn agent(scene: &Scene, url: &str, cluster_id: &str, has_tunnel: bool) -> Child {
+    let mut command = agent_command(scene, url, cluster_id, has_tunnel);
+    command
+        .args(["--api-server", &scene.cluster.url()])
+        .arg("--service-account")
+        .arg(scene.path("service-account"));
+    command.spawn().unwrap()
+}
+
+fn agent_command(scene: &Scene, url: &str, cluster_id: &str, has_tunnel: bool) -> Command {
     let log = fs::File::create(scene.path("agent.log")).unwrap();
     let mut command = Admittance::command().unwrap();
     command
         .args(["agent", "--cluster-id", cluster_id, "--period", "1s"])
-        .args(["--gateway", url, "--api-server", &scene.cluster.url()])
+        .args(["--gateway", url])
         .arg("--ca")
         .arg(scene.path("certs/ca.pem"))
         .arg("--register-token-file")
         .arg(scene.path("register.token"))
-        .arg("--service-account")
-        .arg(scene.path("service-account"))
         .args((!has_tunnel).then_some("--no-tunnel"))
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(log)
         .kill_on_drop(true);
-    command.spawn().unwrap()
+    command
 }
 
 /// Creates a token of a user.

@@ -1,0 +1,109 @@
+//! Agents of clusters: the rights of their accounts, and the API servers that they find.
+
+use std::{sync::Arc, time::Duration};
+
+use serde_json::json;
+use tokio::time::timeout;
+
+use super::{
+    balancer::Balancer,
+    gate::{Gate, rest, tell, token},
+};
+use crate::{cluster::Cluster, process::until, rest::Rest};
+
+/// The limit for what the agent reports, and for bindings, to take effect.
+const SOON: Duration = Duration::from_secs(30);
+
+async fn status_of(user: &Rest, path: &str) -> u16 {
+    user.get(path).await.map_or(0, |reply| reply.status.as_u16())
+}
+
+async fn until_status(user: &Rest, path: &str, expected: u16) {
+    let reached = until("the status of a request", async || {
+        (status_of(user, path).await == expected).then_some(())
+    });
+    timeout(SOON, reached).await.unwrap();
+}
+
+pub(crate) async fn role_bindings_of_the_cluster_decide(cluster: Arc<Cluster>) {
+    let mut gate = Gate::start(cluster, true).await;
+    let namespace = gate.scene.namespace.clone();
+    tell(&gate.scene, "users create carol").await.succeeds();
+    let granted = format!("permissions grant carol {} Cluster", gate.cluster_id);
+    tell(&gate.scene, &granted).await.succeeds();
+    let carol = token(&gate.scene, "carol").await;
+    let carol = rest(&gate.scene, &gate.scene.url(""), &carol);
+    let (pods, secrets) = (gate.path("pods"), gate.path("secrets"));
+    // The gateway lets every request pass, and the cluster has no binding.
+    let refused = carol.get(&pods).await.unwrap();
+    assert_eq!(refused.status, 403);
+    assert!(refused.text().contains("plain.carol"), "{}", refused.text());
+    gate.administer("create role secret-reader --verb=get,list --resource=secrets")
+        .await;
+    gate.administer("create rolebinding carol --role=secret-reader --user=plain.carol")
+        .await;
+    // More than `Write` gives, and nothing else.
+    until_status(&carol, &secrets, 200).await;
+    assert_eq!(status_of(&carol, &pods).await, 403);
+
+    // The cluster no longer accepts the token of the agent, which is not the fault of the user.
+    gate.administer("delete serviceaccount admittance --namespace=admittance-system")
+        .await;
+    until_status(&carol, &secrets, 502).await;
+    let reply = carol.get(&secrets).await.unwrap();
+    let message = reply.json().unwrap()["message"].to_string();
+    assert!(message.contains("agent"), "{message}");
+
+    // The original's agent has an account that may do everything.
+    gate.administer("create serviceaccount bcs-kube-agent").await;
+    let bound = format!(
+        "create clusterrolebinding {namespace} --clusterrole=cluster-admin --serviceaccount={namespace}:bcs-kube-agent"
+    );
+    gate.administer(&bound).await;
+    let account = gate.mount(&namespace, "bcs-kube-agent").await;
+    gate.replace_agent(&account).await;
+    until_status(&carol, &secrets, 200).await;
+    assert_eq!(status_of(&carol, &pods).await, 403);
+}
+
+pub(crate) async fn agents_find_the_addresses_of_api_servers(cluster: Arc<Cluster>) {
+    let mut gate = Gate::start(cluster, false).await;
+    let account = gate.scene.path("service-account");
+    let (first, second) = ("198.18.0.1", "198.18.0.2");
+    let at_first = served_at(&gate, first).await;
+    gate.replace_agent(&account).await;
+    let pods = gate.path("pods");
+    reported(&gate, first, &at_first).await;
+    until_status(&gate.rest, &pods, 200).await;
+
+    // The master is replaced by another one.
+    let at_second = served_at(&gate, second).await;
+    drop(at_first);
+    reported(&gate, second, &at_second).await;
+    until_status(&gate.rest, &pods, 200).await;
+    gate.administer("delete endpoints kubernetes --namespace=default")
+        .await;
+}
+
+/// Serves the API at this address, as the only one that it lists itself. An API server lists no loopback addresses.
+async fn served_at(gate: &Gate, ip: &str) -> Balancer {
+    let server = Balancer::start_at(ip).await;
+    server.pass_to(&[gate.scene.cluster.url()]);
+    let endpoints = json!({
+        "apiVersion": "v1",
+        "kind": "Endpoints",
+        "metadata": {"name": "kubernetes", "namespace": "default"},
+        "subsets": [{"addresses": [{"ip": ip}], "ports": [{"name": "https", "port": server.port()}]}],
+    });
+    gate.scene.apply(&endpoints).await.succeeds();
+    server
+}
+
+async fn reported(gate: &Gate, ip: &str, server: &Balancer) {
+    let address = format!("https://{ip}:{}", server.port());
+    let reported = until("the addresses that the agent reports", async || {
+        let listed = tell(&gate.scene, "clusters list --output json").await.json();
+        listed.to_string().contains(&address).then_some(())
+    });
+    timeout(SOON, reported).await.unwrap();
+}
