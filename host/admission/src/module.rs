@@ -182,6 +182,15 @@ impl ModuleReference {
         let name = path.file_stem()?.to_str()?.replace('_', "-");
         (*self == Self::stock(&name)).then_some(name)
     }
+
+    /// Returns the reference as a definition has it: a stock plugin by its name, since its path may differ on another
+    /// machine.
+    pub fn portable(&self) -> String {
+        match self.stock_name() {
+            Some(name) => format!("stock:{name}"),
+            None => self.to_string(),
+        }
+    }
 }
 
 impl FromStr for ModuleReference {

@@ -1,6 +1,6 @@
 //! The stock plugins that a released program contains.
 
-use std::{io::Read, path::Path};
+use std::{collections::BTreeSet, io::Read, path::Path};
 
 use bytes::Bytes;
 use flate2::read::GzDecoder;
@@ -67,18 +67,20 @@ pub(crate) fn advice(path: &Path) -> String {
     let Some(name) = ModuleReference::File(path.to_owned()).stock_name() else {
         return String::new();
     };
+    let mut names: BTreeSet<_> = PLUGINS.iter().map(|(name, _)| (*name).to_owned()).collect();
+    let beside = path.parent().and_then(|parent| parent.read_dir().ok());
+    for file in beside.into_iter().flatten().flatten() {
+        names.extend(ModuleReference::File(file.path()).stock_name());
+    }
     let directory = "set the environment variable ADMITTANCE_PLUGINS to the directory of the stock plugins";
-    if PLUGINS.is_empty() {
+    if names.is_empty() {
         return format!(
             "; this build of the program does not contain the stock plugins, as releases do: {directory}, which `cargo \
              task plugins` compiles to target/plugins"
         );
     }
-    let names: Vec<_> = PLUGINS.iter().map(|(name, _)| *name).collect();
-    let names = names.join(", ");
-    format!(
-        "; the program contains no stock plugin `{name}`, but {names}: write one of these, or {directory}"
-    )
+    let names = names.into_iter().collect::<Vec<_>>().join(", ");
+    format!("; there is no stock plugin `{name}`, but {names}: write one of these, or {directory}")
 }
 
 #[cfg(test)]
@@ -106,6 +108,16 @@ mod tests {
         let of_file = found("image-policy");
         std::fs::remove_file(&path).unwrap();
         assert_eq!(of_file, None);
+    }
+
+    #[test]
+    fn a_reference_to_a_stock_plugin_is_written_by_its_name() {
+        for (reference, expected) in [
+            (ModuleReference::stock("image-policy"), "stock:image-policy"),
+            (ModuleReference::File("a.wasm".into()), "file:a.wasm"),
+        ] {
+            assert_eq!(reference.portable(), expected);
+        }
     }
 
     /// `cargo task release` compiles the program with this feature.

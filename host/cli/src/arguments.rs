@@ -1,13 +1,13 @@
 //! Parses and reads the arguments that several commands share.
 
 use std::{
-    io::Read,
+    io::{ErrorKind, Read},
     path::{Path, PathBuf},
 };
 
 use admittance::definitions::{self, ChainDefinition};
 use admittance_admission::{UnknownWord, Word};
-use admittance_definitions::{DefinitionFile, read_files};
+use admittance_definitions::{DefinitionFile, did_you_mean, read_files};
 use admittance_driver::Config;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
@@ -21,6 +21,24 @@ pub(crate) fn word<W: Word + Send + Sync>() -> impl TypedValueParser<Value = W> 
             .map(|(_, value)| *value)
             .ok_or_else(|| UnknownWord::of::<W>(&text))
     })
+}
+
+/// Parses the path of a file or a directory that exists; `-` stands for standard input.
+pub(crate) fn existing(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    match path.metadata() {
+        Err(error) if error.kind() == ErrorKind::NotFound && text != "-" => {
+            let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+            let beside = directory.unwrap_or(Path::new(".")).read_dir();
+            let names = beside.into_iter().flatten().flatten();
+            let names = names.map(|file| file.file_name().to_string_lossy().into_owned());
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            let near = did_you_mean(&name, names);
+            Err(format!("there is no such file or directory{near}"))
+        }
+        // What reads the file reports other problems.
+        _ => Ok(path),
+    }
 }
 
 /// Parses `KEY=VALUE`.
@@ -71,4 +89,27 @@ pub(crate) fn no_definition(paths: &[PathBuf]) -> String {
         paths => format!(" in {}", files::list(paths)),
     };
     format!("no definition was found{place}; name files, or directories with *.yaml, *.yml or *.json in them")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_misspelt_file_is_reported_with_similar_names() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name).display().to_string();
+        std::fs::write(path("chain.yaml"), "").unwrap();
+        assert_eq!(existing(&path("chain.yaml")), Ok(path("chain.yaml").into()));
+        assert_eq!(existing("-"), Ok("-".into()));
+        for (name, expected) in [
+            (
+                "chian.yaml",
+                "there is no such file or directory; did you mean chain.yaml?",
+            ),
+            ("pods.json", "there is no such file or directory"),
+        ] {
+            assert_eq!(existing(&path(name)), Err(expected.to_owned()));
+        }
+    }
 }

@@ -33,10 +33,10 @@ use crate::{arguments, cluster::ClusterArguments, host, logging, progress, repla
 pub(crate) struct Arguments {
     /// Chain files, or directories of them [default: the definitions of --config, also those that are resources of the
     /// cluster].
-    #[arg(value_name = "CHAINS", required_unless_present = "config")]
+    #[arg(value_name = "CHAINS", required_unless_present = "config", value_parser = arguments::existing)]
     chains: Vec<PathBuf>,
     /// Compare with these chains: show only the objects that the two sets of chains judge differently.
-    #[arg(long, value_name = "CHAINS", num_args = 1..)]
+    #[arg(long, value_name = "CHAINS", num_args = 1.., value_parser = arguments::existing)]
     against: Vec<PathBuf>,
     #[command(flatten)]
     cluster: ClusterArguments,
@@ -65,7 +65,7 @@ pub(crate) struct Arguments {
     call_webhooks: bool,
     /// A configuration of `serve`, for its settings of modules, signatures and webhook addresses, and for the lists of
     /// its upstream.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = arguments::existing)]
     config: Option<PathBuf>,
     /// The directory of modules and their compiled forms [default: the user's cache directory].
     #[arg(long, value_name = "DIRECTORY", env = "ADMITTANCE_STORE")]

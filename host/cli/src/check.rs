@@ -18,6 +18,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use crate::{
+    arguments::existing,
     host, human,
     output::{BAD, GOOD, Output, WARN},
 };
@@ -34,11 +35,11 @@ use crate::{
   admittance check --config admittance.yaml --output json")]
 pub(crate) struct Arguments {
     /// Files with definitions, or directories, of which *.yaml, *.yml and *.json are read.
-    #[arg(value_name = "FILE")]
+    #[arg(value_name = "FILE", value_parser = existing)]
     files: Vec<PathBuf>,
     /// A configuration of `serve`, which is checked too, with the definitions that it names. Its settings of modules
     /// and signatures apply, and so do the permissions that it gives to chains of namespaces in the cluster.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = existing)]
     config: Option<PathBuf>,
     /// Check only the documents; load no plugins.
     #[arg(long)]

@@ -14,6 +14,7 @@ use clap::Args;
 use tokio::process::Command;
 
 use crate::{
+    arguments::existing,
     host, logging,
     output::{BAD, DIM, GOOD},
     project::Project,
@@ -35,7 +36,7 @@ pub(crate) struct Arguments {
     #[arg(value_name = "PROJECT", default_value = ".")]
     project: PathBuf,
     /// The chain that is served: a file, or a directory of them [default: chain.yaml in the project].
-    #[arg(long, value_name = "FILE|DIRECTORY")]
+    #[arg(long, value_name = "FILE|DIRECTORY", value_parser = existing)]
     chain: Option<PathBuf>,
     /// The address to serve on; with port 0, the system chooses one [default: listen.address of --config, or 127.0.0.1:9980].
     #[arg(long, value_name = "ADDRESS")]
@@ -44,7 +45,7 @@ pub(crate) struct Arguments {
     surroundings: SurroundingFiles,
     /// A configuration of `serve`, with the dialect to serve and the settings of modules and signatures. Its definitions
     /// are not served.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = existing)]
     config: Option<PathBuf>,
     /// Where modules and their compiled forms are kept [default: the user's cache directory].
     #[arg(long, value_name = "DIRECTORY", env = "ADMITTANCE_STORE")]

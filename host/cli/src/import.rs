@@ -15,7 +15,7 @@ use clap::Args;
 use serde_json::{Value as Json, json};
 
 use crate::{
-    arguments::{no_definition, read_definitions},
+    arguments::{existing, no_definition, read_definitions},
     cluster::ClusterArguments,
     files::{self, PUBLIC},
     output::{BAD, BOLD, DIM, GOOD, Output, WARN},
@@ -39,7 +39,7 @@ use crate::{
 pub(crate) struct Arguments {
     /// Manifests: files, directories, of which *.yaml, *.yml and *.json are read, or `-` for standard input. Documents
     /// that are not policies are skipped.
-    #[arg(value_name = "FILE", required_unless_present_any = ["cluster", "kubeconfig", "context", "bcs_api", "bcs_mesos_driver"])]
+    #[arg(value_name = "FILE", required_unless_present_any = ["cluster", "kubeconfig", "context", "bcs_api", "bcs_mesos_driver"], value_parser = existing)]
     files: Vec<PathBuf>,
     /// Read the policies of a cluster: the one that kubectl would use, unless --kubeconfig or --context names another.
     #[arg(long)]
@@ -48,10 +48,10 @@ pub(crate) struct Arguments {
     source: ClusterArguments,
     /// Write the configuration of a gateway instead, from this bcs-api.yaml, with a comment for each key that has no
     /// equivalent.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["files", "cluster", "kubeconfig", "context", "output"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["files", "cluster", "kubeconfig", "context", "output"], value_parser = existing)]
     bcs_api: Option<PathBuf>,
     /// Write the configuration of a driver instead, from this bcs-mesos-driver.json.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["files", "cluster", "kubeconfig", "context", "output", "bcs_api"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["files", "cluster", "kubeconfig", "context", "output", "bcs_api"], value_parser = existing)]
     bcs_mesos_driver: Option<PathBuf>,
     /// The file of definitions, or of the configuration, to write.
     #[arg(long, value_name = "FILE", required_unless_present = "dry_run")]

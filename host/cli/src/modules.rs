@@ -17,14 +17,14 @@ use clap::Args;
 use url::Url;
 
 pub(crate) use self::{inspect::InspectArguments, pull::PullArguments, push::PushArguments};
-use crate::{directories, host};
+use crate::{arguments::existing, directories, host};
 
 /// The arguments for fetching modules from servers and registries. Each takes precedence over the configuration.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Modules")]
 pub(crate) struct ModuleArguments {
     /// A configuration of `serve`, for its sections `modules`, `signatures` and `store`.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = existing)]
     config: Option<PathBuf>,
     /// The directory of modules [default: the user's cache directory].
     #[arg(long, value_name = "DIRECTORY", env = "ADMITTANCE_STORE")]
@@ -96,7 +96,7 @@ pub(crate) fn hooks(text: &str) -> Result<PathBuf, String> {
     match text.parse() {
         Ok(ModuleReference::File(path)) if text.starts_with("stock:") => Ok(path),
         Err(error) if text.starts_with("stock:") => Err(error.to_string()),
-        _ => Ok(text.into()),
+        _ => existing(text),
     }
 }
 

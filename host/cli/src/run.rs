@@ -20,6 +20,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use crate::{
+    arguments::existing,
     check, files, host, logging, modules,
     output::{BAD, DIM, Output},
     report::{MismatchedChain, RunReport, RunReports},
@@ -76,7 +77,7 @@ pub(crate) struct HookArguments {
     surroundings: SurroundingFiles,
     /// The configuration whose dialect reads an HTTP request [default: admittance.yaml here with --request, otherwise the
     /// BCS driver's]. Its settings of modules and signatures are used too.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = existing)]
     config: Option<PathBuf>,
     /// The directory of modules and their compiled forms [default: the user's cache directory].
     #[arg(long, value_name = "DIRECTORY", env = "ADMITTANCE_STORE")]
@@ -87,7 +88,7 @@ pub(crate) struct HookArguments {
 pub(crate) struct RequestArguments {
     /// Files with AdmissionReviews or bare objects (JSON or YAML, any number of documents), or with an HTTP
     /// request and its head; directories of them; - for standard input.
-    #[arg(value_name = "REQUEST", required_unless_present = "request")]
+    #[arg(value_name = "REQUEST", required_unless_present = "request", value_parser = existing)]
     requests: Vec<PathBuf>,
     #[command(flatten)]
     object: ObjectArguments,

@@ -27,7 +27,7 @@ use self::{
     report::{TestFormat, TestedCase},
     stand::TestBench,
 };
-use crate::{files, logging, modules, project::Project, request_file};
+use crate::{arguments::existing, files, logging, modules, project::Project, request_file};
 
 /// Run the cases of a plugin or a chain in the sandbox.
 ///
@@ -47,7 +47,7 @@ pub(crate) struct Arguments {
     subject: PathBuf,
     /// A file of cases, or a directory of them [default: the directory `tests` next to the plugin or chain, or in the
     /// project]. May be given more than once.
-    #[arg(long, value_name = "FILE|DIRECTORY")]
+    #[arg(long, value_name = "FILE|DIRECTORY", value_parser = existing)]
     cases: Vec<PathBuf>,
     /// Run only cases whose name contains this text, or matches this regular expression between slashes, and no native
     /// tests.
@@ -60,7 +60,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     call_webhooks: bool,
     /// A configuration of `serve`, for its settings of modules and signatures, and its dialect.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = existing)]
     config: Option<PathBuf>,
     /// The directory of modules and their compiled forms [default: the user's cache directory].
     #[arg(long, value_name = "DIRECTORY", env = "ADMITTANCE_STORE")]
@@ -75,12 +75,7 @@ pub(crate) struct Arguments {
 
 /// Parses the path to test. `library/...`, as `gator` writes it, is the directory.
 fn subject(text: &str) -> Result<PathBuf, String> {
-    let path = modules::hooks(text.strip_suffix("/...").unwrap_or(text))?;
-    if text.starts_with("stock:") || path.exists() {
-        Ok(path)
-    } else {
-        Err("there is no such file or directory".to_owned())
-    }
+    modules::hooks(text.strip_suffix("/...").unwrap_or(text))
 }
 
 pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {

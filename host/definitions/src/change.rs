@@ -20,8 +20,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
-pub use self::error::ChangeError;
 use self::error::either_of;
+pub use self::error::{ChangeError, did_you_mean};
 pub(crate) use self::{
     apply::{apply, chains_of, file_of, free_path},
     promote::promote,

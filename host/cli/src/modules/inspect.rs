@@ -96,7 +96,7 @@ async fn inspect(reference: &ModuleReference, catalog: &Catalog) -> crate::Resul
     let manifest = manifest(catalog, reference);
     let schema = description.settings_schema.take();
     Ok(Inspected {
-        reference: module.reference().to_string(),
+        reference: module.reference().portable(),
         description,
         interface,
         contract,

@@ -12,7 +12,7 @@ use super::{
     JSON, Query, client::Message, completion, definitions::path_of, history::differences, status::made_by,
 };
 use crate::{
-    arguments::{no_definition, read_definitions},
+    arguments::{existing, no_definition, read_definitions},
     output::{BAD, BOLD, DIM, GOOD, WARN},
     table::{Cell, Table},
 };
@@ -28,7 +28,7 @@ use crate::{
 pub(crate) struct ApplyArguments {
     /// A file of definitions, a directory of *.yaml, *.yml and *.json files, or - for standard input. May be
     /// given more than once; all definitions go live together.
-    #[arg(long = "file", short, value_name = "FILE|DIRECTORY", required = true, num_args = 1..)]
+    #[arg(long = "file", short, value_name = "FILE|DIRECTORY", required = true, num_args = 1.., value_parser = existing)]
     files: Vec<PathBuf>,
     #[command(flatten)]
     change: ChangeArguments,
@@ -284,8 +284,8 @@ live as revision 4
     #[test]
     fn invalid_arguments_are_refused() {
         crate::assert_accepted(&[
-            ("apply -f a.yaml", true),
-            ("apply -f a.yaml b.yaml -f - --dry-run -o json", true),
+            ("apply -f Cargo.toml", true),
+            ("apply -f Cargo.toml src -f - --dry-run -o json", true),
             ("apply", false),
             ("apply a.yaml", false),
             ("delete AdmissionChain/pods --dry-run", true),

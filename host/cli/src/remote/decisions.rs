@@ -3,7 +3,8 @@
 use std::{io, num::NonZeroUsize};
 
 use admittance::{DecisionList, DecisionRecord, DecisionVerdict, admission::Mode};
-use admittance_definitions::document::to_yaml;
+use admittance_definitions::{did_you_mean, document::to_yaml};
+use admittance_driver::status::DriverStatus;
 use anstyle::Style;
 use clap::{Args, builder::PossibleValuesParser};
 use http::Method;
@@ -91,7 +92,31 @@ impl DecisionsArguments {
             let lines = list.decisions.iter().rev().map(line);
             more + &lines.collect::<String>()
         };
-        self.query.show(&["decisions"], &self.listed(), text).map(drop)
+        let list: DecisionList = self.query.show(&["decisions"], &self.listed(), text)?;
+        if list.decisions.is_empty() {
+            let client = AdminClient::new(&self.query.connection)?;
+            crate::block_on(self.note_unknown_names(&client))??;
+        }
+        Ok(())
+    }
+
+    /// Prints a note about a filter whose chain or stage is not live, which is probably misspelt.
+    async fn note_unknown_names(&self, client: &AdminClient) -> crate::Result<()> {
+        if self.chain.is_none() && self.stage.is_none() {
+            return Ok(());
+        }
+        let status: DriverStatus = client.send(Method::GET, &["status"], Message::default()).await?;
+        let chains = status.table.chains.iter();
+        let stages = chains.clone().flat_map(|chain| &chain.stages);
+        let chains: Vec<&str> = chains.map(|chain| &*chain.name).collect();
+        let stages: Vec<&str> = stages.map(|stage| &*stage.name).collect();
+        for (noun, given, live) in [("chain", &self.chain, chains), ("stage", &self.stage, stages)] {
+            if let Some(given) = given.as_deref().filter(|given| !live.contains(given)) {
+                let near = did_you_mean(given, live);
+                anstream::eprintln!("{WARN}note:{WARN:#} no {noun} `{given}` is live{near}");
+            }
+        }
+        Ok(())
     }
 
     fn listed(&self) -> Vec<(&'static str, String)> {
@@ -117,6 +142,7 @@ impl DecisionsArguments {
     }
 
     async fn follow(&self, client: &AdminClient) -> crate::Result<()> {
+        self.note_unknown_names(client).await?;
         let mut parameters = self.filter();
         if self.since.is_some() || self.limit.is_some() {
             let message = Message {
@@ -182,7 +208,7 @@ impl DecisionsArguments {
         let text = match self.query.output {
             Output::Text => line(decision),
             Output::Json => serde_json::to_string(decision)? + "\n",
-            Output::Yaml => format!("---\n{}", to_yaml(&serde_json::to_value(decision)?)),
+            Output::Yaml => to_yaml(&serde_json::to_value(decision)?),
         };
         Ok(output::write_all(&text)?)
     }

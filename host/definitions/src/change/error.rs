@@ -34,27 +34,37 @@ pub(super) fn either_of<T: std::fmt::Display>(items: impl IntoIterator<Item = T>
     texts.join(" or ")
 }
 
+/// Returns the names that are most similar to one that none of them is, at most three, as the end of a sentence:
+/// `; did you mean a or b?`. Empty if none is similar.
+pub fn did_you_mean<T: std::fmt::Display>(name: &str, others: impl IntoIterator<Item = T>) -> String {
+    const LEAST_SIMILARITY: f64 = 0.6;
+    let similarity = |other: &String| strsim::normalized_damerau_levenshtein(name, other);
+    let mut near: Vec<(f64, String)> = others
+        .into_iter()
+        .map(|other| other.to_string())
+        .map(|other| (similarity(&other), other))
+        .filter(|(similarity, _)| *similarity >= LEAST_SIMILARITY)
+        .collect();
+    near.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+    near.dedup();
+    near.truncate(3);
+    if near.is_empty() {
+        return String::new();
+    }
+    format!(
+        "; did you mean {}?",
+        either_of(near.iter().map(|(_, other)| other))
+    )
+}
+
 impl ChangeError {
-    /// Creates the error for a name that none of the others is, with the most similar ones, at most three. `noun` stands
-    /// before the name in the message.
+    /// Creates the error for a name that none of the others is, with the most similar ones. `noun` stands before the name in
+    /// the message.
     pub(super) fn unknown<T: std::fmt::Display>(
         noun: &str,
         name: &str,
         others: impl Iterator<Item = T>,
     ) -> Self {
-        const LEAST_SIMILARITY: f64 = 0.6;
-        let similarity = |other: &String| strsim::normalized_damerau_levenshtein(name, other);
-        let mut near: Vec<(f64, String)> = others
-            .map(|other| other.to_string())
-            .map(|other| (similarity(&other), other))
-            .filter(|(similarity, _)| *similarity >= LEAST_SIMILARITY)
-            .collect();
-        near.sort_by(|(a, _), (b, _)| b.total_cmp(a));
-        near.truncate(3);
-        if near.is_empty() {
-            return Self::Unknown(format!("{noun}{name}"));
-        }
-        let near = either_of(near.iter().map(|(_, other)| other));
-        Self::Unknown(format!("{noun}{name}; did you mean {near}?"))
+        Self::Unknown(format!("{noun}{name}{}", did_you_mean(name, others)))
     }
 }

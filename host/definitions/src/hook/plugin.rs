@@ -182,7 +182,7 @@ impl HookKind for PluginDefinition {
 impl PluginDefinition {
     fn fields(&self) -> Map<String, Json> {
         let mut object = Map::new();
-        put(&mut object, "source", source(&self.source));
+        put(&mut object, "source", self.source.portable());
         if let Some(digest) = self.digest {
             put(&mut object, "digest", digest.to_string());
         }
@@ -227,14 +227,6 @@ pub(super) fn is_cut(before: &Json, now: &Json) -> bool {
         }
         (Json::String(before), Json::String(now)) => before != now && before.starts_with(now.as_str()),
         (before, _) => before.is_object() || before.is_array(),
-    }
-}
-
-/// Writes a reference. A stock plugin is written by name, since its path may differ on another machine.
-fn source(source: &ModuleReference) -> String {
-    match source.stock_name() {
-        Some(name) => format!("stock:{name}"),
-        None => source.to_string(),
     }
 }
 

@@ -142,7 +142,7 @@ fn a_refused_promotion_says_why() {
     let table = [
         (
             "pods/image",
-            "there is no stage pods/image; did you mean pods/images or pods/images?",
+            "there is no stage pods/image; did you mean pods/images?",
         ),
         (
             "Mutating:pods/image",
