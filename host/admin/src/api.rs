@@ -47,7 +47,19 @@ pub struct CertificateStatus {
 #[serde(rename_all = "camelCase")]
 pub struct RevisionList {
     /// The revisions that are kept, newest first.
-    pub revisions: Vec<Revision>,
+    pub revisions: Vec<ListedRevision>,
+}
+
+/// A revision, and what it changed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ListedRevision {
+    /// The revision without its definitions.
+    #[serde(flatten)]
+    pub revision: Revision,
+    /// The names of the definitions, and of the stages with another module, that differ from the revision before:
+    /// `added AdmissionChain/a`, `AdmissionChain/b`, `removed AdmissionChain/c`. Empty for the oldest revision that is kept.
+    pub changed: Vec<String>,
 }
 
 /// The reply to `GET /v1/storage`.

@@ -43,7 +43,15 @@ async fn the_status_shows_the_live_chains() {
     let none = setup.tell(["get", "AdmissionChain/version"]).await;
     assert_eq!(none.code, Some(2));
     assert!(
-        none.stderr.contains("there is no AdmissionChain/version"),
+        none.stderr
+            .contains("there is no AdmissionChain/version; did you mean AdmissionChain/versions?"),
+        "{}",
+        none.stderr
+    );
+    let none = setup.tell(["decisions", "--chain", "version"]).await;
+    assert!(
+        none.stderr
+            .contains("no chain `version` is live; did you mean versions?"),
         "{}",
         none.stderr
     );

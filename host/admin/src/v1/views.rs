@@ -3,14 +3,14 @@
 use std::marker::PhantomData;
 
 use admittance::{CandidateReport, Comparison, Host, RevisionDetail};
-use admittance_definitions::{StoredDefinition, without_granted_values};
+use admittance_definitions::{StoredDefinition, did_you_mean, without_granted_values};
 use axum::response::{IntoResponse, Response};
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::{
-    api::{CandidateList, DefinitionList, RevisionList, StorageList},
+    api::{CandidateList, DefinitionList, ListedRevision, RevisionList, StorageList},
     config::Role,
     error::ApiError,
     route::{Call, Json, Method::Get, Nothing, Reply, ReplyForm, Route},
@@ -99,8 +99,11 @@ async fn storage(call: Call) -> Result<Json<StorageList>, ApiError> {
 }
 
 async fn history(call: Call) -> Result<Json<RevisionList>, ApiError> {
-    let revisions = call.api.sources.host.history();
-    Ok(Json(RevisionList { revisions }))
+    let revisions = call.api.sources.host.revision_changes(usize::MAX).into_iter();
+    let revisions = revisions.map(|(revision, changed)| ListedRevision { revision, changed });
+    Ok(Json(RevisionList {
+        revisions: revisions.collect(),
+    }))
 }
 
 /// The parameters of a path with a revision.
@@ -177,11 +180,15 @@ pub(super) struct DefinitionPath {
 }
 
 async fn definition(call: Call<DefinitionPath>) -> Result<Json<DefinitionList>, ApiError> {
-    let mut definitions = stored(&call).await?;
+    let all = stored(&call).await?;
     let DefinitionPath { kind, name } = call.path;
-    definitions.retain(|stored| stored.id.name == name && stored.id.kind.eq_ignore_ascii_case(&kind));
+    let is_meant =
+        |stored: &&StoredDefinition| stored.id.name == name && stored.id.kind.eq_ignore_ascii_case(&kind);
+    let definitions: Vec<_> = all.iter().filter(is_meant).cloned().collect();
     if definitions.is_empty() {
-        return Err(ApiError::NotFound(format!("there is no {kind}/{name}")));
+        let id = format!("{kind}/{name}");
+        let near = did_you_mean(&id, all.iter().map(|stored| &stored.id));
+        return Err(ApiError::NotFound(format!("there is no {id}{near}")));
     }
     Ok(Json(DefinitionList { definitions }))
 }

@@ -63,8 +63,9 @@ pub(super) fn revisions() -> ArgValueCompleter {
     completer(|| {
         let list: Option<RevisionList> = get(&["history"]);
         let revisions = list.map_or_else(Vec::new, |list| list.revisions);
-        let candidates = revisions.iter().map(|revision| {
-            CompletionCandidate::new(revision.number.to_string()).help(Some(human::clock(revision.at).into()))
+        let candidates = revisions.iter().map(|listed| {
+            CompletionCandidate::new(listed.revision.number.to_string())
+                .help(Some(human::clock(listed.revision.at).into()))
         });
         candidates.collect()
     })

@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use admittance::{Comparison, ModuleChange, Moment, Revision, RevisionModule};
-use admittance_admin::api::RevisionList;
+use admittance::{Comparison, ModuleChange, Moment};
+use admittance_admin::api::{ListedRevision, RevisionList};
 use clap::Args;
 
 use super::{Query, completion, status::made_by};
@@ -13,7 +13,7 @@ use crate::{
     table::{Cell, Table},
 };
 
-/// List previous revisions, the newest first, with the plugins that each added, changed and removed.
+/// List previous revisions, the newest first, with the definitions and plugins that each added, changed and removed.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   admittance history --output json")]
@@ -57,8 +57,11 @@ impl DiffArguments {
 
 fn revisions(list: &RevisionList, now: Moment) -> String {
     let mut table = Table::new(["REVISION", "WHEN", "AGE", "BY", "CHAINS", "PLUGINS", "CHANGED"]);
-    let older = list.revisions.iter().skip(1).map(Some).chain([None]);
-    for (revision, older) in list.revisions.iter().zip(older) {
+    for ListedRevision {
+        revision,
+        changed: names,
+    } in &list.revisions
+    {
         table.row([
             Cell::number(revision.number),
             Cell::text(human::clock(revision.at)),
@@ -66,40 +69,19 @@ fn revisions(list: &RevisionList, now: Moment) -> String {
             Cell::text(made_by(&revision.origin, revision.by.as_deref())),
             Cell::number(revision.chains),
             Cell::number(revision.modules.len()),
-            Cell::text(older.map(|older| changed(older, revision)).unwrap_or_default()),
+            Cell::text(changed(names)),
         ]);
     }
     table.text()
 }
 
-/// Lists the plugins that a revision added, changed and removed.
-fn changed(older: &Revision, revision: &Revision) -> String {
-    let find = |modules: &[RevisionModule], wanted: &RevisionModule| {
-        let same_stage =
-            |module: &&RevisionModule| (&module.stage, module.candidate) == (&wanted.stage, wanted.candidate);
-        modules
-            .iter()
-            .find(same_stage)
-            .map(|module| module.digest.clone())
-    };
-    let mut changes = Vec::new();
-    for module in &revision.modules {
-        let added = match find(&older.modules, module) {
-            Some(digest) if digest == module.digest => continue,
-            Some(_) => "",
-            None => "added ",
-        };
-        let RevisionModule { plugin, version, .. } = module;
-        let digest = human::short_digest(&module.digest);
-        let stage = name(&module.stage, module.candidate);
-        changes.push(format!("{added}{stage}: {plugin} {version} ({digest})"));
-    }
-    let removed = older
-        .modules
-        .iter()
-        .filter(|module| find(&revision.modules, module).is_none());
-    changes.extend(removed.map(|module| format!("removed {}", name(&module.stage, module.candidate))));
-    changes.join(", ")
+/// The names of what a revision changed that are shown before the others, which are counted.
+const NAMES: usize = 5;
+
+fn changed(names: &[String]) -> String {
+    let (first, rest) = names.split_at(names.len().min(NAMES));
+    let rest = (!rest.is_empty()).then(|| format!("{} more", rest.len()));
+    first.iter().cloned().chain(rest).collect::<Vec<_>>().join(", ")
 }
 
 fn name(stage: &str, is_candidate: bool) -> String {
@@ -159,49 +141,36 @@ mod tests {
     use super::*;
     use crate::table::plain;
 
-    fn module(digest: &str, is_candidate: bool) -> RevisionModule {
-        let module = json!({
-            "stage": "Mutating:pods/images",
-            "candidate": is_candidate,
-            "source": "file:images.wasm",
-            "digest": digest,
-            "plugin": "images",
-            "version": "1.0.0",
-        });
-        serde_json::from_value(module).unwrap()
-    }
-
-    fn revision(number: u64, modules: Vec<RevisionModule>) -> Revision {
+    fn revision(number: u64, changed: &[&str]) -> ListedRevision {
         let revision = json!({
             "number": number,
             "at": Moment(SystemTime::UNIX_EPOCH + Duration::from_secs(number * 60)),
             "origin": { "type": "applied" },
             "by": "loopback",
             "chains": 1,
-            "modules": modules,
+            "modules": [],
+            "changed": changed,
         });
         serde_json::from_value(revision).unwrap()
     }
 
     #[test]
-    fn added_changed_and_removed_plugins_are_listed() {
+    fn added_changed_and_removed_definitions_are_listed() {
         let list = RevisionList {
             revisions: vec![
-                revision(4, vec![module("sha256:bb", false)]),
-                revision(3, vec![module("sha256:bb", false), module("sha256:cc", true)]),
-                revision(2, vec![module("sha256:aa", false)]),
-                revision(1, vec![module("sha256:aa", false)]),
+                revision(3, &["1", "2", "3", "4", "5", "6", "7"]),
+                revision(2, &["added AdmissionChain/a", "removed AdmissionChain/b"]),
+                revision(1, &[]),
             ],
         };
-        let now = Moment(SystemTime::UNIX_EPOCH + Duration::from_secs(260));
+        let now = Moment(SystemTime::UNIX_EPOCH + Duration::from_secs(200));
         assert_eq!(
             plain(&revisions(&list, now)),
             "\
 REVISION  WHEN                    AGE  BY                CHAINS  PLUGINS  CHANGED
-       4  1970-01-01T00:04:00Z    20s  apply (loopback)       1        1  removed Mutating:pods/images (candidate)
-       3  1970-01-01T00:03:00Z  1m20s  apply (loopback)       1        2  Mutating:pods/images: images 1.0.0 (bb), added Mutating:pods/images (candidate): images 1.0.0 (cc)
-       2  1970-01-01T00:02:00Z  2m20s  apply (loopback)       1        1  -
-       1  1970-01-01T00:01:00Z  3m20s  apply (loopback)       1        1  -
+       3  1970-01-01T00:03:00Z    20s  apply (loopback)       1        0  1, 2, 3, 4, 5, 2 more
+       2  1970-01-01T00:02:00Z  1m20s  apply (loopback)       1        0  added AdmissionChain/a, removed AdmissionChain/b
+       1  1970-01-01T00:01:00Z  2m20s  apply (loopback)       1        0  -
 "
         );
     }
@@ -211,7 +180,14 @@ REVISION  WHEN                    AGE  BY                CHAINS  PLUGINS  CHANGE
         let change = json!({
             "stage": "Mutating:pods/images",
             "candidate": true,
-            "from": module("sha256:aa", true),
+            "from": {
+                "stage": "Mutating:pods/images",
+                "candidate": true,
+                "source": "file:images.wasm",
+                "digest": "sha256:aa",
+                "plugin": "images",
+                "version": "1.0.0",
+            },
         });
         let comparison = json!({
             "from": 1,

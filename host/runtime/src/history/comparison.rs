@@ -1,5 +1,15 @@
-use std::{collections::BTreeMap, fmt::Write as _, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+    path::Path,
+    slice,
+};
 
+use admittance_admission::Digest;
+use admittance_definitions::{
+    DefinitionId,
+    document::{Mistakes, read_text},
+};
 use diffy::DiffOptions;
 
 use super::{Comparison, ModuleChange, RevisionDetail, RevisionModule};
@@ -49,19 +59,87 @@ fn texts(from: &RevisionDetail, to: &RevisionDetail) -> String {
     text
 }
 
+/// Returns the names of what differs: definitions and, if those do not say it, the plugins of stages. A file of which only
+/// comments differ, or which cannot be read, is named by its path.
 pub(crate) fn changed_names(from: &RevisionDetail, to: &RevisionDetail) -> Vec<String> {
-    let modules = modules(&from.revision.modules, &to.revision.modules);
-    let mut names: Vec<_> = modules.into_iter().map(|change| change.stage).collect();
-    names.dedup();
-    names.extend(changed_files(from, to).map(|(path, [old, new])| {
-        let path = path.display();
-        match (old, new) {
-            (None, _) => format!("{path} (new)"),
-            (_, None) => format!("{path} (removed)"),
-            _ => path.to_string(),
+    let mut names: Vec<_> = changed_files(from, to).flat_map(changed_definitions).collect();
+    let has_definitions = !names.is_empty();
+    for change in modules(&from.revision.modules, &to.revision.modules) {
+        let candidate = if change.candidate { " (candidate)" } else { "" };
+        let stage = format!("{}{candidate}", change.stage);
+        match (&change.from, &change.to) {
+            (Some(_), Some(to)) => names.push(format!("{stage}: {}", plugin(to))),
+            // The chain that gained or lost the stage has been named.
+            _ if has_definitions => {}
+            (_, Some(to)) => names.push(format!("added {stage}: {}", plugin(to))),
+            (_, None) => names.push(format!("removed {stage}")),
         }
-    }));
+    }
     names
+}
+
+/// Describes the plugin of a stage: `images 1.1.0 (2c26b46b68ff)`.
+fn plugin(module: &RevisionModule) -> String {
+    let digest = module
+        .digest
+        .parse()
+        .map_or_else(|_| module.digest.clone(), Digest::short);
+    format!("{} {} ({digest})", module.plugin, module.version)
+}
+
+/// Returns the names of the definitions of a file that were added, changed and removed, or the path of the file.
+fn changed_definitions((path, [old, new]): FileTexts<'_>) -> Vec<String> {
+    let [old, new] = [old, new].map(Option::unwrap_or_default);
+    let (before, after) = (definitions(path, old, new), definitions(path, new, old));
+    let ids: BTreeSet<_> = before.keys().chain(after.keys()).collect();
+    let mut names: Vec<_> = ids
+        .into_iter()
+        .filter_map(|id| match (before.get(id), after.get(id)) {
+            (None, _) => Some(format!("added {id}")),
+            (_, None) => Some(format!("removed {id}")),
+            (before, after) => (before != after).then(|| id.to_string()),
+        })
+        .collect();
+    if names.is_empty() {
+        names.push(path.display().to_string());
+    }
+    names
+}
+
+/// Reads the definitions of a text, without the documents that the other text has too, which need not be parsed. Chains of
+/// both phases may share a name.
+fn definitions(path: &Path, text: &str, other: &str) -> BTreeMap<DefinitionId, Vec<serde_json::Value>> {
+    const MARKER: &str = "\n---\n";
+    let known: BTreeSet<&str> = other.split(MARKER).map(str::trim).collect();
+    let different: Vec<&str> = text
+        .split(MARKER)
+        .filter(|part| !known.contains(part.trim()))
+        .collect();
+    let mut found = BTreeMap::<_, Vec<_>>::new();
+    let name = path.display().to_string();
+    for document in read_text(&name, &different.join(MARKER), &mut Mistakes::new()) {
+        let value = document.root().json();
+        let items = value.get("items").and_then(serde_json::Value::as_array);
+        for item in items.map_or(slice::from_ref(&value), Vec::as_slice) {
+            if let Some(id) = id_of(item) {
+                found.entry(id).or_default().push(item.clone());
+            }
+        }
+    }
+    found
+}
+
+/// Returns kind and name of a document, if it has both.
+fn id_of(document: &serde_json::Value) -> Option<DefinitionId> {
+    let field = |pointer| document.pointer(pointer)?.as_str();
+    let name = field("/metadata/name")?;
+    Some(DefinitionId {
+        kind: field("/kind")?.to_owned(),
+        name: match field("/metadata/namespace") {
+            Some(namespace) => format!("{namespace}/{name}"),
+            None => name.to_owned(),
+        },
+    })
 }
 
 /// Writes a unified diff. For texts with too many lines it removes all old lines and adds all new ones.
@@ -131,13 +209,69 @@ mod tests {
         let digest = |module: &Option<RevisionModule>| module.as_ref().map(|module| module.digest.clone());
         assert_eq!(digest(&change.from).as_deref(), Some("sha256:01"));
         assert_ne!(digest(&change.to), digest(&change.from));
-        assert_eq!(
-            changed_names(&from, &to),
-            [change.stage.as_str(), "chains/a.yaml", "new.yaml (new)"]
-        );
-        assert_eq!(changed_names(&to, &to), [] as [&str; 0]);
         let same = compare(&to, &to);
         assert_eq!((same.text.as_str(), same.modules.len()), ("", 0));
+    }
+
+    /// Returns the names of what changes from one text of a file to another, with the same modules.
+    fn names(before: &str, after: &str) -> Vec<String> {
+        changed_names(&entry(1, before).detail, &entry(2, after).detail)
+    }
+
+    #[test]
+    fn added_changed_and_removed_definitions_are_named() {
+        let document = |kind: &str, name: &str, spec: &str| {
+            format!(
+                "apiVersion: admittance.dev/v1alpha1\nkind: {kind}\nmetadata: {{ name: {name} }}\nspec: {spec}\n"
+            )
+        };
+        let chain = |name: &str, spec: &str| document("AdmissionChain", name, spec);
+        let both = format!("{}---\n{}", chain("a", "1"), chain("b", "1"));
+        // A dropped chain without a plugin is named.
+        assert_eq!(names(&both, &chain("a", "1")), ["removed AdmissionChain/b"]);
+        assert_eq!(names(&chain("b", "1"), &both), ["added AdmissionChain/a"]);
+        assert_eq!(
+            names(&both, ""),
+            ["removed AdmissionChain/a", "removed AdmissionChain/b"]
+        );
+        assert_eq!(
+            names(&both, &both.replace("b }\nspec: 1", "b }\nspec: 2")),
+            ["AdmissionChain/b"]
+        );
+        let list = "kind: List\nitems:\n- {kind: Binding, metadata: {name: x, namespace: shop}}\n";
+        assert_eq!(names("", list), ["added Binding/shop/x"]);
+        // Comments are in no definition, and damaged texts have none.
+        assert_eq!(names(&both, &format!("# note\n{both}")), ["chains/a.yaml"]);
+        assert_eq!(names("{", "}"), ["chains/a.yaml"]);
+        assert_eq!(names(&both, &both), [] as [&str; 0]);
+    }
+
+    #[test]
+    fn plugins_are_named_if_their_definitions_did_not_change() {
+        let (from, to) = (entry(1, "a").detail, entry(2, "a").detail);
+        let with = |change: &dyn Fn(&mut Vec<RevisionModule>)| {
+            let mut other = from.clone();
+            change(&mut other.revision.modules);
+            other
+        };
+        let older = with(&|modules| modules[0].version = "0.9.0".to_owned());
+        let candidate = with(&|modules| {
+            let mut candidate = modules[0].clone();
+            candidate.candidate = true;
+            modules.push(candidate);
+        });
+        let plugin = format!("b 1.0.0 ({})", Digest::of("b").short());
+        for (from, to, name) in [
+            (&older, &to, format!("Mutating:a/b: {plugin}")),
+            (
+                &to,
+                &candidate,
+                format!("added Mutating:a/b (candidate): {plugin}"),
+            ),
+            (&candidate, &to, "removed Mutating:a/b (candidate)".to_owned()),
+        ] {
+            assert_eq!(changed_names(from, to), [name]);
+        }
     }
 
     #[test]

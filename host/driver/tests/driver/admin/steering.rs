@@ -107,7 +107,11 @@ async fn definitions_are_applied_listed_rolled_back_and_deleted() {
 
     // The history has the earlier revisions.
     let history: RevisionList = good(&driver, "GET", "/v1/history", "").await;
-    let numbers: Vec<_> = history.revisions.iter().map(|revision| revision.number).collect();
+    let numbers: Vec<_> = history
+        .revisions
+        .iter()
+        .map(|listed| listed.revision.number)
+        .collect();
     assert_eq!(numbers, [3, 2, 1]);
     let detail: RevisionDetail = good(&driver, "GET", "/v1/history/2", "").await;
     assert!(detail.files.iter().any(|file| file.text.contains("name: jobs")));
@@ -181,11 +185,11 @@ spec:
         ("POST", "/v1/definitions", "", &large, 413, "8388608"),
         (
             "GET",
-            "/v1/definitions/AdmissionChain/jobs",
+            "/v1/definitions/AdmissionChain/pod",
             "",
             "",
             404,
-            "AdmissionChain/jobs",
+            "there is no AdmissionChain/pod; did you mean AdmissionChain/pods?",
         ),
         (
             "DELETE",
