@@ -1,6 +1,6 @@
 //! The numbers of requests by the minute, for trends.
 //!
-//! The memory is bounded: a histogram of one digit for each minute of two hours.
+//! The memory is bounded: for each thread that serves requests, a histogram of one digit for each minute of two hours.
 
 use std::{
     collections::VecDeque,
@@ -10,6 +10,7 @@ use std::{
 
 use hdrhistogram::Histogram;
 use parking_lot::Mutex;
+use thread_local::ThreadLocal;
 
 use super::statistics::{histogram, record_duration};
 use crate::decisions::DecisionVerdict;
@@ -46,9 +47,13 @@ pub struct TrafficHour {
 #[derive(Debug)]
 pub struct Traffic {
     begun: Instant,
-    /// The minutes with requests, the oldest first. Readers take the list and add up without the lock.
-    minutes: Mutex<VecDeque<Arc<CountedMinute>>>,
+    /// Each thread has minutes of its own, so that no request waits for another one. Only readers share the lock, and they
+    /// take the list and add up without it.
+    threads: ThreadLocal<Mutex<Minutes>>,
 }
+
+/// The minutes with requests, the oldest first.
+type Minutes = VecDeque<Arc<CountedMinute>>;
 
 /// The requests of one minute, or of several.
 #[derive(Clone, Debug)]
@@ -66,15 +71,14 @@ impl Traffic {
     pub fn new(begun: Instant) -> Self {
         Self {
             begun,
-            minutes: Mutex::default(),
+            threads: ThreadLocal::new(),
         }
     }
 
     /// Counts a request that took this long.
     pub fn record(&self, verdict: DecisionVerdict, duration: Duration, now: Instant) {
         let number = self.minute(now);
-        let mut minutes = self.minutes.lock();
-        // A thread that read the clock earlier may come later.
+        let mut minutes = self.threads.get_or_default().lock();
         if minutes.back().is_none_or(|newest| newest.number < number) {
             minutes.retain(|minute| minute.number + 2 * HOUR > number);
             minutes.push_back(Arc::new(CountedMinute::new(number)));
@@ -86,9 +90,13 @@ impl Traffic {
 
     /// Returns the last hour, and the hour before it.
     pub(crate) fn hours(&self, now: Instant) -> [TrafficHour; 2] {
-        let minutes = self.minutes.lock().clone();
+        let threads: Vec<_> = self
+            .threads
+            .iter()
+            .map(|minutes| minutes.lock().clone())
+            .collect();
         let now = self.minute(now);
-        [0, HOUR].map(|back| hour(&minutes, now.checked_sub(back)))
+        [0, HOUR].map(|back| hour(&threads, now.checked_sub(back)))
     }
 
     fn minute(&self, now: Instant) -> u64 {
@@ -97,15 +105,20 @@ impl Traffic {
 }
 
 /// Returns the hour that ends with the minute `last`. It has no requests without one.
-fn hour(minutes: &VecDeque<Arc<CountedMinute>>, last: Option<u64>) -> TrafficHour {
+fn hour(threads: &[Minutes], last: Option<u64>) -> TrafficHour {
     let mut total = CountedMinute::new(0);
     let counts = (0..HOUR).rev().map(|back| {
         let number = last.and_then(|last| last.checked_sub(back));
-        let found = minutes.iter().find(|minute| Some(minute.number) == number);
-        found.map_or_else(TrafficCounts::default, |minute| {
-            total.add(minute);
-            minute.summary()
-        })
+        let mut whole = CountedMinute::new(0);
+        for minute in threads
+            .iter()
+            .flatten()
+            .filter(|minute| Some(minute.number) == number)
+        {
+            whole.add(minute);
+        }
+        total.add(&whole);
+        whole.summary()
     });
     TrafficHour {
         minutes: counts.collect(),
@@ -189,6 +202,27 @@ mod tests {
         record(DecisionVerdict::Allowed, 500);
         let [last, before] = traffic.hours(begun + minutes(500));
         assert_eq!((last.total.requests, before.total.requests), (1, 0));
+    }
+
+    #[test]
+    fn requests_of_all_threads_count_together() {
+        let begun = Instant::now();
+        let (traffic, all) = (Traffic::new(begun), std::sync::Barrier::new(4));
+        std::thread::scope(|scope| {
+            for number in 0..4 {
+                let (traffic, all) = (&traffic, &all);
+                scope.spawn(move || {
+                    for minute in 0..=number {
+                        traffic.record(DecisionVerdict::Denied, Duration::ZERO, begun + minutes(minute));
+                    }
+                    // A thread that begins after another one ended would continue its counts.
+                    all.wait();
+                });
+            }
+        });
+        let [last, _] = traffic.hours(begun + minutes(3));
+        assert_eq!(requests(&last)[56..], [4, 3, 2, 1]);
+        assert_eq!((last.total.requests, last.total.denied), (10, 10));
     }
 
     #[test]
