@@ -249,6 +249,34 @@ async fn the_page_of_a_decision_shows_all_its_details() {
     browser.end(&origin).await;
 }
 
+#[tokio::test]
+async fn a_refusal_names_the_patches_that_it_discarded() {
+    let Some(browser) = Browser::start().await else {
+        return;
+    };
+    // The second chain refuses what the first one rewrote.
+    let refused = "settings: { refusedRegistries: [mirror.example.com/docker-hub] }";
+    let chains = chains()
+        .replace("      mode: Audit\n", "")
+        .replace("settings: { refuseLatest: true }", refused);
+    let server = Server::start("", &chains).await;
+    let origin = server.program.admin_url("");
+    server.pod("refused-1", "shop", "web", "nginx:1.29").await;
+    browser
+        .open(&server.program.admin_url("/decisions/refused-1"))
+        .await;
+    browser
+        .find_with("main", "the patches of images/registry were discarded")
+        .await;
+    let stages = browser.texts("table.timeline tbody tr").await;
+    assert!(
+        stages[0].contains("discarded") && !stages[1].contains("discarded"),
+        "{stages:?}"
+    );
+    browser.picture("decision-refused").await;
+    browser.end(&origin).await;
+}
+
 /// Clients choose names and images, and authors of plugins choose the messages.
 #[tokio::test]
 async fn texts_of_requests_are_never_markup() {

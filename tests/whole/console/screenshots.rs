@@ -14,7 +14,7 @@ const PAGES: [(&str, &str, &str); 10] = [
     ("decision", "/decisions/cart-3", "image"),
     ("chains", "/chains", "images"),
     ("chain", "/chains/Mutating/images", "Compared answers"),
-    ("history", "/history", "chains/images.yaml"),
+    ("history", "/history", "AdmissionChain/images"),
     ("revision", "/history/2", "rollout"),
     ("applies", "/applies?kind=v1/Pod&namespace=shop", "registry"),
     (

@@ -184,7 +184,7 @@ async fn a_rollback_is_confirmed() {
         "{rows:?}"
     );
     assert!(
-        rows[0].contains("chains/images.yaml"),
+        rows[0].contains("AdmissionChain/images"),
         "what it changed, by name: {rows:?}"
     );
     browser.picture("history").await;
@@ -299,10 +299,24 @@ async fn a_stage_is_disabled_for_a_time() {
     browser.click("details.switch button", "Disable").await;
     browser.find_with(".notice.warn", "incident 4711").await;
     browser.find_with(".notice.warn", "by loopback").await;
+    assert_eq!(browser.all("section.stage h3 .badge.good").await.len(), 0);
     browser
         .find_with(".alert.warn", "Mutating:images/registry is disabled")
         .await;
     browser.picture("disabled").await;
+    for page in ["/", "/chains"] {
+        browser.open(&server.program.admin_url(page)).await;
+        let row = "table.chains tbody tr:has(a[href='/chains/Mutating/images'])";
+        browser.find_with(&format!("{row} .badge.warn"), "disabled").await;
+        assert_eq!(
+            browser.all(&format!("{row} .badge.good")).await.len(),
+            0,
+            "{page}"
+        );
+    }
+    browser
+        .open(&server.program.admin_url("/chains/Mutating/images"))
+        .await;
     // Without the disabled stage, the Pod would be denied.
     let latest = pod("off", "shop", "web", "nginx");
     assert!(server.review("/admit", &latest).await.is_allowed());

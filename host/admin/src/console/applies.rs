@@ -99,7 +99,7 @@ fn form(question: &AppliesQuery) -> Markup {
             (operation(&question.operation))
             label { "Resource" input name="resource" value=(question.resource) placeholder="guessed from the kind" spellcheck="false"; }
             label { "User" input name="user" value=(question.user) spellcheck="false"; }
-            label { "Groups" input name="groups" value=(question.groups) placeholder="dev, system:authenticated" spellcheck="false"; }
+            label { "Groups" input name="groups" value=(question.groups) placeholder="dev, ops" spellcheck="false"; }
             label.wide {
                 "Object, in place of kind and name"
                 code-editor { textarea #object name="object" rows="8" spellcheck="false" autocapitalize="off" { "\n" (question.object) } }

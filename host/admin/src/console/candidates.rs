@@ -5,7 +5,7 @@ use admittance::{
     AnswerSample, Application, Applied, CandidateReport, ChainStatus, DifferenceEffect, DifferenceSample,
     Moment, RolloutAction, RolloutState, RolloutStatus,
 };
-use admittance_definitions::{StageId, document::to_yaml};
+use admittance_definitions::StageId;
 use axum::{
     Router,
     extract::{Query, State},
@@ -24,7 +24,7 @@ use super::{
     layout::{Section, form_key, page, refusal},
     parts::{
         Column::{Number, Text},
-        Tone, badge, count, headings, meter, moment, number, object_name, relative, segment, steps,
+        Tone, badge, count, headings, meter, moment, number, object_name, relative, segment, steps, yaml,
     },
     session::Session,
     switch::back,
@@ -198,7 +198,7 @@ fn difference(effect: &str, sample: &DifferenceSample) -> Markup {
 
 fn written(answer: &AnswerSample) -> String {
     // All keys of the answer are strings, so YAML can always represent it.
-    to_yaml(&serde_json::to_value(answer).unwrap_or_default())
+    yaml(&serde_json::to_value(answer).unwrap_or_default())
 }
 
 /// The stage in the address and in the form.

@@ -3,7 +3,6 @@
 use std::{collections::BTreeSet, fmt::Write as _};
 
 use admittance::{DecisionDetail, DecisionRecord, Moment, RecordedRequest, StageRecord, admission::Mode};
-use admittance_definitions::document::to_yaml;
 use axum::{
     Router,
     extract::{Path, RawQuery, State},
@@ -20,16 +19,17 @@ use super::{
     chains,
     diff::side_by_side,
     form::ChangeForm,
-    layout::{Section, form_key, page, refusal},
+    layout::{Section, form_key, page, page_with, refusal},
     live::{kind, tone},
     parts::{
         Column::{Number, Text},
         LONGEST_TEXT, Tone, badge, count, duration, headings, moment, object_name, relative, segment, text,
+        yaml,
     },
     session::Session,
 };
 use crate::{
-    Api,
+    Api, Overview,
     api::{DecisionDetails, DecisionReplay, Difference, ReplayRequest},
     config::Role,
     decisions, route,
@@ -60,7 +60,8 @@ async fn decision(
     };
     match found.await {
         Ok((is_older, found)) => {
-            let place = CommandTargets::of(&session, &api, &headers);
+            let overview = (api.sources.overview)();
+            let place = CommandTargets::of(&session, &overview, &headers);
             let is_one_of_several = is_older || found.older > 0 || found.decisions.len() > 1;
             let content = html! {
                 div.actions {
@@ -76,7 +77,8 @@ async fn decision(
                 (others(&uid, is_older, &found))
                 @for detail in &found.decisions { (article(detail, &session, &place, is_one_of_several)) }
             };
-            page(&session, Section::Live, &format!("Decision {uid}"), content)
+            let title = format!("Decision {uid}");
+            page_with(&overview, &session, Section::Live, &title, &content)
         }
         Err(error) => refusal(&session, Section::Live, &error),
     }
@@ -171,9 +173,13 @@ struct CommandTargets {
 }
 
 impl CommandTargets {
-    fn of(session: &Session, api: &Api, headers: &HeaderMap) -> Self {
-        let status = (api.sources.overview)();
-        let of = |name: &str| status.listeners.iter().find(|listener| listener.listener == name);
+    fn of(session: &Session, overview: &Overview, headers: &HeaderMap) -> Self {
+        let of = |name: &str| {
+            overview
+                .listeners
+                .iter()
+                .find(|listener| listener.listener == name)
+        };
         let scheme = |is_tls| if is_tls { "https" } else { "http" };
         let host = headers
             .get(http::header::HOST)
@@ -281,13 +287,13 @@ pub(super) fn timeline(decision: &DecisionRecord) -> Markup {
                 Text("Stage"), Text("Result"), Text(&format!("From 0 to {}", duration(whole))),
                 Number("Duration")
             ]))
-            tbody { @for stage in &decision.stages { (stage_row(stage, whole)) } }
+            tbody { @for stage in &decision.stages { (stage_row(decision, stage, whole)) } }
         }
         @if decision.stages.is_empty() { p.muted { "No stage was called." } }
     }
 }
 
-fn stage_row(stage: &StageRecord, whole: u64) -> Markup {
+fn stage_row(decision: &DecisionRecord, stage: &StageRecord, whole: u64) -> Markup {
     let tone = match (&*stage.result, stage.exception.is_some()) {
         ("allow", _) => Tone::Good,
         ("patch", _) => Tone::Change,
@@ -308,6 +314,7 @@ fn stage_row(stage: &StageRecord, whole: u64) -> Markup {
             }
             td {
                 (badge(tone, &stage.result))
+                @if is_discarded(decision, stage) { " " span.muted { "discarded" } }
                 @if stage.mode == Mode::Audit { " " (badge(Tone::Warn, "Audit, not enforced")) }
                 @if let Some(code) = stage.code { " " (code) }
                 @if let Some(failure) = &stage.failure { " " code { (failure) } }
@@ -353,31 +360,45 @@ fn changes(detail: &DecisionDetail, session: &Session) -> Markup {
         .as_ref()
         .and_then(|review| review.request.get("object"));
     let objects = object.zip(detail.result.as_deref());
-    let compared = objects
-        .and_then(|(before, after)| side_by_side(["Before", "After"], &to_yaml(before), &to_yaml(after)));
-    match (compared, &detail.decision.patch) {
-        (Some(compared), _) => compared,
-        (None, Some(patch)) => html! {
-            p.hint {
-                @if session.role < Role::Admin {
-                    "Values of objects are shown to the role Admin."
-                } @else if objects.is_some() {
-                    "The objects of this request are too long to be compared here."
-                } @else {
-                    "The objects of this request are not kept: they are Secrets, or too large."
+    let compared =
+        objects.and_then(|(before, after)| side_by_side(["Before", "After"], &yaml(before), &yaml(after)));
+    let discarded = discarded(&detail.decision);
+    html! {
+        @if !discarded.is_empty() {
+            p.notice.warn { "The request was refused, so the patches of " (discarded.join(", ")) " were discarded." }
+        }
+        @match (compared, &detail.decision.patch) {
+            (Some(compared), _) => (compared),
+            (None, Some(patch)) => {
+                p.hint {
+                    @if session.role < Role::Admin {
+                        "Values of objects are shown to the role Admin."
+                    } @else if objects.is_some() {
+                        "The objects of this request are too long to be compared here."
+                    } @else {
+                        "The objects of this request are not kept: they are Secrets, or too large."
+                    }
                 }
+                (text(&yaml(patch)))
             }
-            (text(&to_yaml(patch)))
-        },
-        (None, None) => html! {
-            p.muted {
-                "Nothing was changed."
-                @if detail.decision.verdict.is_refusal() && detail.decision.stages.iter().any(|stage| stage.result == "patch") {
-                    " The request was refused, so the changes of earlier stages were discarded."
-                }
-            }
-        },
+            (None, None) => p.muted { "Nothing was changed." },
+        }
     }
+}
+
+/// Returns the names of the stages whose patches were discarded, because a later one refused the request.
+fn discarded(decision: &DecisionRecord) -> Vec<String> {
+    let patched = decision
+        .stages
+        .iter()
+        .filter(|stage| is_discarded(decision, stage));
+    patched
+        .map(|stage| format!("{}/{}", stage.chain, stage.stage))
+        .collect()
+}
+
+fn is_discarded(decision: &DecisionRecord, stage: &StageRecord) -> bool {
+    decision.verdict.is_refusal() && stage.result == "patch" && stage.mode == Mode::Enforce
 }
 
 /// Shows texts to copy, each with its button.
@@ -476,5 +497,5 @@ fn test_case(decision: &DecisionRecord, review: &RecordedRequest) -> String {
     let object = object_name(decision.namespace.as_deref(), &decision.name);
     let name = format!("{} of {} {object}", decision.operation.as_str(), decision.kind);
     let review = json!({"apiVersion": review.api_version, "kind": review.kind, "request": review.request});
-    to_yaml(&json!({"cases": [{"name": name, "request": {"review": review}, "expect": expect}]}))
+    yaml(&json!({"cases": [{"name": name, "request": {"review": review}, "expect": expect}]}))
 }

@@ -51,21 +51,15 @@ async fn content(session: &Session, api: &Api) -> Result<Markup, ApiError> {
         (cards(&host.traffic()))
         h2 { "Chains" }
         (chains(host))
-        div.panels {
-            section {
-                h2 { "Last changes" }
-                (changes(host, now))
-            }
-            section {
-                h2 { "Last refusals" }
-                @if denials.is_empty() {
-                    (empty("No request was refused.", "/live", "Show all decisions"))
-                } @else {
-                    table.data.live { tbody { @for denial in &denials { (row(denial, false, now)) } } }
-                    p { a href="/live?verdict=denied&verdict=failed&verdict=deadline&verdict=dry-run" { "All refusals" } }
-                }
-            }
+        h2 { "Last refusals" }
+        @if denials.is_empty() {
+            (empty("No request was refused.", "/live", "Show all decisions"))
+        } @else {
+            table.data.live { tbody { @for denial in &denials { (row(denial, false, now)) } } }
+            p { a href="/live?verdict=denied&verdict=failed&verdict=deadline&verdict=dry-run" { "All refusals" } }
         }
+        h2 { "Last changes" }
+        (changes(host, now))
     })
 }
 

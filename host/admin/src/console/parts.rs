@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use admittance::Moment;
+use admittance_definitions::document::to_yaml;
 use maud::{Markup, html};
+use serde_json::Value;
 
 pub(super) use crate::health::{Tone, count};
 
@@ -178,6 +180,12 @@ pub(super) fn text(text: &str) -> Markup {
     }
 }
 
+/// Writes a value as YAML, without the marker at the beginning of a document.
+pub(super) fn yaml(value: &Value) -> String {
+    let text = to_yaml(value);
+    text.strip_prefix("---\n").map(str::to_owned).unwrap_or(text)
+}
+
 /// Writes the name of an object: `default/web`.
 pub(super) fn object_name(namespace: Option<&str>, name: &str) -> String {
     match namespace {
@@ -222,6 +230,11 @@ mod tests {
         ] {
             assert_eq!(duration(microseconds), expected, "{microseconds}");
         }
+    }
+
+    #[test]
+    fn shown_values_begin_without_a_marker() {
+        assert_eq!(yaml(&serde_json::json!({"kind": "Pod"})), "kind: Pod\n");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use admittance::{
     DecisionFilter, DecisionVerdict, EvaluateError, Evaluated,
     admission::{Object, Request, ReviewVersion, read_review, write_review},
 };
-use admittance_definitions::{ChainId, document::to_yaml};
+use admittance_definitions::ChainId;
 use axum::{
     Router,
     extract::{Query, State},
@@ -28,7 +28,7 @@ use super::{
     layout::{Section, form_key, page, refusal},
     live::tone,
     mistakes::problems,
-    parts::{LONGEST_TEXT, Tone, badge, duration},
+    parts::{LONGEST_TEXT, Tone, badge, duration, yaml},
     session::Session,
 };
 use crate::{
@@ -250,7 +250,7 @@ async fn last_request(api: &Api, chain: String, uid: Option<String>) -> Result<O
         let http = dialect
             .zip(request)
             .and_then(|(dialect, read)| http_text::write(dialect, Some(&read.request)));
-        http.or_else(|| Some(to_yaml(&review).trim_start_matches("---\n").to_owned()))
+        http.or_else(|| Some(yaml(&review)))
     });
     Ok(text.filter(|text| text.len() <= LONGEST_TEXT))
 }
@@ -372,7 +372,7 @@ fn outcome(evaluated: &Evaluated) -> Markup {
         @if !decision.stages.is_empty() { (timeline(decision)) }
         @if decision.verdict == DecisionVerdict::Changed {
             h3 { "Changes" }
-            @match side_by_side(["Before", "After"], &yaml(evaluated.request.object.as_ref()), &yaml(evaluated.outcome.object.as_ref())) {
+            @match side_by_side(["Before", "After"], &object_text(evaluated.request.object.as_ref()), &object_text(evaluated.outcome.object.as_ref())) {
                 Some(compared) => (compared),
                 None => p.hint { "The objects are too long to be compared here. The test case has the patch." },
             }
@@ -380,8 +380,8 @@ fn outcome(evaluated: &Evaluated) -> Markup {
     }
 }
 
-fn yaml(object: Option<&Object>) -> String {
-    object.map(|object| to_yaml(object.value())).unwrap_or_default()
+fn object_text(object: Option<&Object>) -> String {
+    object.map(|object| yaml(object.value())).unwrap_or_default()
 }
 
 /// Saves the request with its outcome as a case of `admittance test`.
@@ -475,6 +475,6 @@ fn case(fields: &PlaygroundFields, evaluated: &Evaluated) -> Result<String, ApiE
     };
     Ok(format!(
         "# Run it with the chain: admittance test CHAIN.yaml --cases playground.yaml\n{settings}{}",
-        to_yaml(&case)
+        yaml(&case)
     ))
 }
