@@ -42,7 +42,7 @@ async fn an_evaluation_has_an_outcome_and_no_effect() {
     let object = application("shop", "web", "nginx:1");
     let before = setup.json_of(&["status"]).await;
 
-    // Another module, next to the file that has the chain now.
+    // The definitions name another module, next to the file of the live chain.
     let body = json!({"definitions": chain("two.wasm", ""), "request": {"object": object, "user": "ann"}});
     let reply = setup.evaluated(&body).await;
     let decision = &reply["decision"];

@@ -34,7 +34,7 @@ fn get() -> String {
 
 /// Reads the node, and denies with the text of the object or with the host's reason.
 fn reader() -> Guest {
-    // `result<option<json>, error>`: the text of either is found at the same place but for the option.
+    // In a `result<option<json>, error>`, the texts of an object and of an error are at the same place: both follow a tag.
     let deny = format!(
         "(i32.store8 (i32.const {verdict}) (i32.const 3))
          (i32.store (i32.const {message}) (i32.load (i32.const {text})))
@@ -325,7 +325,7 @@ async fn a_call_of_files_or_sockets_fails() {
         .with_items(
             r#"(import "wasi:sockets/instance-network@0.2.3" "instance-network" (func $network (result i32)))"#,
         );
-    // Its interface names a resource of another one, which is here.
+    // The interface of files names a resource of another interface, which the host provides.
     let files = Guest::running("(drop (call $append (i32.const 0)))")
         .with_world("import wasi:filesystem/types@0.2.3;")
         .with_items(
@@ -360,7 +360,7 @@ async fn a_plugin_finds_no_open_directories() {
 
 #[tokio::test]
 async fn a_plugin_sees_only_granted_environment_variables() {
-    // `list<tuple<string, string>>`: denies with the value of the first, or allows.
+    // The variables are a `list<tuple<string, string>>`: the guest denies with the first value, or allows without one.
     let guest = Guest::running(&format!(
         "(call $environment (i32.const {SCRATCH}))
          (if (i32.load (i32.const {})) (then
