@@ -115,7 +115,7 @@ async fn connections_are_closed_when_no_request_has_used_them_for_a_while() {
 }
 
 #[tokio::test]
-async fn the_rest_of_a_request_is_sent_although_nobody_reads_the_early_reply() {
+async fn the_rest_of_a_request_is_sent_while_its_early_reply_is_unread() {
     for (reply, expected) in [
         (REPLY, "ok"),
         (&b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"[..], ""),

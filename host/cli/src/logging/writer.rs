@@ -22,8 +22,8 @@ const ACCESS: &str = "admittance::access";
 /// The time in which lines are collected.
 const DELAY: Duration = Duration::from_millis(10);
 
-/// The most bytes that are collected. A line for which there is no room is written at once, so that a slow reader of the
-/// log slows requests down rather than filling the memory.
+/// The most bytes that are collected. A line that exceeds them is written at once, so that a slow reader of the log slows
+/// requests down rather than filling the memory.
 const MOST: usize = 64 << 10;
 
 static COLLECTED: CollectedLines = CollectedLines::new();
@@ -108,7 +108,7 @@ impl CollectedLines {
         }
     }
 
-    /// Returns `false` if there is no room for the line.
+    /// Returns `false` if the line exceeds [`MOST`].
     fn try_collect(&self, line: &[u8]) -> bool {
         let mut lines = self.lines.lock();
         if lines.len() + line.len() > MOST {
@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_collected_in_their_order_while_there_is_room() {
+    fn lines_are_collected_in_their_order_up_to_the_limit() {
         let collected = CollectedLines::new();
         assert!(collected.try_collect(b"one\n"));
         assert!(collected.try_collect(b"two\n"));

@@ -88,7 +88,7 @@ struct Lease {
 pub(super) struct ReplyBody {
     incoming: Incoming,
     /// `None` after the end of the body, and if a task drives the connection. It is dropped after `incoming`, so that the
-    /// connection notices that nobody reads the rest.
+    /// connection does not wait for the rest to be read.
     lease: Option<Lease>,
 }
 
@@ -192,7 +192,7 @@ impl UpstreamConnection {
     /// of the reply gets the error.
     fn drive(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if let Some(driver) = &mut self.driver {
-            // The result is an error that nobody else gets, since no request is in flight.
+            // An error remains here only if no request is in flight.
             let _ = ready!(driver.as_mut().poll(cx));
             self.driver = None;
         }
