@@ -272,7 +272,7 @@ impl HttpRequest {
     ///
     /// # Errors
     ///
-    /// Those of [`HttpSender::send`], and [`HttpError::Timeout`].
+    /// Fails as [`HttpSender::send`] does, and with [`HttpError::Timeout`] when the time is over.
     pub async fn send(
         self,
         grant: &HttpGrant,
@@ -300,7 +300,7 @@ const TIME_FOR_REQUESTS: f64 = 0.9;
 /// The requests that policies may send, whose documents have no place for a grant.
 #[derive(Clone, Debug)]
 pub struct PolicyHttp {
-    /// The grants.
+    /// The requests that are granted; any policy may send them.
     pub grants: Arc<[HttpGrant]>,
     /// Sends the requests.
     pub sender: Arc<dyn HttpSender>,

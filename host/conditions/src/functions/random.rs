@@ -12,7 +12,7 @@ use crate::{
 
 /// The longest text, in bytes.
 const LONGEST: usize = 4096;
-/// How often an unlimited repetition repeats at most, beyond its minimum.
+/// The limit of an unlimited repetition, beyond its minimum.
 const MOST_REPETITIONS: u32 = 32;
 
 /// Returns a random text of the pattern.
@@ -37,7 +37,7 @@ fn generate(machine: &mut Machine<'_>, pattern: &Hir, text: &mut String) -> Resu
     match pattern.kind() {
         HirKind::Empty | HirKind::Look(_) => {}
         HirKind::Literal(literal) => text.push_str(&String::from_utf8_lossy(&literal.0)),
-        HirKind::Class(class) => text.extend(choose(class)),
+        HirKind::Class(class) => text.extend(choose(machine, class)?),
         HirKind::Capture(group) => generate(machine, &group.sub, text)?,
         HirKind::Repetition(repetition) => {
             let least = repetition.min;
@@ -61,7 +61,7 @@ fn generate(machine: &mut Machine<'_>, pattern: &Hir, text: &mut String) -> Resu
 }
 
 /// Chooses a character, a printable one of ASCII if the class has any; none if the class is empty.
-fn choose(class: &Class) -> Option<char> {
+fn choose(machine: &mut Machine<'_>, class: &Class) -> Result<Option<char>, Fault> {
     let ranges: Vec<(char, char)> = match class {
         Class::Unicode(class) => class.iter().map(|range| (range.start(), range.end())).collect(),
         Class::Bytes(class) => {
@@ -71,10 +71,11 @@ fn choose(class: &Class) -> Option<char> {
             ranges.collect()
         }
     };
+    machine.charge_items(ranges.len())?;
     let printable = ranges
         .iter()
         .flat_map(|&(start, end)| start.max(' ')..=end.min('~'));
     let printable: Vec<char> = printable.collect();
     let others = || fastrand::choice(&ranges).map(|&(start, end)| fastrand::char(start..=end));
-    fastrand::choice(&printable).copied().or_else(others)
+    Ok(fastrand::choice(&printable).copied().or_else(others))
 }
