@@ -82,7 +82,7 @@ pub use verdict::outcome::{
     AuditAnnotation, Decision, Outcome, Refusal, RefusalCause, SkipReason, StageResult, TraceRow,
 };
 pub use verdict::{Denial, Response, Verdict, bounded_warnings, shorten, shortened};
-pub use word::{UnknownWord, Word};
+pub use word::{UnknownWord, Word, enumerated};
 pub use work::deadline::Deadline;
 pub use work::long::{Expectation, LongCall, leave, leave_for, may_leave, run_long, thread_time};
 pub use work::offload::{

@@ -24,7 +24,7 @@ impl UnknownWord {
         Self {
             what: W::WHAT,
             text: text.to_owned(),
-            words: either(W::WORDS.iter().map(|(word, _)| *word)),
+            words: enumerated(W::WORDS.iter().map(|(word, _)| *word), "or"),
         }
     }
 }
@@ -117,12 +117,12 @@ macro_rules! as_text {
 
 as_text!(crate::ClusterKind, crate::Digest);
 
-/// Joins words as a choice: `Fail or Ignore`, `a, b or c`.
-fn either<'w>(words: impl Iterator<Item = &'w str>) -> String {
-    let mut words: Vec<_> = words.collect();
+/// Joins words for a message, the last one with this conjunction: `Fail or Ignore`, `a, b and c`.
+pub fn enumerated(words: impl IntoIterator<Item: Into<String>>, conjunction: &str) -> String {
+    let mut words: Vec<String> = words.into_iter().map(Into::into).collect();
     match words.pop() {
-        Some(last) if !words.is_empty() => format!("{} or {last}", words.join(", ")),
-        last => last.unwrap_or_default().to_owned(),
+        Some(last) if !words.is_empty() => format!("{} {conjunction} {last}", words.join(", ")),
+        last => last.unwrap_or_default(),
     }
 }
 

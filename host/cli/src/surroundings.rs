@@ -1,9 +1,6 @@
 //! Simulates the world outside of the sandbox when no server runs: objects of a cluster, and answers to HTTP requests.
 
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{path::PathBuf, sync::Arc};
 
 use admittance::{
     HostBuilder, SandboxConfig,
@@ -173,44 +170,37 @@ impl HttpSender for SimulatedSurroundings {
 }
 
 /// Reads a list of answers, and of files with such lists.
-pub(crate) fn http_answers(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<HttpAnswer>> {
-    let read = |entry: &Node<'_>, mistakes: &mut Mistakes| {
+pub(crate) fn http_answers(node: &Node<'_>) -> Option<Vec<HttpAnswer>> {
+    let read = |entry: &Node<'_>| {
         if entry.json().is_string() {
-            answers_in(&entry.file(mistakes)?, mistakes)
+            entry.in_file(&entry.file()?, |root| root.list_of(answer))
         } else {
-            Some(vec![answer(entry, mistakes)?])
+            Some(vec![answer(entry)?])
         }
     };
-    Some(node.list_of(read, mistakes)?.concat())
+    Some(node.list_of(read)?.concat())
 }
 
-/// Reads the list of answers in a file.
-fn answers_in(path: &Path, mistakes: &mut Mistakes) -> Option<Vec<HttpAnswer>> {
-    document::read_one(path, mistakes)?
-        .root()
-        .list_of(answer, mistakes)
-}
-
-fn answer(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<HttpAnswer> {
-    let mut fields = node.object(mistakes)?;
+fn answer(node: &Node<'_>) -> Option<HttpAnswer> {
+    let mut fields = node.object()?;
     let fix = "write the URL of the request, `https://policy.example.com/v1/rules`";
     let url = readers::parse_with(|text: &str| text.parse());
-    let url = fields.get_required("url", fix, url, mistakes);
-    let method = fields.get("method", "GET".to_owned(), readers::text, mistakes);
-    let status = fields.get("status", 200, readers::integer(100..=599), mistakes);
-    let headers = fields.get_or_default("headers", Node::string_map, mistakes);
+    let url = fields.get_required("url", fix, url);
+    let method = fields.get("method", "GET".to_owned(), readers::text);
+    let status = fields.get("status", 200, readers::integer(100..=599));
+    let headers = fields.get_or_default("headers", Node::string_map);
     let body = fields.optional("body").map(|body| body.json());
-    let error = |node: &Node<'_>, mistakes: &mut Mistakes| {
+    let error = |node: &Node<'_>| {
         let words = [
             ("unavailable", HttpAnswerError::Unavailable),
             ("unreachable", HttpAnswerError::Unreachable),
             ("timeout", HttpAnswerError::Timeout),
             ("tooLarge", HttpAnswerError::TooLarge),
         ];
-        node.one_of("error", &words, mistakes)
+        node.one_of("error", &words)
     };
-    let error = fields.get_optional("error", error, mistakes);
-    fields.finish(mistakes);
+    let error = fields.get_optional("error", error);
+    fields.finish();
     Some(HttpAnswer {
         url: url?,
         method,
@@ -226,7 +216,10 @@ fn http_files(paths: &[PathBuf]) -> Result<Option<Vec<HttpAnswer>>, Mistakes> {
     let mut mistakes = Mistakes::new();
     let mut answers = Vec::new();
     for path in paths {
-        answers.extend(answers_in(path, &mut mistakes).unwrap_or_default());
+        match document::read_value(path, |root| root.list_of(answer)) {
+            Ok(in_file) => answers.extend(in_file),
+            Err(found) => mistakes.extend(found),
+        }
     }
     mistakes.into_result((!paths.is_empty()).then_some(answers))
 }

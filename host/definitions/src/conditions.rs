@@ -5,27 +5,25 @@ use std::collections::HashMap;
 use admittance_admission::MatchConditions;
 use admittance_conditions::{CelConditions, ConditionError, MatchCondition};
 
-use crate::document::{Fields, Mistakes, Node, quoted};
+use crate::document::{Fields, Node, quoted};
 
 /// The name with which an expression is checked if its own name is invalid.
 const VALID_NAME: &str = "condition";
 
-pub(crate) fn read(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> MatchConditions {
+pub(crate) fn read(fields: &mut Fields<'_>) -> MatchConditions {
     let Some(node) = fields.optional("matchConditions") else {
         return MatchConditions::default();
     };
-    let entries = node.list(mistakes).unwrap_or_default();
+    let entries = node.list().unwrap_or_default();
     if entries.len() > MatchCondition::MOST {
         let message = format!("there are {} conditions", entries.len());
         let fix = format!(
             "write {} at most; several can be one, joined by `&&`",
             MatchCondition::MOST
         );
-        node.wrong(message, fix, mistakes);
+        node.wrong(message, fix);
     }
-    let conditions: CelConditions = read_with(&entries, MatchCondition::compile, mistakes)
-        .into_iter()
-        .collect();
+    let conditions: CelConditions = read_with(&entries, MatchCondition::compile).into_iter().collect();
     conditions.into()
 }
 
@@ -33,10 +31,9 @@ pub(crate) fn read(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> MatchCon
 pub(crate) fn read_with(
     entries: &[Node<'_>],
     mut compile: impl FnMut(&str, &str) -> Result<MatchCondition, ConditionError>,
-    mistakes: &mut Mistakes,
 ) -> Vec<MatchCondition> {
     let mut seen = HashMap::new();
-    let read = |entry| read_one(entry, &mut compile, &mut seen, mistakes);
+    let read = |entry| read_one(entry, &mut compile, &mut seen);
     entries.iter().filter_map(read).collect()
 }
 
@@ -44,17 +41,14 @@ fn read_one<'a>(
     node: &Node<'a>,
     mut compile: impl FnMut(&str, &str) -> Result<MatchCondition, ConditionError>,
     seen: &mut HashMap<&'a str, u32>,
-    mistakes: &mut Mistakes,
 ) -> Option<MatchCondition> {
-    let mut fields = node.object(mistakes)?;
-    let name_node = fields.required("name", "name the condition", mistakes);
-    let name = name_node.as_ref().and_then(|name| name.text(mistakes));
+    let mut fields = node.object()?;
+    let name_node = fields.required("name", "name the condition");
+    let name = name_node.as_ref().and_then(|name| name.text());
     let fix = "write what must be true, `object.metadata.namespace != 'kube-system'`";
-    let expression_node = fields.required("expression", fix, mistakes);
-    let expression = expression_node
-        .as_ref()
-        .and_then(|expression| expression.text(mistakes));
-    fields.finish(mistakes);
+    let expression_node = fields.required("expression", fix);
+    let expression = expression_node.as_ref().and_then(|expression| expression.text());
+    fields.finish();
     if let (Some(name), Some(node)) = (name, &name_node) {
         match seen.get(name) {
             Some(line) => {
@@ -62,7 +56,7 @@ fn read_one<'a>(
                     "{} is also the name of the condition on line {line}",
                     quoted(name)
                 );
-                node.wrong(message, "give each condition its own name", mistakes);
+                node.wrong(message, "give each condition its own name");
             }
             None => {
                 seen.insert(name, node.location().line);
@@ -74,16 +68,13 @@ fn read_one<'a>(
     if let Err(ConditionError::Name { name, why }) = &compiled {
         if let Some(node) = &name_node {
             let message = format!("{} is not a valid condition name: {why}", quoted(name));
-            node.wrong(message, "", mistakes);
+            node.wrong(message, "");
         }
         compiled = compile(VALID_NAME, expression.unwrap_or("true"));
     }
     match (compiled, expression_node) {
         (Ok(condition), _) => Some(condition),
-        (Err(error), Some(node)) => {
-            node.wrong(error.to_string(), "", mistakes);
-            None
-        }
+        (Err(error), Some(node)) => node.reject(error.to_string(), ""),
         (Err(_), None) => None,
     }
 }

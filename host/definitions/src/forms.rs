@@ -14,10 +14,11 @@ mod openkruise;
 mod read;
 
 use std::{
-    fmt::{self, Write as _},
+    fmt,
     sync::{Arc, LazyLock},
 };
 
+use admittance_admission::enumerated;
 use serde_json::Value as Json;
 
 pub(crate) use self::read::{TakenName, parts};
@@ -43,12 +44,12 @@ pub trait DocumentForm: fmt::Debug + Send + Sync + 'static {
 
     /// Returns the object with the name of the definition. Default: the field `metadata`.
     fn metadata<'a>(&self, document: &TypedDocument<'a>) -> Option<Node<'a>> {
-        let fields = document.root.object_of_any_case(&mut Mistakes::new());
+        let fields = document.root.silent().object_of_any_case();
         fields?.optional("metadata")
     }
 
     /// Reads a document regardless of others, as far as possible, and reports all mistakes in it.
-    fn read(&self, document: &TypedDocument<'_>, mistakes: &mut Mistakes) -> Option<FormContent>;
+    fn read(&self, document: &TypedDocument<'_>) -> Option<FormContent>;
 
     /// Reports conflicts with earlier definitions of this system, except for names, which are checked for all systems.
     /// Default: no conflicts.
@@ -204,29 +205,15 @@ fn fix(forms: &[Arc<dyn DocumentForm>]) -> String {
     let kinds = forms.iter().flat_map(|form| form.kinds());
     let kinds: Vec<_> = kinds.filter(|kind| !kind.versions.is_empty()).collect();
     let groups: Vec<_> = kinds.chunk_by(|a, b| a.version() == b.version()).collect();
-    let mut fix = "write ".to_owned();
-    for (index, group) in groups.iter().enumerate() {
-        let separator = match index {
-            0 => "",
-            _ if index + 1 == groups.len() => " or ",
-            _ => ", ",
-        };
-        let Some((last, others)) = group.split_last() else {
-            continue;
-        };
-        let others: Vec<_> = others.iter().map(|kind| kind.name).collect();
-        let names = if others.is_empty() {
-            last.name.to_owned()
-        } else {
-            format!("{} or {}", others.join(", "), last.name)
-        };
+    let phrases = groups.iter().filter_map(|group| {
+        let version = group.first()?.version();
+        let names = enumerated(group.iter().map(|kind| kind.name), "or");
         let article = if names.starts_with(['A', 'E', 'a', 'e']) {
             "an"
         } else {
             "a"
         };
-        // Writing to memory does not fail.
-        let _ = write!(fix, "{separator}{article} {names} ({})", last.version());
-    }
-    fix
+        Some(format!("{article} {names} ({version})"))
+    });
+    format!("write {}", enumerated(phrases, "or"))
 }

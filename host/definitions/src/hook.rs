@@ -29,7 +29,7 @@ use self::{
     plugin::{PluginDefinition, PluginRole},
     webhook::WebhookDefinition,
 };
-use crate::document::{Mistakes, Node};
+use crate::document::Node;
 
 /// A kind of hook: its definition in a document, and how it is prepared. No other code of the program depends on the kind.
 pub trait HookKind: HookValue {
@@ -165,25 +165,15 @@ impl PartialEq for HookDefinition {
 }
 
 /// Reads a hook from its field of a native stage, in a chain of this phase.
-pub(crate) type ReadHook = fn(&Node<'_>, Phase, &mut Mistakes) -> Option<HookDefinition>;
+pub(crate) type ReadHook = fn(&Node<'_>, Phase) -> Option<HookDefinition>;
 
 /// The fields of a native stage that define its hook. A stage has exactly one of them.
 pub(crate) const NATIVE_FIELDS: [(&str, ReadHook); 5] = [
-    ("plugin", |node, _, mistakes| {
-        Some(plugin::read(node, mistakes)?.into())
-    }),
-    ("webhook", |node, _, mistakes| {
-        Some(webhook::read(node, mistakes)?.into())
-    }),
-    ("cel", |node, phase, mistakes| {
-        Some(cel::read(node, phase, mistakes)?.into())
-    }),
-    ("rego", |node, _, mistakes| {
-        Some(rego::read(node, mistakes)?.into())
-    }),
-    ("group", |node, _, mistakes| {
-        Some(group::read(node, mistakes)?.into())
-    }),
+    ("plugin", |node, _| Some(plugin::read(node)?.into())),
+    ("webhook", |node, _| Some(webhook::read(node)?.into())),
+    ("cel", |node, phase| Some(cel::read(node, phase)?.into())),
+    ("rego", |node, _| Some(rego::read(node)?.into())),
+    ("group", |node, _| Some(group::read(node)?.into())),
 ];
 
 /// The parts of a host that a hook may use when it is prepared.

@@ -7,7 +7,7 @@ use serde_json::{Value as Json, json};
 
 use crate::{
     Share,
-    document::{Fields, Mistakes, Node, readers},
+    document::{Fields, Node, readers},
 };
 
 /// The range of a step's length. A shorter step would see too few requests.
@@ -132,19 +132,19 @@ impl fmt::Display for RolloutLimit {
     }
 }
 
-pub(crate) fn read(node: &Node<'_>, stage: &Node<'_>, mistakes: &mut Mistakes) -> Option<RolloutDefinition> {
-    let mode = crate::plugin::child(stage, "mode");
+pub(crate) fn read(node: &Node<'_>, stage: &Node<'_>) -> Option<RolloutDefinition> {
+    let mode = stage.child("mode");
     if mode.is_some_and(|mode| mode.json() == "Audit") {
         let message = "a stage in mode Audit decides nothing, so there is nothing to roll out";
         let fix = "remove it, the candidate is compared with the plugin, or remove `mode` of the stage";
-        node.wrong(message, fix, mistakes);
+        node.wrong(message, fix);
     }
-    let mut fields = node.object(mistakes)?;
-    let shares = read_shares(&mut fields, mistakes);
-    let by = fields.get("by", RolloutKey::default(), Node::word, mistakes);
-    let pause = fields.get("pause", DEFAULT_PAUSE, readers::duration(PAUSE), mistakes);
-    let limits = fields.get("abortOn", Default::default(), read_limits, mistakes);
-    fields.finish(mistakes);
+    let mut fields = node.object()?;
+    let shares = read_shares(&mut fields);
+    let by = fields.get("by", RolloutKey::default(), Node::word);
+    let pause = fields.get("pause", DEFAULT_PAUSE, readers::duration(PAUSE));
+    let limits = fields.get("abortOn", Default::default(), read_limits);
+    fields.finish();
     let (failures, refusals) = limits;
     Some(RolloutDefinition {
         shares: shares?,
@@ -155,26 +155,26 @@ pub(crate) fn read(node: &Node<'_>, stage: &Node<'_>, mistakes: &mut Mistakes) -
     })
 }
 
-fn read_shares(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> Option<Vec<Share>> {
+fn read_shares(fields: &mut Fields<'_>) -> Option<Vec<Share>> {
     let (percent, steps) = (fields.optional("percent"), fields.optional("steps"));
     if percent.is_none() && steps.is_none() {
         let fix = "write `percent: 10`, or `steps: [10, 25, 50, 100]`";
-        let message = "the candidate gets no share of the requests";
-        fields.node().wrong(message, fix, mistakes);
-        return None;
+        return fields
+            .node()
+            .reject("the candidate gets no share of the requests", fix);
     }
-    let first = percent.and_then(|percent| read_percent(&percent, mistakes));
+    let first = percent.and_then(|percent| read_percent(&percent));
     let mut shares = Vec::from_iter(first);
     let fix = "list percentages, `[25, 50, 100]`";
-    let steps = steps.and_then(|steps| steps.filled_list(fix, mistakes));
+    let steps = steps.and_then(|steps| steps.filled_list(fix));
     for step in steps.unwrap_or_default() {
-        let Some(share) = read_percent(&step, mistakes) else {
+        let Some(share) = read_percent(&step) else {
             continue;
         };
         match shares.last() {
             Some(last) if share <= *last => {
                 let fix = "write steps that grow, the first one larger than `percent`";
-                step.wrong(format!("the step of {share} comes after {last}"), fix, mistakes);
+                step.wrong(format!("the step of {share} comes after {last}"), fix);
             }
             _ => shares.push(share),
         }
@@ -182,23 +182,23 @@ fn read_shares(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> Option<Vec<S
     Some(shares).filter(|shares| !shares.is_empty())
 }
 
-fn read_percent(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Share> {
-    Share::of_ten_thousand(node.integer(1..=100_u16, mistakes)? * 100)
+fn read_percent(node: &Node<'_>) -> Option<Share> {
+    Share::of_ten_thousand(node.integer(1..=100_u16)? * 100)
 }
 
-fn read_limits(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<(RolloutLimit, RolloutLimit)> {
-    let mut fields = node.object(mistakes)?;
-    let failures = fields.get("failures", RolloutLimit::default(), read_limit, mistakes);
-    let refusals = fields.get("refusals", RolloutLimit::default(), read_limit, mistakes);
-    fields.finish(mistakes);
+fn read_limits(node: &Node<'_>) -> Option<(RolloutLimit, RolloutLimit)> {
+    let mut fields = node.object()?;
+    let failures = fields.get("failures", RolloutLimit::default(), read_limit);
+    let refusals = fields.get("refusals", RolloutLimit::default(), read_limit);
+    fields.finish();
     Some((failures, refusals))
 }
 
-fn read_limit(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<RolloutLimit> {
+fn read_limit(node: &Node<'_>) -> Option<RolloutLimit> {
     if node.json().is_string() {
-        return node.parse(mistakes).map(RolloutLimit::Share);
+        return node.parse().map(RolloutLimit::Share);
     }
-    let count = node.integer(1..=LARGEST_COUNT, mistakes)?;
+    let count = node.integer(1..=LARGEST_COUNT)?;
     Some(RolloutLimit::Count(count.unsigned_abs()))
 }
 

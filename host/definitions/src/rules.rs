@@ -5,7 +5,7 @@
 use admittance_admission::{MatchPolicy, Matcher, Operation, ResourcePattern, Rule, RuleError};
 
 use crate::{
-    document::{Fields, Mistakes, Node, quoted},
+    document::{Fields, Node, quoted},
     model::any_rule,
 };
 
@@ -18,44 +18,32 @@ pub(crate) const OPERATIONS: [(&str, Option<Operation>); 5] = [
 ];
 
 /// Reads one of these words: in any case in native rules, as written in Kubernetes' rules.
-type ReadOperation<'a> =
-    fn(&Node<'a>, &str, &[(&str, Option<Operation>)], &mut Mistakes) -> Option<Option<Operation>>;
+type ReadOperation<'a> = fn(&Node<'a>, &str, &[(&str, Option<Operation>)]) -> Option<Option<Operation>>;
 
 /// Reads the rules of a native chain, stage or exception. An empty list is a mistake with this `fix`.
-pub(crate) fn read_native(
-    node: &Node<'_>,
-    fix: &str,
-    match_policy: MatchPolicy,
-    mistakes: &mut Mistakes,
-) -> Vec<Rule> {
-    let rules = node.filled_list(fix, mistakes);
-    read_all(
-        rules,
-        match_policy,
-        Node::one_of_any_case,
-        mistakes,
-        |fields, rule, mistakes| {
-            if let Some(groups) = fields.optional("apiGroups") {
-                rule.api_groups = read_words(&groups, Node::string, mistakes);
-            }
-            if let Some(versions) = fields.optional("apiVersions") {
-                rule.api_versions = read_words(&versions, Node::text, mistakes);
-            }
-            if !fields.has("resources") && !fields.has("kinds") {
-                let fix = "list resources (`resources: [pods]`) or kinds (`kinds: [application]`)";
-                let message = "the rule names neither resources nor kinds";
-                fields.node().wrong(message, fix, mistakes);
-            }
-            if let Some(resources) = fields.optional("resources") {
-                let parse = |text: &str| ResourcePattern::parse(text).map(Some);
-                rule.resources =
-                    read_resources(&resources, Node::string, parse, covered_in_any_order, mistakes);
-            }
-            if let Some(kinds) = fields.optional("kinds") {
-                rule.kinds = read_words(&kinds, Node::text, mistakes);
-            }
-        },
-    )
+pub(crate) fn read_native(node: &Node<'_>, fix: &str, match_policy: MatchPolicy) -> Vec<Rule> {
+    let rules = node.filled_list(fix);
+    read_all(rules, match_policy, Node::one_of_any_case, |fields, rule| {
+        if let Some(groups) = fields.optional("apiGroups") {
+            rule.api_groups = read_words(&groups, Node::string);
+        }
+        if let Some(versions) = fields.optional("apiVersions") {
+            rule.api_versions = read_words(&versions, Node::text);
+        }
+        if !fields.has("resources") && !fields.has("kinds") {
+            let fix = "list resources (`resources: [pods]`) or kinds (`kinds: [application]`)";
+            fields
+                .node()
+                .wrong("the rule names neither resources nor kinds", fix);
+        }
+        if let Some(resources) = fields.optional("resources") {
+            let parse = |text: &str| ResourcePattern::parse(text).map(Some);
+            rule.resources = read_resources(&resources, Node::string, parse, covered_in_any_order);
+        }
+        if let Some(kinds) = fields.optional("kinds") {
+            rule.kinds = read_words(&kinds, Node::text);
+        }
+    })
 }
 
 /// Reads the rules of a webhook or a policy of Kubernetes. The list may be empty. Only a policy may name objects.
@@ -63,38 +51,23 @@ pub(crate) fn read_kubernetes(
     node: &Node<'_>,
     match_policy: MatchPolicy,
     may_name_objects: bool,
-    mistakes: &mut Mistakes,
 ) -> Vec<Rule> {
-    let rules = node.list(mistakes);
-    read_all(
-        rules,
-        match_policy,
-        Node::one_of,
-        mistakes,
-        |fields, rule, mistakes| {
-            let fix = "list the groups, `\"\"` for the core group, or `*` alone";
-            if let Some(groups) = fields.required("apiGroups", fix, mistakes) {
-                rule.api_groups = read_words(&groups, Node::string, mistakes);
-            }
-            if let Some(versions) =
-                fields.required("apiVersions", "list v1 or others, or `*` alone", mistakes)
-            {
-                rule.api_versions = read_words(&versions, Node::text, mistakes);
-            }
-            if let Some(resources) = fields.required("resources", "list the resources, `pods`", mistakes) {
-                rule.resources = read_resources(
-                    &resources,
-                    Node::text,
-                    parse_kubernetes,
-                    covered_for_kubernetes,
-                    mistakes,
-                );
-            }
-            if may_name_objects {
-                rule.names = fields.get_or_default("resourceNames", read_names, mistakes);
-            }
-        },
-    )
+    let rules = node.list();
+    read_all(rules, match_policy, Node::one_of, |fields, rule| {
+        let fix = "list the groups, `\"\"` for the core group, or `*` alone";
+        if let Some(groups) = fields.required("apiGroups", fix) {
+            rule.api_groups = read_words(&groups, Node::string);
+        }
+        if let Some(versions) = fields.required("apiVersions", "list v1 or others, or `*` alone") {
+            rule.api_versions = read_words(&versions, Node::text);
+        }
+        if let Some(resources) = fields.required("resources", "list the resources, `pods`") {
+            rule.resources = read_resources(&resources, Node::text, parse_kubernetes, covered_for_kubernetes);
+        }
+        if may_name_objects {
+            rule.names = fields.get_or_default("resourceNames", read_names);
+        }
+    })
 }
 
 /// Reads each of these rules; `read_matchers` reads its groups, versions, resources, kinds and names.
@@ -102,58 +75,53 @@ fn read_all<'a>(
     nodes: Option<Vec<Node<'a>>>,
     match_policy: MatchPolicy,
     read_word: ReadOperation<'a>,
-    mistakes: &mut Mistakes,
-    read_matchers: impl Fn(&mut Fields<'a>, &mut Rule, &mut Mistakes),
+    read_matchers: impl Fn(&mut Fields<'a>, &mut Rule),
 ) -> Vec<Rule> {
     let mut rules = Vec::new();
     for node in nodes.unwrap_or_default() {
-        let Some(mut fields) = node.object(mistakes) else {
+        let Some(mut fields) = node.object() else {
             continue;
         };
         let mut rule = Rule {
             match_policy,
             ..any_rule()
         };
-        if let Some(operations) = fields.required("operations", "list CREATE, UPDATE or others", mistakes) {
-            rule.operations = read_operations(&operations, read_word, mistakes);
+        if let Some(operations) = fields.required("operations", "list CREATE, UPDATE or others") {
+            rule.operations = read_operations(&operations, read_word);
         }
-        read_matchers(&mut fields, &mut rule, mistakes);
-        rule.scope = fields.get("scope", rule.scope, Node::word, mistakes);
-        fields.finish(mistakes);
+        read_matchers(&mut fields, &mut rule);
+        rule.scope = fields.get("scope", rule.scope, Node::word);
+        fields.finish();
         rules.push(rule);
     }
     rules
 }
 
 /// Reads names of objects, which must be valid segments of a path.
-fn read_names(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<String>> {
-    let names = node.strings(mistakes)?;
+fn read_names(node: &Node<'_>) -> Option<Vec<String>> {
+    let names = node.strings()?;
     for (index, name) in names.iter().enumerate() {
         if matches!(name.as_str(), "." | "..") || name.contains(['/', '%']) {
             let message = format!("{} is not the name of an object", quoted(name));
-            node.wrong(message, "write a name without `/` and `%`", mistakes);
+            node.wrong(message, "write a name without `/` and `%`");
         }
         if names.iter().take(index).any(|before| before == name) {
             let message = format!("{} is listed twice", quoted(name));
-            node.wrong(message, "remove one of the two", mistakes);
+            node.wrong(message, "remove one of the two");
         }
     }
     Some(names)
 }
 
-fn read_operations<'a>(
-    node: &Node<'a>,
-    read_word: ReadOperation<'a>,
-    mistakes: &mut Mistakes,
-) -> Matcher<Operation> {
-    let entries = entries(node, mistakes);
+fn read_operations<'a>(node: &Node<'a>, read_word: ReadOperation<'a>) -> Matcher<Operation> {
+    let entries = entries(node);
     let mut operations = Vec::new();
     let mut all = false;
     for entry in &entries {
-        match read_word(entry, "operation", &OPERATIONS, mistakes) {
+        match read_word(entry, "operation", &OPERATIONS) {
             Some(Some(operation)) => operations.push(operation),
             Some(None) => {
-                check_wildcard(entry, "*", entries.len(), mistakes);
+                check_wildcard(entry, "*", entries.len());
                 all = true;
             }
             None => {}
@@ -167,17 +135,13 @@ fn read_operations<'a>(
 }
 
 /// Reads a list of words, or `*` alone, which matches all words.
-fn read_words<'a>(
-    node: &Node<'a>,
-    read: fn(&Node<'a>, &mut Mistakes) -> Option<&'a str>,
-    mistakes: &mut Mistakes,
-) -> Matcher<String> {
-    let entries = entries(node, mistakes);
+fn read_words<'a>(node: &Node<'a>, read: fn(&Node<'a>) -> Option<&'a str>) -> Matcher<String> {
+    let entries = entries(node);
     let mut words = Vec::new();
     for entry in &entries {
-        match read(entry, mistakes) {
+        match read(entry) {
             Some("*") => {
-                check_wildcard(entry, "*", entries.len(), mistakes);
+                check_wildcard(entry, "*", entries.len());
                 return Matcher::Any;
             }
             Some(word) => words.push(word.to_owned()),
@@ -190,33 +154,32 @@ fn read_words<'a>(
 /// Reads patterns of resources. `covered` finds the patterns that another pattern of the list already covers.
 fn read_resources<'a>(
     node: &Node<'a>,
-    read: fn(&Node<'a>, &mut Mistakes) -> Option<&'a str>,
+    read: fn(&Node<'a>) -> Option<&'a str>,
     parse: impl Fn(&str) -> Result<Option<ResourcePattern>, RuleError>,
     covered: impl Fn(&[&str]) -> Vec<(usize, String)>,
-    mistakes: &mut Mistakes,
 ) -> Vec<ResourcePattern> {
     let mut patterns = Vec::new();
     let (mut written, mut texts) = (Vec::new(), Vec::new());
-    for entry in entries(node, mistakes) {
-        let Some(text) = read(&entry, mistakes) else {
+    for entry in entries(node) {
+        let Some(text) = read(&entry) else {
             continue;
         };
         match parse(text) {
             Ok(pattern) => patterns.extend(pattern),
-            Err(error) => entry.wrong(error.to_string(), "", mistakes),
+            Err(error) => entry.wrong(error.to_string(), ""),
         }
         written.push(entry);
         texts.push(text);
     }
     let wildcard = texts.iter().position(|text| *text == "*/*");
     if let Some(entry) = wildcard.and_then(|index| written.get(index)) {
-        check_wildcard(entry, "*/*", written.len(), mistakes);
+        check_wildcard(entry, "*/*", written.len());
         return patterns;
     }
     for (index, by) in covered(&texts) {
         if let (Some(entry), Some(text)) = (written.get(index), texts.get(index)) {
             let message = format!("`{by}` in the same list already covers `{text}`");
-            entry.wrong(message, "keep one of the two", mistakes);
+            entry.wrong(message, "keep one of the two");
         }
     }
     patterns
@@ -269,15 +232,15 @@ fn parse_kubernetes(text: &str) -> Result<Option<ResourcePattern>, RuleError> {
     }
 }
 
-fn entries<'a>(node: &Node<'a>, mistakes: &mut Mistakes) -> Vec<Node<'a>> {
-    let fix = "list at least one, or `*` for all";
-    node.filled_list(fix, mistakes).unwrap_or_default()
+fn entries<'a>(node: &Node<'a>) -> Vec<Node<'a>> {
+    node.filled_list("list at least one, or `*` for all")
+        .unwrap_or_default()
 }
 
 /// Reports a wildcard that is not the only one of `count` entries.
-fn check_wildcard(entry: &Node<'_>, wildcard: &str, count: usize, mistakes: &mut Mistakes) {
+fn check_wildcard(entry: &Node<'_>, wildcard: &str, count: usize) {
     if count > 1 {
         let message = format!("`{wildcard}` stands for everything and must be alone");
-        entry.wrong(message, "remove it or the others", mistakes);
+        entry.wrong(message, "remove it or the others");
     }
 }

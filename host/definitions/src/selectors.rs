@@ -3,7 +3,7 @@
 use admittance_admission::{LabelOperator, LabelSelector, NamespaceSelector, Requirement};
 
 use crate::{
-    document::{Fields, Mistakes, Node, readers},
+    document::{Fields, Node, readers},
     names,
 };
 
@@ -21,40 +21,33 @@ pub(crate) enum Syntax {
 
 impl Syntax {
     /// Checks a part of a label. The caller reports an empty part.
-    fn check(
-        self,
-        node: &Node<'_>,
-        text: &str,
-        check: fn(&str) -> Result<(), String>,
-        mistakes: &mut Mistakes,
-    ) {
+    fn check(self, node: &Node<'_>, text: &str, check: fn(&str) -> Result<(), String>) {
         if self == Self::Kubernetes
             && !text.is_empty()
             && let Err(message) = check(text)
         {
-            node.wrong(message, "", mistakes);
+            node.wrong(message, "");
         }
     }
 }
 
 /// Reads the namespace selector of a native stage: by name as in BCS, or by label as in Kubernetes.
-pub(crate) fn namespaces(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<NamespaceSelector> {
-    let fields = node.object(mistakes)?;
+pub(crate) fn namespaces(node: &Node<'_>) -> Option<NamespaceSelector> {
+    let fields = node.object()?;
     let by_name = fields.has("operator") || fields.has("values");
     let by_label = fields.has("matchLabels") || fields.has("matchExpressions");
     if by_name && by_label {
         let message =
             "it selects by name (`operator`, `values`) and by label (`matchLabels`, `matchExpressions`)";
-        node.wrong(message, "use one of the two forms", mistakes);
-        return None;
+        return node.reject(message, "use one of the two forms");
     }
     if by_name {
-        let selector = by_names(fields, mistakes)?;
+        let selector = by_names(fields)?;
         if let NamespaceSelector::In(names) | NamespaceSelector::NotIn(names) = &selector
             && names.is_empty()
         {
             let fix = "name at least one namespace, or remove the selector";
-            node.wrong("it lists no namespace", fix, mistakes);
+            node.wrong("it lists no namespace", fix);
         }
         return Some(selector);
     }
@@ -62,33 +55,27 @@ pub(crate) fn namespaces(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Nam
         fields,
         Syntax::Free,
         &["operator", "values"],
-        mistakes,
     )))
 }
 
 /// Reads the namespace selector of a BCS hook. Without values, `In` selects no namespace and `NotIn` every one, as in the
 /// BCS driver.
-pub(crate) fn bcs_namespaces(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<NamespaceSelector> {
-    by_names(node.object_of_any_case(mistakes)?, mistakes)
+pub(crate) fn bcs_namespaces(node: &Node<'_>) -> Option<NamespaceSelector> {
+    by_names(node.object_of_any_case()?)
 }
 
-fn by_names(mut fields: Fields<'_>, mistakes: &mut Mistakes) -> Option<NamespaceSelector> {
+fn by_names(mut fields: Fields<'_>) -> Option<NamespaceSelector> {
     let read = readers::one_of("operator", &NAME_OPERATORS);
-    let selector = fields.get_required("operator", "write In or NotIn", read, mistakes);
-    let values = fields.get("values", Vec::new(), Node::strings, mistakes);
-    fields.finish(mistakes);
+    let selector = fields.get_required("operator", "write In or NotIn", read);
+    let values = fields.get("values", Vec::new(), Node::strings);
+    fields.finish();
     Some(selector?(values))
 }
 
 /// Reads a field with a label selector in the form of Kubernetes. A missing selector selects everything.
-pub(crate) fn labels_of(
-    fields: &mut Fields<'_>,
-    name: &'static str,
-    syntax: Syntax,
-    mistakes: &mut Mistakes,
-) -> LabelSelector {
-    match fields.get_optional(name, Node::object, mistakes) {
-        Some(fields) => by_labels(fields, syntax, &[], mistakes),
+pub(crate) fn labels_of(fields: &mut Fields<'_>, name: &'static str, syntax: Syntax) -> LabelSelector {
+    match fields.get_optional(name, Node::object) {
+        Some(fields) => by_labels(fields, syntax, &[]),
         None => LabelSelector::default(),
     }
 }
@@ -100,52 +87,46 @@ pub(crate) fn namespaces_with(labels: LabelSelector) -> Option<NamespaceSelector
 
 /// Reads a label selector. `also_known` are the fields of other forms of the selector, which may be suggested for an unknown
 /// field.
-fn by_labels(
-    mut fields: Fields<'_>,
-    syntax: Syntax,
-    also_known: &[&'static str],
-    mistakes: &mut Mistakes,
-) -> LabelSelector {
+fn by_labels(mut fields: Fields<'_>, syntax: Syntax, also_known: &[&'static str]) -> LabelSelector {
     let mut requirements = Vec::new();
-    for (key, value) in fields.get("matchLabels", Vec::new(), Node::map, mistakes) {
-        let Some(text) = value.string(mistakes) else {
+    for (key, value) in fields.get("matchLabels", Vec::new(), Node::map) {
+        let Some(text) = value.string() else {
             continue;
         };
-        syntax.check(&value, key, names::label_key, mistakes);
-        syntax.check(&value, text, names::label_value, mistakes);
+        syntax.check(&value, key, names::label_key);
+        syntax.check(&value, text, names::label_value);
         match Requirement::new(key, LabelOperator::In, vec![text.to_owned()]) {
             Ok(requirement) => requirements.push(requirement),
-            Err(error) => value.wrong(error.to_string(), "", mistakes),
+            Err(error) => value.wrong(error.to_string(), ""),
         }
     }
-    for expression in fields.get("matchExpressions", Vec::new(), Node::list, mistakes) {
-        requirements.extend(requirement(&expression, syntax, mistakes));
+    for expression in fields.get("matchExpressions", Vec::new(), Node::list) {
+        requirements.extend(requirement(&expression, syntax));
     }
     fields.ignore(also_known);
-    fields.finish(mistakes);
+    fields.finish();
     LabelSelector::new(requirements)
 }
 
-fn requirement(node: &Node<'_>, syntax: Syntax, mistakes: &mut Mistakes) -> Option<Requirement> {
-    let mut fields = node.object(mistakes)?;
-    let read = |node: &Node<'_>, check: fn(&str) -> Result<(), String>, mistakes: &mut Mistakes| {
-        let text = node.string(mistakes)?;
-        syntax.check(node, text, check, mistakes);
+fn requirement(node: &Node<'_>, syntax: Syntax) -> Option<Requirement> {
+    let mut fields = node.object()?;
+    let read = |node: &Node<'_>, check: fn(&str) -> Result<(), String>| {
+        let text = node.string()?;
+        syntax.check(node, text, check);
         Some(text.to_owned())
     };
-    let read_key = |node: &Node<'_>, mistakes: &mut Mistakes| read(node, names::label_key, mistakes);
-    let key = fields.get_required("key", "name the label", read_key, mistakes);
-    let fix = "write In, NotIn, Exists or DoesNotExist";
-    let operator = fields.get_required("operator", fix, Node::word, mistakes);
+    let read_key = |node: &Node<'_>| read(node, names::label_key);
+    let key = fields.get_required("key", "name the label", read_key);
+    let operator = fields.get_required("operator", "write In, NotIn, Exists or DoesNotExist", Node::word);
     let values = match fields.optional("values") {
-        Some(values) => values.list(mistakes).map(|values| {
+        Some(values) => values.list().map(|values| {
             let values = values.iter();
             values
-                .filter_map(|value| read(value, names::label_value, mistakes))
+                .filter_map(|value| read(value, names::label_value))
                 .collect()
         }),
         None => Some(Vec::new()),
     };
-    fields.finish(mistakes);
-    node.accept(Requirement::new(key?, operator?, values?), mistakes)
+    fields.finish();
+    node.accept(Requirement::new(key?, operator?, values?))
 }

@@ -10,15 +10,12 @@ use std::{any::Any, fmt::Debug, net::IpAddr, sync::Arc};
 
 use admittance::{BodyLimits, Host, Passage};
 use admittance_admin::Route;
-use admittance_admission::Reach;
+use admittance_admission::{Reach, enumerated};
 use admittance_bcs::{
     ConnectedUpstream, Drivers, HealthInfo, Ports, Registrar,
     zookeeper::{Ensembles, NoEnsemble},
 };
-use admittance_definitions::{
-    Mistakes,
-    document::{Fields, Node},
-};
+use admittance_definitions::document::{Fields, Node};
 use admittance_dialect::{Dialect, End};
 use admittance_fleet::{WebhooksConfig, audit::AuditConfig};
 use admittance_gateway::{Recipient, accounts::Accounts};
@@ -35,7 +32,7 @@ pub(crate) use self::proxy::method;
 pub use self::{proxy::ProxyConfig, reviews::ReviewsConfig};
 use crate::{
     Connections, Error, Limits,
-    config::{ListConfig, Sections, alternatives, upstream_section},
+    config::{ListConfig, Sections, upstream_section},
     handler::Serving,
     status::DriverStatus,
 };
@@ -263,7 +260,7 @@ struct FrontRow {
     key: &'static str,
     /// A minimal section, for messages.
     example: &'static str,
-    read: fn(&Node<'_>, &mut Fields<'_>, Sections<'_>, &mut Mistakes) -> Option<FrontSection>,
+    read: fn(&Node<'_>, &mut Fields<'_>, Sections<'_>) -> Option<FrontSection>,
     admin_routes: fn() -> Vec<Route>,
 }
 
@@ -275,57 +272,37 @@ pub(crate) fn admin_routes() -> Vec<Route> {
 static FRONTS: [FrontRow; 4] = [bcs::ROW, proxy::ROW, reviews::ROW, gateway::ROW];
 
 /// Reads `dialect`, and the sections that depend on it.
-pub(crate) fn read(
-    fields: &mut Fields<'_>,
-    sections: Sections<'_>,
-    mistakes: &mut Mistakes,
-) -> Option<FrontSection> {
-    let examples = alternatives(FRONTS.map(|row| format!("`{}`", row.example)), "or");
+pub(crate) fn read(fields: &mut Fields<'_>, sections: Sections<'_>) -> Option<FrontSection> {
+    let examples = enumerated(FRONTS.map(|row| format!("`{}`", row.example)), "or");
     let fix = format!("write one below `dialect`: {examples}");
-    let Some((row, node)) =
-        fields.get_required("dialect", &fix, |node, m| choose(node, &examples, m), mistakes)
-    else {
+    let Some((row, node)) = fields.get_required("dialect", &fix, |node| choose(node, &examples)) else {
         // The other sections are still read, to report their mistakes.
-        fields.get_optional(
-            "registration",
-            |node, m| bcs::registration(node, None, sections, m),
-            mistakes,
-        );
-        upstream_section(fields, sections, mistakes);
+        fields.get_optional("registration", |node| bcs::registration(node, None, sections));
+        upstream_section(fields, sections);
         return None;
     };
-    (row.read)(&node, fields, sections, mistakes)
+    (row.read)(&node, fields, sections)
 }
 
-fn choose<'a>(
-    node: &Node<'a>,
-    examples: &str,
-    mistakes: &mut Mistakes,
-) -> Option<(&'static FrontRow, Node<'a>)> {
-    let mut fields = node.object(mistakes)?;
+fn choose<'a>(node: &Node<'a>, examples: &str) -> Option<(&'static FrontRow, Node<'a>)> {
+    let mut fields = node.object()?;
     let present = fields.present(&FRONTS.map(|row| row.key));
-    fields.finish(mistakes);
+    fields.finish();
     match present.as_slice() {
         [(key, node)] => {
             let row = FRONTS.iter().find(|row| row.key == *key)?;
             Some((row, node.clone()))
         }
-        [] => {
-            let fix = format!("write {examples}");
-            node.wrong("no dialect is configured", &fix, mistakes);
-            None
-        }
+        [] => node.reject("no dialect is configured", format!("write {examples}")),
         _ => {
-            let keys = alternatives(FRONTS.map(|row| format!("`{}`", row.key)), "and");
-            let fix = format!("keep one of {keys}");
-            node.wrong("several dialects are configured", &fix, mistakes);
-            None
+            let keys = enumerated(FRONTS.map(|row| format!("`{}`", row.key)), "and");
+            node.reject("several dialects are configured", format!("keep one of {keys}"))
         }
     }
 }
 
 /// Refuses `registration` for a front end that no other program looks for.
-fn refuse_registration(fields: &mut Fields<'_>, mistakes: &mut Mistakes) {
+fn refuse_registration(fields: &mut Fields<'_>) {
     let why = "only drivers of the dialect `bcs` and gateways are registered";
-    fields.refuse("registration", why, "remove it", mistakes);
+    fields.refuse("registration", why, "remove it");
 }

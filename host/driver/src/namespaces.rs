@@ -61,48 +61,45 @@ fn read(path: &Path) -> Result<StaticNamespaces, Mistakes> {
     let mut mistakes = Mistakes::new();
     let mut found = Vec::new();
     for document in document::read_file(path, &mut mistakes) {
-        document_of(&document.root(), &mut found, &mut mistakes);
+        document_of(&document.root().reporting_to(&mut mistakes), &mut found);
     }
     mistakes.into_result(StaticNamespaces::new(found))
 }
 
-fn document_of(node: &Node<'_>, found: &mut Vec<(String, Labels)>, mistakes: &mut Mistakes) {
+fn document_of(node: &Node<'_>, found: &mut Vec<(String, Labels)>) {
     match node.json().get("kind").and_then(|kind| kind.as_str()) {
-        None => found.extend(listed(node, mistakes).unwrap_or_default()),
-        Some("Namespace") => found.extend(namespace(node, mistakes)),
+        None => found.extend(listed(node).unwrap_or_default()),
+        Some("Namespace") => found.extend(namespace(node)),
         Some("List" | "NamespaceList") => {
             let items = node
-                .object(mistakes)
-                .and_then(|mut fields| fields.get_required("items", "list Namespaces", Node::list, mistakes));
+                .object()
+                .and_then(|mut fields| fields.get_required("items", "list Namespaces", Node::list));
             for item in items.unwrap_or_default() {
-                document_of(&item, found, mistakes);
+                document_of(&item, found);
             }
         }
         Some(kind) => {
             let fix = "write Namespaces, a List of them, or `name: { label: value }`";
-            node.wrong(format!("{kind:?} is not a Namespace"), fix, mistakes);
+            node.wrong(format!("{kind:?} is not a Namespace"), fix);
         }
     }
 }
 
 /// Reads the form `name: { label: value }`.
-pub(crate) fn listed(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<(String, Labels)>> {
-    let entries = node.map(mistakes)?.into_iter();
+pub(crate) fn listed(node: &Node<'_>) -> Option<Vec<(String, Labels)>> {
+    let entries = node.map()?.into_iter();
     entries
-        .map(|(name, node)| Some((name.to_owned(), node.string_map(mistakes)?)))
+        .map(|(name, node)| Some((name.to_owned(), node.string_map()?)))
         .collect()
 }
 
 /// Other fields of the Namespace are ignored.
-fn namespace(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<(String, Labels)> {
+fn namespace(node: &Node<'_>) -> Option<(String, Labels)> {
     let fix = "name the namespace";
-    let mut fields = node.object(mistakes)?;
-    let mut metadata = fields.get_required("metadata", fix, Node::object, mistakes)?;
-    let name = metadata.get_required("name", fix, readers::text, mistakes)?;
-    Some((
-        name,
-        metadata.get_or_default("labels", Node::string_map, mistakes),
-    ))
+    let mut fields = node.object()?;
+    let mut metadata = fields.get_required("metadata", fix, Node::object)?;
+    let name = metadata.get_required("name", fix, readers::text)?;
+    Some((name, metadata.get_or_default("labels", Node::string_map)))
 }
 
 #[cfg(test)]

@@ -9,18 +9,16 @@ mod zookeeper;
 use std::{any::Any, fmt::Debug, path::Path, sync::Arc};
 
 use admittance::{HostBuilder, NamespacedChains};
+use admittance_admission::enumerated;
 use admittance_bcs::zookeeper::NoEnsemble;
-use admittance_definitions::{DefinitionStore, Mistakes, document::Node};
+use admittance_definitions::{DefinitionStore, document::Node};
 use admittance_fleet::PolicySystem;
 
 pub use self::{
     custom_resources::CustomResources, files::Files, kubernetes::KubernetesResources,
     zookeeper::ZooKeeperNodes,
 };
-use crate::{
-    Connections, FrontConfig,
-    config::{Sections, alternatives},
-};
+use crate::{Connections, FrontConfig, config::Sections};
 
 /// A place of definitions as the configuration describes it.
 pub trait DefinitionPlace: Any + Debug + Send + Sync {
@@ -92,47 +90,38 @@ pub fn with_definitions(
 #[derive(Clone, Copy)]
 struct PlaceRow {
     key: &'static str,
-    read: fn(&Node<'_>, Sections<'_>, &mut Mistakes) -> Option<Arc<dyn DefinitionPlace>>,
+    read: fn(&Node<'_>, Sections<'_>) -> Option<Arc<dyn DefinitionPlace>>,
 }
 
 static PLACES: [PlaceRow; 3] = [kubernetes::ROW, zookeeper::ROW, custom_resources::ROW];
 
-pub(crate) fn read(
-    node: &Node<'_>,
-    sections: Sections<'_>,
-    mistakes: &mut Mistakes,
-) -> Option<Vec<Arc<dyn DefinitionPlace>>> {
+pub(crate) fn read(node: &Node<'_>, sections: Sections<'_>) -> Option<Vec<Arc<dyn DefinitionPlace>>> {
     let mut places: Vec<Arc<dyn DefinitionPlace>> = Vec::new();
-    for entry in &node.list(mistakes)? {
-        let Some(place) = read_place(entry, sections, mistakes) else {
+    for entry in &node.list()? {
+        let Some(place) = read_place(entry, sections) else {
             continue;
         };
         // From a place that is listed twice, every definition would be read twice.
         if place.path().is_none() && places.iter().any(|other| other.name() == place.name()) {
-            entry.wrong("this store is listed twice", "remove it", mistakes);
+            entry.wrong("this store is listed twice", "remove it");
         }
         places.push(place);
     }
     Some(places)
 }
 
-fn read_place(
-    node: &Node<'_>,
-    sections: Sections<'_>,
-    mistakes: &mut Mistakes,
-) -> Option<Arc<dyn DefinitionPlace>> {
+fn read_place(node: &Node<'_>, sections: Sections<'_>) -> Option<Arc<dyn DefinitionPlace>> {
     if !node.json().is_object() {
-        return Some(Arc::new(Files(node.file(mistakes)?)));
+        return Some(Arc::new(Files(node.file()?)));
     }
-    let mut fields = node.object(mistakes)?;
+    let mut fields = node.object()?;
     let present = fields.present(&PLACES.map(|row| row.key));
-    fields.finish(mistakes);
+    fields.finish();
     let [(key, node)] = present.as_slice() else {
-        let keys = alternatives(PLACES.map(|row| format!("`{}: {{}}`", row.key)), "or");
+        let keys = enumerated(PLACES.map(|row| format!("`{}: {{}}`", row.key)), "or");
         let fix = format!("write a path, {keys}");
-        node.wrong("exactly one store of definitions is expected", &fix, mistakes);
-        return None;
+        return node.reject("exactly one store of definitions is expected", fix);
     };
     let row = PLACES.iter().find(|row| row.key == *key)?;
-    (row.read)(node, sections, mistakes)
+    (row.read)(node, sections)
 }

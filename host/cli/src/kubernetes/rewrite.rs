@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use admittance_definitions::{
     Location, Mistake, Mistakes, PluginPart,
-    document::{self, Document, Node},
+    document::{self, Document},
 };
 
 /// The new source of a plugin, and its position in the text.
@@ -59,10 +59,10 @@ fn place(
         .iter()
         .find_map(|document| document.root().object_at(&new.at))
         .and_then(|object| match new.field {
-            Some(name) => field(&object, name),
+            Some(name) => object.child(name),
             None => Some(object),
         })
-        .and_then(|plugin| field(&plugin, "source"));
+        .and_then(|plugin| plugin.child("source"));
     let Some(node) = found else {
         if new.may_be_implied {
             return None;
@@ -76,30 +76,18 @@ fn place(
         });
         return None;
     };
-    let old = node.string(mistakes)?;
+    let node = node.reporting_to(mistakes);
+    let old = node.string()?;
     let span = node.span();
     // The source is plain, or between quotes without escapes.
     let Some(offset) = text.get(span.clone())?.find(old) else {
-        node.wrong(
+        return node.reject(
             "the source is written in a way that cannot be changed where it stands",
             format!("write it on one line, `source: {old}`"),
-            mistakes,
         );
-        return None;
     };
     let start = span.start + offset;
     Some(start..start + old.len())
-}
-
-/// Returns a field, in upper or lower case: documents of BCS may have either.
-fn field<'a>(node: &Node<'a>, name: &str) -> Option<Node<'a>> {
-    let fields = node.children();
-    let exact = fields.iter().find(|(key, _)| *key == Some(name));
-    let in_any_case = || {
-        let mut fields = fields.iter();
-        fields.find(|(key, _)| key.is_some_and(|key| key.eq_ignore_ascii_case(name)))
-    };
-    exact.or_else(in_any_case).map(|(_, value)| value.clone())
 }
 
 #[cfg(test)]

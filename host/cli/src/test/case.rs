@@ -130,12 +130,11 @@ pub(super) fn read(
         subject,
         dialect,
         names: BTreeMap::new(),
-        mistakes,
     };
-    let documents = document::read_file(path, reader.mistakes);
+    let documents = document::read_file(path, mistakes);
     let cases = documents
         .iter()
-        .filter_map(|document| reader.file(&document.root()));
+        .filter_map(|document| reader.file(&document.root().reporting_to(mistakes)));
     cases.flatten().collect()
 }
 
@@ -154,40 +153,39 @@ struct CaseReader<'a> {
     dialect: Option<&'a dyn Dialect>,
     /// The names so far.
     names: BTreeMap<String, Location>,
-    mistakes: &'a mut Mistakes,
 }
 
 impl CaseReader<'_> {
     fn file(&mut self, root: &Node<'_>) -> Option<Vec<TestCase>> {
         if suite::is(root) {
-            return suite::read(root, self.mistakes);
+            return suite::read(root);
         }
         if kyverno::is(root) {
-            return kyverno::read(root, self.mistakes);
+            return kyverno::read(root);
         }
-        let mut fields = root.object(self.mistakes)?;
+        let mut fields = root.object()?;
         let scene = self.scene(&mut fields, &CaseDefaults::default());
         let fix = "list the cases, each with `name`, `request` and `expect`";
-        let cases = fields.required("cases", fix, self.mistakes);
-        fields.finish(self.mistakes);
-        let cases = cases?.filled_list(fix, self.mistakes)?;
+        let cases = fields.required("cases", fix);
+        fields.finish();
+        let cases = cases?.filled_list(fix)?;
         Some(cases.iter().filter_map(|case| self.case(case, &scene)).collect())
     }
 
     fn case(&mut self, node: &Node<'_>, outer: &CaseDefaults) -> Option<TestCase> {
-        let mut fields = node.object(self.mistakes)?;
-        let name = fields.required("name", "say what the case shows", self.mistakes);
+        let mut fields = node.object()?;
+        let name = fields.required("name", "say what the case shows");
         let name = name.and_then(|name| self.name(&name));
         let scene = self.scene(&mut fields, outer);
         let hooks = self.hooks(&scene, node);
         let fix = "write the object that is sent: `request: { object: ... }`";
-        let request = fields.required("request", fix, self.mistakes);
-        let request = request.and_then(|node| request::read(&node, self.dialect, self.mistakes));
+        let request = fields.required("request", fix);
+        let request = request.and_then(|node| request::read(&node, self.dialect));
         let (request, recorded) = request.unzip();
         let recorded = recorded.unwrap_or_default();
         let fix = "say what is expected: `expect: { allowed: true }`";
-        let expected = fields.get_required("expect", fix, expected, self.mistakes);
-        fields.finish(self.mistakes);
+        let expected = fields.get_required("expect", fix, expected);
+        fields.finish();
         Some(TestCase {
             name: name?,
             location: node.location(),
@@ -199,37 +197,29 @@ impl CaseReader<'_> {
     }
 
     fn name(&mut self, node: &Node<'_>) -> Option<String> {
-        let name = node.text(self.mistakes)?.to_owned();
+        let name = node.text()?.to_owned();
         if let Some(first) = self.names.get(&name) {
             let message = format!("the case on line {} has the same name", first.line);
-            node.wrong(message, "give each case its own name", self.mistakes);
-            return None;
+            return node.reject(message, "give each case its own name");
         }
         self.names.insert(name.clone(), node.location());
         Some(name)
     }
 
     fn scene(&mut self, fields: &mut Fields<'_>, outer: &CaseDefaults) -> CaseDefaults {
-        let mistakes = &mut *self.mistakes;
-        let plugin = fields.get_optional("plugin", Node::file, mistakes);
-        let settings = fields.get_optional("settings", any_object, mistakes);
-        let allow = fields.optional("allow").map(|allow| read_allow(&allow, mistakes));
+        let plugin = fields.get_optional("plugin", Node::file);
+        let settings = fields.get_optional("settings", any_object);
+        let allow = fields.optional("allow").map(|allow| read_allow(&allow));
         let chain = fields.optional("chain");
-        let chains = chain
-            .as_ref()
-            .and_then(|chain| one_or_more_files(chain, mistakes));
+        let chains = chain.as_ref().and_then(|chain| one_or_more_files(chain));
         let surroundings = RequestSurroundings {
-            cluster: fields.get_optional("cluster", cluster, mistakes),
-            http: fields.get_optional("http", http_answers, mistakes),
+            cluster: fields.get_optional("cluster", cluster),
+            http: fields.get_optional("http", http_answers),
         };
         let is_plugin = plugin.is_some() || settings.is_some() || allow.is_some();
         if let (Some(chain), true) = (chain, is_plugin) {
             let message = "a chain has its own plugins, settings and grants";
-            chain.wrong(
-                message,
-                "remove `chain`, or `plugin`, `settings` and `allow`",
-                mistakes,
-            );
+            chain.wrong(message, "remove `chain`, or `plugin`, `settings` and `allow`");
         }
         let mut scene = CaseDefaults {
             surroundings: surroundings.or(outer.surroundings.clone()),
@@ -260,12 +250,7 @@ impl CaseReader<'_> {
                     "`settings` and `allow` are for a plugin, and {} is tested",
                     path.display()
                 );
-                case.wrong(
-                    message,
-                    "remove them, or name the plugin: `plugin: FILE`",
-                    self.mistakes,
-                );
-                return None;
+                return case.reject(message, "remove them, or name the plugin: `plugin: FILE`");
             }
         };
         Some(CaseHooks::Plugin {
@@ -276,49 +261,48 @@ impl CaseReader<'_> {
     }
 }
 
-fn any_object(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Value> {
-    node.object(mistakes).map(|_| node.json())
+fn any_object(node: &Node<'_>) -> Option<Value> {
+    node.object().map(|_| node.json())
 }
 
 /// Returns the value itself, or the content of the file that it names.
-pub(super) fn value_of(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Value> {
+pub(super) fn value_of(node: &Node<'_>) -> Option<Value> {
     if !node.json().is_string() {
         return Some(node.json());
     }
-    let path = node.file(mistakes)?;
-    Some(document::read_one(&path, mistakes)?.root().json())
+    node.in_file(&node.file()?, |root| Some(root.json()))
 }
 
-fn one_or_more_files(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<PathBuf>> {
+fn one_or_more_files(node: &Node<'_>) -> Option<Vec<PathBuf>> {
     match node.json() {
-        Value::Array(_) => node.filled_list_of("name chain files", Node::file, mistakes),
-        _ => Some(vec![node.file(mistakes)?]),
+        Value::Array(_) => node.filled_list_of("name chain files", Node::file),
+        _ => Some(vec![node.file()?]),
     }
 }
 
 /// Reads objects, and files and directories of objects.
-fn cluster(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Manifests> {
+fn cluster(node: &Node<'_>) -> Option<Manifests> {
     let mut objects = Vec::new();
-    for entry in node.list(mistakes)? {
+    for entry in node.list()? {
         if entry.json().is_string() {
-            let path = entry.file(mistakes)?;
-            objects.extend(entry.accept(request_file::manifests(&[path]), mistakes)?);
+            let path = entry.file()?;
+            objects.extend(entry.accept(request_file::manifests(&[path]))?);
         } else {
             objects.push(entry.json());
         }
     }
-    node.accept(Manifests::new(objects), mistakes)
+    node.accept(Manifests::new(objects))
 }
 
-fn expected(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<ExpectedOutcome> {
-    let mut fields = node.object(mistakes)?;
-    let allowed = fields.get_required("allowed", "write true or false", Node::boolean, mistakes);
-    let failure = |node: &Node<'_>, mistakes: &mut Mistakes| {
+fn expected(node: &Node<'_>) -> Option<ExpectedOutcome> {
+    let mut fields = node.object()?;
+    let allowed = fields.get_required("allowed", "write true or false", Node::boolean);
+    let failure = |node: &Node<'_>| {
         let words: Vec<_> = FailureKind::ALL
             .iter()
             .map(|kind| (kind.as_str(), *kind))
             .collect();
-        node.one_of("failure", &words, mistakes)
+        node.one_of("failure", &words)
     };
     let (of_refusal, of_result) = (["message", "code"], ["patch", "object", "fields"]);
     let unusable: &[&str] = if allowed == Some(true) {
@@ -332,24 +316,22 @@ fn expected(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<ExpectedOutcome>
         } else {
             ("a refused request", "expect `allowed: true`")
         };
-        fields.node().wrong(
-            format!("{what} has no `{name}`"),
-            format!("remove it, or {fix}"),
-            mistakes,
-        );
+        fields
+            .node()
+            .wrong(format!("{what} has no `{name}`"), format!("remove it, or {fix}"));
     }
     let expected = ExpectedOutcome {
         allowed: allowed.unwrap_or_default(),
-        message: fields.get_optional("message", Node::parse, mistakes),
-        code: fields.get_optional("code", readers::integer(400..=599), mistakes),
-        failure: fields.get_optional("failure", failure, mistakes),
-        warnings: fields.get_optional("warnings", readers::list_of(Node::parse), mistakes),
-        stages: fields.get_optional("stages", Node::strings, mistakes),
-        patch: fields.get_optional("patch", readers::list_of(any_object), mistakes),
-        object: fields.get_optional("object", value_of, mistakes),
+        message: fields.get_optional("message", Node::parse),
+        code: fields.get_optional("code", readers::integer(400..=599)),
+        failure: fields.get_optional("failure", failure),
+        warnings: fields.get_optional("warnings", readers::list_of(Node::parse)),
+        stages: fields.get_optional("stages", Node::strings),
+        patch: fields.get_optional("patch", readers::list_of(any_object)),
+        object: fields.get_optional("object", value_of),
         other_object: None,
-        fields: fields.get_optional("fields", any_object, mistakes),
+        fields: fields.get_optional("fields", any_object),
     };
-    fields.finish(mistakes);
+    fields.finish();
     Some(expected)
 }

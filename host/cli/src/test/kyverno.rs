@@ -4,10 +4,7 @@ use std::{collections::BTreeSet, path::PathBuf, str::FromStr};
 
 use admittance::admission::{HttpAnswer, HttpOrigin, Object, Operation, Request};
 use admittance_cluster::Manifests;
-use admittance_definitions::{
-    Mistakes,
-    document::{self, Fields, Node, readers},
-};
+use admittance_definitions::document::{Fields, Node, readers};
 use regex::Regex;
 use serde_json::{Value, json};
 
@@ -106,52 +103,47 @@ struct Scene {
 }
 
 /// Reads the cases of a test: one for each object of each result.
-pub(super) fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<TestCase>> {
-    let mut fields = root.object(mistakes)?;
+pub(super) fn read(root: &Node<'_>) -> Option<Vec<TestCase>> {
+    let mut fields = root.object()?;
     fields.ignore(&["apiVersion", "kind"]);
     let metadata = fields
         .optional("metadata")
         .map(|node| node.json())
         .unwrap_or_default();
-    let name = fields.get_optional("name", readers::text, mistakes);
-    let scene = read_scene(&mut fields, mistakes);
+    let name = fields.get_optional("name", readers::text);
+    let scene = read_scene(&mut fields);
     let fix = "list the results, each with `policy`, `kind`, `resources` and `result`";
-    let results = fields.get_required("results", fix, Node::list, mistakes);
+    let results = fields.get_required("results", fix, Node::list);
     let other = "only objects of Kubernetes are tested here";
     for field in ["jsonPayload", "jsonPayloads", "httpPayloads", "envoyPayloads"] {
-        fields.refuse(field, other, "remove it, with its results", mistakes);
+        fields.refuse(field, other, "remove it, with its results");
     }
     let global = "policies have no global context here";
-    fields.refuse(
-        "globalContextEntries",
-        global,
-        "remove it, with its results",
-        mistakes,
-    );
-    fields.finish(mistakes);
+    fields.refuse("globalContextEntries", global, "remove it, with its results");
+    fields.finish();
     let scene = scene?;
     let named = metadata.get("name").and_then(Value::as_str);
     let test = name.as_deref().or(named).unwrap_or(KIND);
     let results = results?;
     let cases = results
         .iter()
-        .filter_map(|result| read_result(result, test, &scene, mistakes));
+        .filter_map(|result| read_result(result, test, &scene));
     Some(cases.flatten().collect())
 }
 
-fn read_scene(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> Option<Scene> {
+fn read_scene(fields: &mut Fields<'_>) -> Option<Scene> {
     let fix = "list the files of the policies";
-    let read_files = |node: &Node<'_>, mistakes: &mut Mistakes| node.list_of(Node::file, mistakes);
-    let mut policies = fields.get_required("policies", fix, read_files, mistakes)?;
-    policies.extend(fields.get_or_default("exceptions", read_files, mistakes));
-    let objects = fields.get_or_default("resources", read_objects, mistakes);
-    let mut existing = fields.get_or_default("clusterResources", read_objects, mistakes);
-    existing.extend(fields.get_or_default("targetResources", read_objects, mistakes));
-    let context: Value = fields.get_or_default("context", read_content, mistakes);
+    let read_files = |node: &Node<'_>| node.list_of(Node::file);
+    let mut policies = fields.get_required("policies", fix, read_files)?;
+    policies.extend(fields.get_or_default("exceptions", read_files));
+    let objects = fields.get_or_default("resources", read_objects);
+    let mut existing = fields.get_or_default("clusterResources", read_objects);
+    existing.extend(fields.get_or_default("targetResources", read_objects));
+    let context: Value = fields.get_or_default("context", read_content);
     existing.extend(list(&context, "/spec/resources").cloned());
-    let of_file: Value = fields.get_or_default("variables", read_content, mistakes);
+    let of_file: Value = fields.get_or_default("variables", read_content);
     let values = fields.optional("values").map_or(of_file, |node| node.json());
-    let user: Value = fields.get_or_default("userinfo", read_content, mistakes);
+    let user: Value = fields.get_or_default("userinfo", read_content);
     existing.extend(list(&values, "/namespaces").map(|namespace| namespace_of(namespace.clone())));
     existing.extend(list(&values, "/namespaceSelector").map(|selected| {
         namespace_of(json!({"metadata": {"name": selected["name"], "labels": selected["labels"]}}))
@@ -170,9 +162,9 @@ fn read_scene(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> Option<Scene>
             existing.push(namespace_of(json!({"metadata": {"name": name}})));
         }
     }
-    let cluster = fields.node().accept(Manifests::new(existing), mistakes)?;
+    let cluster = fields.node().accept(Manifests::new(existing))?;
     let read_answers = readers::list_of(read_answers);
-    let answers = fields.get_or_default("apiCallResponses", read_answers, mistakes);
+    let answers = fields.get_or_default("apiCallResponses", read_answers);
     Some(Scene {
         policies,
         objects,
@@ -184,24 +176,24 @@ fn read_scene(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> Option<Scene>
 }
 
 /// Reads the answer to a URL, for both methods if none is named.
-fn read_answers(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<HttpAnswer>> {
-    let mut fields = node.object(mistakes)?;
+fn read_answers(node: &Node<'_>) -> Option<Vec<HttpAnswer>> {
+    let mut fields = node.object()?;
     let fix = "write the URL of the request, `https://policy.example.com/v1/rules`";
-    let url = fields.get_required("url", fix, readers::text, mistakes);
-    let method = fields.get_or_default("method", readers::text, mistakes);
-    let response = fields.get_required("response", "write the `body`", Node::object, mistakes);
-    fields.finish(mistakes);
+    let url = fields.get_required("url", fix, readers::text);
+    let method = fields.get_or_default("method", readers::text);
+    let response = fields.get_required("response", "write the `body`", Node::object);
+    fields.finish();
     let (url, mut response) = (url?, response?);
-    let status = response.get("statusCode", 200, readers::integer(100..=599), mistakes);
+    let status = response.get("statusCode", 200, readers::integer(100..=599));
     let body = response.optional("body").map(|body| body.json());
-    response.finish(mistakes);
+    response.finish();
     let methods = match method.as_str() {
         "" => vec!["GET", "POST"],
         method => vec![method],
     };
     let answer = |method| json!({"url": url, "method": method, "status": status, "body": body});
     let answers: Vec<Value> = methods.into_iter().map(answer).collect();
-    node.accept(serde_json::from_value(answers.into()), mistakes)
+    node.accept(serde_json::from_value(answers.into()))
 }
 
 /// Returns the object of a namespace, which may omit its kind.
@@ -221,16 +213,16 @@ fn list<'v>(value: &'v Value, path: &str) -> impl Iterator<Item = &'v Value> {
         .flatten()
 }
 
-fn read_objects(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<Value>> {
-    let files = node.list_of(Node::file, mistakes)?;
-    objects_of(&files, node, mistakes)
+fn read_objects(node: &Node<'_>) -> Option<Vec<Value>> {
+    let files = node.list_of(Node::file)?;
+    objects_of(&files, node)
 }
 
 /// Reads the objects of these files, also those in a `ClusterResource`. As in Kyverno, an object that names no namespace is
 /// in `default`.
-fn objects_of(files: &[PathBuf], node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<Value>> {
+fn objects_of(files: &[PathBuf], node: &Node<'_>) -> Option<Vec<Value>> {
     let mut objects = Vec::new();
-    for object in node.accept(request_file::manifests(files), mistakes)? {
+    for object in node.accept(request_file::manifests(files))? {
         match object.get("kind").and_then(Value::as_str) {
             Some("ClusterResource") => objects.extend(list(&object, "/spec/resources").cloned()),
             _ => objects.push(object),
@@ -252,24 +244,22 @@ fn objects_of(files: &[PathBuf], node: &Node<'_>, mistakes: &mut Mistakes) -> Op
 }
 
 /// Returns the content of the file that the node names.
-fn read_content(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Value> {
-    let path = node.file(mistakes)?;
-    Some(document::read_one(&path, mistakes)?.root().json())
+fn read_content(node: &Node<'_>) -> Option<Value> {
+    node.in_file(&node.file()?, |root| Some(root.json()))
 }
 
-fn read_result(node: &Node<'_>, test: &str, scene: &Scene, mistakes: &mut Mistakes) -> Option<Vec<TestCase>> {
-    let mut fields = node.object(mistakes)?;
-    let policy = fields.get_required("policy", "name the policy", readers::text, mistakes);
-    let kind = fields.get_required("kind", "name the kind of the objects", readers::text, mistakes);
-    let fix = "write pass, fail, skip, error or warn";
-    let result = fields.get_required("result", fix, readers::text, mistakes);
-    let names = fields.get_or_default("resources", Node::strings, mistakes);
-    let operation = fields.get_optional("operation", readers::text, mistakes);
-    let patched = fields.get_optional("patchedResources", Node::file, mistakes);
+fn read_result(node: &Node<'_>, test: &str, scene: &Scene) -> Option<Vec<TestCase>> {
+    let mut fields = node.object()?;
+    let policy = fields.get_required("policy", "name the policy", readers::text);
+    let kind = fields.get_required("kind", "name the kind of the objects", readers::text);
+    let result = fields.get_required("result", "write pass, fail, skip, error or warn", readers::text);
+    let names = fields.get_or_default("resources", Node::strings);
+    let operation = fields.get_optional("operation", readers::text);
+    let patched = fields.get_optional("patchedResources", Node::file);
     let (policy, kind, result) = (policy?, kind?, result?);
     // Its other fields say what kind of policy it is.
     let patched = match patched {
-        Some(path) => Some(objects_of(&[path], node, mistakes)?),
+        Some(path) => Some(objects_of(&[path], node)?),
         None => None,
     };
     let is_of_kind = |object: &&Value| object["kind"] == kind.as_str();
@@ -280,7 +270,7 @@ fn read_result(node: &Node<'_>, test: &str, scene: &Scene, mistakes: &mut Mistak
             Some(object) => chosen.push(*object),
             None => {
                 let message = format!("there is no {kind} {name} among the resources");
-                node.wrong(message, "correct the name, or add its file", mistakes);
+                node.wrong(message, "correct the name, or add its file");
             }
         }
     }
@@ -294,7 +284,7 @@ fn read_result(node: &Node<'_>, test: &str, scene: &Scene, mistakes: &mut Mistak
     let servers: BTreeSet<HttpOrigin> = servers.collect();
     let cases = chosen.into_iter().filter_map(|object| {
         let full_name = full_name(object);
-        let request = request_for(object, &policy, operation.as_deref(), scene, node, mistakes)?;
+        let request = request_for(object, &policy, operation.as_deref(), scene, node)?;
         let is_same = |patched: &&Value| patched["kind"] == object["kind"] && is_named(patched, &full_name);
         let object_after = patched.as_ref().map(|patched| {
             let patched = patched.iter().find(is_same).cloned();
@@ -362,7 +352,6 @@ fn request_for(
     operation: Option<&str>,
     scene: &Scene,
     node: &Node<'_>,
-    mistakes: &mut Mistakes,
 ) -> Option<Request> {
     let of_policy = list(&scene.values, "/policies").filter(|values| values["name"] == policy);
     let mut of_object = of_policy
@@ -379,12 +368,12 @@ fn request_for(
     let operation = operation
         .or_else(|| value("request.operation"))
         .unwrap_or("CREATE");
-    let operation: Operation = node.accept(operation.parse(), mistakes)?;
+    let operation: Operation = node.accept(operation.parse())?;
     let parsed = Object::from_value(object.clone());
     let old = parsed.clone().filter(|_| operation == Operation::Update);
     let mut request = Request::described(parsed, old, Some(operation), None, None)?;
     if !scene.user.is_null() {
-        request.user = node.accept(serde_json::from_value(scene.user.clone()), mistakes)?;
+        request.user = node.accept(serde_json::from_value(scene.user.clone()))?;
     }
     Some(request)
 }

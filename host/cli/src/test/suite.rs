@@ -10,8 +10,8 @@ use std::{
 use admittance::admission::{ClusterKind, Object, Operation, Request, read_review};
 use admittance_cluster::Manifests;
 use admittance_definitions::{
-    Location, Mistakes,
-    document::{self, Node, readers},
+    Location,
+    document::{Node, readers},
 };
 use serde_json::{Map, Value, json};
 
@@ -100,17 +100,14 @@ struct SuiteCase {
     assertions: Vec<Assertion>,
 }
 
-pub(super) fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<TestCase>> {
-    let mut fields = root.object(mistakes)?;
+pub(super) fn read(root: &Node<'_>) -> Option<Vec<TestCase>> {
+    let mut fields = root.object()?;
     fields.ignore(&["apiVersion", "kind", "metadata"]);
-    let skip = fields.get_or_default("skip", Node::boolean, mistakes);
+    let skip = fields.get_or_default("skip", Node::boolean);
     let fix = "list the tests, each with `name`, `template`, `constraint` and `cases`";
-    let tests = fields.get_required("tests", fix, Node::list, mistakes);
-    fields.finish(mistakes);
-    let tests: Vec<SuiteTest> = tests?
-        .iter()
-        .filter_map(|test| read_test(test, mistakes))
-        .collect();
+    let tests = fields.get_required("tests", fix, Node::list);
+    fields.finish();
+    let tests: Vec<SuiteTest> = tests?.iter().filter_map(|test| read_test(test)).collect();
     if skip {
         return Some(Vec::new());
     }
@@ -122,11 +119,7 @@ pub(super) fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<TestC
             let cluster = match Manifests::new(case.inventory) {
                 Ok(cluster) => cluster,
                 Err(error) => {
-                    root.wrong(
-                        format!("{}: {error}", case.name),
-                        "correct its `inventory`",
-                        mistakes,
-                    );
+                    root.wrong(format!("{}: {error}", case.name), "correct its `inventory`");
                     continue;
                 }
             };
@@ -224,17 +217,17 @@ fn hooks(members: &[&SuiteTest]) -> CaseHooks {
     })
 }
 
-fn read_test(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<SuiteTest> {
-    let mut fields = node.object(mistakes)?;
-    let name = fields.get_required("name", "name the test", readers::text, mistakes);
-    let template = fields.get_required("template", "name the file of the template", Node::file, mistakes);
-    let constraint = fields.required("constraint", "name the file of the constraint", mistakes);
-    let path = constraint.as_ref().and_then(|node| node.file(mistakes));
-    let skip = fields.get_or_default("skip", Node::boolean, mistakes);
-    let expansion = fields.get_optional("expansion", Node::file, mistakes);
-    let is_invalid = fields.get_or_default("invalid", Node::boolean, mistakes);
-    let cases = fields.get("cases", Vec::new(), Node::list, mistakes);
-    fields.finish(mistakes);
+fn read_test(node: &Node<'_>) -> Option<SuiteTest> {
+    let mut fields = node.object()?;
+    let name = fields.get_required("name", "name the test", readers::text);
+    let template = fields.get_required("template", "name the file of the template", Node::file);
+    let constraint = fields.required("constraint", "name the file of the constraint");
+    let path = constraint.as_ref().and_then(|node| node.file());
+    let skip = fields.get_or_default("skip", Node::boolean);
+    let expansion = fields.get_optional("expansion", Node::file);
+    let is_invalid = fields.get_or_default("invalid", Node::boolean);
+    let cases = fields.get("cases", Vec::new(), Node::list);
+    fields.finish();
     if skip {
         return None;
     }
@@ -242,17 +235,14 @@ fn read_test(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<SuiteTest> {
     let cases = if is_invalid {
         Vec::new()
     } else {
-        cases
-            .iter()
-            .filter_map(|case| read_case(case, mistakes))
-            .collect()
+        cases.iter().filter_map(|case| read_case(case)).collect()
     };
     let path = path?;
-    let object = document::read_one(&path, mistakes)?.root().json();
+    let object = node.in_file(&path, |root| Some(root.json()))?;
     let constrains = object.pointer("/metadata/name").and_then(Value::as_str);
     if constrains.is_none() {
         let message = format!("{} is no constraint: it has no name", path.display());
-        constraint?.wrong(message, "write `metadata: { name: ... }` in it", mistakes);
+        constraint?.wrong(message, "write `metadata: { name: ... }` in it");
     }
     Some(SuiteTest {
         name: name?,
@@ -266,27 +256,23 @@ fn read_test(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<SuiteTest> {
     })
 }
 
-fn read_case(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<SuiteCase> {
-    let mut fields = node.object(mistakes)?;
-    let name = fields.get_required("name", "name the case", readers::text, mistakes);
-    let skip = fields.get_or_default("skip", Node::boolean, mistakes);
-    let read = |node: &Node<'_>, mistakes: &mut Mistakes| {
-        let path = node.file(mistakes)?;
-        let object = document::read_one(&path, mistakes)?.root().json();
-        node.accept(request(object), mistakes)
+fn read_case(node: &Node<'_>) -> Option<SuiteCase> {
+    let mut fields = node.object()?;
+    let name = fields.get_required("name", "name the case", readers::text);
+    let skip = fields.get_or_default("skip", Node::boolean);
+    let read = |node: &Node<'_>| {
+        let object = node.in_file(&node.file()?, |root| Some(root.json()))?;
+        node.accept(request(object))
     };
-    let request = fields.get_required("object", "name the file of the object", read, mistakes);
+    let request = fields.get_required("object", "name the file of the object", read);
     let mut inventory = Vec::new();
-    for file in fields.get("inventory", Vec::new(), Node::list, mistakes) {
-        if let Some(path) = file.file(mistakes) {
-            inventory.extend(
-                file.accept(request_file::manifests(&[path]), mistakes)
-                    .unwrap_or_default(),
-            );
+    for file in fields.get("inventory", Vec::new(), Node::list) {
+        if let Some(path) = file.file() {
+            inventory.extend(file.accept(request_file::manifests(&[path])).unwrap_or_default());
         }
     }
-    let assertions = assertions(&mut fields, mistakes);
-    fields.finish(mistakes);
+    let assertions = assertions(&mut fields);
+    fields.finish();
     if skip {
         return None;
     }

@@ -1,5 +1,5 @@
 use super::{
-    Mistakes, Node,
+    Node,
     tree::{Entry, Flaw, Position},
 };
 
@@ -38,44 +38,37 @@ impl<'a> Fields<'a> {
     }
 
     /// Returns the field of this name, or reports it as missing with this `fix`, such as `name the chain`.
-    pub fn required(&mut self, name: &'static str, fix: &str, mistakes: &mut Mistakes) -> Option<Node<'a>> {
+    pub fn required(&mut self, name: &'static str, fix: &str) -> Option<Node<'a>> {
         let node = self.optional(name);
         if node.is_none() {
             let path = self.node.path_of(name);
-            mistakes.push(self.node.mistake_at(self.node.position(), path, "missing", fix));
+            self.node
+                .report(self.node.mistake_at(self.node.position(), path, "missing", fix));
         }
         node
     }
 
     /// Reads the field of this name with `read`; returns `default` if it is missing or invalid.
-    pub fn get<T>(
-        &mut self,
-        name: &'static str,
-        default: T,
-        read: impl FnOnce(&Node<'a>, &mut Mistakes) -> Option<T>,
-        mistakes: &mut Mistakes,
-    ) -> T {
-        self.get_optional(name, read, mistakes).unwrap_or(default)
+    pub fn get<T>(&mut self, name: &'static str, default: T, read: impl FnOnce(&Node<'a>) -> Option<T>) -> T {
+        self.get_optional(name, read).unwrap_or(default)
     }
 
     /// Reads the field of this name with `read`; returns the default of the type if it is missing or invalid.
     pub fn get_or_default<T: Default>(
         &mut self,
         name: &'static str,
-        read: impl FnOnce(&Node<'a>, &mut Mistakes) -> Option<T>,
-        mistakes: &mut Mistakes,
+        read: impl FnOnce(&Node<'a>) -> Option<T>,
     ) -> T {
-        self.get_optional(name, read, mistakes).unwrap_or_default()
+        self.get_optional(name, read).unwrap_or_default()
     }
 
     /// Reads the field of this name with `read`, if it is present.
     pub fn get_optional<T>(
         &mut self,
         name: &'static str,
-        read: impl FnOnce(&Node<'a>, &mut Mistakes) -> Option<T>,
-        mistakes: &mut Mistakes,
+        read: impl FnOnce(&Node<'a>) -> Option<T>,
     ) -> Option<T> {
-        read(&self.optional(name)?, mistakes)
+        read(&self.optional(name)?)
     }
 
     /// Reads the field of this name with `read`, or reports it as missing with this `fix`.
@@ -83,10 +76,9 @@ impl<'a> Fields<'a> {
         &mut self,
         name: &'static str,
         fix: &str,
-        read: impl FnOnce(&Node<'a>, &mut Mistakes) -> Option<T>,
-        mistakes: &mut Mistakes,
+        read: impl FnOnce(&Node<'a>) -> Option<T>,
     ) -> Option<T> {
-        read(&self.required(name, fix, mistakes)?, mistakes)
+        read(&self.required(name, fix)?)
     }
 
     /// Returns the fields that are present, for an object that must have exactly one of them.
@@ -124,33 +116,35 @@ impl<'a> Fields<'a> {
     }
 
     /// Reports a known field that is not supported here, with this message and fix.
-    pub fn refuse(&mut self, name: &'static str, why: &str, fix: &str, mistakes: &mut Mistakes) {
+    pub fn refuse(&mut self, name: &'static str, why: &str, fix: &str) {
         self.known.push(name);
         if let Some(entry) = self.entries.iter().find(|entry| self.is(entry, name)) {
             let path = self.node.path_of(&entry.key);
-            mistakes.push(self.node.mistake_at(entry.key_position, path, why, fix));
+            self.node
+                .report(self.node.mistake_at(entry.key_position, path, why, fix));
         }
     }
 
     /// Reports the unknown fields, each with the name that was perhaps meant.
-    pub fn finish(self, mistakes: &mut Mistakes) {
+    pub fn finish(self) {
         let mut first: Vec<(&'static str, Position)> = Vec::new();
         let absent = self.absent();
         for entry in self.entries {
             let path = || self.node.path_of(&entry.key);
             let Some(name) = self.known.iter().copied().find(|name| self.is(entry, name)) else {
                 let fix = self.suggestion(&entry.key, &absent);
-                let mistake = self
-                    .node
-                    .mistake_at(entry.key_position, path(), "unknown field", fix);
-                mistakes.push(mistake);
+                self.node.report(
+                    self.node
+                        .mistake_at(entry.key_position, path(), "unknown field", fix),
+                );
                 continue;
             };
             // A field can only be present twice where case does not matter.
             match first.iter().find(|(seen, _)| *seen == name) {
                 Some((_, position)) => {
                     let Flaw { message, fix, .. } = Flaw::duplicate(entry.key_position, name, *position);
-                    mistakes.push(self.node.mistake_at(entry.key_position, path(), message, fix));
+                    self.node
+                        .report(self.node.mistake_at(entry.key_position, path(), message, fix));
                 }
                 None => first.push((name, entry.key_position)),
             }

@@ -2,7 +2,7 @@
 //! its line and the path of the field.
 //!
 //! A [`Document`] is a tree of values with positions. A [`Node`] is one of these values; its methods read it as the type
-//! that is expected there, and add mistakes to [`Mistakes`]. [`Fields`] reads an object field by field, with the methods
+//! that is expected there, and report mistakes. [`Fields`] reads an object field by field, with the methods
 //! of a node or with [`readers`], and reports unknown fields.
 //!
 //! YAML is read as by kubectl: with the syntax and the scalars of go-yaml v2 (YAML 1.1: `on` and `yes` are true, `0644`
@@ -245,6 +245,18 @@ pub fn read_one(path: &Path, mistakes: &mut Mistakes) -> Option<Document> {
         return None;
     }
     only(&path.display().to_string(), documents, mistakes)
+}
+
+/// Reads a value from the only document of a file. `read` returns `None` only after it reported a mistake.
+///
+/// # Errors
+///
+/// The mistakes in the file.
+pub fn read_value<T>(path: &Path, read: impl FnOnce(&Node<'_>) -> Option<T>) -> Result<T, Mistakes> {
+    let mut mistakes = Mistakes::new();
+    let document = read_one(path, &mut mistakes);
+    let value = document.and_then(|document| read(&document.root().reporting_to(&mut mistakes)));
+    mistakes.into_result(value)?.ok_or_else(Mistakes::new)
 }
 
 /// Reads the value of a text with a single document, YAML or JSON. Mistakes name the file `name`.

@@ -1,6 +1,8 @@
 mod values;
 
 use std::{
+    cell::Cell,
+    fmt,
     ops::Range,
     path::{Path, PathBuf},
 };
@@ -8,14 +10,18 @@ use std::{
 use serde_json::Value as Json;
 
 use super::{
-    Document, Fields, Location, Mistake, Mistakes, ValueLocation, text_of,
+    Document, Fields, Location, Mistake, Mistakes, ValueLocation, read_value, text_of,
     tree::{Position, Positioned, Value, join},
 };
 
-/// A value in a document. Methods that read it return `None` after they have added a mistake.
-#[derive(Clone, Debug)]
+/// A value in a document. Methods that read it return `None` after they have reported a mistake.
+///
+/// Mistakes are added to the list that [`reporting_to`](Self::reporting_to) was given for the value or for one that contains
+/// it; without one, they are ignored.
+#[derive(Clone)]
 pub struct Node<'a> {
     document: &'a Document,
+    mistakes: Option<&'a Cell<Mistakes>>,
     path: String,
     pub(super) value: &'a Positioned,
 }
@@ -24,16 +30,38 @@ impl<'a> Node<'a> {
     pub(super) fn root(document: &'a Document) -> Self {
         Self {
             document,
+            mistakes: None,
             path: String::new(),
             value: &document.root,
         }
     }
 
+    /// Adds the mistakes in the value, and in its parts, to this list.
+    #[must_use]
+    pub fn reporting_to<'m>(&self, mistakes: &'m mut Mistakes) -> Node<'m>
+    where
+        'a: 'm,
+    {
+        Node {
+            mistakes: Some(Cell::from_mut(mistakes)),
+            ..self.clone()
+        }
+    }
+
+    /// Ignores the mistakes in the value and in its parts.
+    #[must_use]
+    pub(crate) fn silent(&self) -> Self {
+        Self {
+            mistakes: None,
+            ..self.clone()
+        }
+    }
+
     pub(super) fn field(&self, key: &str, value: &'a Positioned) -> Self {
         Self {
-            document: self.document,
             path: self.path_of(key),
             value,
+            ..*self
         }
     }
 
@@ -59,9 +87,34 @@ impl<'a> Node<'a> {
         self.mistake_at(self.position(), self.path.clone(), message, fix)
     }
 
-    /// Adds a mistake about this value: the message, and what to do (may be empty).
-    pub fn wrong(&self, message: impl Into<String>, fix: impl Into<String>, mistakes: &mut Mistakes) {
-        mistakes.push(self.mistake(message, fix));
+    /// Reports a mistake about this value: the message, and what to do (may be empty).
+    pub fn wrong(&self, message: impl Into<String>, fix: impl Into<String>) {
+        self.report(self.mistake(message, fix));
+    }
+
+    /// Reports a mistake about this value as [`wrong`](Self::wrong) does, in place of what should be read from it.
+    pub fn reject<T>(&self, message: impl Into<String>, fix: impl Into<String>) -> Option<T> {
+        self.wrong(message, fix);
+        None
+    }
+
+    /// Reports a mistake.
+    pub fn report(&self, mistake: Mistake) {
+        if let Some(cell) = self.mistakes {
+            let mut mistakes = cell.take();
+            mistakes.push(mistake);
+            cell.set(mistakes);
+        }
+    }
+
+    /// Returns the number of mistakes that were reported so far, here or elsewhere in the documents that share the list.
+    pub fn mistake_count(&self) -> usize {
+        self.mistakes.map_or(0, |cell| {
+            let mistakes = cell.take();
+            let count = mistakes.len();
+            cell.set(mistakes);
+            count
+        })
     }
 
     /// Returns whether the value is `null` or omitted.
@@ -70,33 +123,44 @@ impl<'a> Node<'a> {
     }
 
     /// Reads an object, whose field names are case-sensitive.
-    pub fn object(&self, mistakes: &mut Mistakes) -> Option<Fields<'a>> {
-        self.fields(false, mistakes)
+    pub fn object(&self) -> Option<Fields<'a>> {
+        self.fields(false)
     }
 
     /// Reads an object, whose field names may be written in any case, as Go's JSON decoder accepts them.
-    pub fn object_of_any_case(&self, mistakes: &mut Mistakes) -> Option<Fields<'a>> {
-        self.fields(true, mistakes)
+    pub fn object_of_any_case(&self) -> Option<Fields<'a>> {
+        self.fields(true)
     }
 
-    fn fields(&self, any_case: bool, mistakes: &mut Mistakes) -> Option<Fields<'a>> {
+    fn fields(&self, any_case: bool) -> Option<Fields<'a>> {
         match &self.value.value {
             Value::Map(entries) => Some(Fields::new(self.clone(), entries, any_case)),
-            _ => self.expected("an object", "write `field: value`", mistakes),
+            _ => self.expected("an object", "write `field: value`"),
         }
     }
 
     fn entries(&self, entries: &'a [Positioned]) -> impl Iterator<Item = Self> {
         entries.iter().enumerate().map(|(index, value)| Self {
-            document: self.document,
             path: format!("{}[{index}]", self.path),
             value,
+            ..*self
         })
     }
 
     /// Reads a path. A relative one starts in the directory of the document's file.
-    pub fn file(&self, mistakes: &mut Mistakes) -> Option<PathBuf> {
-        self.text(mistakes).map(|path| self.beside(path))
+    pub fn file(&self) -> Option<PathBuf> {
+        self.text().map(|path| self.beside(path))
+    }
+
+    /// Reads a value from the only document of another file, and reports the mistakes in that file.
+    pub fn in_file<T>(&self, path: &Path, read: impl FnOnce(&Node<'_>) -> Option<T>) -> Option<T> {
+        self.accept_read(read_value(path, read))
+    }
+
+    /// Returns a value that was read elsewhere, or reports the mistakes in it.
+    pub fn accept_read<T>(&self, read: Result<T, Mistakes>) -> Option<T> {
+        read.map_err(|mistakes| mistakes.into_iter().for_each(|mistake| self.report(mistake)))
+            .ok()
     }
 
     /// Resolves a path. A relative one starts in the directory of the document's file.
@@ -132,6 +196,22 @@ impl<'a> Node<'a> {
             Value::List(entries) => self.entries(entries).map(|entry| (None, entry)).collect(),
             Value::Null | Value::Bool(..) | Value::Number(..) | Value::String(_) => Vec::new(),
         }
+    }
+
+    /// Returns the value of this key, or the entry of a list with this index. Keys may be in any case, as in documents of BCS.
+    pub fn child(&self, key: &str) -> Option<Self> {
+        let children = self.children();
+        let exact = children.iter().find(|(name, _)| *name == Some(key));
+        let any_case = || {
+            let is_it = |name: &str| name.eq_ignore_ascii_case(key);
+            children.iter().find(|(name, _)| name.is_some_and(is_it))
+        };
+        let index = || {
+            let entry = children.get(key.parse::<usize>().ok()?)?;
+            entry.0.is_none().then_some(entry)
+        };
+        let found = exact.or_else(any_case).or_else(index);
+        found.map(|(_, node)| node.clone())
     }
 
     /// Returns the object that begins at this location: the value itself, or an object in it.
@@ -183,5 +263,13 @@ impl<'a> Node<'a> {
         fix: impl Into<String>,
     ) -> Mistake {
         Mistake::new(&self.document.at(position), path, message, fix)
+    }
+}
+
+impl fmt::Debug for Node<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut node = f.debug_struct("Node");
+        node.field("path", &self.path).field("value", &self.value);
+        node.finish_non_exhaustive()
     }
 }

@@ -1,91 +1,89 @@
 //! Functions that read a value, for [`Fields::get`](super::Fields::get) and similar methods, so that a field is read in
-//! one line: `fields.get("port", 80, readers::integer(1..=u16::MAX), mistakes)`.
+//! one line: `fields.get("port", 80, readers::integer(1..=u16::MAX))`.
 
 use std::{fmt, net::IpAddr, ops::RangeInclusive, path::Path, time::Duration};
 
 use admittance_admission::IpNet;
 use serde_json::Value as Json;
 
-use super::{Mistakes, Node};
+use super::Node;
 
 /// Reads a string that is not empty.
-pub fn text(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<String> {
-    node.text(mistakes).map(str::to_owned)
+pub fn text(node: &Node<'_>) -> Option<String> {
+    node.text().map(str::to_owned)
 }
 
 /// Reads an object with arbitrary content, as JSON.
-pub fn json_object(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Json> {
-    node.object(mistakes).map(|_| node.json())
+pub fn json_object(node: &Node<'_>) -> Option<Json> {
+    node.object().map(|_| node.json())
 }
 
 /// Returns a reader of a whole number in this range.
-pub fn integer<T>(range: RangeInclusive<T>) -> impl Fn(&Node<'_>, &mut Mistakes) -> Option<T>
+pub fn integer<T>(range: RangeInclusive<T>) -> impl Fn(&Node<'_>) -> Option<T>
 where
     T: TryFrom<i64> + PartialOrd + fmt::Display + Clone,
 {
-    move |node, mistakes| node.integer(range.clone(), mistakes)
+    move |node| node.integer(range.clone())
 }
 
 /// Returns a reader of a number of bytes in this range.
-pub fn size<T>(range: RangeInclusive<u64>) -> impl Fn(&Node<'_>, &mut Mistakes) -> Option<T>
+pub fn size<T>(range: RangeInclusive<u64>) -> impl Fn(&Node<'_>) -> Option<T>
 where
     T: TryFrom<u64>,
 {
-    move |node, mistakes| T::try_from(node.size(range.clone(), mistakes)?).ok()
+    move |node| T::try_from(node.size(range.clone())?).ok()
 }
 
 /// Returns a reader of a duration in this range.
-pub fn duration(range: RangeInclusive<Duration>) -> impl Fn(&Node<'_>, &mut Mistakes) -> Option<Duration> {
-    move |node, mistakes| node.duration(range.clone(), mistakes)
+pub fn duration(range: RangeInclusive<Duration>) -> impl Fn(&Node<'_>) -> Option<Duration> {
+    move |node| node.duration(range.clone())
 }
 
 /// Reads a network or a single address.
-pub fn network(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<IpNet> {
+pub fn network(node: &Node<'_>) -> Option<IpNet> {
     let parse = |text: &str| {
         let address = || text.parse::<IpAddr>().map(IpNet::from);
         text.parse()
             .or_else(|_| address())
             .map_err(|_| format!("{text:?} is not a network; write `10.0.0.0/8`, or one address"))
     };
-    node.parse_with(parse, mistakes)
+    node.parse_with(parse)
 }
 
 /// Returns a reader of one of these words, case-sensitive. `what` describes them in messages: `failure policy`.
 pub fn one_of<T: Copy>(
     what: &'static str,
     words: &'static [(&'static str, T)],
-) -> impl Fn(&Node<'_>, &mut Mistakes) -> Option<T> {
-    move |node, mistakes| node.one_of(what, words, mistakes)
+) -> impl Fn(&Node<'_>) -> Option<T> {
+    move |node| node.one_of(what, words)
 }
 
 /// Returns a reader of a string that this function parses. Its error becomes the message of a mistake.
 pub fn parse_with<'a, T, E: fmt::Display>(
     parse: impl Fn(&'a str) -> Result<T, E>,
-) -> impl Fn(&Node<'a>, &mut Mistakes) -> Option<T> {
-    move |node, mistakes| node.parse_with(&parse, mistakes)
+) -> impl Fn(&Node<'a>) -> Option<T> {
+    move |node| node.parse_with(&parse)
 }
 
 /// Returns a reader of a path whose file this function loads. Its error becomes the message of a mistake.
 pub fn file_with<T, E: fmt::Display>(
     load: impl Fn(&Path) -> Result<T, E>,
-) -> impl Fn(&Node<'_>, &mut Mistakes) -> Option<T> {
-    move |node, mistakes| {
-        let path = node.file(mistakes)?;
-        node.accept(load(&path), mistakes)
+) -> impl Fn(&Node<'_>) -> Option<T> {
+    move |node| {
+        let path = node.file()?;
+        node.accept(load(&path))
     }
 }
 
 /// Returns a reader of a list whose entries `read` reads. The list is invalid if an entry is.
-pub fn list_of<'a, T>(
-    read: impl Fn(&Node<'a>, &mut Mistakes) -> Option<T>,
-) -> impl Fn(&Node<'a>, &mut Mistakes) -> Option<Vec<T>> {
-    move |node, mistakes| node.list_of(&read, mistakes)
+pub fn list_of<'a, T>(read: impl Fn(&Node<'a>) -> Option<T>) -> impl Fn(&Node<'a>) -> Option<Vec<T>> {
+    move |node| node.list_of(&read)
 }
 
 /// Returns a reader like [`list_of`] that reports an empty list, with this fix.
 pub fn filled_list_of<'a, T>(
     fix: &str,
-    read: impl Fn(&Node<'a>, &mut Mistakes) -> Option<T>,
-) -> impl Fn(&Node<'a>, &mut Mistakes) -> Option<Vec<T>> {
-    move |node, mistakes| node.filled_list_of(fix, &read, mistakes)
+    read: impl Fn(&Node<'a>) -> Option<T>,
+) -> impl Fn(&Node<'a>) -> Option<Vec<T>> {
+    move |node| node.filled_list_of(fix, &read)
 }

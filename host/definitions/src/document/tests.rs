@@ -14,10 +14,10 @@ fn reading(name: &str, text: &str) -> String {
 }
 
 /// Returns the mistakes that `look` finds in a document, as lines.
-fn looking(text: &str, look: impl FnOnce(&Node<'_>, &mut Mistakes)) -> String {
+fn looking(text: &str, look: impl FnOnce(&Node<'_>)) -> String {
     let mut mistakes = Mistakes::new();
     let documents = read_text("f", text, &mut mistakes);
-    look(&documents[0].root(), &mut mistakes);
+    look(&documents[0].root().reporting_to(&mut mistakes));
     mistakes
         .into_result(())
         .map_or_else(|mistakes| mistakes.to_string(), |()| String::new())
@@ -215,20 +215,20 @@ fn files_that_cannot_be_read_are_reported() {
     }
     let mut mistakes = Mistakes::new();
     let document = read_one(&path("relative.yaml"), &mut mistakes).unwrap();
-    let mut fields = document.root().object(&mut mistakes).unwrap();
-    let key = fields.optional("key").unwrap().file(&mut mistakes);
+    let mut fields = document.root().object().unwrap();
+    let key = fields.optional("key").unwrap().file();
     assert_eq!(key, Some(path("server.key")));
 }
 
 #[test]
 fn unknown_missing_and_refused_fields_are_reported() {
-    let look = |node: &Node<'_>, mistakes: &mut Mistakes| {
-        let mut fields = node.object(mistakes).unwrap();
-        fields.required("name", "name the chain", mistakes);
+    let look = |node: &Node<'_>| {
+        let mut fields = node.object().unwrap();
+        fields.required("name", "name the chain");
         fields.optional("failurePolicy");
         fields.ignore(&["labels"]);
-        fields.refuse("matchConditions", "not supported yet", "remove it", mistakes);
-        fields.finish(mistakes);
+        fields.refuse("matchConditions", "not supported yet", "remove it");
+        fields.finish();
     };
     let table = [
         ("name: a\nlabels: [1]\n", ""),
@@ -258,10 +258,10 @@ fn unknown_missing_and_refused_fields_are_reported() {
     for (text, expected) in table {
         assert_eq!(looking(text, look), expected, "{text:?}");
     }
-    let any_case = looking("NAME: a\nname: b\nother: c", |node, mistakes| {
-        let mut fields = node.object_of_any_case(mistakes).unwrap();
-        assert_eq!(fields.optional("name").unwrap().string(mistakes), Some("a"));
-        fields.finish(mistakes);
+    let any_case = looking("NAME: a\nname: b\nother: c", |node| {
+        let mut fields = node.object_of_any_case().unwrap();
+        assert_eq!(fields.optional("name").unwrap().string(), Some("a"));
+        fields.finish();
     });
     assert_eq!(
         any_case,
@@ -272,31 +272,31 @@ fn unknown_missing_and_refused_fields_are_reported() {
 
 #[test]
 fn each_reader_returns_a_value_or_one_mistake() {
-    type Look = fn(&Node<'_>, &mut Mistakes) -> String;
-    let string: Look = |node, mistakes| format!("{:?}", node.text(mistakes));
-    let boolean: Look = |node, mistakes| format!("{:?}", node.boolean(mistakes));
-    let port: Look = |node, mistakes| format!("{:?}", node.integer(1..=65535_u16, mistakes));
-    let duration: Look = |node, mistakes| {
+    type Look = fn(&Node<'_>) -> String;
+    let string: Look = |node| format!("{:?}", node.text());
+    let boolean: Look = |node| format!("{:?}", node.boolean());
+    let port: Look = |node| format!("{:?}", node.integer(1..=65535_u16));
+    let duration: Look = |node| {
         let range = Duration::from_millis(1)..=Duration::from_secs(30);
-        format!("{:?}", node.duration(range, mistakes))
+        format!("{:?}", node.duration(range))
     };
-    let size: Look = |node, mistakes| format!("{:?}", node.size(1 << 20..=1 << 30, mistakes));
-    let policy: Look = |node, mistakes| {
+    let size: Look = |node| format!("{:?}", node.size(1 << 20..=1 << 30));
+    let policy: Look = |node| {
         format!(
             "{:?}",
-            node.one_of("failure policy", &[("Fail", 1), ("Ignore", 2)], mistakes)
+            node.one_of("failure policy", &[("Fail", 1), ("Ignore", 2)])
         )
     };
-    let operation: Look = |node, mistakes| {
+    let operation: Look = |node| {
         format!(
             "{:?}",
-            node.one_of_any_case("operation", &[("CREATE", 1), ("UPDATE", 2)], mistakes)
+            node.one_of_any_case("operation", &[("CREATE", 1), ("UPDATE", 2)])
         )
     };
-    let parsed: Look = |node, mistakes| format!("{:?}", node.parse::<NonZeroU8>(mistakes));
-    let strings: Look = |node, mistakes| format!("{:?}", node.strings(mistakes));
-    let map: Look = |node, mistakes| format!("{:?}", node.string_map(mistakes));
-    let object: Look = |node, mistakes| format!("{}", node.object(mistakes).is_some());
+    let parsed: Look = |node| format!("{:?}", node.parse::<NonZeroU8>());
+    let strings: Look = |node| format!("{:?}", node.strings());
+    let map: Look = |node| format!("{:?}", node.string_map());
+    let object: Look = |node| format!("{}", node.object().is_some());
 
     // (reader, value, what is read or the mistake)
     let table: [(Look, &str, &str); 51] = [
@@ -431,9 +431,8 @@ fn each_reader_returns_a_value_or_one_mistake() {
     for (look, value, expected) in table {
         let mut mistakes = Mistakes::new();
         let documents = read_text("f", &format!("v: {value}"), &mut mistakes);
-        let mut fields = documents[0].root().object(&mut mistakes).unwrap();
-        let node = fields.optional("v").unwrap();
-        let read = look(&node, &mut mistakes);
+        let root = documents[0].root().reporting_to(&mut mistakes);
+        let read = look(&root.object().unwrap().optional("v").unwrap());
         let found = match mistakes.iter().next() {
             None => read,
             Some(mistake) => {
@@ -491,9 +490,10 @@ fn a_large_document_on_one_line_is_read_in_time() {
     for (name, before, line) in [("f.json", "", 1), ("f.yaml", "# YAML\n", 2)] {
         let mut mistakes = Mistakes::new();
         let documents = read_text(name, &format!("{before}{text}"), &mut mistakes);
-        let mut root = documents[0].root().object(&mut mistakes).unwrap();
+        let root = documents[0].root().reporting_to(&mut mistakes);
+        let mut root = root.object().unwrap();
         root.optional("name");
-        root.finish(&mut mistakes);
+        root.finish();
         assert_eq!(mistakes.len(), 100_000);
         let last = mistakes.iter().last().unwrap();
         let column = text.chars().count() - fields[99_999].chars().count();

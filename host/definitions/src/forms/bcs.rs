@@ -78,22 +78,21 @@ impl DocumentForm for Bcs {
     }
 
     fn metadata<'a>(&self, document: &TypedDocument<'a>) -> Option<Node<'a>> {
-        let mistakes = &mut Mistakes::new();
-        let mut fields = document.root.object_of_any_case(mistakes)?;
+        let mut fields = document.root.silent().object_of_any_case()?;
         let outer = fields.optional("metadata");
         if !is_resource(document) {
             return outer;
         }
-        let mut spec = fields.optional("spec")?.object_of_any_case(mistakes)?;
+        let mut spec = fields.optional("spec")?.object_of_any_case()?;
         spec.optional("metadata").or(outer)
     }
 
-    fn read(&self, document: &TypedDocument<'_>, mistakes: &mut Mistakes) -> Option<FormContent> {
+    fn read(&self, document: &TypedDocument<'_>) -> Option<FormContent> {
         if is_resource(document) {
-            return read_custom_resource(&document.root, mistakes);
+            return read_custom_resource(&document.root);
         }
-        let fields = document.root.object_of_any_case(mistakes)?;
-        Some(read_definition(fields, document.root.location(), None, mistakes))
+        let fields = document.root.object_of_any_case()?;
+        Some(read_definition(fields, document.root.location(), None))
     }
 
     fn check_conflicts(
@@ -129,41 +128,40 @@ struct LocatedTarget {
 
 /// Reads a definition under `spec` of a custom resource. As in the BCS driver, the `metadata` under `spec` is used; without
 /// it, the `metadata` of the resource.
-fn read_custom_resource(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<FormContent> {
-    let mut fields = root.object(mistakes)?;
+fn read_custom_resource(root: &Node<'_>) -> Option<FormContent> {
+    let mut fields = root.object()?;
     fields.ignore(&["apiVersion", "kind", "status"]);
     let metadata = fields.optional("metadata");
     let spec = fields
-        .required("spec", "write the admissionwebhook there", mistakes)
-        .and_then(|spec| spec.object_of_any_case(mistakes));
-    fields.finish(mistakes);
-    Some(read_definition(spec?, root.location(), metadata, mistakes))
+        .required("spec", "write the admissionwebhook there")
+        .and_then(|spec| spec.object_of_any_case());
+    fields.finish();
+    Some(read_definition(spec?, root.location(), metadata))
 }
 
 fn read_definition<'a>(
     mut fields: Fields<'a>,
     source: Location,
     outer_metadata: Option<Node<'a>>,
-    mistakes: &mut Mistakes,
 ) -> FormContent {
     fields.ignore(&["apiVersion", "kind"]);
     let metadata = match fields.optional("metadata").or(outer_metadata) {
         Some(metadata) => Some(metadata),
-        None => fields.required("metadata", "write namespace and name", mistakes),
+        None => fields.required("metadata", "write namespace and name"),
     };
-    let name = metadata.and_then(|metadata| read_name(&metadata, mistakes));
+    let name = metadata.and_then(|metadata| read_name(&metadata));
     let fix = "write operation and kind: `{ operation: Create, kind: Application }`";
-    let read = |node: &Node<'a>, mistakes: &mut Mistakes| Some((read_target(node, mistakes)?, node.clone()));
-    let target = fields.get_required("resourcesRef", fix, read, mistakes);
+    let read = |node: &Node<'a>| Some((read_target(node)?, node.clone()));
+    let target = fields.get_required("resourcesRef", fix, read);
     let fix = "list the hooks that are called";
     // Go writes an empty list as null.
     let stages = if fields.is_null("admissionWebhooks") {
         fields.ignore(&["admissionWebhooks"]);
         Some(Vec::new())
     } else {
-        fields.get_required("admissionWebhooks", fix, read_stages, mistakes)
+        fields.get_required("admissionWebhooks", fix, read_stages)
     };
-    fields.finish(mistakes);
+    fields.finish();
     let Some((target, node)) = target else {
         return FormContent::default();
     };
@@ -185,89 +183,81 @@ fn read_definition<'a>(
     })
 }
 
-fn read_name(metadata: &Node<'_>, mistakes: &mut Mistakes) -> Option<String> {
-    let mut fields = metadata.object_of_any_case(mistakes)?;
+fn read_name(metadata: &Node<'_>) -> Option<String> {
+    let mut fields = metadata.object_of_any_case()?;
     let read = readers::parse_with(path_segment);
-    let name = fields.get_required("name", "name the definition", &read, mistakes);
-    let fix = "write the definition's namespace";
-    let namespace = fields.get_required("namespace", fix, &read, mistakes);
-    read_labels(&mut fields, mistakes);
+    let name = fields.get_required("name", "name the definition", &read);
+    let namespace = fields.get_required("namespace", "write the definition's namespace", &read);
+    read_labels(&mut fields);
     for key in ["creationTimestamp", "clusterName"] {
-        fields.get_optional(key, Node::string, mistakes);
+        fields.get_optional(key, Node::string);
     }
     fields.ignore(&KEPT_METADATA);
-    fields.finish(mistakes);
+    fields.finish();
     Some(format!("{}/{}", namespace?, name?))
 }
 
-fn read_target(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<HookTarget> {
-    let mut fields = node.object_of_any_case(mistakes)?;
-    let read =
-        |node: &Node<'_>, mistakes: &mut Mistakes| node.one_of_any_case("operation", &OPERATIONS, mistakes);
-    let operation = fields.get_required("operation", "write Create or Update", read, mistakes);
-    let read = |node: &Node<'_>, mistakes: &mut Mistakes| {
-        node.one_of_any_case("kind of BCS", &RESOURCE_KINDS, mistakes)
-    };
-    let kind = fields.get_required("kind", "write Application or Deployment", read, mistakes);
-    fields.finish(mistakes);
+fn read_target(node: &Node<'_>) -> Option<HookTarget> {
+    let mut fields = node.object_of_any_case()?;
+    let read = |node: &Node<'_>| node.one_of_any_case("operation", &OPERATIONS);
+    let operation = fields.get_required("operation", "write Create or Update", read);
+    let read = |node: &Node<'_>| node.one_of_any_case("kind of BCS", &RESOURCE_KINDS);
+    let kind = fields.get_required("kind", "write Application or Deployment", read);
+    fields.finish();
     Some(HookTarget {
         operation: operation?,
         kind: kind?,
     })
 }
 
-fn read_stages(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<StageDefinition>> {
+fn read_stages(node: &Node<'_>) -> Option<Vec<StageDefinition>> {
     let mut seen = HashMap::new();
     let mut stages = Vec::new();
-    for stage in node.list(mistakes)? {
-        stages.extend(read_stage(&stage, &mut seen, mistakes));
+    for stage in node.list()? {
+        stages.extend(read_stage(&stage, &mut seen));
     }
     Some(stages)
 }
 
-fn read_stage(
-    node: &Node<'_>,
-    seen: &mut HashMap<String, Location>,
-    mistakes: &mut Mistakes,
-) -> Option<StageDefinition> {
-    let mut fields = node.object_of_any_case(mistakes)?;
-    let name = read_stage_name(&mut fields, "name the hook", printable, seen, mistakes);
-    let hook = plugin::read_in_place_of_client(&mut fields, "hook", read_client, mistakes);
-    let read_policy = |node: &Node<'_>, mistakes: &mut Mistakes| match node.string(mistakes)? {
+fn read_stage(node: &Node<'_>, seen: &mut HashMap<String, Location>) -> Option<StageDefinition> {
+    let mut fields = node.object_of_any_case()?;
+    let name = read_stage_name(&mut fields, "name the hook", printable, seen);
+    let hook = plugin::read_in_place_of_client(&mut fields, "hook", read_client);
+    let read_policy = |node: &Node<'_>| match node.string()? {
         // The driver prints a missing policy, which means `Ignore`, as an empty string.
         "" => None,
-        _ => node.word(mistakes),
+        _ => node.word(),
     };
     let mut spec = StageSpec::new("");
-    spec.namespace_selector = fields.get_optional("namespaceSelector", selectors::bcs_namespaces, mistakes);
-    spec.failure_policy = fields.get("failurePolicy", FailurePolicy::Ignore, read_policy, mistakes);
-    spec.timeout = fields.get("timeout", DEFAULT_TIMEOUT, read_timeout, mistakes);
-    finish_stage(fields, name, spec, hook, mistakes)
+    spec.namespace_selector = fields.get_optional("namespaceSelector", selectors::bcs_namespaces);
+    spec.failure_policy = fields.get("failurePolicy", FailurePolicy::Ignore, read_policy);
+    spec.timeout = fields.get("timeout", DEFAULT_TIMEOUT, read_timeout);
+    finish_stage(fields, name, spec, hook)
 }
 
-fn read_client(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<WebhookDefinition> {
-    let mut fields = node.object_of_any_case(mistakes)?;
+fn read_client(node: &Node<'_>) -> Option<WebhookDefinition> {
+    let mut fields = node.object_of_any_case()?;
     let protocol = Protocol::BcsResource;
-    let before = mistakes.len();
-    let ca_bundle = fields.get_optional("caBundle", client::ca_bundle, mistakes);
-    let bundle_is_wrong = mistakes.len() > before;
+    let before = node.mistake_count();
+    let ca_bundle = fields.get_optional("caBundle", client::ca_bundle);
+    let bundle_is_wrong = node.mistake_count() > before;
     let url = fields
         .optional("url")
-        .filter(|url| !matches!(url.string(&mut Mistakes::new()), Some("")));
+        .filter(|url| !matches!(url.silent().string(), Some("")));
     let target = match url {
         // The URL has precedence over the service, as in the driver, which prints both.
         Some(url) => {
             fields.ignore(&["namespace", "name", "path", "port"]);
-            client::url(&url, &protocol, mistakes)
+            client::url(&url, &protocol)
         }
         None => {
             if ca_bundle.is_none() && !bundle_is_wrong {
-                client::require_ca_bundle(&mut fields, mistakes);
+                client::require_ca_bundle(&mut fields);
             }
-            client::service(&mut fields, &protocol, mistakes)
+            client::service(&mut fields, &protocol)
         }
     };
-    fields.finish(mistakes);
+    fields.finish();
     Some(WebhookDefinition {
         protocol,
         target: target?,

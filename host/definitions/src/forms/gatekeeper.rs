@@ -80,30 +80,30 @@ impl DocumentForm for Gatekeeper {
         other.or_else(|| constraint.supports(version).then_some(constraint))
     }
 
-    fn read(&self, document: &TypedDocument<'_>, mistakes: &mut Mistakes) -> Option<FormContent> {
+    fn read(&self, document: &TypedDocument<'_>) -> Option<FormContent> {
         let TypedDocument { kind, root, .. } = document;
         let phase = Phase::Validating;
         Some(match kind.name {
             "ConstraintTemplate" => {
-                let template = template::read(root, mistakes)?;
+                let template = template::read(root)?;
                 FormContent::of_part("chain", phase, template.name.clone(), template)
             }
             "constraint" => {
-                let constraint = constraint::read(root, mistakes)?;
+                let constraint = constraint::read(root)?;
                 let name = format!("{}/{}", constraint.kind, constraint.name);
                 FormContent::of_part("constraint", phase, name, constraint)
             }
-            "Config" => FormContent::of_part("Config", phase, "config", sync::read_config(root, mistakes)?),
+            "Config" => FormContent::of_part("Config", phase, "config", sync::read_config(root)?),
             "SyncSet" => {
-                let (name, sync) = sync::read_sync_set(root, mistakes)?;
+                let (name, sync) = sync::read_sync_set(root)?;
                 FormContent::of_part("SyncSet", phase, name, sync)
             }
             "ExpansionTemplate" => {
-                let template = expansion::read(root, mistakes)?;
+                let template = expansion::read(root)?;
                 FormContent::of_part("ExpansionTemplate", phase, template.name.clone(), template)
             }
             kind => {
-                let mutator = mutator::read(root, MutatorKind::of(kind)?, mistakes)?;
+                let mutator = mutator::read(root, MutatorKind::of(kind)?)?;
                 let (phase, name) = (Phase::Mutating, mutator.full_name().to_owned());
                 let content = FormContent::of_part("mutator", phase, name, mutator);
                 content.sharing_name("chain", phase, mutator::CHAIN)
@@ -151,11 +151,11 @@ impl DocumentForm for Gatekeeper {
 }
 
 /// Reports a name with more than 63 characters, which Gatekeeper rejects.
-fn check_name(root: &Node<'_>, name: &str, mistakes: &mut Mistakes) {
+fn check_name(root: &Node<'_>, name: &str) {
     const LONGEST: usize = 63;
     if name.len() > LONGEST {
         let fix = format!("use {LONGEST} characters at most");
-        root.wrong(format!("the name {} is too long", quoted(name)), fix, mistakes);
+        root.wrong(format!("the name {} is too long", quoted(name)), fix);
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{DocumentForm, DocumentForms, DocumentKind};
 use crate::{
     DefinitionId,
-    document::{Document, Mistakes, Node, quoted},
+    document::{Node, quoted},
 };
 
 /// A document, or an item of a list, whose kind is known.
@@ -24,15 +24,14 @@ pub struct TypedDocument<'a> {
 impl TypedDocument<'_> {
     /// Returns kind and name; `None` if the name cannot be read.
     pub(crate) fn id(&self) -> Option<DefinitionId> {
-        let mistakes = &mut Mistakes::new();
-        let mut fields = self.root.object_of_any_case(mistakes)?;
-        let kind = fields.optional("kind").and_then(|kind| kind.text(mistakes));
-        let mut metadata = self.form.metadata(self)?.object_of_any_case(mistakes)?;
-        let name = metadata.optional("name")?.text(mistakes)?;
+        let mut fields = self.root.silent().object_of_any_case()?;
+        let kind = fields.optional("kind").and_then(|kind| kind.text());
+        let mut metadata = self.form.metadata(self)?.silent().object_of_any_case()?;
+        let name = metadata.optional("name")?.text()?;
         Some(DefinitionId {
             kind: kind.unwrap_or(self.kind.name).to_owned(),
             name: if self.kind.is_namespaced {
-                format!("{}/{name}", metadata.optional("namespace")?.text(mistakes)?)
+                format!("{}/{name}", metadata.optional("namespace")?.text()?)
             } else {
                 name.to_owned()
             },
@@ -42,24 +41,19 @@ impl TypedDocument<'_> {
 
 impl DocumentForms {
     /// Returns the definitions in a document: the document itself, or the items of a list.
-    pub(crate) fn definitions<'a>(
-        &self,
-        document: &'a Document,
-        mistakes: &mut Mistakes,
-    ) -> Vec<TypedDocument<'a>> {
-        let root = document.root();
-        let fields = root.object(&mut Mistakes::new());
+    pub(crate) fn definitions<'a>(&self, root: &Node<'a>) -> Vec<TypedDocument<'a>> {
+        let fields = root.silent().object();
         let is_known = |field: &&str| fields.as_ref().is_some_and(|fields| fields.has(field));
         let has_field = |kind: &'static DocumentKind| kind.fields.iter().any(&is_known);
         if let Some((form, kind)) = self.kinds().find(|(_, kind)| has_field(kind)) {
             return vec![TypedDocument {
                 kind,
                 version: "",
-                root,
+                root: root.clone(),
                 form: form.clone(),
             }];
         }
-        let Some(head) = Head::read(&root, self, mistakes) else {
+        let Some(head) = Head::read(root, self) else {
             return Vec::new();
         };
         // `kubectl get -o yaml` prints a `List`, the API server a list named after its items, such as `SyncSetList`.
@@ -67,25 +61,25 @@ impl DocumentForms {
         let of_items = kind_of_items.and_then(|kind| self.recognize(kind, head.version));
         match of_items {
             Some((_, kind)) if !kind.supports(head.version) => {
-                head.wrong_version(kind.version(), mistakes);
+                head.wrong_version(kind.version());
                 return Vec::new();
             }
             None if (head.kind, head.version) != ("List", "v1") => {
-                return Vec::from_iter(head.document(self, mistakes));
+                return Vec::from_iter(head.document(self));
             }
             _ => {}
         }
         let mut definitions = Vec::new();
-        let Some(mut fields) = root.object(mistakes) else {
+        let Some(mut fields) = root.object() else {
             return definitions;
         };
         fields.ignore(&["apiVersion", "kind", "metadata"]);
-        let items = fields.optional("items").and_then(|items| items.list(mistakes));
-        fields.finish(mistakes);
+        let items = fields.optional("items").and_then(|items| items.list());
+        fields.finish();
         for item in items.unwrap_or_default() {
             definitions.extend(match of_items {
                 // Items of a list that names their kind may omit it.
-                Some((form, kind)) if item.object(mistakes).is_some_and(|fields| !fields.has("kind")) => {
+                Some((form, kind)) if item.object().is_some_and(|fields| !fields.has("kind")) => {
                     Some(TypedDocument {
                         kind,
                         version: head.version,
@@ -93,7 +87,7 @@ impl DocumentForms {
                         form: form.clone(),
                     })
                 }
-                _ => Head::read(&item, self, mistakes).and_then(|head| head.document(self, mistakes)),
+                _ => Head::read(&item, self).and_then(|head| head.document(self)),
             });
         }
         definitions
@@ -125,13 +119,13 @@ struct Head<'a> {
 }
 
 impl<'a> Head<'a> {
-    fn read(root: &Node<'a>, forms: &DocumentForms, mistakes: &mut Mistakes) -> Option<Self> {
-        let mut fields = root.object_of_any_case(mistakes)?;
-        let kind_node = fields.required("kind", &forms.fix, mistakes)?;
-        let kind = kind_node.text(mistakes)?;
+    fn read(root: &Node<'a>, forms: &DocumentForms) -> Option<Self> {
+        let mut fields = root.object_of_any_case()?;
+        let kind_node = fields.required("kind", &forms.fix)?;
+        let kind = kind_node.text()?;
         let version_node = fields.optional("apiVersion");
         let version = match &version_node {
-            Some(version) => version.string(mistakes)?,
+            Some(version) => version.string()?,
             None => "",
         };
         Some(Self {
@@ -143,7 +137,7 @@ impl<'a> Head<'a> {
         })
     }
 
-    fn document(self, forms: &DocumentForms, mistakes: &mut Mistakes) -> Option<TypedDocument<'a>> {
+    fn document(self, forms: &DocumentForms) -> Option<TypedDocument<'a>> {
         let Some((form, kind)) = forms.recognize(self.kind, self.version) else {
             let of = if self.version.is_empty() {
                 String::new()
@@ -151,15 +145,13 @@ impl<'a> Head<'a> {
                 format!(" of {}", self.version)
             };
             let message = format!("{kind}{of} is not known here", kind = quoted(self.kind));
-            self.kind_node.wrong(message, &*forms.fix, mistakes);
-            return None;
+            return self.kind_node.reject(message, &*forms.fix);
         };
         if let Some((reason, fix)) = kind.refusal {
-            self.kind_node.wrong(reason, fix, mistakes);
-            return None;
+            return self.kind_node.reject(reason, fix);
         }
         if !kind.supports(self.version) {
-            self.wrong_version(kind.version(), mistakes);
+            self.wrong_version(kind.version());
             if !kind.is_needed {
                 return None;
             }
@@ -172,7 +164,7 @@ impl<'a> Head<'a> {
         })
     }
 
-    fn wrong_version(&self, right: &str, mistakes: &mut Mistakes) {
+    fn wrong_version(&self, right: &str) {
         let fix = format!("write `apiVersion: {right}`");
         match &self.version_node {
             Some(node) => {
@@ -181,9 +173,9 @@ impl<'a> Head<'a> {
                     version = quoted(self.version),
                     kind = self.kind
                 );
-                node.wrong(message, fix, mistakes);
+                node.wrong(message, fix);
             }
-            None => self.root.wrong("apiVersion is missing", fix, mistakes),
+            None => self.root.wrong("apiVersion is missing", fix),
         }
     }
 }

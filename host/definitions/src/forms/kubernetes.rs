@@ -70,7 +70,7 @@ impl DocumentForm for Kubernetes {
         &KINDS
     }
 
-    fn read(&self, document: &TypedDocument<'_>, mistakes: &mut Mistakes) -> Option<FormContent> {
+    fn read(&self, document: &TypedDocument<'_>) -> Option<FormContent> {
         let root = &document.root;
         let (phase, rest) = match document.kind.name.strip_prefix("Mutating") {
             Some(rest) => (Phase::Mutating, rest),
@@ -85,22 +85,22 @@ impl DocumentForm for Kubernetes {
                     V1 => Version::V1,
                     _ => Version::V1Beta1,
                 };
-                FormContent::of_chain(read(root, phase, version, mistakes)?)
+                FormContent::of_chain(read(root, phase, version)?)
             }
             "AdmissionPolicy" => {
-                let policy = policy::read_policy(root, phase, mistakes)?;
+                let policy = policy::read_policy(root, phase)?;
                 FormContent::of_part("chain", phase, policy.name.clone(), policy)
             }
             "AdmissionPolicyBinding" => {
-                let binding = policy::read_binding(root, phase, mistakes)?;
+                let binding = policy::read_binding(root, phase)?;
                 FormContent::of_part("binding", phase, binding.name.clone(), binding)
             }
             "CustomResourceDefinition" => {
-                let resource = resource::read_resource(root, mistakes)?;
+                let resource = resource::read_resource(root)?;
                 FormContent::of_part("CustomResourceDefinition", phase, resource.name.clone(), resource)
             }
             _ => {
-                let resources = openapi::read(root, mistakes)?;
+                let resources = openapi::read(root)?;
                 let name = resources.name.clone();
                 FormContent::default()
                     .with_part(resources)
@@ -127,20 +127,20 @@ impl DocumentForm for Kubernetes {
     }
 }
 
-fn read(root: &Node<'_>, phase: Phase, version: Version, mistakes: &mut Mistakes) -> Option<ChainDefinition> {
-    let mut fields = root.object(mistakes)?;
+fn read(root: &Node<'_>, phase: Phase, version: Version) -> Option<ChainDefinition> {
+    let mut fields = root.object()?;
     fields.ignore(&["apiVersion", "kind"]);
     let fix = "name the configuration: `metadata: { name: ... }`";
-    let name = fields.get_required("metadata", fix, read_name, mistakes);
-    let webhooks = fields.get("webhooks", Vec::new(), Node::list, mistakes);
+    let name = fields.get_required("metadata", fix, read_name);
+    let webhooks = fields.get("webhooks", Vec::new(), Node::list);
     let mut seen = HashMap::new();
     let stages: Vec<StageDefinition> = webhooks
         .iter()
-        .filter_map(|webhook| webhook::read(webhook, phase, version, &mut seen, mistakes))
+        .filter_map(|webhook| webhook::read(webhook, phase, version, &mut seen))
         // A webhook without rules is never called, whereas a stage without rules would be called for every request.
         .filter(|stage| !stage.spec.rules.is_empty())
         .collect();
-    fields.finish(mistakes);
+    fields.finish();
     let rules = stages.iter().flat_map(|stage| stage.spec.rules.clone()).collect();
     Some(ChainDefinition {
         phase,
@@ -150,52 +150,47 @@ fn read(root: &Node<'_>, phase: Phase, version: Version, mistakes: &mut Mistakes
 }
 
 /// Reads the name of a resource without a namespace, and its `spec`. `fix` says what to write if the spec is missing.
-pub(crate) fn read_head<'a>(
-    root: &Node<'a>,
-    fix: &str,
-    mistakes: &mut Mistakes,
-) -> Option<(Option<String>, Fields<'a>)> {
-    let mut fields = root.object(mistakes)?;
+pub(crate) fn read_head<'a>(root: &Node<'a>, fix: &str) -> Option<(Option<String>, Fields<'a>)> {
+    let mut fields = root.object()?;
     fields.ignore(&["apiVersion", "kind", "status"]);
-    let name = fields.get_required("metadata", "write `metadata: { name: ... }`", read_name, mistakes);
-    let spec = fields.get_required("spec", fix, Node::object, mistakes);
-    fields.finish(mistakes);
+    let name = fields.get_required("metadata", "write `metadata: { name: ... }`", read_name);
+    let spec = fields.get_required("spec", fix, Node::object);
+    fields.finish();
     Some((name, spec?))
 }
 
-pub(crate) fn read_name(metadata: &Node<'_>, mistakes: &mut Mistakes) -> Option<String> {
-    let mut fields = metadata.object(mistakes)?;
-    let read = readers::parse_with(names::subdomain);
-    let name = fields.get_required("name", "write its name", read, mistakes);
+pub(crate) fn read_name(metadata: &Node<'_>) -> Option<String> {
+    let mut fields = metadata.object()?;
+    let name = fields.get_required("name", "write its name", readers::parse_with(names::subdomain));
     // The API server ignores the namespace of a resource that has none.
     fields.ignore(&["namespace"]);
-    read_labels(&mut fields, mistakes);
+    read_labels(&mut fields);
     fields.ignore(&KEPT_METADATA);
-    fields.finish(mistakes);
+    fields.finish();
     name
 }
 
 /// Reads labels and annotations, whose values must be strings as for an API server. They are for other tools.
-pub(crate) fn read_labels(metadata: &mut Fields<'_>, mistakes: &mut Mistakes) {
+pub(crate) fn read_labels(metadata: &mut Fields<'_>) {
     for field in ["labels", "annotations"] {
-        let pairs = metadata.get_or_default(field, Node::map, mistakes);
+        let pairs = metadata.get_or_default(field, Node::map);
         for (_, value) in pairs.into_iter().filter(|(_, value)| !value.is_null()) {
-            value.string(mistakes);
+            value.string();
         }
     }
 }
 
 /// Reads a kind of objects in the cluster: `{ apiVersion: v1, kind: ConfigMap }`.
-pub(crate) fn read_kind(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<ClusterKind> {
-    let mut fields = node.object(mistakes)?;
-    let version = fields.get_required("apiVersion", "write `v1` or `apps/v1`", readers::text, mistakes);
-    let kind = fields.get_required("kind", "write the kind, `ConfigMap`", readers::text, mistakes);
-    fields.finish(mistakes);
+pub(crate) fn read_kind(node: &Node<'_>) -> Option<ClusterKind> {
+    let mut fields = node.object()?;
+    let version = fields.get_required("apiVersion", "write `v1` or `apps/v1`", readers::text);
+    let kind = fields.get_required("kind", "write the kind, `ConfigMap`", readers::text);
+    fields.finish();
     let parsed = format!("{}/{}", version?, kind?).parse();
-    let kind: ClusterKind = node.accept(parsed, mistakes)?;
+    let kind: ClusterKind = node.accept(parsed)?;
     if !is_dns_label(&kind.kind().to_ascii_lowercase()) {
         let message = format!("{} is not a kind", quoted(kind.kind()));
-        node.wrong(message, "write letters and digits, `ConfigMap`", mistakes);
+        node.wrong(message, "write letters and digits, `ConfigMap`");
     }
     Some(kind)
 }

@@ -13,7 +13,7 @@ use serde_json::{Map, Value as Json};
 use super::{DocumentForm, DocumentKind, FormContent, TypedDocument};
 use crate::{
     GroupDefinition, HookDefinition, MemberDefinition, Mistake, PluginDefinition, conditions,
-    document::{Fields, Mistakes, Node, readers},
+    document::{Fields, Node, readers},
     forms::kubernetes::{KEPT_METADATA, read_kind, read_labels},
     group,
     model::{ChainDefinition, StageDefinition},
@@ -38,12 +38,12 @@ impl DocumentForm for Kubewarden {
         &KINDS
     }
 
-    fn read(&self, document: &TypedDocument<'_>, mistakes: &mut Mistakes) -> Option<FormContent> {
+    fn read(&self, document: &TypedDocument<'_>) -> Option<FormContent> {
         let policy = PolicyKind {
             is_namespaced: document.kind.is_namespaced,
             is_group: document.kind.name.ends_with("Group"),
         };
-        read(&document.root, policy, mistakes).map(FormContent::of_chain)
+        read(&document.root, policy).map(FormContent::of_chain)
     }
 }
 
@@ -62,23 +62,17 @@ const REGISTRY: &str = "registry://";
 
 const MODES: [(&str, Mode); 2] = [("protect", Mode::Enforce), ("monitor", Mode::Audit)];
 
-fn read(root: &Node<'_>, policy: PolicyKind, mistakes: &mut Mistakes) -> Option<ChainDefinition> {
-    let mut fields = root.object(mistakes)?;
+fn read(root: &Node<'_>, policy: PolicyKind) -> Option<ChainDefinition> {
+    let mut fields = root.object()?;
     fields.ignore(&["apiVersion", "kind", "status"]);
     let fix = "name the policy: `metadata: { name: ... }`";
-    let read_names =
-        |node: &Node<'_>, mistakes: &mut Mistakes| read_metadata(node, policy.is_namespaced, mistakes);
-    let names = fields.get_required("metadata", fix, read_names, mistakes);
-    let spec = fields.get_required(
-        "spec",
-        "write the policy's module and rules",
-        Node::object,
-        mistakes,
-    );
-    fields.finish(mistakes);
+    let read_names = |node: &Node<'_>| read_metadata(node, policy.is_namespaced);
+    let names = fields.get_required("metadata", fix, read_names);
+    let spec = fields.get_required("spec", "write the policy's module and rules", Node::object);
+    fields.finish();
     let (stage_name, namespace) = names.clone().unwrap_or_default();
     let mut warnings = Vec::new();
-    let (phase, mut stage) = read_spec(spec?, stage_name, policy, &mut warnings, mistakes)?;
+    let (phase, mut stage) = read_spec(spec?, stage_name, policy, &mut warnings)?;
     let group = if policy.is_group { "group-" } else { "" };
     let name = match names? {
         (name, Some(namespace)) => format!("namespaced-{group}{namespace}-{name}"),
@@ -100,24 +94,21 @@ fn read(root: &Node<'_>, policy: PolicyKind, mistakes: &mut Mistakes) -> Option<
 }
 
 /// Reads the name of a policy, and the namespace if it is for one.
-pub(super) fn read_metadata(
-    metadata: &Node<'_>,
-    is_namespaced: bool,
-    mistakes: &mut Mistakes,
-) -> Option<(String, Option<String>)> {
-    let mut fields = metadata.object(mistakes)?;
+pub(super) fn read_metadata(metadata: &Node<'_>, is_namespaced: bool) -> Option<(String, Option<String>)> {
+    let mut fields = metadata.object()?;
     let read = || readers::parse_with(names::subdomain);
-    let name = fields.get_required("name", "name the policy", read(), mistakes);
+    let name = fields.get_required("name", "name the policy", read());
     let namespace = if is_namespaced {
-        let fix = "name the namespace whose objects it is for";
-        fields.get_required("namespace", fix, read(), mistakes).map(Some)
+        fields
+            .get_required("namespace", "name the namespace whose objects it is for", read())
+            .map(Some)
     } else {
         fields.ignore(&["namespace"]);
         Some(None)
     };
-    read_labels(&mut fields, mistakes);
+    read_labels(&mut fields);
     fields.ignore(&KEPT_METADATA);
-    fields.finish(mistakes);
+    fields.finish();
     Some((name?, namespace?))
 }
 
@@ -126,11 +117,10 @@ fn read_spec(
     name: String,
     policy: PolicyKind,
     warnings: &mut Vec<Mistake>,
-    mistakes: &mut Mistakes,
 ) -> Option<(Phase, StageDefinition)> {
     fields.ignore(&["backgroundAudit"]);
     if let Some(server) = fields.optional("policyServer")
-        && server.string(mistakes).is_some_and(|server| server != "default")
+        && server.string().is_some_and(|server| server != "default")
     {
         let message =
             format!("policy {name}: `policyServer` has no meaning here: this program runs every policy");
@@ -138,42 +128,40 @@ fn read_spec(
         warnings.push(server.mistake(message, fix));
     }
     let called = if policy.is_group {
-        let group = read_group(&mut fields, warnings, mistakes);
+        let group = read_group(&mut fields, warnings);
         group.map(|group| (Phase::Validating, HookDefinition::from(group)))
     } else {
-        let phase = if fields.get("mutating", false, Node::boolean, mistakes) {
+        let phase = if fields.get("mutating", false, Node::boolean) {
             Phase::Mutating
         } else {
             Phase::Validating
         };
-        let plugin = read_plugin(&mut fields, mistakes);
+        let plugin = read_plugin(&mut fields);
         plugin.map(|plugin| (phase, HookDefinition::from(plugin)))
     };
-    let match_policy = fields.get("matchPolicy", MatchPolicy::Equivalent, Node::word, mistakes);
-    let read_rules = |node: &Node<'_>, mistakes: &mut Mistakes| {
-        Some(rules::read_kubernetes(node, match_policy, false, mistakes))
-    };
+    let match_policy = fields.get("matchPolicy", MatchPolicy::Equivalent, Node::word);
+    let read_rules = |node: &Node<'_>| Some(rules::read_kubernetes(node, match_policy, false));
     let mut spec = StageSpec::new(name);
-    let rules = fields.get_required("rules", "say which requests it is for", read_rules, mistakes);
+    let rules = fields.get_required("rules", "say which requests it is for", read_rules);
     if !policy.is_namespaced {
-        let namespaces = selectors::labels_of(&mut fields, "namespaceSelector", Syntax::Kubernetes, mistakes);
+        let namespaces = selectors::labels_of(&mut fields, "namespaceSelector", Syntax::Kubernetes);
         spec.namespace_selector = selectors::namespaces_with(namespaces);
     }
-    spec.object_selector = selectors::labels_of(&mut fields, "objectSelector", Syntax::Kubernetes, mistakes);
-    spec.match_conditions = conditions::read(&mut fields, mistakes);
-    spec.failure_policy = fields.get("failurePolicy", FailurePolicy::Fail, Node::word, mistakes);
-    spec.timeout = read_seconds(&mut fields, "timeoutSeconds", 2..=30, TIMEOUT, mistakes);
+    spec.object_selector = selectors::labels_of(&mut fields, "objectSelector", Syntax::Kubernetes);
+    spec.match_conditions = conditions::read(&mut fields);
+    spec.failure_policy = fields.get("failurePolicy", FailurePolicy::Fail, Node::word);
+    spec.timeout = read_seconds(&mut fields, "timeoutSeconds", 2..=30, TIMEOUT);
     if !policy.is_group {
-        spec.timeout = spec.timeout.min(read_evaluation_timeout(&mut fields, mistakes));
+        spec.timeout = spec.timeout.min(read_evaluation_timeout(&mut fields));
     }
-    spec.mode = fields.get("mode", Mode::Enforce, readers::one_of("mode", &MODES), mistakes);
-    spec.side_effects = fields.get("sideEffects", SideEffects::None, Node::word, mistakes);
+    spec.mode = fields.get("mode", Mode::Enforce, readers::one_of("mode", &MODES));
+    spec.side_effects = fields.get("sideEffects", SideEffects::None, Node::word);
     spec.reinvocation = Reinvocation::Never;
     if !policy.is_group {
-        let message = fields.get_optional("message", readers::text, mistakes);
+        let message = fields.get_optional("message", readers::text);
         spec.message = message.map(Into::into);
     }
-    fields.finish(mistakes);
+    fields.finish();
     spec.rules = rules?;
     let (phase, hook) = called?;
     Some((
@@ -186,16 +174,13 @@ fn read_spec(
 }
 
 /// Reads the module of a policy or of a member of a group, with its settings and grants.
-fn read_plugin(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> Option<PluginDefinition> {
+fn read_plugin(fields: &mut Fields<'_>) -> Option<PluginDefinition> {
     let fix = "write where the policy is, `registry://ghcr.io/kubewarden/policies/pod-privileged:v1.0.0`";
-    let source = fields.get_required("module", fix, read_module, mistakes);
+    let source = fields.get_required("module", fix, read_module);
     let default = Json::Object(Map::new());
-    let settings = fields.get("settings", default, readers::json_object, mistakes);
-    let kinds = fields.get("contextAwareResources", Vec::new(), Node::list, mistakes);
-    let cluster = kinds
-        .iter()
-        .filter_map(|kind| read_kind(kind, mistakes))
-        .collect();
+    let settings = fields.get("settings", default, readers::json_object);
+    let kinds = fields.get("contextAwareResources", Vec::new(), Node::list);
+    let cluster = kinds.iter().filter_map(|kind| read_kind(kind)).collect();
     let mut plugin = PluginDefinition::new(source?);
     plugin.settings = settings;
     plugin.allow.cluster = cluster;
@@ -204,13 +189,9 @@ fn read_plugin(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> Option<Plugi
     Some(plugin)
 }
 
-fn read_group(
-    fields: &mut Fields<'_>,
-    warnings: &mut Vec<Mistake>,
-    mistakes: &mut Mistakes,
-) -> Option<GroupDefinition> {
-    let parts = group::read_parts(fields, "policies", read_member, mistakes);
-    let message = fields.get_required("message", "write what clients are told", readers::text, mistakes);
+fn read_group(fields: &mut Fields<'_>, warnings: &mut Vec<Mistake>) -> Option<GroupDefinition> {
+    let parts = group::read_parts(fields, "policies", read_member);
+    let message = fields.get_required("message", "write what clients are told", readers::text);
     let parts = parts?;
     // Kubewarden accepts members that the expression does not use.
     warnings.extend(parts.unused.iter().map(|(name, node)| {
@@ -226,11 +207,11 @@ fn read_group(
     })
 }
 
-fn read_member(name: &str, node: &Node<'_>, mistakes: &mut Mistakes) -> Option<MemberDefinition> {
-    let mut fields = node.object(mistakes)?;
-    let plugin = read_plugin(&mut fields, mistakes);
-    let timeout = read_evaluation_timeout(&mut fields, mistakes);
-    fields.finish(mistakes);
+fn read_member(name: &str, node: &Node<'_>) -> Option<MemberDefinition> {
+    let mut fields = node.object()?;
+    let plugin = read_plugin(&mut fields);
+    let timeout = read_evaluation_timeout(&mut fields);
+    fields.finish();
     Some(MemberDefinition {
         name: name.into(),
         plugin: plugin?,
@@ -239,8 +220,8 @@ fn read_member(name: &str, node: &Node<'_>, mistakes: &mut Mistakes) -> Option<M
     })
 }
 
-fn read_evaluation_timeout(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> Duration {
-    read_seconds(fields, "timeoutEvalSeconds", 1..=30, EVALUATION_TIMEOUT, mistakes)
+fn read_evaluation_timeout(fields: &mut Fields<'_>) -> Duration {
+    read_seconds(fields, "timeoutEvalSeconds", 1..=30, EVALUATION_TIMEOUT)
 }
 
 pub(super) fn read_seconds(
@@ -248,19 +229,18 @@ pub(super) fn read_seconds(
     name: &'static str,
     range: RangeInclusive<u8>,
     default: Duration,
-    mistakes: &mut Mistakes,
 ) -> Duration {
-    let seconds = fields.get_optional(name, readers::integer(range), mistakes);
+    let seconds = fields.get_optional(name, readers::integer(range));
     seconds.map_or(default, |seconds: u8| Duration::from_secs(seconds.into()))
 }
 
 /// Reads a module reference. Without a scheme, it names an artifact in a registry.
-fn read_module(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<ModuleReference> {
-    let text = node.text(mistakes)?;
+fn read_module(node: &Node<'_>) -> Option<ModuleReference> {
+    let text = node.text()?;
     if text.contains("://") {
-        return plugin::read_source(node, mistakes);
+        return plugin::read_source(node);
     }
-    node.accept(format!("{REGISTRY}{text}").parse(), mistakes)
+    node.accept(format!("{REGISTRY}{text}").parse())
 }
 
 #[cfg(test)]

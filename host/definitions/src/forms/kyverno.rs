@@ -68,9 +68,9 @@ impl DocumentForm for Kyverno {
         KINDS.iter().find(|known| is_own && known.name == kind)
     }
 
-    fn read(&self, document: &TypedDocument<'_>, mistakes: &mut Mistakes) -> Option<FormContent> {
+    fn read(&self, document: &TypedDocument<'_>) -> Option<FormContent> {
         if document.kind.is_supporting {
-            let exception = exception::read(&document.root, mistakes)?;
+            let exception = exception::read(&document.root)?;
             let name = exception.name.clone();
             return Some(FormContent::of_part(
                 "exception",
@@ -87,7 +87,7 @@ impl DocumentForm for Kyverno {
             },
             is_namespaced: document.kind.is_namespaced,
         };
-        spec::read(&document.root, scope, mistakes).map(FormContent::of_chain)
+        spec::read(&document.root, scope).map(FormContent::of_chain)
     }
 
     fn define(&self, all: FormDocuments<'_>, defined: &mut Definitions, mistakes: &mut Mistakes) {

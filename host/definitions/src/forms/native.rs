@@ -2,7 +2,9 @@
 
 use std::{collections::HashMap, ops::RangeInclusive, path::PathBuf, sync::Arc, time::Duration};
 
-use admittance_admission::{FailurePolicy, MatchPolicy, Mode, Phase, Reinvocation, SideEffects, StageSpec};
+use admittance_admission::{
+    FailurePolicy, MatchPolicy, Mode, Phase, Reinvocation, SideEffects, StageSpec, enumerated,
+};
 use serde_json::{Map, Value as Json};
 
 use super::{
@@ -58,10 +60,10 @@ impl DocumentForm for Native {
         &KINDS
     }
 
-    fn read(&self, document: &TypedDocument<'_>, mistakes: &mut Mistakes) -> Option<FormContent> {
+    fn read(&self, document: &TypedDocument<'_>) -> Option<FormContent> {
         let TypedDocument { kind, root, .. } = document;
         if kind.name == "AdmissionException" {
-            let definition = exception::read(root, mistakes)?;
+            let definition = exception::read(root)?;
             let name = definition.exception.name.to_string();
             return Some(FormContent::of_part(
                 "exception",
@@ -70,7 +72,7 @@ impl DocumentForm for Native {
                 definition,
             ));
         }
-        read(root, kind.is_namespaced, mistakes).map(FormContent::of_chain)
+        read(root, kind.is_namespaced).map(FormContent::of_chain)
     }
 
     fn define(&self, all: FormDocuments<'_>, defined: &mut Definitions, _mistakes: &mut Mistakes) {
@@ -115,44 +117,41 @@ pub fn ambiguities(paths: &[PathBuf]) -> Vec<Mistake> {
     let forms = DocumentForms::default();
     let definitions = documents
         .iter()
-        .flat_map(|document| forms.definitions(document, &mut Mistakes::new()));
+        .flat_map(|document| forms.definitions(&document.root()));
     let [chain, namespaced, _] = &KINDS;
     let chains = definitions.filter(|found| [chain.name, namespaced.name].contains(&found.kind.name));
     chains.flat_map(|chain| chain.root.ambiguities()).collect()
 }
 
-fn read(root: &Node<'_>, is_namespaced: bool, mistakes: &mut Mistakes) -> Option<ChainDefinition> {
-    let mut fields = root.object(mistakes)?;
+fn read(root: &Node<'_>, is_namespaced: bool) -> Option<ChainDefinition> {
+    let mut fields = root.object()?;
     fields.ignore(&["apiVersion", "kind"]);
     fields.ignore_present(&[STATUS]);
     let fix = "name the chain: `metadata: { name: ... }`";
-    let read_name = |node: &Node<'_>, mistakes: &mut Mistakes| {
+    let read_name = |node: &Node<'_>| {
         if is_namespaced {
-            read_namespaced_name(node, mistakes)
+            read_namespaced_name(node)
         } else {
-            read_name(node, "name the chain", mistakes).map(|name| (name, None))
+            read_name(node, "name the chain").map(|name| (name, None))
         }
     };
-    let name = fields.get_required("metadata", fix, read_name, mistakes);
-    let fix = "write the chain's rules and stages";
-    let spec = fields.get_required("spec", fix, Node::object, mistakes);
-    fields.finish(mistakes);
+    let name = fields.get_required("metadata", fix, read_name);
+    let spec = fields.get_required("spec", "write the chain's rules and stages", Node::object);
+    fields.finish();
     let mut spec = spec?;
-    let phase = spec.get("phase", Phase::default(), Node::word, mistakes);
-    let match_policy = spec.get("matchPolicy", MatchPolicy::default(), Node::word, mistakes);
+    let phase = spec.get("phase", Phase::default(), Node::word);
+    let match_policy = spec.get("matchPolicy", MatchPolicy::default(), Node::word);
     let fix = "say which requests the chain is for";
-    let read_rules = |node: &Node<'_>, mistakes: &mut Mistakes| {
-        Some(rules::read_native(node, fix, match_policy, mistakes))
-    };
-    let rules = spec.get_required("rules", fix, read_rules, mistakes);
+    let read_rules = |node: &Node<'_>| Some(rules::read_native(node, fix, match_policy));
+    let rules = spec.get_required("rules", fix, read_rules);
     let fix = "list the hooks that are called";
-    let stages = spec.required("stages", fix, mistakes).map(|node| {
+    let stages = spec.required("stages", fix).map(|node| {
         let mut seen = HashMap::new();
-        let stages = node.filled_list(fix, mistakes).unwrap_or_default();
-        let read = |stage| read_stage(stage, phase, match_policy, &mut seen, mistakes);
+        let stages = node.filled_list(fix).unwrap_or_default();
+        let read = |stage| read_stage(stage, phase, match_policy, &mut seen);
         stages.iter().filter_map(read).collect::<Vec<_>>()
     });
-    spec.finish(mistakes);
+    spec.finish();
     let (name, namespace) = name?;
     let mut stages = stages?;
     if let Some(namespace) = &namespace {
@@ -171,27 +170,24 @@ fn read(root: &Node<'_>, is_namespaced: bool, mistakes: &mut Mistakes) -> Option
     })
 }
 
-pub(crate) fn read_name(metadata: &Node<'_>, fix: &str, mistakes: &mut Mistakes) -> Option<String> {
-    let mut fields = metadata.object(mistakes)?;
-    let read = readers::parse_with(names::subdomain);
-    let name = fields.get_required("name", fix, read, mistakes);
-    read_labels(&mut fields, mistakes);
+pub(crate) fn read_name(metadata: &Node<'_>, fix: &str) -> Option<String> {
+    let mut fields = metadata.object()?;
+    let name = fields.get_required("name", fix, readers::parse_with(names::subdomain));
+    read_labels(&mut fields);
     fields.ignore_present(&SERVER_METADATA);
-    fields.finish(mistakes);
+    fields.finish();
     name
 }
 
 /// Reads the name of a chain with a namespace, `{namespace}/{name}`, and the namespace.
-fn read_namespaced_name(metadata: &Node<'_>, mistakes: &mut Mistakes) -> Option<(String, Option<String>)> {
-    let mut fields = metadata.object(mistakes)?;
-    let read = readers::parse_with(names::subdomain);
-    let name = fields.get_required("name", "name the chain", read, mistakes);
+fn read_namespaced_name(metadata: &Node<'_>) -> Option<(String, Option<String>)> {
+    let mut fields = metadata.object()?;
+    let name = fields.get_required("name", "name the chain", readers::parse_with(names::subdomain));
     let read = readers::parse_with(names::label);
-    let fix = "name the namespace whose resources it is for";
-    let namespace = fields.get_required("namespace", fix, read, mistakes);
-    read_labels(&mut fields, mistakes);
+    let namespace = fields.get_required("namespace", "name the namespace whose resources it is for", read);
+    read_labels(&mut fields);
     fields.ignore_present(&SERVER_METADATA);
-    fields.finish(mistakes);
+    fields.finish();
     let namespace = namespace?;
     Some((format!("{namespace}/{}", name?), Some(namespace)))
 }
@@ -201,37 +197,29 @@ fn read_stage(
     phase: Phase,
     match_policy: MatchPolicy,
     seen: &mut HashMap<String, Location>,
-    mistakes: &mut Mistakes,
 ) -> Option<StageDefinition> {
-    let mut fields = node.object(mistakes)?;
-    let name = read_stage_name(&mut fields, "name the stage", names::subdomain, seen, mistakes);
-    let hook = read_hook(&mut fields, phase, mistakes);
+    let mut fields = node.object()?;
+    let name = read_stage_name(&mut fields, "name the stage", names::subdomain, seen);
+    let hook = read_hook(&mut fields, phase);
     let fix = "say which of the chain's requests the stage is for, or remove `rules` for all";
-    let read_rules = |node: &Node<'_>, mistakes: &mut Mistakes| {
-        Some(rules::read_native(node, fix, match_policy, mistakes))
-    };
+    let read_rules = |node: &Node<'_>| Some(rules::read_native(node, fix, match_policy));
     let mut spec = StageSpec::new("");
-    spec.rules = fields.get("rules", Vec::new(), read_rules, mistakes);
-    spec.namespace_selector = fields.get_optional("namespaceSelector", selectors::namespaces, mistakes);
-    spec.object_selector = selectors::labels_of(&mut fields, "objectSelector", Syntax::Free, mistakes);
-    spec.match_conditions = conditions::read(&mut fields, mistakes);
-    spec.failure_policy = fields.get("failurePolicy", FailurePolicy::default(), Node::word, mistakes);
-    spec.timeout = fields.get("timeout", StageSpec::DEFAULT_TIMEOUT, read_timeout, mistakes);
-    spec.side_effects = fields.get("sideEffects", SideEffects::default(), Node::word, mistakes);
-    spec.reinvocation = fields.get(
-        "reinvocationPolicy",
-        Reinvocation::default(),
-        |node, mistakes| {
-            let policy = node.word(mistakes)?;
-            if phase == Phase::Validating && policy == Reinvocation::IfNeeded {
-                let message = "a validating chain changes nothing, so no stage of it is called again";
-                node.wrong(message, "remove it", mistakes);
-            }
-            Some(policy)
-        },
-        mistakes,
-    );
-    finish_stage(fields, name, spec, hook, mistakes)
+    spec.rules = fields.get("rules", Vec::new(), read_rules);
+    spec.namespace_selector = fields.get_optional("namespaceSelector", selectors::namespaces);
+    spec.object_selector = selectors::labels_of(&mut fields, "objectSelector", Syntax::Free);
+    spec.match_conditions = conditions::read(&mut fields);
+    spec.failure_policy = fields.get("failurePolicy", FailurePolicy::default(), Node::word);
+    spec.timeout = fields.get("timeout", StageSpec::DEFAULT_TIMEOUT, read_timeout);
+    spec.side_effects = fields.get("sideEffects", SideEffects::default(), Node::word);
+    spec.reinvocation = fields.get("reinvocationPolicy", Reinvocation::default(), |node| {
+        let policy = node.word()?;
+        if phase == Phase::Validating && policy == Reinvocation::IfNeeded {
+            let message = "a validating chain changes nothing, so no stage of it is called again";
+            node.wrong(message, "remove it");
+        }
+        Some(policy)
+    });
+    finish_stage(fields, name, spec, hook)
 }
 
 /// Reads the fields that a stage has in every form, `candidate` and `mode`, and reports unknown fields.
@@ -240,12 +228,11 @@ pub(crate) fn finish_stage(
     name: Option<Arc<str>>,
     mut spec: StageSpec,
     hook: Option<HookDefinition>,
-    mistakes: &mut Mistakes,
 ) -> Option<StageDefinition> {
     let location = fields.node().location();
-    let candidate = plugin::read_candidate(&mut fields, hook.as_ref(), mistakes);
-    spec.mode = fields.get("mode", Mode::default(), Node::word, mistakes);
-    fields.finish(mistakes);
+    let candidate = plugin::read_candidate(&mut fields, hook.as_ref());
+    spec.mode = fields.get("mode", Mode::default(), Node::word);
+    fields.finish();
     spec.name = name?;
     Some(StageDefinition {
         spec,
@@ -255,8 +242,8 @@ pub(crate) fn finish_stage(
     })
 }
 
-pub(crate) fn read_timeout(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Duration> {
-    node.duration(TIMEOUT, mistakes)
+pub(crate) fn read_timeout(node: &Node<'_>) -> Option<Duration> {
+    node.duration(TIMEOUT)
 }
 
 /// Reads the field `name` of a stage. `check` validates it, and no stage in `seen` may have it.
@@ -265,10 +252,9 @@ pub(crate) fn read_stage_name(
     fix: &str,
     check: impl FnOnce(&str) -> Result<String, String>,
     seen: &mut HashMap<String, Location>,
-    mistakes: &mut Mistakes,
 ) -> Option<Arc<str>> {
-    let node = fields.required("name", fix, mistakes)?;
-    let name = node.parse_with(check, mistakes)?;
+    let node = fields.required("name", fix)?;
+    let name = node.parse_with(check)?;
     match seen.get(&name) {
         Some(first) => {
             let message = format!(
@@ -276,7 +262,7 @@ pub(crate) fn read_stage_name(
                 quoted(&name),
                 first.line
             );
-            node.wrong(message, "give each stage its own name", mistakes);
+            node.wrong(message, "give each stage its own name");
         }
         None => {
             seen.insert(name.clone(), node.location());
@@ -285,42 +271,32 @@ pub(crate) fn read_stage_name(
     Some(name.into())
 }
 
-fn read_hook(fields: &mut Fields<'_>, phase: Phase, mistakes: &mut Mistakes) -> Option<HookDefinition> {
-    let names = NATIVE_FIELDS.map(|(name, _)| name);
+fn read_hook(fields: &mut Fields<'_>, phase: Phase) -> Option<HookDefinition> {
     let mut hooks: Vec<_> = NATIVE_FIELDS
         .iter()
         .filter_map(|(name, read)| Some((*name, read, fields.optional(name)?)))
         .collect();
     match hooks.len() {
         0 => {
-            let fix = format!("write {}", alternatives(&names));
-            fields.node().wrong("the stage calls nothing", fix, mistakes);
-            None
+            let names = NATIVE_FIELDS.iter().map(|(name, _)| format!("`{name}`"));
+            let fix = format!("write {}", enumerated(names, "or"));
+            fields.node().reject("the stage calls nothing", fix)
         }
         1 => {
             let (_, read, node) = hooks.remove(0);
-            read(&node, phase, mistakes)
+            read(&node, phase)
         }
         _ => {
             let names: Vec<&str> = hooks.iter().map(|(name, ..)| *name).collect();
             let message = format!("the stage has a {}", names.join(" and a "));
             // The hooks are read to report the mistakes in them.
             for (_, read, node) in hooks {
-                read(&node, phase, mistakes);
+                read(&node, phase);
             }
-            let fix = "keep one of them, or make two stages";
-            fields.node().wrong(message, fix, mistakes);
-            None
+            fields
+                .node()
+                .reject(message, "keep one of them, or make two stages")
         }
-    }
-}
-
-fn alternatives(fields: &[&str]) -> String {
-    let quoted: Vec<_> = fields.iter().map(|field| format!("`{field}`")).collect();
-    match quoted.split_last() {
-        Some((last, [])) => last.clone(),
-        Some((last, others)) => format!("{} or {last}", others.join(", ")),
-        None => String::new(),
     }
 }
 

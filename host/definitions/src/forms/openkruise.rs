@@ -45,8 +45,8 @@ impl DocumentForm for OpenKruise {
         &KINDS
     }
 
-    fn read(&self, document: &TypedDocument<'_>, mistakes: &mut Mistakes) -> Option<FormContent> {
-        let (chain, canary) = read(&document.root, mistakes)?;
+    fn read(&self, document: &TypedDocument<'_>) -> Option<FormContent> {
+        let (chain, canary) = read(&document.root)?;
         let content = FormContent::of_chain(chain);
         Some(match canary {
             Some(canary) => content.with_part(canary),
@@ -65,33 +65,30 @@ impl DocumentForm for OpenKruise {
     }
 }
 
-fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<(ChainDefinition, Option<Canary>)> {
-    let mut fields = root.object(mistakes)?;
+fn read(root: &Node<'_>) -> Option<(ChainDefinition, Option<Canary>)> {
+    let mut fields = root.object()?;
     fields.ignore(&["apiVersion", "kind", "status"]);
-    let fix = "name the SidecarSet: `metadata: { name: ... }`";
-    let metadata = fields.required("metadata", fix, mistakes);
-    let name = metadata
-        .as_ref()
-        .and_then(|metadata| read_name(metadata, mistakes));
+    let metadata = fields.required("metadata", "name the SidecarSet: `metadata: { name: ... }`");
+    let name = metadata.as_ref().and_then(|metadata| read_name(metadata));
     let fix = "write what is injected, and into which Pods";
-    let spec = fields.get_required("spec", fix, Node::object, mistakes);
-    fields.finish(mistakes);
+    let spec = fields.get_required("spec", fix, Node::object);
+    fields.finish();
     let mut spec = spec?;
     let mut warnings = Vec::new();
-    let selector = read_selector(&mut spec, mistakes);
+    let selector = read_selector(&mut spec);
     // Some releases of `v1beta1` have the namespaces in `specificNamespace`, others in the spec.
-    let namespaces = match spec.get_optional("specificNamespace", Node::object, mistakes) {
+    let namespaces = match spec.get_optional("specificNamespace", Node::object) {
         Some(mut specific) => {
-            let namespaces = read_namespaces(&mut specific, mistakes);
-            specific.finish(mistakes);
+            let namespaces = read_namespaces(&mut specific);
+            specific.finish();
             namespaces
         }
-        None => read_namespaces(&mut spec, mistakes),
+        None => read_namespaces(&mut spec),
     };
     let mut injected = Map::new();
     injected.insert("name".to_owned(), json!(name));
     for (field, node) in spec.present(&INJECTED) {
-        if let Some(entries) = node.list(mistakes) {
+        if let Some(entries) = node.list() {
             injected.insert(field.to_owned(), node.json());
             entries
                 .iter()
@@ -99,21 +96,17 @@ fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<(ChainDefinition, Op
         }
     }
     if !["containers", "initContainers"].iter().any(|list| spec.has(list)) {
-        let fix = "write `containers` or `initContainers`";
-        spec.node().wrong("nothing is injected", fix, mistakes);
+        spec.node()
+            .wrong("nothing is injected", "write `containers` or `initContainers`");
     }
-    let is_paused = spec.get_or_default(
-        "injectionStrategy",
-        |node, mistakes| read_strategy(node, &mut warnings, mistakes),
-        mistakes,
-    );
-    let is_updated = warn_of_updates(&mut spec, &mut warnings, mistakes);
+    let is_paused = spec.get_or_default("injectionStrategy", |node| read_strategy(node, &mut warnings));
+    let is_updated = warn_of_updates(&mut spec, &mut warnings);
     spec.ignore(&["revisionHistoryLimit", "customVersion"]);
-    spec.finish(mistakes);
+    spec.finish();
     let name = name?;
     let canary = canary::read(&metadata?, &name, &mut warnings);
     if let Some(canary) = &canary {
-        canary.check_alone(is_updated, mistakes);
+        canary.check_alone(is_updated, root);
     }
     let mut plugin = PluginDefinition::new(ModuleReference::stock("sidecar-injector"));
     plugin.settings = json!({ "sidecarSet": injected });
@@ -145,27 +138,27 @@ fn chain_name(name: &str) -> String {
 }
 
 /// Reads the labels of the Pods. As in OpenKruise, a SidecarSet must not select every Pod.
-fn read_selector(spec: &mut Fields<'_>, mistakes: &mut Mistakes) -> LabelSelector {
+fn read_selector(spec: &mut Fields<'_>) -> LabelSelector {
     let fix = "select the Pods by their labels: `selector: { matchLabels: { app: web } }`";
-    let before = mistakes.len();
-    let node = spec.required("selector", fix, mistakes);
-    let selector = selectors::labels_of(spec, "selector", Syntax::Kubernetes, mistakes);
+    let before = spec.node().mistake_count();
+    let node = spec.required("selector", fix);
+    let selector = selectors::labels_of(spec, "selector", Syntax::Kubernetes);
     if let Some(node) = node
         && selector.is_empty()
-        && mistakes.len() == before
+        && spec.node().mistake_count() == before
     {
-        node.wrong("the selector is empty", fix, mistakes);
+        node.wrong("the selector is empty", fix);
     }
     selector
 }
 
-fn read_namespaces(spec: &mut Fields<'_>, mistakes: &mut Mistakes) -> Option<NamespaceSelector> {
+fn read_namespaces(spec: &mut Fields<'_>) -> Option<NamespaceSelector> {
     let has_both = spec.has("namespace") && spec.has("namespaceSelector");
-    let namespace = spec.get_optional("namespace", readers::parse_with(names::subdomain), mistakes);
-    let labels = selectors::labels_of(spec, "namespaceSelector", Syntax::Kubernetes, mistakes);
+    let namespace = spec.get_optional("namespace", readers::parse_with(names::subdomain));
+    let labels = selectors::labels_of(spec, "namespaceSelector", Syntax::Kubernetes);
     if has_both {
         let message = "it has a namespace and a selector of namespaces";
-        spec.node().wrong(message, "keep one of them", mistakes);
+        spec.node().wrong(message, "keep one of them");
     }
     match namespace {
         Some(namespace) => Some(NamespaceSelector::In(vec![namespace])),
@@ -174,28 +167,28 @@ fn read_namespaces(spec: &mut Fields<'_>, mistakes: &mut Mistakes) -> Option<Nam
 }
 
 /// Reads `injectionStrategy`; returns whether the injection is paused.
-fn read_strategy(node: &Node<'_>, warnings: &mut Vec<Mistake>, mistakes: &mut Mistakes) -> Option<bool> {
-    let mut fields = node.object(mistakes)?;
-    let is_paused = fields.get("paused", false, Node::boolean, mistakes);
+fn read_strategy(node: &Node<'_>, warnings: &mut Vec<Mistake>) -> Option<bool> {
+    let mut fields = node.object()?;
+    let is_paused = fields.get("paused", false, Node::boolean);
     if let Some(revision) = fields.optional("revision") {
         let message = "earlier revisions are not kept here, so what this document says is injected";
         let fix = "write what the revision injects, or remove it";
         warnings.push(revision.mistake(message, fix));
     }
-    fields.finish(mistakes);
+    fields.finish();
     Some(is_paused)
 }
 
 /// Returns whether OpenKruise would update existing Pods, and warns that this does not happen here.
-fn warn_of_updates(spec: &mut Fields<'_>, warnings: &mut Vec<Mistake>, mistakes: &mut Mistakes) -> bool {
+fn warn_of_updates(spec: &mut Fields<'_>, warnings: &mut Vec<Mistake>) -> bool {
     let message = "containers are injected when a Pod is created; Pods that exist are not updated";
     let fix = "write `updateStrategy: { type: NotUpdate }`, and restart workloads after a change";
     let node = match spec.optional("updateStrategy") {
         Some(strategy) => {
             let kind = strategy
-                .object(mistakes)
+                .object()
                 .and_then(|mut strategy| strategy.optional("type"));
-            if kind.and_then(|kind| kind.string(mistakes)) == Some("NotUpdate") {
+            if kind.and_then(|kind| kind.string()) == Some("NotUpdate") {
                 return false;
             }
             strategy

@@ -162,8 +162,10 @@ pub(crate) fn parts<T: Any>(documents: &[Arc<ReadDefinition>]) -> Vec<&T> {
 impl TypedDocument<'_> {
     pub(crate) fn read(&self) -> ReadDefinition {
         let mut mistakes = Mistakes::new();
+        let root = self.root.reporting_to(&mut mistakes);
+        let document = TypedDocument { root, ..self.clone() };
         ReadDefinition {
-            content: self.form.read(self, &mut mistakes),
+            content: self.form.read(&document),
             form: self.form.clone(),
             kind: self.kind,
             root: self.root.value_location(),

@@ -9,45 +9,43 @@ use rustls_pki_types::{
 use url::Url;
 
 use crate::{
-    document::{Fields, Mistakes, Node, quoted},
+    document::{Fields, Node, quoted},
     names,
 };
 
 const ENCODE: &str = "write the base64 of a PEM file, `base64 -w0 ca.pem`";
 
 /// Reads a URL by the rules of kube-apiserver for `AdmissionReview`, or of the BCS driver for `BcsResource`.
-pub(crate) fn url(node: &Node<'_>, protocol: &Protocol, mistakes: &mut Mistakes) -> Option<WebhookTarget> {
-    let text = node.text(mistakes)?;
+pub(crate) fn url(node: &Node<'_>, protocol: &Protocol) -> Option<WebhookTarget> {
+    let text = node.text()?;
     let of_bcs = *protocol == Protocol::BcsResource;
     let mut url = match Url::parse(text) {
         Ok(url) => url,
         // The message does not repeat the text, which may contain a password.
         Err(error) => {
             let message = format!("this is not a valid URL: {error}");
-            node.wrong(message, "write https://host/path", mistakes);
-            return None;
+            return node.reject(message, "write https://host/path");
         }
     };
-    let before = mistakes.len();
+    let before = node.mistake_count();
     match url.scheme() {
         "https" => {}
         "http" if of_bcs => {}
         "http" => {
             let message = "an AdmissionReview webhook must be called over https";
-            node.wrong(message, "write https://", mistakes);
+            node.wrong(message, "write https://");
         }
         scheme => {
             let message = format!("the scheme `{scheme}` is not supported");
-            node.wrong(message, "write https://", mistakes);
+            node.wrong(message, "write https://");
         }
     }
     let authority = authority(text);
     if !url.has_host() || authority.is_empty() {
-        node.wrong("the URL has no host", "write https://host/path", mistakes);
+        node.wrong("the URL has no host", "write https://host/path");
     }
     if authority.contains('@') {
-        let message = "user and password are not allowed in the URL";
-        node.wrong(message, "remove them", mistakes);
+        node.wrong("user and password are not allowed in the URL", "remove them");
     }
     // Kubernetes ignores an empty fragment or query.
     if !of_bcs {
@@ -59,14 +57,12 @@ pub(crate) fn url(node: &Node<'_>, protocol: &Protocol, mistakes: &mut Mistakes)
         }
     }
     if url.fragment().is_some() {
-        let message = "a fragment (`#...`) is not allowed in the URL";
-        node.wrong(message, "remove it", mistakes);
+        node.wrong("a fragment (`#...`) is not allowed in the URL", "remove it");
     }
     if url.query().is_some() && !of_bcs {
-        let message = "a query (`?...`) is not allowed in the URL";
-        node.wrong(message, "remove it", mistakes);
+        node.wrong("a query (`?...`) is not allowed in the URL", "remove it");
     }
-    (mistakes.len() == before).then_some(WebhookTarget::Url(url))
+    (node.mistake_count() == before).then_some(WebhookTarget::Url(url))
 }
 
 /// Returns the text between `//` and the path of a URL. The parser accepts `https:///path` as browsers do, but Kubernetes
@@ -78,49 +74,37 @@ fn authority(text: &str) -> &str {
         .unwrap_or_default()
 }
 
-pub(crate) fn service_object(
-    node: &Node<'_>,
-    protocol: &Protocol,
-    mistakes: &mut Mistakes,
-) -> Option<WebhookTarget> {
-    let mut fields = node.object(mistakes)?;
-    let target = service(&mut fields, protocol, mistakes);
-    fields.finish(mistakes);
+pub(crate) fn service_object(node: &Node<'_>, protocol: &Protocol) -> Option<WebhookTarget> {
+    let mut fields = node.object()?;
+    let target = service(&mut fields, protocol);
+    fields.finish();
     target
 }
 
 /// Reads a service from the fields `namespace`, `name`, `path` and `port`. The caller finishes `fields`.
-pub(crate) fn service(
-    fields: &mut Fields<'_>,
-    protocol: &Protocol,
-    mistakes: &mut Mistakes,
-) -> Option<WebhookTarget> {
+pub(crate) fn service(fields: &mut Fields<'_>, protocol: &Protocol) -> Option<WebhookTarget> {
     let of_bcs = *protocol == Protocol::BcsResource;
-    let fix = "name the service's namespace";
-    let namespace = fields.get_required("namespace", fix, host_part, mistakes);
-    let name = fields.get_required("name", "name the service", host_part, mistakes);
+    let namespace = fields.get_required("namespace", "name the service's namespace", host_part);
+    let name = fields.get_required("name", "name the service", host_part);
     let path = fields.optional("path");
-    let path = match path.and_then(|node| node.string(mistakes).map(|text| (node, text))) {
+    let path = match path.and_then(|node| node.string().map(|text| (node, text))) {
         None | Some((_, "")) => Some("/".to_owned()),
         Some((node, text)) => {
             let check = if of_bcs { bcs_path } else { kubernetes_path };
             match check(text) {
                 Ok(()) => Some(text.to_owned()),
-                Err(message) => {
-                    node.wrong(message, "", mistakes);
-                    None
-                }
+                Err(message) => node.reject(message, ""),
             }
         }
     };
     let port = match fields.optional("port") {
         None => Some(WebhookTarget::DEFAULT_PORT),
         // The BCS driver prints a missing port as 0, which means 443.
-        Some(port) if of_bcs => match port.integer(0..=u16::MAX, mistakes) {
+        Some(port) if of_bcs => match port.integer(0..=u16::MAX) {
             Some(0) => Some(WebhookTarget::DEFAULT_PORT),
             port => port,
         },
-        Some(port) => port.integer(1..=u16::MAX, mistakes),
+        Some(port) => port.integer(1..=u16::MAX),
     };
     Some(WebhookTarget::Service {
         namespace: namespace?,
@@ -136,25 +120,22 @@ pub(crate) fn service(
 }
 
 /// Reads the CAs in a bundle. As in Kubernetes, an empty bundle counts as none.
-pub(crate) fn ca_bundle(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<CertificateDer<'static>>> {
-    let text = node.string(mistakes)?;
+pub(crate) fn ca_bundle(node: &Node<'_>) -> Option<Vec<CertificateDer<'static>>> {
+    let text = node.string()?;
     if text.is_empty() {
         return None;
     }
     match read_bundle(text) {
         Ok(certificates) => Some(certificates),
-        Err((message, fix)) => {
-            node.wrong(message, fix, mistakes);
-            None
-        }
+        Err((message, fix)) => node.reject(message, fix),
     }
 }
 
 /// Reports a service without CAs.
-pub(crate) fn require_ca_bundle(fields: &mut Fields<'_>, mistakes: &mut Mistakes) {
+pub(crate) fn require_ca_bundle(fields: &mut Fields<'_>) {
     let fix = format!("a service is trusted by its CA: {ENCODE}");
-    if let Some(node) = fields.required("caBundle", &fix, mistakes) {
-        node.wrong("empty", fix, mistakes);
+    if let Some(node) = fields.required("caBundle", &fix) {
+        node.wrong("empty", fix);
     }
 }
 
@@ -194,16 +175,15 @@ pub(crate) fn read_bundle(text: &str) -> Result<Vec<CertificateDer<'static>>, (S
 }
 
 /// Reads one or more labels of a host name.
-fn host_part(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<String> {
-    let text = node.text(mistakes)?;
+fn host_part(node: &Node<'_>) -> Option<String> {
+    let text = node.text()?;
     // A label is appended, so that digits alone are not taken for an address.
     let host = format!("{text}.svc");
     if matches!(ServerName::try_from(host), Ok(ServerName::DnsName(_))) {
         return Some(text.to_owned());
     }
     let message = format!("{text} cannot be part of a host name", text = quoted(text));
-    node.wrong(message, "use letters, digits and `-`", mistakes);
-    None
+    node.reject(message, "use letters, digits and `-`")
 }
 
 /// Checks a path by the rules of kube-apiserver: segments are DNS-1123 subdomains, and one `/` may follow the last.

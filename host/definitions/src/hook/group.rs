@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     Location,
-    document::{Fields, Mistakes, Node, readers},
+    document::{Fields, Node, readers},
     names,
 };
 
@@ -108,16 +108,16 @@ pub(crate) struct GroupParts<'a> {
     pub(crate) unused: Vec<(&'a str, Node<'a>)>,
 }
 
-pub(crate) fn read(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<GroupDefinition> {
-    let mut fields = node.object(mistakes)?;
-    let parts = read_parts(&mut fields, PLUGINS, read_member, mistakes);
+pub(crate) fn read(node: &Node<'_>) -> Option<GroupDefinition> {
+    let mut fields = node.object()?;
+    let parts = read_parts(&mut fields, PLUGINS, read_member);
     let fix = "write what clients are told when it denies a request";
-    let message = fields.get_required("message", fix, readers::text, mistakes);
-    fields.finish(mistakes);
+    let message = fields.get_required("message", fix, readers::text);
+    fields.finish();
     let parts = parts?;
     for (name, node) in parts.unused {
         let fix = format!("write `{name}()` in the expression, or remove the plugin");
-        node.wrong("the expression does not use it", fix, mistakes);
+        node.wrong("the expression does not use it", fix);
     }
     Some(GroupDefinition {
         members: parts.members,
@@ -127,8 +127,8 @@ pub(crate) fn read(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<GroupDefi
     })
 }
 
-fn read_member(name: &str, node: &Node<'_>, mistakes: &mut Mistakes) -> Option<MemberDefinition> {
-    let (plugin, timeout) = plugin::read_member(node, mistakes)?;
+fn read_member(name: &str, node: &Node<'_>) -> Option<MemberDefinition> {
+    let (plugin, timeout) = plugin::read_member(node)?;
     Some(MemberDefinition {
         name: name.into(),
         plugin,
@@ -141,31 +141,30 @@ fn read_member(name: &str, node: &Node<'_>, mistakes: &mut Mistakes) -> Option<M
 pub(crate) fn read_parts<'a>(
     fields: &mut Fields<'a>,
     field: &'static str,
-    mut read: impl FnMut(&str, &Node<'a>, &mut Mistakes) -> Option<MemberDefinition>,
-    mistakes: &mut Mistakes,
+    mut read: impl FnMut(&str, &Node<'a>) -> Option<MemberDefinition>,
 ) -> Option<GroupParts<'a>> {
     let fix = "write when a request is allowed, `signed() || internal()`";
-    let expression = fields.required("expression", fix, mistakes);
-    let node = fields.required(field, "name the members that the expression uses", mistakes)?;
-    let entries = node.map(mistakes)?;
+    let expression = fields.required("expression", fix);
+    let node = fields.required(field, "name the members that the expression uses")?;
+    let entries = node.map()?;
     let most = GroupExpression::MOST_MEMBERS;
     if entries.is_empty() || entries.len() > most {
         let message = format!("the group has {} members", entries.len());
-        node.wrong(message, format!("write 1 to {most}"), mistakes);
+        node.wrong(message, format!("write 1 to {most}"));
     }
     let members: Vec<_> = entries
         .iter()
         .map(|(name, node)| {
-            let name = node.accept(names::identifier(name), mistakes);
+            let name = node.accept(names::identifier(name));
             // A member with an invalid name is read too, to report all mistakes.
-            let member = read(name.as_deref().unwrap_or_default(), node, mistakes);
+            let member = read(name.as_deref().unwrap_or_default(), node);
             name.and(member)
         })
         .collect();
     let names: Vec<&str> = entries.iter().map(|(name, _)| *name).collect();
     let expression = expression.and_then(|node| {
-        let compiled = GroupExpression::compile(node.text(mistakes)?, &names);
-        node.accept(compiled, mistakes)
+        let compiled = GroupExpression::compile(node.text()?, &names);
+        node.accept(compiled)
     })?;
     let is_unused = |(index, _): &(usize, _)| !expression.formula().uses(*index);
     let unused = entries.into_iter().enumerate().filter(is_unused);

@@ -15,13 +15,10 @@ use crate::{
     forms::native::write::{duration, put},
 };
 
+pub(crate) use self::read::{read, read_candidate, read_in_place_of_client, read_member, read_source};
 pub use self::{
     allow::{read_allow, read_http_grant},
     location::{module_location, setting_location},
-};
-pub(crate) use self::{
-    location::child,
-    read::{read, read_candidate, read_in_place_of_client, read_member, read_source},
 };
 
 /// The role of a plugin in its stage.

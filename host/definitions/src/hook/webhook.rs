@@ -9,7 +9,7 @@ use serde_json::{Map, Value as Json, json};
 use super::{HookContext, HookDefinition, HookError, HookKind, HookStatus, PreparedHook};
 use crate::{
     client,
-    document::{Fields, Mistakes, Node, readers},
+    document::{Fields, Node, readers},
     forms::native::write::put,
 };
 
@@ -108,33 +108,26 @@ impl HookKind for WebhookDefinition {
     }
 }
 
-pub(crate) fn read(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<WebhookDefinition> {
-    let mut fields = node.object(mistakes)?;
-    let protocol = read_protocol(&mut fields, mistakes);
+pub(crate) fn read(node: &Node<'_>) -> Option<WebhookDefinition> {
+    let mut fields = node.object()?;
+    let protocol = read_protocol(&mut fields);
     // Without a protocol, the address must be valid for both.
     let rules = protocol.clone().unwrap_or(Protocol::BcsResource);
-    let before = mistakes.len();
-    let ca_bundle = fields.get_optional("caBundle", client::ca_bundle, mistakes);
-    let bundle_is_wrong = mistakes.len() > before;
+    let before = fields.node().mistake_count();
+    let ca_bundle = fields.get_optional("caBundle", client::ca_bundle);
+    let bundle_is_wrong = fields.node().mistake_count() > before;
     let target = match (fields.optional("url"), fields.optional("service")) {
-        (Some(url), None) => client::url(&url, &rules, mistakes),
+        (Some(url), None) => client::url(&url, &rules),
         (None, Some(service)) => {
             if ca_bundle.is_none() && !bundle_is_wrong {
-                client::require_ca_bundle(&mut fields, mistakes);
+                client::require_ca_bundle(&mut fields);
             }
-            client::service_object(&service, &rules, mistakes)
+            client::service_object(&service, &rules)
         }
-        (None, None) => {
-            node.wrong("the webhook has no address", "write `url` or `service`", mistakes);
-            None
-        }
-        (Some(_), Some(_)) => {
-            let message = "the webhook has a URL and a service";
-            node.wrong(message, "keep one of them", mistakes);
-            None
-        }
+        (None, None) => node.reject("the webhook has no address", "write `url` or `service`"),
+        (Some(_), Some(_)) => node.reject("the webhook has a URL and a service", "keep one of them"),
     };
-    fields.finish(mistakes);
+    fields.finish();
     Some(WebhookDefinition {
         protocol: protocol?,
         target: target?,
@@ -145,25 +138,20 @@ pub(crate) fn read(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<WebhookDe
 /// The values of `protocol`, and whether they have versions.
 const HAS_VERSIONS: [(&str, bool); 2] = [("AdmissionReview", true), ("BcsResource", false)];
 
-fn read_protocol(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> Option<Protocol> {
+fn read_protocol(fields: &mut Fields<'_>) -> Option<Protocol> {
     let fix = "write AdmissionReview or BcsResource";
-    let read = readers::one_of("protocol", &HAS_VERSIONS);
-    let has_versions = fields.get_required("protocol", fix, read, mistakes);
+    let has_versions = fields.get_required("protocol", fix, readers::one_of("protocol", &HAS_VERSIONS));
     let versions = fields.optional("versions");
     match (has_versions?, versions) {
         (true, None) => Some(Protocol::AdmissionReview {
             versions: vec![ReviewVersion::V1],
         }),
         (true, Some(node)) => Some(Protocol::AdmissionReview {
-            versions: node.different_words(
-                "list v1, v1beta1 or both",
-                "the version is listed twice",
-                mistakes,
-            )?,
+            versions: node.different_words("list v1, v1beta1 or both", "the version is listed twice")?,
         }),
         (false, versions) => {
             if let Some(versions) = versions {
-                versions.wrong("only AdmissionReview has versions", "remove it", mistakes);
+                versions.wrong("only AdmissionReview has versions", "remove it");
             }
             Some(Protocol::BcsResource)
         }

@@ -20,7 +20,7 @@ use std::{net::SocketAddr, path::Path, time::Duration};
 
 use admittance_definitions::{
     Mistakes,
-    document::{self, Document, Node},
+    document::{self, Node},
 };
 use http::Uri;
 
@@ -44,10 +44,10 @@ pub(crate) struct Sections<'a> {
 
 impl Sections<'_> {
     /// Reports that `node` needs the Kubernetes cluster, if none is configured.
-    pub(crate) fn need_kubernetes(self, node: &Node<'_>, mistakes: &mut Mistakes) {
+    pub(crate) fn need_kubernetes(self, node: &Node<'_>) {
         if !self.has_cluster {
             let fix = "write `cluster: {}`, or `cluster: { kubeconfig: ... }`";
-            node.wrong("no Kubernetes cluster is configured", fix, mistakes);
+            node.wrong("no Kubernetes cluster is configured", fix);
         }
     }
 }
@@ -56,9 +56,7 @@ impl Config {
     /// Reads the configuration file, and every certificate that it names. Relative paths in it are relative to its
     /// directory.
     pub fn read(path: &Path) -> Result<Self, Mistakes> {
-        let mut mistakes = Mistakes::new();
-        let document = document::read_one(path, &mut mistakes);
-        Self::of_document(document, mistakes)
+        document::read_value(path, config)
     }
 
     /// Returns the configuration of a webhook server for AdmissionReviews at this address, over plain HTTP. Everything
@@ -68,68 +66,56 @@ impl Config {
             format!("{{\"listen\": {{\"address\": \"{address}\"}}, \"dialect\": {{\"kubernetes\": {{}}}}}}");
         let mut mistakes = Mistakes::new();
         let document = document::read_text("", &text, &mut mistakes).pop();
-        Self::of_document(document, mistakes)
-    }
-
-    fn of_document(document: Option<Document>, mut mistakes: Mistakes) -> Result<Self, Mistakes> {
-        let config = document.and_then(|document| config(&document.root(), &mut mistakes));
-        match config {
-            Some(config) => mistakes.into_result(config),
-            None => Err(mistakes.into_result(()).err().unwrap_or_default()),
-        }
+        let config = document.and_then(|document| config(&document.root().reporting_to(&mut mistakes)));
+        config.ok_or(mistakes)
     }
 }
 
-fn config(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<Config> {
-    let mut fields = root.object(mistakes)?;
-    let listen = fields.get_or_default("listen", ports::listen, mistakes);
-    let admin = fields.get_optional("admin", admin::admin, mistakes);
+fn config(root: &Node<'_>) -> Option<Config> {
+    let mut fields = root.object()?;
+    let listen = fields.get_or_default("listen", ports::listen);
+    let admin = fields.get_optional("admin", admin::admin);
     let sections = Sections {
         listen: &listen,
         ensembles: ConfiguredEnsembles::of(&fields),
         has_cluster: fields.has("cluster"),
     };
-    let front = fronts::read(&mut fields, sections, mistakes);
+    let front = fronts::read(&mut fields, sections);
     let defaults = front
         .as_ref()
         .map(|(front, _)| front.default_limits())
         .unwrap_or_default();
-    let limits = fields.get_optional("limits", |node, m| limits::limits(node, &defaults, m), mistakes);
-    let definitions =
-        fields.get_or_default("definitions", |node, m| places::read(node, sections, m), mistakes);
+    let limits = fields.get_optional("limits", |node| limits::limits(node, &defaults));
+    let definitions = fields.get_or_default("definitions", |node| places::read(node, sections));
     let has_leader = front
         .as_ref()
         .is_none_or(|(front, _)| has_leader(&**front, &definitions, sections.ensembles.has_cluster()));
-    let replicas = fields.get_optional("replicas", |node, m| switch_mode(node, has_leader, m), mistakes);
-    let on_bad_definition = fields.get_or_default("onBadDefinition", Node::word, mistakes);
-    let zookeeper = fields.get_or_default("zookeeper", zookeeper::zookeeper, mistakes);
+    let replicas = fields.get_optional("replicas", |node| switch_mode(node, has_leader));
+    let on_bad_definition = fields.get_or_default("onBadDefinition", Node::word);
+    let zookeeper = fields.get_or_default("zookeeper", zookeeper::zookeeper);
     // The key is read only if it is there, so that messages do not list it among the known keys.
     if fields.has("cache") {
         fields.refuse(
             "cache",
             "compiled plugins are kept in the store, with the modules they are of",
             "write `store: { directory: ... }`",
-            mistakes,
         );
     }
-    let store = fields.get_or_default("store", modules::store, mistakes);
-    let history = fields.get_or_default("history", modules::history, mistakes);
-    let mut catalog = fields.get_or_default("modules", modules::modules, mistakes);
-    catalog.signatures = fields.get_or_default("signatures", signatures::signatures, mistakes);
-    let mut sandbox = fields.get_or_default("sandbox", limits::sandbox, mistakes);
-    let (plugin_http, of_policies) = fields.get_or_default("pluginHttp", outbound::plugin_http, mistakes);
+    let store = fields.get_or_default("store", modules::store);
+    let history = fields.get_or_default("history", modules::history);
+    let mut catalog = fields.get_or_default("modules", modules::modules);
+    catalog.signatures = fields.get_or_default("signatures", signatures::signatures);
+    let mut sandbox = fields.get_or_default("sandbox", limits::sandbox);
+    let (plugin_http, of_policies) = fields.get_or_default("pluginHttp", outbound::plugin_http);
     sandbox.policy_http = of_policies.into();
-    let namespaces = namespaces::namespaces(&mut fields, mistakes);
-    let cluster = fields.get_optional("cluster", namespaces::cluster, mistakes);
-    let (resolve, accepts_short_keys) = fields.get_or_default("webhooks", webhooks, mistakes);
-    let (decisions, decision_sinks) = fields.get_or_default(
-        "decisions",
-        |node, m| decisions::decisions(node, sections, m),
-        mistakes,
-    );
-    let log = fields.get_or_default("log", log, mistakes);
-    let tracing = fields.get_optional("tracing", tracing::tracing, mistakes);
-    fields.finish(mistakes);
+    let namespaces = namespaces::namespaces(&mut fields);
+    let cluster = fields.get_optional("cluster", namespaces::cluster);
+    let (resolve, accepts_short_keys) = fields.get_or_default("webhooks", webhooks);
+    let (decisions, decision_sinks) =
+        fields.get_or_default("decisions", |node| decisions::decisions(node, sections));
+    let log = fields.get_or_default("log", log);
+    let tracing = fields.get_optional("tracing", tracing::tracing);
+    fields.finish();
     let (front, lists) = front?;
     Some(Config {
         listen,
@@ -160,8 +146,8 @@ fn config(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<Config> {
 }
 
 /// Reads a timeout or an interval: more than 0, and at most an hour.
-pub(crate) fn duration(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Duration> {
-    node.duration(MILLISECOND..=HOUR, mistakes)
+pub(crate) fn duration(node: &Node<'_>) -> Option<Duration> {
+    node.duration(MILLISECOND..=HOUR)
 }
 
 /// Parses the name of a Kubernetes namespace.
@@ -175,32 +161,23 @@ pub(crate) fn namespace(text: &str) -> Result<String, String> {
         })
 }
 
-/// Joins words for a message: `a, b or c`.
-pub(crate) fn alternatives<const N: usize>(words: [String; N], last: &str) -> String {
-    match words.split_last() {
-        Some((word, [])) => word.clone(),
-        Some((word, others)) => format!("{} {last} {word}", others.join(", ")),
-        None => String::new(),
-    }
-}
-
 /// Reads when replicas go live. They can go live together only if a leader decides when.
-fn switch_mode(node: &Node<'_>, has_leader: bool, mistakes: &mut Mistakes) -> Option<SwitchMode> {
-    let mode = node.word(mistakes)?;
+fn switch_mode(node: &Node<'_>, has_leader: bool) -> Option<SwitchMode> {
+    let mode = node.word()?;
     if mode == SwitchMode::Together && !has_leader {
         let fix = "add `kubernetes: {}` to `definitions`, or write `dialect.kubernetes.webhookConfigurations` or `.audit`, \
                    or `zookeeper.cluster` with the dialect `bcs`";
-        node.wrong("these replicas have no leader", fix, mistakes);
+        node.wrong("these replicas have no leader", fix);
     }
     Some(mode)
 }
 
 /// Reads `webhooks`: the addresses of hosts, and whether CAs with short RSA keys are accepted.
-fn webhooks(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<(Vec<(String, String)>, bool)> {
-    let mut fields = node.object(mistakes)?;
-    let addresses = fields.get_or_default("resolve", Node::string_map, mistakes);
-    let accepts_short_keys = fields.get_or_default("acceptShortKeys", Node::boolean, mistakes);
-    fields.finish(mistakes);
+fn webhooks(node: &Node<'_>) -> Option<(Vec<(String, String)>, bool)> {
+    let mut fields = node.object()?;
+    let addresses = fields.get_or_default("resolve", Node::string_map);
+    let accepts_short_keys = fields.get_or_default("acceptShortKeys", Node::boolean);
+    fields.finish();
     Some((addresses.into_iter().collect(), accepts_short_keys))
 }
 
@@ -226,13 +203,13 @@ pub(crate) fn url(text: &str, default_path: &str, example: &str) -> Result<Uri, 
     Uri::from_parts(parts).map_err(|_| wrong())
 }
 
-fn log(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<LogConfig> {
-    let mut fields = node.object(mistakes)?;
+fn log(node: &Node<'_>) -> Option<LogConfig> {
+    let mut fields = node.object()?;
     let log = LogConfig {
-        level: fields.get_or_default("level", Node::word, mistakes),
-        format: fields.get_or_default("format", Node::word, mistakes),
+        level: fields.get_or_default("level", Node::word),
+        format: fields.get_or_default("format", Node::word),
     };
-    fields.finish(mistakes);
+    fields.finish();
     Some(log)
 }
 

@@ -29,22 +29,18 @@ pub(super) const ROW: FrontRow = FrontRow {
     key: "bcs",
     example: "bcs: { cluster: ... }",
     admin_routes: Vec::new,
-    read: |node, fields, sections, mistakes| {
-        let bcs = section::dialect(node, sections, mistakes);
+    read: |node, fields, sections| {
+        let bcs = section::dialect(node, sections);
         let cluster = bcs.as_ref().map(|bcs| &bcs.cluster);
-        let registration = fields.get_optional(
-            "registration",
-            |node, mistakes| registration(node, cluster, sections, mistakes),
-            mistakes,
-        );
-        let (servers, upstream, lists) = upstream_section(fields, sections, mistakes)?;
+        let registration = fields.get_optional("registration", |node| registration(node, cluster, sections));
+        let (servers, upstream, lists) = upstream_section(fields, sections)?;
         let bcs = bcs?;
         let behind = match (bcs.behind, &servers) {
             (None, SchedulersConfig::Listed(_)) => UpstreamKind::Driver,
             (None, SchedulersConfig::Discovered(_)) => UpstreamKind::Scheduler,
             (Some(UpstreamKind::Driver), SchedulersConfig::Discovered(_)) => {
                 let why = "schedulers are discovered, and `dialect.bcs.behind` says that a driver is behind";
-                return refuse_discovery(fields, why, "write `servers`, or `behind: scheduler`", mistakes);
+                return refuse_discovery(fields, why, "write `servers`, or `behind: scheduler`");
             }
             (Some(behind), _) => behind,
         };
@@ -57,7 +53,7 @@ pub(super) const ROW: FrontRow = FrontRow {
             custom_resources: bcs.custom_resources,
             registration,
         };
-        let lists = checked_lists(lists, &config, mistakes)?;
+        let lists = checked_lists(lists, &config)?;
         Some((Box::new(config), lists))
     },
 };

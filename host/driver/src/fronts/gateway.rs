@@ -25,27 +25,25 @@ pub(super) const ROW: FrontRow = FrontRow {
     key: "gateway",
     example: "gateway: { discover: {} }",
     admin_routes: admittance_gateway::admin::routes,
-    read: |node, fields, sections, mistakes| {
-        let gateway = section::gateway(node, sections, mistakes);
+    read: |node, fields, sections| {
+        let gateway = section::gateway(node, sections);
         let why = "a gateway finds drivers by their clusters";
         let fix = "write `dialect.gateway.clusters` or `discover`";
-        fields.refuse("upstream", why, fix, mistakes);
-        let registration = fields.get_optional(
-            "registration",
-            |node, mistakes| bcs::registration(node, None, sections, mistakes),
-            mistakes,
-        );
+        fields.refuse("upstream", why, fix);
+        let registration =
+            fields.get_optional("registration", |node| bcs::registration(node, None, sections));
         let mut gateway = gateway?;
         if gateway.accounts.is_none() {
             let why = "a gateway without `dialect.gateway.accounts` runs no chains";
-            fields.refuse("definitions", why, "give them to the drivers behind it", mistakes);
+            fields.refuse("definitions", why, "give them to the drivers behind it");
         }
         gateway.registration = registration;
         if gateway.peers.is_some() && !fields.has("registration") {
             let message =
                 "other gateways find this one by its registration, which `dialect.gateway.peers` requires";
-            let fix = "write `registration: { ip: 10.0.0.5 }`";
-            fields.node().wrong(message, fix, mistakes);
+            fields
+                .node()
+                .wrong(message, "write `registration: { ip: 10.0.0.5 }`");
         }
         Some((Box::new(gateway), Vec::new()))
     },

@@ -40,20 +40,20 @@ pub(super) const ROW: FrontRow = FrontRow {
     key: "rest",
     example: "rest: { routes: [ ... ] }",
     admin_routes: Vec::new,
-    read: |node, fields, sections, mistakes| {
-        let dialect = section::dialect(node, mistakes);
-        refuse_registration(fields, mistakes);
-        let (servers, upstream, lists) = upstream_section(fields, sections, mistakes)?;
+    read: |node, fields, sections| {
+        let dialect = section::dialect(node);
+        refuse_registration(fields);
+        let (servers, upstream, lists) = upstream_section(fields, sections)?;
         let SchedulersConfig::Listed(servers) = servers else {
             let why = "only schedulers of BCS can be discovered";
-            return refuse_discovery(fields, why, "write `servers`", mistakes);
+            return refuse_discovery(fields, why, "write `servers`");
         };
         let config = ProxyConfig {
             dialect: Arc::new(dialect?),
             servers,
             upstream,
         };
-        let lists = checked_lists(lists, &config, mistakes)?;
+        let lists = checked_lists(lists, &config)?;
         Some((Box::new(config), lists))
     },
 };

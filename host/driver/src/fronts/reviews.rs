@@ -33,10 +33,10 @@ pub(super) const ROW: FrontRow = FrontRow {
     key: "kubernetes",
     example: "kubernetes: {}",
     admin_routes: Vec::new,
-    read: |node, fields, sections, mistakes| {
-        let reviews = section::reviews(node, sections, mistakes);
-        refuse_registration(fields, mistakes);
-        fields.refuse("upstream", NO_UPSTREAM, "remove it", mistakes);
+    read: |node, fields, sections| {
+        let reviews = section::reviews(node, sections);
+        refuse_registration(fields);
+        fields.refuse("upstream", NO_UPSTREAM, "remove it");
         Some((Box::new(reviews?), Vec::new()))
     },
 };

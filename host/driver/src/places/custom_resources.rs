@@ -21,12 +21,12 @@ pub struct CustomResources {
 
 pub(super) const ROW: PlaceRow = PlaceRow {
     key: "customResources",
-    read: |node, sections, mistakes| {
-        let mut fields = node.object(mistakes)?;
+    read: |node, sections| {
+        let mut fields = node.object()?;
         let default = DEFAULT_NAMESPACE.to_owned();
-        let namespace = fields.get("namespace", default, readers::parse_with(namespace), mistakes);
-        fields.finish(mistakes);
-        sections.need_kubernetes(node, mistakes);
+        let namespace = fields.get("namespace", default, readers::parse_with(namespace));
+        fields.finish();
+        sections.need_kubernetes(node);
         Some(Arc::new(CustomResources { namespace }))
     },
 };

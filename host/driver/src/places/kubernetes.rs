@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use admittance::{NamespacedChains, catalog::signature::SourcePattern};
 use admittance_definitions::{
-    DefinitionStore, Mistakes,
+    DefinitionStore,
     document::{Node, readers},
     read_allow,
 };
@@ -31,14 +31,14 @@ impl KubernetesResources {
 
 pub(super) const ROW: PlaceRow = PlaceRow {
     key: "kubernetes",
-    read: |node, sections, mistakes| {
-        let mut fields = node.object(mistakes)?;
-        let namespaced = fields.get_or_default("namespaced", namespaced, mistakes);
+    read: |node, sections| {
+        let mut fields = node.object()?;
+        let namespaced = fields.get_or_default("namespaced", namespaced);
         let default = KubernetesResources::DEFAULT_LEASE.to_owned();
-        let lease = fields.get("lease", default, readers::parse_with(parse_lease), mistakes);
-        let policies = fields.get_or_default("policies", policies, mistakes);
-        fields.finish(mistakes);
-        sections.need_kubernetes(node, mistakes);
+        let lease = fields.get("lease", default, readers::parse_with(parse_lease));
+        let policies = fields.get_or_default("policies", policies);
+        fields.finish();
+        sections.need_kubernetes(node);
         Some(Arc::new(KubernetesResources {
             namespaced,
             lease,
@@ -80,25 +80,24 @@ impl DefinitionPlace for KubernetesResources {
     }
 }
 
-fn policies(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<PolicySystem>> {
+fn policies(node: &Node<'_>) -> Option<Vec<PolicySystem>> {
     let fix = "list Kubernetes, Gatekeeper, Kubewarden or Kyverno, or remove it";
-    node.different_words(fix, "the system is listed twice", mistakes)
+    node.different_words(fix, "the system is listed twice")
 }
 
-fn namespaced(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<NamespacedChains> {
-    let mut fields = node.object(mistakes)?;
+fn namespaced(node: &Node<'_>) -> Option<NamespacedChains> {
+    let mut fields = node.object()?;
     let mut may_use = NamespacedChains::default();
-    let patterns =
-        |node: &Node<'_>, mistakes: &mut Mistakes| node.list_of(Node::parse::<SourcePattern>, mistakes);
-    may_use.modules = fields.get_or_default("modules", patterns, mistakes);
-    may_use.webhooks = fields.get_or_default("webhooks", Node::word, mistakes);
+    let patterns = |node: &Node<'_>| node.list_of(Node::parse::<SourcePattern>);
+    may_use.modules = fields.get_or_default("modules", patterns);
+    may_use.webhooks = fields.get_or_default("webhooks", Node::word);
     if let Some(allow) = fields.optional("allow") {
-        may_use.allow = read_allow(&allow, mistakes);
+        may_use.allow = read_allow(&allow);
         if !may_use.allow.environment.is_empty() {
             let message = "chains give their plugins any environment variables";
-            allow.wrong(message, "remove `environment`", mistakes);
+            allow.wrong(message, "remove `environment`");
         }
     }
-    fields.finish(mistakes);
+    fields.finish();
     Some(may_use)
 }

@@ -24,9 +24,9 @@ pub struct ZooKeeperNodes {
 
 pub(super) const ROW: PlaceRow = PlaceRow {
     key: "zookeeper",
-    read: |node, sections, mistakes| {
-        let path = node_path(node, DEFAULT_PATH, mistakes)?;
-        sections.ensembles.need_cluster(node, mistakes);
+    read: |node, sections| {
+        let path = node_path(node, DEFAULT_PATH)?;
+        sections.ensembles.need_cluster(node);
         Some(Arc::new(ZooKeeperNodes { path }))
     },
 };

@@ -52,38 +52,34 @@ impl RoleTable {
 }
 
 fn read(path: &Path, allowed: &AllowedRights) -> Result<BTreeSet<RoleGrant>, Mistakes> {
-    let mut mistakes = Mistakes::new();
-    let document = document::read_one(path, &mut mistakes);
-    let grants = document.and_then(|document| {
-        let mut fields = document.root().object(&mut mistakes)?;
-        let entries =
-            readers::list_of(|node: &Node<'_>, mistakes: &mut Mistakes| entry(node, allowed, mistakes));
+    document::read_value(path, |root| {
+        let mut fields = root.object()?;
+        let entries = readers::list_of(|node: &Node<'_>| entry(node, allowed));
         let fix = "list the roles of users; [] takes all roles of the configuration away";
-        let grants = fields.get_required("roles", fix, entries, &mut mistakes);
-        fields.finish(&mut mistakes);
+        let grants = fields.get_required("roles", fix, entries);
+        fields.finish();
         Some(grants?.into_iter().flatten().collect())
-    });
-    mistakes.into_result(grants.unwrap_or_default())
+    })
 }
 
-fn entry(node: &Node<'_>, allowed: &AllowedRights, mistakes: &mut Mistakes) -> Option<Vec<RoleGrant>> {
-    let mut fields = node.object(mistakes)?;
+fn entry(node: &Node<'_>, allowed: &AllowedRights) -> Option<Vec<RoleGrant>> {
+    let mut fields = node.object()?;
     let fix = "write the name of a user, such as plain:alice";
-    let user = fields.get_required("user", fix, readers::parse_with(UserName::plain), mistakes);
+    let user = fields.get_required("user", fix, readers::parse_with(UserName::plain));
     let fix = "write the ID of a cluster, or \"*\"";
-    let clusters = fields.get_required("cluster", fix, Node::parse::<GrantedClusters>, mistakes);
-    let role = |node: &Node<'_>, mistakes: &mut Mistakes| {
-        let role = node.word::<GrantedRole>(mistakes)?;
-        node.accept(allowed.check(role).map(|()| role), mistakes)
+    let clusters = fields.get_required("cluster", fix, Node::parse::<GrantedClusters>);
+    let role = |node: &Node<'_>| {
+        let role = node.word::<GrantedRole>()?;
+        node.accept(allowed.check(role).map(|()| role))
     };
     let fix = "list roles, such as [workloads-view]";
-    let roles = fields.get_required("roles", fix, readers::list_of(role), mistakes);
+    let roles = fields.get_required("roles", fix, readers::list_of(role));
     let namespaces = readers::filled_list_of(
         "name a namespace, or leave the key out",
         Node::parse::<GrantScope>,
     );
-    let scopes = fields.get_optional("namespaces", namespaces, mistakes);
-    fields.finish(mistakes);
+    let scopes = fields.get_optional("namespaces", namespaces);
+    fields.finish();
     let scopes = scopes.unwrap_or_else(|| vec![GrantScope::Cluster]);
     let (user, clusters) = (user?, clusters?);
     let grants = roles?.into_iter().flat_map(|role| {

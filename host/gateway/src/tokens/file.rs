@@ -107,35 +107,31 @@ impl TokenTable {
 }
 
 fn read(path: &Path) -> Result<Vec<Holder>, Mistakes> {
-    let mut mistakes = Mistakes::new();
-    let document = document::read_one(path, &mut mistakes);
-    let holders = document.and_then(|document| {
-        let mut fields = document.root().object(&mut mistakes)?;
+    document::read_value(path, |root| {
+        let mut fields = root.object()?;
         let fix = "list the users of the gateway; [] admits no user";
-        let holders = fields.get_required("tokens", fix, holders, &mut mistakes);
-        fields.finish(&mut mistakes);
+        let holders = fields.get_required("tokens", fix, holders);
+        fields.finish();
         holders
-    });
-    mistakes.into_result(holders.unwrap_or_default())
+    })
 }
 
-fn holders(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<Holder>> {
+fn holders(node: &Node<'_>) -> Option<Vec<Holder>> {
     let mut names = BTreeSet::new();
     let mut digests = BTreeSet::new();
     let mut holders = Vec::new();
-    for node in node.list(mistakes)? {
-        let Some((holder, digest)) = holder(&node, mistakes) else {
+    for node in node.list()? {
+        let Some((holder, digest)) = holder(&node) else {
             continue;
         };
         if !names.insert(holder.name.clone()) {
             let message = format!("duplicate name {:?}", holder.name);
-            node.wrong(message, "give each user a unique name", mistakes);
+            node.wrong(message, "give each user a unique name");
         }
         if !digests.insert(digest.to_ascii_lowercase()) {
             node.wrong(
                 "an earlier user has the same token",
                 "give each user a unique token",
-                mistakes,
             );
         }
         holders.push(holder);
@@ -144,18 +140,15 @@ fn holders(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<Holder>> {
 }
 
 /// Returns a user, and the digest of the token as written.
-fn holder<'a>(node: &Node<'a>, mistakes: &mut Mistakes) -> Option<(Holder, &'a str)> {
-    let mut fields = node.object(mistakes)?;
-    let name = fields.get_required("name", "say whose it is", Node::text, mistakes);
-    let digest = |node: &Node<'a>, mistakes: &mut Mistakes| {
-        Some((node.parse::<TokenDigest>(mistakes)?, node.text(mistakes)?))
-    };
+fn holder<'a>(node: &Node<'a>) -> Option<(Holder, &'a str)> {
+    let mut fields = node.object()?;
+    let name = fields.get_required("name", "say whose it is", Node::text);
+    let digest = |node: &Node<'a>| Some((node.parse::<TokenDigest>()?, node.text()?));
     let fix = "write what `printf %s \"$TOKEN\" | sha256sum` prints";
-    let digest = fields.get_required("sha256", fix, digest, mistakes);
-    let fix = "write `{ BCS-MESOS-10001: Read }`";
-    let clusters = fields.get_required("clusters", fix, clusters, mistakes);
-    let namespaces = fields.get_optional("namespaces", readers::list_of(readers::text), mistakes);
-    fields.finish(mistakes);
+    let digest = fields.get_required("sha256", fix, digest);
+    let clusters = fields.get_required("clusters", "write `{ BCS-MESOS-10001: Read }`", clusters);
+    let namespaces = fields.get_optional("namespaces", readers::list_of(readers::text));
+    fields.finish();
     let ((digest, written), (clusters, every)) = (digest?, clusters?);
     let holder = Holder {
         name: name?.into(),
@@ -169,10 +162,10 @@ fn holder<'a>(node: &Node<'a>, mistakes: &mut Mistakes) -> Option<(Holder, &'a s
 
 type Permissions = (BTreeMap<ClusterId, Permission>, Option<Permission>);
 
-fn clusters(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Permissions> {
+fn clusters(node: &Node<'_>) -> Option<Permissions> {
     let (mut clusters, mut every) = (BTreeMap::new(), None);
-    for (id, node) in node.map(mistakes)? {
-        let permission = node.word::<Permission>(mistakes);
+    for (id, node) in node.map()? {
+        let permission = node.word::<Permission>();
         if id == ANY_CLUSTER {
             every = permission;
             continue;
@@ -181,7 +174,7 @@ fn clusters(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Permissions> {
             (Ok(id), Some(permission)) => {
                 clusters.insert(id, permission);
             }
-            (Err(error), _) => node.wrong(error.to_string(), "write `*` for all others", mistakes),
+            (Err(error), _) => node.wrong(error.to_string(), "write `*` for all others"),
             (Ok(_), None) => {}
         }
     }

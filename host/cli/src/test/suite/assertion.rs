@@ -1,10 +1,7 @@
 //! The assertions of a suite: how many messages of a constraint match a pattern.
 
 use admittance::admission::{Outcome, StageResult, TraceRow};
-use admittance_definitions::{
-    Mistakes,
-    document::{Fields, Node, readers},
-};
+use admittance_definitions::document::{Fields, Node, readers};
 use regex::Regex;
 use serde_json::Value;
 
@@ -25,15 +22,15 @@ enum Violations {
     Number(usize),
 }
 
-pub(super) fn assertions(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> Vec<Assertion> {
+pub(super) fn assertions(fields: &mut Fields<'_>) -> Vec<Assertion> {
     let mut assertions = Vec::new();
-    for entry in fields.get("assertions", Vec::new(), Node::list, mistakes) {
-        let Some(mut fields) = entry.object(mistakes) else {
+    for entry in fields.get("assertions", Vec::new(), Node::list) {
+        let Some(mut fields) = entry.object() else {
             continue;
         };
-        let violations = fields.get("violations", Violations::Some, read_violations, mistakes);
-        let message = fields.get_optional("message", readers::parse_with(pattern), mistakes);
-        fields.finish(mistakes);
+        let violations = fields.get("violations", Violations::Some, read_violations);
+        let message = fields.get_optional("message", readers::parse_with(pattern));
+        fields.finish();
         assertions.push(Assertion { violations, message });
     }
     assertions
@@ -72,7 +69,7 @@ fn pattern(text: &str) -> Result<Regex, String> {
     })
 }
 
-fn read_violations(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Violations> {
+fn read_violations(node: &Node<'_>) -> Option<Violations> {
     match node.json() {
         Value::Bool(true) => return Some(Violations::Some),
         Value::Bool(false) => return Some(Violations::None),
@@ -85,12 +82,7 @@ fn read_violations(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Violation
         Value::String(text) if text == "no" => return Some(Violations::None),
         _ => {}
     }
-    node.wrong(
-        "it is no number of violations",
-        "write yes, no, or how many",
-        mistakes,
-    );
-    None
+    node.reject("it is no number of violations", "write yes, no, or how many")
 }
 
 /// Returns the assertions that are not met.

@@ -2,68 +2,53 @@
 
 use std::{collections::BTreeMap, fmt, ops::RangeInclusive, str::FromStr, time::Duration};
 
-use admittance_admission::Word;
+use admittance_admission::{Word, enumerated};
 
 use super::Node;
-use crate::document::{Mistakes, fields::closest, mistake::quoted, tree::Value};
+use crate::document::{fields::closest, mistake::quoted, tree::Value};
 
 impl<'a> Node<'a> {
     /// Reads a list.
-    pub fn list(&self, mistakes: &mut Mistakes) -> Option<Vec<Node<'a>>> {
+    pub fn list(&self) -> Option<Vec<Node<'a>>> {
         let Value::List(entries) = &self.value.value else {
             let fix = match self.as_written() {
                 Some(text) => format!("write [{text}]"),
                 None => String::new(),
             };
-            return self.expected("a list", fix, mistakes);
+            return self.expected("a list", fix);
         };
         Some(self.entries(entries).collect())
     }
 
     /// Reads a list. An empty one is a mistake with this fix.
-    pub fn filled_list(&self, fix: &str, mistakes: &mut Mistakes) -> Option<Vec<Node<'a>>> {
-        let entries = self.list(mistakes)?;
+    pub fn filled_list(&self, fix: &str) -> Option<Vec<Node<'a>>> {
+        let entries = self.list()?;
         if entries.is_empty() {
-            self.wrong("the list is empty", fix, mistakes);
-            return None;
+            return self.reject("the list is empty", fix);
         }
         Some(entries)
     }
 
     /// Reads a list and each of its entries with `read`, so that all mistakes are reported; returns `None` if an entry is
     /// invalid.
-    pub fn list_of<T>(
-        &self,
-        read: impl FnMut(&Node<'a>, &mut Mistakes) -> Option<T>,
-        mistakes: &mut Mistakes,
-    ) -> Option<Vec<T>> {
-        read_each(&self.list(mistakes)?, read, mistakes)
+    pub fn list_of<T>(&self, read: impl FnMut(&Node<'a>) -> Option<T>) -> Option<Vec<T>> {
+        read_each(&self.list()?, read)
     }
 
     /// Reads a list as [`list_of`](Self::list_of) does. An empty one is a mistake with this fix.
-    pub fn filled_list_of<T>(
-        &self,
-        fix: &str,
-        read: impl FnMut(&Node<'a>, &mut Mistakes) -> Option<T>,
-        mistakes: &mut Mistakes,
-    ) -> Option<Vec<T>> {
-        read_each(&self.filled_list(fix, mistakes)?, read, mistakes)
+    pub fn filled_list_of<T>(&self, fix: &str, read: impl FnMut(&Node<'a>) -> Option<T>) -> Option<Vec<T>> {
+        read_each(&self.filled_list(fix)?, read)
     }
 
     /// Reads a list of words of this set. An empty list is a mistake with this `fix`; a repeated word has the message `twice`.
-    pub fn different_words<W: Word>(
-        &self,
-        fix: &str,
-        twice: &str,
-        mistakes: &mut Mistakes,
-    ) -> Option<Vec<W>> {
+    pub fn different_words<W: Word>(&self, fix: &str, twice: &str) -> Option<Vec<W>> {
         let mut words = Vec::new();
-        for entry in self.filled_list(fix, mistakes)? {
-            let Some(word) = entry.word(mistakes) else {
+        for entry in self.filled_list(fix)? {
+            let Some(word) = entry.word() else {
                 continue;
             };
             if words.contains(&word) {
-                entry.wrong(twice, "remove one of them", mistakes);
+                entry.wrong(twice, "remove one of them");
             } else {
                 words.push(word);
             }
@@ -72,66 +57,59 @@ impl<'a> Node<'a> {
     }
 
     /// Reads a list of strings. Other entries are reported and left out.
-    pub fn strings(&self, mistakes: &mut Mistakes) -> Option<Vec<String>> {
-        let entries = self.list(mistakes)?;
-        let strings = entries.iter().filter_map(|entry| entry.string(mistakes));
+    pub fn strings(&self) -> Option<Vec<String>> {
+        let entries = self.list()?;
+        let strings = entries.iter().filter_map(|entry| entry.string());
         Some(strings.map(str::to_owned).collect())
     }
 
     /// Reads a string, which may be empty.
-    pub fn string(&self, mistakes: &mut Mistakes) -> Option<&'a str> {
+    pub fn string(&self) -> Option<&'a str> {
         match &self.value.value {
             Value::String(text) => Some(text),
             Value::Bool(_, written) | Value::Number(_, written) => {
-                self.expected("a string", format!("put it in quotes: \"{written}\""), mistakes)
+                self.expected("a string", format!("put it in quotes: \"{written}\""))
             }
-            _ => self.expected("a string", "", mistakes),
+            _ => self.expected("a string", ""),
         }
     }
 
     /// Reads a string that is not empty.
-    pub fn text(&self, mistakes: &mut Mistakes) -> Option<&'a str> {
-        let text = self.string(mistakes)?;
+    pub fn text(&self) -> Option<&'a str> {
+        let text = self.string()?;
         if text.is_empty() {
-            self.wrong("empty", "write a value or remove the field", mistakes);
-            return None;
+            return self.reject("empty", "write a value or remove the field");
         }
         Some(text)
     }
 
     /// Reads a boolean.
-    pub fn boolean(&self, mistakes: &mut Mistakes) -> Option<bool> {
+    pub fn boolean(&self) -> Option<bool> {
         match &self.value.value {
             Value::Bool(value, _) => Some(*value),
-            _ => self.expected("true or false", "", mistakes),
+            _ => self.expected("true or false", ""),
         }
     }
 
     /// Reads a whole number in this range.
-    pub fn integer<T>(&self, range: RangeInclusive<T>, mistakes: &mut Mistakes) -> Option<T>
+    pub fn integer<T>(&self, range: RangeInclusive<T>) -> Option<T>
     where
         T: TryFrom<i64> + PartialOrd + fmt::Display,
     {
         let fix = || format!("write {} to {}", range.start(), range.end());
         let Value::Number(number, written) = &self.value.value else {
-            return self.expected("a whole number", fix(), mistakes);
+            return self.expected("a whole number", fix());
         };
         let value = number.as_i64().and_then(|number| T::try_from(number).ok());
         match value.filter(|value| range.contains(value)) {
             Some(value) => Some(value),
-            None if number.is_f64() => {
-                self.wrong(format!("{written} is not a whole number"), fix(), mistakes);
-                None
-            }
-            None => {
-                self.wrong(format!("{written} is out of range"), fix(), mistakes);
-                None
-            }
+            None if number.is_f64() => self.reject(format!("{written} is not a whole number"), fix()),
+            None => self.reject(format!("{written} is out of range"), fix()),
         }
     }
 
     /// Reads a duration in this range, with its unit: `250ms`, `1s`, `1m 30s`.
-    pub fn duration(&self, range: RangeInclusive<Duration>, mistakes: &mut Mistakes) -> Option<Duration> {
+    pub fn duration(&self, range: RangeInclusive<Duration>) -> Option<Duration> {
         let fix = || {
             let [least, most] = [*range.start(), *range.end()].map(humantime::format_duration);
             format!("write {least} to {most}")
@@ -140,38 +118,32 @@ impl<'a> Node<'a> {
             Value::String(text) => text,
             Value::Number(number, written) if number.is_u64() => {
                 let message = format!("{written} has no unit");
-                self.wrong(message, format!("write {number}ms or {number}s"), mistakes);
-                return None;
+                return self.reject(message, format!("write {number}ms or {number}s"));
             }
-            _ => return self.expected("a duration", "write one with its unit, `250ms` or `1s`", mistakes),
+            _ => return self.expected("a duration", "write one with its unit, `250ms` or `1s`"),
         };
         match humantime::parse_duration(text) {
             Ok(duration) if range.contains(&duration) => Some(duration),
-            Ok(_) => {
-                self.wrong(format!("{text} is out of range"), fix(), mistakes);
-                None
-            }
+            Ok(_) => self.reject(format!("{text} is out of range"), fix()),
             Err(_) => {
                 let message = format!("{text} is not a valid duration", text = quoted(text));
-                self.wrong(message, "write a number and its unit, `250ms` or `1s`", mistakes);
-                None
+                self.reject(message, "write a number and its unit, `250ms` or `1s`")
             }
         }
     }
 
     /// Reads a number of bytes in this range: `64MiB`, `1GB`, `4096`.
-    pub fn size(&self, range: RangeInclusive<u64>, mistakes: &mut Mistakes) -> Option<u64> {
+    pub fn size(&self, range: RangeInclusive<u64>) -> Option<u64> {
         let written = match &self.value.value {
             Value::String(text) => text,
             Value::Number(number, written) => {
                 &number.as_u64().map_or(written.clone(), |size| size.to_string())
             }
-            _ => return self.expected("a size", "write one with its unit, `64MiB`", mistakes),
+            _ => return self.expected("a size", "write one with its unit, `64MiB`"),
         };
         let Ok(size) = written.parse::<bytesize::ByteSize>() else {
             let message = format!("{written} is not a valid size", written = quoted(written));
-            self.wrong(message, "write a number and its unit, `64MiB`", mistakes);
-            return None;
+            return self.reject(message, "write a number and its unit, `64MiB`");
         };
         if range.contains(&size.as_u64()) {
             return Some(size.as_u64());
@@ -181,32 +153,25 @@ impl<'a> Node<'a> {
             let text = bytesize::ByteSize(size).display().iec().to_string();
             text.replace(".0 ", "").replace(' ', "")
         });
-        self.wrong(
+        self.reject(
             format!("{written} is out of range"),
             format!("write {least} to {most}"),
-            mistakes,
-        );
-        None
+        )
     }
 
     /// Reads a word of this set, case-sensitive.
-    pub fn word<W: Word>(&self, mistakes: &mut Mistakes) -> Option<W> {
-        self.one_of(W::WHAT, W::WORDS, mistakes)
+    pub fn word<W: Word>(&self) -> Option<W> {
+        self.one_of(W::WHAT, W::WORDS)
     }
 
     /// Reads one of these words, case-sensitive. `what` describes them in messages: `failure policy`.
-    pub fn one_of<T: Copy>(&self, what: &str, words: &[(&str, T)], mistakes: &mut Mistakes) -> Option<T> {
-        self.one_that(what, words, |text, word| text == word, mistakes)
+    pub fn one_of<T: Copy>(&self, what: &str, words: &[(&str, T)]) -> Option<T> {
+        self.one_that(what, words, |text, word| text == word)
     }
 
     /// Reads one of these words in any case.
-    pub fn one_of_any_case<T: Copy>(
-        &self,
-        what: &str,
-        words: &[(&str, T)],
-        mistakes: &mut Mistakes,
-    ) -> Option<T> {
-        self.one_that(what, words, str::eq_ignore_ascii_case, mistakes)
+    pub fn one_of_any_case<T: Copy>(&self, what: &str, words: &[(&str, T)]) -> Option<T> {
+        self.one_that(what, words, str::eq_ignore_ascii_case)
     }
 
     fn one_that<T: Copy>(
@@ -214,12 +179,11 @@ impl<'a> Node<'a> {
         what: &str,
         words: &[(&str, T)],
         is: impl Fn(&str, &str) -> bool,
-        mistakes: &mut Mistakes,
     ) -> Option<T> {
         let names = || words.iter().map(|(word, _)| *word);
         let Value::String(text) = &self.value.value else {
-            let fix = format!("write {}", either(names()));
-            return self.expected(&format!("a {what}"), fix, mistakes);
+            let fix = format!("write {}", enumerated(names(), "or"));
+            return self.expected(&format!("a {what}"), fix);
         };
         if let Some((_, value)) = words.iter().find(|(word, _)| is(text, word)) {
             return Some(*value);
@@ -228,47 +192,36 @@ impl<'a> Node<'a> {
             Some(word) => format!("case matters: write {word}"),
             None => match closest(text, names()) {
                 Some(word) if words.len() > 4 => format!("did you mean {word}?"),
-                _ => format!("write {}", either(names())),
+                _ => format!("write {}", enumerated(names(), "or")),
             },
         };
-        self.wrong(
-            format!("{text} is not a valid {what}", text = quoted(text)),
-            fix,
-            mistakes,
-        );
-        None
+        self.reject(format!("{text} is not a valid {what}", text = quoted(text)), fix)
     }
 
     /// Parses a string as this type. The error becomes the message of a mistake.
-    pub fn parse<T>(&self, mistakes: &mut Mistakes) -> Option<T>
+    pub fn parse<T>(&self) -> Option<T>
     where
         T: FromStr,
         T::Err: fmt::Display,
     {
-        self.parse_with(T::from_str, mistakes)
+        self.parse_with(T::from_str)
     }
 
     /// Parses a string with this function. The error becomes the message of a mistake.
-    pub fn parse_with<T, E: fmt::Display>(
-        &self,
-        read: impl FnOnce(&'a str) -> Result<T, E>,
-        mistakes: &mut Mistakes,
-    ) -> Option<T> {
-        let result = read(self.text(mistakes)?);
-        self.accept(result, mistakes)
+    pub fn parse_with<T, E: fmt::Display>(&self, read: impl FnOnce(&'a str) -> Result<T, E>) -> Option<T> {
+        let result = read(self.text()?);
+        self.accept(result)
     }
 
     /// Returns the value of a result. An error becomes a mistake about this node.
-    pub fn accept<T, E: fmt::Display>(&self, result: Result<T, E>, mistakes: &mut Mistakes) -> Option<T> {
-        result
-            .map_err(|error| self.wrong(error.to_string(), "", mistakes))
-            .ok()
+    pub fn accept<T, E: fmt::Display>(&self, result: Result<T, E>) -> Option<T> {
+        result.map_err(|error| self.wrong(error.to_string(), "")).ok()
     }
 
     /// Reads an object with arbitrary keys.
-    pub fn map(&self, mistakes: &mut Mistakes) -> Option<Vec<(&'a str, Node<'a>)>> {
+    pub fn map(&self) -> Option<Vec<(&'a str, Node<'a>)>> {
         let Value::Map(entries) = &self.value.value else {
-            return self.expected("an object", "write `key: value`", mistakes);
+            return self.expected("an object", "write `key: value`");
         };
         let fields = entries
             .iter()
@@ -277,22 +230,17 @@ impl<'a> Node<'a> {
     }
 
     /// Reads an object with arbitrary keys and strings as values. Other values are reported and left out.
-    pub fn string_map(&self, mistakes: &mut Mistakes) -> Option<BTreeMap<String, String>> {
+    pub fn string_map(&self) -> Option<BTreeMap<String, String>> {
         let mut map = BTreeMap::new();
-        for (key, value) in self.map(mistakes)? {
-            if let Some(value) = value.string(mistakes) {
+        for (key, value) in self.map()? {
+            if let Some(value) = value.string() {
                 map.insert(key.to_owned(), value.to_owned());
             }
         }
         Some(map)
     }
 
-    pub(super) fn expected<T>(
-        &self,
-        what: &str,
-        fix: impl Into<String>,
-        mistakes: &mut Mistakes,
-    ) -> Option<T> {
+    pub(super) fn expected<T>(&self, what: &str, fix: impl Into<String>) -> Option<T> {
         let found = match &self.value.value {
             Value::Null => "nothing",
             Value::Bool(..) => "true or false",
@@ -301,8 +249,7 @@ impl<'a> Node<'a> {
             Value::List(_) => "a list",
             Value::Map(_) => "an object",
         };
-        self.wrong(format!("{found} where {what} is expected"), fix, mistakes);
-        None
+        self.reject(format!("{found} where {what} is expected"), fix)
     }
 
     fn as_written(&self) -> Option<&'a str> {
@@ -313,20 +260,7 @@ impl<'a> Node<'a> {
     }
 }
 
-fn read_each<'a, T>(
-    entries: &[Node<'a>],
-    mut read: impl FnMut(&Node<'a>, &mut Mistakes) -> Option<T>,
-    mistakes: &mut Mistakes,
-) -> Option<Vec<T>> {
-    let values: Vec<Option<T>> = entries.iter().map(|entry| read(entry, mistakes)).collect();
+fn read_each<'a, T>(entries: &[Node<'a>], read: impl FnMut(&Node<'a>) -> Option<T>) -> Option<Vec<T>> {
+    let values: Vec<Option<T>> = entries.iter().map(read).collect();
     values.into_iter().collect()
-}
-
-/// Lists words for a message: `Fail or Ignore`, `a, b or c`.
-fn either<'n>(words: impl Iterator<Item = &'n str>) -> String {
-    let mut words: Vec<_> = words.collect();
-    match words.pop() {
-        Some(last) if !words.is_empty() => format!("{} or {last}", words.join(", ")),
-        last => last.unwrap_or_default().to_owned(),
-    }
 }

@@ -185,7 +185,7 @@ impl StoredDefinition {
 
     fn read_bcs<T>(&self, read: impl FnOnce(&TypedDocument<'_>) -> Option<T>) -> Option<T> {
         let documents: Vec<Document> = document::read_text_of(&self.file, &self.text, &mut Mistakes::new());
-        let definitions = DocumentForms::default().definitions(documents.first()?, &mut Mistakes::new());
+        let definitions = DocumentForms::default().definitions(&documents.first()?.root());
         let document = definitions.first()?;
         let is_of_bcs = KINDS.iter().any(|kind| kind.name == document.kind.name);
         is_of_bcs.then(|| read(document))?

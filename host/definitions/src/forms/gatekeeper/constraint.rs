@@ -57,16 +57,16 @@ pub(super) struct ConstraintDocument {
     pub(super) parameters: Option<Located>,
 }
 
-pub(super) fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<ConstraintDocument> {
-    let mut fields = root.object(mistakes)?;
+pub(super) fn read(root: &Node<'_>) -> Option<ConstraintDocument> {
+    let mut fields = root.object()?;
     fields.ignore(&["apiVersion", "status"]);
     let kind = fields
         .optional("kind")
-        .and_then(|kind| kind.text(mistakes))
+        .and_then(|kind| kind.text())
         .map(str::to_owned);
-    let name = fields.get_required("metadata", "write `metadata: { name: ... }`", read_name, mistakes);
-    let spec = fields.get_optional("spec", Node::object, mistakes);
-    fields.finish(mistakes);
+    let name = fields.get_required("metadata", "write `metadata: { name: ... }`", read_name);
+    let spec = fields.get_optional("spec", Node::object);
+    fields.finish();
     let mut constraint = ConstraintDocument {
         name: String::new(),
         kind: kind?,
@@ -77,36 +77,31 @@ pub(super) fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<Constrain
         parameters: None,
     };
     if let Some(spec) = spec {
-        constraint.read_spec(spec, mistakes);
+        constraint.read_spec(spec);
     }
     constraint.name = name?;
     Some(constraint)
 }
 
 impl ConstraintDocument {
-    fn read_spec(&mut self, mut spec: Fields<'_>, mistakes: &mut Mistakes) {
+    fn read_spec(&mut self, mut spec: Fields<'_>) {
         let read = readers::one_of("enforcement action", &ACTIONS);
-        self.enforcement = spec.get("enforcementAction", Enforcement::Deny, read, mistakes);
+        self.enforcement = spec.get("enforcementAction", Enforcement::Deny, read);
         if let Some(node) = spec.optional("scopedEnforcementActions") {
-            let entries = node.list(mistakes).unwrap_or_default();
-            self.scoped = entries
-                .iter()
-                .filter_map(|entry| read_scoped(entry, mistakes))
-                .collect();
+            let entries = node.list().unwrap_or_default();
+            self.scoped = entries.iter().filter_map(|entry| read_scoped(entry)).collect();
             if self.enforcement != Enforcement::Scoped {
                 let message = "it has an effect only with `enforcementAction: scoped`";
-                let fix = "write `enforcementAction: scoped`, or remove it";
-                node.wrong(message, fix, mistakes);
+                node.wrong(message, "write `enforcementAction: scoped`, or remove it");
             }
         } else if self.enforcement == Enforcement::Scoped {
             let fix = "list what is done where: `scopedEnforcementActions: [ { action: deny, enforcementPoints: [ { name: \
                        \"*\" } ] } ]`";
-            spec.node()
-                .wrong("`scopedEnforcementActions` is missing", fix, mistakes);
+            spec.node().wrong("`scopedEnforcementActions` is missing", fix);
         }
-        self.matching = spec.get_or_default("match", matching::read, mistakes);
+        self.matching = spec.get_or_default("match", matching::read);
         self.parameters = spec.optional("parameters").map(|node| Located::new(&node));
-        spec.finish(mistakes);
+        spec.finish();
     }
 
     /// Returns the effects of a violation; an empty list in a dry run. Returns `None` if the constraint is not enforced at
@@ -167,29 +162,29 @@ impl ConstraintDocument {
     }
 }
 
-fn read_scoped(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<(Enforcement, Vec<Point>)> {
-    let mut fields = node.object(mistakes)?;
-    let read = |node: &Node<'_>, mistakes: &mut Mistakes| {
+fn read_scoped(node: &Node<'_>) -> Option<(Enforcement, Vec<Point>)> {
+    let mut fields = node.object()?;
+    let read = |node: &Node<'_>| {
         let actions: Vec<_> = ACTIONS
             .into_iter()
             .filter(|(name, _)| *name != "scoped")
             .collect();
-        node.one_of("enforcement action", &actions, mistakes)
+        node.one_of("enforcement action", &actions)
     };
-    let action = fields.get_required("action", "write deny, warn or dryrun", read, mistakes);
+    let action = fields.get_required("action", "write deny, warn or dryrun", read);
     let mut points = Vec::new();
     let fix = "list where: `enforcementPoints: [ { name: validation.gatekeeper.sh } ]`";
     for point in fields
-        .get_required("enforcementPoints", fix, Node::list, mistakes)
+        .get_required("enforcementPoints", fix, Node::list)
         .unwrap_or_default()
     {
-        let Some(mut fields) = point.object(mistakes) else {
+        let Some(mut fields) = point.object() else {
             continue;
         };
         let read = readers::one_of("enforcement point", &POINTS);
-        points.extend(fields.get_required("name", "write validation.gatekeeper.sh or `*`", read, mistakes));
-        fields.finish(mistakes);
+        points.extend(fields.get_required("name", "write validation.gatekeeper.sh or `*`", read));
+        fields.finish();
     }
-    fields.finish(mistakes);
+    fields.finish();
     Some((action?, points))
 }

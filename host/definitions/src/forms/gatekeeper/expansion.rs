@@ -36,26 +36,26 @@ pub(super) struct Row<'a> {
     further: Vec<&'a ExpansionDocument>,
 }
 
-pub(super) fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<ExpansionDocument> {
+pub(super) fn read(root: &Node<'_>) -> Option<ExpansionDocument> {
     let fix =
         "write what is generated of what: `spec: { applyTo: ..., templateSource: ..., generatedGVK: ... }`";
-    let (name, mut spec) = read_head(root, fix, mistakes)?;
-    let apply_to = read_apply_to(&mut spec, mistakes);
+    let (name, mut spec) = read_head(root, fix)?;
+    let apply_to = read_apply_to(&mut spec);
     let fix = "write the path of the generated object: `templateSource: spec.template`";
-    let source = spec.get_required("templateSource", fix, read_source, mistakes);
+    let source = spec.get_required("templateSource", fix, read_source);
     let fix = "name what is generated: `generatedGVK: { group: \"\", version: v1, kind: Pod }`";
-    let kind = spec.get_required("generatedGVK", fix, read_kind, mistakes);
-    let action = |node: &Node<'_>, mistakes: &mut Mistakes| {
+    let kind = spec.get_required("generatedGVK", fix, read_kind);
+    let action = |node: &Node<'_>| {
         let none = [("", None)];
         let actions = ACTIONS.map(|(name, action)| (name, Some(action)));
         let actions = none.into_iter().chain(actions);
         let actions: Vec<_> = actions.filter(|(name, _)| *name != "scoped").collect();
-        node.one_of("enforcement action", &actions, mistakes)
+        node.one_of("enforcement action", &actions)
     };
-    let enforcement = spec.get_optional("enforcementAction", action, mistakes);
-    spec.finish(mistakes);
+    let enforcement = spec.get_optional("enforcementAction", action);
+    spec.finish();
     let name = name?;
-    check_name(root, &name, mistakes);
+    check_name(root, &name);
     Some(ExpansionDocument {
         name,
         source: root.location(),
@@ -68,12 +68,11 @@ pub(super) fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<Expansion
     })
 }
 
-fn read_source(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<String>> {
-    let path: Vec<String> = node.text(mistakes)?.split('.').map(str::to_owned).collect();
+fn read_source(node: &Node<'_>) -> Option<Vec<String>> {
+    let path: Vec<String> = node.text()?.split('.').map(str::to_owned).collect();
     if path.iter().any(String::is_empty) {
         let fix = "write the names of fields: `spec.template`";
-        node.wrong("a field of the path is empty", fix, mistakes);
-        return None;
+        return node.reject("a field of the path is empty", fix);
     }
     Some(path)
 }

@@ -7,7 +7,7 @@ use admittance_admission::{
 use admittance_conditions::{CelConditions, MatchCondition};
 
 use crate::{
-    document::{Mistakes, Node, quoted, readers},
+    document::{Node, quoted, readers},
     model::any_rule,
     selectors::{self, Syntax},
 };
@@ -69,40 +69,31 @@ impl Source {
     }
 }
 
-pub(super) fn read(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Match> {
+pub(super) fn read(node: &Node<'_>) -> Option<Match> {
     const SOURCES: [(&str, Source); 3] = [
         ("All", Source::All),
         ("Original", Source::Original),
         ("Generated", Source::Generated),
     ];
-    let mut fields = node.object(mistakes)?;
+    let mut fields = node.object()?;
     let found = Match {
-        kinds: fields.get_or_default("kinds", readers::list_of(read_kinds), mistakes),
-        scope: fields.get_or_default("scope", Node::word, mistakes),
-        namespaces: fields.get_or_default("namespaces", readers::list_of(read_glob), mistakes),
-        excluded_namespaces: fields.get_or_default(
-            "excludedNamespaces",
-            readers::list_of(read_glob),
-            mistakes,
-        ),
-        labels: selectors::labels_of(&mut fields, "labelSelector", Syntax::Kubernetes, mistakes),
-        namespace_labels: selectors::labels_of(
-            &mut fields,
-            "namespaceSelector",
-            Syntax::Kubernetes,
-            mistakes,
-        ),
-        name: fields.get_optional("name", read_glob, mistakes),
-        source: fields.get_or_default("source", readers::one_of("source", &SOURCES), mistakes),
+        kinds: fields.get_or_default("kinds", readers::list_of(read_kinds)),
+        scope: fields.get_or_default("scope", Node::word),
+        namespaces: fields.get_or_default("namespaces", readers::list_of(read_glob)),
+        excluded_namespaces: fields.get_or_default("excludedNamespaces", readers::list_of(read_glob)),
+        labels: selectors::labels_of(&mut fields, "labelSelector", Syntax::Kubernetes),
+        namespace_labels: selectors::labels_of(&mut fields, "namespaceSelector", Syntax::Kubernetes),
+        name: fields.get_optional("name", read_glob),
+        source: fields.get_or_default("source", readers::one_of("source", &SOURCES)),
     };
-    fields.finish(mistakes);
+    fields.finish();
     Some(found)
 }
 
-fn read_kinds(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<(Matcher<String>, Matcher<String>)> {
-    let mut fields = node.object(mistakes)?;
+fn read_kinds(node: &Node<'_>) -> Option<(Matcher<String>, Matcher<String>)> {
+    let mut fields = node.object()?;
     let mut words = |name: &'static str| {
-        let words = fields.get_or_default(name, Node::strings, mistakes);
+        let words = fields.get_or_default(name, Node::strings);
         if words.is_empty() || words.iter().any(|word| word == "*") {
             Matcher::Any
         } else {
@@ -110,13 +101,13 @@ fn read_kinds(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<(Matcher<Strin
         }
     };
     let (groups, kinds) = (words("apiGroups"), words("kinds"));
-    fields.finish(mistakes);
+    fields.finish();
     Some((groups, kinds))
 }
 
 /// Reads a name that may have `*` at its beginning or end.
-fn read_glob(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<String> {
-    let text = node.text(mistakes)?;
+fn read_glob(node: &Node<'_>) -> Option<String> {
+    let text = node.text()?;
     let inner = text.strip_prefix('*').unwrap_or(text);
     let inner = inner.strip_suffix('*').unwrap_or(inner);
     let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '.' | ':');
@@ -124,8 +115,7 @@ fn read_glob(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<String> {
         return Some(text.to_owned());
     }
     let fix = "write a name, with `*` only at its beginning or end: `kube-*`";
-    node.wrong(format!("{} is not a name", quoted(text)), fix, mistakes);
-    None
+    node.reject(format!("{} is not a name", quoted(text)), fix)
 }
 
 impl Match {

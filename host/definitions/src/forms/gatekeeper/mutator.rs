@@ -80,31 +80,27 @@ pub(super) struct ApplyTo {
     operations: Vec<Operation>,
 }
 
-pub(super) fn read(root: &Node<'_>, kind: MutatorKind, mistakes: &mut Mistakes) -> Option<MutatorDocument> {
+pub(super) fn read(root: &Node<'_>, kind: MutatorKind) -> Option<MutatorDocument> {
     let fix = "write what is changed where: `spec: { location: ..., parameters: ... }`";
-    let (name, mut spec) = read_head(root, fix, mistakes)?;
+    let (name, mut spec) = read_head(root, fix)?;
     let apply_to = match kind {
         MutatorKind::AssignMetadata => Some(Vec::new()),
-        _ => read_apply_to(&mut spec, mistakes),
+        _ => read_apply_to(&mut spec),
     };
-    let matching = spec.get_or_default("match", matching::read, mistakes);
-    let location = spec.required(
-        "location",
-        "write the path: `spec.containers[name: *].image`",
-        mistakes,
-    );
-    let parsed = location.as_ref().and_then(|node| read_location(node, mistakes));
+    let matching = spec.get_or_default("match", matching::read);
+    let location = spec.required("location", "write the path: `spec.containers[name: *].image`");
+    let parsed = location.as_ref().and_then(|node| read_location(node));
     let fix = "write what is assigned: `parameters: { ... }`";
-    let parameters = spec.get_required("parameters", fix, Node::object, mistakes);
-    spec.finish(mistakes);
+    let parameters = spec.get_required("parameters", fix, Node::object);
+    spec.finish();
     let (location, parsed) = location.zip(parsed)?;
-    let mutation = parameters.and_then(|fields| parameters::read(kind, &location, &parsed, fields, mistakes));
+    let mutation = parameters.and_then(|fields| parameters::read(kind, &location, &parsed, fields));
     let name = name?;
-    check_name(root, &name, mistakes);
+    check_name(root, &name);
     let (mutation, tests) = mutation?;
     let mut mutator = Mutator::new(format!("{}/{name}", kind.as_str()), parsed, mutation);
     for (node, path, must_exist) in tests {
-        node.accept(mutator.test(&path, must_exist), mistakes)?;
+        node.accept(mutator.test(&path, must_exist))?;
     }
     mutator.labels = matching.labels.clone();
     Some(MutatorDocument {
@@ -117,21 +113,20 @@ pub(super) fn read(root: &Node<'_>, kind: MutatorKind, mistakes: &mut Mistakes) 
     })
 }
 
-fn read_location(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<mutation::FieldLocation> {
-    node.parse_with(mutation::FieldLocation::parse, mistakes)
+fn read_location(node: &Node<'_>) -> Option<mutation::FieldLocation> {
+    node.parse_with(mutation::FieldLocation::parse)
 }
 
-pub(super) fn read_apply_to(spec: &mut Fields<'_>, mistakes: &mut Mistakes) -> Option<Vec<ApplyTo>> {
+pub(super) fn read_apply_to(spec: &mut Fields<'_>) -> Option<Vec<ApplyTo>> {
     let fix = "list the kinds: `applyTo: [ { groups: [\"\"], versions: [v1], kinds: [Pod] } ]`";
-    let read = |node: &Node<'_>, mistakes: &mut Mistakes| {
-        let mut fields = node.object(mistakes)?;
+    let read = |node: &Node<'_>| {
+        let mut fields = node.object()?;
         let mut words = |name: &'static str, fix: &str| {
-            let node = fields.required(name, fix, mistakes)?;
-            let words = node.filled_list_of(fix, |word, mistakes| word.string(mistakes), mistakes)?;
+            let node = fields.required(name, fix)?;
+            let words = node.filled_list_of(fix, |word| word.string())?;
             // Gatekeeper takes `*` literally.
             if words.contains(&"*") {
-                node.wrong("`*` has no meaning in `applyTo`", fix, mistakes);
-                return None;
+                return node.reject("`*` has no meaning in `applyTo`", fix);
             }
             Some(words.into_iter().map(str::to_owned).collect::<Vec<String>>())
         };
@@ -139,8 +134,8 @@ pub(super) fn read_apply_to(spec: &mut Fields<'_>, mistakes: &mut Mistakes) -> O
         let versions = words("versions", "list the versions, `v1`");
         let kinds = words("kinds", "list the kinds, `Pod`");
         let all = || Operation::ALL.to_vec();
-        let operations = fields.get_optional("operations", read_operations, mistakes);
-        fields.finish(mistakes);
+        let operations = fields.get_optional("operations", read_operations);
+        fields.finish();
         Some(ApplyTo {
             groups: groups?,
             versions: versions?,
@@ -148,7 +143,7 @@ pub(super) fn read_apply_to(spec: &mut Fields<'_>, mistakes: &mut Mistakes) -> O
             operations: operations.filter(|some| !some.is_empty()).unwrap_or_else(all),
         })
     };
-    spec.get_required("applyTo", fix, readers::filled_list_of(fix, read), mistakes)
+    spec.get_required("applyTo", fix, readers::filled_list_of(fix, read))
 }
 
 impl MutatorDocument {

@@ -3,7 +3,7 @@
 use admittance_admission::{ClusterKind, GroupVersionKind};
 
 use crate::{
-    document::{Mistakes, Node, readers},
+    document::{Node, readers},
     forms::kubernetes::{KEPT_METADATA, read_head, read_labels},
 };
 
@@ -15,45 +15,40 @@ pub(super) struct SyncDocument {
     pub(super) excluded_from_mutation: Vec<String>,
 }
 
-pub(super) fn read_config(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<SyncDocument> {
-    let mut fields = root.object(mistakes)?;
+pub(super) fn read_config(root: &Node<'_>) -> Option<SyncDocument> {
+    let mut fields = root.object()?;
     fields.ignore(&["apiVersion", "kind", "status"]);
-    let mut metadata = fields.get_required(
-        "metadata",
-        "write `metadata: { name: config }`",
-        Node::object,
-        mistakes,
-    )?;
+    let mut metadata = fields.get_required("metadata", "write `metadata: { name: config }`", Node::object)?;
     metadata.ignore(&["name", "namespace"]);
-    read_labels(&mut metadata, mistakes);
+    read_labels(&mut metadata);
     metadata.ignore(&KEPT_METADATA);
-    metadata.finish(mistakes);
+    metadata.finish();
     let mut sync = SyncDocument {
         kinds: Vec::new(),
         excluded_namespaces: Vec::new(),
         excluded_from_mutation: Vec::new(),
     };
-    if let Some(mut spec) = fields.get_optional("spec", Node::object, mistakes) {
-        if let Some(mut inner) = spec.get_optional("sync", Node::object, mistakes) {
-            sync.kinds = inner.get_or_default("syncOnly", readers::list_of(read_cluster_kind), mistakes);
-            inner.finish(mistakes);
+    if let Some(mut spec) = fields.get_optional("spec", Node::object) {
+        if let Some(mut inner) = spec.get_optional("sync", Node::object) {
+            sync.kinds = inner.get_or_default("syncOnly", readers::list_of(read_cluster_kind));
+            inner.finish();
         }
-        for entry in spec.get("match", Vec::new(), Node::list, mistakes) {
-            read_exclusion(&entry, &mut sync, mistakes);
+        for entry in spec.get("match", Vec::new(), Node::list) {
+            read_exclusion(&entry, &mut sync);
         }
         // Traces and readiness concern Gatekeeper's own program.
         spec.ignore(&["validation", "readiness"]);
-        spec.finish(mistakes);
+        spec.finish();
     }
-    fields.finish(mistakes);
+    fields.finish();
     Some(sync)
 }
 
-pub(super) fn read_sync_set(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<(String, SyncDocument)> {
-    let (name, mut spec) = read_head(root, "write `spec: { gvks: [...] }`", mistakes)?;
+pub(super) fn read_sync_set(root: &Node<'_>) -> Option<(String, SyncDocument)> {
+    let (name, mut spec) = read_head(root, "write `spec: { gvks: [...] }`")?;
     let fix = "list the kinds, each with `group`, `version` and `kind`";
-    let kinds = spec.get_required("gvks", fix, readers::list_of(read_cluster_kind), mistakes);
-    spec.finish(mistakes);
+    let kinds = spec.get_required("gvks", fix, readers::list_of(read_cluster_kind));
+    spec.finish();
     Some((
         name?,
         SyncDocument {
@@ -64,21 +59,17 @@ pub(super) fn read_sync_set(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<
     ))
 }
 
-fn read_cluster_kind(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<ClusterKind> {
-    let kind = read_kind(node, mistakes)?;
+fn read_cluster_kind(node: &Node<'_>) -> Option<ClusterKind> {
+    let kind = read_kind(node)?;
     Some(ClusterKind::new(kind.api_version(), kind.kind))
 }
 
-pub(super) fn read_kind(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<GroupVersionKind> {
-    let mut fields = node.object(mistakes)?;
-    let group = fields.get_or_default(
-        "group",
-        |node, mistakes| node.string(mistakes).map(str::to_owned),
-        mistakes,
-    );
-    let version = fields.get_required("version", "write the version, `v1`", readers::text, mistakes);
-    let kind = fields.get_required("kind", "write the kind, `Ingress`", readers::text, mistakes);
-    fields.finish(mistakes);
+pub(super) fn read_kind(node: &Node<'_>) -> Option<GroupVersionKind> {
+    let mut fields = node.object()?;
+    let group = fields.get_or_default("group", |node| node.string().map(str::to_owned));
+    let version = fields.get_required("version", "write the version, `v1`", readers::text);
+    let kind = fields.get_required("kind", "write the kind, `Ingress`", readers::text);
+    fields.finish();
     Some(GroupVersionKind {
         group,
         version: version?,
@@ -87,13 +78,13 @@ pub(super) fn read_kind(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Grou
 }
 
 /// Reads an entry of `match`, and excludes its namespaces from the processes that it lists.
-fn read_exclusion(node: &Node<'_>, sync: &mut SyncDocument, mistakes: &mut Mistakes) {
-    let Some(mut fields) = node.object(mistakes) else {
+fn read_exclusion(node: &Node<'_>, sync: &mut SyncDocument) {
+    let Some(mut fields) = node.object() else {
         return;
     };
-    let namespaces = fields.get_or_default("excludedNamespaces", Node::strings, mistakes);
-    let processes = fields.get_or_default("processes", Node::strings, mistakes);
-    fields.finish(mistakes);
+    let namespaces = fields.get_or_default("excludedNamespaces", Node::strings);
+    let processes = fields.get_or_default("processes", Node::strings);
+    fields.finish();
     for (webhook, excluded) in [
         ("webhook", &mut sync.excluded_namespaces),
         ("mutation-webhook", &mut sync.excluded_from_mutation),

@@ -7,7 +7,7 @@ use admittance_conditions::Components;
 use serde_json::{Map, Value as Json};
 
 use super::resource::{Resource, ResourceDocument};
-use crate::document::{Mistakes, Node};
+use crate::document::Node;
 
 /// The fields that identify a document: `openapi` in version 3, `swagger` in version 2, which is not supported.
 pub(super) const VERSION: &str = "openapi";
@@ -17,17 +17,15 @@ pub(super) const VERSION_2: &str = "swagger";
 const KIND: &str = "x-kubernetes-group-version-kind";
 
 /// Reads the kinds of the document whose objects can be created, with their schemas.
-pub(super) fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<ResourceDocument> {
-    let mut fields = root.object(mistakes)?;
+pub(super) fn read(root: &Node<'_>) -> Option<ResourceDocument> {
+    let mut fields = root.object()?;
     let fix = "save one of version 3, `kubectl get --raw /openapi/v3/apis/apps/v1`";
     if let Some(version) = fields.optional(VERSION_2) {
-        version.wrong("OpenAPI documents of version 2 are not read", fix, mistakes);
-        return None;
+        return version.reject("OpenAPI documents of version 2 are not read", fix);
     }
-    let version = fields.required(VERSION, fix, mistakes)?;
-    if !version.text(mistakes)?.starts_with("3.") {
-        version.wrong("only OpenAPI documents of version 3 are read", fix, mistakes);
-        return None;
+    let version = fields.required(VERSION, fix)?;
+    if !version.text()?.starts_with("3.") {
+        return version.reject("only OpenAPI documents of version 3 are read", fix);
     }
     let document = root.json();
     let none = Map::new();
@@ -60,7 +58,6 @@ pub(super) fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<ResourceD
         root.wrong(
             "the OpenAPI document has no schema of a kind that can be created",
             fix,
-            mistakes,
         );
     }
     Some(ResourceDocument {

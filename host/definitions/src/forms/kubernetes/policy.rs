@@ -68,14 +68,14 @@ pub(in crate::forms) struct Constraints {
     pub(in crate::forms) objects: LabelSelector,
 }
 
-pub(super) fn read_policy(root: &Node<'_>, phase: Phase, mistakes: &mut Mistakes) -> Option<PolicyDocument> {
-    let (name, mut spec) = read_head(root, "write what it does", mistakes)?;
-    let params = spec.get_optional("paramKind", read_kind, mistakes);
+pub(super) fn read_policy(root: &Node<'_>, phase: Phase) -> Option<PolicyDocument> {
+    let (name, mut spec) = read_head(root, "write what it does")?;
+    let params = spec.get_optional("paramKind", read_kind);
     let has_params = spec.has("paramKind");
     let fix = "say which requests the policy is for: `matchConstraints: { resourceRules: [...] }`";
-    let constraints = spec.required("matchConstraints", fix, mistakes);
+    let constraints = spec.required("matchConstraints", fix);
     let constraints = constraints.and_then(|node| {
-        let constraints = read_constraints(&node, true, mistakes)?;
+        let constraints = read_constraints(&node, true)?;
         let mut operations = constraints.rules.iter().map(|rule| &rule.operations);
         let names_delete = |operations: &Matcher<Operation>| match operations {
             Matcher::Any => false,
@@ -83,37 +83,31 @@ pub(super) fn read_policy(root: &Node<'_>, phase: Phase, mistakes: &mut Mistakes
         };
         if phase == Phase::Mutating && operations.any(names_delete) {
             let message = "a mutating policy cannot be for DELETE: there is no object to change";
-            node.wrong(message, "list CREATE, UPDATE, CONNECT, or `*` alone", mistakes);
+            node.wrong(message, "list CREATE, UPDATE, CONNECT, or `*` alone");
         }
         Some(constraints)
     });
-    let failure_policy = spec.get("failurePolicy", FailurePolicy::default(), Node::word, mistakes);
+    let failure_policy = spec.get("failurePolicy", FailurePolicy::default(), Node::word);
     let foreign: &[&'static str] = match phase {
         Phase::Validating => &["mutations", "reinvocationPolicy"],
         Phase::Mutating => &["validations", "auditAnnotations"],
     };
     for &field in foreign {
-        spec.refuse(
-            field,
-            "a policy of this kind has no such field",
-            "remove it",
-            mistakes,
-        );
+        spec.refuse(field, "a policy of this kind has no such field", "remove it");
     }
     let reinvocation = match phase {
         Phase::Mutating => {
-            let fix = "write Never or IfNeeded";
-            let policy = spec.get_required("reinvocationPolicy", fix, Node::word, mistakes);
+            let policy = spec.get_required("reinvocationPolicy", "write Never or IfNeeded", Node::word);
             policy.unwrap_or_default()
         }
         Phase::Validating => Reinvocation::Never,
     };
-    let before = mistakes.len();
-    let (policy, written) = cel::read_policy(&mut spec, has_params, mistakes);
-    if mistakes.len() == before {
-        refuse_empty(&policy, phase, spec.node(), mistakes);
+    let before = spec.node().mistake_count();
+    let (policy, written) = cel::read_policy(&mut spec, has_params);
+    if spec.node().mistake_count() == before {
+        refuse_empty(&policy, phase, spec.node());
     }
-    spec.finish(mistakes);
+    spec.finish();
     Some(PolicyDocument {
         name: name?,
         source: root.location(),
@@ -127,12 +121,7 @@ pub(super) fn read_policy(root: &Node<'_>, phase: Phase, mistakes: &mut Mistakes
     })
 }
 
-pub(in crate::forms) fn refuse_empty(
-    policy: &Policy,
-    phase: Phase,
-    spec: &Node<'_>,
-    mistakes: &mut Mistakes,
-) {
+pub(in crate::forms) fn refuse_empty(policy: &Policy, phase: Phase, spec: &Node<'_>) {
     let is_empty =
         policy.validations.is_empty() && policy.audit_annotations.is_empty() && policy.mutations.is_empty();
     if is_empty {
@@ -140,31 +129,27 @@ pub(in crate::forms) fn refuse_empty(
             Phase::Validating => "write `validations` or `auditAnnotations`",
             Phase::Mutating => "write `mutations`",
         };
-        spec.wrong("the policy has no expressions", fix, mistakes);
+        spec.wrong("the policy has no expressions", fix);
     }
 }
 
-pub(super) fn read_binding(
-    root: &Node<'_>,
-    phase: Phase,
-    mistakes: &mut Mistakes,
-) -> Option<BindingDocument> {
-    let (name, mut spec) = read_head(root, "write what it does", mistakes)?;
-    let policy_node = spec.required("policyName", "name the policy", mistakes);
+pub(super) fn read_binding(root: &Node<'_>, phase: Phase) -> Option<BindingDocument> {
+    let (name, mut spec) = read_head(root, "write what it does")?;
+    let policy_node = spec.required("policyName", "name the policy");
     let policy = policy_node
         .as_ref()
-        .and_then(|node| node.parse_with(names::subdomain, mistakes));
-    let params = spec.get_optional("paramRef", read_param_ref, mistakes);
-    let read = |node: &Node<'_>, mistakes: &mut Mistakes| read_constraints(node, false, mistakes);
-    let constraints = spec.get_or_default("matchResources", read, mistakes);
+        .and_then(|node| node.parse_with(names::subdomain));
+    let params = spec.get_optional("paramRef", read_param_ref);
+    let read = |node: &Node<'_>| read_constraints(node, false);
+    let constraints = spec.get_or_default("matchResources", read);
     let actions = match phase {
         Phase::Validating => {
             let fix = "list Deny, Warn, Audit, or Audit with one of the others";
-            spec.get_required("validationActions", fix, read_actions, mistakes)
+            spec.get_required("validationActions", fix, read_actions)
         }
         Phase::Mutating => Some(Vec::new()),
     };
-    spec.finish(mistakes);
+    spec.finish();
     Some(BindingDocument {
         name: name?,
         source: root.location(),
@@ -177,32 +162,26 @@ pub(super) fn read_binding(
     })
 }
 
-pub(in crate::forms) fn read_constraints(
-    node: &Node<'_>,
-    needs_rules: bool,
-    mistakes: &mut Mistakes,
-) -> Option<Constraints> {
-    let mut fields = node.object(mistakes)?;
-    let match_policy = fields.get("matchPolicy", MatchPolicy::default(), Node::word, mistakes);
-    let read = |node: &Node<'_>, mistakes: &mut Mistakes| {
-        Some(rules::read_kubernetes(node, match_policy, true, mistakes))
-    };
+pub(in crate::forms) fn read_constraints(node: &Node<'_>, needs_rules: bool) -> Option<Constraints> {
+    let mut fields = node.object()?;
+    let match_policy = fields.get("matchPolicy", MatchPolicy::default(), Node::word);
+    let read = |node: &Node<'_>| Some(rules::read_kubernetes(node, match_policy, true));
     let rules = if needs_rules {
         let fix = "list the rules of the requests that the policy is for";
-        let read = |node: &Node<'_>, mistakes: &mut Mistakes| {
-            node.filled_list(fix, mistakes)?;
-            read(node, mistakes)
+        let read = |node: &Node<'_>| {
+            node.filled_list(fix)?;
+            read(node)
         };
         fields
-            .get_required("resourceRules", fix, read, mistakes)
+            .get_required("resourceRules", fix, read)
             .unwrap_or_default()
     } else {
-        fields.get_or_default("resourceRules", read, mistakes)
+        fields.get_or_default("resourceRules", read)
     };
-    let exclude = fields.get_or_default("excludeResourceRules", read, mistakes);
-    let namespaces = selectors::labels_of(&mut fields, "namespaceSelector", Syntax::Kubernetes, mistakes);
-    let objects = selectors::labels_of(&mut fields, "objectSelector", Syntax::Kubernetes, mistakes);
-    fields.finish(mistakes);
+    let exclude = fields.get_or_default("excludeResourceRules", read);
+    let namespaces = selectors::labels_of(&mut fields, "namespaceSelector", Syntax::Kubernetes);
+    let objects = selectors::labels_of(&mut fields, "objectSelector", Syntax::Kubernetes);
+    fields.finish();
     Some(Constraints {
         rules,
         exclude,
@@ -211,19 +190,18 @@ pub(in crate::forms) fn read_constraints(
     })
 }
 
-fn read_param_ref(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<ParamRef> {
-    let mut fields = node.object(mistakes)?;
-    let name = fields.get_optional("name", readers::text, mistakes);
+fn read_param_ref(node: &Node<'_>) -> Option<ParamRef> {
+    let mut fields = node.object()?;
+    let name = fields.get_optional("name", readers::text);
     let has_selector = fields.has("selector");
-    let selector = selectors::labels_of(&mut fields, "selector", Syntax::Kubernetes, mistakes);
-    let namespace = fields.get_optional("namespace", readers::parse_with(names::subdomain), mistakes);
-    let fix = "write Allow or Deny";
-    let missing = fields.get_required("parameterNotFoundAction", fix, Node::word, mistakes);
+    let selector = selectors::labels_of(&mut fields, "selector", Syntax::Kubernetes);
+    let namespace = fields.get_optional("namespace", readers::parse_with(names::subdomain));
+    let missing = fields.get_required("parameterNotFoundAction", "write Allow or Deny", Node::word);
     if fields.has("name") == has_selector {
         let message = "the parameters are named by one of `name` and `selector`";
-        node.wrong(message, "write one of the two", mistakes);
+        node.wrong(message, "write one of the two");
     }
-    fields.finish(mistakes);
+    fields.finish();
     Some(ParamRef {
         namespace,
         which: match name {
@@ -234,12 +212,12 @@ fn read_param_ref(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<ParamRef> 
     })
 }
 
-pub(in crate::forms) fn read_actions(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<Action>> {
+pub(in crate::forms) fn read_actions(node: &Node<'_>) -> Option<Vec<Action>> {
     let twice = "the action is listed twice";
-    let actions: Vec<Action> = node.different_words("list Deny, Warn or Audit", twice, mistakes)?;
+    let actions: Vec<Action> = node.different_words("list Deny, Warn or Audit", twice)?;
     if actions.contains(&Action::Deny) && actions.contains(&Action::Warn) {
         let message = "Deny and Warn exclude each other: the client would get the same message twice";
-        node.wrong(message, "remove one of them", mistakes);
+        node.wrong(message, "remove one of them");
     }
     Some(actions)
 }

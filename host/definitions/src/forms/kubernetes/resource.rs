@@ -5,7 +5,7 @@ use admittance_conditions::{Components, ObjectSchema, Structure};
 use serde_json::Map;
 
 use super::read_head;
-use crate::document::{Mistakes, Node, readers};
+use crate::document::{Node, readers};
 
 /// The schemas of a CustomResourceDefinition, or of an OpenAPI document. An OpenAPI document is named after its file.
 #[derive(Debug)]
@@ -25,28 +25,18 @@ pub(super) struct Resource {
 }
 
 /// Reads the parts of a CustomResourceDefinition that its schemas need.
-pub(super) fn read_resource(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<ResourceDocument> {
-    let (name, mut spec) = read_head(root, "write the resource", mistakes)?;
-    let group = spec.get_required("group", "write the group, `example.com`", readers::text, mistakes);
-    let names = spec.get_required(
-        "names",
-        "write `names: { kind: ..., plural: ... }`",
-        Node::object,
-        mistakes,
-    );
-    let versions = spec.get_required("versions", "list the versions", Node::list, mistakes);
+pub(super) fn read_resource(root: &Node<'_>) -> Option<ResourceDocument> {
+    let (name, mut spec) = read_head(root, "write the resource")?;
+    let group = spec.get_required("group", "write the group, `example.com`", readers::text);
+    let names = spec.get_required("names", "write `names: { kind: ..., plural: ... }`", Node::object);
+    let versions = spec.get_required("versions", "list the versions", Node::list);
     let mut names = names?;
-    let kind = names.get_required("kind", "name the kind", readers::text, mistakes)?;
-    let plural = names.get_required(
-        "plural",
-        "name the resource in the plural",
-        readers::text,
-        mistakes,
-    )?;
+    let kind = names.get_required("kind", "name the kind", readers::text)?;
+    let plural = names.get_required("plural", "name the resource in the plural", readers::text)?;
     let group = group?;
     let read = |node: &Node<'_>| {
-        let mut fields = node.object(mistakes)?;
-        let version = fields.get_required("name", "name the version, `v1`", readers::text, mistakes)?;
+        let mut fields = node.object()?;
+        let version = fields.get_required("name", "name the version, `v1`", readers::text)?;
         let schema = fields.optional("schema").map(|schema| schema.json());
         let schema = schema.as_ref().and_then(|schema| schema.get("openAPIV3Schema"))?;
         let others = Map::new();

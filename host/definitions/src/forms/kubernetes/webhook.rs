@@ -8,7 +8,7 @@ use admittance_admission::{
 
 use crate::{
     Location, WebhookDefinition, client, conditions,
-    document::{Fields, Mistakes, Node},
+    document::{Fields, Node},
     forms::native::{self, finish_stage, read_stage_name},
     model::StageDefinition,
     names, plugin, rules,
@@ -51,85 +51,66 @@ pub(super) fn read(
     phase: Phase,
     version: Version,
     seen: &mut HashMap<String, Location>,
-    mistakes: &mut Mistakes,
 ) -> Option<StageDefinition> {
-    let mut fields = node.object(mistakes)?;
+    let mut fields = node.object()?;
     let fix = "name the webhook, `pods.hooks.example.com`";
-    let name = read_stage_name(&mut fields, fix, names::webhook, seen, mistakes);
+    let name = read_stage_name(&mut fields, fix, names::webhook, seen);
     // Only a remote webhook must declare its side effects and review versions: they are known for a plugin.
     let is_remote = fields.has("clientConfig") || !fields.has("plugin");
-    let versions = read_versions(&mut fields, version, is_remote, mistakes).unwrap_or_default();
-    let read_client =
-        |node: &Node<'_>, mistakes: &mut Mistakes| read_client(node, versions.clone(), mistakes);
-    let hook = plugin::read_in_place_of_client(&mut fields, "webhook", read_client, mistakes);
-    let match_policy = fields.get("matchPolicy", version.match_policy(), Node::word, mistakes);
-    let read_rules = |node: &Node<'_>, mistakes: &mut Mistakes| {
-        Some(rules::read_kubernetes(node, match_policy, false, mistakes))
-    };
+    let versions = read_versions(&mut fields, version, is_remote).unwrap_or_default();
+    let read_client = |node: &Node<'_>| read_client(node, versions.clone());
+    let hook = plugin::read_in_place_of_client(&mut fields, "webhook", read_client);
+    let match_policy = fields.get("matchPolicy", version.match_policy(), Node::word);
+    let read_rules = |node: &Node<'_>| Some(rules::read_kubernetes(node, match_policy, false));
     let mut spec = StageSpec::new("");
-    spec.rules = fields.get("rules", Vec::new(), read_rules, mistakes);
-    let namespaces = selectors::labels_of(&mut fields, "namespaceSelector", Syntax::Kubernetes, mistakes);
+    spec.rules = fields.get("rules", Vec::new(), read_rules);
+    let namespaces = selectors::labels_of(&mut fields, "namespaceSelector", Syntax::Kubernetes);
     spec.namespace_selector = selectors::namespaces_with(namespaces);
-    spec.object_selector = selectors::labels_of(&mut fields, "objectSelector", Syntax::Kubernetes, mistakes);
-    spec.match_conditions = conditions::read(&mut fields, mistakes);
-    spec.failure_policy = fields.get("failurePolicy", version.failure_policy(), Node::word, mistakes);
-    spec.timeout = read_timeout(&mut fields, mistakes).unwrap_or(version.timeout());
-    spec.side_effects = read_side_effects(&mut fields, version, is_remote, mistakes);
+    spec.object_selector = selectors::labels_of(&mut fields, "objectSelector", Syntax::Kubernetes);
+    spec.match_conditions = conditions::read(&mut fields);
+    spec.failure_policy = fields.get("failurePolicy", version.failure_policy(), Node::word);
+    spec.timeout = read_timeout(&mut fields).unwrap_or(version.timeout());
+    spec.side_effects = read_side_effects(&mut fields, version, is_remote);
     spec.reinvocation = match phase {
-        Phase::Mutating => fields.get(
-            "reinvocationPolicy",
-            Reinvocation::default(),
-            Node::word,
-            mistakes,
-        ),
+        Phase::Mutating => fields.get("reinvocationPolicy", Reinvocation::default(), Node::word),
         Phase::Validating => Reinvocation::Never,
     };
-    finish_stage(fields, name, spec, hook, mistakes)
+    finish_stage(fields, name, spec, hook)
 }
 
 /// Reads `timeoutSeconds` or `timeout`, which has a unit.
-fn read_timeout(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> Option<Duration> {
+fn read_timeout(fields: &mut Fields<'_>) -> Option<Duration> {
     let both = fields.has("timeoutSeconds") && fields.has("timeout");
-    let read = |node: &Node<'_>, mistakes: &mut Mistakes| node.integer(1..=30_u8, mistakes);
-    let seconds = fields.get_optional("timeoutSeconds", read, mistakes);
-    let read = |node: &Node<'_>, mistakes: &mut Mistakes| {
+    let read = |node: &Node<'_>| node.integer(1..=30_u8);
+    let seconds = fields.get_optional("timeoutSeconds", read);
+    let read = |node: &Node<'_>| {
         if both {
             let message = "the webhook has `timeoutSeconds` and `timeout`";
-            node.wrong(message, "keep one of them", mistakes);
+            node.wrong(message, "keep one of them");
         }
-        native::read_timeout(node, mistakes)
+        native::read_timeout(node)
     };
-    let duration = fields.get_optional("timeout", read, mistakes);
+    let duration = fields.get_optional("timeout", read);
     duration.or(seconds.map(|seconds| Duration::from_secs(seconds.into())))
 }
 
-fn read_side_effects(
-    fields: &mut Fields<'_>,
-    version: Version,
-    is_remote: bool,
-    mistakes: &mut Mistakes,
-) -> SideEffects {
+fn read_side_effects(fields: &mut Fields<'_>, version: Version, is_remote: bool) -> SideEffects {
     let node = match version {
-        Version::V1 if is_remote => fields.required("sideEffects", "write None or NoneOnDryRun", mistakes),
+        Version::V1 if is_remote => fields.required("sideEffects", "write None or NoneOnDryRun"),
         _ => fields.optional("sideEffects"),
     };
     let default = match version {
         Version::V1Beta1 if is_remote => SideEffects::Unknown,
         _ => SideEffects::None,
     };
-    node.and_then(|node| node.word(mistakes)).unwrap_or(default)
+    node.and_then(|node| node.word()).unwrap_or(default)
 }
 
 /// Reads the supported versions of `admissionReviewVersions`. Other versions are ignored if at least one is supported.
-fn read_versions(
-    fields: &mut Fields<'_>,
-    version: Version,
-    is_remote: bool,
-    mistakes: &mut Mistakes,
-) -> Option<Vec<ReviewVersion>> {
+fn read_versions(fields: &mut Fields<'_>, version: Version, is_remote: bool) -> Option<Vec<ReviewVersion>> {
     let fix = "list v1, v1beta1 or both";
     let node = match version {
-        Version::V1 if is_remote => fields.required("admissionReviewVersions", fix, mistakes)?,
+        Version::V1 if is_remote => fields.required("admissionReviewVersions", fix)?,
         _ => match fields.optional("admissionReviewVersions") {
             Some(node) => node,
             None => return Some(vec![ReviewVersion::V1Beta1]),
@@ -137,34 +118,30 @@ fn read_versions(
     };
     let mut seen = Vec::new();
     let mut known = Vec::new();
-    for entry in node.filled_list(fix, mistakes)? {
-        let Some(text) = entry.text(mistakes) else {
+    for entry in node.filled_list(fix)? {
+        let Some(text) = entry.text() else {
             continue;
         };
         if seen.contains(&text) {
-            entry.wrong("the version is listed twice", "remove one of them", mistakes);
+            entry.wrong("the version is listed twice", "remove one of them");
             continue;
         }
         seen.push(text);
         if let Err(message) = names::version(text) {
-            entry.wrong(message, "", mistakes);
+            entry.wrong(message, "");
         }
         known.extend(text.parse::<ReviewVersion>());
     }
     if known.is_empty() {
-        node.wrong("none of these versions is supported", fix, mistakes);
+        node.wrong("none of these versions is supported", fix);
     }
     Some(known)
 }
 
-fn read_client(
-    node: &Node<'_>,
-    versions: Vec<ReviewVersion>,
-    mistakes: &mut Mistakes,
-) -> Option<WebhookDefinition> {
-    let mut fields = node.object(mistakes)?;
+fn read_client(node: &Node<'_>, versions: Vec<ReviewVersion>) -> Option<WebhookDefinition> {
+    let mut fields = node.object()?;
     let protocol = Protocol::AdmissionReview { versions };
-    let ca_bundle = fields.get_optional("caBundle", client::ca_bundle, mistakes);
+    let ca_bundle = fields.get_optional("caBundle", client::ca_bundle);
     let url = fields.optional("url");
     let service = fields.optional("service");
     if url.is_some() == service.is_some() {
@@ -172,11 +149,11 @@ fn read_client(
             Some(_) => "the webhook has a URL and a service",
             None => "the webhook has no address",
         };
-        node.wrong(message, "write one of `url` and `service`", mistakes);
+        node.wrong(message, "write one of `url` and `service`");
     }
-    let url = url.and_then(|url| client::url(&url, &protocol, mistakes));
-    let service = service.and_then(|service| client::service_object(&service, &protocol, mistakes));
-    fields.finish(mistakes);
+    let url = url.and_then(|url| client::url(&url, &protocol));
+    let service = service.and_then(|service| client::service_object(&service, &protocol));
+    fields.finish();
     Some(WebhookDefinition {
         protocol,
         target: url.or(service)?,

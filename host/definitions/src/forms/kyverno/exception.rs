@@ -37,30 +37,29 @@ struct PolicyReference {
     at: (Location, String),
 }
 
-pub(super) fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<ExceptionDocument> {
-    let mut fields = root.object(mistakes)?;
+pub(super) fn read(root: &Node<'_>) -> Option<ExceptionDocument> {
+    let mut fields = root.object()?;
     fields.ignore(&["apiVersion", "kind", "status"]);
     let fix = "name the exception: `metadata: { name: ... }`";
-    let read_names = |node: &Node<'_>, mistakes: &mut Mistakes| {
+    let read_names = |node: &Node<'_>| {
         let has_namespace = node.children().iter().any(|(key, _)| *key == Some("namespace"));
-        read_metadata(node, has_namespace, mistakes)
+        read_metadata(node, has_namespace)
     };
-    let names = fields.get_required("metadata", fix, read_names, mistakes);
-    let fix = "write which policies the exception is for";
-    let spec = fields.get_required("spec", fix, Node::object, mistakes);
-    fields.finish(mistakes);
+    let names = fields.get_required("metadata", fix, read_names);
+    let spec = fields.get_required("spec", "write which policies the exception is for", Node::object);
+    fields.finish();
     let mut spec = spec?;
     // These fields are for Kyverno's reports and its other servers.
     spec.ignore(&["reportResult", "properties", "evaluationMode"]);
-    let until = spec.get_optional("expiresAt", read_end, mistakes);
+    let until = spec.get_optional("expiresAt", read_end);
     let fix = "list the policies, each with `name` and `kind`";
     let policies = spec
-        .required("policyRefs", fix, mistakes)
-        .and_then(|node| node.filled_list_of(fix, read_reference, mistakes));
-    let conditions = read_conditions(&mut spec, mistakes);
-    let images = spec.get_or_default("images", Node::strings, mistakes);
-    let values = spec.get_or_default("allowedValues", Node::strings, mistakes);
-    spec.finish(mistakes);
+        .required("policyRefs", fix)
+        .and_then(|node| node.filled_list_of(fix, read_reference));
+    let conditions = read_conditions(&mut spec);
+    let images = spec.get_or_default("images", Node::strings);
+    let values = spec.get_or_default("allowedValues", Node::strings);
+    spec.finish();
     let (name, namespace) = names?;
     Some(ExceptionDocument {
         name: format!("{}/{name}", namespace.as_deref().unwrap_or("default")),
@@ -72,16 +71,11 @@ pub(super) fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<Exception
     })
 }
 
-fn read_reference(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<PolicyReference> {
-    let mut fields = node.object(mistakes)?;
-    let name = fields.get_required("name", "name the policy", readers::text, mistakes);
-    let kind = fields.get_required(
-        "kind",
-        "write the kind, `ValidatingPolicy`",
-        readers::text,
-        mistakes,
-    );
-    fields.finish(mistakes);
+fn read_reference(node: &Node<'_>) -> Option<PolicyReference> {
+    let mut fields = node.object()?;
+    let name = fields.get_required("name", "name the policy", readers::text);
+    let kind = fields.get_required("kind", "write the kind, `ValidatingPolicy`", readers::text);
+    fields.finish();
     Some(PolicyReference {
         kind: kind?,
         name: name?,
@@ -91,19 +85,19 @@ fn read_reference(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<PolicyRefe
 
 /// Names and expressions of the conditions. What they look up in the cluster is a mistake: they are evaluated before the
 /// policy is.
-fn read_conditions(spec: &mut Fields<'_>, mistakes: &mut Mistakes) -> Vec<(String, String)> {
+fn read_conditions(spec: &mut Fields<'_>) -> Vec<(String, String)> {
     let Some(node) = spec.optional("matchConditions") else {
         return Vec::new();
     };
     let mut compiler = PolicyCompiler::new(false).of_kyverno(None);
-    let entries = node.list(mistakes).unwrap_or_default();
+    let entries = node.list().unwrap_or_default();
     let compile = |name: &str, text: &str| compiler.condition(name, text);
-    let conditions = conditions::read_with(&entries, compile, mistakes);
+    let conditions = conditions::read_with(&entries, compile);
     let policy = compiler.finish(Vec::new(), Vec::new(), Vec::new(), Vec::new());
     if policy.lookups().next().is_some() || policy.uses_namespace() || policy.uses_http() {
         let message = "the conditions of an exception see nothing but the request";
         let fix = "write them in the policy, with `exceptions.allowedValues`";
-        node.wrong(message, fix, mistakes);
+        node.wrong(message, fix);
     }
     let texts = conditions.iter();
     texts

@@ -7,7 +7,7 @@ use time::{Duration, OffsetDateTime, UtcOffset, format_description::well_known::
 
 use crate::{
     ChainDefinition, Location, StageDefinition, StageId, conditions,
-    document::{Fields, Mistake, Mistakes, Node, ValueLocation, quoted, readers},
+    document::{Fields, Mistake, Node, ValueLocation, quoted, readers},
     forms::native,
     rules,
 };
@@ -36,40 +36,39 @@ pub struct ExceptionDefinition {
     pub source: Location,
 }
 
-pub(crate) fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<ExceptionDefinition> {
-    let mut fields = root.object(mistakes)?;
+pub(crate) fn read(root: &Node<'_>) -> Option<ExceptionDefinition> {
+    let mut fields = root.object()?;
     fields.ignore(&["apiVersion", "kind"]);
     fields.ignore_present(&[native::STATUS]);
     let fix = "name the exception: `metadata: { name: ... }`";
-    let name =
-        |node: &Node<'_>, mistakes: &mut Mistakes| native::read_name(node, "name the exception", mistakes);
-    let name = fields.get_required("metadata", fix, name, mistakes);
+    let name = |node: &Node<'_>| native::read_name(node, "name the exception");
+    let name = fields.get_required("metadata", fix, name);
     let fix = "write who needs the exception, why, until when, and for which stages and requests";
-    let spec = fields.get_required("spec", fix, Node::object, mistakes);
-    fields.finish(mistakes);
+    let spec = fields.get_required("spec", fix, Node::object);
+    fields.finish();
     let mut spec = spec?;
     let text = readers::parse_with(|text: &str| match text.trim() {
         "" => Err("empty"),
         text => Ok(text.to_owned()),
     });
-    let owner = spec.get_required("owner", "name who answers for it", &text, mistakes);
-    let reason = spec.get_required("reason", "write why it is needed", &text, mistakes);
+    let owner = spec.get_required("owner", "name who answers for it", &text);
+    let reason = spec.get_required("reason", "write why it is needed", &text);
     let fix = "write the day on which it ends, `2027-01-31`, or the moment, `2027-01-31T12:00:00Z`";
-    let until = spec.get_required("expires", fix, read_end, mistakes);
+    let until = spec.get_required("expires", fix, read_end);
     let fix = "list stages, `pods/images`, or all of a chain, `pods/*`";
     let stages = spec
-        .required("stages", fix, mistakes)
-        .and_then(|node| node.filled_list_of(fix, read_stage, mistakes));
+        .required("stages", fix)
+        .and_then(|node| node.filled_list_of(fix, read_stage));
     let mut exception = Exception::new(name.clone().unwrap_or_default(), Moment(SystemTime::UNIX_EPOCH));
-    let before = mistakes.len();
-    read_requests(&mut spec, &mut exception, mistakes);
+    let before = spec.node().mistake_count();
+    read_requests(&mut spec, &mut exception);
     let is_for_all = exception == Exception::new(exception.name.clone(), exception.until);
-    if is_for_all && mistakes.len() == before {
+    if is_for_all && spec.node().mistake_count() == before {
         let fix = "write `rules`, `namespaces`, `names`, `users`, `groups` or `matchConditions`; a stage that no request \
                    is to pass has `mode: Audit`, or is disabled with `admittance disable`";
-        spec.node().wrong("it is for every request", fix, mistakes);
+        spec.node().wrong("it is for every request", fix);
     }
-    spec.finish(mistakes);
+    spec.finish();
     exception.until = until?;
     name?;
     let (stages, stage_locations) = stages?.into_iter().unzip();
@@ -83,33 +82,31 @@ pub(crate) fn read(root: &Node<'_>, mistakes: &mut Mistakes) -> Option<Exception
     })
 }
 
-fn read_requests(spec: &mut Fields<'_>, exception: &mut Exception, mistakes: &mut Mistakes) {
+fn read_requests(spec: &mut Fields<'_>, exception: &mut Exception) {
     let fix = "say which requests are excepted, or remove `rules` for all of the stages";
-    let read = |node: &Node<'_>, mistakes: &mut Mistakes| {
-        Some(rules::read_native(node, fix, MatchPolicy::default(), mistakes))
-    };
-    exception.rules = spec.get_or_default("rules", read, mistakes);
+    let read = |node: &Node<'_>| Some(rules::read_native(node, fix, MatchPolicy::default()));
+    exception.rules = spec.get_or_default("rules", read);
     for (field, globs) in [
         ("namespaces", &mut exception.namespaces),
         ("names", &mut exception.names),
         ("users", &mut exception.users),
         ("groups", &mut exception.groups),
     ] {
-        let read = |node: &Node<'_>, mistakes: &mut Mistakes| {
-            let read = |node: &Node<'_>, mistakes: &mut Mistakes| node.text(mistakes).map(Glob::new);
-            node.filled_list_of("list one, or remove the field for all", read, mistakes)
+        let read = |node: &Node<'_>| {
+            let read = |node: &Node<'_>| node.text().map(Glob::new);
+            node.filled_list_of("list one, or remove the field for all", read)
         };
-        *globs = spec.get_or_default(field, read, mistakes);
+        *globs = spec.get_or_default(field, read);
     }
-    exception.match_conditions = conditions::read(spec, mistakes);
+    exception.match_conditions = conditions::read(spec);
 }
 
-fn read_stage(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<(StageId, ValueLocation)> {
-    Some((node.parse(mistakes)?, node.value_location()))
+fn read_stage(node: &Node<'_>) -> Option<(StageId, ValueLocation)> {
+    Some((node.parse()?, node.value_location()))
 }
 
 /// Reads a moment, or a day, which ends at midnight in UTC.
-pub(crate) fn read_end(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Moment> {
+pub(crate) fn read_end(node: &Node<'_>) -> Option<Moment> {
     let read = |text: &str| {
         let is_day = text.len() == "2027-01-31".len();
         let (text, more) = if is_day {
@@ -122,11 +119,11 @@ pub(crate) fn read_end(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Momen
         // A moment before 1970 cannot be written as text.
         (end >= OffsetDateTime::UNIX_EPOCH).then(|| Moment(end.into()))
     };
-    let text = node.text(mistakes)?;
+    let text = node.text()?;
     let end = read(text);
     if end.is_none() {
         let message = format!("{text} is not a day or a moment", text = quoted(text));
-        node.wrong(message, "write `2027-01-31`, or `2027-01-31T12:00:00Z`", mistakes);
+        node.wrong(message, "write `2027-01-31`, or `2027-01-31T12:00:00Z`");
     }
     end
 }

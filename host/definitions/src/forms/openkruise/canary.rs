@@ -67,15 +67,15 @@ fn is_of_openkruise(key: &str) -> bool {
 
 impl Canary {
     /// Reports canaries that OpenKruise rejects regardless of other SidecarSets.
-    pub(super) fn check_alone(&self, is_updated: bool, mistakes: &mut Mistakes) {
+    pub(super) fn check_alone(&self, is_updated: bool, root: &Node<'_>) {
         if self.base == self.name {
             let message = "a canary cannot be its own base";
-            mistakes.push(self.location.mistake(message, "name another SidecarSet"));
+            root.report(self.location.mistake(message, "name another SidecarSet"));
         }
         if is_updated {
             let message = "a canary cannot update Pods that exist";
             let fix = "write `updateStrategy: { type: NotUpdate }`";
-            mistakes.push(self.location.mistake(message, fix));
+            root.report(self.location.mistake(message, fix));
         }
     }
 

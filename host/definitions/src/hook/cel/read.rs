@@ -11,7 +11,7 @@ use admittance_conditions::{
 use super::CelDefinition;
 use crate::{
     conditions,
-    document::{Fields, Mistakes, Node, quoted, readers},
+    document::{Fields, Node, quoted, readers},
     forms::kubernetes::typing::WrittenExpression,
     names,
 };
@@ -38,36 +38,35 @@ impl ExpressionReader<'_> {
         }
     }
 
-    fn compile(&mut self, node: &Node<'_>, role: Role, mistakes: &mut Mistakes) -> Option<PolicyExpression> {
-        let text = node.text(mistakes)?;
+    fn compile(&mut self, node: &Node<'_>, role: Role) -> Option<PolicyExpression> {
+        let text = node.text()?;
         let compiled = match self.rewrite {
             Some(rewrite) => self.compiler.compile(role, &rewrite(Some(role), text)),
             None => self.compiler.compile(role, text),
         };
-        let compiled = node.accept(compiled, mistakes)?;
+        let compiled = node.accept(compiled)?;
         self.written.push(WrittenExpression::new(node, role, text));
         Some(compiled)
     }
 }
 
-pub(crate) fn read(node: &Node<'_>, phase: Phase, mistakes: &mut Mistakes) -> Option<CelDefinition> {
-    let mut fields = node.object(mistakes)?;
-    let before = mistakes.len();
+pub(crate) fn read(node: &Node<'_>, phase: Phase) -> Option<CelDefinition> {
+    let mut fields = node.object()?;
+    let before = node.mistake_count();
     if fields.has("validations") && fields.has("mutations") {
-        node.wrong("it has validations and mutations", "make two stages", mistakes);
+        node.wrong("it has validations and mutations", "make two stages");
     }
     if phase == Phase::Validating
         && let Some(mutations) = fields.optional("mutations")
     {
         let message = "a stage of a validating chain may only allow or deny";
-        mutations.wrong(message, "move the stage to a mutating chain", mistakes);
+        mutations.wrong(message, "move the stage to a mutating chain");
     }
-    let (policy, written) = read_expressions(&mut fields, PolicyCompiler::new(false), Vec::new(), mistakes);
-    if mistakes.len() == before && policy.validations.is_empty() && policy.mutations.is_empty() {
-        let fix = "write `validations` or `mutations`";
-        node.wrong("it evaluates nothing", fix, mistakes);
+    let (policy, written) = read_expressions(&mut fields, PolicyCompiler::new(false), Vec::new());
+    if node.mistake_count() == before && policy.validations.is_empty() && policy.mutations.is_empty() {
+        node.wrong("it evaluates nothing", "write `validations` or `mutations`");
     }
-    fields.finish(mistakes);
+    fields.finish();
     Some(CelDefinition {
         policy: Arc::new(policy),
         binding: Binding::default(),
@@ -76,17 +75,13 @@ pub(crate) fn read(node: &Node<'_>, phase: Phase, mistakes: &mut Mistakes) -> Op
 }
 
 /// Reads the expressions of a policy of Kubernetes. Expressions with a mistake are left out.
-pub(crate) fn read_policy(
-    fields: &mut Fields<'_>,
-    has_params: bool,
-    mistakes: &mut Mistakes,
-) -> (Policy, Vec<WrittenExpression>) {
-    check_as_kubernetes(fields, mistakes);
+pub(crate) fn read_policy(fields: &mut Fields<'_>, has_params: bool) -> (Policy, Vec<WrittenExpression>) {
+    check_as_kubernetes(fields);
     let mut compiler = PolicyCompiler::new(has_params);
-    let conditions = entries(fields, "matchConditions", mistakes);
+    let conditions = entries(fields, "matchConditions");
     let compile = |name: &str, text: &str| compiler.condition(name, text);
-    let conditions = conditions::read_with(&conditions, compile, mistakes);
-    read_expressions(fields, compiler, conditions, mistakes)
+    let conditions = conditions::read_with(&conditions, compile);
+    read_expressions(fields, compiler, conditions)
 }
 
 /// Reads the expressions of a policy of Kyverno, each rewritten. Expressions with mistakes are left out.
@@ -94,17 +89,16 @@ pub(crate) fn read_kyverno(
     fields: &mut Fields<'_>,
     namespace: Option<&str>,
     rewrite: &Rewrite<'_>,
-    mistakes: &mut Mistakes,
 ) -> Policy {
     let mut reading = ExpressionReader {
         rewrite: Some(rewrite),
         ..ExpressionReader::new(PolicyCompiler::new(false).of_kyverno(namespace))
     };
-    read_variables(fields, &mut reading, mistakes);
-    let conditions = entries(fields, "matchConditions", mistakes);
+    read_variables(fields, &mut reading);
+    let conditions = entries(fields, "matchConditions");
     let compile = |name: &str, text: &str| reading.compiler.condition(name, &rewrite(None, text));
-    let conditions = conditions::read_with(&conditions, compile, mistakes);
-    let (mut policy, _) = read_results(fields, reading, conditions, mistakes);
+    let conditions = conditions::read_with(&conditions, compile);
+    let (mut policy, _) = read_results(fields, reading, conditions);
     for (index, validation) in policy.validations.iter_mut().enumerate() {
         let message = &mut validation.message;
         message.get_or_insert_with(|| format!("CEL expression validation failed at index {index}"));
@@ -113,32 +107,33 @@ pub(crate) fn read_kyverno(
 }
 
 /// Reports parts of a policy that kube-apiserver rejects, although they could be evaluated.
-fn check_as_kubernetes(fields: &mut Fields<'_>, mistakes: &mut Mistakes) {
+fn check_as_kubernetes<'a>(fields: &mut Fields<'a>) {
     const MOST_ANNOTATIONS: usize = 20;
     const LONGEST_ANNOTATION: usize = 5 << 10;
-    let mut list = |name: &'static str| {
-        let node = fields.optional(name);
-        let entries = node.and_then(|node| node.list(&mut Mistakes::new()));
-        entries.unwrap_or_default()
+    let mut list = |name: &'static str| -> Vec<Node<'a>> {
+        let children = fields.optional(name).map(|node| node.children());
+        let children = children.unwrap_or_default().into_iter();
+        children
+            .filter_map(|(key, entry)| key.is_none().then_some(entry))
+            .collect()
     };
     for entry in list("variables") {
         if let Some((node, name)) = text_field(&entry, "name")
             && RESERVED.contains(&name)
         {
             let message = "the name is a reserved word of CEL";
-            node.wrong(message, "give the variable another name", mistakes);
+            node.wrong(message, "give the variable another name");
         }
     }
     for entry in list("validations") {
         if let Some((node, message)) = text_field(&entry, "message")
             && message.trim().is_empty()
         {
-            let fix = "write a message, or leave it out";
-            node.wrong("the message is empty", fix, mistakes);
+            node.wrong("the message is empty", "write a message, or leave it out");
         }
         if let Some((node, "Unauthorized")) = text_field(&entry, "reason") {
             let fix = "write Forbidden, Invalid or RequestEntityTooLarge";
-            node.wrong("kube-apiserver knows no policies with this reason", fix, mistakes);
+            node.wrong("kube-apiserver knows no policies with this reason", fix);
         }
     }
     let annotations = list("auditAnnotations");
@@ -147,27 +142,26 @@ fn check_as_kubernetes(fields: &mut Fields<'_>, mistakes: &mut Mistakes) {
             && key.contains('/')
         {
             let message = "the key of an annotation has no prefix: that is the name of the policy";
-            node.wrong(message, "write the part after the `/` alone", mistakes);
+            node.wrong(message, "write the part after the `/` alone");
         }
         if let Some((node, value)) = text_field(entry, "valueExpression")
             && value.trim().len() > LONGEST_ANNOTATION
         {
-            let message = "the expression is longer than 5 KiB";
-            node.wrong(message, "make it shorter", mistakes);
+            node.wrong("the expression is longer than 5 KiB", "make it shorter");
         }
     }
     if annotations.len() > MOST_ANNOTATIONS
         && let Some(node) = fields.optional("auditAnnotations")
     {
-        let message = "there are more than 20 annotations";
-        node.wrong(message, "write 20 at most", mistakes);
+        node.wrong("there are more than 20 annotations", "write 20 at most");
     }
 }
 
 /// Returns a field if it is a string, without reporting mistakes.
 fn text_field<'a>(entry: &Node<'a>, name: &'static str) -> Option<(Node<'a>, &'a str)> {
-    let node = entry.object(&mut Mistakes::new())?.optional(name)?;
-    let text = node.string(&mut Mistakes::new())?;
+    let mut children = entry.children().into_iter();
+    let (_, node) = children.find(|(key, _)| *key == Some(name))?;
+    let text = node.silent().string()?;
     Some((node, text))
 }
 
@@ -196,7 +190,7 @@ const RESERVED: [&str; 21] = [
 ];
 
 /// Reads the expressions of a template of Gatekeeper, which may use two variables that Gatekeeper defines.
-pub(crate) fn read_template(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> Policy {
+pub(crate) fn read_template(fields: &mut Fields<'_>) -> Policy {
     const GIVEN: [(&str, &str); 2] = [
         (
             "anyObject",
@@ -208,32 +202,31 @@ pub(crate) fn read_template(fields: &mut Fields<'_>, mistakes: &mut Mistakes) ->
         ),
     ];
     let mut compiler = PolicyCompiler::new(true);
-    let conditions = entries(fields, "matchConditions", mistakes);
+    let conditions = entries(fields, "matchConditions");
     let compile = |name: &str, text: &str| compiler.condition(name, text);
-    let conditions = conditions::read_with(&conditions, compile, mistakes);
+    let conditions = conditions::read_with(&conditions, compile);
     for (name, text) in GIVEN {
         let compiled = compiler.compile(Role::Variable, text);
-        if let Some(value) = fields.node().accept(compiled, mistakes) {
+        if let Some(value) = fields.node().accept(compiled) {
             compiler.define(name, value);
         }
     }
-    read_expressions(fields, compiler, conditions, mistakes).0
+    read_expressions(fields, compiler, conditions).0
 }
 
 fn read_expressions(
     fields: &mut Fields<'_>,
     compiler: PolicyCompiler,
     conditions: Vec<MatchCondition>,
-    mistakes: &mut Mistakes,
 ) -> (Policy, Vec<WrittenExpression>) {
     let mut reading = ExpressionReader::new(compiler);
-    read_variables(fields, &mut reading, mistakes);
-    read_results(fields, reading, conditions, mistakes)
+    read_variables(fields, &mut reading);
+    read_results(fields, reading, conditions)
 }
 
-fn read_variables(fields: &mut Fields<'_>, reading: &mut ExpressionReader<'_>, mistakes: &mut Mistakes) {
-    for entry in entries(fields, "variables", mistakes) {
-        read_variable(&entry, reading, mistakes);
+fn read_variables(fields: &mut Fields<'_>, reading: &mut ExpressionReader<'_>) {
+    for entry in entries(fields, "variables") {
+        read_variable(&entry, reading);
     }
 }
 
@@ -241,17 +234,16 @@ fn read_results(
     fields: &mut Fields<'_>,
     mut reading: ExpressionReader<'_>,
     conditions: Vec<MatchCondition>,
-    mistakes: &mut Mistakes,
 ) -> (Policy, Vec<WrittenExpression>) {
-    let validations = entries(fields, "validations", mistakes);
-    let read = |entry: &Node<'_>| read_validation(entry, &mut reading, mistakes);
+    let validations = entries(fields, "validations");
+    let read = |entry: &Node<'_>| read_validation(entry, &mut reading);
     let validations = validations.iter().filter_map(read).collect();
-    let annotations = entries(fields, "auditAnnotations", mistakes);
+    let annotations = entries(fields, "auditAnnotations");
     let mut seen = HashMap::new();
-    let read = |entry: &Node<'_>| read_annotation(entry, &mut reading, &mut seen, mistakes);
+    let read = |entry: &Node<'_>| read_annotation(entry, &mut reading, &mut seen);
     let annotations = annotations.iter().filter_map(read).collect();
-    let mutations = entries(fields, "mutations", mistakes);
-    let read = |entry: &Node<'_>| read_mutation(entry, &mut reading, mistakes);
+    let mutations = entries(fields, "mutations");
+    let read = |entry: &Node<'_>| read_mutation(entry, &mut reading);
     let mutations = mutations.iter().filter_map(read).collect();
     let ExpressionReader {
         compiler, written, ..
@@ -260,37 +252,36 @@ fn read_results(
     (policy, written)
 }
 
-fn entries<'a>(fields: &mut Fields<'a>, name: &'static str, mistakes: &mut Mistakes) -> Vec<Node<'a>> {
+fn entries<'a>(fields: &mut Fields<'a>, name: &'static str) -> Vec<Node<'a>> {
     let Some(node) = fields.optional(name) else {
         return Vec::new();
     };
-    let entries = node.list(mistakes).unwrap_or_default();
+    let entries = node.list().unwrap_or_default();
     if entries.len() > MOST {
         let message = format!("there are {} entries", entries.len());
-        node.wrong(message, format!("write {MOST} at most"), mistakes);
+        node.wrong(message, format!("write {MOST} at most"));
     }
     entries
 }
 
-fn read_variable(node: &Node<'_>, reading: &mut ExpressionReader<'_>, mistakes: &mut Mistakes) {
-    let Some(mut fields) = node.object(mistakes) else {
+fn read_variable(node: &Node<'_>, reading: &mut ExpressionReader<'_>) {
+    let Some(mut fields) = node.object() else {
         return;
     };
-    let name = fields.required("name", "name the variable", mistakes);
+    let name = fields.required("name", "name the variable");
     let name = name.and_then(|node| {
-        let name = node.parse_with(names::identifier, mistakes)?;
+        let name = node.parse_with(names::identifier)?;
         if reading.compiler.is_defined(&name) {
             let message = format!("{} is already defined", quoted(&name));
-            node.wrong(message, "give each variable its own name", mistakes);
-            return None;
+            return node.reject(message, "give each variable its own name");
         }
         Some(name)
     });
     let fix = "write its value, `object.spec.containers`";
     let expression = fields
-        .required("expression", fix, mistakes)
-        .and_then(|node| reading.compile(&node, Role::Variable, mistakes));
-    fields.finish(mistakes);
+        .required("expression", fix)
+        .and_then(|node| reading.compile(&node, Role::Variable));
+    fields.finish();
     if let (Some(name), Some(expression)) = (name, expression) {
         reading.compiler.define(&name, expression);
         if let Some(written) = reading.written.last_mut() {
@@ -299,24 +290,20 @@ fn read_variable(node: &Node<'_>, reading: &mut ExpressionReader<'_>, mistakes: 
     }
 }
 
-fn read_validation(
-    node: &Node<'_>,
-    reading: &mut ExpressionReader<'_>,
-    mistakes: &mut Mistakes,
-) -> Option<Validation> {
-    let mut fields = node.object(mistakes)?;
+fn read_validation(node: &Node<'_>, reading: &mut ExpressionReader<'_>) -> Option<Validation> {
+    let mut fields = node.object()?;
     let fix = "write what must be true, `object.spec.replicas <= 5`";
-    let expression = fields.required("expression", fix, mistakes);
+    let expression = fields.required("expression", fix);
     let is_kyverno = reading.rewrite.is_some();
     let has_several_lines = expression.as_ref().is_some_and(|node| {
-        let text = node.string(&mut Mistakes::new());
+        let text = node.silent().string();
         text.is_some_and(|text| text.trim().contains('\n'))
     });
-    let expression = expression.and_then(|node| reading.compile(&node, Role::Validation, mistakes));
+    let expression = expression.and_then(|node| reading.compile(&node, Role::Validation));
     let message = fields.optional("message").and_then(|node| {
-        let message = node.text(mistakes)?;
+        let message = node.text()?;
         if message.trim().contains('\n') && !is_kyverno {
-            node.wrong("the message has several lines", "write it on one line", mistakes);
+            node.wrong("the message has several lines", "write it on one line");
         }
         Some(message.to_owned())
     });
@@ -324,12 +311,11 @@ fn read_validation(
     // As in Kubernetes, an expression is the default of its message, which must be on one line.
     if has_several_lines && !is_kyverno && message.is_none() && message_expression.is_none() {
         let fix = "write a `message`";
-        node.wrong("an expression of several lines needs a message", fix, mistakes);
+        node.wrong("an expression of several lines needs a message", fix);
     }
-    let message_expression =
-        message_expression.and_then(|node| reading.compile(&node, Role::Message, mistakes));
-    let reason = fields.get("reason", DenialReason::default(), Node::word, mistakes);
-    fields.finish(mistakes);
+    let message_expression = message_expression.and_then(|node| reading.compile(&node, Role::Message));
+    let reason = fields.get("reason", DenialReason::default(), Node::word);
+    fields.finish();
     Some(Validation {
         expression: expression?,
         message,
@@ -342,32 +328,27 @@ fn read_annotation(
     node: &Node<'_>,
     reading: &mut ExpressionReader<'_>,
     seen: &mut HashMap<String, u32>,
-    mistakes: &mut Mistakes,
 ) -> Option<(String, PolicyExpression)> {
-    let mut fields = node.object(mistakes)?;
-    let key = fields.required("key", "name the annotation", mistakes);
+    let mut fields = node.object()?;
+    let key = fields.required("key", "name the annotation");
     let key = key.and_then(|node| {
-        node.parse_with(names::label_key, mistakes)?;
-        let key = node.text(mistakes)?;
+        node.parse_with(names::label_key)?;
+        let key = node.text()?;
         if let Some(line) = seen.insert(key.to_owned(), node.location().line) {
             let message = format!("{} is also the key of the annotation on line {line}", quoted(key));
-            node.wrong(message, "give each annotation its own key", mistakes);
+            node.wrong(message, "give each annotation its own key");
         }
         Some(key.to_owned())
     });
     let fix = "write its value, a string or null";
     let value = fields
-        .required("valueExpression", fix, mistakes)
-        .and_then(|node| reading.compile(&node, Role::Annotation, mistakes));
-    fields.finish(mistakes);
+        .required("valueExpression", fix)
+        .and_then(|node| reading.compile(&node, Role::Annotation));
+    fields.finish();
     Some((key?, value?))
 }
 
-fn read_mutation(
-    node: &Node<'_>,
-    reading: &mut ExpressionReader<'_>,
-    mistakes: &mut Mistakes,
-) -> Option<PolicyExpression> {
+fn read_mutation(node: &Node<'_>, reading: &mut ExpressionReader<'_>) -> Option<PolicyExpression> {
     const PATCHES: [(&str, (&str, Role)); 2] = [
         (
             "ApplyConfiguration",
@@ -375,31 +356,29 @@ fn read_mutation(
         ),
         ("JSONPatch", ("jsonPatch", Role::JsonPatch)),
     ];
-    let mut fields = node.object(mistakes)?;
+    let mut fields = node.object()?;
     let read = readers::one_of("patch type", &PATCHES);
     let fix = "write ApplyConfiguration or JSONPatch";
-    let wanted = fields.get_required("patchType", fix, read, mistakes);
+    let wanted = fields.get_required("patchType", fix, read);
     let present = fields.present(&["applyConfiguration", "jsonPatch"]);
-    fields.finish(mistakes);
+    fields.finish();
     let (wanted, role) = wanted?;
     if let Some((other, node)) = present.iter().find(|(field, _)| *field != wanted) {
         let fix = format!("write it in `{wanted}`, or correct `patchType`");
-        node.wrong(format!("`{other}` does not fit the patch type"), fix, mistakes);
-        return None;
+        return node.reject(format!("`{other}` does not fit the patch type"), fix);
     }
     let Some((_, patch)) = present.into_iter().next() else {
         let fix = format!("write `{wanted}: {{ expression: ... }}`");
-        node.wrong(format!("`{wanted}` is missing"), fix, mistakes);
-        return None;
+        return node.reject(format!("`{wanted}` is missing"), fix);
     };
-    let mut fields = patch.object(mistakes)?;
+    let mut fields = patch.object()?;
     let fix = match role {
         Role::JsonPatch => "write the operations, `[JSONPatch{op: \"add\", path: \"/spec/x\", value: 1}]`",
         _ => "write what is applied, `Object{spec: Object.spec{replicas: 1}}`",
     };
     let expression = fields
-        .required("expression", fix, mistakes)
-        .and_then(|node| reading.compile(&node, role, mistakes));
-    fields.finish(mistakes);
+        .required("expression", fix)
+        .and_then(|node| reading.compile(&node, role));
+    fields.finish();
     expression
 }

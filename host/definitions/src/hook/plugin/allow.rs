@@ -6,46 +6,46 @@ use admittance_admission::{ClusterKind, Grants, HttpGrant, HttpOrigin, ImageGran
 use serde_json::{Map, Value as Json, json};
 
 use crate::{
-    document::{Mistakes, Node, readers},
+    document::{Node, readers},
     forms::native::write::put,
 };
 
 /// Reads the grants of a plugin from `allow` of a stage.
-pub fn read_allow(node: &Node<'_>, mistakes: &mut Mistakes) -> Grants {
-    let Some(mut fields) = node.object(mistakes) else {
+pub fn read_allow(node: &Node<'_>) -> Grants {
+    let Some(mut fields) = node.object() else {
         return Grants::default();
     };
     let mut allow = Grants::default();
-    for kind in fields.get("cluster", Vec::new(), Node::list, mistakes) {
-        allow.cluster.extend(kind.parse::<ClusterKind>(mistakes));
+    for kind in fields.get("cluster", Vec::new(), Node::list) {
+        allow.cluster.extend(kind.parse::<ClusterKind>());
     }
-    for origin in fields.get("http", Vec::new(), Node::list, mistakes) {
-        allow.http.extend(read_http_grant(&origin, mistakes));
+    for origin in fields.get("http", Vec::new(), Node::list) {
+        allow.http.extend(read_http_grant(&origin));
     }
-    for registry in fields.get("images", Vec::new(), Node::list, mistakes) {
-        allow.images.extend(registry.parse::<ImageGrant>(mistakes));
+    for registry in fields.get("images", Vec::new(), Node::list) {
+        allow.images.extend(registry.parse::<ImageGrant>());
     }
-    allow.environment = fields.get("environment", BTreeMap::new(), Node::string_map, mistakes);
-    fields.finish(mistakes);
+    allow.environment = fields.get("environment", BTreeMap::new(), Node::string_map);
+    fields.finish();
     allow
 }
 
 /// Reads an origin, or an object that grants only some requests to an origin.
-pub fn read_http_grant(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<HttpGrant> {
+pub fn read_http_grant(node: &Node<'_>) -> Option<HttpGrant> {
     if !matches!(node.json(), Json::Object(_)) {
-        return node.parse::<HttpOrigin>(mistakes).map(HttpGrant::from);
+        return node.parse::<HttpOrigin>().map(HttpGrant::from);
     }
-    let mut fields = node.object(mistakes)?;
+    let mut fields = node.object()?;
     let fix = "write scheme and host, `https://policy.example.com`";
-    let origin = fields.get_required("origin", fix, Node::parse, mistakes);
+    let origin = fields.get_required("origin", fix, Node::parse);
     let methods = readers::filled_list_of("list `GET`, `POST` and so on", readers::parse_with(method));
-    let methods = fields.get_or_default("methods", methods, mistakes);
+    let methods = fields.get_or_default("methods", methods);
     let paths = readers::filled_list_of("list paths, `/v1/`", Node::parse);
-    let paths = fields.get_or_default("paths", paths, mistakes);
+    let paths = fields.get_or_default("paths", paths);
     let networks = readers::filled_list_of("list networks, `10.0.0.0/8`", readers::network);
-    let networks = fields.get_or_default("networks", networks, mistakes);
-    let credential = fields.get_optional("credential", readers::text, mistakes);
-    fields.finish(mistakes);
+    let networks = fields.get_or_default("networks", networks);
+    let credential = fields.get_optional("credential", readers::text);
+    fields.finish();
     Some(HttpGrant {
         origin: origin?,
         methods: methods.into_iter().collect(),

@@ -24,25 +24,25 @@ pub fn setting_location(
     let documents = document::read_file(Path::new(&stage.file), &mut Mistakes::new());
     let stage = stage_at(&documents, stage)?;
     // A candidate without settings has the settings of the plugin.
-    let own = of_candidate.then(|| child(&child(&stage, "candidate")?, "settings"));
+    let own = of_candidate.then(|| stage.child("candidate")?.child("settings"));
     let settings = own
         .flatten()
-        .or_else(|| child(&child(&stage, "plugin")?, "settings"))
+        .or_else(|| stage.child("plugin")?.child("settings"))
         // A policy of Kubewarden has its settings in `spec`.
-        .or_else(|| child(&child(&stage, "spec")?, "settings"))
+        .or_else(|| stage.child("spec")?.child("settings"))
         // A member of a group has no `plugin` around its settings.
-        .or_else(|| child(&stage, "settings"))
+        .or_else(|| stage.child("settings"))
         .or_else(|| rego::settings(&stage));
     let (mut node, pointer) = match settings {
         Some(settings) => (settings, pointer),
         // The `spec` of a SidecarSet is the setting `sidecarSet` of the plugin.
-        None => (child(&stage, "spec")?, pointer.strip_prefix("/sidecarSet")?),
+        None => (stage.child("spec")?, pointer.strip_prefix("/sidecarSet")?),
     };
     for part in pointer.split('/').skip(1) {
         let part = unescaped_token(part);
         // The setting `rego` is written as `text` or `file` in a policy.
-        let other = || (part == "rego").then(|| child(&node, "text").or_else(|| child(&node, "file")));
-        let Some(next) = child(&node, &part).or_else(|| other().flatten()) else {
+        let other = || (part == "rego").then(|| node.child("text").or_else(|| node.child("file")));
+        let Some(next) = node.child(&part).or_else(|| other().flatten()) else {
             break;
         };
         node = next;
@@ -64,15 +64,15 @@ pub fn setting_location(
 pub fn module_location(stage: &Location, of_candidate: bool) -> Option<Location> {
     let documents = document::read_file(Path::new(&stage.file), &mut Mistakes::new());
     let stage = stage_at(&documents, stage)?;
-    let source = |of: &str| child(&child(&stage, of)?, "source");
+    let source = |of: &str| stage.child(of)?.child("source");
     let module = if of_candidate { source("candidate") } else { None };
     let module = module
         .or_else(|| source("plugin"))
         // A policy of Kubewarden names its module in `spec`.
-        .or_else(|| child(&child(&stage, "spec")?, "module"))
+        .or_else(|| stage.child("spec")?.child("module"))
         // A member of a group has `source`, or in a group of Kubewarden `module`.
-        .or_else(|| child(&stage, "source"))
-        .or_else(|| child(&stage, "module"));
+        .or_else(|| stage.child("source"))
+        .or_else(|| stage.child("module"));
     Some(module?.location())
 }
 
@@ -81,22 +81,4 @@ fn stage_at<'a>(documents: &'a [document::Document], location: &Location) -> Opt
         .iter()
         .filter_map(|document| document.root().object_at(location));
     found.next()
-}
-
-/// Returns the value of this key, or the entry of a list with this index. Keys may be in any case, as in documents of BCS.
-pub(crate) fn child<'a>(node: &Node<'a>, key: &str) -> Option<Node<'a>> {
-    let children = node.children();
-    let exact = children.iter().find(|(name, _)| *name == Some(key));
-    let any_case = || {
-        let is_it = |name: &str| name.eq_ignore_ascii_case(key);
-        children.iter().find(|(name, _)| name.is_some_and(is_it))
-    };
-    let index = || {
-        let entry = children.get(key.parse::<usize>().ok()?)?;
-        entry.0.is_none().then_some(entry)
-    };
-    exact
-        .or_else(any_case)
-        .or_else(index)
-        .map(|(_, node)| node.clone())
 }

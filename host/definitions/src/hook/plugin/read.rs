@@ -8,7 +8,7 @@ use serde_json::Value as Json;
 use super::{CandidateDefinition, PluginDefinition, read_allow};
 use crate::{
     HookDefinition, InvalidShare, Share, WebhookDefinition,
-    document::{Fields, Mistakes, Node, quoted, readers},
+    document::{Fields, Node, quoted, readers},
     forms::native,
     rollout,
 };
@@ -19,21 +19,18 @@ const MEMORY: RangeInclusive<u64> = 1 << 20..=1 << 32;
 /// The range of the interval at which a reference is resolved again. Shorter intervals would burden registries.
 const REFRESH: RangeInclusive<Duration> = Duration::from_secs(10)..=Duration::from_secs(7 * 24 * 60 * 60);
 
-pub(crate) fn read(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<PluginDefinition> {
-    let mut fields = node.object(mistakes)?;
-    let written = PluginFields::read(&mut fields, mistakes);
-    fields.finish(mistakes);
+pub(crate) fn read(node: &Node<'_>) -> Option<PluginDefinition> {
+    let mut fields = node.object()?;
+    let written = PluginFields::read(&mut fields);
+    fields.finish();
     written.without_defaults()
 }
 
-pub(crate) fn read_member(
-    node: &Node<'_>,
-    mistakes: &mut Mistakes,
-) -> Option<(PluginDefinition, Option<Duration>)> {
-    let mut fields = node.object(mistakes)?;
-    let written = PluginFields::read(&mut fields, mistakes);
-    let timeout = fields.get_optional("timeout", native::read_timeout, mistakes);
-    fields.finish(mistakes);
+pub(crate) fn read_member(node: &Node<'_>) -> Option<(PluginDefinition, Option<Duration>)> {
+    let mut fields = node.object()?;
+    let written = PluginFields::read(&mut fields);
+    let timeout = fields.get_optional("timeout", native::read_timeout);
+    fields.finish();
     Some((written.without_defaults()?, timeout))
 }
 
@@ -41,25 +38,24 @@ pub(crate) fn read_member(
 pub(crate) fn read_in_place_of_client<'a>(
     fields: &mut Fields<'a>,
     what: &str,
-    read_client: impl Fn(&Node<'a>, &mut Mistakes) -> Option<WebhookDefinition>,
-    mistakes: &mut Mistakes,
+    read_client: impl Fn(&Node<'a>) -> Option<WebhookDefinition>,
 ) -> Option<HookDefinition> {
     match (fields.optional("clientConfig"), fields.optional("plugin")) {
-        (Some(node), None) => read_client(&node, mistakes).map(HookDefinition::from),
-        (None, Some(node)) => read(&node, mistakes).map(HookDefinition::from),
+        (Some(node), None) => read_client(&node).map(HookDefinition::from),
+        (None, Some(node)) => read(&node).map(HookDefinition::from),
         (None, None) => {
             let fix = format!("write where the {what} is, or `plugin` in its place");
-            fields.required("clientConfig", &fix, mistakes);
+            fields.required("clientConfig", &fix);
             None
         }
         (Some(client), Some(plugin)) => {
             // Both are read to report the mistakes in them.
-            read_client(&client, mistakes);
-            read(&plugin, mistakes);
+            read_client(&client);
+            read(&plugin);
             let fix = format!("keep one of them, or make two {what}s");
-            let message = format!("the {what} has a clientConfig and a plugin");
-            fields.node().wrong(message, fix, mistakes);
-            None
+            fields
+                .node()
+                .reject(format!("the {what} has a clientConfig and a plugin"), fix)
         }
     }
 }
@@ -67,18 +63,17 @@ pub(crate) fn read_in_place_of_client<'a>(
 pub(crate) fn read_candidate(
     fields: &mut Fields<'_>,
     hook: Option<&HookDefinition>,
-    mistakes: &mut Mistakes,
 ) -> Option<CandidateDefinition> {
     let node = fields.optional("candidate")?;
     if fields.has("plugin") {
         let stage = fields.node().clone();
-        let mut fields = node.object(mistakes)?;
-        let written = PluginFields::read(&mut fields, mistakes);
-        let share = fields.get("share", Share::default(), read_share, mistakes);
+        let mut fields = node.object()?;
+        let written = PluginFields::read(&mut fields);
+        let share = fields.get("share", Share::default(), read_share);
         let rollout = fields
             .optional("rollout")
-            .and_then(|rollout| rollout::read(&rollout, &stage, mistakes));
-        fields.finish(mistakes);
+            .and_then(|rollout| rollout::read(&rollout, &stage));
+        fields.finish();
         let plugin = PluginDefinition {
             source: written.source.clone()?,
             ..written.with_defaults(hook?.get()?)
@@ -90,8 +85,7 @@ pub(crate) fn read_candidate(
         });
     }
     let message = "a candidate is compared with a plugin, and the stage has none";
-    node.wrong(message, "remove it, or write `plugin` beside it", mistakes);
-    None
+    node.reject(message, "remove it, or write `plugin` beside it")
 }
 
 struct PluginFields {
@@ -104,22 +98,22 @@ struct PluginFields {
 }
 
 impl PluginFields {
-    fn read(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> Self {
+    fn read(fields: &mut Fields<'_>) -> Self {
         let fix = "write `file:` and the path of the module";
-        let source = fields.get_required("source", fix, read_source, mistakes);
-        let digest = fields.get_optional("digest", Node::parse, mistakes);
-        let settings = fields.get_optional("settings", readers::json_object, mistakes);
-        let allow = fields.optional("allow").map(|allow| read_allow(&allow, mistakes));
-        let memory = fields.get_optional("memory", readers::size(MEMORY), mistakes);
+        let source = fields.get_required("source", fix, read_source);
+        let digest = fields.get_optional("digest", Node::parse);
+        let settings = fields.get_optional("settings", readers::json_object);
+        let allow = fields.optional("allow").map(|allow| read_allow(&allow));
+        let memory = fields.get_optional("memory", readers::size(MEMORY));
         let is_pinned = fields.has("digest");
         let refresh = fields.optional("refresh").and_then(|refresh| {
             let useless = source
                 .as_ref()
                 .and_then(|source| useless_refresh(source, is_pinned));
             if let Some((why, fix)) = useless {
-                refresh.wrong(why, fix, mistakes);
+                refresh.wrong(why, fix);
             }
-            refresh.duration(REFRESH, mistakes)
+            refresh.duration(REFRESH)
         });
         Self {
             source,
@@ -173,32 +167,29 @@ fn useless_refresh(source: &ModuleReference, is_pinned: bool) -> Option<(&'stati
     }
 }
 
-fn read_share(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Share> {
+fn read_share(node: &Node<'_>) -> Option<Share> {
     // In YAML, a share without `%` is a number instead of text.
     if let Json::Number(number) = node.json() {
         let fix = match number.to_string().parse::<Share>() {
             Ok(share) => format!("write {share}"),
             Err(InvalidShare { fix, .. }) => format!("write {fix}"),
         };
-        node.wrong(format!("{number} is not a valid share"), fix, mistakes);
-        return None;
+        return node.reject(format!("{number} is not a valid share"), fix);
     }
-    node.parse(mistakes)
+    node.parse()
 }
 
-pub(crate) fn read_source(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<ModuleReference> {
-    match node.text(mistakes)?.parse() {
+pub(crate) fn read_source(node: &Node<'_>) -> Option<ModuleReference> {
+    match node.text()?.parse() {
         Ok(ModuleReference::File(path)) if path.is_relative() && !node.is_in_directory() => {
             let path = quoted(&path.display().to_string());
             let message = format!("the path {path} is relative, and this definition is not in a directory");
-            node.wrong(message, "write an absolute path, or `https:` or `oci:`", mistakes);
-            None
+            node.reject(message, "write an absolute path, or `https:` or `oci:`")
         }
         Ok(ModuleReference::File(path)) => Some(ModuleReference::File(node.beside(path))),
         Ok(reference) => Some(reference),
         Err(InvalidReference { text, problem, fix }) => {
-            node.wrong(format!("{text} {problem}", text = quoted(&text)), fix, mistakes);
-            None
+            node.reject(format!("{text} {problem}", text = quoted(&text)), fix)
         }
     }
 }

@@ -1,34 +1,29 @@
 use std::collections::BTreeSet;
 
 use admittance_admin::{AdminConfig, AdminTls, CertificateHolder, Role, Token, TokenFile, TokenSource};
-use admittance_definitions::{
-    Mistakes,
-    document::{Fields, Node, readers},
-};
+use admittance_definitions::document::{Fields, Node, readers};
 use admittance_net::tls::ServerTls;
 
 use super::ports;
 
-pub(super) fn admin(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<AdminConfig> {
-    let mut fields = node.object(mistakes)?;
-    let address = fields.get_required("address", "write 127.0.0.1:9090", ports::address, mistakes);
-    let tls = fields.get_optional("tls", ports::server_tls(ServerTls::of_admin_files), mistakes);
-    let clients = fields.get_or_default("clients", named_list(client, |client| &client.name), mistakes);
-    let tokens = fields.get_or_default("tokens", named_list(token, |token| &token.name), mistakes);
+pub(super) fn admin(node: &Node<'_>) -> Option<AdminConfig> {
+    let mut fields = node.object()?;
+    let address = fields.get_required("address", "write 127.0.0.1:9090", ports::address);
+    let tls = fields.get_optional("tls", ports::server_tls(ServerTls::of_admin_files));
+    let clients = fields.get_or_default("clients", named_list(client, |client| &client.name));
+    let tokens = fields.get_or_default("tokens", named_list(token, |token| &token.name));
     let [tls_node, clients_node, tokens_node] =
         ["tls", "clients", "tokens"].map(|name| fields.optional(name));
-    fields.finish(mistakes);
+    fields.finish();
     let asks_clients = tls_node.as_ref().is_some_and(|node| has_field(node, "clientCa"));
     match (&clients_node, &tls_node) {
         (Some(node), _) if !asks_clients => node.wrong(
             "clients are not asked for certificates",
             "name the authorities of clients in `admin.tls.clientCa`",
-            mistakes,
         ),
         (None, Some(node)) if asks_clients => node.wrong(
             "clients are asked for certificates, but none is allowed",
             "list who may use the API in `admin.clients`, or remove `clientCa`",
-            mistakes,
         ),
         _ => {}
     }
@@ -43,12 +38,7 @@ pub(super) fn admin(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<AdminCon
         Ok(config) => Some(config),
         Err(error) => {
             let node = tokens_node.as_ref().unwrap_or(node);
-            node.wrong(
-                error.to_string(),
-                "add `admin.tls`, or listen on 127.0.0.1",
-                mistakes,
-            );
-            None
+            node.reject(error.to_string(), "add `admin.tls`, or listen on 127.0.0.1")
         }
     }
 }
@@ -59,42 +49,40 @@ fn has_field(node: &Node<'_>, name: &str) -> bool {
 
 /// Reads a list of entries with unique names; `None` if one is invalid.
 fn named_list<T>(
-    read: impl Fn(&Node<'_>, &mut Mistakes) -> Option<T>,
+    read: impl Fn(&Node<'_>) -> Option<T>,
     name: impl Fn(&T) -> &str,
-) -> impl Fn(&Node<'_>, &mut Mistakes) -> Option<Vec<T>> {
-    move |node, mistakes| {
+) -> impl Fn(&Node<'_>) -> Option<Vec<T>> {
+    move |node| {
         let mut names = BTreeSet::new();
-        let unique = |node: &Node<'_>, mistakes: &mut Mistakes| {
-            let entry = read(node, mistakes)?;
+        let unique = |node: &Node<'_>| {
+            let entry = read(node)?;
             if names.insert(name(&entry).to_owned()) {
                 return Some(entry);
             }
             let message = format!("two entries have the name {:?}", name(&entry));
-            node.wrong(message, "give each its own name", mistakes);
-            None
+            node.reject(message, "give each its own name")
         };
-        node.filled_list_of("name who may use the API", unique, mistakes)
+        node.filled_list_of("name who may use the API", unique)
     }
 }
 
-fn role(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> Option<Role> {
-    fields.get_required("role", "write Read or Admin", Node::word, mistakes)
+fn role(fields: &mut Fields<'_>) -> Option<Role> {
+    fields.get_required("role", "write Read or Admin", Node::word)
 }
 
-fn token(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Token> {
-    let mut fields = node.object(mistakes)?;
-    let name = fields.get_required("name", "say whose it is", readers::text, mistakes);
-    let role = role(&mut fields, mistakes);
+fn token(node: &Node<'_>) -> Option<Token> {
+    let mut fields = node.object()?;
+    let name = fields.get_required("name", "say whose it is", readers::text);
+    let role = role(&mut fields);
     let source = match fields.present(&["file", "sha256"]).as_slice() {
-        [("file", node)] => readers::file_with(TokenFile::read)(node, mistakes).map(TokenSource::File),
-        [("sha256", node)] => node.parse(mistakes).map(TokenSource::Digest),
+        [("file", node)] => readers::file_with(TokenFile::read)(node).map(TokenSource::File),
+        [("sha256", node)] => node.parse().map(TokenSource::Digest),
         _ => {
             let message = "exactly one source of the token is required";
-            node.wrong(message, "write one of `file` and `sha256`", mistakes);
-            None
+            node.reject(message, "write one of `file` and `sha256`")
         }
     };
-    fields.finish(mistakes);
+    fields.finish();
     Some(Token {
         name: name?,
         role: role?,
@@ -102,12 +90,12 @@ fn token(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Token> {
     })
 }
 
-fn client(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<CertificateHolder> {
-    let mut fields = node.object(mistakes)?;
+fn client(node: &Node<'_>) -> Option<CertificateHolder> {
+    let mut fields = node.object()?;
     let fix = "write the certificate's common name, or a DNS name or URI of it";
-    let name = fields.get_required("name", fix, readers::text, mistakes);
-    let role = role(&mut fields, mistakes);
-    fields.finish(mistakes);
+    let name = fields.get_required("name", fix, readers::text);
+    let role = role(&mut fields);
+    fields.finish();
     Some(CertificateHolder {
         name: name?,
         role: role?,

@@ -2,10 +2,7 @@ use std::time::Duration;
 
 use admittance::DecisionsConfig;
 use admittance_admin::{HttpConfig, NdjsonPlace, SinksConfig, SqliteConfig};
-use admittance_definitions::{
-    Mistakes,
-    document::{Fields, Node, readers},
-};
+use admittance_definitions::document::{Fields, Node, readers};
 use admittance_net::tls;
 use admittance_watch::file;
 use url::{Host, Url};
@@ -20,68 +17,57 @@ const MAX_COUNT: usize = 10_000_000;
 /// The longest file with a token, in bytes.
 const MAX_TOKEN_BYTES: u64 = 16 * KIB;
 
-pub(super) fn decisions(
-    node: &Node<'_>,
-    sections: Sections<'_>,
-    mistakes: &mut Mistakes,
-) -> Option<(DecisionsConfig, SinksConfig)> {
-    let mut fields = node.object(mistakes)?;
-    let mut memory = fields.get_or_default("memory", memory, mistakes);
-    memory.redact = fields.get_or_default("redact", readers::list_of(Node::parse), mistakes);
+pub(super) fn decisions(node: &Node<'_>, sections: Sections<'_>) -> Option<(DecisionsConfig, SinksConfig)> {
+    let mut fields = node.object()?;
+    let mut memory = fields.get_or_default("memory", memory);
+    memory.redact = fields.get_or_default("redact", readers::list_of(Node::parse));
     let default = SinksConfig::default();
     let sinks = SinksConfig {
-        share: fields.get("share", default.share, share, mistakes),
-        objects: fields.get("objects", default.objects, Node::boolean, mistakes),
-        sqlite: fields.get_optional("sqlite", sqlite, mistakes),
-        ndjson: fields.get_optional("ndjson", ndjson, mistakes),
-        http: fields.get_optional("http", http, mistakes),
-        events: fields.get(
-            "events",
-            default.events,
-            |node, mistakes| events(node, sections, mistakes),
-            mistakes,
-        ),
+        share: fields.get("share", default.share, share),
+        objects: fields.get("objects", default.objects, Node::boolean),
+        sqlite: fields.get_optional("sqlite", sqlite),
+        ndjson: fields.get_optional("ndjson", ndjson),
+        http: fields.get_optional("http", http),
+        events: fields.get("events", default.events, |node| events(node, sections)),
     };
-    fields.finish(mistakes);
+    fields.finish();
     if memory.count == 0 && !sinks.is_empty() {
         node.wrong(
             "decisions are written from memory, but none are kept there",
             "remove `memory.count`, or `sqlite`, `ndjson`, `http` and `events`",
-            mistakes,
         );
     }
     Some((memory, sinks))
 }
 
-fn memory(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<DecisionsConfig> {
-    let mut fields = node.object(mistakes)?;
+fn memory(node: &Node<'_>) -> Option<DecisionsConfig> {
+    let mut fields = node.object()?;
     let mut config = DecisionsConfig::default();
-    config.count = fields.get("count", config.count, readers::integer(0..=MAX_COUNT), mistakes);
-    config.bytes = fields.get("size", config.bytes, readers::size(MIB..=64 * GIB), mistakes);
-    fields.finish(mistakes);
+    config.count = fields.get("count", config.count, readers::integer(0..=MAX_COUNT));
+    config.bytes = fields.get("size", config.bytes, readers::size(MIB..=64 * GIB));
+    fields.finish();
     Some(config)
 }
 
-fn share(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Option<admittance_definitions::Share>> {
+fn share(node: &Node<'_>) -> Option<Option<admittance_definitions::Share>> {
     if node.json() == "0%" {
         return Some(None);
     }
-    node.parse(mistakes).map(Some)
+    node.parse().map(Some)
 }
 
-fn sqlite(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<SqliteConfig> {
-    let mut fields = node.object(mistakes)?;
+fn sqlite(node: &Node<'_>) -> Option<SqliteConfig> {
+    let mut fields = node.object()?;
     let file = fields.get_required(
         "file",
         "write `file: /var/lib/admittance/decisions.db`",
         Node::file,
-        mistakes,
     );
     let ages = readers::duration(HOUR..=10 * YEAR);
     let sizes = readers::size(MIB..=1024 * GIB);
-    let keep = fields.get("keep", SqliteConfig::DEFAULT_KEEP, ages, mistakes);
-    let size_limit = fields.get("sizeLimit", SqliteConfig::DEFAULT_SIZE_LIMIT, sizes, mistakes);
-    fields.finish(mistakes);
+    let keep = fields.get("keep", SqliteConfig::DEFAULT_KEEP, ages);
+    let size_limit = fields.get("sizeLimit", SqliteConfig::DEFAULT_SIZE_LIMIT, sizes);
+    fields.finish();
     Some(SqliteConfig {
         file: file?,
         keep,
@@ -89,39 +75,38 @@ fn sqlite(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<SqliteConfig> {
     })
 }
 
-fn ndjson(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<NdjsonPlace> {
-    let mut fields = node.object(mistakes)?;
-    let file = fields.get_optional("file", Node::file, mistakes);
-    let standard_output = fields.get("standardOutput", false, Node::boolean, mistakes);
-    fields.finish(mistakes);
+fn ndjson(node: &Node<'_>) -> Option<NdjsonPlace> {
+    let mut fields = node.object()?;
+    let file = fields.get_optional("file", Node::file);
+    let standard_output = fields.get("standardOutput", false, Node::boolean);
+    fields.finish();
     match (file, standard_output) {
         (Some(file), false) => Some(NdjsonPlace::File(file)),
         (None, true) => Some(NdjsonPlace::StandardOutput),
         _ => {
             let fix = "write `file: /var/log/admittance/decisions.ndjson`, or `standardOutput: true`";
-            node.wrong("exactly one place is expected", fix, mistakes);
-            None
+            node.reject("exactly one place is expected", fix)
         }
     }
 }
 
 /// Reads `events`, which needs the cluster of the configuration.
-fn events(node: &Node<'_>, sections: Sections<'_>, mistakes: &mut Mistakes) -> Option<bool> {
-    let is_on = node.boolean(mistakes)?;
+fn events(node: &Node<'_>, sections: Sections<'_>) -> Option<bool> {
+    let is_on = node.boolean()?;
     if is_on {
-        sections.need_kubernetes(node, mistakes);
+        sections.need_kubernetes(node);
     }
     Some(is_on)
 }
 
-fn http(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<HttpConfig> {
-    let mut fields = node.object(mistakes)?;
+fn http(node: &Node<'_>) -> Option<HttpConfig> {
+    let mut fields = node.object()?;
     let fix = "write `url: https://logs.example.com/decisions`";
-    let url = fields.get_required("url", fix, readers::parse_with(url), mistakes);
-    let token_file = fields.get_optional("tokenFile", readers::file_with(token_file), mistakes);
-    let ca = fields.get_optional("ca", pem_file(tls::certificates), mistakes);
-    refuse_unencrypted_token(&mut fields, url.as_ref(), mistakes);
-    fields.finish(mistakes);
+    let url = fields.get_required("url", fix, readers::parse_with(url));
+    let token_file = fields.get_optional("tokenFile", readers::file_with(token_file));
+    let ca = fields.get_optional("ca", pem_file(tls::certificates));
+    refuse_unencrypted_token(&mut fields, url.as_ref());
+    fields.finish();
     Some(HttpConfig {
         url: url?,
         token_file,
@@ -130,7 +115,7 @@ fn http(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<HttpConfig> {
 }
 
 /// Refuses to send the token over the network without TLS.
-fn refuse_unencrypted_token(fields: &mut Fields<'_>, url: Option<&Url>, mistakes: &mut Mistakes) {
+fn refuse_unencrypted_token(fields: &mut Fields<'_>, url: Option<&Url>) {
     let Some((token, url)) = fields.optional("tokenFile").zip(url) else {
         return;
     };
@@ -143,7 +128,6 @@ fn refuse_unencrypted_token(fields: &mut Fields<'_>, url: Option<&Url>, mistakes
         token.wrong(
             "the token would be sent over the network in the clear",
             "write https:// in place of http://",
-            mistakes,
         );
     }
 }

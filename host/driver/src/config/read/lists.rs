@@ -1,7 +1,4 @@
-use admittance_definitions::{
-    Mistakes,
-    document::{Node, readers},
-};
+use admittance_definitions::document::{Node, readers};
 use admittance_dialect::{ItemRequest, ListPages, ListRoute, NextToken, ObjectPlace, Pointer};
 use http::uri::PathAndQuery;
 
@@ -13,22 +10,22 @@ pub(crate) type ListNode<'a> = (ListConfig, Node<'a>);
 
 const PATH: &str = "write the path of a list, `/v1/jobs?namespace=*`";
 
-pub(super) fn list<'a>(node: &Node<'a>, mistakes: &mut Mistakes) -> Option<ListNode<'a>> {
-    let mut fields = node.object(mistakes)?;
-    let paths = fields.get_required("path", PATH, paths, mistakes);
-    let items = fields.get_or_default("items", Node::parse, mistakes);
-    let pages = fields.get_optional("pages", pages, mistakes);
-    let object = fields.get_optional("object", object, mistakes);
+pub(super) fn list<'a>(node: &Node<'a>) -> Option<ListNode<'a>> {
+    let mut fields = node.object()?;
+    let paths = fields.get_required("path", PATH, paths);
+    let items = fields.get_or_default("items", Node::parse);
+    let pages = fields.get_optional("pages", pages);
+    let object = fields.get_optional("object", object);
     let fix = "write the request that creates such an object, `{ method: PUT, path: /v1/jobs }`";
-    let request = fields.get_required("request", fix, request, mistakes);
-    let headers = fields.get_or_default("headers", Node::map, mistakes);
+    let request = fields.get_required("request", fix, request);
+    let headers = fields.get_or_default("headers", Node::map);
     let headers = headers.into_iter().filter_map(|(name, node)| {
-        let name = node.accept(header(name), mistakes);
-        let file = node.file(mistakes);
+        let name = node.accept(header(name));
+        let file = node.file();
         Some((name?, file?))
     });
     let headers = headers.collect();
-    fields.finish(mistakes);
+    fields.finish();
     let route = ListRoute {
         paths: paths?,
         items,
@@ -40,28 +37,24 @@ pub(super) fn list<'a>(node: &Node<'a>, mistakes: &mut Mistakes) -> Option<ListN
 }
 
 /// Checks that the dialect recognizes the requests of the lists as requests that create objects.
-pub(crate) fn checked_lists(
-    lists: Vec<ListNode<'_>>,
-    front: &dyn FrontConfig,
-    mistakes: &mut Mistakes,
-) -> Option<Vec<ListConfig>> {
+pub(crate) fn checked_lists(lists: Vec<ListNode<'_>>, front: &dyn FrontConfig) -> Option<Vec<ListConfig>> {
     let dialect = front.dialect()?;
     let headers = front.headers();
     let check = |(list, node): ListNode<'_>| {
         if let Err(mistake) = list.route.check(&*dialect, &headers) {
             let fix = "write the method and path of the request that clients create such an object with";
-            node.wrong(format!("request: {mistake}"), fix, mistakes);
+            node.wrong(format!("request: {mistake}"), fix);
         }
         list
     };
     Some(lists.into_iter().map(check).collect())
 }
 
-fn paths(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<PathAndQuery>> {
+fn paths(node: &Node<'_>) -> Option<Vec<PathAndQuery>> {
     if node.json().is_array() {
-        return node.filled_list_of(PATH, readers::parse_with(path), mistakes);
+        return node.filled_list_of(PATH, readers::parse_with(path));
     }
-    node.parse_with(path, mistakes).map(|path| vec![path])
+    node.parse_with(path).map(|path| vec![path])
 }
 
 fn path(text: &str) -> Result<PathAndQuery, String> {
@@ -71,25 +64,20 @@ fn path(text: &str) -> Result<PathAndQuery, String> {
     }
 }
 
-fn pages(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<ListPages> {
-    let mut fields = node.object(mistakes)?;
+fn pages(node: &Node<'_>) -> Option<ListPages> {
+    let mut fields = node.object()?;
     let fix = "name the query parameter with the token of a page, `next_token`";
-    let query = fields.get_required("query", fix, readers::text, mistakes);
-    let size = fields.get_optional("size", readers::text, mistakes);
+    let query = fields.get_required("query", fix, readers::text);
+    let size = fields.get_optional("size", readers::text);
     let next = match fields.present(&["header", "pointer"]).as_slice() {
-        [("header", node)] => node.parse_with(header, mistakes).map(NextToken::Header),
-        [("pointer", node)] => node.parse::<Pointer>(mistakes).map(NextToken::Pointer),
+        [("header", node)] => node.parse_with(header).map(NextToken::Header),
+        [("pointer", node)] => node.parse::<Pointer>().map(NextToken::Pointer),
         _ => {
             let fix = "write one of `header: X-Next-Token` and `pointer: /next`";
-            node.wrong(
-                "exactly one source of the next page's token is required",
-                fix,
-                mistakes,
-            );
-            None
+            node.reject("exactly one source of the next page's token is required", fix)
         }
     };
-    fields.finish(mistakes);
+    fields.finish();
     Some(ListPages {
         query: query?,
         next: next?,
@@ -97,21 +85,21 @@ fn pages(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<ListPages> {
     })
 }
 
-fn object(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<ObjectPlace> {
-    let mut fields = node.object(mistakes)?;
+fn object(node: &Node<'_>) -> Option<ObjectPlace> {
+    let mut fields = node.object()?;
     let fix = "write the path of the whole object, `/v1/job/{/ID}`";
-    let path = fields.get_required("path", fix, Node::parse, mistakes);
-    let pointer = fields.get_or_default("pointer", Node::parse, mistakes);
-    fields.finish(mistakes);
+    let path = fields.get_required("path", fix, Node::parse);
+    let pointer = fields.get_or_default("pointer", Node::parse);
+    fields.finish();
     Some(ObjectPlace { path: path?, pointer })
 }
 
-fn request(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<ItemRequest> {
-    let mut fields = node.object(mistakes)?;
-    let method = fields.get_required("method", "write PUT", readers::parse_with(method), mistakes);
-    let path = fields.get_required("path", "write /v1/jobs", Node::parse, mistakes);
-    let pointer = fields.get_or_default("pointer", Node::parse, mistakes);
-    fields.finish(mistakes);
+fn request(node: &Node<'_>) -> Option<ItemRequest> {
+    let mut fields = node.object()?;
+    let method = fields.get_required("method", "write PUT", readers::parse_with(method));
+    let path = fields.get_required("path", "write /v1/jobs", Node::parse);
+    let pointer = fields.get_or_default("pointer", Node::parse);
+    fields.finish();
     Some(ItemRequest {
         method: method?,
         path: path?,

@@ -1,51 +1,48 @@
 use admittance::catalog::CatalogConfig;
-use admittance_definitions::{
-    Mistakes,
-    document::{Node, readers},
-};
+use admittance_definitions::document::{Node, readers};
 use admittance_net::tls;
 use url::Url;
 
 use super::{GIB, KIB, MIB, duration, ports::pem_file};
 use crate::config::{HistoryConfig, StoreConfig};
 
-pub(super) fn store(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<StoreConfig> {
-    let mut fields = node.object(mistakes)?;
+pub(super) fn store(node: &Node<'_>) -> Option<StoreConfig> {
+    let mut fields = node.object()?;
     let default = StoreConfig::default();
     let sizes = readers::size(MIB..=1024 * GIB);
     let store = StoreConfig {
-        directory: fields.get_optional("directory", Node::file, mistakes),
-        size_limit: fields.get("sizeLimit", default.size_limit, sizes, mistakes),
+        directory: fields.get_optional("directory", Node::file),
+        size_limit: fields.get("sizeLimit", default.size_limit, sizes),
     };
-    fields.finish(mistakes);
+    fields.finish();
     Some(store)
 }
 
-pub(super) fn history(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<HistoryConfig> {
-    let mut fields = node.object(mistakes)?;
+pub(super) fn history(node: &Node<'_>) -> Option<HistoryConfig> {
+    let mut fields = node.object()?;
     let default = HistoryConfig::default();
     let history = HistoryConfig {
-        directory: fields.get_optional("directory", Node::file, mistakes),
-        keep: fields.get("keep", default.keep, readers::integer(1..=1000), mistakes),
+        directory: fields.get_optional("directory", Node::file),
+        keep: fields.get("keep", default.keep, readers::integer(1..=1000)),
     };
-    fields.finish(mistakes);
+    fields.finish();
     Some(history)
 }
 
-pub(super) fn modules(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<CatalogConfig> {
-    let mut fields = node.object(mistakes)?;
+pub(super) fn modules(node: &Node<'_>) -> Option<CatalogConfig> {
+    let mut fields = node.object()?;
     let mut config = CatalogConfig::default();
     let sizes = readers::size(KIB..=GIB);
-    config.size_limit = fields.get("sizeLimit", config.size_limit, sizes, mistakes);
+    config.size_limit = fields.get("sizeLimit", config.size_limit, sizes);
     let network = &mut config.network;
-    network.ca = fields.get_optional("ca", pem_file(tls::certificates), mistakes);
-    network.proxy = fields.get_optional("proxy", readers::parse_with(proxy), mistakes);
-    network.docker_config = fields.get_optional("dockerConfig", Node::file, mistakes);
+    network.ca = fields.get_optional("ca", pem_file(tls::certificates));
+    network.proxy = fields.get_optional("proxy", readers::parse_with(proxy));
+    network.docker_config = fields.get_optional("dockerConfig", Node::file);
     let registries = readers::list_of(readers::parse_with(registry));
-    network.insecure_registries = fields.get_or_default("insecureRegistries", registries, mistakes);
-    network.read_timeout = fields.get("timeout", network.read_timeout, duration, mistakes);
-    network.attempts = fields.get("attempts", network.attempts, readers::integer(1..=100), mistakes);
-    fields.finish(mistakes);
+    network.insecure_registries = fields.get_or_default("insecureRegistries", registries);
+    network.read_timeout = fields.get("timeout", network.read_timeout, duration);
+    network.attempts = fields.get("attempts", network.attempts, readers::integer(1..=100));
+    fields.finish();
     Some(config)
 }
 

@@ -2,7 +2,6 @@ use std::net::IpAddr;
 
 use admittance_admission::HttpGrant;
 use admittance_definitions::{
-    Mistakes,
     document::{Node, readers},
     read_http_grant,
 };
@@ -13,45 +12,42 @@ use http::HeaderName;
 use super::{GIB, KIB, ports::pem_file};
 
 /// Reads the settings of requests, and the grants of policies, whose documents have no place for them.
-pub(super) fn plugin_http(
-    node: &Node<'_>,
-    mistakes: &mut Mistakes,
-) -> Option<(OutboundConfig, Vec<HttpGrant>)> {
-    let mut fields = node.object(mistakes)?;
+pub(super) fn plugin_http(node: &Node<'_>) -> Option<(OutboundConfig, Vec<HttpGrant>)> {
+    let mut fields = node.object()?;
     let default = OutboundConfig::default();
     let (limits, sizes) = (readers::size(KIB..=GIB), readers::size(0..=64 * GIB));
-    let credentials = fields.get_or_default("credentials", Node::map, mistakes);
-    let credentials = credentials.into_iter().filter_map(|(name, node)| {
-        credential(&node, mistakes).map(|credential| (name.to_owned(), credential))
-    });
+    let credentials = fields.get_or_default("credentials", Node::map);
+    let credentials = credentials
+        .into_iter()
+        .filter_map(|(name, node)| credential(&node).map(|credential| (name.to_owned(), credential)));
     let credentials = credentials.collect();
-    let addresses = fields.get_or_default("resolve", Node::map, mistakes);
+    let addresses = fields.get_or_default("resolve", Node::map);
     let addresses = addresses.into_iter().filter_map(|(host, node)| {
-        let address = node.parse_with(address, mistakes)?;
+        let address = node.parse_with(address)?;
         Some((host.to_owned(), address))
     });
     let resolve = addresses.collect();
     let grants = readers::list_of(read_http_grant);
-    let grants = fields.get_or_default("kyverno", grants, mistakes);
+    let grants = fields.get_or_default("kyverno", grants);
     let config = OutboundConfig {
-        ca: fields.get_optional("ca", pem_file(tls::certificates), mistakes),
-        response_limit: fields.get("responseLimit", default.response_limit, limits, mistakes),
-        cache_size: fields.get("cacheSize", default.cache_size, sizes, mistakes),
+        ca: fields.get_optional("ca", pem_file(tls::certificates)),
+        response_limit: fields.get("responseLimit", default.response_limit, limits),
+        cache_size: fields.get("cacheSize", default.cache_size, sizes),
         credentials,
         resolve,
     };
-    fields.finish(mistakes);
+    fields.finish();
     Some((config, grants))
 }
 
-fn credential(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Credential> {
-    let mut fields = node.object(mistakes)?;
-    let file = fields.get_required("file", "name the file with the secret", Node::file, mistakes);
+fn credential(node: &Node<'_>) -> Option<Credential> {
+    let mut fields = node.object()?;
+    let file = fields.get_required("file", "name the file with the secret", Node::file);
     let fix = "list the origins that it may be sent to, `https://policy.example.com`";
     let origins = readers::filled_list_of(fix, Node::parse);
-    let origins = fields.get_required("origins", fix, origins, mistakes);
-    let header = fields.get_optional("header", readers::parse_with(header), mistakes);
-    fields.finish(mistakes);
+    let origins = fields.get_required("origins", fix, origins);
+    let header = fields.get_optional("header", readers::parse_with(header));
+    fields.finish();
     Some(Credential {
         file: file?,
         origins: origins?.into_iter().collect(),

@@ -4,56 +4,52 @@ use admittance::catalog::signature::{
     IdentityPattern, IssuerUrl, Keyless, PublicKey, PublicKeys, Requirement, SignaturePolicy, SignatureRule,
     SourcePattern, TrustRoot,
 };
-use admittance_definitions::{
-    Mistakes,
-    document::{Node, readers},
-};
+use admittance_definitions::document::{Node, readers};
 use admittance_watch::file;
 
 /// Reads the list of rules. An empty list would refuse all modules, so it is a mistake.
-pub(super) fn signatures(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<SignaturePolicy> {
+pub(super) fn signatures(node: &Node<'_>) -> Option<SignaturePolicy> {
     let fix = "write [ { source: \"oci://registry/**\", keys: [ cosign.pub ] } ]";
-    node.filled_list_of(fix, rule, mistakes).map(SignaturePolicy::new)
+    node.filled_list_of(fix, rule).map(SignaturePolicy::new)
 }
 
-fn rule(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<SignatureRule> {
-    let mut fields = node.object(mistakes)?;
+fn rule(node: &Node<'_>) -> Option<SignatureRule> {
+    let mut fields = node.object()?;
     let fix = "write `oci://registry/repository`, or `**` for all";
-    let source = fields.get_required("source", fix, Node::parse::<SourcePattern>, mistakes);
+    let source = fields.get_required("source", fix, Node::parse::<SourcePattern>);
     let requirement = match fields.present(&["keys", "keyless", "accept"]).as_slice() {
-        [("keys", node)] => public_keys(node, mistakes).map(Requirement::Keys),
-        [("keyless", node)] => keyless(node, mistakes).map(Requirement::Keyless),
+        [("keys", node)] => public_keys(node).map(Requirement::Keys),
+        [("keyless", node)] => keyless(node).map(Requirement::Keyless),
         [("accept", node)] => node
-            .one_of("value of `accept`", &[("Unsigned", ())], mistakes)
+            .one_of("value of `accept`", &[("Unsigned", ())])
             .map(|()| Requirement::Unsigned),
         _ => {
             let message = "exactly one requirement is expected";
-            node.wrong(message, "write one of `keys`, `keyless` and `accept`", mistakes);
-            None
+            node.reject(message, "write one of `keys`, `keyless` and `accept`")
         }
     };
-    fields.finish(mistakes);
+    fields.finish();
     Some(SignatureRule {
         source: source?,
         requirement: requirement?,
     })
 }
 
-fn public_keys(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<PublicKeys> {
+fn public_keys(node: &Node<'_>) -> Option<PublicKeys> {
     let fix = "name PEM files with public keys";
-    let keys = node.filled_list_of(fix, readers::file_with(PublicKey::read), mistakes)?;
-    node.accept(PublicKeys::new(keys), mistakes)
+    let keys = node.filled_list_of(fix, readers::file_with(PublicKey::read))?;
+    node.accept(PublicKeys::new(keys))
 }
 
-fn keyless(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Keyless> {
-    let mut fields = node.object(mistakes)?;
+fn keyless(node: &Node<'_>) -> Option<Keyless> {
+    let mut fields = node.object()?;
     let fix = "write the e-mail address or the URI of the signer";
-    let identity = fields.get_required("identity", fix, Node::parse::<IdentityPattern>, mistakes);
+    let identity = fields.get_required("identity", fix, Node::parse::<IdentityPattern>);
     let fix = "write the URL of the issuer of the identity, https://token.actions.githubusercontent.com";
-    let issuer = fields.get_required("issuer", fix, Node::parse::<IssuerUrl>, mistakes);
+    let issuer = fields.get_required("issuer", fix, Node::parse::<IssuerUrl>);
     let fix = "name a trusted_root.json, or write `{ authorities: ..., signatureLog: ... }`";
-    let trust_root = fields.get_required("trustRoot", fix, trust_root, mistakes);
-    fields.finish(mistakes);
+    let trust_root = fields.get_required("trustRoot", fix, trust_root);
+    fields.finish();
     Some(Keyless {
         trust_root: trust_root?,
         identity: identity?,
@@ -62,18 +58,18 @@ fn keyless(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Keyless> {
 }
 
 /// Reads a trust root: a `trusted_root.json` of sigstore, or the equivalent PEM files.
-fn trust_root(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<TrustRoot> {
+fn trust_root(node: &Node<'_>) -> Option<TrustRoot> {
     if node.json().is_string() {
-        return readers::file_with(TrustRoot::read)(node, mistakes);
+        return readers::file_with(TrustRoot::read)(node);
     }
     let pem = readers::file_with(pem_text);
-    let mut fields = node.object(mistakes)?;
-    let authorities = fields.get_required("authorities", "name a PEM file", &pem, mistakes);
-    let signature_log = fields.get_required("signatureLog", "name a PEM file", &pem, mistakes);
-    let certificate_log = fields.get_optional("certificateLog", &pem, mistakes);
-    fields.finish(mistakes);
+    let mut fields = node.object()?;
+    let authorities = fields.get_required("authorities", "name a PEM file", &pem);
+    let signature_log = fields.get_required("signatureLog", "name a PEM file", &pem);
+    let certificate_log = fields.get_optional("certificateLog", &pem);
+    fields.finish();
     let root = TrustRoot::from_pem(&authorities?, &signature_log?, certificate_log.as_deref());
-    node.accept(root, mistakes)
+    node.accept(root)
 }
 
 fn pem_text(path: &Path) -> Result<String, String> {

@@ -1,9 +1,6 @@
 use std::path::PathBuf;
 
-use admittance_definitions::{
-    Mistakes,
-    document::{Node, readers},
-};
+use admittance_definitions::document::{Node, readers};
 use http::HeaderName;
 
 use super::{duration, outbound::header, upstream::client_tls, url};
@@ -11,26 +8,26 @@ use crate::config::TracingConfig;
 
 const EXAMPLE: &str = "https://collector.example.com:4318";
 
-pub(super) fn tracing(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<TracingConfig> {
-    let mut fields = node.object(mistakes)?;
+pub(super) fn tracing(node: &Node<'_>) -> Option<TracingConfig> {
+    let mut fields = node.object()?;
     let endpoint = |text: &str| url(text, TracingConfig::PATH, EXAMPLE);
     let fix = format!("write {EXAMPLE}");
-    let endpoint = fields.get_required("endpoint", &fix, readers::parse_with(endpoint), mistakes);
+    let endpoint = fields.get_required("endpoint", &fix, readers::parse_with(endpoint));
     let is_tls = endpoint
         .as_ref()
         .is_some_and(|url| url.scheme_str() == Some("https"));
-    let protocol = fields.get_or_default("protocol", Node::word, mistakes);
-    let headers = fields.get_or_default("headers", Node::map, mistakes);
+    let protocol = fields.get_or_default("protocol", Node::word);
+    let headers = fields.get_or_default("headers", Node::map);
     let headers = headers.into_iter().filter_map(|(name, node)| {
-        let name = node.accept(header(name), mistakes);
-        let file = node.file(mistakes);
+        let name = node.accept(header(name));
+        let file = node.file();
         Some((name?, file?))
     });
     let headers: Vec<(HeaderName, PathBuf)> = headers.collect();
-    let sampling = fields.get_optional("sampling", Node::parse, mistakes);
-    let timeout = fields.get_optional("timeout", duration, mistakes);
-    let tls = client_tls(&mut fields, is_tls, mistakes);
-    fields.finish(mistakes);
+    let sampling = fields.get_optional("sampling", Node::parse);
+    let timeout = fields.get_optional("timeout", duration);
+    let tls = client_tls(&mut fields, is_tls);
+    fields.finish();
     Some(TracingConfig {
         endpoint: endpoint?,
         protocol,

@@ -1,10 +1,7 @@
 use std::{ops::RangeInclusive, path::Path, time::Duration};
 
 use admittance_bcs::zookeeper::{Digest, EnsembleConfig, NodePath, Server, Servers, ZooKeeperConfig};
-use admittance_definitions::{
-    Mistakes,
-    document::{Fields, Node, readers},
-};
+use admittance_definitions::document::{Fields, Node, readers};
 use admittance_watch::file::{self, SecretError};
 
 /// The bounds of session timeouts. The servers of an ensemble set narrower ones.
@@ -33,85 +30,77 @@ impl ConfiguredEnsembles {
         self.cluster
     }
 
-    pub(crate) fn need_cluster(self, node: &Node<'_>, mistakes: &mut Mistakes) {
+    pub(crate) fn need_cluster(self, node: &Node<'_>) {
         if !self.cluster {
             node.wrong(
                 "`zookeeper.cluster` is not configured",
                 "write `zookeeper: { cluster: { servers: [ \"127.0.0.1:2181\" ] } }`",
-                mistakes,
             );
         }
     }
 
     /// Reports that `node` needs an ensemble of either kind, if there is none.
-    pub(crate) fn need_any(self, node: &Node<'_>, mistakes: &mut Mistakes) {
+    pub(crate) fn need_any(self, node: &Node<'_>) {
         if !self.any {
             node.wrong(
                 "`zookeeper` is not configured",
                 "write `zookeeper: { service: { servers: [ \"127.0.0.1:2181\" ] } }`",
-                mistakes,
             );
         }
     }
 }
 
-pub(crate) fn path(node: &Node<'_>, default: &str, mistakes: &mut Mistakes) -> Option<NodePath> {
-    let mut fields = node.object(mistakes)?;
+pub(crate) fn path(node: &Node<'_>, default: &str) -> Option<NodePath> {
+    let mut fields = node.object()?;
     let path = match fields.optional("path") {
-        Some(node) => node.parse(mistakes),
+        Some(node) => node.parse(),
         None => default.parse().ok(),
     };
-    fields.finish(mistakes);
+    fields.finish();
     path
 }
 
-pub(super) fn zookeeper(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<ZooKeeperConfig> {
-    let mut fields = node.object(mistakes)?;
+pub(super) fn zookeeper(node: &Node<'_>) -> Option<ZooKeeperConfig> {
+    let mut fields = node.object()?;
     let config = ZooKeeperConfig {
-        cluster: fields.get_optional("cluster", ensemble, mistakes),
-        service: fields.get_optional("service", ensemble, mistakes),
+        cluster: fields.get_optional("cluster", ensemble),
+        service: fields.get_optional("service", ensemble),
     };
-    fields.finish(mistakes);
+    fields.finish();
     Some(config)
 }
 
-fn ensemble(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<EnsembleConfig> {
+fn ensemble(node: &Node<'_>) -> Option<EnsembleConfig> {
     let fix = "write [ \"10.0.0.1:2181\" ]";
-    let mut fields = node.object(mistakes)?;
+    let mut fields = node.object()?;
     let servers = readers::filled_list_of(fix, Node::parse::<Server>);
-    let servers = fields.get_required("servers", fix, servers, mistakes);
-    let chroot = fields.get_optional("chroot", readers::text, mistakes);
+    let servers = fields.get_required("servers", fix, servers);
+    let chroot = fields.get_optional("chroot", readers::text);
     let chroot_node = fields.optional("chroot");
-    let session_timeout =
-        fields.get_optional("sessionTimeout", readers::duration(SESSION_TIMEOUTS), mistakes);
-    let digest = fields.get_optional("digest", digest, mistakes);
-    fields.finish(mistakes);
+    let session_timeout = fields.get_optional("sessionTimeout", readers::duration(SESSION_TIMEOUTS));
+    let digest = fields.get_optional("digest", digest);
+    fields.finish();
     let servers = Servers::new(servers?, chroot);
-    let mut config = EnsembleConfig::new(chroot_node.as_ref().unwrap_or(node).accept(servers, mistakes)?);
+    let mut config = EnsembleConfig::new(chroot_node.as_ref().unwrap_or(node).accept(servers)?);
     config.session_timeout = session_timeout.unwrap_or(config.session_timeout);
     config.digest = digest;
     Some(config)
 }
 
-fn digest(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Digest> {
-    let mut fields = node.object(mistakes)?;
+fn digest(node: &Node<'_>) -> Option<Digest> {
+    let mut fields = node.object()?;
     let fix = "name the user; `\"\"` is the one without a name";
-    let user = fields.get_required(
-        "user",
-        fix,
-        |node, mistakes| node.accept(user(node.string(mistakes)?), mistakes),
-        mistakes,
-    );
+    let user = fields.get_required("user", fix, |node| node.accept(user(node.string()?)));
     // The original driver can be built without a user and a password, so both may be empty.
     let may_be_empty = user.as_ref().is_some_and(String::is_empty);
     let password = readers::file_with(|path| password(path, may_be_empty));
     let password = if may_be_empty {
-        Some(fields.get("passwordFile", String::new(), password, mistakes))
+        Some(fields.get("passwordFile", String::new(), password))
     } else {
         let fix = "name the file that holds the password";
-        fields.get_required("passwordFile", fix, password, mistakes)
+        fields.get_required("passwordFile", fix, password)
     };
-    fields.finish(mistakes);
+    fields.finish();
     Some(Digest::new(user?, password?))
 }
 

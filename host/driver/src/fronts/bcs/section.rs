@@ -3,10 +3,7 @@ use std::net::IpAddr;
 use admittance_bcs::{
     ClusterId, ConsoleConfig, ExternalAddress, RegistrationConfig, UpstreamKind, drivers_node,
 };
-use admittance_definitions::{
-    Mistakes,
-    document::{Node, readers},
-};
+use admittance_definitions::document::{Node, readers};
 
 use crate::config::Sections;
 
@@ -18,31 +15,26 @@ pub(super) struct BcsDialect {
     pub(super) custom_resources: bool,
 }
 
-pub(super) fn dialect(
-    node: &Node<'_>,
-    sections: Sections<'_>,
-    mistakes: &mut Mistakes,
-) -> Option<BcsDialect> {
-    let mut fields = node.object(mistakes)?;
-    let fix = "name the cluster, BCS-MESOS-10001";
-    let cluster = fields.get_required("cluster", fix, Node::parse, mistakes);
-    let behind = fields.get_optional("behind", Node::word, mistakes);
+pub(super) fn dialect(node: &Node<'_>, sections: Sections<'_>) -> Option<BcsDialect> {
+    let mut fields = node.object()?;
+    let cluster = fields.get_required("cluster", "name the cluster, BCS-MESOS-10001", Node::parse);
+    let behind = fields.get_optional("behind", Node::word);
     let is_before_driver = behind == Some(UpstreamKind::Driver);
     if is_before_driver && let Some(node) = fields.optional("console") {
         let message = "the driver behind this one calls the consoles";
-        node.wrong(message, "remove it, or write `behind: scheduler`", mistakes);
+        node.wrong(message, "remove it, or write `behind: scheduler`");
     }
-    let console = fields.get_or_default("console", console, mistakes);
-    let custom_resources = fields.get_or_default("customResources", Node::boolean, mistakes);
+    let console = fields.get_or_default("console", console);
+    let custom_resources = fields.get_or_default("customResources", Node::boolean);
     if custom_resources && let Some(node) = fields.optional("customResources") {
         if is_before_driver {
             let message = "the driver behind this one calls the kube-apiserver";
-            node.wrong(message, "remove it, or write `behind: scheduler`", mistakes);
+            node.wrong(message, "remove it, or write `behind: scheduler`");
         } else {
-            sections.need_kubernetes(&node, mistakes);
+            sections.need_kubernetes(&node);
         }
     }
-    fields.finish(mistakes);
+    fields.finish();
     Some(BcsDialect {
         cluster: cluster?,
         behind,
@@ -52,59 +44,53 @@ pub(super) fn dialect(
 }
 
 /// Reads `dialect.bcs.console`.
-fn console(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<ConsoleConfig> {
-    let mut fields = node.object(mistakes)?;
+fn console(node: &Node<'_>) -> Option<ConsoleConfig> {
+    let mut fields = node.object()?;
     let networks = readers::list_of(readers::network);
     let console = ConsoleConfig {
-        port: fields.get("port", ConsoleConfig::DEFAULT_PORT, port, mistakes),
-        scheme: fields.get_or_default("scheme", Node::word, mistakes),
-        hosts: fields.get_optional("hosts", networks, mistakes),
+        port: fields.get("port", ConsoleConfig::DEFAULT_PORT, port),
+        scheme: fields.get_or_default("scheme", Node::word),
+        hosts: fields.get_optional("hosts", networks),
     };
-    fields.finish(mistakes);
+    fields.finish();
     Some(console)
 }
 
-fn port(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<u16> {
-    node.integer(1..=u16::MAX, mistakes)
+fn port(node: &Node<'_>) -> Option<u16> {
+    node.integer(1..=u16::MAX)
 }
 
 pub(in crate::fronts) fn registration(
     node: &Node<'_>,
     cluster: Option<&ClusterId>,
     sections: Sections<'_>,
-    mistakes: &mut Mistakes,
 ) -> Option<RegistrationConfig> {
-    let mut fields = node.object(mistakes)?;
+    let mut fields = node.object()?;
     let registration = RegistrationConfig {
-        ip: fields.get_optional("ip", readers::parse_with(ip), mistakes),
-        port: fields.get_optional("port", port, mistakes),
-        hostname: fields.get_optional("hostname", readers::text, mistakes),
-        external: fields.get_optional("external", external, mistakes),
+        ip: fields.get_optional("ip", readers::parse_with(ip)),
+        port: fields.get_optional("port", port),
+        hostname: fields.get_optional("hostname", readers::text),
+        external: fields.get_optional("external", external),
     };
     let own = sections.listen.address.ip();
     if !fields.has("ip") && own.is_unspecified() {
         let message = format!("other machines cannot reach the driver at its listen address {own}");
-        node.wrong(message, "write `ip`, the address of this machine", mistakes);
+        node.wrong(message, "write `ip`, the address of this machine");
     }
-    fields.finish(mistakes);
+    fields.finish();
     if let Some(Err(error)) = cluster.map(drivers_node) {
         let message = format!("there can be no node for the cluster: {error}");
-        node.wrong(message, "remove `registration`", mistakes);
+        node.wrong(message, "remove `registration`");
     }
-    sections.ensembles.need_any(node, mistakes);
+    sections.ensembles.need_any(node);
     Some(registration)
 }
 
-fn external(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<ExternalAddress> {
-    let mut fields = node.object(mistakes)?;
-    let ip = fields.get_required(
-        "ip",
-        "write an IP address, 192.0.2.1",
-        readers::parse_with(ip),
-        mistakes,
-    );
-    let port = fields.get_required("port", "write a port, 8090", port, mistakes);
-    fields.finish(mistakes);
+fn external(node: &Node<'_>) -> Option<ExternalAddress> {
+    let mut fields = node.object()?;
+    let ip = fields.get_required("ip", "write an IP address, 192.0.2.1", readers::parse_with(ip));
+    let port = fields.get_required("port", "write a port, 8090", port);
+    fields.finish();
     Some(ExternalAddress { ip: ip?, port: port? })
 }
 

@@ -4,10 +4,7 @@ use std::{
     time::Duration,
 };
 
-use admittance_definitions::{
-    Mistakes,
-    document::{Node, readers},
-};
+use admittance_definitions::document::{Node, readers};
 use admittance_gateway::accounts::{AccountsConfig, DatabaseConfig, KeyFile, MySqlConfig, Secret};
 use admittance_net::tls;
 
@@ -18,16 +15,15 @@ const REGISTER_TOKEN_LIFETIMES: RangeInclusive<Duration> =
     Duration::from_secs(60)..=Duration::from_secs(30 * 24 * 60 * 60);
 
 /// Reads `dialect.gateway.accounts`.
-pub(super) fn accounts(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<AccountsConfig> {
-    let mut fields = node.object(mistakes)?;
+pub(super) fn accounts(node: &Node<'_>) -> Option<AccountsConfig> {
+    let mut fields = node.object()?;
     let sources = fields.present(&["sqlite", "mysql"]);
     let database = match sources.as_slice() {
-        [("sqlite", node)] => sqlite(node, mistakes).map(DatabaseConfig::Sqlite),
-        [("mysql", node)] => mysql(node, mistakes).map(DatabaseConfig::MySql),
+        [("sqlite", node)] => sqlite(node).map(DatabaseConfig::Sqlite),
+        [("mysql", node)] => mysql(node).map(DatabaseConfig::MySql),
         _ => {
             let fix = "write one of `sqlite: accounts.db` and `mysql: { ... }`";
-            node.wrong("exactly one database is required", fix, mistakes);
-            None
+            node.reject("exactly one database is required", fix)
         }
     };
     let key_node = fields.optional("keyFile");
@@ -35,23 +31,21 @@ pub(super) fn accounts(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Accou
         "registerTokenLifetime",
         AccountsConfig::DEFAULT_REGISTER_TOKEN_LIFETIME,
         readers::duration(REGISTER_TOKEN_LIFETIMES),
-        mistakes,
     );
     let clusters_per_user = fields.get(
         "clustersPerUser",
         AccountsConfig::DEFAULT_CLUSTERS_PER_USER,
         readers::integer(0..=1_000_000),
-        mistakes,
     );
     let networks = readers::list_of(readers::network);
-    let local_servers = fields.get_or_default("localServers", networks, mistakes);
-    fields.finish(mistakes);
+    let local_servers = fields.get_or_default("localServers", networks);
+    fields.finish();
     let database = database?;
     let creates_key = key_node.is_none();
     let key_file = match (key_node, &database) {
         (Some(node), _) => {
-            let path = node.file(mistakes)?;
-            node.accept(KeyFile::read(&path).map(drop), mistakes)?;
+            let path = node.file()?;
+            node.accept(KeyFile::read(&path).map(drop))?;
             path
         }
         (None, DatabaseConfig::Sqlite(path)) => {
@@ -59,18 +53,16 @@ pub(super) fn accounts(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Accou
             name.push(".key");
             let path = PathBuf::from(name);
             if path.exists() {
-                node.accept(KeyFile::read(&path).map(drop), mistakes)?;
+                node.accept(KeyFile::read(&path).map(drop))?;
             }
             path
         }
         (None, DatabaseConfig::MySql(_)) => {
             let fix = "write a key with `openssl rand -base64 32 > accounts.key`, and name the file";
-            node.wrong(
+            return node.reject(
                 "`keyFile` is required, because all gateways need the same keys",
                 fix,
-                mistakes,
             );
-            return None;
         }
     };
     Some(AccountsConfig {
@@ -83,33 +75,26 @@ pub(super) fn accounts(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Accou
     })
 }
 
-fn sqlite(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<PathBuf> {
-    let path = node.file(mistakes)?;
+fn sqlite(node: &Node<'_>) -> Option<PathBuf> {
+    let path = node.file()?;
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     if let Some(directory) = directory.filter(|directory| !directory.is_dir()) {
         let message = format!("the directory {} does not exist", directory.display());
         let fix = format!("create it: mkdir -m 700 -p {}", directory.display());
-        node.wrong(message, fix, mistakes);
-        return None;
+        return node.reject(message, fix);
     }
     Some(path)
 }
 
-fn mysql(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<MySqlConfig> {
-    let mut fields = node.object(mistakes)?;
-    let fix = "write 10.0.0.5:3306";
-    let server = fields.get_required("server", fix, readers::parse_with(server), mistakes);
-    let database = fields.get_required(
-        "database",
-        "write the name of the database",
-        readers::text,
-        mistakes,
-    );
-    let user = fields.get_required("user", "write the name of the user", readers::text, mistakes);
+fn mysql(node: &Node<'_>) -> Option<MySqlConfig> {
+    let mut fields = node.object()?;
+    let server = fields.get_required("server", "write 10.0.0.5:3306", readers::parse_with(server));
+    let database = fields.get_required("database", "write the name of the database", readers::text);
+    let user = fields.get_required("user", "write the name of the user", readers::text);
     let password = readers::file_with(|path| password(path, false));
-    let password = fields.get_optional("passwordFile", password, mistakes);
-    let ca = fields.get_optional("ca", readers::file_with(authorities), mistakes);
-    fields.finish(mistakes);
+    let password = fields.get_optional("passwordFile", password);
+    let ca = fields.get_optional("ca", readers::file_with(authorities));
+    fields.finish();
     let (host, port) = server?;
     Some(MySqlConfig {
         host,

@@ -2,32 +2,22 @@
 
 use std::path::{Path, PathBuf};
 
-use admittance_definitions::{
-    Mistakes,
-    document::{Node, readers},
-};
+use admittance_definitions::document::{Node, readers};
 use admittance_gateway::roles::{AllowedRights, Danger, RoleTable, RolesConfig, SubscriptionConfig};
 use admittance_net::listener::is_loopback_host;
 use http::uri::Scheme;
 
 use crate::config::read::{upstream, url};
 
-pub(super) fn roles(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<RolesConfig> {
-    let mut fields = node.object(mistakes)?;
+pub(super) fn roles(node: &Node<'_>) -> Option<RolesConfig> {
+    let mut fields = node.object()?;
     let allowed = readers::list_of(Node::word::<Danger>);
-    let allowed = fields.get_or_default("allow", allowed, mistakes);
+    let allowed = fields.get_or_default("allow", allowed);
     let allowed = AllowedRights(allowed.into_iter().collect());
-    let file =
-        |node: &Node<'_>, mistakes: &mut Mistakes| match RoleTable::read(&node.file(mistakes)?, &allowed) {
-            Ok(table) => Some(table),
-            Err(found) => {
-                mistakes.extend(found);
-                None
-            }
-        };
-    let file = fields.get_optional("file", file, mistakes);
-    let subscription = fields.get_optional("subscription", subscription, mistakes);
-    fields.finish(mistakes);
+    let file = |node: &Node<'_>| node.accept_read(RoleTable::read(&node.file()?, &allowed));
+    let file = fields.get_optional("file", file);
+    let subscription = fields.get_optional("subscription", subscription);
+    fields.finish();
     Some(RolesConfig {
         file,
         subscription,
@@ -35,8 +25,8 @@ pub(super) fn roles(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<RolesCon
     })
 }
 
-fn subscription(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<SubscriptionConfig> {
-    let mut fields = node.object(mistakes)?;
+fn subscription(node: &Node<'_>) -> Option<SubscriptionConfig> {
+    let mut fields = node.object()?;
     let example = "wss://auth.example.com";
     let read = |text: &str| {
         // The scheme of a WebSocket is the scheme of the request that opens it.
@@ -52,18 +42,17 @@ fn subscription(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Subscription
         }
         Ok(url)
     };
-    let fix = format!("write {example}");
-    let url = fields.get_required("url", &fix, readers::parse_with(read), mistakes);
+    let url = fields.get_required("url", &format!("write {example}"), readers::parse_with(read));
     let fix = "write the code by which the authorization system knows the gateway";
-    let app_code = fields.get_required("appCode", fix, readers::text, mistakes);
+    let app_code = fields.get_required("appCode", fix, readers::text);
     let fix = "write the secret of the code to a file, and name the file";
     let secret = readers::file_with(secret_file);
-    let secret_file = fields.get_required("secretFile", fix, secret, mistakes);
+    let secret_file = fields.get_required("secretFile", fix, secret);
     let needs_authorities = url
         .as_ref()
         .is_some_and(|url| url.scheme() == Some(&Scheme::HTTPS));
-    let tls = upstream::client_tls(&mut fields, needs_authorities, mistakes);
-    fields.finish(mistakes);
+    let tls = upstream::client_tls(&mut fields, needs_authorities);
+    fields.finish();
     Some(SubscriptionConfig {
         url: url?,
         app_code: app_code?,

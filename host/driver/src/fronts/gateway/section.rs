@@ -5,10 +5,7 @@ use std::{
 };
 
 use admittance_bcs::ClusterId;
-use admittance_definitions::{
-    Mistakes,
-    document::{Node, readers},
-};
+use admittance_definitions::document::{Node, readers};
 use admittance_gateway::{
     ApiGroup, EndpointConfig, GatewayConfig, PeerSecrets, PeersConfig, PlainGroups, TokenTable, TokensConfig,
 };
@@ -22,68 +19,48 @@ use crate::config::{
     read::{HOUR, duration, upstream, url},
 };
 
-pub(super) fn gateway(
-    node: &Node<'_>,
-    sections: Sections<'_>,
-    mistakes: &mut Mistakes,
-) -> Option<GatewayConfig> {
-    let mut fields = node.object(mistakes)?;
-    let clusters = fields.get_or_default("clusters", clusters, mistakes);
-    let discovery = fields.get_optional(
-        "discover",
-        |node, mistakes| {
-            let path = node_path(node, GatewayConfig::DEFAULT_PATH, mistakes)?;
-            sections.ensembles.need_any(node, mistakes);
-            Some(path)
-        },
-        mistakes,
-    );
-    let services = fields.get_optional(
-        "services",
-        |node, mistakes| {
-            node.object(mistakes)?.finish(mistakes);
-            sections.ensembles.need_any(node, mistakes);
-            Some(())
-        },
-        mistakes,
-    );
+pub(super) fn gateway(node: &Node<'_>, sections: Sections<'_>) -> Option<GatewayConfig> {
+    let mut fields = node.object()?;
+    let clusters = fields.get_or_default("clusters", clusters);
+    let discovery = fields.get_optional("discover", |node| {
+        let path = node_path(node, GatewayConfig::DEFAULT_PATH)?;
+        sections.ensembles.need_any(node);
+        Some(path)
+    });
+    let services = fields.get_optional("services", |node| {
+        node.object()?.finish();
+        sections.ensembles.need_any(node);
+        Some(())
+    });
     if !fields.has("clusters") && !fields.has("discover") && !fields.has("accounts") {
         let fix = "write `clusters: { BCS-MESOS-10001: [ \"http://10.0.0.5:8090\" ] }`, or `discover: {}`, or \
                    `accounts: { sqlite: accounts.db }` for users and clusters of Kubernetes alone";
-        node.wrong("no drivers are configured", fix, mistakes);
+        node.wrong("no drivers are configured", fix);
     }
     let needs_authorities = clusters.values().flatten().any(Server::is_tls);
-    let drivers = upstream::reached(&mut fields, needs_authorities, mistakes);
+    let drivers = upstream::reached(&mut fields, needs_authorities);
     let has_accounts = fields.has("accounts");
-    let tokens = fields.get_optional(
-        "tokens",
-        |node, mistakes| tokens(node, has_accounts, mistakes),
-        mistakes,
-    );
-    let accounts = fields.get_optional("accounts", accounts, mistakes);
-    let roles = fields.get_optional("roles", roles::roles, mistakes);
+    let tokens = fields.get_optional("tokens", |node| tokens(node, has_accounts));
+    let accounts = fields.get_optional("accounts", accounts);
+    let roles = fields.get_optional("roles", roles::roles);
     if let Some(node) = fields.optional("roles")
         && !has_accounts
     {
         let message = "roles are of the users of the gateway, who are in its database";
-        node.wrong(message, "remove it, or write `accounts`", mistakes);
+        node.wrong(message, "remove it, or write `accounts`");
     }
-    let peers = fields.get_optional(
-        "peers",
-        |node, mistakes| peers(node, sections.listen, mistakes),
-        mistakes,
-    );
+    let peers = fields.get_optional("peers", |node| peers(node, sections.listen));
     if let Some(node) = fields.optional("peers")
         && !has_accounts
     {
         let message = "gateways share the tunnels of agents, and there are none without `accounts`";
-        node.wrong(message, "remove it, or write `accounts`", mistakes);
+        node.wrong(message, "remove it, or write `accounts`");
     }
     let groups = readers::list_of(Node::parse::<ApiGroup>);
-    let plain_groups = fields.get_or_default("customResourceGroups", groups, mistakes);
-    let forward_token = fields.get_or_default("forwardToken", Node::boolean, mistakes);
-    let statuses = fields.get_or_default("statuses", Node::word, mistakes);
-    fields.finish(mistakes);
+    let plain_groups = fields.get_or_default("customResourceGroups", groups);
+    let forward_token = fields.get_or_default("forwardToken", Node::boolean);
+    let statuses = fields.get_or_default("statuses", Node::word);
+    fields.finish();
     Some(GatewayConfig {
         clusters,
         discovery,
@@ -102,16 +79,16 @@ pub(super) fn gateway(
 }
 
 /// Reads `dialect.gateway.peers`.
-fn peers(node: &Node<'_>, listen: &ListenConfig, mistakes: &mut Mistakes) -> Option<PeersConfig> {
-    let mut fields = node.object(mistakes)?;
+fn peers(node: &Node<'_>, listen: &ListenConfig) -> Option<PeersConfig> {
+    let mut fields = node.object()?;
     let fix = "write a secret with `openssl rand -base64 32 > peers.secret`, and name the file";
     let secrets = readers::file_with(PeerSecrets::read);
-    let secrets = fields.get_required("secretFile", fix, secrets, mistakes);
-    let tls = upstream::client_tls(&mut fields, listen.tls.is_some(), mistakes);
-    fields.finish(mistakes);
+    let secrets = fields.get_required("secretFile", fix, secrets);
+    let tls = upstream::client_tls(&mut fields, listen.tls.is_some());
+    fields.finish();
     if listen.tls.is_none() && !listen.address.ip().is_loopback() {
         let message = "other machines' gateways connect only with TLS";
-        node.wrong(message, "configure `listen.tls`", mistakes);
+        node.wrong(message, "configure `listen.tls`");
     }
     Some(PeersConfig {
         secrets: secrets?,
@@ -120,70 +97,56 @@ fn peers(node: &Node<'_>, listen: &ListenConfig, mistakes: &mut Mistakes) -> Opt
 }
 
 /// Reads the clusters. Invalid ones are reported and left out.
-fn clusters(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<BTreeMap<ClusterId, Vec<Server>>> {
+fn clusters(node: &Node<'_>) -> Option<BTreeMap<ClusterId, Vec<Server>>> {
     let mut clusters = BTreeMap::new();
-    for (id, node) in node.map(mistakes)? {
-        let id = node.accept(ClusterId::of_node(id), mistakes);
-        let servers = node.filled_list_of("write [ \"http://10.0.0.5:8090\" ]", Node::parse, mistakes);
+    for (id, node) in node.map()? {
+        let id = node.accept(ClusterId::of_node(id));
+        let servers = node.filled_list_of("write [ \"http://10.0.0.5:8090\" ]", Node::parse);
         clusters.extend(id.zip(servers));
     }
     Some(clusters)
 }
 
-fn tokens(node: &Node<'_>, has_accounts: bool, mistakes: &mut Mistakes) -> Option<TokensConfig> {
-    let mut fields = node.object(mistakes)?;
+fn tokens(node: &Node<'_>, has_accounts: bool) -> Option<TokensConfig> {
+    let mut fields = node.object()?;
     let sources = fields.present(&["file", "endpoint", "accounts"]);
-    fields.finish(mistakes);
+    fields.finish();
     match sources.as_slice() {
-        [("file", node)] => match TokenTable::read(&node.file(mistakes)?) {
-            Ok(table) => Some(TokensConfig::File(table)),
-            Err(found) => {
-                mistakes.extend(found);
-                None
-            }
-        },
-        [("endpoint", node)] => endpoint(node, mistakes).map(Box::new).map(TokensConfig::Endpoint),
+        [("file", node)] => {
+            let table = node.accept_read(TokenTable::read(&node.file()?));
+            table.map(TokensConfig::File)
+        }
+        [("endpoint", node)] => endpoint(node).map(Box::new).map(TokensConfig::Endpoint),
         [("accounts", node)] => {
-            node.object(mistakes)?.finish(mistakes);
+            node.object()?.finish();
             if !has_accounts {
                 let message = "there are no users without `dialect.gateway.accounts`";
-                node.wrong(message, "write it, or another source of tokens", mistakes);
-                return None;
+                return node.reject(message, "write it, or another source of tokens");
             }
             Some(TokensConfig::Accounts)
         }
         _ => {
             let message = "exactly one source of tokens is required";
-            node.wrong(
-                message,
-                "write one of `file`, `endpoint` and `accounts`",
-                mistakes,
-            );
-            None
+            node.reject(message, "write one of `file`, `endpoint` and `accounts`")
         }
     }
 }
 
-fn endpoint(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<EndpointConfig> {
-    let mut fields = node.object(mistakes)?;
+fn endpoint(node: &Node<'_>) -> Option<EndpointConfig> {
+    let mut fields = node.object()?;
     let example = "https://usermanager:8080";
     let read = |text: &str| url(text, EndpointConfig::DEFAULT_PATH, example);
-    let url = fields.get_required(
-        "url",
-        &format!("write {example}"),
-        readers::parse_with(read),
-        mistakes,
-    );
+    let url = fields.get_required("url", &format!("write {example}"), readers::parse_with(read));
     let needs_authorities = url.as_ref().is_some_and(|url| url.scheme_str() == Some("https"));
-    let tls = upstream::client_tls(&mut fields, needs_authorities, mistakes);
-    let token_file = fields.get_optional("tokenFile", readers::file_with(token_file), mistakes);
-    let timeout = fields.get("timeout", EndpointConfig::DEFAULT_TIMEOUT, duration, mistakes);
+    let tls = upstream::client_tls(&mut fields, needs_authorities);
+    let token_file = fields.get_optional("tokenFile", readers::file_with(token_file));
+    let timeout = fields.get("timeout", EndpointConfig::DEFAULT_TIMEOUT, duration);
     // With 0s, nothing is cached.
     let cache_times = readers::duration(Duration::ZERO..=HOUR);
-    let cache = fields.get("cache", EndpointConfig::DEFAULT_CACHE, cache_times, mistakes);
+    let cache = fields.get("cache", EndpointConfig::DEFAULT_CACHE, cache_times);
     let default_action = EndpointConfig::DEFAULT_HOOKS_ACTION.to_owned();
-    let hooks_action = fields.get("hooksAction", default_action, readers::text, mistakes);
-    fields.finish(mistakes);
+    let hooks_action = fields.get("hooksAction", default_action, readers::text);
+    fields.finish();
     Some(EndpointConfig {
         url: url?,
         tls: tls?,

@@ -1,8 +1,5 @@
 use admittance_admission::{GroupVersionResource, Operation};
-use admittance_definitions::{
-    Mistakes,
-    document::{Node, readers},
-};
+use admittance_definitions::document::{Node, readers};
 use admittance_dialect::{KindSource, Pattern, Rest, RestConfig, Route, StoredRoute, ValueSource};
 use http::{
     HeaderName, Method,
@@ -11,17 +8,17 @@ use http::{
 
 use crate::config::read::outbound::header;
 
-pub(super) fn dialect(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Rest> {
-    let before = mistakes.len();
-    let mut fields = node.object(mistakes)?;
+pub(super) fn dialect(node: &Node<'_>) -> Option<Rest> {
+    let before = node.mistake_count();
+    let mut fields = node.object()?;
     // Spellings of the whole section apply to every route.
-    let spellings = fields.get_or_default("spellings", spellings, mistakes);
-    let unmatched = fields.get_or_default("unmatched", Node::word, mistakes);
+    let spellings = fields.get_or_default("spellings", spellings);
+    let unmatched = fields.get_or_default("unmatched", Node::word);
     let fix = "list the routes that chains may be for";
-    let routes = fields.get_required("routes", fix, readers::filled_list_of(fix, route), mistakes);
-    fields.finish(mistakes);
+    let routes = fields.get_required("routes", fix, readers::filled_list_of(fix, route));
+    fields.finish();
     // Only complete routes can be checked by the rules of the dialect.
-    if mistakes.len() > before {
+    if node.mistake_count() > before {
         return None;
     }
     let (routes, nodes): (_, Vec<_>) = routes?.into_iter().unzip();
@@ -35,7 +32,7 @@ pub(super) fn dialect(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Rest> 
         Err(errors) => {
             for error in errors {
                 if let Some(node) = nodes.get(error.route) {
-                    node.wrong(format!("{}: {}", error.field, error.problem), "", mistakes);
+                    node.wrong(format!("{}: {}", error.field, error.problem), "");
                 }
             }
             None
@@ -44,28 +41,26 @@ pub(super) fn dialect(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Rest> 
 }
 
 /// Reads a route, and returns its node too, at which later mistakes are reported.
-fn route<'a>(node: &Node<'a>, mistakes: &mut Mistakes) -> Option<(Route, Node<'a>)> {
-    let mut fields = node.object(mistakes)?;
-    let methods = fields.get_required("method", METHODS, methods, mistakes);
-    let fix = "write /v1/jobs or /v1/job/{id}";
-    let path = fields.get_required("path", fix, readers::text, mistakes);
+fn route<'a>(node: &Node<'a>) -> Option<(Route, Node<'a>)> {
+    let mut fields = node.object()?;
+    let methods = fields.get_required("method", METHODS, methods);
+    let path = fields.get_required("path", "write /v1/jobs or /v1/job/{id}", readers::text);
     let fix = "write CREATE, UPDATE, DELETE or CONNECT";
-    let operation = fields.get_required("operation", fix, Node::parse::<Operation>, mistakes);
-    let fix = "name the collection as rules do, `jobs`";
-    let resource = fields.get_required("resource", fix, resource, mistakes);
-    let kind = fields.get_required("kind", KIND, kind, mistakes);
-    let subresource = fields.get_optional("subresource", readers::text, mistakes);
-    let namespace = fields.get_or_default("namespace", sources, mistakes);
-    let name = fields.get_or_default("name", sources, mistakes);
-    let object = fields.get_or_default("object", Node::parse, mistakes);
-    let optional = fields.get_or_default("optional", Node::boolean, mistakes);
-    let dry_run = fields.get_or_default("dryRun", Node::boolean, mistakes);
-    let identity = fields.get_optional("identity", readers::list_of(Node::parse), mistakes);
-    let spellings = fields.get_or_default("spellings", spellings, mistakes);
-    let get = fields.get_optional("get", stored, mistakes);
-    let partial = fields.get_or_default("partial", Node::boolean, mistakes);
-    let plain_patch = fields.get_or_default("patch", Node::word, mistakes);
-    fields.finish(mistakes);
+    let operation = fields.get_required("operation", fix, Node::parse::<Operation>);
+    let resource = fields.get_required("resource", "name the collection as rules do, `jobs`", resource);
+    let kind = fields.get_required("kind", KIND, kind);
+    let subresource = fields.get_optional("subresource", readers::text);
+    let namespace = fields.get_or_default("namespace", sources);
+    let name = fields.get_or_default("name", sources);
+    let object = fields.get_or_default("object", Node::parse);
+    let optional = fields.get_or_default("optional", Node::boolean);
+    let dry_run = fields.get_or_default("dryRun", Node::boolean);
+    let identity = fields.get_optional("identity", readers::list_of(Node::parse));
+    let spellings = fields.get_or_default("spellings", spellings);
+    let get = fields.get_optional("get", stored);
+    let partial = fields.get_or_default("partial", Node::boolean);
+    let plain_patch = fields.get_or_default("patch", Node::word);
+    fields.finish();
     let mut route = Route::new(methods?, path?, operation?, resource?, kind?);
     route.subresource = subresource;
     route.namespace = namespace;
@@ -82,39 +77,38 @@ fn route<'a>(node: &Node<'a>, mistakes: &mut Mistakes) -> Option<(Route, Node<'a
 }
 
 /// Reads the spellings: pointers to keys, and keys that occur at several places.
-fn spellings(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<Pattern>> {
-    let entries = node.list_of(spelling, mistakes)?;
+fn spellings(node: &Node<'_>) -> Option<Vec<Pattern>> {
+    let entries = node.list_of(spelling)?;
     Some(entries.into_iter().flatten().collect())
 }
 
-fn spelling(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<Pattern>> {
+fn spelling(node: &Node<'_>) -> Option<Vec<Pattern>> {
     if node.json().is_string() {
-        return node.parse(mistakes).map(|pattern| vec![pattern]);
+        return node.parse().map(|pattern| vec![pattern]);
     }
-    let mut fields = node.object(mistakes)?;
+    let mut fields = node.object()?;
     let fix = "write pointers to the objects that have the keys, [/Job/TaskGroups/*]";
     let places = readers::filled_list_of(fix, Node::parse::<Pattern>);
-    let places = fields.get_required("in", fix, places, mistakes);
+    let places = fields.get_required("in", fix, places);
     let fix = "write the keys, [Name, Count]";
     let keys = readers::filled_list_of(fix, readers::text);
-    let keys = fields.get_required("keys", fix, keys, mistakes);
-    fields.finish(mistakes);
+    let keys = fields.get_required("keys", fix, keys);
+    fields.finish();
     let (places, keys) = (places?, keys?);
     let under = |place: &Pattern| keys.iter().map(|key| place.key(key)).collect::<Vec<_>>();
     Some(places.iter().flat_map(under).collect())
 }
 
 /// Reads the request by which the stored object is fetched.
-fn stored(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<StoredRoute> {
-    let mut fields = node.object(mistakes)?;
-    let path = fields.get_optional("path", readers::text, mistakes);
-    let pointer = fields.get_or_default("pointer", Node::parse, mistakes);
+fn stored(node: &Node<'_>) -> Option<StoredRoute> {
+    let mut fields = node.object()?;
+    let path = fields.get_optional("path", readers::text);
+    let pointer = fields.get_or_default("pointer", Node::parse);
     let headers = fields.get_or_default(
         "headers",
         readers::list_of(readers::parse_with(header_for_stored)),
-        mistakes,
     );
-    fields.finish(mistakes);
+    fields.finish();
     Some(StoredRoute {
         path,
         pointer,
@@ -139,8 +133,8 @@ fn header_for_stored(text: &str) -> Result<HeaderName, String> {
 const PREFER: HeaderName = HeaderName::from_static("prefer");
 const METHODS: &str = "write [PUT, POST]";
 
-fn methods(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<Method>> {
-    node.filled_list_of(METHODS, readers::parse_with(method), mistakes)
+fn methods(node: &Node<'_>) -> Option<Vec<Method>> {
+    node.filled_list_of(METHODS, readers::parse_with(method))
 }
 
 pub(crate) fn method(text: &str) -> Result<Method, String> {
@@ -150,19 +144,19 @@ pub(crate) fn method(text: &str) -> Result<Method, String> {
     method.ok_or_else(|| format!("{text:?} is not a valid method: write it in capitals, PUT"))
 }
 
-fn resource(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<GroupVersionResource> {
+fn resource(node: &Node<'_>) -> Option<GroupVersionResource> {
     // The text `jobs` is short for `{ resource: jobs }`.
     if node.json().is_string() {
         return Some(GroupVersionResource {
-            resource: node.text(mistakes)?.to_owned(),
+            resource: node.text()?.to_owned(),
             ..GroupVersionResource::default()
         });
     }
-    let mut fields = node.object(mistakes)?;
-    let group = fields.get("group", "", Node::string, mistakes).to_owned();
-    let version = fields.get("version", "", Node::string, mistakes).to_owned();
-    let resource = fields.get_required("resource", "name the collection, `jobs`", readers::text, mistakes);
-    fields.finish(mistakes);
+    let mut fields = node.object()?;
+    let group = fields.get("group", "", Node::string).to_owned();
+    let version = fields.get("version", "", Node::string).to_owned();
+    let resource = fields.get_required("resource", "name the collection, `jobs`", readers::text);
+    fields.finish();
     Some(GroupVersionResource {
         group,
         version,
@@ -172,37 +166,36 @@ fn resource(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<GroupVersionReso
 
 const KIND: &str = "write the kind, `Job`, or `{ pointer: /Type }`";
 
-fn kind(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<KindSource> {
+fn kind(node: &Node<'_>) -> Option<KindSource> {
     if node.json().is_string() {
-        return readers::text(node, mistakes).map(KindSource::Fixed);
+        return readers::text(node).map(KindSource::Fixed);
     }
-    let mut fields = node.object(mistakes)?;
-    let pointer = fields.get_required("pointer", KIND, Node::parse, mistakes);
-    fields.finish(mistakes);
+    let mut fields = node.object()?;
+    let pointer = fields.get_required("pointer", KIND, Node::parse);
+    fields.finish();
     pointer.map(KindSource::Pointer)
 }
 
-fn sources(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Vec<ValueSource>> {
+fn sources(node: &Node<'_>) -> Option<Vec<ValueSource>> {
     if node.json().is_array() {
-        return node.list_of(source, mistakes);
+        return node.list_of(source);
     }
-    source(node, mistakes).map(|source| vec![source])
+    source(node).map(|source| vec![source])
 }
 
-fn source(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<ValueSource> {
-    let mut fields = node.object(mistakes)?;
+fn source(node: &Node<'_>) -> Option<ValueSource> {
+    let mut fields = node.object()?;
     let sources = fields.present(&["value", "path", "query", "header", "pointer"]);
-    fields.finish(mistakes);
+    fields.finish();
     match sources.as_slice() {
-        [("value", node)] => readers::text(node, mistakes).map(ValueSource::Fixed),
-        [("path", node)] => readers::text(node, mistakes).map(ValueSource::Path),
-        [("query", node)] => readers::text(node, mistakes).map(ValueSource::Query),
-        [("header", node)] => node.parse(mistakes).map(ValueSource::Header),
-        [("pointer", node)] => node.parse(mistakes).map(ValueSource::Pointer),
+        [("value", node)] => readers::text(node).map(ValueSource::Fixed),
+        [("path", node)] => readers::text(node).map(ValueSource::Path),
+        [("query", node)] => readers::text(node).map(ValueSource::Query),
+        [("header", node)] => node.parse().map(ValueSource::Header),
+        [("pointer", node)] => node.parse().map(ValueSource::Pointer),
         _ => {
             let fix = "write one of `value`, `path`, `query`, `header` and `pointer`";
-            node.wrong("exactly one source is expected", fix, mistakes);
-            None
+            node.reject("exactly one source is expected", fix)
         }
     }
 }

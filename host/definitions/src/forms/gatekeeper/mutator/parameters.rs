@@ -7,7 +7,7 @@ use regex::Regex;
 use serde_json::Value as Json;
 
 use super::{MutatorKind, read_location};
-use crate::document::{Fields, Mistakes, Node, quoted, readers};
+use crate::document::{Fields, Node, quoted, readers};
 
 /// The `pathTests`: the node of each, its path, and whether the path must exist (`MustExist`) or must not exist.
 type Tests<'a> = Vec<(Node<'a>, FieldLocation, bool)>;
@@ -18,37 +18,37 @@ pub(super) fn read<'a>(
     at: &Node<'_>,
     location: &FieldLocation,
     mut fields: Fields<'a>,
-    mistakes: &mut Mistakes,
 ) -> Option<(Mutation, Tests<'a>)> {
-    let before = mistakes.len();
-    check_location(kind, at, location, mistakes);
+    let before = at.mistake_count();
+    check_location(kind, at, location);
     let mut tests = Vec::new();
     let mutation = match kind {
-        MutatorKind::Assign => read_assigned(&mut fields, location, mistakes),
+        MutatorKind::Assign => read_assigned(&mut fields, location),
         MutatorKind::AssignMetadata => {
             let node = fields.node().clone();
             tests.push((node, location.clone(), false));
-            read_assigned(&mut fields, location, mistakes).and_then(|mutation| {
+            read_assigned(&mut fields, location).and_then(|mutation| {
                 let is_text = !matches!(&mutation, Mutation::Assign(value) if !value.is_string());
                 if !is_text {
                     let fix = "put it in quotes";
-                    let message = "labels and annotations are strings, and the value is none";
-                    fields.node().wrong(message, fix, mistakes);
+                    fields
+                        .node()
+                        .wrong("labels and annotations are strings, and the value is none", fix);
                 }
                 is_text.then_some(mutation)
             })
         }
-        MutatorKind::AssignImage => read_image(&mut fields, mistakes).map(Mutation::Image),
-        MutatorKind::ModifySet => read_set(&mut fields, mistakes),
+        MutatorKind::AssignImage => read_image(&mut fields).map(Mutation::Image),
+        MutatorKind::ModifySet => read_set(&mut fields),
     };
     if kind != MutatorKind::AssignMetadata {
-        tests = fields.get_or_default("pathTests", readers::list_of(read_test), mistakes);
+        tests = fields.get_or_default("pathTests", readers::list_of(read_test));
     }
-    fields.finish(mistakes);
-    (mistakes.len() == before).then_some((mutation?, tests))
+    fields.finish();
+    (at.mistake_count() == before).then_some((mutation?, tests))
 }
 
-fn check_location(kind: MutatorKind, at: &Node<'_>, location: &FieldLocation, mistakes: &mut Mistakes) {
+fn check_location(kind: MutatorKind, at: &Node<'_>, location: &FieldLocation) {
     let steps = location.steps();
     let field = |name: &str| Step::Field(name.to_owned());
     let is_metadata = steps.first() == Some(&field("metadata"));
@@ -88,25 +88,19 @@ fn check_location(kind: MutatorKind, at: &Node<'_>, location: &FieldLocation, mi
         _ => None,
     };
     if let Some((message, fix)) = wrong {
-        at.wrong(message, fix, mistakes);
+        at.wrong(message, fix);
     }
 }
 
-fn read_assigned(
-    fields: &mut Fields<'_>,
-    location: &FieldLocation,
-    mistakes: &mut Mistakes,
-) -> Option<Mutation> {
+fn read_assigned(fields: &mut Fields<'_>, location: &FieldLocation) -> Option<Mutation> {
     const SOURCES: [&str; 3] = ["value", "fromMetadata", "externalData"];
     let fix = "write `assign: { value: ... }` or `assign: { fromMetadata: { field: name } }`";
-    let node = fields.required("assign", fix, mistakes)?;
-    let mut assign = node.object(mistakes)?;
+    let node = fields.required("assign", fix)?;
+    let mut assign = node.object()?;
     let found = assign.present(&SOURCES);
-    assign.finish(mistakes);
+    assign.finish();
     let [(source, found)] = found.as_slice() else {
-        let message = "it needs exactly one of `value` and `fromMetadata`";
-        node.wrong(message, fix, mistakes);
-        return None;
+        return node.reject("it needs exactly one of `value` and `fromMetadata`", fix);
     };
     let item = match location.steps().last() {
         Some(Step::Items {
@@ -123,30 +117,27 @@ fn read_assigned(
                 return Some(Mutation::Assign(object));
             }
             let fix = format!("write an object with `{key}: {value}`, as in the location");
-            found.wrong("it is not the item that the location names", fix, mistakes);
-            None
+            found.reject("it is not the item that the location names", fix)
         }
-        ("fromMetadata", None) => read_from_metadata(found, mistakes),
+        ("fromMetadata", None) => read_from_metadata(found),
         ("fromMetadata", Some(_)) => {
             let fix = "end the location with a field";
-            found.wrong("an item of a list cannot come from the metadata", fix, mistakes);
-            None
+            found.reject("an item of a list cannot come from the metadata", fix)
         }
         _ => {
             let message = "external data comes from a provider of Gatekeeper, and there is none here";
             let fix = "assign a `value`, or use a plugin, which may ask a server that is granted to it";
-            found.wrong(message, fix, mistakes);
-            None
+            found.reject(message, fix)
         }
     }
 }
 
-fn read_from_metadata(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Mutation> {
+fn read_from_metadata(node: &Node<'_>) -> Option<Mutation> {
     const FIELDS: [(&str, bool); 2] = [("namespace", true), ("name", false)];
-    let mut fields = node.object(mistakes)?;
+    let mut fields = node.object()?;
     let read = readers::one_of("field of the metadata", &FIELDS);
-    let is_namespace = fields.get_required("field", "write namespace or name", read, mistakes);
-    fields.finish(mistakes);
+    let is_namespace = fields.get_required("field", "write namespace or name", read);
+    fields.finish();
     Some(if is_namespace? {
         Mutation::AssignNamespace
     } else {
@@ -156,7 +147,7 @@ fn read_from_metadata(node: &Node<'_>, mistakes: &mut Mistakes) -> Option<Mutati
 
 /// Reads `assignDomain`, `assignPath` and `assignTag`. Gatekeeper's rules ensure that each part is recognized as such when
 /// the image is parsed again.
-fn read_image(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> Option<ImageParts> {
+fn read_image(fields: &mut Fields<'_>) -> Option<ImageParts> {
     static DOMAIN: LazyLock<Option<Regex>> = LazyLock::new(|| {
         Regex::new(r"^(?:[0-9A-Za-z_][0-9A-Za-z_-]*\.[0-9A-Za-z_.-]*[0-9A-Za-z_]|localhost)(?::[0-9]+)?$")
             .ok()
@@ -168,15 +159,14 @@ fn read_image(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> Option<ImageP
         let digest = r"@[A-Za-z][A-Za-z0-9]*(?:[-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9A-Fa-f]{32,}";
         Regex::new(&format!("^(?:{tag}|{digest})$")).ok()
     });
-    let before = mistakes.len();
+    let before = fields.node().mistake_count();
     let mut part = |name: &'static str, pattern: &'static LazyLock<Option<Regex>>, what: &str, fix: &str| {
         let node = fields.optional(name)?;
-        let text = node.text(mistakes)?;
+        let text = node.text()?;
         if pattern.as_ref().is_some_and(|pattern| pattern.is_match(text)) {
             return Some(text.to_owned());
         }
-        node.wrong(format!("{} is not {what}", quoted(text)), fix, mistakes);
-        None
+        node.reject(format!("{} is not {what}", quoted(text)), fix)
     };
     let parts = ImageParts {
         domain: part(
@@ -193,7 +183,7 @@ fn read_image(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> Option<ImageP
             "write `:1.27` or `@sha256:...`",
         ),
     };
-    if mistakes.len() > before {
+    if fields.node().mistake_count() > before {
         return None;
     }
     let problem = if parts == ImageParts::default() {
@@ -210,22 +200,19 @@ fn read_image(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> Option<ImageP
         None
     };
     match problem {
-        Some((message, fix)) => {
-            fields.node().wrong(message, fix, mistakes);
-            None
-        }
+        Some((message, fix)) => fields.node().reject(message, fix),
         None => Some(parts),
     }
 }
 
-fn read_set(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> Option<Mutation> {
+fn read_set(fields: &mut Fields<'_>) -> Option<Mutation> {
     const OPERATIONS: [(&str, bool); 2] = [("merge", true), ("prune", false)];
     let read = readers::one_of("operation", &OPERATIONS);
-    let is_merged = fields.get("operation", true, read, mistakes);
+    let is_merged = fields.get("operation", true, read);
     let fix = "list the values: `values: { fromList: [...] }`";
-    let mut values = fields.get_required("values", fix, Node::object, mistakes)?;
-    let list = values.get_required("fromList", fix, Node::list, mistakes);
-    values.finish(mistakes);
+    let mut values = fields.get_required("values", fix, Node::object)?;
+    let list = values.get_required("fromList", fix, Node::list);
+    values.finish();
     let list: Vec<Json> = list?.iter().map(Node::json).collect();
     Some(if is_merged {
         Mutation::Merge(list)
@@ -234,13 +221,12 @@ fn read_set(fields: &mut Fields<'_>, mistakes: &mut Mistakes) -> Option<Mutation
     })
 }
 
-fn read_test<'a>(node: &Node<'a>, mistakes: &mut Mistakes) -> Option<(Node<'a>, FieldLocation, bool)> {
+fn read_test<'a>(node: &Node<'a>) -> Option<(Node<'a>, FieldLocation, bool)> {
     const CONDITIONS: [(&str, bool); 2] = [("MustExist", true), ("MustNotExist", false)];
-    let mut fields = node.object(mistakes)?;
-    let fix = "write a beginning of the location";
-    let path = fields.get_required("subPath", fix, read_location, mistakes);
+    let mut fields = node.object()?;
+    let path = fields.get_required("subPath", "write a beginning of the location", read_location);
     let read = readers::one_of("condition", &CONDITIONS);
-    let must_exist = fields.get_required("condition", "write MustExist or MustNotExist", read, mistakes);
-    fields.finish(mistakes);
+    let must_exist = fields.get_required("condition", "write MustExist or MustNotExist", read);
+    fields.finish();
     Some((node.clone(), path?, must_exist?))
 }
