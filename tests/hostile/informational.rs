@@ -1,6 +1,6 @@
 //! A server that sends informational responses without end.
 
-use std::io;
+use std::{io, thread::yield_now};
 
 use admittance_tests::{ATTACKING_SEND_BUFFER, Error};
 use tokio::{
@@ -66,9 +66,11 @@ async fn respond(stream: TcpStream, attackers: Handle) -> io::Result<()> {
     }
 }
 
+/// Lets other threads run after each write: an attacker elsewhere would not use the processors of the program.
 async fn flood(mut stream: BufReader<TcpStream>) -> io::Result<()> {
     let responses = INFORMATIONAL.repeat(1000);
     loop {
         stream.write_all(responses.as_bytes()).await?;
+        yield_now();
     }
 }

@@ -7,6 +7,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
+    thread::yield_now,
 };
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
@@ -103,7 +104,10 @@ impl TunnelFlood {
         loop {
             let message = tokio::select! {
                 Some(frame) = queued.recv() => match sink.send(Message::Binary(frame)).await {
-                    Ok(()) => continue,
+                    Ok(()) => {
+                        yield_now();
+                        continue;
+                    }
                     Err(_) => return Ok(()),
                 },
                 message = stream.next() => message,
@@ -198,6 +202,7 @@ impl EndlessReply {
         stream.write_all(head.as_bytes()).await?;
         loop {
             stream.write_all(data.as_bytes()).await?;
+            yield_now();
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use std::sync::LazyLock;
 
-use admittance_admission::{background_threads, ended};
+use admittance_admission::{background_threads, ended, long_polls};
 use axum::body::Body;
 use futures_util::{StreamExt as _, stream};
 use http::Response;
@@ -28,7 +28,7 @@ pub(crate) fn threads() -> Handle {
 
 /// Makes a reply, and its body, on these threads. The work ends when this is dropped.
 pub(crate) async fn reply(making: impl Future<Output = Response<Body>> + Send + 'static) -> Response<Body> {
-    let making = async { making.await.map(forwarded) };
+    let making = long_polls(async { making.await.map(forwarded) });
     match AbortOnDropHandle::new(threads().spawn(making)).await {
         Ok(response) => response,
         Err(error) => ended(error).await,
@@ -45,7 +45,7 @@ fn forwarded(body: Body) -> Body {
         let mut body = body.into_data_stream();
         loop {
             let part = tokio::select! {
-                part = body.next() => part,
+                part = long_polls(body.next()) => part,
                 () = parts.closed() => None,
             };
             let Some(part) = part else { return };

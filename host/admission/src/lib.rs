@@ -86,8 +86,9 @@ pub use word::{UnknownWord, Word, enumerated};
 pub use work::deadline::Deadline;
 pub use work::long::{Expectation, LongCall, leave, leave_for, may_leave, run_long, thread_time};
 pub use work::offload::{
-    apart, background_threads, ended, lower_priority, offload, pause, threads_for_long_work,
+    apart, background_threads, ended, lower_priority, offload, on_thread_for_long_work, pause,
 };
+pub use work::reschedule::long_polls;
 
 #[doc(hidden)]
 pub use schemars as __schemars;

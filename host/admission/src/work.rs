@@ -3,3 +3,4 @@
 pub(crate) mod deadline;
 pub(crate) mod long;
 pub(crate) mod offload;
+pub(crate) mod reschedule;

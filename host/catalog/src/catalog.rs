@@ -1,6 +1,6 @@
 use std::{path::Path, sync::Arc};
 
-use admittance_admission::threads_for_long_work;
+use admittance_admission::on_thread_for_long_work;
 
 use crate::{
     Digest, Error, MODULE_SIZE_LIMIT, Module, ModuleReference, NetworkConfig, OnProgress, Resolver, Store,
@@ -312,16 +312,13 @@ impl Inner {
 pub(crate) async fn on_disk<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Error> {
-    threads_for_long_work()
-        .spawn_blocking(work)
-        .await
-        .map_err(|error| {
-            if error.is_panic() {
-                Error::Panicked(error.to_string())
-            } else {
-                Error::Stopped
-            }
-        })
+    on_thread_for_long_work(work).await.map_err(|error| {
+        if error.is_panic() {
+            Error::Panicked(error.to_string())
+        } else {
+            Error::Stopped
+        }
+    })
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use std::{
 };
 
 use admittance_admission::{
-    Deadline, Digest, Failure, FailureKind, Grants, Uid, UserInfo, thread_time, threads_for_long_work,
+    Deadline, Digest, Failure, FailureKind, Grants, Uid, UserInfo, on_thread_for_long_work, thread_time,
 };
 use bytes::Bytes;
 use tokio::{
@@ -199,22 +199,21 @@ pub(crate) async fn on_blocking_thread<T: Send + 'static>(
     work: impl AsyncFnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
     let (awaited, abandoned) = oneshot::channel::<Infallible>();
-    let done = threads_for_long_work()
-        .spawn_blocking(move || {
-            let runtime = Builder::new_current_thread().enable_all().build();
-            let runtime = runtime.map_err(|error| Error::Interrupted(error.to_string()))?;
-            let result = runtime.block_on(async {
-                tokio::select! {
-                    biased;
-                    _ = abandoned => Err(Error::Interrupted("its result is no longer needed".to_owned())),
-                    result = work() => result,
-                }
-            });
-            // The runtime does not wait for an abandoned compilation in this process, which continues.
-            runtime.shutdown_background();
-            result
-        })
-        .await;
+    let done = on_thread_for_long_work(move || {
+        let runtime = Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| Error::Interrupted(error.to_string()))?;
+        let result = runtime.block_on(async {
+            tokio::select! {
+                biased;
+                _ = abandoned => Err(Error::Interrupted("its result is no longer needed".to_owned())),
+                result = work() => result,
+            }
+        });
+        // The runtime does not wait for an abandoned compilation in this process, which continues.
+        runtime.shutdown_background();
+        result
+    })
+    .await;
     drop(awaited);
     done.unwrap_or_else(|error| Err(Error::Interrupted(error.to_string())))
 }
@@ -260,7 +259,7 @@ impl Preparation {
             }
             None => {
                 let place = self.place.clone();
-                let work = threads_for_long_work().spawn_blocking(move || {
+                let work = on_thread_for_long_work(move || {
                     let _place = place;
                     // The effort is a setting of the engine. This engine only compiles.
                     let compile = || precompile(&Engine::new(&compile_settings(effort))?, &module);

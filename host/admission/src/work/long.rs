@@ -15,7 +15,10 @@ use tracing::Instrument as _;
 
 use crate::{
     capabilities::log::with_current_notes,
-    work::offload::{SMALL, ended, threads_for_long_work},
+    work::{
+        offload::{SMALL, ended, threads_for_long_work},
+        reschedule::long_polls,
+    },
 };
 
 /// The processor time after which a call is long, counted from the first time that it yields, at a tick or to wait.
@@ -178,7 +181,12 @@ pub async fn run_long<T: Send + 'static>(call: LongCall<T>, expectation: &Expect
         }
     }
     call.is_suspected = true;
-    let rest = async move { (poll_fn(|context| call.poll(context)).await, call.is_long()) };
+    let rest = async move {
+        (
+            long_polls(poll_fn(|context| call.poll(context))).await,
+            call.is_long(),
+        )
+    };
     let task = threads_for_long_work().spawn(with_current_notes(rest).in_current_span());
     let _abort = Abort(task.abort_handle());
     match task.await {

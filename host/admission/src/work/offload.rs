@@ -11,11 +11,11 @@ use rustix::process::{getpriority_process, setpriority_process};
 use tokio::{
     runtime::{Builder, Handle, Runtime},
     sync::Semaphore,
-    task::JoinError,
+    task::{JoinError, JoinHandle},
     time::timeout_at,
 };
 
-use crate::{Deadline, Failure, FailureKind};
+use crate::{Deadline, Failure, FailureKind, work::reschedule::reschedule_often};
 
 /// The size up to which work is fast enough for a thread that serves, in bytes.
 pub(crate) const SMALL: usize = 32 << 10;
@@ -60,7 +60,7 @@ pub fn lower_priority() {
 }
 
 /// Returns the number of threads for long work. One core is left to the threads that serve: on a core with long work,
-/// the kernel may let it run for up to a tick, 4 ms, before a thread that serves gets its turn.
+/// they wait up to 1 ms for their turn.
 fn thread_count() -> usize {
     let cores = available_parallelism().map_or(1, NonZero::get);
     cores.saturating_sub(1).max(1)
@@ -76,7 +76,7 @@ pub fn pause(item: usize, every: usize) {
 
 /// Returns the runtime for long work. Its threads have a lower priority, so that they use the processor time that other
 /// requests leave. Must be called within a tokio runtime.
-pub fn threads_for_long_work() -> Handle {
+pub(crate) fn threads_for_long_work() -> Handle {
     THREADS
         .as_ref()
         .map_or_else(Handle::current, |threads| threads.handle().clone())
@@ -102,7 +102,18 @@ async fn in_turn<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -
         let _permit = permit;
         work()
     };
-    threads_for_long_work().spawn_blocking(work).await
+    on_thread_for_long_work(work).await
+}
+
+/// Starts work that may block, such as reading files and compiling, on a thread for long work. Must be called within a tokio
+/// runtime.
+pub fn on_thread_for_long_work<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> JoinHandle<T> {
+    threads_for_long_work().spawn_blocking(move || {
+        let _guard = reschedule_often();
+        work()
+    })
 }
 
 /// Continues the panic of a task on a thread for long work that ended without a result. A task that was aborted ends

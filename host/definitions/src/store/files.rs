@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use admittance_admission::threads_for_long_work;
+use admittance_admission::on_thread_for_long_work;
 use admittance_watch::{Fingerprint, Watch, WatchConfig, Writers};
 use async_trait::async_trait;
 use tokio::sync::{Mutex, watch};
@@ -94,7 +94,7 @@ impl FileStore {
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, StoreError> {
-        let done = threads_for_long_work().spawn_blocking(work).await;
+        let done = on_thread_for_long_work(work).await;
         done.map_err(|error| StoreError::Unreachable {
             store: self.location(),
             reason: format!("the work was interrupted: {error}"),

@@ -9,7 +9,7 @@ use std::{
 };
 
 use admittance_admission::{
-    Authorizer, Chain, Digest, ModuleReference, NamespaceSource, Reach, threads_for_long_work,
+    Authorizer, Chain, Digest, ModuleReference, NamespaceSource, Reach, on_thread_for_long_work,
 };
 use admittance_catalog::signature::SIGNATURE_SUFFIXES;
 use admittance_definitions::{
@@ -394,10 +394,7 @@ fn revision_files(set: &DefinitionSet) -> Vec<RevisionFile> {
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Error> {
-    threads_for_long_work()
-        .spawn_blocking(work)
-        .await
-        .map_err(Error::Interrupted)
+    on_thread_for_long_work(work).await.map_err(Error::Interrupted)
 }
 
 pub(crate) fn plugins(chain: &ChainDefinition) -> impl Iterator<Item = &PluginDefinition> {
