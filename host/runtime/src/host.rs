@@ -23,7 +23,7 @@ use crate::{
         state::{LiveState, TableState},
     },
     requests::evaluate::Evaluator,
-    status::{CandidateReport, Status, StorageStatus},
+    status::{Status, StorageStatus, candidate::CandidateReport},
 };
 
 /// The entry point for embedders: holds the live table of chains. Cheap to clone; lives as long as the

@@ -73,13 +73,15 @@ pub use requests::layer::{AdmissionLayer, AdmissionService, Passage, REQUEST_ID,
 pub use requests::reviews::ReviewService;
 pub use requests::trace::{request_span, trace_context};
 pub use rollout::{RolloutAction, RolloutProgress, RolloutState, RolloutStatus, Steered};
+pub use status::candidate::{
+    AnswerSample, CandidateReport, CandidateStatus, ComparedKind, DifferenceEffect, DifferenceSample,
+};
 pub use status::metrics::{DURATION_BUCKETS, METRICS, describe_metrics};
 #[doc(hidden)]
 pub use status::traffic::Traffic;
 pub use status::traffic::{TrafficCounts, TrafficHour};
 pub use status::{
-    AnswerSample, BadDefinitionStatus, CallStatus, CandidateReport, CandidateStatus, ChainStatus,
-    ComparedKind, DifferenceEffect, DifferenceSample, ExceptionStatus, FailureStatus, HistoryStatus,
+    BadDefinitionStatus, CallStatus, ChainStatus, ExceptionStatus, FailureStatus, HistoryStatus,
     PluginStatus, Problem, RecentCalls, StageState, StageStatus, Status, StorageStatus, StoreStatus,
 };
 

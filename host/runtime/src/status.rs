@@ -1,18 +1,20 @@
 //! The status of a host, as shown by the admin port and the command line.
 
+pub(crate) mod candidate;
 pub(crate) mod metrics;
 pub(crate) mod statistics;
 pub(crate) mod traffic;
 
 use std::{fs, path::PathBuf};
 
-use admittance_admission::{Digest, FailurePolicy, Mode, Phase, Unreached, words};
+use admittance_admission::{Digest, FailurePolicy, Mode, Phase, Unreached};
 use admittance_definitions::{BadDefinition, HookStatus, Served, StoreKind};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
-use crate::{DisabledStage, Moment, Origin, Redacted, RolloutStatus};
+use self::candidate::CandidateStatus;
+use crate::{DisabledStage, Moment, Origin};
 
 /// The status of the live table at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -353,174 +355,4 @@ pub struct FailureStatus {
     pub kind: String,
     /// The message of the failure.
     pub message: String,
-}
-
-/// A candidate and its statistics.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-#[non_exhaustive]
-pub struct CandidateStatus {
-    /// The plugin that is the candidate.
-    pub plugin: PluginStatus,
-    /// The share of the stage's calls in which the candidate is compared: `10%`.
-    pub share: String,
-    /// The start of the statistics.
-    pub since: Moment,
-    /// Calls in which it gave the same answer as the plugin.
-    pub same: u64,
-    /// Calls in which its verdict, its change or its notes differed.
-    pub different: u64,
-    /// Calls in which the candidate failed and the plugin did not; also counted in `different`.
-    pub failed: u64,
-    /// Calls that were skipped because too many were waiting.
-    pub passed_over: u64,
-    /// The rollout of the candidate; absent if it decides no requests.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rollout: Option<RolloutStatus>,
-}
-
-/// A candidate, and samples of differences.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-#[non_exhaustive]
-pub struct CandidateReport {
-    /// Its stage, in the format of `admittance promote`.
-    pub stage: String,
-    /// The plugin that it is compared with.
-    pub plugin: PluginStatus,
-    /// The candidate and its statistics.
-    pub candidate: CandidateStatus,
-    /// The comparisons by the kind of the object, sorted by kind.
-    #[serde(default)]
-    pub kinds: Vec<ComparedKind>,
-    /// The newest differences, the last one first; at most 20. Of each kind and effect, the newest one stays longest.
-    pub samples: Vec<DifferenceSample>,
-}
-
-/// The comparisons of a candidate with its plugin for one kind of objects.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-#[non_exhaustive]
-pub struct ComparedKind {
-    /// Group, version and kind, `apps/v1/Deployment`; `other kinds` for those after the first 50.
-    pub kind: String,
-    /// Calls with the same answer.
-    pub same: u64,
-    /// Calls in which only the candidate denied.
-    pub would_deny: u64,
-    /// Calls in which only the plugin denied.
-    pub would_allow: u64,
-    /// Calls in which the change, the message or the notes differed.
-    pub would_change: u64,
-    /// Calls in which only the candidate failed.
-    pub would_fail: u64,
-}
-
-impl ComparedKind {
-    /// The kinds that are counted together.
-    pub(crate) const OTHERS: &str = "other kinds";
-
-    /// Returns the number of calls with this effect.
-    pub fn with_effect(&self, effect: DifferenceEffect) -> u64 {
-        match effect {
-            DifferenceEffect::Deny => self.would_deny,
-            DifferenceEffect::Allow => self.would_allow,
-            DifferenceEffect::Change => self.would_change,
-            DifferenceEffect::Fail => self.would_fail,
-        }
-    }
-
-    pub(crate) fn with_effect_mut(&mut self, effect: DifferenceEffect) -> &mut u64 {
-        match effect {
-            DifferenceEffect::Deny => &mut self.would_deny,
-            DifferenceEffect::Allow => &mut self.would_allow,
-            DifferenceEffect::Change => &mut self.would_change,
-            DifferenceEffect::Fail => &mut self.would_fail,
-        }
-    }
-
-    /// Returns the number of calls in which the answers differed.
-    pub fn different(&self) -> u64 {
-        let counts = DifferenceEffect::ALL.map(|effect| self.with_effect(effect));
-        counts.into_iter().sum()
-    }
-}
-
-/// The effect of a candidate that answers in place of its plugin.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum DifferenceEffect {
-    /// The candidate denies what the plugin does not deny.
-    Deny,
-    /// The candidate does not deny what the plugin denies.
-    Allow,
-    /// The candidate changes the object otherwise, or its message or notes differ.
-    #[default]
-    Change,
-    /// The candidate fails where the plugin does not.
-    Fail,
-}
-
-words!(DifferenceEffect, "effect of a candidate": Deny = "deny", Allow = "allow", Change = "change", Fail = "fail");
-
-impl CandidateReport {
-    /// Removes the values that patches write, which are parts of objects; the paths stay.
-    pub fn without_values(&mut self) {
-        let answers = self
-            .samples
-            .iter_mut()
-            .flat_map(|sample| [&mut sample.plugin, &mut sample.candidate]);
-        let patches = answers.filter_map(|answer| answer.patch.as_mut());
-        patches.for_each(Redacted::remove_patch_values);
-    }
-}
-
-/// A request on which a candidate and the plugin differ.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-#[non_exhaustive]
-pub struct DifferenceSample {
-    /// When it was compared.
-    pub at: Moment,
-    /// The uid of the request.
-    pub uid: String,
-    /// The operation of the request: `CREATE` and so on.
-    pub operation: String,
-    /// Group, version and kind of the object, `apps/v1/Deployment`.
-    pub kind: String,
-    /// The namespace of the object; absent if it has none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub namespace: Option<String>,
-    /// The name of the object; may be empty if the control plane generates it.
-    pub name: String,
-    /// The effect of the candidate's answer in place of the plugin's.
-    #[serde(default)]
-    pub effect: DifferenceEffect,
-    /// The answer of the plugin.
-    pub plugin: AnswerSample,
-    /// The answer of the candidate.
-    pub candidate: AnswerSample,
-}
-
-/// An answer in a sample.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-#[non_exhaustive]
-pub struct AnswerSample {
-    /// `allow`, `patch`, `deny` or `failed`.
-    pub verdict: String,
-    /// The message of a denial or a failure.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub message: Option<String>,
-    /// The changes as a JSON Patch. A long patch has no values, and a very long one lacks operations at the end.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub patch: Option<Redacted>,
-    /// The number of operations at the end that were left out.
-    #[serde(default, skip_serializing_if = "crate::decisions::recording::is_zero")]
-    pub operations_left_out: usize,
-    /// Warnings for the client.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub warnings: Vec<String>,
-    /// Audit annotations, `key=value`.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub audit_annotations: Vec<String>,
 }

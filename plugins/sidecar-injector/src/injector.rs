@@ -87,40 +87,7 @@ impl Injector {
         let conventions = Conventions::new(convention, annotation, status_annotation, |name| {
             annotations.contains_key(name)
         });
-        let (answer, status) = (&conventions.main.answer, &conventions.main.status);
-        for (field, value) in [("annotation", answer), ("statusAnnotation", status)] {
-            if value.is_empty() {
-                errors.push(
-                    pointer![field],
-                    "the annotation has no name; set one, or remove the field",
-                );
-            }
-        }
-        for (field, keys) in [("annotations", &annotations), ("labels", &labels)] {
-            if keys.contains_key("") {
-                errors.push(
-                    pointer![field, ""],
-                    "a key is empty; give it a name, or remove it",
-                );
-            }
-        }
-        for (key, why) in [
-            (answer, "by which workloads decide"),
-            (status, "that records the injection"),
-        ] {
-            if annotations.contains_key(key.as_str()) {
-                errors.push(
-                    pointer!["annotations", key],
-                    format!("this is the annotation {why}; remove it"),
-                );
-            }
-        }
-        if answer == status {
-            errors.push(
-                pointer!["statusAnnotation"],
-                "this must be another annotation than `annotation`",
-            );
-        }
+        check_annotations(&conventions, &annotations, &labels, &mut errors);
         errors.check()?;
         let status = containers
             .iter()
@@ -185,6 +152,49 @@ impl Injector {
             }
             None => response,
         })
+    }
+}
+
+/// Checks that each annotation and label has a name, and that no annotation of the convention is injected as well.
+fn check_annotations(
+    conventions: &Conventions,
+    annotations: &BTreeMap<String, String>,
+    labels: &BTreeMap<String, String>,
+    errors: &mut SettingsErrors,
+) {
+    let (answer, status) = (&conventions.main.answer, &conventions.main.status);
+    for (field, value) in [("annotation", answer), ("statusAnnotation", status)] {
+        if value.is_empty() {
+            errors.push(
+                pointer![field],
+                "the annotation has no name; set one, or remove the field",
+            );
+        }
+    }
+    for (field, keys) in [("annotations", annotations), ("labels", labels)] {
+        if keys.contains_key("") {
+            errors.push(
+                pointer![field, ""],
+                "a key is empty; give it a name, or remove it",
+            );
+        }
+    }
+    for (key, why) in [
+        (answer, "by which workloads decide"),
+        (status, "that records the injection"),
+    ] {
+        if annotations.contains_key(key.as_str()) {
+            errors.push(
+                pointer!["annotations", key],
+                format!("this is the annotation {why}; remove it"),
+            );
+        }
+    }
+    if answer == status {
+        errors.push(
+            pointer!["statusAnnotation"],
+            "this must be another annotation than `annotation`",
+        );
     }
 }
 

@@ -1,4 +1,4 @@
-use admittance::{admission::Unreached, definitions::BadDefinition};
+use admittance::{Served, admission::Unreached, definitions::BadDefinition};
 
 use super::*;
 use crate::chains::CHAIN;

@@ -1,8 +1,10 @@
 //! Candidates: a candidate is a new version of a plugin. It is called in the background with the same requests, without
 //! any effect on them; or it decides a share of them, while the plugin is called in the background.
 
+mod comparison;
+
 use std::{
-    collections::{BTreeMap, HashMap, VecDeque},
+    collections::HashMap,
     panic::AssertUnwindSafe,
     sync::{
         Arc, Weak,
@@ -13,7 +15,7 @@ use std::{
 
 use ::metrics::{Counter, counter};
 use admittance_admission::{
-    Deadline, Digest, Effect, Failure, FailureKind, Hook, Patch, Request, Response, apart, async_trait,
+    Deadline, Digest, Effect, Failure, FailureKind, Hook, Request, Response, apart, async_trait,
     decided_by_candidate,
 };
 use admittance_definitions::{RolloutDefinition, Share};
@@ -22,26 +24,17 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore};
 use tracing::{Instrument, Span};
 
+use self::comparison::{Answer, Comparisons};
 use crate::{
     Moment, Redaction,
-    decisions::recording::redact_patch,
     requests::trace::request_span,
     rollout::{Rollout, RolloutProgress},
     status::metrics,
     status::{
-        AnswerSample, CandidateReport, CandidateStatus, ComparedKind, DifferenceEffect, DifferenceSample,
         PluginStatus,
+        candidate::{CandidateReport, CandidateStatus, ComparedKind, DifferenceEffect, DifferenceSample},
     },
 };
-
-/// The number of samples that are kept for one candidate.
-const SAMPLES: usize = 20;
-
-/// The number of kinds whose comparisons are counted. Clients choose the kinds, so others are counted together.
-const KINDS: usize = 50;
-
-/// The size in bytes to which patches in samples are shortened.
-const MOST_PATCH: usize = 16 << 10;
 
 /// The limit of concurrent background calls of a candidate, so that a slow one does not take the slots of serving
 /// plugins.
@@ -73,14 +66,6 @@ pub(crate) struct Trial {
     calls: AtomicU64,
     passed_over: AtomicU64,
     comparisons: Mutex<Comparisons>,
-}
-
-/// The results of a trial.
-#[derive(Debug, Default)]
-struct Comparisons {
-    kinds: BTreeMap<String, ComparedKind>,
-    /// The differences, the newest first.
-    samples: VecDeque<DifferenceSample>,
 }
 
 /// The identity of a trial: a table with another plugin, candidate, share or rollout begins a new trial.
@@ -217,118 +202,6 @@ impl Shadowed {
             let span = request_span(&uid, trace.as_ref());
             work.instrument(span).await;
         });
-    }
-}
-
-/// An answer, with its effect on the request and its notes.
-struct Answer {
-    effect: Result<Effect, Failure>,
-    warnings: Vec<String>,
-    audit_annotations: Vec<(String, String)>,
-}
-
-impl Answer {
-    /// Evaluates an answer with the rules and limits of stages.
-    async fn of(request: &Request, answer: Result<Response, Failure>, deadline: Deadline) -> Self {
-        match answer.map(Response::bounded) {
-            Ok(response) => Self {
-                effect: response.verdict.effect(request, deadline).await,
-                warnings: response.warnings,
-                audit_annotations: response.audit_annotations,
-            },
-            Err(failure) => Self {
-                effect: Err(failure),
-                warnings: Vec::new(),
-                audit_annotations: Vec::new(),
-            },
-        }
-    }
-
-    /// Returns the effect of the candidate's answer in place of this one; `None` if both are the same.
-    fn difference(&self, candidate: &Self) -> Option<DifferenceEffect> {
-        if self.is_same(candidate) {
-            return None;
-        }
-        let denies = |answer: &Self| matches!(answer.effect, Ok(Effect::Deny(_)));
-        Some(match (&self.effect, &candidate.effect) {
-            (Ok(_), Err(_)) => DifferenceEffect::Fail,
-            _ if denies(candidate) && !denies(self) => DifferenceEffect::Deny,
-            _ if denies(self) && !denies(candidate) => DifferenceEffect::Allow,
-            _ => DifferenceEffect::Change,
-        })
-    }
-
-    fn is_same(&self, other: &Self) -> bool {
-        let effects = match (&self.effect, &other.effect) {
-            (Ok(Effect::Change(own, _)), Ok(Effect::Change(other, _))) => own == other,
-            (Ok(own), Ok(other)) => own == other,
-            (Err(own), Err(other)) => own.kind == other.kind,
-            _ => false,
-        };
-        effects && self.warnings == other.warnings && self.audit_annotations == other.audit_annotations
-    }
-
-    fn size(&self) -> usize {
-        match &self.effect {
-            Ok(Effect::Change(after, _)) => after.text().len(),
-            _ => 0,
-        }
-    }
-
-    fn sample(&self, request: &Request, redact: &[Redaction]) -> AnswerSample {
-        let (verdict, message) = match &self.effect {
-            Err(failure) => ("failed", Some(failure.to_string())),
-            Ok(Effect::Deny(denial)) => ("deny", Some(denial.to_string())),
-            Ok(Effect::Change(..)) => ("patch", None),
-            Ok(Effect::None) => ("allow", None),
-        };
-        let mut patch = match (&self.effect, &request.object) {
-            (Ok(Effect::Change(after, _)), Some(before)) => {
-                redact_patch(request, redact, &Patch::between(before, after))
-            }
-            _ => None,
-        };
-        let operations_left_out = patch.as_mut().map_or(0, |patch| patch.shorten_patch(MOST_PATCH));
-        let annotations = self.audit_annotations.iter();
-        AnswerSample {
-            verdict: verdict.to_owned(),
-            message,
-            patch,
-            operations_left_out,
-            warnings: self.warnings.clone(),
-            audit_annotations: annotations.map(|(key, value)| format!("{key}={value}")).collect(),
-        }
-    }
-}
-
-impl Comparisons {
-    /// Returns the counts of a kind.
-    fn kind(&mut self, kind: &str) -> &mut ComparedKind {
-        let is_counted = self.kinds.contains_key(kind) || self.kinds.len() < KINDS;
-        let kind = if is_counted { kind } else { ComparedKind::OTHERS };
-        self.kinds.entry(kind.to_owned()).or_insert_with(|| ComparedKind {
-            kind: kind.to_owned(),
-            ..ComparedKind::default()
-        })
-    }
-
-    /// Counts a difference and keeps its sample. Beyond the limit, old samples whose kind and effect have a newer
-    /// sample are dropped first.
-    fn add(&mut self, sample: DifferenceSample) {
-        *self.kind(&sample.kind).with_effect_mut(sample.effect) += 1;
-        self.samples.push_front(sample);
-        if self.samples.len() > SAMPLES {
-            let subject = |sample: &DifferenceSample| (sample.kind.clone(), sample.effect);
-            let subjects: Vec<_> = self.samples.iter().map(subject).collect();
-            let has_newer = |index: &usize| {
-                subjects
-                    .iter()
-                    .position(|other| Some(other) == subjects.get(*index))
-                    < Some(*index)
-            };
-            let oldest = (0..subjects.len()).rev().find(has_newer).unwrap_or(SAMPLES);
-            self.samples.remove(oldest);
-        }
     }
 }
 

@@ -1,6 +1,10 @@
-use admittance_admission::{Denial, GroupVersionKind, Object, Operation, Verdict};
+use admittance_admission::{Denial, GroupVersionKind, Object, Operation, Patch, Verdict};
 
-use super::*;
+use super::{
+    comparison::{KINDS, SAMPLES},
+    *,
+};
+use crate::status::candidate::AnswerSample;
 
 type Say = fn() -> Result<Response, Failure>;
 

@@ -1,0 +1,224 @@
+//! The conditions of a definition in the status of its resource.
+
+use admittance::{ChainStatus, ExceptionStatus, Moment, Served, StageStatus, Standing, admission::Mode};
+use admittance_admission::shortened;
+use admittance_cluster::ResourceKind;
+use serde_json::{Value, json};
+
+use super::{LAST_TRANSITION, LONGEST_MESSAGE};
+use crate::chains::EXCEPTION;
+
+/// The reason of the conditions of a chain that is in the live table but gets no request.
+const NEVER_CALLED: &str = "NeverCalled";
+
+/// A condition of a resource, without its type.
+struct Condition {
+    /// Whether the condition holds; `None` if that is unknown.
+    holds: Option<bool>,
+    reason: &'static str,
+    message: String,
+}
+
+impl Condition {
+    fn new(holds: impl Into<Option<bool>>, reason: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            holds: holds.into(),
+            reason,
+            message: message.into(),
+        }
+    }
+}
+
+/// The conditions of a definition. An exception has only `accepted` and `live`.
+pub(super) struct Conditions {
+    accepted: Condition,
+    modules_resolved: Condition,
+    live: Condition,
+    enforced: Condition,
+}
+
+#[derive(Clone, Copy)]
+pub(super) enum Definition<'a> {
+    Chain(&'a ChainStatus),
+    Exception(&'a ExceptionStatus),
+}
+
+impl Conditions {
+    /// Returns the conditions of a definition that stands so; `None` if that is not known yet.
+    pub(super) fn new(standing: &Standing, live: Option<Definition<'_>>) -> Option<Self> {
+        Some(match standing {
+            Standing::Live => conditions_of_live(live?),
+            Standing::Bad(bad) if matches!(bad.served, Served::LastModules | Served::FailingStages) => {
+                Conditions {
+                    modules_resolved: Condition::new(false, "NotFetched", bad.reasons.join("\n")),
+                    ..conditions_of_live(live?)
+                }
+            }
+            Standing::Bad(bad) => {
+                let (reason, message) = match bad.served {
+                    Served::LastVersion => ("LastVersion", "The last valid version is live."),
+                    _ => ("NotServed", "Nothing of this chain is live."),
+                };
+                let reasons = bad.reasons.join("\n");
+                let (accepted, modules_resolved) = if bad.is_transient {
+                    (valid(), Condition::new(false, "NotFetched", reasons))
+                } else {
+                    (
+                        Condition::new(false, "Invalid", reasons),
+                        Condition::new(
+                            None,
+                            "Invalid",
+                            "The modules of an invalid chain are not fetched.",
+                        ),
+                    )
+                };
+                not_live(accepted, modules_resolved, reason, message)
+            }
+            Standing::Blocked(mistakes) => {
+                let unknown = || Condition::new(None, "NoTable", mistakes.join("\n"));
+                let message = "No table can be built from all definitions; the previous one is live.";
+                not_live(unknown(), unknown(), "NoTable", message)
+            }
+            Standing::RolledBack => {
+                let message = "A user rolled back to an earlier revision, which is live.";
+                let unknown = || Condition::new(None, "RolledBack", message);
+                not_live(unknown(), unknown(), "RolledBack", message)
+            }
+            _ => return None,
+        })
+    }
+
+    pub(super) fn is_live(&self) -> bool {
+        self.live.holds == Some(true) || self.live.reason == NEVER_CALLED
+    }
+
+    pub(super) fn to_json(
+        &self,
+        kind: &ResourceKind,
+        before: &Value,
+        generation: &Value,
+        now: Moment,
+    ) -> Value {
+        let before = before.get("conditions").and_then(Value::as_array);
+        let condition = |name: &str, condition: &Condition| {
+            let holds = match condition.holds {
+                Some(true) => "True",
+                Some(false) => "False",
+                None => "Unknown",
+            };
+            let is_same = |before: &&Value| {
+                let is = |field: &str, text: &str| before.get(field).and_then(Value::as_str) == Some(text);
+                is("type", name) && is("status", holds)
+            };
+            let same = before.and_then(|before| before.iter().find(is_same));
+            let since = same.and_then(|same| same.get(LAST_TRANSITION)).cloned();
+            json!({
+                "type": name,
+                "status": holds,
+                "reason": condition.reason,
+                "message": shortened(&condition.message, LONGEST_MESSAGE),
+                "observedGeneration": generation,
+                LAST_TRANSITION: since.unwrap_or_else(|| now.to_string().into()),
+            })
+        };
+        let accepted = condition("Accepted", &self.accepted);
+        let live = condition("Live", &self.live);
+        if *kind == EXCEPTION {
+            return json!([accepted, live]);
+        }
+        let modules_resolved = condition("ModulesResolved", &self.modules_resolved);
+        let enforced = condition("Enforced", &self.enforced);
+        json!([accepted, modules_resolved, live, enforced])
+    }
+}
+
+fn valid() -> Condition {
+    Condition::new(true, "Valid", "The definition is valid.")
+}
+
+fn conditions_of_live(definition: Definition<'_>) -> Conditions {
+    let live = Condition::new(true, "Live", "The live table has this version.");
+    let (stages, unreached) = match definition {
+        Definition::Chain(chain) => (chain.stages.as_slice(), chain.unreached.as_ref()),
+        Definition::Exception(_) => (&[][..], None),
+    };
+    let not_called = |reason| {
+        let reasons = unreached.map(|unreached| unreached.reasons.join("\n"));
+        Condition::new(false, reason, reasons.unwrap_or_default())
+    };
+    let is_whole = unreached.map(|unreached| unreached.is_whole);
+    let unavailable: Vec<_> = stages.iter().flat_map(unavailable).collect();
+    Conditions {
+        accepted: valid(),
+        live: match definition {
+            Definition::Exception(exception) if exception.expired => {
+                let message = format!("It expired at {}, so it excepts nothing.", exception.expires);
+                Condition::new(false, "Expired", message)
+            }
+            _ if is_whole == Some(true) => not_called(NEVER_CALLED),
+            _ => live,
+        },
+        modules_resolved: if unavailable.is_empty() {
+            Condition::new(true, "Resolved", "Every module is verified and compiled.")
+        } else {
+            Condition::new(false, "NotFetched", unavailable.join("\n"))
+        },
+        enforced: match is_whole {
+            Some(true) => not_called(NEVER_CALLED),
+            Some(false) => not_called("PartlyCalled"),
+            None => enforced(stages),
+        },
+    }
+}
+
+fn not_live(
+    accepted: Condition,
+    modules_resolved: Condition,
+    reason: &'static str,
+    message: &str,
+) -> Conditions {
+    Conditions {
+        accepted,
+        modules_resolved,
+        live: Condition::new(false, reason, message),
+        enforced: Condition::new(false, "NotLive", "This version is not live."),
+    }
+}
+
+fn enforced(stages: &[StageStatus]) -> Condition {
+    let stages = || stages.iter();
+    let disabled: Vec<_> = stages()
+        .filter_map(|stage| {
+            let disabled = stage.disabled.as_ref()?;
+            let how = if disabled.audit {
+                "only audited"
+            } else {
+                "not called"
+            };
+            Some(format!(
+                "stage {} is {how} until {}: {}",
+                stage.name, disabled.until, disabled.reason
+            ))
+        })
+        .collect();
+    let audited: Vec<_> = stages()
+        .filter(|stage| stage.mode == Mode::Audit)
+        .map(|stage| stage.name.as_str())
+        .collect();
+    if !disabled.is_empty() {
+        return Condition::new(false, "Disabled", disabled.join("\n"));
+    }
+    if audited.is_empty() {
+        Condition::new(true, "Enforced", "The answers of all stages are enforced.")
+    } else {
+        Condition::new(false, "Audit", format!("in mode Audit: {}", audited.join(", ")))
+    }
+}
+
+/// Returns a sentence for each module of a stage that could not be fetched.
+fn unavailable(stage: &StageStatus) -> impl Iterator<Item = String> {
+    stage.hook.parts().filter_map(|hook| {
+        let (source, reason) = (hook.text("source")?, hook.text("reason")?);
+        Some(format!("stage {}: {source}: {reason}", stage.name))
+    })
+}

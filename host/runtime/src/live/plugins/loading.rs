@@ -1,0 +1,148 @@
+//! Fetches a module, compiles it unless its compiled form is in the store, and loads the plugin.
+
+use std::sync::Arc;
+
+use admittance_admission::on_thread_for_long_work;
+use admittance_catalog::{CompiledKey, Freshness, Module, ModuleReference, Resolver};
+use admittance_sandbox::{Plugin, Prepared, Sandbox};
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+use super::{Order, Progress};
+use crate::{
+    StageErrorCause,
+    live::assembly::{Assembler, Modules, Servers},
+    status::metrics,
+};
+
+pub(super) async fn module(
+    assembler: &Assembler,
+    resolver: &Resolver,
+    order: &Order,
+    modules: &Modules,
+) -> Result<Module, StageErrorCause> {
+    let catalog = &assembler.catalog;
+    let freshness = match modules {
+        Modules::AsOf(digests) => match digests.get(&order.address()) {
+            Some(digest) => return Ok(catalog.recall(&order.reference, *digest).await?),
+            // The stage was live without its module.
+            None => Freshness::Stored,
+        },
+        Modules::Current(Servers::All(again)) if again.contains(&order.reference) => Freshness::Again,
+        Modules::Current(Servers::Of(references)) if !references.contains(&order.reference) => {
+            Freshness::Stored
+        }
+        Modules::Current(_) => Freshness::Recorded,
+    };
+    let progress = assembler.progress.clone();
+    let on_progress = |fetch| {
+        progress(Progress::Fetching {
+            reference: order.reference.clone(),
+            progress: Box::new(fetch),
+        });
+    };
+    let _permit = match (&order.reference, freshness) {
+        (ModuleReference::File(_), _) | (_, Freshness::Stored) => None,
+        _ => Some(permit(&assembler.fetchers).await?),
+    };
+    let module = resolver
+        .obtain(&order.reference, order.pinned, freshness, &on_progress)
+        .await?;
+    let store = catalog.store().filter(|_| assembler.fills_store);
+    if let (ModuleReference::File(_), Some(store)) = (&order.reference, store) {
+        // A module file may change, but a rollback needs the original.
+        let (store, kept) = (store.clone(), module.clone());
+        let kept = on_thread_for_long_work(move || store.keep(&kept))
+            .await
+            .map_err(StageErrorCause::Interrupted)?;
+        if let Err(error) = kept {
+            metrics::write_failed("store");
+            tracing::warn!(%error, "a module could not be stored; a rollback to it is not possible once its \
+            file changes");
+        }
+    }
+    Ok(module)
+}
+
+async fn permit(semaphore: &Semaphore) -> Result<SemaphorePermit<'_>, StageErrorCause> {
+    semaphore.acquire().await.map_err(|_| StageErrorCause::Stopped)
+}
+
+pub(super) fn compiled_key(sandbox: &Sandbox, module: &Module, order: &Order) -> CompiledKey {
+    CompiledKey::new(module.digest(), &order.settings, &sandbox.fingerprint())
+}
+
+/// Loads the plugin that all stages with the same module and settings share. Also returns whether its compiled form was
+/// in the store.
+pub(super) async fn plugin(
+    assembler: &Assembler,
+    sandbox: &Sandbox,
+    module: &Module,
+    order: &Order,
+) -> Result<(Arc<Plugin>, bool), StageErrorCause> {
+    let key = compiled_key(sandbox, module, order);
+    if let Some(plugin) = stored(assembler, sandbox, key, order).await? {
+        return Ok((Arc::new(plugin), true));
+    }
+    let prepared = prepare(assembler, sandbox, module, key, order).await?;
+    let _permit = permit(&assembler.loaders).await?;
+    let (sandbox, config) = (sandbox.clone(), order.config.clone());
+    let plugin = on_thread_for_long_work(move || sandbox.load(&prepared, &config))
+        .await
+        .map_err(StageErrorCause::Interrupted)??;
+    Ok((Arc::new(plugin), false))
+}
+
+/// Loads a plugin from the store. Reading and loading hold one permit, so that few compiled forms are in memory at a
+/// time.
+async fn stored(
+    assembler: &Assembler,
+    sandbox: &Sandbox,
+    key: CompiledKey,
+    order: &Order,
+) -> Result<Option<Plugin>, StageErrorCause> {
+    let Some(store) = assembler.catalog.store().cloned() else {
+        return Ok(None);
+    };
+    let _permit = permit(&assembler.loaders).await?;
+    let (sandbox, config) = (sandbox.clone(), order.config.clone());
+    let load = move || {
+        let bytes = store.compiled(key)?;
+        let prepared = Prepared::from_bytes(bytes).ok()?;
+        Some(sandbox.load(&prepared, &config))
+    };
+    let loaded = on_thread_for_long_work(load)
+        .await
+        .map_err(StageErrorCause::Interrupted)?;
+    Ok(loaded.transpose()?)
+}
+
+/// Compiles a plugin, and keeps the compiled form in the store.
+async fn prepare(
+    assembler: &Assembler,
+    sandbox: &Sandbox,
+    module: &Module,
+    key: CompiledKey,
+    order: &Order,
+) -> Result<Prepared, StageErrorCause> {
+    // The module stays shared while other stages with it wait for their turn.
+    let _shared = sandbox.share(module.digest());
+    let _turn = assembler.compilers.turn(module.bytes().len()).await;
+    (assembler.progress)(Progress::Preparing {
+        chain: order.chain.clone(),
+        stage: order.stage.clone(),
+        digest: module.digest(),
+        size: module.bytes().len(),
+    });
+    let prepared = sandbox
+        .prepare(module.bytes().clone(), &order.settings, &order.config)
+        .await?;
+    if let Some(store) = assembler.catalog.store().filter(|_| assembler.fills_store) {
+        let (store, bytes) = (store.clone(), prepared.to_bytes());
+        let kept = on_thread_for_long_work(move || store.keep_compiled(key, &bytes)).await;
+        if let Ok(Err(error)) = kept {
+            metrics::write_failed("store");
+            tracing::warn!(%error, "a compiled plugin could not be stored; the next start compiles it again");
+        }
+    }
+    Ok(prepared)
+}

@@ -1,0 +1,140 @@
+//! Compares the answer of a plugin with that of its candidate, and collects the differences.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use admittance_admission::{Deadline, Effect, Failure, Patch, Request, Response};
+
+use crate::{
+    Redaction,
+    decisions::recording::redact_patch,
+    status::candidate::{AnswerSample, ComparedKind, DifferenceEffect, DifferenceSample},
+};
+
+/// The number of samples that are kept for one candidate.
+pub(super) const SAMPLES: usize = 20;
+
+/// The number of kinds whose comparisons are counted. Clients choose the kinds, so others are counted together.
+pub(super) const KINDS: usize = 50;
+
+/// The size in bytes to which patches in samples are shortened.
+const MOST_PATCH: usize = 16 << 10;
+
+/// An answer, with its effect on the request and its notes.
+pub(super) struct Answer {
+    pub(super) effect: Result<Effect, Failure>,
+    warnings: Vec<String>,
+    audit_annotations: Vec<(String, String)>,
+}
+
+impl Answer {
+    /// Evaluates an answer with the rules and limits of stages.
+    pub(super) async fn of(request: &Request, answer: Result<Response, Failure>, deadline: Deadline) -> Self {
+        match answer.map(Response::bounded) {
+            Ok(response) => Self {
+                effect: response.verdict.effect(request, deadline).await,
+                warnings: response.warnings,
+                audit_annotations: response.audit_annotations,
+            },
+            Err(failure) => Self {
+                effect: Err(failure),
+                warnings: Vec::new(),
+                audit_annotations: Vec::new(),
+            },
+        }
+    }
+
+    /// Returns the effect of the candidate's answer in place of this one; `None` if both are the same.
+    pub(super) fn difference(&self, candidate: &Self) -> Option<DifferenceEffect> {
+        if self.is_same(candidate) {
+            return None;
+        }
+        let denies = |answer: &Self| matches!(answer.effect, Ok(Effect::Deny(_)));
+        Some(match (&self.effect, &candidate.effect) {
+            (Ok(_), Err(_)) => DifferenceEffect::Fail,
+            _ if denies(candidate) && !denies(self) => DifferenceEffect::Deny,
+            _ if denies(self) && !denies(candidate) => DifferenceEffect::Allow,
+            _ => DifferenceEffect::Change,
+        })
+    }
+
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        let effects = match (&self.effect, &other.effect) {
+            (Ok(Effect::Change(own, _)), Ok(Effect::Change(other, _))) => own == other,
+            (Ok(own), Ok(other)) => own == other,
+            (Err(own), Err(other)) => own.kind == other.kind,
+            _ => false,
+        };
+        effects && self.warnings == other.warnings && self.audit_annotations == other.audit_annotations
+    }
+
+    pub(super) fn size(&self) -> usize {
+        match &self.effect {
+            Ok(Effect::Change(after, _)) => after.text().len(),
+            _ => 0,
+        }
+    }
+
+    pub(super) fn sample(&self, request: &Request, redact: &[Redaction]) -> AnswerSample {
+        let (verdict, message) = match &self.effect {
+            Err(failure) => ("failed", Some(failure.to_string())),
+            Ok(Effect::Deny(denial)) => ("deny", Some(denial.to_string())),
+            Ok(Effect::Change(..)) => ("patch", None),
+            Ok(Effect::None) => ("allow", None),
+        };
+        let mut patch = match (&self.effect, &request.object) {
+            (Ok(Effect::Change(after, _)), Some(before)) => {
+                redact_patch(request, redact, &Patch::between(before, after))
+            }
+            _ => None,
+        };
+        let operations_left_out = patch.as_mut().map_or(0, |patch| patch.shorten_patch(MOST_PATCH));
+        let annotations = self.audit_annotations.iter();
+        AnswerSample {
+            verdict: verdict.to_owned(),
+            message,
+            patch,
+            operations_left_out,
+            warnings: self.warnings.clone(),
+            audit_annotations: annotations.map(|(key, value)| format!("{key}={value}")).collect(),
+        }
+    }
+}
+
+/// The results of a trial.
+#[derive(Debug, Default)]
+pub(super) struct Comparisons {
+    pub(super) kinds: BTreeMap<String, ComparedKind>,
+    /// The differences, the newest first.
+    pub(super) samples: VecDeque<DifferenceSample>,
+}
+
+impl Comparisons {
+    /// Returns the counts of a kind.
+    pub(super) fn kind(&mut self, kind: &str) -> &mut ComparedKind {
+        let is_counted = self.kinds.contains_key(kind) || self.kinds.len() < KINDS;
+        let kind = if is_counted { kind } else { ComparedKind::OTHERS };
+        self.kinds.entry(kind.to_owned()).or_insert_with(|| ComparedKind {
+            kind: kind.to_owned(),
+            ..ComparedKind::default()
+        })
+    }
+
+    /// Counts a difference and keeps its sample. Beyond the limit, old samples whose kind and effect have a newer
+    /// sample are dropped first.
+    pub(super) fn add(&mut self, sample: DifferenceSample) {
+        *self.kind(&sample.kind).with_effect_mut(sample.effect) += 1;
+        self.samples.push_front(sample);
+        if self.samples.len() > SAMPLES {
+            let subject = |sample: &DifferenceSample| (sample.kind.clone(), sample.effect);
+            let subjects: Vec<_> = self.samples.iter().map(subject).collect();
+            let has_newer = |index: &usize| {
+                subjects
+                    .iter()
+                    .position(|other| Some(other) == subjects.get(*index))
+                    < Some(*index)
+            };
+            let oldest = (0..subjects.len()).rev().find(has_newer).unwrap_or(SAMPLES);
+            self.samples.remove(oldest);
+        }
+    }
+}
