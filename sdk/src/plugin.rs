@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn warm_up_happens_in_configure_with_a_sample() {
+    fn configure_warms_up_the_plugin_with_a_sample() {
         let plugin = Configured::<Counts>::new();
         plugin.configure("{}").expect("no settings are right");
         let failure = plugin.admit(contract(r#"{"kind":"Other"}"#));

@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_is_ambiguous_if_the_kubernetes_spelling_refuses_it() {
+    fn an_object_is_ambiguous_unless_its_spelling_is_that_of_kubernetes() {
         for text in [
             r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","uid":"b","labels":{"Name":"x"}},"spec":{"Kind":1}}"#,
             r#"{"Kind":"Pod"}"#,

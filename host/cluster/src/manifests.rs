@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn lookups_find_the_objects() {
+    async fn lookups_select_by_kind_namespace_name_and_label() {
         let object = |kind: &str, namespace: Option<&str>, name: &str, zone: &str| {
             json!({"apiVersion": "v1", "kind": kind,
                    "metadata": {"namespace": namespace, "name": name, "labels": {"zone": zone}}})

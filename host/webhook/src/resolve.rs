@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_changes_the_address_but_not_the_scheme() {
+    fn an_entry_changes_the_address_but_not_the_scheme() {
         let table = Resolve::parse([("Hook.Ns", "127.0.0.1:9443")]).unwrap();
         for (uri, dialled) in [
             ("https://hook.ns/x?y", Some("https://127.0.0.1:9443/")),

@@ -19,7 +19,7 @@ async fn swap(swaps: Swaps) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_request_is_answered_by_one_version_while_versions_follow_one_another() {
+async fn each_request_gets_one_version_while_versions_change() {
     swap(Swaps {
         rounds: 20,
         stages: 1,

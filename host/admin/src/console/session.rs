@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn sessions_of_one_token_do_not_end_those_of_another() {
+    async fn the_limit_of_sessions_is_per_token() {
         let sessions = Sessions::new();
         let other = begin(&sessions, "b");
         let mut ids = Vec::new();

@@ -75,7 +75,7 @@ mod tests {
     use super::{super::Severity, *};
 
     #[test]
-    fn old_kernels_and_low_limits_are_warned_of() {
+    fn old_kernels_and_low_limits_give_warnings() {
         for (release, descriptors, expected) in [
             ("6.1.0-18-amd64", Some(1024), Severity::Warning),
             ("6.12.3", Some(1 << 20), Severity::Ok),

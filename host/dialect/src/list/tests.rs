@@ -132,7 +132,7 @@ fn an_item_becomes_the_request_that_creates_it() {
 }
 
 #[test]
-fn a_list_route_that_creates_nothing_is_refused() {
+fn the_request_of_a_list_must_create_or_update_an_object() {
     let headers = HeaderMap::new();
     for (method, path, operation, expected) in [
         (

@@ -91,7 +91,7 @@ async fn queued_decisions_are_written_at_the_end() {
 }
 
 #[tokio::test]
-async fn refusals_are_written_independently_of_the_share() {
+async fn all_refusals_and_a_share_of_the_rest_are_written() {
     for (share, objects, expected) in [
         (None, false, vec!["b", "d"]),
         ("50%".parse().ok(), true, vec!["a", "b", "d", "e"]),
