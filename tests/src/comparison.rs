@@ -13,16 +13,16 @@ pub struct Comparison {
 /// The result of a [`Comparison`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Better beyond the noise.
+    /// This build is faster, by more than the noise.
     Gained,
-    /// No difference beyond the noise, or a difference of at most one percent.
+    /// The difference is within the noise, or at most one percent.
     Equal,
-    /// Worse beyond the noise.
+    /// This build is slower, by more than the noise.
     Lost,
 }
 
 impl Comparison {
-    /// The least difference that is called one: the order of code in a program changes its speed by as much.
+    /// Smaller differences are ignored: the order of code in a program changes its speed by as much.
     const LEAST: f64 = 0.01;
 
     /// Compares the rounds of this build with the rounds of another; more is better. Returns `None` without rounds.

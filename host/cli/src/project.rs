@@ -36,7 +36,8 @@ struct Language {
 struct SetupStep {
     /// The path that exists once the dependencies are installed.
     result: &'static str,
-    /// The files that name the dependencies, and the path of a copy of them as they were installed.
+    /// The files that name the dependencies, and the path where the program keeps their content as of the last
+    /// installation.
     named_in: Option<(&'static [&'static str], &'static str)>,
     command: &'static [&'static str],
 }

@@ -77,7 +77,8 @@ impl SurroundingFiles {
     }
 }
 
-/// The surroundings of the current request; requests are run one at a time. Cheap to clone.
+/// The objects and HTTP answers that plugins get during the current request. Clones share them, so only one request
+/// runs at a time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SimulatedSurroundings(Arc<RwLock<CurrentSurroundings>>);
 

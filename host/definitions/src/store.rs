@@ -73,7 +73,7 @@ impl DefinitionFile {
         Self::new(StoreKind::Files, path, text)
     }
 
-    /// Creates the text of an entry. `place` is the definition that the store keeps at this path.
+    /// Creates the text of an entry. `place` is the ID of the definition that the store keeps at this path.
     pub fn entry(
         path: impl Into<PathBuf>,
         text: impl Into<String>,

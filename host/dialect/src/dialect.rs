@@ -167,7 +167,7 @@ pub struct StoredQuery {
     pub request: http::Request<()>,
     /// The place of the object in the reply.
     pub pointer: Pointer,
-    /// The spelling of the object.
+    /// How the upstream spells the object's keys.
     pub spelling: Spelling,
     /// Whether the request goes on without a stored object when the upstream replies 404. If not, the client gets that
     /// reply.

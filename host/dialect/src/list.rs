@@ -186,7 +186,8 @@ impl ListRoute {
         }
     }
 
-    /// Returns the path of a page, of this size if the list has pages; the first one has no token.
+    /// Returns the path and query of a page. `size` is ignored if the list has no pages; `token` is `None` for the
+    /// first page.
     pub fn page_path(&self, path: &PathAndQuery, size: u32, token: Option<&str>) -> String {
         let Some(pages) = &self.pages else {
             return path.to_string();

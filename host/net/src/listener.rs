@@ -82,8 +82,9 @@ pub trait Handler: Clone + Send + Sync + 'static {
     /// Whether connections are counted in the metric `admittance_http_connections`.
     const IS_COUNTED: bool;
 
-    /// Returns the handler for connections beyond the limit; without one, they are closed at once. Only the latest 64 are
-    /// served: each new connection closes the oldest, so that a client cannot keep others out by holding connections open.
+    /// Returns the handler for connections beyond the limit; without one, they are closed at once. Only the latest 64
+    /// are served: each new connection closes the oldest, so that a client cannot keep others out by holding
+    /// connections open.
     fn beyond_limit(&self) -> Option<Self> {
         None
     }
@@ -160,8 +161,8 @@ impl Listener {
         self.tcp.local_addr()
     }
 
-    /// Accepts connections until stopped, and returns when the last one has ended. Threads of the `workers` accept and serve
-    /// them, or this runtime if there are no workers.
+    /// Accepts connections until stopped, and returns when the last one has ended. Threads of the `workers` accept and
+    /// serve them, or this runtime if there are no workers.
     pub async fn serve<H: Handler>(self, handler: H, stop: Stop, workers: Option<Workers>) {
         let Some(workers) = workers else {
             return self.accept(handler, stop, None).await;
@@ -299,7 +300,7 @@ struct Connection<H> {
     address: SocketAddr,
     stop: Stop,
     streams: StreamExecutor,
-    /// `None` beyond the limit.
+    /// The connection's place within the limit; `None` for a connection beyond it.
     _permit: Option<Permit>,
 }
 

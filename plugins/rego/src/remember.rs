@@ -70,7 +70,8 @@ impl Remembered {
         });
     }
 
-    /// Adds the extensions that stand in place of the functions.
+    /// Adds an extension to the engine for each function that was found. It returns remembered results, and evaluates
+    /// the function otherwise.
     fn add_to(&self, engine: &mut Engine, found: &[&Definition]) -> Option<()> {
         for (index, definition) in found.iter().enumerate() {
             let state = Arc::clone(&self.state);

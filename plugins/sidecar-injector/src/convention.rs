@@ -35,7 +35,7 @@ pub(crate) enum Style {
     KubeSidecarInjector,
 }
 
-/// The value of a workload's annotation.
+/// Whether a workload's annotation asks for the injection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wish {
     Ask,

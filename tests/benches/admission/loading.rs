@@ -151,7 +151,7 @@ spec: {{ parameters: {{ cpu: \"{number}\" }} }}
     }
 }
 
-/// Returns a chain for one kind of objects, of a module with these settings, as a document of a file.
+/// Returns a chain as a YAML document: one stage calls a module with these settings for objects of one kind.
 fn chain(number: u32, kind: &str, module: &Path, settings: u32) -> String {
     format!("---\n{}\n", resource(number, kind, module, settings))
 }

@@ -135,7 +135,7 @@ struct Fleet {
     /// The replicas that connections go to in turn.
     addresses: Arc<Mutex<Vec<SocketAddr>>>,
     users: Vec<Asking>,
-    /// The answers to users that have stopped, and from replicas that have ended.
+    /// The answers that were received by users that have stopped, or sent by replicas that have ended.
     answers: Vec<Answer>,
     /// The number of requests that came through the API server.
     through_api_server: usize,

@@ -103,7 +103,7 @@ impl Creating {
         }
     }
 
-    /// Waits until every user has created some more, all with this mark.
+    /// Waits until every user has created further Pods that all have this mark.
     pub(super) async fn until_more(&mut self, mark: &str) {
         for creator in &mut self.creators {
             // The next one may already be in flight.

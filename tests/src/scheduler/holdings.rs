@@ -74,7 +74,7 @@ pub(super) enum Does {
     Scale(Kind),
     Get(Kind),
     List(Kind),
-    /// Returns the source of an object.
+    /// Returns the `raw_json` of an object, the JSON that it was created from.
     Define(Kind),
     /// Returns the versions of an application.
     Versions,

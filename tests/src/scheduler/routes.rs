@@ -49,7 +49,7 @@ const fn body(shape: Shape) -> Option<Shape> {
 
 /// A list of the settings of agents.
 const AGENTS: Shape = Shape::List(&Shape::Object(&[Field("innerIP", must(&Shape::Text))]));
-/// A command, or a custom resource.
+/// An object whose fields are not checked, such as a command or a custom resource.
 const ANY: Shape = Shape::Object(&[]);
 
 #[rustfmt::skip]

@@ -11,7 +11,7 @@ use crate::scene::store;
 const INFOS: [&str; 16] = [
     // A definition, or a complete configuration.
     "yaml",
-    // A part of either.
+    // A part of a definition or of a configuration.
     "yaml fragment",
     // Cases for `admittance test` that pass with the stock plugin image-policy; those with `target: http`, with
     // guest-reaches-out.

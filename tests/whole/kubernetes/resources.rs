@@ -375,7 +375,7 @@ async fn definitions_are_checked_before_they_are_stored() {
         }
     }
 
-    // Memory that this host gives to no plugin.
+    // More memory than this host gives to any plugin.
     let mut large = with_source("oci://127.0.0.1:1/a:1");
     large["spec"]["stages"][0]["plugin"]["memory"] = json!("2GiB");
     let verdict = server.review("/definitions", &create(&large)).await;

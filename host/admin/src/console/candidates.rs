@@ -201,7 +201,7 @@ fn written(answer: &AnswerSample) -> String {
     yaml(&serde_json::to_value(answer).unwrap_or_default())
 }
 
-/// The stage in the address and in the form.
+/// The stage whose candidate is promoted. The preview reads it from the query, the confirmation from the form.
 #[derive(Debug, Deserialize)]
 struct Promotion {
     stage: StageId,

@@ -27,7 +27,7 @@ pub(super) struct ChangeForm<T, const LIMIT: usize = SMALL_BODY> {
     pub(super) fields: T,
 }
 
-/// The field that every form has.
+/// The key that every form contains, which proves that this console's page sent it.
 #[derive(Deserialize)]
 struct FormKey {
     #[serde(default)]

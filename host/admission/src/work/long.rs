@@ -24,8 +24,8 @@ use crate::{
 /// The processor time after which a call is long, counted from the first time that it yields, at a tick or to wait.
 const LONG: Duration = Duration::from_millis(1);
 
-/// The number of calls that begin on a thread for long work after a long call of the hook. So even a hook that only sometimes
-/// computes for long rarely does so on a thread that serves requests.
+/// The number of calls that begin on a thread for long work after a long call of the hook. So even a hook that only
+/// sometimes computes for long rarely does so on a thread that serves requests.
 const WARY: u8 = 16;
 
 /// The time without yielding that makes a call suspicious: it may have computed, or its thread may have waited for a
@@ -83,8 +83,8 @@ thread_local! {
     static MOBILITY: Cell<Mobility> = const { Cell::new(Mobility::Fixed) };
 }
 
-/// Returns whether the call that this thread polls is on a thread that serves, so that it should [`leave`] before it
-/// computes for long.
+/// Returns whether the current call runs on a thread that serves, and can move to a thread for long work with
+/// [`leave`].
 pub fn may_leave() -> bool {
     MOBILITY.get() == Mobility::Movable
 }

@@ -88,7 +88,7 @@ impl Refusal {
     }
 }
 
-/// Creates a refusal with these mistakes, each with whether it is in the client's own definition.
+/// Creates a refusal from mistakes. The flag of each mistake says whether it is in the client's own definition.
 fn of_mistakes(mistakes: impl Iterator<Item = (bool, String)>) -> Refusal {
     let mut any_is_own = false;
     let mut texts: Vec<String> = mistakes

@@ -9,7 +9,7 @@ use http::HeaderMap;
 use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt;
 
-/// A body whose beginning has been read, and which can still be sent whole. Lives as long as the reply.
+/// The body of a reply whose beginning has been read. It still yields the whole body.
 #[derive(Debug)]
 pub(super) struct PeekedBody {
     start: Bytes,

@@ -12,9 +12,9 @@ const MAX_QUOTED: usize = 300;
 
 /// The version of definitions of custom resources at the kube-apiserver.
 pub(crate) const DEFINITIONS_VERSION: &str = "apiextensions.k8s.io/v1beta1";
-/// The version at servers from Kubernetes 1.22 on, which have no other.
+/// The only version that servers from Kubernetes 1.22 on have.
 pub(crate) const NEWER_DEFINITIONS_VERSION: &str = "apiextensions.k8s.io/v1";
-/// The version for clients of the driver.
+/// The version that clients of the driver expect instead.
 const DRIVER_VERSION: &str = "v4";
 
 /// Replaces the version in a reply of the kube-apiserver with definitions of custom resources by the driver's version,

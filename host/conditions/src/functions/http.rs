@@ -1,4 +1,4 @@
-//! Kyverno's `http.Get` and `http.Post`: answers of the servers that the host grants to policies.
+//! Kyverno's `http.Get` and `http.Post`, which send requests to the servers that the host grants to policies.
 
 use admittance_admission::{Deadline, HttpGrant, HttpRequest, PolicyHttp, Tape, leave_for};
 use serde_json::{Value as Json, json};

@@ -140,7 +140,7 @@ fn float(text: &str) -> Option<f64> {
 
 /// Returns the number for JSON as Go writes it: as an integer if the fraction is zero.
 pub(super) fn of_float(number: f64) -> Option<Number> {
-    // A larger number does not fit into an `i64`.
+    // From this number on, a number does not fit into an `i64`.
     const LARGEST_INTEGER: f64 = (1_u64 << 63) as f64;
     if number.trunc() == number && number.abs() < LARGEST_INTEGER {
         return Some((number as i64).into());

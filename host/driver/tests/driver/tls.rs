@@ -462,7 +462,6 @@ async fn accepted_clients_change_with_the_authority() {
     );
 }
 
-/// A tunnel belongs to a connection, and ends with the trust in its client.
 #[tokio::test]
 async fn a_tunnel_ends_when_its_clients_authority_is_removed() {
     let (old, new) = (Authority::new(), Authority::new());

@@ -193,8 +193,8 @@ impl RegisteredWebhook {
         let Registration { name, namespace, .. } = registration;
         let verb = self.verb();
         let first = self.namespaces.first();
-        // The slash in the name of a namespace's chain becomes a dot. Such a webhook has another suffix, because the
-        // name of another chain may contain a dot there.
+        // A chain `a/b` of a namespace and a chain `a.b` of the cluster would get the same name here, so webhooks of
+        // namespaces have a suffix of their own.
         let subject = self.chain.as_ref().map(|chain| chain.replace('/', "."));
         match (subject.as_ref().or(first), first) {
             (Some(subject), Some(_)) => format!("{subject}.{verb}-namespaced.{name}.{namespace}"),

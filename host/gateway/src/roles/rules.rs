@@ -19,7 +19,7 @@ pub enum Danger {
     Exec,
     /// `cluster-readonly` may also read Secrets.
     Secrets,
-    /// `cluster-manage` may be granted at all.
+    /// The role `cluster-manage` may be granted; without this right, it is refused.
     ClusterManage,
 }
 

@@ -140,7 +140,7 @@ mod tests {
     async fn frames_cost_the_memory_that_they_take() {
         let (held, all) = after(&vec![&b""[..]; 10_000]).await;
         assert_eq!((held, all.len()), (0, 0));
-        // Without sharing, each frame would keep a chunk, or the buffer of the socket.
+        // Small frames share chunks: otherwise, each one would keep a chunk, or the buffer of the socket, in memory.
         let (held, all) = after(&vec![&b"a"[..]; 10_000]).await;
         assert_eq!(all, vec![b'a'; 10_000]);
         assert!((10_000..25_000).contains(&held), "{held}");

@@ -45,7 +45,7 @@ impl Health {
         last.filter(|_| !self.is_up())
     }
 
-    /// Records why the server is down. A downtime that has begun before goes on.
+    /// Records why the server is down. If it was down already, the downtime keeps its beginning.
     #[allow(clippy::disallowed_methods, reason = "this crate knows no `Moment`")]
     fn record_down(&self, reason: String) {
         let is_new = self.is_up();

@@ -16,7 +16,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub(crate) struct LiveException {
     pub(crate) definition: ExceptionDefinition,
-    /// A sentence for each stage that it names and that is not defined.
+    /// A message for each stage that the exception names and that does not exist.
     pub(crate) unknown: Vec<String>,
 }
 

@@ -31,7 +31,8 @@ impl Host {
     /// Returns the standing of each of these versions of definitions. It is `None` until the version was read and a
     /// table was built.
     pub fn standings(&self, versions: &[DefinitionFile]) -> Vec<Option<Standing>> {
-        // The order matters: content that was read before the build ended is in the live table or its problem.
+        // The order of these reads matters. If no build is running once the content was read, the live table and its
+        // problem account for all of that content.
         let known = self.0.stores.known_content();
         let is_building = self.0.building.load(Ordering::Acquire) > 0;
         let live = self.0.live.load_full();

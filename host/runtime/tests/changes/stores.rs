@@ -261,7 +261,7 @@ async fn a_rollback_holds_until_the_store_changes() {
     assert_eq!(live(&host), "3 n/x=1");
     assert!(shelf.text("n/x").contains("1:1/2"));
 
-    // Neither a loss nor a restart, even during a loss, creates a revision.
+    // Losing the store creates no revision, and neither does a restart, even while the store is lost.
     shelf.set_lost(true);
     host.reload().await.unwrap_err();
     assert_eq!(live(&host), "3 n/x=1 !");
@@ -274,7 +274,7 @@ async fn a_rollback_holds_until_the_store_changes() {
     drop(host);
     let host = builder(&scene, &shelf).build().await.unwrap();
     assert_eq!(live(&host), "3 n/x=1");
-    // A rollback during a loss also lasts when the store is back.
+    // A rollback while the store is unreachable stays in force when the store is back.
     shelf.put("n/x", &bcs("x", "Application", "3"));
     host.reload().await.unwrap();
     assert_eq!(live(&host), "4 n/x=3");

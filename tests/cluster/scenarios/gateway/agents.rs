@@ -1,4 +1,4 @@
-//! Agents of clusters: the rights of their accounts, and the API servers that they find.
+//! Agents connect a cluster to the gateway: which rights their accounts need, and how they find the API servers.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,4 +1,4 @@
-//! Roles of users in a file become role bindings, with the few rights of the agent's account.
+//! The gateway turns a file with the roles of users into role bindings, although the agent's account has few rights.
 
 use std::{fs, sync::Arc};
 

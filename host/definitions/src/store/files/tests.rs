@@ -237,7 +237,7 @@ async fn a_removed_definition_counts_only_after_a_while() {
     assert!(timed(&place).await.0 < SOON);
 }
 
-/// Returns a chain whose rules come last, in block style, so that its beginning is often valid.
+/// A chain whose rules come last, in block style, so that the text is still valid when it is cut off at many places.
 const RULES_LAST: &str = "apiVersion: admittance.dev/v1alpha1
 kind: AdmissionChain
 metadata:

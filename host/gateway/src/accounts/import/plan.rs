@@ -20,7 +20,7 @@ pub(super) type RowKey = (&'static str, String);
 /// The rows that an import inserts, with the IDs that they have at bcs-api.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
-    /// Users here that are deleted first.
+    /// Users of the gateway that are deleted before the rows are inserted.
     pub(super) replaced: BTreeMap<UserId, Arc<User>>,
     pub(super) users: BTreeMap<UserId, User>,
     pub(super) tokens: Vec<SourceToken>,
