@@ -95,7 +95,7 @@ impl SimulatedSurroundings {
         *self.0.write() = CurrentSurroundings { cluster, http };
     }
 
-    /// Returns the configuration of a sandbox whose plugins reach these surroundings.
+    /// Returns the configuration of a sandbox whose plugins read these objects and get these HTTP answers.
     pub(crate) fn sandbox(&self, config: Option<&Config>) -> SandboxConfig {
         let mut sandbox = host::sandbox(config);
         sandbox.calls_in_flight = CALLS_IN_FLIGHT;

@@ -68,7 +68,7 @@ impl Cluster {
         self.0.namespaces.start(&self.0.runtime);
     }
 
-    /// Starts to watch these kinds, which plugins may read. Otherwise the first lookup of each does.
+    /// Starts to watch these kinds, which plugins may read. The watch of any other kind starts with its first lookup.
     pub fn watch_kinds<'a>(&self, kinds: impl IntoIterator<Item = &'a ClusterKind>) {
         for kind in kinds.into_iter().filter(|kind| !kind.is_access_review()) {
             self.0.kinds.start(kind, &self.0.runtime);
@@ -80,8 +80,8 @@ impl Cluster {
         self.resources_of(&kind.served())
     }
 
-    /// Returns a client of a single resource, for which the account needs rights to that resource only. `namespace` is empty
-    /// for a resource of the whole cluster.
+    /// Returns a client of a single resource, for which the account needs rights to that resource only. `namespace` is
+    /// empty for a resource of the whole cluster.
     pub fn resource(&self, kind: &ResourceKind, namespace: &str, name: &str) -> Resources {
         let only = Some((namespace, name));
         Resources::new(self.0.connection.clone(), &kind.served(), only, &self.0.runtime)

@@ -25,8 +25,8 @@ mod findings;
 mod mutation;
 mod params;
 
-/// The cost limit of all validations of a policy together, of all its audit annotations, and of each of its mutations, as
-/// in kube-apiserver.
+/// The cost limit of all validations of a policy together, of all its audit annotations, and of each of its mutations,
+/// as in kube-apiserver.
 const POLICY_COST: u64 = 10_000_000;
 /// The work of evaluating a policy for one of its parameters, as a number of bytes to process, in addition to its size.
 const PARAMETER_WORK: usize = 1 << 10;
@@ -63,7 +63,7 @@ pub struct Binding {
     pub structures: Arc<Vec<(GroupVersionKind, Structure)>>,
 }
 
-/// The system whose responses a policy gives.
+/// The system for which a policy was written. It determines the wording of messages and the effect of an error.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Wording {
     /// A stage of a native chain: messages have no names, and an expression that fails is a failure of the stage.
@@ -280,8 +280,8 @@ impl PolicyHook {
         })
     }
 
-    /// Reads the object of the request's namespace, if an expression uses it. As in kube-apiserver, a request for a Namespace
-    /// has none. The error says why it cannot be read.
+    /// Reads the object of the request's namespace, if an expression uses it. As in kube-apiserver, a request for a
+    /// Namespace has none. The error says why it cannot be read.
     async fn namespace(&self, request: &Request, deadline: Deadline) -> Result<Option<Json>, String> {
         let (true, Some(cluster), Some(name)) = (
             self.policy.uses_namespace(),
@@ -302,7 +302,8 @@ impl PolicyHook {
             .map_err(|error| format!("namespace {name}: {error}"))
     }
 
-    /// Responds if the namespace cannot be read. kube-apiserver then denies the request, regardless of the failure policy.
+    /// Responds if the namespace cannot be read. kube-apiserver then denies the request, regardless of the failure
+    /// policy.
     fn without_namespace(&self, request: &Request, why: String) -> Result<Response, Failure> {
         match &self.binding.wording {
             Wording::Kubernetes { policy, binding }

@@ -36,8 +36,8 @@ pub trait DocumentForm: fmt::Debug + Send + Sync + 'static {
     /// Returns the kinds of documents that the system has.
     fn kinds(&self) -> &'static [DocumentKind];
 
-    /// Returns the kind of a document with this `kind` and `apiVersion`, even if that version is not supported; `None` if
-    /// the document belongs to another system. Default: the kind of this name.
+    /// Returns the kind of a document with this `kind` and `apiVersion`, even if that version is not supported; `None`
+    /// if the document belongs to another system. Default: the kind of this name.
     fn recognize(&self, kind: &str, _version: &str) -> Option<&'static DocumentKind> {
         self.kinds().iter().find(|known| known.name == kind)
     }
@@ -61,8 +61,8 @@ pub trait DocumentForm: fmt::Debug + Send + Sync + 'static {
     ) {
     }
 
-    /// Adds the chains and exceptions that all documents of this system define together, and reports documents that refer
-    /// to a missing one. Default: the chain of each document.
+    /// Adds the chains and exceptions that all documents of this system define together, and reports documents that
+    /// refer to a missing one. Default: the chain of each document.
     fn define(&self, all: FormDocuments<'_>, defined: &mut Definitions, _mistakes: &mut Mistakes) {
         defined.chains.extend(all.chains());
     }
@@ -73,8 +73,8 @@ pub trait DocumentForm: fmt::Debug + Send + Sync + 'static {
         None
     }
 
-    /// Returns the result of importing documents of this kind and the reason, if they never become native chains.
-    /// Default: they do.
+    /// Returns the result of importing documents of this kind, with the reason, if they never become native chains;
+    /// `None` if they can. Default: `None`.
     fn import(&self, _kind: &DocumentKind) -> Option<(ImportResult, &'static str)> {
         None
     }
@@ -92,8 +92,8 @@ pub struct DocumentKind {
     pub is_namespaced: bool,
     /// Whether chains depend on the definition although it is neither a chain nor a stage.
     pub is_supporting: bool,
-    /// Whether other documents refer to the definition. Then it is even read in a version that is not supported, so that
-    /// the version is the only mistake.
+    /// Whether other documents refer to the definition. Then it is even read in a version that is not supported, so
+    /// that the version is the only mistake.
     pub is_needed: bool,
     /// The fields that identify a document without a kind: one of them suffices.
     pub fields: &'static [&'static str],

@@ -97,9 +97,10 @@ fn after_colon(reason: &str) -> String {
 /// The part of bcs-api that would have written the reply, which determines the form of the envelope.
 #[derive(Clone, Copy, Debug)]
 enum Writer {
-    /// A handler, whose envelope is compact and has the name of the program. Its status is 200 with [`Statuses::Ok`].
+    /// A handler. Its envelope is compact and contains the name of the program; with [`Statuses::Ok`], the HTTP status
+    /// is 200.
     Handler,
-    /// A filter, whose envelope is indented by one space. It has a status of its own.
+    /// A filter. Its envelope is indented by one space, and the HTTP status shows the error even with [`Statuses::Ok`].
     Filter,
 }
 

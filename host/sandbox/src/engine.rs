@@ -31,7 +31,7 @@ pub(crate) mod per_call {
     /// A toolchain's component is a core module and two small ones that break import cycles; Python's is a dozen and
     /// more. They are counters, not memory.
     pub(crate) const CORE_INSTANCES: u32 = 64;
-    /// One component; components that were linked from several hold a few inside.
+    /// Most calls need one component instance; a component that was linked from several contains a few.
     pub(crate) const COMPONENT_INSTANCES: u32 = 8;
     /// Components have one memory; linked ones have one per part. This reserves address space, not memory.
     pub(crate) const MEMORIES: u32 = 4;

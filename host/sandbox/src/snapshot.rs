@@ -141,7 +141,7 @@ impl KeptMemory {
         if held { memory } else { &[] }
     }
 
-    /// Returns whether all memories are held.
+    /// Returns an error if the memories were too large to keep all of them.
     pub(crate) fn check(&self) -> Result<(), Error> {
         if self.bytes > KEPT {
             let bytes = self.bytes;

@@ -50,7 +50,7 @@ struct Function {
 }
 
 impl Remembered {
-    /// Forgets what depends on the input, of which a new one follows.
+    /// Prepares for a new input: forgets all results that depend on the previous one.
     pub(crate) fn begin(&self, input: &Value) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let State {

@@ -209,8 +209,8 @@ upstream: {{ servers: ['http://{upstream}'] }}
     compare("the proxy: POST of a 1 kB Pod", time, &targets)
 }
 
-/// Measures all targets in turns, and prints a row for each and each number of connections, then how this build
-/// compares with the other. Returns whether no row lost more than the noise.
+/// Measures all targets in turns. Prints a row for each target with each number of connections, and then compares this
+/// build with the other one. Returns whether no row lost more than the noise.
 fn compare(title: &str, time: Duration, targets: &[Target]) -> bool {
     let is_compared = targets.iter().any(|target| target.suffix == OTHER);
     let count = if is_compared { ROUNDS_OF_TWO } else { ROUNDS };

@@ -24,7 +24,7 @@ pub(super) struct Creating {
 struct Creator {
     /// The mark of each stored Pod, in the order of creation.
     marks: watch::Receiver<Vec<String>>,
-    /// The number of these Pods that are ignored.
+    /// The number of the first Pods whose marks are ignored.
     past: usize,
     task: JoinHandle<()>,
 }

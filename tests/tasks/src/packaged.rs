@@ -10,7 +10,7 @@ use crate::{
     folders::{at, create_directory, lock, remove_directory},
 };
 
-/// One program.
+/// A program that is built from a package.
 pub(crate) struct Packaged {
     /// The name in messages, and of the folder below `target`.
     pub(crate) what: &'static str,

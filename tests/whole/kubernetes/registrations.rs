@@ -435,7 +435,8 @@ async fn a_certificate_is_replaced_without_a_gap() {
     let other = Replica::start(&setting, &config).await;
     until_replaced(&setting, &[&leader, &other]).await;
 
-    // The authority of the new one was announced before, and the first is still trusted.
+    // The authority of the new certificate was added before the certificate was served, and the first authority is
+    // still trusted.
     assert_eq!(authorities(&bundle(&setting)), 2);
     assert!(connect(other.address(), &first).await.is_err());
     let secret = setting.server.object("secrets", NAMESPACE, SECRET).unwrap();

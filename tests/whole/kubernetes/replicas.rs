@@ -51,7 +51,7 @@ fn check_order(setting: &Setting) -> usize {
                 let served = replicas
                     .values()
                     .filter(|lease| before.is_some() && annotation(lease, "live") == before);
-                // The leader has its own report before its own Lease has it.
+                // The leader uses its own report before it writes the report to its Lease.
                 let leader = &lease["spec"]["holderIdentity"];
                 let served = served.filter(|replica| replica["spec"]["holderIdentity"] != *leader);
                 let served =
@@ -176,7 +176,7 @@ async fn replicas_continue_without_a_killed_one_and_without_the_api_server() {
         until_message(server, "second").await;
     }
 
-    // Nobody goes live with anything without the API server, and everybody answers.
+    // Without the API server, no replica goes live with a change, and all replicas keep answering.
     setting.server.leave();
     setting.server.put(PLURAL, chain("pods", "third"));
     for server in [&second, &third] {

@@ -134,7 +134,7 @@ async fn a_node_has_all_files() {
     }
 }
 
-/// Otherwise, the Pod would read chains of an earlier run.
+/// Files of an earlier run are removed, because the Pod would read them.
 #[tokio::test]
 async fn old_files_are_removed() {
     let (node, _) = Node::new(CONFIG, &chains(), "").await;

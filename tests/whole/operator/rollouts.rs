@@ -84,7 +84,7 @@ async fn a_candidate_decides_its_share() {
 async fn a_roll_out_is_steered_and_kept_over_a_restart() {
     let mut setup = Setup::with(&rolled_out("{ steps: [1, 100], pause: 1h }")).await;
     assert_eq!(shown(&setup).await, "progressing 1%");
-    // The hash of the namespace `shop` is in no share as small as that.
+    // A share of 1 % does not contain the hash of the namespace `shop`.
     assert_eq!(setup.versions_of("a").await, annotations_by(1));
     for (number, (action, expected, version)) in [
         ("next", "progressing 100%", 2),

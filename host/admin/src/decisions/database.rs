@@ -32,7 +32,7 @@ const CONNECTIONS: u32 = 4;
 /// The interval at which old decisions are removed.
 const PRUNE_INTERVAL: Duration = Duration::from_secs(60);
 
-/// If the database is too large, its oldest decisions are removed: one in this number.
+/// If the database is too large, this fraction of its decisions is removed, the oldest first: one in `REMOVED_ONE_IN`.
 const REMOVED_ONE_IN: i64 = 10;
 
 /// The most values in one statement: SQLite allows 32,766.

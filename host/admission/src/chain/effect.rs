@@ -10,7 +10,7 @@ use crate::{
 pub enum Effect {
     /// The request passes unchanged.
     None,
-    /// The object becomes this one, with this patch.
+    /// The patch turns the object of the request into this object.
     Change(Object, Patch),
     /// The request is refused.
     Deny(Denial),

@@ -31,8 +31,8 @@ impl Stored {
         })
     }
 
-    /// Returns the definition with this object in place of its own, to be written. Its own name and namespace stay,
-    /// unless that is what is wrong with it.
+    /// Returns the text of the definition with this object instead of the stored one. The stored name and namespace
+    /// stay, unless the stored definition is invalid.
     pub(super) fn updated_to(&self, object: BcsObject, moment: &str) -> String {
         let after = match &self.object {
             Some(before) if self.definition.chain.is_some() => before.updated_to(object),

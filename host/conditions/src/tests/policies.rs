@@ -402,7 +402,7 @@ async fn the_size_of_mutated_objects_is_limited() {
         ("a few copies", vec![patch(&labels)], large(10, 0), ample, None),
     ] {
         let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
-        // Limits are failures, whether an expression that fails is a denial or not.
+        // Exceeding a limit is a failure, even for a policy that denies a request if an expression fails.
         for binding in [Binding::default(), bound(&[])] {
             let answer = admit_request(&parts, binding, &request, deadline).await;
             assert_eq!(answer.err().map(|failure| failure.kind), expected, "{case}");

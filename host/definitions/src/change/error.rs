@@ -34,8 +34,8 @@ pub(super) fn either_of<T: std::fmt::Display>(items: impl IntoIterator<Item = T>
     texts.join(" or ")
 }
 
-/// Returns the names that are most similar to one that none of them is, at most three, as the end of a sentence:
-/// `; did you mean a or b?`. Empty if none is similar.
+/// Returns the end of a message about an unknown `name`: `; did you mean a or b?`, with at most three of the `others`,
+/// the most similar first. Empty if none is similar.
 pub fn did_you_mean<T: std::fmt::Display>(name: &str, others: impl IntoIterator<Item = T>) -> String {
     const LEAST_SIMILARITY: f64 = 0.6;
     let similarity = |other: &String| strsim::normalized_damerau_levenshtein(name, other);
@@ -58,8 +58,8 @@ pub fn did_you_mean<T: std::fmt::Display>(name: &str, others: impl IntoIterator<
 }
 
 impl ChangeError {
-    /// Creates the error for a name that none of the others is, with the most similar ones. `noun` stands before the name in
-    /// the message.
+    /// Creates the error for a name that none of the others is, with the most similar ones. `noun` stands before the
+    /// name in the message.
     pub(super) fn unknown<T: std::fmt::Display>(
         noun: &str,
         name: &str,

@@ -26,7 +26,7 @@ use super::{
 
 /// The table of migrations, whose name no other program uses in the same database.
 const MIGRATIONS: &str = "admittance_migrations";
-/// The steps of the tables, oldest first.
+/// The migrations that create and change the tables, oldest first: the name of each, and its statements.
 const SQLITE_STEPS: [(&str, &str); 3] = [
     (
         "accounts",

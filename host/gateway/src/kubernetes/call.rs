@@ -56,7 +56,7 @@ impl Kubernetes {
         };
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
         let replied = async {
-            // An error is a reply too, of the gateway.
+            // If the request fails, the gateway's own reply takes the place of the API server's.
             let reply = send(&route.upstream, request).await.unwrap_or_else(|reply| reply);
             let (head, body) = reply.into_parts();
             let bytes = Limited::new(body, LARGEST_REPLY).collect().await;

@@ -108,7 +108,7 @@ impl Question<'_> {
             && target.subresource.is_some()
             && let Some((resource, _)) = path.trim_end_matches('/').rsplit_once('/')
         {
-            // A subresource that can only be written, such as `finalize`.
+            // Some subresources, such as `finalize`, can only be written: read the resource instead.
             reply = self
                 .ask(Method::GET, resource.to_owned(), head, Body::empty())
                 .await?;

@@ -52,7 +52,7 @@ pub(super) enum Usage {
 pub struct CertificateStatus {
     /// The use of the certificate: `listen`, `admin` or `upstream`.
     pub certificate: &'static str,
-    /// When it expires.
+    /// The time at which the certificate expires.
     pub not_after: Option<SystemTime>,
     /// The reason why the current content of the files is not in use.
     pub problem: Option<String>,

@@ -77,7 +77,7 @@ pub enum Agreement {
 pub struct Missing {
     /// The name of the replica.
     pub replica: String,
-    /// The hash of the table that it has not prepared.
+    /// The hash of the table that this replica has not prepared.
     pub hash: Digest,
     /// The reason, if it reported one.
     pub problem: Option<String>,

@@ -136,7 +136,8 @@ async fn changed_module_files_of_the_same_names_make_another_table() {
     let second = scene.start_without_history().await.unwrap().hash();
     assert_ne!(second, first, "another module");
 
-    // The text of the file becomes a setting of the plugin, which is the guest in place of the stock plugin.
+    // The text of the Rego file becomes a setting of the plugin, so changing the file changes the table. The stage
+    // calls the guest instead of the stock plugin.
     let stage = "      rego: { file: a.rego, entrypoint: data.a.deny }\n";
     let text = plugin("a", "file:a.wasm");
     let (head, _) = text.split_once("      plugin:").unwrap();

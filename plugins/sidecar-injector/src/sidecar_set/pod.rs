@@ -77,7 +77,8 @@ struct Mount<'a> {
 }
 
 impl Container<'_> {
-    /// Adds its mounts, and the variables in them, unless OpenKruise injected it.
+    /// Adds the mounts of this container, and the variables that the mounts use, unless OpenKruise injected the
+    /// container.
     pub(super) fn share(&self, mounts: &mut Vec<Value>, env: &mut Vec<Value>) -> Result<(), Error> {
         if self.is_injected()? {
             return Ok(());

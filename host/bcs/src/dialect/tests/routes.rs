@@ -149,7 +149,7 @@ fn requests_without_a_body_are_forwarded_by_their_head() {
         let head = head(method, &path, &[]);
         let got = describe(forwarding(&head, None).unwrap());
         assert_eq!(got, expected, "{source}: {method} {path}");
-        // The request is the same if its body was read.
+        // Whether the body was read makes no difference to the request.
         assert_eq!(describe(translate(&head, &Bytes::from("{}"))), expected, "{source}: {method} {path}");
     }
 }

@@ -15,8 +15,8 @@ const DIGEST: usize = 8;
 /// Returns the name of the resource of a definition: stable, unique for every definition, and one that Kubernetes
 /// allows.
 ///
-/// Definitions that BCS itself keeps in `namespace` have the name that BCS uses. It knows no other namespace; its names
-/// may have capitals, and dots anywhere.
+/// Definitions that BCS itself keeps in `namespace` have the name that BCS uses. BCS uses no other namespace, and
+/// allows capitals and dots anywhere in a name.
 pub(super) fn of(definition: &DefinitionName, namespace: &str) -> String {
     if definition.namespace == namespace
         && is_dns_subdomain(&definition.name)
