@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_lost_items_in_the_type_is_an_error() {
+    fn a_list_whose_items_the_type_drops_is_an_error() {
         let error = rebase(&json!({"a": [1, 2]}), &json!({"a": [1]}), json!({"a": [1, 3]}))
             .expect_err("it lost an element");
         assert!(error.to_string().contains("\"/a\""), "{error}");

@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_overlap_is_between_the_first_answer_of_a_table_and_the_last_of_one_before() {
+    fn an_overlap_ends_with_the_last_answer_of_an_earlier_table() {
         let begin = Instant::now();
         let answer = |(millis, version): (u64, u32)| Answer {
             at: begin + Duration::from_millis(millis),

@@ -301,7 +301,7 @@ async fn check_warns_of_definitions_that_are_probably_not_intended() {
 
 /// Missing arguments are named, with an example.
 #[tokio::test]
-async fn check_warns_of_scalars_beside_mistakes() {
+async fn check_shows_warnings_about_scalars_besides_mistakes() {
     let directory = tempfile::tempdir().unwrap();
     let text = format!(
         "{}      mode: 0400\n",

@@ -244,7 +244,7 @@ async fn a_request_that_was_not_sent_goes_to_the_next_master() {
 }
 
 #[tokio::test]
-async fn a_master_that_registers_again_is_another_one() {
+async fn a_master_that_registers_again_is_a_new_server() {
     let listener = TcpListener::bind(loopback()).await.unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);

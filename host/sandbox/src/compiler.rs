@@ -260,7 +260,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_notice_of_a_compiler_hides_no_error() {
+    fn errors_after_the_notice_of_a_compiler_are_kept() {
         for (said, rest) in [
             ("", ""),
             (

@@ -290,7 +290,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_of_the_distribution_get_sources() {
+    fn source_packages_are_enabled_in_lines_of_the_distribution() {
         for (line, expected) in [
             (
                 "deb http://mirror.example.com/debian bookworm main contrib",
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn stanzas_of_the_distribution_get_sources() {
+    fn source_packages_are_enabled_in_stanzas_of_the_distribution() {
         let text = "Types: deb\n# a comment\nURIs: http://mirror.example.com/debian\n\
                     suites: bookworm bookworm-updates\nComponents: main\nSigned-By:\n -----BEGIN\n .\n\n\n\
                     Types: deb\nURIs: https://packages.example.com\nSuites: nodistro\nComponents: main\n\n\

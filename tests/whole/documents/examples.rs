@@ -53,7 +53,7 @@ const WARNED: [(&str, &str); 3] = [
 ];
 
 #[test]
-fn every_block_says_what_it_is() {
+fn every_block_has_a_known_info_string() {
     for block in blocks() {
         assert!(INFOS.contains(&block.info.as_str()), "{block}: `{}`", block.info);
     }

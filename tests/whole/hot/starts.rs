@@ -138,7 +138,7 @@ async fn two_programs_do_not_share_a_history() {
 }
 
 #[tokio::test]
-async fn a_damaged_history_is_passed_over() {
+async fn a_damaged_revision_is_skipped_at_the_start() {
     let hot = Hot::new().await;
     let program = hot.start().await;
     for version in [2, 3] {

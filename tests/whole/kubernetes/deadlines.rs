@@ -124,7 +124,7 @@ async fn the_shortest_of_all_timeouts_applies() {
 
 /// An audited stage decides nothing, however long it takes.
 #[tokio::test]
-async fn an_audit_that_hangs_refuses_nothing() {
+async fn a_hanging_audited_stage_refuses_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let hooks = Hooks::start(directory.path(), |_, _| async { Answer::Silence }).await;
     let (audit, second) = (

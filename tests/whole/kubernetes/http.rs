@@ -402,7 +402,7 @@ async fn a_review_may_have_seven_mebibytes() {
 
 /// A reply in two segments costs kube-apiserver 40 ms where the second waits for an acknowledgement.
 #[tokio::test]
-async fn a_reply_comes_whole_and_the_connection_is_kept() {
+async fn a_reply_is_sent_in_one_segment_and_the_connection_is_kept() {
     let server = plain(&chains()).await;
     let mut stream = connect(&server).await;
     for number in 0..20 {

@@ -22,7 +22,7 @@ fn gateway(place: &ZooKeeperNode, more: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_driver_that_is_killed_while_its_gateway_sends_loses_and_doubles_nothing() {
+async fn no_write_is_lost_or_duplicated_when_a_driver_is_killed() {
     let place = ZooKeeperNode::shared("gateways").await;
     let cluster = MesosCluster::default();
     let scheduler = Scheduler::start(&cluster).await.unwrap();

@@ -23,12 +23,12 @@ enum Goes {
 }
 
 #[tokio::test]
-async fn a_master_that_dies_loses_and_doubles_nothing() {
+async fn no_write_is_lost_or_duplicated_when_the_master_dies() {
     change(Goes::Dies).await;
 }
 
 #[tokio::test]
-async fn a_master_that_steps_down_loses_and_doubles_nothing() {
+async fn no_write_is_lost_or_duplicated_when_the_master_steps_down() {
     change(Goes::StepsDown).await;
 }
 

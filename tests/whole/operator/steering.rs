@@ -110,7 +110,7 @@ async fn definitions_are_applied_taken_back_and_deleted() {
 
 /// The module's file has changed; the module that ran is in the store.
 #[tokio::test]
-async fn a_rollback_brings_back_the_very_module() {
+async fn a_rollback_restores_the_exact_module() {
     let mut setup = Setup::with(&chain("one.wasm", "")).await;
     setup.replace_module("one.wasm", 7);
     let is_live = |status: &Value| status["revision"] == 2;

@@ -275,7 +275,7 @@ async fn warnings_and_annotations_come_in_order_with_their_stage() {
 
 /// Gatekeeper 3.x, pkg/webhook/policy.go: the messages of all constraints that deny a request, each in a line.
 #[tokio::test(start_paused = true)]
-async fn denials_of_stages_that_name_themselves_are_joined() {
+async fn denials_that_contain_the_names_of_their_stages_are_joined() {
     let named = |name: &str, script: Script| {
         let mut stage = Stage::new(name, script);
         stage.spec.names_itself = true;

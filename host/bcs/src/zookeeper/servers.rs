@@ -183,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_are_read_and_written() {
+    fn servers_round_trip_through_text() {
         for (text, written) in [
             ("10.0.0.1", "10.0.0.1:2181"),
             ("zk-1:2182", "zk-1:2182"),

@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_are_checked() {
+    fn invalid_arguments_are_refused() {
         crate::assert_accepted(&[
             ("record", true),
             (

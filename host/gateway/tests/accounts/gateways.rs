@@ -190,7 +190,7 @@ async fn a_backup_that_is_restored_is_used() {
 }
 
 #[tokio::test]
-async fn a_change_that_cannot_be_read_back_is_made() {
+async fn a_change_is_made_even_if_it_cannot_be_read_back() {
     let scene = Scene::mysql().await;
     let DatabaseConfig::MySql(database) = &scene.database else {
         unreachable!("it is MySQL")

@@ -282,7 +282,7 @@ async fn credentials_with_an_unusable_ca_are_not_imported() {
 }
 
 #[tokio::test]
-async fn what_clusters_of_an_earlier_import_got_since_is_copied() {
+async fn importing_again_copies_new_tokens_and_credentials_of_clusters() {
     let scene = with_tables(&[
         "CREATE TABLE kept AS SELECT * FROM cluster_credentials",
         "DELETE FROM cluster_credentials",

@@ -50,7 +50,7 @@ fn heads_are_counted_however_they_are_split() {
 }
 
 #[test]
-fn the_bytes_of_informational_heads_are_limited_and_those_of_bodies_are_not() {
+fn informational_heads_are_limited_and_bodies_are_not() {
     let mut large = b"HTTP/1.1 103 Early Hints\r\nlink: ".to_vec();
     large.resize(Credit::PER_REQUEST.bytes + 1, b'x');
     assert_eq!(requested().count_received(&large), Err(TooManyInformational));

@@ -176,7 +176,7 @@ async fn a_rollout_continues_after_a_restart() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_step_that_ended_during_a_stop_ends_at_the_start() {
+async fn a_step_whose_time_ended_during_a_stop_ends_at_the_start() {
     let rollout = three();
     let kept = serde_json::to_value(live(&rollout).list()).unwrap();
     let mut kept = serde_json::from_value::<Vec<serde_json::Value>>(kept).unwrap();
@@ -277,7 +277,7 @@ fn exchange(one: &mut Rollouts, other: &mut Rollouts) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn replicas_take_over_the_latest_change_of_any_of_them() {
+async fn replicas_adopt_the_latest_change_of_any_replica() {
     // Each replica has its own counts.
     let rollouts = [three(), three()];
     let [mut one, mut other] = rollouts.each_ref().map(live);

@@ -111,7 +111,7 @@ async fn a_new_host_starts_with_an_invalid_entry_in_its_store() {
 }
 
 #[tokio::test]
-async fn definitions_can_be_changed_beside_an_invalid_entry() {
+async fn definitions_can_be_changed_despite_an_invalid_entry() {
     for text in junk() {
         for on_bad in OnBadDefinition::ALL {
             let (scene, shelf) = (Scene::new(), Shelf::new("a"));
@@ -168,7 +168,7 @@ async fn definitions_can_be_changed_beside_an_invalid_entry() {
 /// If two definitions have one operation and kind, the one in force stays valid, whichever was written first;
 /// without one in force, the first is used.
 #[tokio::test]
-async fn of_two_conflicting_entries_the_one_in_force_stays() {
+async fn an_entry_in_force_wins_over_a_conflicting_entry() {
     let (scene, shelf) = (Scene::new(), Shelf::new("a"));
     shelf.put("n/x", &bcs("x", "Application", "1"));
     let host = builder(&scene, &shelf).build().await.unwrap();

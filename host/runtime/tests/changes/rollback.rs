@@ -85,7 +85,7 @@ async fn a_rollback_to_a_revision_that_is_not_kept_is_refused() {
 
 /// A rollback replaces the definitions that were read before it. A change that is being read meanwhile counts as later.
 #[tokio::test]
-async fn a_change_that_is_being_read_follows_a_rollback() {
+async fn a_change_that_is_read_during_a_rollback_takes_effect_after_it() {
     let (scene, shelf) = (Scene::new(), Shelf::new("a"));
     shelf.put("n/x", &bcs("x", "Application", "1"));
     let host = builder(&scene, &shelf).build().await.unwrap();

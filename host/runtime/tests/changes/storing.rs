@@ -213,7 +213,7 @@ async fn a_store_is_changed_without_a_history() {
 
 /// The definitions are read again while a change is prepared, and the change does not hide the problem that was found.
 #[tokio::test]
-async fn a_problem_that_is_found_meanwhile_stays() {
+async fn a_change_does_not_hide_a_problem_found_while_it_is_prepared() {
     let (scene, shelf) = (Scene::new(), Shelf::new("a"));
     let [x, y] = [bcs("x", "Application", "1"), bcs("y", "Secret", "1")];
     shelf.put("n/x", &x);

@@ -27,7 +27,7 @@ fn start(version: Version, authority: &Authority, handler: crate::server::Handle
 }
 
 #[tokio::test]
-async fn connections_are_kept() {
+async fn connections_are_reused() {
     for version in BOTH {
         let authority = Authority::new();
         let mut server = start(version, &authority, echo());

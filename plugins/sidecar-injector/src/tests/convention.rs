@@ -240,7 +240,7 @@ fn system_namespaces_are_not_injected() {
 
 /// The patch of the original replaced all annotations with a map of one key.
 #[test]
-fn no_annotation_is_lost() {
+fn an_injection_keeps_the_other_annotations() {
     let whole = with(sidecarconfig(), &json!({"convention": "kubeSidecarInjector"}));
     let both = sidecarconfig();
     let list = "sidecar-nginx";

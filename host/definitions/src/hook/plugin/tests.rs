@@ -187,7 +187,7 @@ fn mistakes_in_candidates_are_reported_with_places() {
 }
 
 #[test]
-fn a_candidate_beside_a_webhook_is_a_mistake() {
+fn a_candidate_of_a_webhook_is_a_mistake() {
     let webhooks = [
         "webhook: { protocol: BcsResource, url: 'https://h.example' }",
         "clientConfig: { url: 'https://h.example' }\n    sideEffects: None\n    admissionReviewVersions: [v1]",
