@@ -223,12 +223,13 @@ impl Scene {
         assert_eq!(finished.code, Some(0), "{}", finished.stderr);
     }
 
-    /// Returns the certificate of the authority in such a directory, as PEM.
+    /// Returns the CA certificate in a directory that [`make_certificates`](Self::make_certificates) created, as PEM.
     pub(crate) fn authority(&self, name: &str) -> Vec<u8> {
         fs::read(self.path(name).join("ca.pem")).unwrap()
     }
 
-    /// Gives the server the certificate and key in such a directory.
+    /// Gives the server the certificate and key in a directory that [`make_certificates`](Self::make_certificates)
+    /// created.
     pub(crate) fn mount(&self, name: &str) {
         self.mount_files(name, name);
     }

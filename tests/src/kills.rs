@@ -45,11 +45,11 @@ pub struct Killed {
 /// The activity that the kill interrupts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Moment {
-    /// Applying what has to be fetched and compiled.
+    /// Modules that have to be fetched and compiled are applied.
     New,
-    /// Applying a module that is in the store.
+    /// Modules that are in the store already are applied.
     Known,
-    /// Starting.
+    /// The program starts.
     Start,
 }
 

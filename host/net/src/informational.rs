@@ -152,7 +152,7 @@ impl Frames {
 }
 
 impl ConnectionState {
-    /// Follows bytes to the server, which may begin requests.
+    /// Takes bytes that are sent to the server, and adds credit for each request that begins in them.
     fn count_sent(&mut self, bytes: &[u8]) {
         match self {
             Self::Idle if bytes.starts_with(b"PRI * ") => {
@@ -215,7 +215,7 @@ fn count_heads(
         *position = match (*position, byte) {
             // Empty lines before a response are skipped, also by hyper.
             (Position::Status { read: 0, .. }, b'\r' | b'\n') => *position,
-            // The second version number may be any.
+            // The minor version (byte 7) may be any digit.
             (Position::Status { read, .. }, byte)
                 if read != 7 && INFORMATIONAL.get(read).is_some_and(|&expected| expected != byte) =>
             {

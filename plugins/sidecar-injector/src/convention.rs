@@ -123,7 +123,8 @@ impl Conventions {
         self.all().any(|marks| marks.says_injected(template))
     }
 
-    /// The list of containers in the status of a template, which BCS may have left without names.
+    /// Returns the list of injected containers from the status annotation of a template. It identifies containers whose
+    /// names BCS has dropped.
     pub(crate) fn listed<'a>(&self, template: &'a PodTemplate<'_>) -> Option<&'a str> {
         let lists = self.main.style == Style::Admittance;
         lists.then(|| template.annotation(&self.main.status)).flatten()

@@ -336,7 +336,7 @@ fn image_policy() -> String {
     chain("images", "pods")
 }
 
-/// Returns the chain for another resource.
+/// Returns a chain for a resource that no request has.
 fn unmatched_chain(number: usize) -> String {
     format!(
         "\n---\n{}",

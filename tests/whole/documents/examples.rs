@@ -42,7 +42,7 @@ const LEAST: &str = r#"dialect: { bcs: { cluster: BCS-MESOS-10001 } }
 upstream: { servers: ["http://127.0.0.1:8081"] }
 "#;
 
-/// A part of each warning about an example that is right all the same, and why it is.
+/// Examples may cause these warnings: a part of each warning, and why the example is still right.
 const WARNED: [(&str, &str); 3] = [
     ("undefined field 'sizes'", "the page shows this warning"),
     ("has no field \"securityContxt\"", "the page shows this warning"),

@@ -26,7 +26,7 @@ const OF_TARGET: [&str; 2] = ["instance", "job"];
 struct ListedMetric {
     is_histogram: bool,
     labels: BTreeSet<String>,
-    /// The code spans in its meaning, which has the values of labels.
+    /// The code spans in the description of the metric, among them the values of its labels.
     values: BTreeSet<String>,
 }
 

@@ -69,7 +69,7 @@ async fn a_module_of_a_registry_runs_without_it() {
     // `inspect` does not change which module is used.
     assert_eq!(version(&start().await).await, Versions::name(1));
 
-    // Resolved again, it is the new module, which runs even if the registry is unreachable.
+    // `pull` resolves the tag again. The new module then runs even if the registry is unreachable.
     let pulled = said(&["pull", &reference, "--store", text(&store)]).await;
     assert!(pulled.contains("digest: sha256:"), "{pulled}");
     drop(registry);

@@ -75,7 +75,7 @@ struct Received {
     data: String,
 }
 
-/// A change of one grant. Of a list, only grants that are added count.
+/// A change of one grant. In a list of all grants, only changes that add a grant count.
 #[derive(Debug, Deserialize)]
 struct PolicyChange {
     #[serde(default)]
