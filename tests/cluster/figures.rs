@@ -22,7 +22,7 @@ use crate::{
 /// Creations that are measured, and those for warming up.
 const TIMED: usize = 300;
 const WARM_UP: usize = 50;
-/// Concurrent creations.
+/// The number of objects that are created concurrently.
 const AT_ONCE: usize = 8;
 
 /// The description of the measurement.

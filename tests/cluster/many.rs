@@ -27,7 +27,7 @@ use crate::{
 /// The number of objects: a debug build is slower.
 const OBJECTS: usize = if cfg!(debug_assertions) { 2_000 } else { 20_000 };
 const CHAINS: usize = if cfg!(debug_assertions) { 200 } else { 2_000 };
-/// Concurrent creations.
+/// The number of objects that are created concurrently.
 const AT_ONCE: usize = 8;
 
 /// The description of the measurements.

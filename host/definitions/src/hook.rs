@@ -31,7 +31,8 @@ use self::{
 };
 use crate::document::Node;
 
-/// A kind of hook: its definition in a document, and how it is prepared. No other code of the program depends on the kind.
+/// A kind of hook: its definition in a document, and how it is prepared. No other code of the program depends on the
+/// kind.
 pub trait HookKind: HookValue {
     /// Returns the plugins of the hook, in the order in which [`prepare`](Self::prepare) gets them. Default: none.
     fn plugins(&self) -> Vec<(PluginRole<'_>, &PluginDefinition)> {
@@ -71,7 +72,8 @@ pub trait HookKind: HookValue {
         !self.equals(&**now)
     }
 
-    /// Returns the field of a native stage that defines this hook, and its value; `None` if no native stage can have it.
+    /// Returns the field of a native stage that defines this hook, and its value; `None` if no native stage can have
+    /// it.
     fn to_native(&self) -> Option<(&'static str, Json)>;
 
     /// Returns sentences about the parts of the hook that no native stage can have. Default: none.
@@ -218,7 +220,7 @@ pub struct PreparedHook {
     pub hook: Arc<dyn Hook>,
     /// The description of the hook in the status and the console.
     pub status: HookStatus,
-    /// The key of the statistics. When a stage's hook gets another key, its statistics start anew. Default: empty.
+    /// The key of the statistics. When a stage's hook gets another key, its statistics start at zero. Default: empty.
     pub identity: String,
     /// The failures that only this kind of hook has. Every stage has the others too. Default: all failures.
     pub failures: &'static [FailureKind],

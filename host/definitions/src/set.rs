@@ -229,8 +229,8 @@ impl DefinitionSet {
         change::delete(self, id)
     }
 
-    /// Plans the writes that make the candidate of this stage its plugin. The document is written anew: the comments
-    /// above it stay, the comments inside are lost.
+    /// Plans the writes that make the candidate of this stage its plugin. The document is rewritten: the comments above
+    /// it stay, the comments inside are lost.
     ///
     /// # Errors
     ///

@@ -169,8 +169,8 @@ pub struct StoredQuery {
     pub pointer: Pointer,
     /// How the upstream spells the object's keys.
     pub spelling: Spelling,
-    /// Whether the request goes on without a stored object when the upstream replies 404. If not, the client gets that
-    /// reply.
+    /// Whether the request continues without a stored object when the upstream replies 404. If not, the client gets
+    /// that reply.
     pub may_be_absent: bool,
 }
 

@@ -221,7 +221,7 @@ pub(crate) trait Front: Debug + Send + Sync + 'static {
         .boxed()
     }
 
-    /// Begins to stop, while requests in flight go on.
+    /// Begins to stop, while requests in flight continue.
     fn stop(&self) {}
 }
 

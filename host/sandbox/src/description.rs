@@ -30,9 +30,9 @@ pub struct Description {
 pub struct ResourceHint {
     /// API groups; the empty string is the core group.
     pub api_groups: Vec<String>,
-    /// API versions.
+    /// API versions, such as `v1`.
     pub api_versions: Vec<String>,
-    /// Plural names.
+    /// The resources by their plural names, such as `pods`.
     pub resources: Vec<String>,
 }
 

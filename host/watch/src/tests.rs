@@ -19,7 +19,7 @@ const NOTICED: WatchConfig = WatchConfig {
     hold: Duration::from_millis(20),
     poll: NEVER,
 };
-/// Polls often.
+/// A configuration that polls often.
 const POLLED: WatchConfig = WatchConfig {
     debounce: Duration::from_millis(5),
     settle: Duration::from_millis(1),

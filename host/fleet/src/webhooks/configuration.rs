@@ -1,4 +1,4 @@
-//! Writing a webhook configuration.
+//! Writes a webhook configuration to the API server.
 
 use admittance::admission::Phase;
 use admittance_cluster::{Resource, ResourceError, ResourceKind, Resources};

@@ -81,8 +81,8 @@ struct Opening {
 }
 
 impl Kubernetes {
-    /// Returns the reply to an agent or another gateway that opens a tunnel. The tunnel goes on until the other side is
-    /// gone, or its token or secret is no longer valid.
+    /// Returns the reply to an agent or another gateway that opens a tunnel. The tunnel stays open until the other side
+    /// is gone, or until its token or secret is no longer valid.
     pub(crate) async fn connect(&self, request: Request<Body>) -> Entered {
         let is_of_gateway = request.headers().contains_key(ID);
         let entered = match is_websocket(&request) {

@@ -163,7 +163,7 @@ async fn permissions_are_granted_and_withdrawn() {
             .await
             .unwrap();
         assert_eq!(of(&alice), Some(Permission::Write));
-        // With this access, the role bindings of the cluster decide, even for its creator, who goes on managing it.
+        // With this access, the role bindings of the cluster decide, even for its creator, who can still manage it.
         for user in [&alice, &bob] {
             let granted = accounts
                 .grant("test", user, &cluster, Some(Access::Cluster))

@@ -39,7 +39,7 @@ async fn a_revocation_by_one_gateway_ends_requests_at_another() {
     let (reading, writing) = (watch(Permission::Read), watch(Permission::Write));
     tokio::pin!(reading, writing);
 
-    // Other changes end no request. A lesser permission ends the requests that need the greater one.
+    // Unrelated changes end no request. A reduced permission ends the requests that need the previous one.
     scene.user("bob").await;
     scene
         .accounts

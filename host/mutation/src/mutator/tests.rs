@@ -90,7 +90,7 @@ async fn a_mutator_that_cannot_be_applied_fails_the_hook() {
     assert_eq!(failure.message, expected);
 }
 
-/// Source: Gatekeeper 3.x, pkg/mutation/match/match.go, which matches the object anew in each round.
+/// Source: Gatekeeper 3.x, pkg/mutation/match/match.go, which matches the object again in each round.
 #[tokio::test]
 async fn a_mutator_applies_only_to_selected_requests_and_labels() {
     let object = json!({"metadata": {"name": "web"}, "spec": {}});

@@ -23,7 +23,7 @@ pub enum Trust<'a> {
     SystemAnd(Option<&'a Path>),
     /// The certificates of a PEM file.
     File(&'a Path),
-    /// These certificates.
+    /// Only these certificates, which have been parsed already.
     Only(&'a [CertificateDer<'static>]),
 }
 

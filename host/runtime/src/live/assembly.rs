@@ -53,7 +53,7 @@ pub(crate) enum Modules {
 /// Selects the modules that may be requested from servers and registries while a table is built.
 #[derive(Clone, Debug)]
 pub(crate) enum Servers {
-    /// All modules that are not in the store, and these in any case.
+    /// All modules that are not in the store, and these modules even if they are.
     All(Arc<HashSet<ModuleReference>>),
     /// These modules, unless they are in the store.
     Of(Arc<HashSet<ModuleReference>>),

@@ -96,7 +96,8 @@ const LONGEST_REASON: usize = 1000;
 /// The number of names that an error lists; it counts the others.
 const MOST_NAMES: usize = 30;
 
-/// The interval of comparing ends with the system clock, which may be corrected, and goes on while the machine sleeps.
+/// How often the ends of disabled stages are compared with the system clock. A timer alone would be wrong: the clock
+/// may be corrected, and it continues while the machine sleeps.
 const CLOCK_CHECK: Duration = Duration::from_secs(60);
 
 impl Host {
@@ -245,8 +246,8 @@ fn not_disabled(stage: &StageId, disabled: &str) -> String {
     format!("the stage {stage} is not disabled; the disabled stages are: {disabled}")
 }
 
-/// Finds the name of the stage among these. `describe_missing` gets a list of all names. Names of BCS may contain a `/`, so
-/// whole names are compared.
+/// Finds the name of the stage among these. `describe_missing` gets a list of all names. Names of BCS may contain a
+/// `/`, so whole names are compared.
 pub(crate) fn resolve_stage(
     id: &StageId,
     names: Vec<String>,

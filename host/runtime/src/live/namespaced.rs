@@ -22,7 +22,7 @@ pub struct NamespacedChains {
 /// The webhooks that chains of a namespace may call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum NamespacedWebhooks {
-    /// None.
+    /// No webhooks.
     #[default]
     None,
     /// Services in the namespace of the chain.

@@ -162,7 +162,7 @@ async fn a_rollout_continues_after_a_restart() {
     let (mut again, is_changed) = restarted(&three());
     assert!(!is_changed);
     assert_eq!(shown(&again, &rollout), shown(&rollouts, &rollout));
-    // The system clock goes on, unlike the paused clock of the runtime.
+    // The system clock runs, unlike the paused clock of the runtime.
     let rest = again.next_end().unwrap() - Instant::now();
     assert!(rest > minutes(9) && rest <= minutes(10), "{rest:?}");
     advance(rest).await;
@@ -236,7 +236,7 @@ async fn a_reached_limit_aborts_a_rollout() {
         let (state, _, reason) = shown(&rollouts, &rollout);
         assert_eq!(state == Aborted, expected.is_some());
         assert_eq!(reason.as_deref(), expected);
-        // A restarted rollout counts anew.
+        // A restarted rollout counts from zero.
         if state == Aborted {
             rollouts.steer(STAGE, Resume, None).unwrap();
             assert!(!rollouts.advance());

@@ -262,7 +262,7 @@ fn with_time(time: Duration) -> PluginConfig {
     }
 }
 
-/// Loops forever.
+/// Returns a guest that loops forever.
 fn looping() -> Guest {
     Guest::running("(loop $again (br $again))")
 }

@@ -12,7 +12,7 @@ use crate::{Location, ModuleReference, PluginDefinition, WebhookDefinition, cert
 
 mod validation;
 
-/// Returns the fields of a webhook, one on each line from line 5.
+/// The fields of a webhook, which a document has one on each line, from line 5.
 const WEBHOOK: [(&str, &str); 5] = [
     ("name", "a.hooks.example"),
     ("clientConfig", "{ url: 'https://h.example' }"),
@@ -243,8 +243,8 @@ webhooks:
 fn unset_fields_have_the_defaults_of_their_version() {
     let only = "sideEffects:\nadmissionReviewVersions:";
     let plugin = "clientConfig:\nplugin: { source: file:a.wasm }\nsideEffects:\nadmissionReviewVersions:";
-    // (version, change of the configuration, phase, then the values: failure policy, match policy, timeout, side effects,
-    // reinvocation, versions)
+    // (version, change of the configuration, phase, then the values: failure policy, match policy, timeout, side
+    // effects, reinvocation, versions)
     let table = [
         ("v1", "", "Mutating", "Fail Equivalent 10s None Never [V1]"),
         ("v1", "", "Validating", "Fail Equivalent 10s None Never [V1]"),

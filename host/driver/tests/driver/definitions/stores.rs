@@ -168,7 +168,7 @@ async fn a_concurrent_write_to_the_store_is_refused() {
         message.contains("was changed by someone else meanwhile"),
         "{message}"
     );
-    // Another program writes first one time fewer, so the last attempt succeeds.
+    // The other program wins one race fewer than there are attempts, so the last attempt succeeds.
     store.contest((5..9).map(theirs).collect());
     assert_eq!(
         driver.define("PUT", ROUTE, at("https://ours.example")).await.1,

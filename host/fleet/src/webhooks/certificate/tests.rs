@@ -32,7 +32,7 @@ fn a_certificate_is_replaced_step_by_step() {
     // A certificate is served for two thirds of its validity.
     assert_eq!(after(59, Some(&first), true, false), first);
 
-    // Its successor is not served before the API server trusts it, and is not made again.
+    // The new certificate is not served before the API server trusts it, and no other one is made in the meantime.
     let announced = after(61, Some(&first), true, false);
     assert_eq!((&announced.served, count(&announced)), (&first.served, 2));
     let next = announced.next.clone().unwrap();

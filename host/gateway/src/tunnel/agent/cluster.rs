@@ -327,7 +327,7 @@ mod tests {
         let path = |name: &str| directory.path().join(name);
         fs::write(path("text"), " text\n").unwrap();
         fs::write(path("bytes"), b"\xff").unwrap();
-        // Reading it without care would wait for a writer.
+        // Opening a FIFO to read it would wait for a writer.
         mkfifoat(CWD, path("fifo"), Mode::RUSR).unwrap();
         for (token, ca, expected) in [
             ("text", "text", None),
