@@ -143,7 +143,7 @@ impl Cluster {
         self.kubectl_as(User::Admin)
     }
 
-    /// kubectl as another user.
+    /// Returns a kubectl that authenticates as another user.
     pub(crate) fn kubectl_as(&self, user: User) -> Result<Kubectl, Error> {
         Kubectl::new(self.directory.path(), &self.kubeconfig(user))
     }

@@ -261,7 +261,7 @@ fn copying() -> String {
     patch_of((0..1000).map(|number| format!(r#"{{"op":"copy","from":"/spec","path":"/b{number}"}}"#)))
 }
 
-/// Returns each operation shifts what the previous ones have added.
+/// Returns a patch that inserts at the beginning of a list: each operation shifts all items that were added before.
 fn inserting(count: usize) -> String {
     let begin = r#"{"op":"add","path":"/spec/a","value":[]}"#.to_owned();
     let insert = r#"{"op":"add","path":"/spec/a/0","value":0}"#.to_owned();

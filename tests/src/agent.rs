@@ -224,7 +224,7 @@ fn server() -> Result<(TlsAcceptor, String), Error> {
     Ok((TlsAcceptor::from(Arc::new(config)), certified.cert.pem()))
 }
 
-/// Returns a number as frames have it; these are never negative.
+/// Returns a number, which must not be negative, in the encoding of frames.
 fn varint(value: i64) -> Vec<u8> {
     let mut rest = value.cast_unsigned() << 1;
     let mut bytes = Vec::new();

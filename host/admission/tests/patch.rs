@@ -469,7 +469,7 @@ fn a_difference_beyond_the_limits_replaces_the_object() {
     let patch = Patch::between(&many(1), &many(2));
     assert_eq!(patch.len(), 1);
     assert_eq!(patch.apply(&many(1)).unwrap(), many(2));
-    // Long keys on the way to many differences.
+    // The path of each of many differences contains a long key, so a patch would be too large.
     let long = "k".repeat(100_000);
     let deep = |value: i64| {
         let members: serde_json::Map<String, Value> =

@@ -64,7 +64,7 @@ pub(crate) struct ReplayBody {
     replay: Replay,
 }
 
-/// Returns an unread body for the next attempt.
+/// A handle to a body that was sent. It gives the body back for the next attempt if nothing of it was read.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Replay(Arc<State>);
 

@@ -173,7 +173,7 @@ fn contains(mut program: Command, plugin: &str) -> Result<(), Error> {
     run(program
         .arg("inspect")
         .arg(format!("stock:{plugin}"))
-        // Without a file of the plugin, the program uses the one in itself.
+        // If there is no file of the plugin, the program uses the plugin that it contains.
         .env("ADMITTANCE_PLUGINS", "/nonexistent")
         .stdout(Stdio::null()))
 }

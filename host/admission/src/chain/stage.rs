@@ -163,7 +163,7 @@ pub enum SideEffects {
     NoneOnDryRun,
     /// Side effects, in a dry run too.
     Some,
-    /// Unknown.
+    /// It is unknown whether there are side effects.
     Unknown,
 }
 

@@ -100,7 +100,7 @@ impl HttpLookup {
         let answer = request.send(grant, &*http.sender, tape, deadline).await;
         let answer = answer.map_err(|error| failed(error.to_string()))?;
         leave_for(answer.body.len()).await;
-        // As for Go's decoder, the body may go on after its first value.
+        // As with Go's decoder, anything after the first value of the body is ignored.
         let mut values = serde_json::Deserializer::from_slice(&answer.body).into_iter::<Json>();
         let body = values.next().and_then(Result::ok).unwrap_or_default();
         let result = match body {

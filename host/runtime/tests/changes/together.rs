@@ -88,7 +88,7 @@ async fn an_earlier_prepared_table_can_still_go_live() {
 }
 
 #[tokio::test]
-async fn a_change_that_is_reverted_after_the_agreement_goes_live_and_is_then_reverted() {
+async fn an_agreed_change_goes_live_before_its_reversal_does() {
     let scene = Scene::new();
     scene.write("a.yaml", &chain("a", "1"));
     let host = start(&scene).await;

@@ -41,7 +41,7 @@ const POINTS: [(&str, Point); 5] = [
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Point {
     Admission,
-    /// A `ValidatingAdmissionPolicy` that Gatekeeper generates from a template in CEL, so a kind of admission.
+    /// The `ValidatingAdmissionPolicy` that Gatekeeper generates from a template in CEL. It decides at admission too.
     KubernetesPolicy,
     Other,
 }
@@ -104,8 +104,8 @@ impl ConstraintDocument {
         spec.finish();
     }
 
-    /// Returns the effects of a violation; an empty list in a dry run. Returns `None` if the constraint is not enforced at
-    /// admission, or not for the objects of this row; without a row, for the objects of requests.
+    /// Returns the effects of a violation; an empty list in a dry run. Returns `None` if the constraint is not enforced
+    /// at admission, or not for the objects of this row; without a row, for the objects of requests.
     pub(super) fn actions(&self, is_cel: bool, row: Option<&Row<'_>>) -> Option<Vec<Action>> {
         let is_here = |point: &Point| match point {
             Point::Admission => true,

@@ -97,7 +97,8 @@ impl Level {
         }
     }
 
-    /// Returns the expression for an object at this level, as Kyverno rewrites its text. Match conditions have no role.
+    /// Returns the expression for an object at this level, as Kyverno rewrites its text. `role` is `None` for match
+    /// conditions.
     pub(super) fn rewrite(self, phase: Phase, role: Option<Role>, text: &str) -> String {
         let is_rewritten = match phase {
             Phase::Validating => true,

@@ -370,7 +370,7 @@ fn only_an_empty_zookeeper_user_may_lack_a_password() {
 }
 
 #[test]
-fn the_treatment_of_bad_definitions_is_read() {
+fn the_key_on_bad_definition_is_read() {
     use admittance::OnBadDefinition::{KeepLast, ServeRest};
     for (text, expected) in [
         ("", Some(KeepLast)),
