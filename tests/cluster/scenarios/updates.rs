@@ -54,7 +54,7 @@ impl PodCreator {
     }
 }
 
-/// Enough of one kind to be sure that it stays.
+/// The number of consecutive Pods with one mark after which the change of the mark counts as complete.
 const SOME: usize = 5;
 
 impl Creating {

@@ -80,7 +80,7 @@ impl Arrivals {
             .unwrap();
     }
 
-    /// Returns the number of such calls.
+    /// Returns the number of calls with this path prefix that have arrived.
     pub(crate) fn count(&self, path: &str) -> usize {
         of(&self.0.borrow(), path).count()
     }

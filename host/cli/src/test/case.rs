@@ -78,8 +78,8 @@ pub(super) enum CaseHooks {
 }
 
 impl TestCase {
-    /// Returns whether the case may hold although no stage is called. A case of this program's own tests must expect
-    /// that.
+    /// Returns whether the case may pass although no stage is called. A case in this program's own format must expect
+    /// that with an empty `stages`.
     pub(super) fn may_call_no_stage(&self) -> bool {
         match &self.expected {
             // Kyverno's tests have results of policies that do not match, or that an exception keeps from a request.

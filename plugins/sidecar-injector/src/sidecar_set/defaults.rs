@@ -50,7 +50,7 @@ pub(super) fn of_volume(volume: &mut Object) {
     });
 }
 
-/// Always for a tag that may change: `latest`, which an image without a tag has too.
+/// Returns the default `imagePullPolicy`: `Always` for the tag `latest`, which an image without a tag has too.
 fn pull_policy(image: &str) -> &'static str {
     let (name, has_digest) = match image.split_once('@') {
         Some((name, _)) => (name, true),
