@@ -4,7 +4,7 @@ pub(crate) mod collector;
 
 use std::sync::{Arc, Mutex};
 
-use admittance_tests::{LogLine, Reply};
+use admittance_tests::{LogLine, NEVER, POLL, Reply};
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response};
 use http_body_util::{BodyExt as _, Full};
@@ -314,6 +314,24 @@ async fn a_trace_that_is_not_sampled_is_not_exported() {
     );
 }
 
+async fn span_count(traced: &Traced, result: &str) -> f64 {
+    let metrics = traced.scene.program.metrics().await.unwrap();
+    metrics
+        .sum("admittance_spans_total", &[("result", result)])
+        .unwrap()
+}
+
+/// Waits until spans with this result are counted, which happens after the log line about them.
+async fn until_counted(traced: &Traced, result: &str) {
+    let counting = async {
+        while span_count(traced, result).await == 0.0 {
+            tokio::time::sleep(POLL).await;
+        }
+    };
+    let counted = tokio::time::timeout(NEVER, counting).await;
+    counted.unwrap_or_else(|_| panic!("no span is counted as {result}"));
+}
+
 #[tokio::test]
 async fn a_collector_that_is_in_trouble_delays_no_request() {
     let collector = Collector::start(Manner::Hangs).await;
@@ -325,23 +343,17 @@ async fn a_collector_that_is_in_trouble_delays_no_request() {
         ],
     )
     .await;
-    let count = async |traced: &Traced, result| {
-        let metrics = traced.scene.program.metrics().await.unwrap();
-        metrics
-            .sum("admittance_spans_total", &[("result", result)])
-            .unwrap()
-    };
     // Fills the queue of spans until one is dropped.
     for number in 0.. {
         assert_eq!(traced.create(&format!("good-{number}"), &[]).await.status, 200);
-        if count(&traced, "dropped").await > 0.0 {
+        if span_count(&traced, "dropped").await > 0.0 {
             break;
         }
     }
     let log = &mut traced.scene.program;
     let is_failure = |line: &LogLine| line.message().contains("does not accept spans");
     log.until_logged("the failure", is_failure).await.unwrap();
-    assert!(count(&traced, "failed").await > 0.0);
+    until_counted(&traced, "failed").await;
 
     collector.behaves(Manner::Refuses);
     assert_eq!(traced.create("refused", &[]).await.status, 200);
@@ -354,7 +366,7 @@ async fn a_collector_that_is_in_trouble_delays_no_request() {
         .until_logged("the end", is_end)
         .await
         .unwrap();
-    assert!(count(&traced, "exported").await > 0.0);
+    until_counted(&traced, "exported").await;
 }
 
 /// The last spans are sent before the program ends.
