@@ -194,7 +194,7 @@ fn yaml_documents(name: &str, bytes: &[u8]) -> Result<Vec<RequestDocument>, Stri
     };
     let inputs = documents.iter().map(|document| RequestDocument {
         place: place(document),
-        json: document.root().json().to_string().into(),
+        json: document.root_ignoring_mistakes().json().to_string().into(),
     });
     Ok(inputs.collect())
 }

@@ -29,7 +29,7 @@ pub fn without_granted_values<'t>(file: &Path, text: &'t str) -> Cow<'t, str> {
     }
     let mut spans = Vec::new();
     for document in &documents {
-        collect(&document.root(), &mut spans);
+        collect(&document.root_ignoring_mistakes(), &mut spans);
     }
     let redacted = |span: Range<usize>| {
         // The span of a block scalar may include the line break after it.

@@ -56,7 +56,7 @@ impl ChainDefinition {
                 continue;
             }
             // The entry is not found if the chain is not from a file, or if the file has changed meanwhile.
-            let mut roots = documents.iter().map(Document::root);
+            let mut roots = documents.iter().map(Document::root_ignoring_mistakes);
             let entry = roots
                 .find_map(|root| root.object_at(&self.source))
                 .and_then(|chain| find_entry(&chain, useless.field, &useless.entry));

@@ -61,7 +61,7 @@ fn read(path: &Path) -> Result<StaticNamespaces, Mistakes> {
     let mut mistakes = Mistakes::new();
     let mut found = Vec::new();
     for document in document::read_file(path, &mut mistakes) {
-        document_of(&document.root().reporting_to(&mut mistakes), &mut found);
+        document_of(&document.root(&mut mistakes), &mut found);
     }
     mistakes.into_result(StaticNamespaces::new(found))
 }

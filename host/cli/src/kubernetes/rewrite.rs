@@ -57,7 +57,7 @@ fn place(
 ) -> Option<Range<usize>> {
     let found = documents
         .iter()
-        .find_map(|document| document.root().object_at(&new.at))
+        .find_map(|document| document.root_ignoring_mistakes().object_at(&new.at))
         .and_then(|object| match new.field {
             Some(name) => object.child(name),
             None => Some(object),

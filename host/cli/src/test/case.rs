@@ -134,7 +134,7 @@ pub(super) fn read(
     let documents = document::read_file(path, mistakes);
     let cases = documents
         .iter()
-        .filter_map(|document| reader.file(&document.root().reporting_to(mistakes)));
+        .filter_map(|document| reader.file(&document.root(mistakes)));
     cases.flatten().collect()
 }
 

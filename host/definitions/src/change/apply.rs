@@ -191,7 +191,7 @@ impl<'a> Applied<'a> {
             _ => {
                 let new = self
                     .merged(definition)
-                    .unwrap_or_else(|| self.document.root().json());
+                    .unwrap_or_else(|| self.document.root_ignoring_mistakes().json());
                 !definition.is_item() && definition.root.json() == new
             }
         };
@@ -207,7 +207,7 @@ impl<'a> Applied<'a> {
         let merged = replaced.and_then(|replaced| self.merged(replaced));
         let text = match (merged, self.document.syntax()) {
             (Some(merged), _) => pretty_json(&merged),
-            (None, Syntax::Yaml) if is_json => pretty_json(&self.document.root().json()),
+            (None, Syntax::Yaml) if is_json => pretty_json(&self.document.root_ignoring_mistakes().json()),
             (None, _) => self.text.to_owned(),
         };
         match kind {
@@ -220,7 +220,10 @@ impl<'a> Applied<'a> {
     /// Merges the document with the definition that it replaces, if its system does that.
     fn merged(&self, replaced: &Definition<'_>) -> Option<Json> {
         let form = &replaced.read.form;
-        form.merge(self.document.root().json(), &replaced.root.json())
+        form.merge(
+            self.document.root_ignoring_mistakes().json(),
+            &replaced.root.json(),
+        )
     }
 }
 

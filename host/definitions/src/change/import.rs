@@ -229,7 +229,9 @@ fn document_text(definition: &Definition<'_>, file: &DefinitionFile, documents: 
     // An item may omit its kind if the list names it.
     let mut object = definition.root.json();
     if let Json::Object(fields) = &mut object {
-        let list = documents.get(definition.document).map(|list| list.root().json());
+        let list = documents
+            .get(definition.document)
+            .map(|list| list.root_ignoring_mistakes().json());
         let version = list.and_then(|list| list.get("apiVersion").cloned());
         if !fields.contains_key("kind") {
             fields.insert("kind".to_owned(), definition.read.kind.name.into());

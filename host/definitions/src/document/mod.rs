@@ -86,8 +86,14 @@ pub(crate) enum Syntax {
 }
 
 impl Document {
-    /// Returns the value of the whole document.
-    pub fn root(&self) -> Node<'_> {
+    /// Returns the value of the whole document. The mistakes that readers find in it are added to this list.
+    pub fn root<'m>(&'m self, mistakes: &'m mut Mistakes) -> Node<'m> {
+        Node::root(self).reporting_to(mistakes)
+    }
+
+    /// Returns the value of the whole document, for a reader that needs no mistakes: of a document that was checked before,
+    /// or that is only shown.
+    pub fn root_ignoring_mistakes(&self) -> Node<'_> {
         Node::root(self)
     }
 
@@ -255,7 +261,7 @@ pub fn read_one(path: &Path, mistakes: &mut Mistakes) -> Option<Document> {
 pub fn read_value<T>(path: &Path, read: impl FnOnce(&Node<'_>) -> Option<T>) -> Result<T, Mistakes> {
     let mut mistakes = Mistakes::new();
     let document = read_one(path, &mut mistakes);
-    let value = document.and_then(|document| read(&document.root().reporting_to(&mut mistakes)));
+    let value = document.and_then(|document| read(&document.root(&mut mistakes)));
     mistakes.into_result(value)?.ok_or_else(Mistakes::new)
 }
 
@@ -268,7 +274,7 @@ pub fn to_json(name: &str, text: &str) -> Result<Json, Mistakes> {
     let mut mistakes = Mistakes::new();
     let documents = read_text(name, text, &mut mistakes);
     let value = if mistakes.is_empty() {
-        only(name, documents, &mut mistakes).map(|document| document.root().json())
+        only(name, documents, &mut mistakes).map(|document| document.root_ignoring_mistakes().json())
     } else {
         None
     };

@@ -17,7 +17,7 @@ fn reading(name: &str, text: &str) -> String {
 fn looking(text: &str, look: impl FnOnce(&Node<'_>)) -> String {
     let mut mistakes = Mistakes::new();
     let documents = read_text("f", text, &mut mistakes);
-    look(&documents[0].root().reporting_to(&mut mistakes));
+    look(&documents[0].root(&mut mistakes));
     mistakes
         .into_result(())
         .map_or_else(|mistakes| mistakes.to_string(), |()| String::new())
@@ -80,7 +80,7 @@ fn a_file_is_split_into_documents() {
         assert_eq!(mistakes.to_string(), "");
         let found: Vec<_> = documents
             .iter()
-            .map(|document| document.root().json().to_string())
+            .map(|document| document.root_ignoring_mistakes().json().to_string())
             .collect();
         assert_eq!(found.join(" "), expected, "{text:?}");
     }
@@ -215,7 +215,7 @@ fn files_that_cannot_be_read_are_reported() {
     }
     let mut mistakes = Mistakes::new();
     let document = read_one(&path("relative.yaml"), &mut mistakes).unwrap();
-    let mut fields = document.root().object().unwrap();
+    let mut fields = document.root_ignoring_mistakes().object().unwrap();
     let key = fields.optional("key").unwrap().file();
     assert_eq!(key, Some(path("server.key")));
 }
@@ -431,7 +431,7 @@ fn each_reader_returns_a_value_or_one_mistake() {
     for (look, value, expected) in table {
         let mut mistakes = Mistakes::new();
         let documents = read_text("f", &format!("v: {value}"), &mut mistakes);
-        let root = documents[0].root().reporting_to(&mut mistakes);
+        let root = documents[0].root(&mut mistakes);
         let read = look(&root.object().unwrap().optional("v").unwrap());
         let found = match mistakes.iter().next() {
             None => read,
@@ -490,7 +490,7 @@ fn a_large_document_on_one_line_is_read_in_time() {
     for (name, before, line) in [("f.json", "", 1), ("f.yaml", "# YAML\n", 2)] {
         let mut mistakes = Mistakes::new();
         let documents = read_text(name, &format!("{before}{text}"), &mut mistakes);
-        let root = documents[0].root().reporting_to(&mut mistakes);
+        let root = documents[0].root(&mut mistakes);
         let mut root = root.object().unwrap();
         root.optional("name");
         root.finish();

@@ -117,7 +117,7 @@ pub fn ambiguities(paths: &[PathBuf]) -> Vec<Mistake> {
     let forms = DocumentForms::default();
     let definitions = documents
         .iter()
-        .flat_map(|document| forms.definitions(&document.root()));
+        .flat_map(|document| forms.definitions(&document.root_ignoring_mistakes()));
     let [chain, namespaced, _] = &KINDS;
     let chains = definitions.filter(|found| [chain.name, namespaced.name].contains(&found.kind.name));
     chains.flat_map(|chain| chain.root.ambiguities()).collect()

@@ -26,7 +26,7 @@ impl ReadFile {
     fn new(documents: Vec<Document>, mut mistakes: Mistakes, forms: &DocumentForms) -> Self {
         let read = |(index, document): (usize, &Document)| {
             pause(index, UNINTERRUPTED);
-            let definitions = forms.definitions(&document.root().reporting_to(&mut mistakes));
+            let definitions = forms.definitions(&document.root(&mut mistakes));
             definitions.iter().map(|typed| Arc::new(typed.read())).collect()
         };
         Self {
@@ -116,7 +116,7 @@ impl Reads {
         let mut found = Vec::new();
         for (file, read) in files.into_iter().enumerate() {
             for (index, (document, definitions)) in read.documents.iter().zip(&read.definitions).enumerate() {
-                let typed = self.0.forms.definitions(&document.root());
+                let typed = self.0.forms.definitions(&document.root_ignoring_mistakes());
                 for (typed, read) in typed.into_iter().zip(definitions) {
                     let id = typed.id().or_else(|| unnamed(read));
                     found.extend(id.map(|id| Definition {

@@ -191,7 +191,9 @@ fn entries(documents: &[String]) -> Vec<DefinitionFile> {
         let stored = of("f", text).documents();
         let path = stored.first().map(|stored| stored.id.to_string());
         let documents = document::read_text("f", text, &mut Mistakes::new());
-        let json = documents.first().map(|document| document.root().json());
+        let json = documents
+            .first()
+            .map(|document| document.root_ignoring_mistakes().json());
         DefinitionFile::entry(path.unwrap(), json.unwrap().to_string(), None)
     };
     documents.iter().map(entry).collect()

@@ -66,7 +66,7 @@ impl Config {
             format!("{{\"listen\": {{\"address\": \"{address}\"}}, \"dialect\": {{\"kubernetes\": {{}}}}}}");
         let mut mistakes = Mistakes::new();
         let document = document::read_text("", &text, &mut mistakes).pop();
-        let config = document.and_then(|document| config(&document.root().reporting_to(&mut mistakes)));
+        let config = document.and_then(|document| config(&document.root(&mut mistakes)));
         config.ok_or(mistakes)
     }
 }

@@ -118,7 +118,7 @@ fn definitions(path: &Path, text: &str, other: &str) -> BTreeMap<DefinitionId, V
     let mut found = BTreeMap::<_, Vec<_>>::new();
     let name = path.display().to_string();
     for document in read_text(&name, &different.join(MARKER), &mut Mistakes::new()) {
-        let value = document.root().json();
+        let value = document.root_ignoring_mistakes().json();
         let items = value.get("items").and_then(serde_json::Value::as_array);
         for item in items.map_or(slice::from_ref(&value), Vec::as_slice) {
             if let Some(id) = id_of(item) {

@@ -52,7 +52,7 @@ impl BcsObject {
         let Some(document) = documents.first() else {
             return Err(NoBcsObject::Json("unexpected end of JSON input".to_owned()));
         };
-        let value = match DEFINITION.spelled(document.root().json()) {
+        let value = match DEFINITION.spelled(document.root_ignoring_mistakes().json()) {
             Json::Object(value) => value,
             // Go's decoder accepts `null` as an object without fields.
             Json::Null => Map::new(),
@@ -185,7 +185,7 @@ impl StoredDefinition {
 
     fn read_bcs<T>(&self, read: impl FnOnce(&TypedDocument<'_>) -> Option<T>) -> Option<T> {
         let documents: Vec<Document> = document::read_text_of(&self.file, &self.text, &mut Mistakes::new());
-        let definitions = DocumentForms::default().definitions(&documents.first()?.root());
+        let definitions = DocumentForms::default().definitions(&documents.first()?.root_ignoring_mistakes());
         let document = definitions.first()?;
         let is_of_bcs = KINDS.iter().any(|kind| kind.name == document.kind.name);
         is_of_bcs.then(|| read(document))?

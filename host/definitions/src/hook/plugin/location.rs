@@ -79,6 +79,6 @@ pub fn module_location(stage: &Location, of_candidate: bool) -> Option<Location>
 fn stage_at<'a>(documents: &'a [document::Document], location: &Location) -> Option<Node<'a>> {
     let mut found = documents
         .iter()
-        .filter_map(|document| document.root().object_at(location));
+        .filter_map(|document| document.root_ignoring_mistakes().object_at(location));
     found.next()
 }
