@@ -90,6 +90,8 @@ pub(super) struct ReplyBody {
     /// `None` after the end of the body, and if a task drives the connection. It is dropped after `incoming`, so that the
     /// connection does not wait for the rest to be read.
     lease: Option<Lease>,
+    /// An error that is reported next, after the bytes before it were sent.
+    failure: Option<hyper::Error>,
 }
 
 impl Pool {
@@ -216,6 +218,7 @@ impl UpstreamConnection {
                 connection: Some(self),
                 pool: pool.clone(),
             }),
+            failure: None,
         }))
     }
 }
@@ -260,7 +263,10 @@ impl Body for ReplyBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let Self { incoming, lease } = &mut *self;
+        if let Some(failure) = self.failure.take() {
+            return Poll::Ready(Some(Err(failure)));
+        }
+        let Self { incoming, lease, .. } = &mut *self;
         let mut incoming = Pin::new(incoming);
         let polled = match lease.as_mut().and_then(|lease| lease.connection.as_mut()) {
             None => incoming.as_mut().poll_frame(cx),
@@ -281,6 +287,12 @@ impl Body for ReplyBody {
         };
         if has_ended {
             *lease = None;
+        }
+        if let Poll::Ready(Some(Err(failure))) = polled {
+            // The server of hyper sends what it has of the reply before it waits, and discards it after an error.
+            self.failure = Some(failure);
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
         }
         polled
     }
