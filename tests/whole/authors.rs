@@ -75,7 +75,7 @@ async fn a_new_project_passes_its_tests() {
     assert!(
         check
             .stderr
-            .contains("every_mistake_in_the_settings_is_told ... ok"),
+            .contains("every_mistake_in_the_settings_is_reported ... ok"),
         "{}",
         check.stderr
     );

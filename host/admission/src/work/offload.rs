@@ -135,7 +135,7 @@ pub(crate) fn drop_apart<T: Send + 'static>(value: T, bytes: usize) {
 }
 
 /// Runs work whose time depends on this many bytes: inline if they are few, otherwise on a [thread for long
-/// work](threads_for_long_work), so that no other request waits for it. Must be called within a tokio runtime.
+/// work](on_thread_for_long_work), so that no other request waits for it. Must be called within a tokio runtime.
 ///
 /// # Errors
 ///

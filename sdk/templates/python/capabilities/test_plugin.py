@@ -11,7 +11,7 @@ class NamespaceLabel(unittest.TestCase):
         node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}}
         self.assertTrue(configure(plugin, {"label": "team"}).admit(create(node)).allowed)
 
-    def test_every_mistake_in_the_settings_is_told(self) -> None:
+    def test_every_mistake_in_the_settings_is_reported(self) -> None:
         with self.assertRaises(SettingsErrors) as raised:
             configure(plugin, {"label": ""})
         self.assertEqual([error.pointer for error in raised.exception.errors], ["/label"])

@@ -12,7 +12,7 @@ class RequireLabel(unittest.TestCase):
         assert denial
         self.assertEqual(denial.message, "metadata.labels: `team` is missing; add it")
 
-    def test_every_mistake_in_the_settings_is_told(self) -> None:
+    def test_every_mistake_in_the_settings_is_reported(self) -> None:
         with self.assertRaises(SettingsErrors) as raised:
             configure(plugin, {"label": "", "values": [""]})
         self.assertEqual([error.pointer for error in raised.exception.errors], ["/label", "/values/0"])
