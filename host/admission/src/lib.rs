@@ -89,6 +89,7 @@ pub use work::offload::{
     apart, background_threads, ended, lower_priority, offload, on_thread_for_long_work, pause,
 };
 pub use work::reschedule::long_polls;
+pub use work::ticker::{Tick, Ticker, TickerGuard};
 
 #[doc(hidden)]
 pub use schemars as __schemars;

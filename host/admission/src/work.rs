@@ -4,3 +4,4 @@ pub(crate) mod deadline;
 pub(crate) mod long;
 pub(crate) mod offload;
 pub(crate) mod reschedule;
+pub(crate) mod ticker;

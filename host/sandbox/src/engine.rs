@@ -3,12 +3,11 @@ use std::{
     num::NonZeroUsize,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
-    thread,
-    time::Duration,
 };
 
+use admittance_admission::{Tick, Ticker, TickerGuard};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 use wasmtime::{
@@ -19,8 +18,6 @@ use crate::{
     Error, SandboxConfig, background::Background, capabilities, prepare, shared::SharedModules,
     store::CallState,
 };
-
-pub(crate) const TICK: Duration = Duration::from_millis(1);
 
 /// The number of ticks without a call after which the ticker sleeps until the next call.
 const IDLE_TICKS: u32 = 200;
@@ -85,7 +82,7 @@ impl Sandbox {
         let engine = Engine::new(&engine_config(&config)).map_err(|error| Error::Engine(chain(&error)))?;
         let mut linker = Linker::new(&engine);
         capabilities::link(&mut linker).map_err(|error| Error::Engine(chain(&error)))?;
-        let ticker = Ticker::start(&engine)?;
+        let ticker = start_ticker(&engine)?;
         Ok(Self {
             inner: Arc::new(Inner {
                 engine,
@@ -142,7 +139,7 @@ impl std::fmt::Debug for Sandbox {
 
 impl Inner {
     /// Marks that a guest runs until the returned guard is dropped; the ticker runs meanwhile.
-    pub(crate) fn running(&self) -> Running {
+    pub(crate) fn running(&self) -> TickerGuard {
         self.ticker.enter()
     }
 }
@@ -212,117 +209,12 @@ pub(crate) fn chain(error: &wasmtime::Error) -> String {
     format!("{error:#}")
 }
 
-/// Increments the engine's epoch, once a millisecond while a guest runs. Dropping it ends the thread.
-struct Ticker {
-    shared: Arc<TickerState>,
-    thread: Option<thread::JoinHandle<()>>,
-}
-
-#[derive(Default)]
-struct TickerState {
-    running: AtomicUsize,
-    asleep: AtomicBool,
-    stop: AtomicBool,
-}
-
-/// Keeps the ticker running while it lives.
-pub(crate) struct Running(Arc<TickerState>);
-
-impl Ticker {
-    #[allow(
-        clippy::disallowed_methods,
-        reason = "it ticks however busy other threads are"
-    )]
-    fn start(engine: &Engine) -> Result<Self, Error> {
-        let shared = Arc::new(TickerState::default());
-        let state = Arc::clone(&shared);
-        let engine = engine.weak();
-        let thread = thread::Builder::new()
-            .name("plugin-ticker".to_owned())
-            .spawn(move || {
-                let mut idle = 0;
-                while !state.stop.load(Ordering::SeqCst) {
-                    if state.running.load(Ordering::SeqCst) > 0 {
-                        idle = 0;
-                    } else {
-                        idle += 1;
-                    }
-                    if idle > IDLE_TICKS {
-                        state.asleep.store(true, Ordering::SeqCst);
-                        // Checked again after `asleep` is set: `enter` increments before it checks `asleep`, so one of
-                        // the two sees the other.
-                        if state.running.load(Ordering::SeqCst) == 0 && !state.stop.load(Ordering::SeqCst) {
-                            thread::park();
-                        }
-                        state.asleep.store(false, Ordering::SeqCst);
-                        idle = 0;
-                    }
-                    thread::sleep(TICK);
-                    match engine.upgrade() {
-                        Some(engine) => engine.increment_epoch(),
-                        None => break,
-                    }
-                }
-            })
-            .map_err(Error::Ticker)?;
-        Ok(Self {
-            shared,
-            thread: Some(thread),
-        })
-    }
-
-    fn enter(&self) -> Running {
-        self.shared.running.fetch_add(1, Ordering::SeqCst);
-        if self.shared.asleep.load(Ordering::SeqCst) {
-            self.wake();
-        }
-        Running(Arc::clone(&self.shared))
-    }
-
-    fn wake(&self) {
-        if let Some(thread) = &self.thread {
-            thread.thread().unpark();
-        }
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.0.running.fetch_sub(1, Ordering::SeqCst);
-    }
-}
-
-impl Drop for Ticker {
-    fn drop(&mut self) {
-        self.shared.stop.store(true, Ordering::SeqCst);
-        self.wake();
-        if let Some(thread) = self.thread.take() {
-            // The thread cannot panic, and if it did there would be nothing to clean up.
-            let _ = thread.join();
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_ticker_sleeps_while_nothing_runs() {
-        let engine = Engine::default();
-        let ticker = Ticker::start(&engine).unwrap();
-        let asleep = |expected: bool| {
-            while ticker.shared.asleep.load(Ordering::SeqCst) != expected {
-                thread::yield_now();
-            }
-        };
-        for _ in 0..2 {
-            asleep(true);
-            let running = ticker.enter();
-            asleep(false);
-            drop(running);
-        }
-        // Wakes the thread if it is asleep, so that it ends.
-        drop(ticker);
-    }
+/// Starts the thread that increments the engine's epoch, once a millisecond while a guest runs.
+fn start_ticker(engine: &Engine) -> Result<Ticker, Error> {
+    let engine = engine.weak();
+    let tick: Tick = Box::new(move || {
+        let engine = engine.upgrade();
+        engine.inspect(|engine| engine.increment_epoch()).is_some()
+    });
+    Ticker::start(IDLE_TICKS, [("plugin-ticker".to_owned(), tick)]).map_err(Error::Ticker)
 }

@@ -1,0 +1,145 @@
+//! Threads that do something each millisecond while there is work for it, and sleep otherwise.
+
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+/// The time between two ticks.
+pub(crate) const TICK: Duration = Duration::from_millis(1);
+
+/// The task of a thread, which runs at each tick. The thread ends when it returns `false`.
+pub type Tick = Box<dyn FnMut() -> bool + Send>;
+
+/// Ticks while a [`TickerGuard`] lives, on each of its threads. Dropping it ends the threads.
+#[derive(Debug)]
+pub struct Ticker {
+    shared: Arc<TickerState>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+#[derive(Debug, Default)]
+struct TickerState {
+    guards: AtomicUsize,
+    /// The number of threads that sleep.
+    asleep: AtomicUsize,
+    stop: AtomicBool,
+}
+
+/// Keeps a ticker running while it lives.
+#[derive(Debug)]
+pub struct TickerGuard(Arc<TickerState>);
+
+impl Ticker {
+    /// Starts a thread of each name, which sleeps after this number of ticks without a guard.
+    ///
+    /// # Errors
+    ///
+    /// If a thread cannot be started.
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "they tick however busy other threads are"
+    )]
+    pub fn start(idle_ticks: u32, threads: impl IntoIterator<Item = (String, Tick)>) -> io::Result<Self> {
+        let mut this = Self {
+            shared: Arc::default(),
+            threads: Vec::new(),
+        };
+        for (name, tick) in threads {
+            let state = Arc::clone(&this.shared);
+            let thread = thread::Builder::new().name(name);
+            this.threads
+                .push(thread.spawn(move || state.run(idle_ticks, tick))?);
+        }
+        Ok(this)
+    }
+
+    /// Lets the threads tick until the returned guard is dropped.
+    pub fn enter(&self) -> TickerGuard {
+        self.shared.guards.fetch_add(1, Ordering::SeqCst);
+        if self.shared.asleep.load(Ordering::SeqCst) > 0 {
+            self.wake();
+        }
+        TickerGuard(Arc::clone(&self.shared))
+    }
+
+    fn wake(&self) {
+        for thread in &self.threads {
+            thread.thread().unpark();
+        }
+    }
+}
+
+impl TickerState {
+    fn run(&self, idle_ticks: u32, mut tick: Tick) {
+        let mut idle = 0;
+        while !self.stop.load(Ordering::SeqCst) {
+            if self.guards.load(Ordering::SeqCst) > 0 {
+                idle = 0;
+            } else {
+                idle += 1;
+            }
+            if idle > idle_ticks {
+                self.asleep.fetch_add(1, Ordering::SeqCst);
+                // Checked again after `asleep` is set: `enter` increments before it checks `asleep`, so one of the two
+                // sees the other.
+                if self.guards.load(Ordering::SeqCst) == 0 && !self.stop.load(Ordering::SeqCst) {
+                    thread::park();
+                }
+                self.asleep.fetch_sub(1, Ordering::SeqCst);
+                idle = 0;
+            }
+            thread::sleep(TICK);
+            if !tick() {
+                break;
+            }
+        }
+    }
+}
+
+impl Drop for TickerGuard {
+    fn drop(&mut self) {
+        self.0.guards.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl Drop for Ticker {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::SeqCst);
+        self.wake();
+        for thread in self.threads.drain(..) {
+            // A tick that panicked has been reported, and there is nothing to clean up.
+            let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ticker_sleeps_while_nothing_runs() {
+        let tick = || -> Tick { Box::new(|| true) };
+        let threads = [("first".to_owned(), tick()), ("second".to_owned(), tick())];
+        let ticker = Ticker::start(10, threads).unwrap();
+        let asleep = |expected: usize| {
+            while ticker.shared.asleep.load(Ordering::SeqCst) != expected {
+                thread::yield_now();
+            }
+        };
+        for _ in 0..2 {
+            asleep(2);
+            let running = ticker.enter();
+            asleep(0);
+            drop(running);
+        }
+        // Wakes the threads if they are asleep, so that they end.
+        drop(ticker);
+    }
+}
