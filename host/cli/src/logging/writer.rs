@@ -7,7 +7,7 @@
 use std::{
     io::{self, StderrLock, Write, stderr},
     mem,
-    sync::Once,
+    sync::LazyLock,
     thread,
     time::Duration,
 };
@@ -60,7 +60,7 @@ impl<'w> MakeWriter<'w> for LogOutput {
 
 impl Write for LineOutput {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        if self.is_access && is_written_later() && COLLECTED.try_collect(line) {
+        if self.is_access && *IS_WRITTEN_LATER && COLLECTED.try_collect(line) {
             return Ok(line.len());
         }
         let mut output: StderrLock<'_> = stderr().lock();
@@ -73,26 +73,21 @@ impl Write for LineOutput {
     }
 }
 
-/// Starts the thread that writes the collected lines, unless it runs. Returns whether it does.
-fn is_written_later() -> bool {
-    static START: Once = Once::new();
-    static IS_RUNNING: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
-    START.call_once(|| {
-        #[allow(
-            clippy::disallowed_methods,
-            reason = "this thread waits and writes, and computes nothing"
-        )]
-        let started = thread::Builder::new().name("log".to_owned()).spawn(|| {
-            loop {
-                COLLECTED.wait();
-                thread::sleep(DELAY);
-                flush();
-            }
-        });
-        IS_RUNNING.store(started.is_ok(), std::sync::atomic::Ordering::Relaxed);
+/// Whether a thread writes the collected lines. It is started for the first of them.
+static IS_WRITTEN_LATER: LazyLock<bool> = LazyLock::new(|| {
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "this thread waits and writes, and computes nothing"
+    )]
+    let started = thread::Builder::new().name("log".to_owned()).spawn(|| {
+        loop {
+            COLLECTED.wait();
+            thread::sleep(DELAY);
+            flush();
+        }
     });
-    IS_RUNNING.load(std::sync::atomic::Ordering::Relaxed)
-}
+    started.is_ok()
+});
 
 /// Lines that are to be written together.
 struct CollectedLines {
