@@ -1,9 +1,9 @@
 //! A listening port: accepts connections, limits them, and handles their errors.
 
 mod activity;
-mod rare;
 mod stream;
 mod transfer;
+mod when_woken;
 
 use std::{
     collections::VecDeque,
@@ -41,8 +41,8 @@ use tracing::Instrument;
 pub use self::transfer::{Stall, Transfer, TransferLimits};
 use self::{
     activity::{Activity, Expiry},
-    rare::WhenWoken,
     stream::TrackedStream,
+    when_woken::WhenWoken,
 };
 use crate::{
     limits::{FairLimit, Permit},
@@ -162,7 +162,7 @@ impl Listener {
     }
 
     /// Accepts connections until stopped, and returns when the last one has ended. Threads of the `workers` accept and
-    /// serve them, or this runtime if there are no workers.
+    /// serve them; without workers, this runtime does.
     pub async fn serve<H: Handler>(self, handler: H, stop: Stop, workers: Option<Workers>) {
         let Some(workers) = workers else {
             return self.accept(handler, stop, None).await;
