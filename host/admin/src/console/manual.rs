@@ -1,10 +1,10 @@
 //! The manual: the pages of `docs`, which the program contains, and a search in their sections.
 
-use std::{borrow::Cow, collections::HashMap};
+use std::{borrow::Cow, collections::HashMap, sync::LazyLock};
 
 use axum::{
     Router,
-    extract::{Path, Query, State},
+    extract::{Path, Query},
     response::{IntoResponse, Response},
     routing::get,
 };
@@ -47,6 +47,10 @@ const PAGES: &[ManualPage] = pages! {
     "benchmarks-plugins" "benchmarks-history" "long-tests"
 };
 
+/// The pages as HTML, made when the first one is shown.
+static TEXTS: LazyLock<Vec<ManualText>> =
+    LazyLock::new(|| PAGES.iter().map(|page| ManualText::read(page.text)).collect());
+
 /// The most sections that a search lists.
 const MOST_FOUND: usize = 100;
 
@@ -62,7 +66,7 @@ struct Search {
     q: String,
 }
 
-async fn contents(session: Session, State(_): State<Api>, Query(search): Query<Search>) -> Response {
+async fn contents(session: Session, Query(search): Query<Search>) -> Response {
     let query = search.q.trim();
     let content = html! {
         form.filters method="get" action="/docs" role="search" {
@@ -78,15 +82,15 @@ async fn contents(session: Session, State(_): State<Api>, Query(search): Query<S
     page(&session, Section::Overview, "Manual", content)
 }
 
-async fn manual_page(session: Session, State(_): State<Api>, Path(name): Path<String>) -> Response {
-    let Some(found) = PAGES.iter().find(|page| page.name == name) else {
+async fn manual_page(session: Session, Path(name): Path<String>) -> Response {
+    let mut pages = PAGES.iter().zip(&*TEXTS);
+    let Some((_, text)) = pages.find(|(page, _)| page.name == name) else {
         let reply = page(&session, Section::Overview, "Not found", not_found());
         return (StatusCode::NOT_FOUND, reply).into_response();
     };
-    let text = ManualText::read(found.text);
     let content = html! {
         p { a href="/docs" { "Manual" } }
-        article.manual { (PreEscaped(text.html)) }
+        article.manual { (PreEscaped(&text.html)) }
     };
     page(&session, Section::Overview, &text.title, content)
 }
@@ -122,8 +126,7 @@ fn find(query: &str) -> Vec<FoundSection> {
         query.split_whitespace().all(|word| text.contains(word))
     };
     let mut found = Vec::new();
-    for page in PAGES {
-        let text = ManualText::read(page.text);
+    for (page, text) in PAGES.iter().zip(&*TEXTS) {
         let ends = text.sections.iter().skip(1).map(|section| section.start);
         for (section, end) in text.sections.iter().zip(ends.chain([page.text.len()])) {
             if page.text.get(section.start..end).is_some_and(has_all) {
