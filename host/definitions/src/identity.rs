@@ -55,6 +55,14 @@ pub enum InvalidId {
     Stage(String),
 }
 
+/// Returns the name of a definition: `pods`, or `shop/pods` in a namespace.
+pub fn definition_name(namespace: &str, name: &str) -> String {
+    match namespace {
+        "" => name.to_owned(),
+        _ => format!("{namespace}/{name}"),
+    }
+}
+
 impl DefinitionId {
     /// Returns whether both identify the same definition. Case does not matter in kinds, as in BCS.
     pub(crate) fn is(&self, other: &Self) -> bool {

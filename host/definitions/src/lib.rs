@@ -61,7 +61,7 @@ pub use hook::{
     webhook::WebhookDefinition,
 };
 use hook::{cel, client, group, plugin, rego};
-pub use identity::{ChainId, DefinitionId, InvalidId, StageId};
+pub use identity::{ChainId, DefinitionId, InvalidId, StageId, definition_name};
 pub use model::{ChainDefinition, StageDefinition};
 pub use redact::without_granted_values;
 pub use rollout::{RolloutDefinition, RolloutKey, RolloutLimit};

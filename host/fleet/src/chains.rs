@@ -12,7 +12,9 @@ use admittance_admission::{Object, is_dns_label, is_dns_subdomain};
 use admittance_cluster::{
     Cluster, Resource, ResourceEdit, ResourceError, ResourceKind, Resources, next_change,
 };
-use admittance_definitions::{DefinitionFile, DefinitionId, DefinitionStore, FileChange, StoreError};
+use admittance_definitions::{
+    DefinitionFile, DefinitionId, DefinitionStore, FileChange, StoreError, definition_name,
+};
 use async_trait::async_trait;
 use futures_util::future::{join_all, select_all};
 use serde_json::{Map, Value};
@@ -294,14 +296,6 @@ impl DefinitionStore for ChainStore {
 
     async fn changed(&self) {
         select_all(self.0.iter().map(|kind| Box::pin(kind.changed()))).await;
-    }
-}
-
-/// Returns the name of a resource as a definition: `pods`, or `shop/pods` in a namespace.
-pub(crate) fn definition_name(namespace: &str, name: &str) -> String {
-    match namespace {
-        "" => name.to_owned(),
-        _ => format!("{namespace}/{name}"),
     }
 }
 

@@ -6,6 +6,7 @@ use admittance::{Host, Moment, RolloutProgress, Status, definitions::DefinitionF
 use admittance_cluster::{
     Cluster, Election, Event, Events, LeaderStatus, Resource, ResourceError, Resources, Terms,
 };
+use admittance_definitions::definition_name;
 use admittance_net::Backoff;
 use futures_util::{StreamExt, stream};
 use serde_json::Value;
@@ -14,7 +15,7 @@ use tokio::time::{Instant, interval_at, sleep};
 use crate::{
     ChainStore, Webhooks,
     audit::Audits,
-    chains::{StoredKind, definition_name, file_of},
+    chains::{StoredKind, file_of},
     metrics,
     replicas::Leases,
     status::{event, new_status, rollouts},

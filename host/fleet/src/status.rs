@@ -5,14 +5,12 @@ mod conditions;
 use admittance::{ChainStatus, Moment, RolloutProgress, RolloutState, StageStatus, Standing, Status};
 use admittance_admission::shortened;
 use admittance_cluster::{Event, EventObject, Resource, ResourceKind};
+use admittance_definitions::definition_name;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use self::conditions::{Conditions, Definition};
-use crate::{
-    chains::{EXCEPTION, definition_name},
-    leader::StatusPass,
-};
+use crate::{chains::EXCEPTION, leader::StatusPass};
 
 /// The most mistakes that a status lists.
 const MOST_MISTAKES: usize = 20;

@@ -6,6 +6,7 @@ use super::{DocumentForm, DocumentForms, DocumentKind};
 use crate::{
     DefinitionId,
     document::{Node, quoted},
+    identity::definition_name,
 };
 
 /// A document, or an item of a list, whose kind is known.
@@ -31,7 +32,7 @@ impl TypedDocument<'_> {
         Some(DefinitionId {
             kind: kind.unwrap_or(self.kind.name).to_owned(),
             name: if self.kind.is_namespaced {
-                format!("{}/{name}", metadata.optional("namespace")?.text()?)
+                definition_name(metadata.optional("namespace")?.text()?, name)
             } else {
                 name.to_owned()
             },

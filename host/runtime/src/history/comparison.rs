@@ -7,7 +7,7 @@ use std::{
 
 use admittance_admission::Digest;
 use admittance_definitions::{
-    DefinitionId,
+    DefinitionId, definition_name,
     document::{Mistakes, read_text},
 };
 use diffy::DiffOptions;
@@ -135,10 +135,7 @@ fn id_of(document: &serde_json::Value) -> Option<DefinitionId> {
     let name = field("/metadata/name")?;
     Some(DefinitionId {
         kind: field("/kind")?.to_owned(),
-        name: match field("/metadata/namespace") {
-            Some(namespace) => format!("{namespace}/{name}"),
-            None => name.to_owned(),
-        },
+        name: definition_name(field("/metadata/namespace").unwrap_or_default(), name),
     })
 }
 
