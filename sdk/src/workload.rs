@@ -92,7 +92,7 @@ pub struct Misspelt {
 }
 
 impl<'a> Workload<'a> {
-    /// Returns the workload in the object of a request; `None` if there is no object, or no pod template in it.
+    /// Returns the workload in the object of a request; `None` without an object, or if it has no pod template.
     ///
     /// # Errors
     /// The object is of a kind that has containers, but cannot be parsed as one. Objects of other kinds are

@@ -45,7 +45,7 @@ async fn suites_of_gatekeeper_run_unchanged() {
         assert_eq!(report(&ran)["passed"], json!(cases), "{}", ran.stdout);
     }
 
-    // The arguments are those of `gator`, and one is a missing directory.
+    // The arguments are as for `gator`; one of them is a missing directory.
     let ran = admittance(&examples, &["test", "gatekeeper/privileged/..."]).await;
     assert_eq!(ran.code, Some(0), "{}{}", ran.stdout, ran.stderr);
     let ran = admittance(&examples, &["test", "gatekeeper/nothing/"]).await;

@@ -414,7 +414,7 @@ users: [ {{ name: test, user: {{ token: t }} }} ]
 async fn policies_of_a_cluster_are_imported() {
     let directory = tempfile::tempdir().unwrap();
     let bundle = certificate(directory.path(), "--host", "localhost").await;
-    // The replies are like those of an API server: lists whose items have no kind, and no other kinds.
+    // As from an API server, the items of a list have no kind, and other kinds are not found.
     let answer = |path: &str| match path {
         "/apis/policies.kubewarden.io/v1/clusteradmissionpolicies" => Some(json!({
             "apiVersion": "policies.kubewarden.io/v1", "kind": "ClusterAdmissionPolicyList", "metadata": {"resourceVersion": "1"},

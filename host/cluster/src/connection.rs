@@ -145,7 +145,7 @@ impl Connection {
     }
 
     /// Lists the matching resources: all of them, or one page if there is a limit, with the token for the next page.
-    /// With `only_metadata`, the API server sends only their metadata.
+    /// The API server sends only their metadata if `only_metadata` is set.
     pub(crate) async fn list(
         &self,
         api: &Api<Item>,

@@ -148,7 +148,7 @@ pub enum Reading {
         /// The request; the caller gives it its uid.
         request: Box<Request>,
         /// The body in the one spelling that all servers read in the same way, if it was received in another spelling.
-        /// It replaces the original once a chain has seen the request.
+        /// This spelling replaces the original once a chain has seen the request.
         canonical: Option<Bytes>,
     },
     /// The chains decide about the request, and cannot change the object, because the object is not the body.
@@ -167,7 +167,7 @@ pub struct StoredQuery {
     pub request: http::Request<()>,
     /// The place of the object in the reply.
     pub pointer: Pointer,
-    /// How the upstream spells the object's keys.
+    /// The spelling of the object's keys at the upstream.
     pub spelling: Spelling,
     /// Whether the request continues without a stored object when the upstream replies 404. If not, the client gets
     /// that reply.

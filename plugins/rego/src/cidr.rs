@@ -74,7 +74,7 @@ fn network_or_address(value: &Value) -> Option<IpNet> {
 }
 
 /// Returns texts with their keys: the index in an array, the element of a set, the key of an object, or a text itself.
-/// In place of a text, there can be an array that begins with it.
+/// Each text may also be the first element of an array.
 fn keyed(value: &Value) -> Option<Vec<(Value, &str)>> {
     let keyed = |key: Value, item| Some((key, text(item)?));
     match value {

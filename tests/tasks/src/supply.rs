@@ -173,7 +173,7 @@ fn contains(mut program: Command, plugin: &str) -> Result<(), Error> {
     run(program
         .arg("inspect")
         .arg(format!("stock:{plugin}"))
-        // If there is no file of the plugin, the program uses the plugin that it contains.
+        // The program uses the plugin that it contains, because this directory has no file of it.
         .env("ADMITTANCE_PLUGINS", "/nonexistent")
         .stdout(Stdio::null()))
 }

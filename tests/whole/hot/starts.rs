@@ -34,7 +34,7 @@ async fn the_last_live_table_is_served_when_definitions_are_broken() {
     ];
     for (name, break_it, words) in table {
         let hot = Hot::new().await;
-        // There is no earlier live table, so there is nothing to serve.
+        // A program that has just started has no earlier table to serve.
         break_it(&hot);
         let ended = hot.serve().finish().await.unwrap();
         assert_eq!(ended.code, Some(2), "{name}: {}", ended.stderr);

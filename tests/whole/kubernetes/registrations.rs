@@ -250,7 +250,7 @@ async fn webhook_configurations_follow_the_live_chains() {
         (&json!(true), &Value::Null)
     );
     assert!(kept["lastWrite"].is_string());
-    // Without the last chain there is no webhook, and every write had a reason.
+    // The webhooks go with the last chain, and every write had a reason.
     setting.server.delete(PLURAL, "", "secrets");
     until_registered(&setting, &["pods"]).await;
     setting.server.delete(PLURAL, "", "pods");

@@ -155,7 +155,7 @@ async fn only_signed_modules_run() {
     let config = format!("{BCS}{signatures}");
     let sign = |key: &KeyPair, module: &[u8]| BASE64_STANDARD.encode(key.sign(module).unwrap());
 
-    // At startup there is no other table to serve.
+    // A program that has just started has no other table to serve.
     let directory = TempDir::new().unwrap();
     let versions = Versions::find().unwrap();
     write(

@@ -49,7 +49,7 @@ fn facts(table: &Status) -> Markup {
     }
 }
 
-/// Shows the lines of a panel as a table; nothing if there are no lines.
+/// Shows the lines of a panel as a table. A panel without lines is left out.
 fn table(panel: &HealthPanel, now: Moment) -> Markup {
     html! {
         @if !panel.lines.is_empty() {

@@ -105,7 +105,7 @@ fn config_files(configuration: &Configuration) -> MountedTexts {
 }
 
 /// Returns the objects of the chart with its default values, the namespace and the Secrets, in the order in which they
-/// are applied. Without `certificates`, there is no Secret with a certificate.
+/// are applied. A Secret with a certificate is made only from `certificates`.
 pub(super) fn manifests(
     installation: &Installation,
     prepared: &PreparedInstallation,

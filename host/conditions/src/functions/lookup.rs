@@ -103,8 +103,8 @@ impl Lookup {
 }
 
 impl ObjectLookup {
-    /// Looks up an object, which is null if it does not exist, or a list with `items`. The error becomes that of the
-    /// expression.
+    /// Looks up an object, which is null if it does not exist, or a list with `items`. An error becomes the error
+    /// of the expression.
     async fn find(
         &self,
         cluster: Option<RecordedCluster<'_>>,

@@ -16,8 +16,8 @@ use super::{
 
 /// A value in a document. Methods that read it return `None` after they have reported a mistake.
 ///
-/// Mistakes are added to the list that [`reporting_to`](Self::reporting_to) was given for the value or for one that contains
-/// it; without one, they are ignored.
+/// Mistakes are added to the list that [`Document::root`] was given, or [`reporting_to`](Self::reporting_to) for the value
+/// or for one that contains it; without a list, they are ignored.
 #[derive(Clone)]
 pub struct Node<'a> {
     document: &'a Document,

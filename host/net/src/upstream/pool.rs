@@ -237,8 +237,8 @@ impl Drop for Lease {
 }
 
 impl ReplyBody {
-    /// Leaves the connection to a task of its own, which sends the rest of the request although nobody reads the reply, or
-    /// which switches protocols.
+    /// Gives the connection to a task of its own, which sends the rest of the request although nobody reads the reply, or
+    /// switches protocols.
     pub(super) fn detach(&mut self) {
         let Some(mut lease) = self.lease.take() else {
             return;

@@ -96,7 +96,7 @@ const LONGEST_REASON: usize = 1000;
 /// The number of names that an error lists; it counts the others.
 const MOST_NAMES: usize = 30;
 
-/// How often the ends of disabled stages are compared with the system clock. A timer alone would be wrong: the clock
+/// The interval at which the ends of disabled stages are compared with the system clock. A timer alone would be wrong: the clock
 /// may be corrected, and it continues while the machine sleeps.
 const CLOCK_CHECK: Duration = Duration::from_secs(60);
 

@@ -1,4 +1,4 @@
-//! What is reported about a candidate, and how its answers differ from those of the live plugin.
+//! The report about a candidate: how often and in which way its answers differ from the live plugin's.
 
 use admittance_admission::words;
 use schemars::JsonSchema;

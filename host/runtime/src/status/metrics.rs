@@ -105,9 +105,9 @@ pub(crate) fn replicas(status: &ReplicasStatus, is_ready: bool) {
     gauge!(REPLICA_READY).set(if is_ready { 1.0 } else { 0.0 });
 }
 
-/// Initializes the failure counters of each stage, so that the first failure is an increase. Only those that its hook
-/// can produce: about twelve series per stage. The `metrics` facade cannot remove series, so those of a removed stage
-/// stay until the program ends.
+/// Initializes the failure counters of each stage, so that the first failure is an increase. Only the failures that
+/// its hook can produce have one: about twelve series per stage. The `metrics` facade cannot remove series, so the
+/// series of a removed stage stay until the program ends.
 pub(crate) fn stages_live(chains: &[Arc<LiveChain>]) {
     for chain in chains {
         for stage in &chain.stages {

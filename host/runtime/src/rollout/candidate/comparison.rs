@@ -1,4 +1,4 @@
-//! Compares the answer of a plugin with that of its candidate, and collects the differences.
+//! Compares the answers of a plugin and of its candidate, and collects the differences.
 
 use std::collections::{BTreeMap, VecDeque};
 
