@@ -32,4 +32,4 @@ pub use network::{FetchProgress, NetworkConfig, OnProgress};
 #[cfg(feature = "registries")]
 pub use remote::{Images, Pushed};
 pub use resolver::Resolver;
-pub use store::{CompiledKey, InUse, Pruned, Resolution, Store};
+pub use store::{CompiledCode, CompiledForm, CompiledKey, InUse, Pruned, Resolution, Store};

@@ -3,7 +3,7 @@
 use std::{
     fs::{self, DirBuilder, File},
     io::{self, Read as _, Write as _},
-    os::unix::fs::{DirBuilderExt as _, MetadataExt as _},
+    os::unix::fs::{DirBuilderExt as _, FileExt as _, MetadataExt as _},
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -15,6 +15,7 @@ use bytes::Bytes;
 
 use crate::{Digest, Error, Module, ModuleReference, signature::Material};
 
+mod mapping;
 mod prune;
 mod resolution;
 
@@ -33,6 +34,7 @@ use resolution::name_with;
 #[derive(Clone, Debug)]
 pub struct Store {
     directory: PathBuf,
+    maps_code: bool,
 }
 
 /// Everything that a compiled form depends on, as one digest.
@@ -55,7 +57,7 @@ impl CompiledKey {
 pub(crate) enum Kind {
     /// Modules, bare, under their digests.
     Module,
-    /// Compiled forms, sealed, under their keys.
+    /// Compiled forms, sealed at their end, under their keys.
     Compiled,
     /// Resolutions of references, sealed, under the digest of the reference.
     Resolution,
@@ -87,9 +89,31 @@ impl Kind {
     }
 }
 
+/// A compiled form from the store, which was checked against its digest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CompiledForm {
+    pub code: CompiledCode,
+    /// What is known of the native code, as it was stored.
+    pub header: Vec<u8>,
+}
+
+/// The native code of a compiled form.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CompiledCode {
+    /// A file that begins with the code, and can be mapped into memory. Then programs with the same store share its pages,
+    /// and only pages that are used take memory.
+    File(PathBuf),
+    /// The code itself, where mapping files [is not safe](mapping::is_safe_in).
+    Memory(Vec<u8>),
+}
+
 /// The magic bytes of a sealed entry, followed by the digest of the rest.
 const MAGIC: &[u8; 8] = b"admstr01";
 const HEADER: usize = MAGIC.len() + 32;
+
+/// The bytes at the end of a compiled form: the size of the native code, the digest of all bytes before it, and
+/// [`MAGIC`].
+const TRAILER: usize = 8 + HEADER;
 
 /// The time without being resumed after which a partial download is removed.
 const PARTIAL_LIFE: Duration = Duration::from_secs(7 * 24 * 3600);
@@ -102,10 +126,10 @@ impl Store {
     ///
     /// Returns an error when it cannot be created, or is not private to this user.
     pub fn open(directory: impl Into<PathBuf>) -> Result<Self, Error> {
-        let store = Self {
-            directory: directory.into(),
-        };
-        private_directory(&store.directory)?;
+        let directory = directory.into();
+        private_directory(&directory)?;
+        let maps_code = mapping::is_safe_in(&directory);
+        let store = Self { directory, maps_code };
         for kind in Kind::ALL {
             match private_directory(&store.directory_of(kind)) {
                 // A read-only store still serves its entries.
@@ -122,17 +146,34 @@ impl Store {
     }
 
     /// Reads the compiled form under this key. A damaged one is removed and treated as missing.
-    pub fn compiled(&self, key: CompiledKey) -> Option<Vec<u8>> {
-        self.sealed(Kind::Compiled, key.0)
+    pub fn compiled(&self, key: CompiledKey) -> Option<CompiledForm> {
+        let path = self.path(Kind::Compiled, key.0);
+        match file::open(&path).and_then(|file| compiled_form(&file, self.maps_code.then_some(&path))) {
+            Ok(Some(form)) => {
+                mark_as_used(&path);
+                Some(form)
+            }
+            Ok(None) => {
+                remove_damaged(&path);
+                None
+            }
+            Err(error) => {
+                warn_unless_missing(&path, &error);
+                None
+            }
+        }
     }
 
-    /// Stores a compiled form.
+    /// Stores native code, and what is known of it.
     ///
     /// # Errors
     ///
     /// Returns an error when it cannot be written. The store is unchanged, and the program can continue without it.
-    pub fn keep_compiled(&self, key: CompiledKey, content: &[u8]) -> Result<(), Error> {
-        self.keep_sealed(Kind::Compiled, key.0, content)
+    pub fn keep_compiled(&self, key: CompiledKey, code: &[u8], header: &[u8]) -> Result<(), Error> {
+        let path = self.path(Kind::Compiled, key.0);
+        let size = (code.len() as u64).to_le_bytes();
+        let digest = Digest::of_reader(code.chain(header).chain(size.as_slice())).map_err(failed(&path))?;
+        self.write(&path, &[code, header, &size, digest.as_bytes(), MAGIC])
     }
 
     /// Reads the module with this digest. A damaged one is removed and treated as missing.
@@ -265,12 +306,43 @@ fn read(path: &Path) -> Option<Vec<u8>> {
             Some(bytes)
         }
         Err(error) => {
-            if error.kind() != io::ErrorKind::NotFound {
-                tracing::warn!(path = %path.display(), %error, "an entry of the store cannot be read and is ignored");
-            }
+            warn_unless_missing(path, &error);
             None
         }
     }
+}
+
+fn warn_unless_missing(path: &Path, error: &io::Error) {
+    if error.kind() != io::ErrorKind::NotFound {
+        tracing::warn!(path = %path.display(), %error, "an entry of the store cannot be read and is ignored");
+    }
+}
+
+/// Reads a compiled form, but not its code if that can be mapped from this path. `None` if the file is damaged.
+fn compiled_form(file: &File, mapped: Option<&PathBuf>) -> io::Result<Option<CompiledForm>> {
+    let mut trailer = [0; TRAILER];
+    let Some(end) = file.metadata()?.len().checked_sub(TRAILER as u64) else {
+        return Ok(None);
+    };
+    file.read_exact_at(&mut trailer, end)?;
+    let (size, seal) = trailer.split_at(8);
+    let digest = Digest::of_reader(file.take(end + 8))?;
+    let size = size.try_into().map_or(0, u64::from_le_bytes);
+    if seal != [digest.as_bytes().as_slice(), MAGIC].concat() || size > end {
+        return Ok(None);
+    }
+    let read = |from: u64, to: u64| -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; usize::try_from(to - from).map_err(io::Error::other)?];
+        file.read_exact_at(&mut bytes, from)?;
+        Ok(bytes)
+    };
+    Ok(Some(CompiledForm {
+        code: match mapped {
+            Some(path) => CompiledCode::File(path.clone()),
+            None => CompiledCode::Memory(read(0, size)?),
+        },
+        header: read(size, end)?,
+    }))
 }
 
 /// Updates the time by which entries are pruned. Errors are ignored: a read-only store cannot be pruned either.

@@ -23,8 +23,8 @@ use wasmtime::{
     component::{Component, Instance},
 };
 
-pub(crate) use self::prepared::Header;
 pub use self::prepared::Prepared;
+pub(crate) use self::prepared::{Code, Header};
 use crate::{
     Configured, Description, Error, PluginConfig, Sandbox, Step,
     blank::Blank,
@@ -87,7 +87,7 @@ impl Sandbox {
     /// memory limit is above the sandbox's.
     pub fn load(&self, prepared: &Prepared, config: &PluginConfig) -> Result<Plugin, Error> {
         self.inner.check_limits(config)?;
-        let Prepared { header, artifact } = prepared;
+        let Prepared { header, code } = prepared;
         let fingerprint = self.fingerprint();
         if header.fingerprint != fingerprint {
             return Err(Error::Artifact(format!(
@@ -97,11 +97,11 @@ impl Sandbox {
         }
         let guest = match header.policy {
             None => Guest::Component {
-                linked: link(&self.inner, &component(&self.inner, artifact)?)?,
+                linked: link(&self.inner, &component(&self.inner, code)?)?,
                 settings: header.settings.clone(),
             },
             Some(mode) => Guest::Policy(Policy {
-                pre: kubewarden::link(&self.inner, &core_module(&self.inner, artifact)?, mode)?,
+                pre: kubewarden::link(&self.inner, &core_module(&self.inner, code)?, mode)?,
                 mode,
                 is_started: header.configured == Configured::Snapshot,
                 mutates: header.description.mutates,
@@ -155,40 +155,34 @@ pub(crate) fn check_bytes(module: &[u8], limit: usize) -> Result<(), Error> {
     )))
 }
 
-fn component(sandbox: &Inner, artifact: &[u8]) -> Result<Component, Error> {
-    deserialize(artifact, |artifact| {
-        #[expect(
-            unsafe_code,
-            reason = "native code from a trusted place is what this function is for"
-        )]
-        // SAFETY: see `deserialize`.
-        unsafe {
-            Component::deserialize(&sandbox.engine, artifact)
-        }
-    })
+#[expect(
+    unsafe_code,
+    reason = "native code from a trusted place is what this function is for"
+)]
+fn component(sandbox: &Inner, code: &Code) -> Result<Component, Error> {
+    let engine = &sandbox.engine;
+    let loaded = match code {
+        // SAFETY: see `Code`.
+        Code::Memory(bytes) => unsafe { Component::deserialize(engine, bytes) },
+        // SAFETY: see `Code`.
+        Code::File(path) => unsafe { Component::deserialize_file(engine, path) },
+    };
+    loaded.map_err(|error| Error::Artifact(chain(&error)))
 }
 
-fn core_module(sandbox: &Inner, artifact: &[u8]) -> Result<Module, Error> {
-    deserialize(artifact, |artifact| {
-        #[expect(
-            unsafe_code,
-            reason = "native code from a trusted place is what this function is for"
-        )]
-        // SAFETY: see `deserialize`.
-        unsafe {
-            Module::deserialize(&sandbox.engine, artifact)
-        }
-    })
-}
-
-/// Loads compiled code with a function that trusts it.
-///
-/// The bytes must be the unchanged output of the compiler of this very wasmtime. They come from `Preparation::compile`,
-/// which is this program or a compiler that it trusts as itself, or from a cache that is private to this program and
-/// that verifies them before they come here (see `Prepared::from_bytes`). The fingerprint, and wasmtime itself, refuse
-/// bytes of another version or configuration.
-fn deserialize<T>(artifact: &[u8], load: impl Fn(&[u8]) -> wasmtime::Result<T>) -> Result<T, Error> {
-    load(artifact).map_err(|error| Error::Artifact(chain(&error)))
+#[expect(
+    unsafe_code,
+    reason = "native code from a trusted place is what this function is for"
+)]
+fn core_module(sandbox: &Inner, code: &Code) -> Result<Module, Error> {
+    let engine = &sandbox.engine;
+    let loaded = match code {
+        // SAFETY: see `Code`.
+        Code::Memory(bytes) => unsafe { Module::deserialize(engine, bytes) },
+        // SAFETY: see `Code`.
+        Code::File(path) => unsafe { Module::deserialize_file(engine, path) },
+    };
+    loaded.map_err(|error| Error::Artifact(chain(&error)))
 }
 
 /// Runs work on a blocking thread. Dropping the future ends the work at its next await, and a guest at its next yield.
@@ -283,12 +277,12 @@ impl Preparation {
         compiled.unwrap_or_else(late)
     }
 
-    pub(crate) fn component(&self, artifact: &[u8]) -> Result<Component, Error> {
-        component(&self.sandbox, artifact)
+    pub(crate) fn component(&self, artifact: &Bytes) -> Result<Component, Error> {
+        component(&self.sandbox, &Code::Memory(artifact.clone()))
     }
 
-    pub(crate) fn core_module(&self, artifact: &[u8]) -> Result<Module, Error> {
-        core_module(&self.sandbox, artifact)
+    pub(crate) fn core_module(&self, artifact: &Bytes) -> Result<Module, Error> {
+        core_module(&self.sandbox, &Code::Memory(artifact.clone()))
     }
 
     /// Compiles an instrumented module, once for all preparations that share it. The inner error is the reason for
@@ -379,7 +373,8 @@ impl Preparation {
             settings,
             policy: None,
         };
-        Ok(Prepared { header, artifact })
+        let code = Code::Memory(artifact);
+        Ok(Prepared { header, code })
     }
 
     /// Compiles a snapshot and tests it: a plugin whose start-up code must not run a second time fails here

@@ -38,12 +38,14 @@ fn only_file(directory: &Path) -> PathBuf {
 fn sealed(directory: &Path, content: &[u8]) {
     let store = Store::open(directory).expect("the directory is private");
     let key = CompiledKey::new(Digest::of("module"), "{}", "engine");
-    store.keep_compiled(key, b"compiled").expect("it can be written");
+    store
+        .keep_compiled(key, b"compiled", b"header")
+        .expect("it can be written");
     fs::write(only_file(&directory.join("compiled")), content).expect("it can be written");
     if let Some(compiled) = store.compiled(key) {
-        let (header, rest) = content.split_at(content.len() - compiled.len());
-        assert_eq!(rest, compiled);
-        assert!(header.ends_with(Digest::of(&compiled).as_bytes()));
+        let (sealed, seal) = content.split_at(content.len() - 40);
+        assert!(seal.starts_with(Digest::of(sealed).as_bytes()));
+        assert!(sealed[..sealed.len() - 8].ends_with(&compiled.header));
     }
 }
 

@@ -1,4 +1,8 @@
-use std::{fmt, str::FromStr};
+use std::{
+    fmt,
+    io::{self, BufRead as _, BufReader},
+    str::FromStr,
+};
 
 use sha2::{Digest as _, Sha256};
 
@@ -15,6 +19,25 @@ impl Digest {
     /// Computes the digest of these bytes.
     pub fn of(bytes: impl AsRef<[u8]>) -> Self {
         Self(Sha256::digest(bytes).into())
+    }
+
+    /// Computes the digest of all bytes that the reader yields.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of the reader.
+    pub fn of_reader(reader: impl io::Read) -> io::Result<Self> {
+        let mut reader = BufReader::with_capacity(64 << 10, reader);
+        let mut hasher = Sha256::new();
+        loop {
+            let bytes = reader.fill_buf()?;
+            if bytes.is_empty() {
+                return Ok(Self(hasher.finalize().into()));
+            }
+            hasher.update(bytes);
+            let read = bytes.len();
+            reader.consume(read);
+        }
     }
 
     /// Computes the digest of several texts. Their lengths count, so `["a", "b"]` and `["ab"]` differ.

@@ -3,7 +3,7 @@
 
 use std::{env, fs, io, path::Path, process::Command};
 
-use admittance_catalog::{Catalog, CompiledKey, Digest, Error, InUse, Store};
+use admittance_catalog::{Catalog, CompiledCode, CompiledForm, CompiledKey, Digest, Error, InUse, Store};
 use tempfile::TempDir;
 
 use crate::{
@@ -66,7 +66,7 @@ async fn a_full_disk_is_reported_and_retried() {
     };
     let mut scene = Scene::new();
     let store = Store::open(&at).unwrap();
-    store.keep_compiled(key("small"), b"code").unwrap();
+    store.keep_compiled(key("small"), b"code", b"").unwrap();
     let is_full = |error: &Error| {
         assert!(
             matches!(error, Error::Store { source, .. } if source.kind() == io::ErrorKind::StorageFull),
@@ -77,7 +77,7 @@ async fn a_full_disk_is_reported_and_retried() {
             "{error}"
         );
     };
-    is_full(&store.keep_compiled(key("large"), &[0; 1 << 20]).unwrap_err());
+    is_full(&store.keep_compiled(key("large"), &[0; 1 << 20], b"").unwrap_err());
 
     let site = Site::start(&scene.authority).await;
     let bytes = component(1 << 20, 1);
@@ -93,9 +93,28 @@ async fn a_full_disk_is_reported_and_retried() {
     for kind in ["temporary", "partial", "modules", "resolved"] {
         assert_eq!(scene.kept(kind), [""; 0], "{kind}");
     }
-    assert_eq!(store.compiled(key("small")), Some(b"code".to_vec()));
+    assert!(store.compiled(key("small")).is_some());
     assert_eq!(store.compiled(key("large")), None);
-    store.keep_compiled(key("large"), &[0; 1 << 17]).unwrap();
+    store.keep_compiled(key("large"), &[0; 1 << 17], b"").unwrap();
+}
+
+#[test]
+fn code_on_a_disk_that_executes_nothing_is_read() {
+    let directory = TempDir::new().unwrap();
+    let Some(at) = mounted(
+        "disks::code_on_a_disk_that_executes_nothing_is_read",
+        directory.path(),
+        "mount -t tmpfs -o noexec,mode=700 none \"$at\"",
+    ) else {
+        return;
+    };
+    let store = Store::open(&at).unwrap();
+    store.keep_compiled(key("kept"), b"code", b"header").unwrap();
+    let form = CompiledForm {
+        code: CompiledCode::Memory(b"code".to_vec()),
+        header: b"header".to_vec(),
+    };
+    assert_eq!(store.compiled(key("kept")), Some(form));
 }
 
 #[tokio::test]
@@ -105,7 +124,7 @@ async fn a_read_only_store_serves_its_entries() {
     let site = Site::start(&scene.authority).await;
     if env::var_os(MOUNTED).is_none() {
         let store = Store::open(directory.path()).unwrap();
-        store.keep_compiled(key("kept"), b"code").unwrap();
+        store.keep_compiled(key("kept"), b"code", b"").unwrap();
         // A read-only store may lack the directory of a kind of entries.
         fs::remove_dir(directory.path().join("partial")).unwrap();
     }
@@ -115,13 +134,13 @@ async fn a_read_only_store_serves_its_entries() {
         return;
     };
     let store = Store::open(&at).unwrap();
-    assert_eq!(store.compiled(key("kept")), Some(b"code".to_vec()));
+    assert!(store.compiled(key("kept")).is_some());
     assert_eq!(store.prune(0, &InUse::default()).entries, 0);
     let is_told = |error: &Error| {
         assert!(error.to_string().contains("mount it writable"), "{error}");
         assert!(!error.is_transient());
     };
-    is_told(&store.keep_compiled(key("new"), b"code").unwrap_err());
+    is_told(&store.keep_compiled(key("new"), b"code", b"").unwrap_err());
     site.put("/a.wasm", &component(1000, 1), None);
     scene.config.store = Some(store);
     let catalog = Catalog::new(scene.config.clone()).unwrap();

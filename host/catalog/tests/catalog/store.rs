@@ -7,7 +7,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use admittance_catalog::{CompiledKey, Digest, Error, InUse, Module, Store};
+use admittance_catalog::{CompiledCode, CompiledForm, CompiledKey, Digest, Error, InUse, Module, Store};
 use tempfile::TempDir;
 
 use crate::scene::{Scene, component};
@@ -36,9 +36,13 @@ async fn an_entry_is_found_only_under_its_name() {
     let scene = Scene::new();
     let store = scene.store();
     assert_eq!(store.compiled(key("{}")), None);
-    store.keep_compiled(key("{}"), b"code").unwrap();
-    store.keep_compiled(key("{}"), b"code2").unwrap();
-    assert_eq!(store.compiled(key("{}")), Some(b"code2".to_vec()));
+    store.keep_compiled(key("{}"), b"code", b"header").unwrap();
+    store.keep_compiled(key("{}"), b"code2", b"header2").unwrap();
+    let CompiledForm { code, header } = store.compiled(key("{}")).unwrap();
+    let CompiledCode::File(path) = code else {
+        panic!("{code:?}: tests run on a local disk")
+    };
+    assert!(fs::read(path).unwrap().starts_with(b"code2header2") && header == b"header2");
     assert_eq!(store.compiled(key("{} ")), None);
     assert_ne!(
         key("{}"),
@@ -72,7 +76,7 @@ async fn a_damaged_entry_is_removed() {
     for damage in ["cut", "bit", "empty"] {
         let scene = Scene::new();
         let store = scene.store();
-        store.keep_compiled(key("{}"), b"some code").unwrap();
+        store.keep_compiled(key("{}"), b"some code", b"header").unwrap();
         let kept = module(&scene, b"some bytes").await;
         store.keep(&kept).unwrap();
         for kind in ["compiled", "modules"] {
@@ -139,7 +143,7 @@ async fn the_least_recently_used_entries_are_pruned_first() {
     let scene = Scene::new();
     let store = scene.store();
     for name in ["a", "b", "c", "d"] {
-        store.keep_compiled(key(name), &[0; 1000]).unwrap();
+        store.keep_compiled(key(name), &[0; 1000], b"").unwrap();
     }
     let old = module(&scene, &component(1000, 1)).await;
     store.keep(&old).unwrap();
@@ -179,9 +183,9 @@ async fn several_programs_share_a_store() {
                 for round in 0..50_u8 {
                     let store = Store::open(&directory).unwrap();
                     store
-                        .keep_compiled(key("shared"), &[seed ^ round; 10_000])
+                        .keep_compiled(key("shared"), b"", &[seed ^ round; 10_000])
                         .unwrap();
-                    let read = store.compiled(key("shared")).unwrap();
+                    let read = store.compiled(key("shared")).unwrap().header;
                     assert!(read.iter().all(|byte| *byte == read[0]) && read.len() == 10_000);
                 }
             })

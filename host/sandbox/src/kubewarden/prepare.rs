@@ -12,7 +12,7 @@ use super::{
 use crate::{
     Configured, Error, SettingsMistake, Step,
     engine::{Effort, chain},
-    prepare::{Header, Preparation, Prepared},
+    prepare::{Code, Header, Preparation, Prepared},
     shared::SharedModule,
     snapshot::KeptMemory,
     store::CallState,
@@ -34,7 +34,8 @@ impl Preparation {
             settings: Some(self.settings),
             policy: Some(mode),
         };
-        Ok(Prepared { header, artifact })
+        let code = Code::Memory(artifact);
+        Ok(Prepared { header, code })
     }
 
     /// Prepares a waPC policy. The memory after its start-up code and `validate_settings` is snapshotted.
@@ -82,7 +83,7 @@ impl Preparation {
     }
 
     /// Starts an instance of a waPC policy, and lets it validate the settings.
-    async fn validated(&self, artifact: &[u8]) -> Result<(Store<CallState>, Instance), Error> {
+    async fn validated(&self, artifact: &Bytes) -> Result<(Store<CallState>, Instance), Error> {
         let (mut store, instance) = self.start(&self.core_module(artifact)?, false).await?;
         let settings = self.settings.clone().into_bytes();
         let answer = self.within(&mut store, Step::ValidateSettings, async |store| {

@@ -1,16 +1,39 @@
+use std::{fmt, path::PathBuf};
+
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::{Configured, Description, Error, kubewarden::Mode};
 
-const MAGIC: &[u8; 8] = b"admtplug";
-
-/// A plugin that is checked, configured and compiled. Its bytes can be kept on disk under the module's digest, the
-/// settings and the [fingerprint](crate::Sandbox::fingerprint).
-#[derive(Clone)]
+/// A plugin that is checked, configured and compiled. Its header and its code can be kept on disk under the module's
+/// digest, the settings and the [fingerprint](crate::Sandbox::fingerprint).
+#[derive(Clone, Debug)]
 pub struct Prepared {
     pub(crate) header: Header,
-    pub(crate) artifact: Bytes,
+    pub(crate) code: Code,
+}
+
+/// Native code.
+///
+/// It must be the unchanged output of the compiler of this very wasmtime. It comes from `Preparation::compile`, which is
+/// this program or a compiler that it trusts as itself, or from a cache that is private to this program and that verifies
+/// it before it comes here (see [`Prepared::from_file`]). The fingerprint, and wasmtime itself, refuse code of another
+/// version or configuration.
+#[derive(Clone)]
+pub(crate) enum Code {
+    Memory(Bytes),
+    /// A file that begins with the code. It is mapped into memory, so it must never be written to again; it may be
+    /// removed.
+    File(PathBuf),
+}
+
+impl fmt::Debug for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Memory(bytes) => write!(f, "{} bytes", bytes.len()),
+            Self::File(path) => path.fmt(f),
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,46 +57,46 @@ impl Prepared {
         &self.header.configured
     }
 
-    /// Serializes the plugin as a header and native code.
-    pub fn to_bytes(&self) -> Vec<u8> {
+    /// Serializes what is known of the native code.
+    pub fn header(&self) -> Vec<u8> {
         // The header is plain data, so serialization cannot fail.
-        let header = serde_json::to_vec(&self.header).unwrap_or_default();
-        let length = u32::try_from(header.len()).unwrap_or(u32::MAX).to_le_bytes();
-        [MAGIC, length.as_slice(), &header, &self.artifact].concat()
+        serde_json::to_vec(&self.header).unwrap_or_default()
     }
 
-    /// Deserializes the bytes of [`to_bytes`](Self::to_bytes).
+    /// Returns the native code, if it is in memory.
+    pub fn code(&self) -> Option<&Bytes> {
+        match &self.code {
+            Code::Memory(bytes) => Some(bytes),
+            Code::File(_) => None,
+        }
+    }
+
+    /// Creates a plugin from its [header](Self::header) and its native code.
     ///
-    /// The bytes contain native code, and are trusted like this program. A caller that reads them from disk must make
-    /// sure that no one else can write them.
+    /// The code is trusted like this program. A caller that reads it from disk must make sure that no one else can write
+    /// it.
     ///
     /// # Errors
     ///
-    /// Fails when the bytes are malformed.
-    pub fn from_bytes(bytes: impl Into<Bytes>) -> Result<Self, Error> {
-        let bytes = bytes.into();
-        let wrong = |why: &str| Error::Artifact(why.to_owned());
-        let rest = bytes
-            .strip_prefix(MAGIC)
-            .ok_or_else(|| wrong("it does not begin with the expected header"))?;
-        let (length, rest) = rest.split_first_chunk().ok_or_else(|| wrong("it is truncated"))?;
-        let length = u32::from_le_bytes(*length) as usize;
-        let (header, artifact) = rest
-            .split_at_checked(length)
-            .ok_or_else(|| wrong("it is truncated"))?;
-        let header = serde_json::from_slice(header).map_err(|error| Error::Artifact(error.to_string()))?;
-        Ok(Self {
-            header,
-            artifact: bytes.slice_ref(artifact),
-        })
+    /// Fails when the header is malformed.
+    pub fn from_bytes(code: impl Into<Bytes>, header: &[u8]) -> Result<Self, Error> {
+        Self::new(Code::Memory(code.into()), header)
     }
-}
 
-impl std::fmt::Debug for Prepared {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Prepared")
-            .field("header", &self.header)
-            .field("artifact_bytes", &self.artifact.len())
-            .finish()
+    /// Like [`from_bytes`](Self::from_bytes), with a file that begins with the code. Loading the plugin maps the file into
+    /// memory, so that processes which load the same file share its pages.
+    ///
+    /// Nobody may write to the file again, even after the plugin was loaded. It may be removed.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the header is malformed.
+    pub fn from_file(path: impl Into<PathBuf>, header: &[u8]) -> Result<Self, Error> {
+        Self::new(Code::File(path.into()), header)
+    }
+
+    fn new(code: Code, header: &[u8]) -> Result<Self, Error> {
+        let header = serde_json::from_slice(header).map_err(|error| Error::Artifact(error.to_string()))?;
+        Ok(Self { header, code })
     }
 }

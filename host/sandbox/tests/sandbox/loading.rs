@@ -1,6 +1,7 @@
 //! Modules are loaded, or refused with the reason.
 
 use std::{
+    fs,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -10,6 +11,7 @@ use std::{
 
 use admittance_admission::{Digest, FailureKind};
 use admittance_sandbox::{Configured, Error, Limits, Meter, PluginConfig, Prepared, Step};
+use tempfile::TempDir;
 
 use crate::{
     guest::{ANSWER, DESCRIPTION, Guest},
@@ -358,28 +360,33 @@ async fn a_snapshot_is_tried_before_it_is_used() {
 }
 
 #[tokio::test]
-async fn a_prepared_plugin_round_trips_through_bytes() {
+async fn a_prepared_plugin_is_mapped_from_a_file() {
     let prepared = sandbox()
         .prepare(Guest::default().component(), "{}", &config())
         .await
         .unwrap();
-    let bytes = prepared.to_bytes();
-    let again = Prepared::from_bytes(bytes.clone()).unwrap();
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("code");
+    let header = prepared.header();
+    fs::write(&path, [prepared.code().unwrap().as_ref(), &header].concat()).unwrap();
+    let again = Prepared::from_file(&path, &header).unwrap();
     assert_eq!(again.description(), prepared.description());
-    assert_eq!(again.to_bytes(), bytes);
-    call(&sandbox().load(&again, &config()).unwrap()).await.unwrap();
+    assert_eq!(again.header(), header);
+    let plugin = sandbox().load(&again, &config()).unwrap();
+    let maps = fs::read_to_string("/proc/self/maps").unwrap();
+    assert!(maps.contains(path.to_str().unwrap()), "{maps}");
+    // A mapped file may be removed while the plugin lives.
+    fs::remove_file(&path).unwrap();
+    call(&plugin).await.unwrap();
 
-    for cut in [0, 4, 8, 10, 12, 40] {
-        assert!(
-            matches!(
-                Prepared::from_bytes(bytes[..cut].to_vec()),
-                Err(Error::Artifact(_))
-            ),
-            "{cut}"
-        );
+    for cut in [0, 4, header.len() - 1] {
+        let cut = Prepared::from_file(&path, &header[..cut]);
+        assert!(matches!(cut, Err(Error::Artifact(_))), "{cut:?}");
     }
+    let missing = sandbox().load(&again, &config()).unwrap_err();
+    assert!(missing.to_string().contains("No such file"), "{missing}");
     let other = sandbox().fingerprint().replace('-', "+");
-    let foreign = Prepared::from_bytes(replaced(&bytes, &sandbox().fingerprint(), &other)).unwrap();
+    let foreign = Prepared::from_file(&path, &replaced(&header, &sandbox().fingerprint(), &other)).unwrap();
     let error = sandbox().load(&foreign, &config()).unwrap_err();
     assert!(error.to_string().contains(&other), "{error}");
 }
@@ -397,7 +404,8 @@ async fn a_compiler_in_a_process_of_its_own_makes_the_same_plugin() {
         assert_eq!(*prepared.configured(), Configured::Snapshot);
         call(&sandbox.load(&prepared, &config()).unwrap()).await.unwrap();
         // A sandbox that compiles in this process loads it too.
-        let prepared = Prepared::from_bytes(prepared.to_bytes()).unwrap();
+        let code = prepared.code().unwrap().clone();
+        let prepared = Prepared::from_bytes(code, &prepared.header()).unwrap();
         call(&self::sandbox().load(&prepared, &config()).unwrap())
             .await
             .unwrap();

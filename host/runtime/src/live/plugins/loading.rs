@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use admittance_admission::on_thread_for_long_work;
-use admittance_catalog::{CompiledKey, Freshness, Module, ModuleReference, Resolver};
+use admittance_catalog::{
+    CompiledCode, CompiledForm, CompiledKey, Freshness, Module, ModuleReference, Resolver,
+};
 use admittance_sandbox::{Plugin, Prepared, Sandbox};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
@@ -84,6 +86,10 @@ pub(super) async fn plugin(
         return Ok((Arc::new(plugin), true));
     }
     let prepared = prepare(assembler, sandbox, module, key, order).await?;
+    // The compiled form that is now in the store is mapped, and takes less memory than the one that was compiled.
+    if let Some(plugin) = stored(assembler, sandbox, key, order).await? {
+        return Ok((Arc::new(plugin), false));
+    }
     let _permit = permit(&assembler.loaders).await?;
     let (sandbox, config) = (sandbox.clone(), order.config.clone());
     let plugin = on_thread_for_long_work(move || sandbox.load(&prepared, &config))
@@ -106,8 +112,12 @@ async fn stored(
     let _permit = permit(&assembler.loaders).await?;
     let (sandbox, config) = (sandbox.clone(), order.config.clone());
     let load = move || {
-        let bytes = store.compiled(key)?;
-        let prepared = Prepared::from_bytes(bytes).ok()?;
+        let CompiledForm { code, header } = store.compiled(key)?;
+        let prepared = match code {
+            CompiledCode::File(path) => Prepared::from_file(path, &header),
+            CompiledCode::Memory(code) => Prepared::from_bytes(code, &header),
+        };
+        let prepared = prepared.ok()?;
         Some(sandbox.load(&prepared, &config))
     };
     let loaded = on_thread_for_long_work(load)
@@ -136,9 +146,10 @@ async fn prepare(
     let prepared = sandbox
         .prepare(module.bytes().clone(), &order.settings, &order.config)
         .await?;
-    if let Some(store) = assembler.catalog.store().filter(|_| assembler.fills_store) {
-        let (store, bytes) = (store.clone(), prepared.to_bytes());
-        let kept = on_thread_for_long_work(move || store.keep_compiled(key, &bytes)).await;
+    let store = assembler.catalog.store().filter(|_| assembler.fills_store);
+    if let (Some(store), Some(code)) = (store, prepared.code()) {
+        let (store, header, code) = (store.clone(), prepared.header(), code.clone());
+        let kept = on_thread_for_long_work(move || store.keep_compiled(key, &code, &header)).await;
         if let Ok(Err(error)) = kept {
             metrics::write_failed("store");
             tracing::warn!(%error, "a compiled plugin could not be stored; the next start compiles it again");
