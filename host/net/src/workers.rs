@@ -17,7 +17,6 @@ use std::{
 };
 
 use hyper::rt::Executor;
-use rustix::process::getpriority_process;
 use tokio::{
     runtime::{Builder, Handle},
     sync::oneshot,
@@ -65,7 +64,7 @@ fn set_time_slice(slice: Duration) -> io::Result<()> {
         sched_policy: libc::SCHED_OTHER as u32,
         // Otherwise the threads for long work, which serving threads start, would inherit the time slice.
         sched_flags: libc::SCHED_FLAG_RESET_ON_FORK as u64,
-        sched_nice: getpriority_process(None)?,
+        sched_nice: rustix::process::getpriority_process(None)?,
         sched_priority: 0,
         sched_runtime: u64::try_from(slice.as_nanos()).unwrap_or(u64::MAX),
         sched_deadline: 0,
