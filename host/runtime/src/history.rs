@@ -5,12 +5,13 @@ mod directory;
 mod error;
 mod revision;
 
-use std::{collections::VecDeque, path::Path, sync::Arc};
-
-pub(crate) use self::{
-    comparison::{changed_names, compare},
-    directory::HistoryDirectory,
+use std::{
+    collections::VecDeque,
+    path::Path,
+    sync::{Arc, OnceLock},
 };
+
+pub(crate) use self::{comparison::compare, directory::HistoryDirectory};
 pub use self::{
     error::HistoryError,
     revision::{Comparison, ModuleChange, Origin, Revision, RevisionDetail, RevisionFile, RevisionModule},
@@ -31,11 +32,20 @@ pub(crate) struct HistoryEntry {
     pub(crate) instead_of: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) pending: Vec<FileChange>,
+    /// The names of what it changed, once they were read from its definitions and those of its predecessor.
+    #[serde(skip)]
+    pub(crate) changed: OnceLock<Vec<String>>,
 }
 
 impl HistoryEntry {
     pub(crate) fn revision(&self) -> &Revision {
         &self.detail.revision
+    }
+
+    /// Returns the names of what differs from the revision before it.
+    pub(crate) fn changed_since(&self, predecessor: &Self) -> &[String] {
+        self.changed
+            .get_or_init(|| comparison::changed_names(&predecessor.detail, &self.detail))
     }
 
     /// Returns whether both have the same definitions in the same places, and the same plugins.

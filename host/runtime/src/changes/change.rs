@@ -328,13 +328,10 @@ impl Host {
         let live = self.0.live.load();
         // The one before the first that is returned is only compared with.
         let skipped = live.revisions.len().saturating_sub(most.saturating_add(1));
-        let mut earlier = None;
+        let mut earlier: Option<&HistoryEntry> = None;
         let changes = live.revisions.iter().skip(skipped).map(|entry| {
-            let detail = &entry.detail;
-            let names = earlier
-                .replace(detail)
-                .map(|earlier| history::changed_names(earlier, detail));
-            (entry.revision().clone(), names.unwrap_or_default())
+            let names = earlier.replace(entry).map(|earlier| entry.changed_since(earlier));
+            (entry.revision().clone(), names.unwrap_or_default().to_vec())
         });
         let mut changes: Vec<_> = changes.collect();
         changes.reverse();

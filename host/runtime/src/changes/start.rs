@@ -1,7 +1,7 @@
 //! Starts a host: builds its first table, and completes a change of definitions that a crash interrupted.
 
 use std::{
-    sync::{Arc, atomic::AtomicUsize},
+    sync::{Arc, OnceLock, atomic::AtomicUsize},
     time::Duration,
 };
 
@@ -225,5 +225,6 @@ pub(crate) fn entry_of(built: &BuiltTable, number: u64, origin: Origin, by: Opti
         },
         instead_of: None,
         pending: Vec::new(),
+        changed: OnceLock::new(),
     }
 }

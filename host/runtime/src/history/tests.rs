@@ -28,6 +28,7 @@ pub(super) fn entry(number: u64, text: &str) -> HistoryEntry {
         },
         instead_of: None,
         pending: Vec::new(),
+        changed: OnceLock::new(),
     }
 }
 
