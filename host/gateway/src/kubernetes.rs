@@ -135,7 +135,7 @@ impl Kubernetes {
         let inner = &*self.0;
         let is_upgrade = is_upgrade(&request) && switches(request.headers());
         let (mut head, body) = request.into_parts();
-        let entry = match inner.admit(&mut head, is_upgrade) {
+        let entry = match inner.admit(&mut head, is_upgrade).await {
             Ok(entry) => entry,
             Err((error, recipient)) => {
                 return Entered {
@@ -272,7 +272,7 @@ type Recipient = (Arc<str>, Arc<str>);
 
 impl Inner {
     /// Decides by its head whether a request may pass, and rewrites the head for the cluster.
-    fn admit(
+    async fn admit(
         &self,
         head: &mut http::request::Parts,
         is_upgrade: bool,
@@ -297,7 +297,12 @@ impl Inner {
             .map_err(|denied| known(denied.into()))?;
         let route = self.routes.to(&cluster, &self.accounts).map_err(known)?;
         let user = &session.user;
-        let identity = Identity::new(user.name.impersonated(), &user.groups, access, user.is_super_user);
+        let of_super_user = if user.is_super_user {
+            route.groups_of_super_users().await
+        } else {
+            &[]
+        };
+        let identity = Identity::new(user.name.impersonated(), &user.groups, access, of_super_user);
         head.uri = path.rest;
         if !identity.replace(&mut head.headers, &route.authorization, is_upgrade) {
             let message = format!(

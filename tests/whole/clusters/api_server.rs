@@ -54,6 +54,8 @@ struct Shared {
     got: Mutex<Vec<Got>>,
     objects: Mutex<BTreeMap<String, Value>>,
     is_slow_with_patches: AtomicBool,
+    /// Whether the agent may do everything.
+    serves_cluster_admin: AtomicBool,
     events: broadcast::Sender<String>,
 }
 
@@ -102,6 +104,7 @@ impl ApiServer {
             got: Mutex::default(),
             objects: Mutex::default(),
             is_slow_with_patches: AtomicBool::new(false),
+            serves_cluster_admin: AtomicBool::new(false),
             events: broadcast::channel(64).0,
         });
         let acceptor = authority.acceptor(name);
@@ -144,6 +147,11 @@ impl ApiServer {
     /// Accepts patches from now on without applying them at once, as an API service may.
     pub(super) fn accept_patches(&self) {
         self.shared.is_slow_with_patches.store(true, Ordering::Relaxed);
+    }
+
+    /// Answers from now on that the agent may do everything.
+    pub(super) fn allow_everything(&self) {
+        self.shared.serves_cluster_admin.store(true, Ordering::Relaxed);
     }
 
     /// Returns all requests so far, except health checks.
@@ -257,7 +265,11 @@ impl Shared {
         let (path, object) = match (method.as_str(), stored) {
             ("GET", Some(object)) => return axum::Json(object).into_response(),
             ("POST", _) => {
-                let object = parsed();
+                let mut object = parsed();
+                if path.ends_with("/selfsubjectaccessreviews") {
+                    let is_allowed = self.serves_cluster_admin.load(Ordering::Relaxed);
+                    object["status"] = json!({"allowed": is_allowed});
+                }
                 let name = object["metadata"]["name"].as_str().unwrap_or("none").to_owned();
                 (format!("{path}/{name}"), object)
             }

@@ -74,6 +74,55 @@ async fn role_bindings_of_a_cluster_can_decide_alone() {
 }
 
 #[tokio::test]
+async fn super_users_need_no_binding_where_the_agent_may_impersonate_everybody() {
+    let scene = Scene::start(false).await;
+    let root = scene.user("root", json!({"superUser": true})).await;
+    let root = format!("Bearer {root}");
+    let identity = async || {
+        let headers = [("authorization", root.as_str())];
+        let reply = scene
+            .send_with(Method::GET, "/version", &headers, Value::Null)
+            .await;
+        assert_eq!(reply.status, 404, "{}", reply.text());
+        let got = scene.server.got();
+        let last = got.last().unwrap();
+        (last.values("impersonate-user"), last.values("impersonate-group"))
+    };
+    let groups = |more: &[&str]| {
+        let known = ["view", "edit", "hooks", "super-users"].map(|group| format!("admittance:{group}"));
+        let more = more.iter().map(|group| (*group).to_owned());
+        (
+            vec!["plain.root".to_owned()],
+            known.into_iter().chain(more).collect::<Vec<_>>(),
+        )
+    };
+    scene.report(&[&scene.server], SERVICE_ACCOUNT).await;
+    assert_eq!(identity().await, groups(&[]));
+    let review = scene
+        .server
+        .object("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews/none")
+        .unwrap();
+    assert_eq!(
+        review["spec"]["resourceAttributes"],
+        json!({"verb": "impersonate", "resource": "groups", "name": "system:masters"})
+    );
+    // The answer belongs to the credentials.
+    scene.server.allow_everything();
+    assert_eq!(identity().await, groups(&[]));
+    scene.server.change_token("cluster-admin");
+    while scene.report(&[&scene.server], "cluster-admin").await.status != 200 {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    assert_eq!(identity().await, groups(&["system:masters"]));
+    scene.send(Method::GET, "/version", Value::Null).await;
+    let got = scene.server.got();
+    assert_eq!(
+        got.last().unwrap().values("impersonate-group"),
+        ["admittance:view", "admittance:edit"]
+    );
+}
+
+#[tokio::test]
 async fn changed_credentials_and_addresses_are_used_at_once() {
     let mut scene = Scene::start(false).await;
     let second = ApiServer::start(&scene.authority, "rotated").await;

@@ -40,16 +40,20 @@ const GROUPS: [(Permission, &str); 3] = [
     (Permission::Write, "admittance:edit"),
     (Permission::Hooks, "admittance:hooks"),
 ];
-pub(super) const SUPER_USERS: &str = "admittance:super-users";
+/// The groups of super users in a cluster whose agent may impersonate only them.
+pub(super) const SUPER_USERS: &[&str] = &["admittance:super-users"];
+/// The groups of super users in a cluster whose agent may impersonate everybody. Members of `system:masters` need no
+/// binding.
+pub(super) const MASTERS: &[&str] = &["admittance:super-users", "system:masters"];
 
 impl Identity {
-    /// Adds the groups of the access to the user's own `groups`.
-    pub(super) fn new(user: String, groups: &[String], access: Access, is_super_user: bool) -> Self {
+    /// Adds the groups of the access, and those of a super user, to the user's own `groups`.
+    pub(super) fn new(user: String, groups: &[String], access: Access, of_super_user: &[&str]) -> Self {
         let is_granted = |needed| matches!(access, Access::Permission(permission) if permission >= needed);
         let granted = GROUPS.iter().filter(|(needed, _)| is_granted(*needed));
         let granted = granted.map(|(_, group)| *group);
         let all = granted
-            .chain(is_super_user.then_some(SUPER_USERS))
+            .chain(of_super_user.iter().copied())
             .map(ToOwned::to_owned);
         Self {
             user,

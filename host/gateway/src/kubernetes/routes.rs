@@ -13,7 +13,7 @@ use http::{HeaderValue, Uri, uri::PathAndQuery};
 use hyper_util::client::legacy::connect::dns::Name;
 use metrics::gauge;
 use parking_lot::Mutex;
-use tokio::sync::watch;
+use tokio::{sync::watch, time::Instant};
 use tokio_util::task::AbortOnDropHandle;
 use tower::{BoxError, ServiceExt, service_fn, util::BoxCloneSyncService};
 
@@ -55,6 +55,8 @@ pub(super) struct Route {
     /// The cluster's own token.
     pub(super) authorization: HeaderValue,
     via: ConnectVia,
+    /// The last answer of the API server whether the agent may impersonate everybody, and when it came.
+    pub(super) impersonates_all: Mutex<Option<(bool, Instant)>>,
     /// Whether requests use this route. Its servers are checked only while they do.
     is_newest: watch::Sender<bool>,
     _checking: AbortOnDropHandle<()>,
@@ -106,6 +108,7 @@ impl Route {
             upstream,
             authorization,
             via,
+            impersonates_all: Mutex::default(),
             is_newest,
             _checking: AbortOnDropHandle::new(checking),
         })

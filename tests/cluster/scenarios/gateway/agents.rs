@@ -54,7 +54,14 @@ pub(crate) async fn role_bindings_of_the_cluster_decide(cluster: Arc<Cluster>) {
     let message = reply.json().unwrap()["message"].to_string();
     assert!(message.contains("agent"), "{message}");
 
-    // The original's agent has an account that may do everything.
+    // The original's agent has an account that may do everything. No role is bound to super users.
+    gate.administer("delete clusterrolebinding admittance-system-admittance-agent-cluster-admin")
+        .await;
+    tell(&gate.scene, "users create root --super-user")
+        .await
+        .succeeds();
+    let root = token(&gate.scene, "root").await;
+    let root = rest(&gate.scene, &gate.scene.url(""), &root);
     gate.administer("create serviceaccount bcs-kube-agent").await;
     let bound = format!(
         "create clusterrolebinding {namespace} --clusterrole=cluster-admin --serviceaccount={namespace}:bcs-kube-agent"
@@ -64,6 +71,7 @@ pub(crate) async fn role_bindings_of_the_cluster_decide(cluster: Arc<Cluster>) {
     gate.replace_agent(&account).await;
     until_status(&carol, &secrets, 200).await;
     assert_eq!(status_of(&carol, &pods).await, 403);
+    until_status(&root, &format!("{}/api/v1/nodes", gate.prefix), 200).await;
 }
 
 pub(crate) async fn agents_find_the_addresses_of_api_servers(cluster: Arc<Cluster>) {

@@ -20,7 +20,7 @@ fn replaced(headers: &[(&str, &str)], is_upgrade: bool) -> Vec<(String, String)>
         "plain.alice".to_owned(),
         &["dev".to_owned()],
         Access::Permission(Permission::Read),
-        false,
+        &[],
     );
     assert!(identity.replace(&mut map, &HeaderValue::from_static("Bearer cluster"), is_upgrade));
     let text = |value: &HeaderValue| value.to_str().unwrap().to_owned();
@@ -104,13 +104,13 @@ fn headers_without_an_identity_reach_the_cluster() {
 
 #[test]
 fn the_groups_of_a_user_follow_from_the_access() {
-    let groups = |access, is_super| Identity::new("a".to_owned(), &[], access, is_super).groups;
+    let groups = |access, of_super_user| Identity::new("a".to_owned(), &[], access, of_super_user).groups;
     assert_eq!(
-        groups(Access::Permission(Permission::Write), false),
+        groups(Access::Permission(Permission::Write), &[]),
         ["admittance:view", "admittance:edit"]
     );
     assert_eq!(
-        groups(Access::Permission(Permission::Hooks), true),
+        groups(Access::Permission(Permission::Hooks), SUPER_USERS),
         [
             "admittance:view",
             "admittance:edit",
@@ -118,5 +118,5 @@ fn the_groups_of_a_user_follow_from_the_access() {
             "admittance:super-users"
         ]
     );
-    assert!(groups(Access::Cluster, false).is_empty());
+    assert!(groups(Access::Cluster, &[]).is_empty());
 }
