@@ -32,6 +32,7 @@ pub(crate) mod time;
 mod typed;
 pub(crate) mod url;
 mod version;
+mod x509;
 
 use typed::{Arguments, CelType};
 

@@ -5,6 +5,7 @@ use serde_json::{Value as Json, json};
 
 use super::{
     Library,
+    kyverno::with_doubles,
     lookup::Lookup,
     typed::{Dyn, MapOf, Str},
 };
@@ -102,7 +103,7 @@ impl HttpLookup {
         leave_for(answer.body.len()).await;
         // As with Go's decoder, anything after the first value of the body is ignored.
         let mut values = serde_json::Deserializer::from_slice(&answer.body).into_iter::<Json>();
-        let body = values.next().and_then(Result::ok).unwrap_or_default();
+        let body = with_doubles(values.next().and_then(Result::ok).unwrap_or_default());
         let result = match body {
             Json::Object(mut fields) => {
                 fields.insert("statusCode".to_owned(), answer.status.into());

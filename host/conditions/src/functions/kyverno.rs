@@ -15,12 +15,14 @@ use flate2::{
     Compression,
     read::{GzEncoder, MultiGzDecoder},
 };
+use serde_json::Value as Json;
 use sha2::{Digest, Sha256};
 use time::OffsetDateTime;
 
 use super::{
     Library, random,
     typed::{A, Bytes, Duration, Dyn, ListOf, MapOf, Str},
+    x509,
 };
 use crate::{
     apply::Writer,
@@ -29,7 +31,7 @@ use crate::{
 };
 
 const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
-/// The bytes that a byte of JSON or YAML is charged for: a tree takes more than its text.
+/// The bytes that a byte of JSON, YAML or a certificate is charged for: a tree takes more than its text.
 const TREE_COST: usize = 16;
 /// The longest text that `json.marshal` and `gzip.decompress` return, in bytes.
 const LONGEST: usize = 1 << 20;
@@ -56,7 +58,6 @@ pub(crate) fn refusal(space: &str, name: &str) -> Option<&'static str> {
         ("resource", "ToGVR" | "toGVR") => {
             "write the version and the resource in `resource.Get` or `resource.List`"
         }
-        ("x509", "decode") => "certificates are not decoded in CEL; read them in a plugin",
         _ => return None,
     })
 }
@@ -125,6 +126,9 @@ fn register_texts(library: &mut Library) {
             serde_saphyr::from_str_with_options(text, options).map_err(|error| error.to_string())
         })
     });
+    library.global::<(Str,), Dyn>("x509.decode", |machine, (text,)| {
+        parsed(machine, &text, x509::decode)
+    });
     library.global::<(A,), Str>("json.marshal", |machine, (value,)| {
         // The length is known when it is written.
         machine.charge_bytes(LONGEST / 16)?;
@@ -167,14 +171,23 @@ fn register_texts(library: &mut Library) {
     });
 }
 
-fn parsed<'a>(
-    machine: &mut Machine<'a>,
-    text: &str,
-    parse: fn(&str) -> Result<serde_json::Value, String>,
-) -> Outcome<'a> {
+fn parsed<'a>(machine: &mut Machine<'a>, text: &str, parse: fn(&str) -> Result<Json, String>) -> Outcome<'a> {
     machine.charge_bytes(text.len().saturating_mul(TREE_COST))?;
     let tree = parse(text).map_err(Fault::error)?;
-    Ok(Value::owned(&tree))
+    Ok(Value::owned(&with_doubles(tree)))
+}
+
+/// Returns the tree as Go decodes it, which makes every number a floating-point number.
+pub(super) fn with_doubles(tree: Json) -> Json {
+    match tree {
+        Json::Number(number) => number.as_f64().into(),
+        Json::Array(items) => items.into_iter().map(with_doubles).collect(),
+        Json::Object(members) => {
+            let members = members.into_iter();
+            members.map(|(key, value)| (key, with_doubles(value))).collect()
+        }
+        other => other,
+    }
 }
 
 fn register_times(library: &mut Library) {
