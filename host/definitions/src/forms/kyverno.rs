@@ -23,12 +23,14 @@ const VERSIONS: &[&str] = &[
 
 const CLASSIC: &str = "policies of kyverno.io with rules are not run here: Kyverno has deprecated them";
 const CONVERT: &str = "write a ValidatingPolicy or MutatingPolicy of policies.kyverno.io";
+const EXCEPTS_RULES: &str = "exceptions of kyverno.io are from rules of policies that are not run here";
+const EXCEPT: &str = "write a PolicyException of policies.kyverno.io, which names policies in `policyRefs`";
 const CHANGES_OTHERS: &str = "it creates or deletes other objects, which an admission hook cannot";
 const CONTROLLER: &str = "keep it in Kyverno, whose controllers do this without a webhook";
 const IMAGES: &str = "signatures of images are not verified by policies here";
 const VERIFY: &str = "verify them with a policy of Kubewarden, or keep this one in Kyverno";
 
-static KINDS: [DocumentKind; 16] = [
+static KINDS: [DocumentKind; 17] = [
     DocumentKind::new("ValidatingPolicy", VERSIONS),
     DocumentKind::namespaced("NamespacedValidatingPolicy", VERSIONS),
     DocumentKind::new("MutatingPolicy", VERSIONS),
@@ -37,6 +39,7 @@ static KINDS: [DocumentKind; 16] = [
         is_namespaced: true,
         ..DocumentKind::supporting("PolicyException", VERSIONS)
     },
+    DocumentKind::refused("PolicyException", EXCEPTS_RULES, EXCEPT),
     DocumentKind::refused("ClusterPolicy", CLASSIC, CONVERT),
     DocumentKind::refused("Policy", CLASSIC, CONVERT),
     DocumentKind::refused("GeneratingPolicy", CHANGES_OTHERS, CONTROLLER),
@@ -64,8 +67,15 @@ impl DocumentForm for Kyverno {
 
     fn recognize(&self, kind: &str, version: &str) -> Option<&'static DocumentKind> {
         let (group, _) = version.split_once('/')?;
-        let is_own = group == "kyverno.io" || group.ends_with(".kyverno.io");
-        KINDS.iter().find(|known| is_own && known.name == kind)
+        let is_classic = group == "kyverno.io";
+        let is_own = is_classic || group.ends_with(".kyverno.io");
+        let mut kinds = KINDS.iter().filter(|known| is_own && known.name == kind);
+        // Both kinds of exceptions have the same name.
+        if is_classic {
+            kinds.next_back()
+        } else {
+            kinds.next()
+        }
     }
 
     fn read(&self, document: &TypedDocument<'_>) -> Option<FormContent> {

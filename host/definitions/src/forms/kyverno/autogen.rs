@@ -26,6 +26,11 @@ const CONTROLLERS: [(&str, &str, Level); 6] = [
     ("cronjobs", "batch", Level::JobTemplate),
 ];
 
+/// Returns the names of the resources that create Pods.
+pub(super) fn controllers() -> [&'static str; 6] {
+    CONTROLLERS.map(|(name, ..)| name)
+}
+
 /// Returns the further levels of a policy with these constraints, with the constraints of each; none unless the policy
 /// is for all Pods and nothing else. `controllers` are the resources that the policy names; by default, all of them.
 pub(super) fn levels(constraints: &Constraints, controllers: Option<&[String]>) -> Vec<(Level, Constraints)> {

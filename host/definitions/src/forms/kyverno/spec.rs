@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use admittance_admission::{FailurePolicy, NamespaceSelector, Phase, Reinvocation, StageSpec};
+use admittance_admission::{FailurePolicy, NamespaceSelector, Phase, Reinvocation, StageSpec, enumerated};
 use admittance_conditions::{Action, Binding, Policy, Wording};
 
 use super::autogen::{self, Level};
 use crate::{
     CelDefinition, Location, Mistake, cel,
-    document::{Fields, Node},
+    document::{Fields, Node, quoted},
     forms::{
         kubernetes::policy::{self, Constraints},
         kubewarden::{read_metadata, read_seconds},
@@ -161,12 +161,29 @@ fn read_autogen(fields: &mut Fields<'_>, warnings: &mut Vec<Mistake>) -> Option<
     let controllers = fields.optional("podControllers");
     let controllers = controllers.and_then(|node| {
         let mut fields = node.object()?;
-        let controllers = fields.get_optional("controllers", Node::strings);
+        let read = |entry: &Node<'_>| read_controller(entry, warnings);
+        let controllers = fields.optional("controllers");
+        let controllers = controllers.and_then(|node| node.list_of(read));
         fields.finish();
         controllers
     });
     fields.finish();
     controllers
+}
+
+/// Reads the name of a resource that creates Pods. As in Kyverno, others have no effect.
+fn read_controller(node: &Node<'_>, warnings: &mut Vec<Mistake>) -> Option<String> {
+    let name = node.string()?;
+    let known = autogen::controllers();
+    if !known.contains(&name) {
+        let message = format!(
+            "{} creates no Pods, and has no effect, as in Kyverno",
+            quoted(name)
+        );
+        let fix = format!("write {}", enumerated(known.into_iter(), "or"));
+        warnings.push(node.mistake(message, fix));
+    }
+    Some(name.to_owned())
 }
 
 /// Reads `enabled` of a part of a policy.

@@ -224,6 +224,11 @@ fn fields_without_an_effect_cause_warnings() {
             0,
         ),
         (
+            "autogen: { podControllers: { controllers: [Deployment] } }",
+            "\"Deployment\" creates no Pods, and has no effect, as in Kyverno",
+            1,
+        ),
+        (
             "autogen: { validatingAdmissionPolicy: { enabled: true } }",
             "no policy of Kubernetes is generated: the policy itself is run here",
             3,
@@ -291,6 +296,11 @@ fn unsupported_fields_and_kinds_are_refused_by_name() {
             "kyverno.io/v1",
             "ClusterPolicy",
             "write a ValidatingPolicy or MutatingPolicy of policies.kyverno.io",
+        ),
+        (
+            "kyverno.io/v2",
+            "PolicyException",
+            "write a PolicyException of policies.kyverno.io",
         ),
         (
             "kyverno.io/v2",
