@@ -36,7 +36,7 @@ pub(crate) fn existing(text: &str) -> Result<PathBuf, String> {
             let near = did_you_mean(&name, names);
             Err(format!("there is no such file or directory{near}"))
         }
-        // What reads the file reports other problems.
+        // The code that reads the file reports other problems.
         _ => Ok(path),
     }
 }

@@ -90,7 +90,7 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<()> {
     arguments.output.print(&report, CertificateReport::to_string)
 }
 
-/// Names the certificate that cannot be made in its error.
+/// Returns a function that turns an error of the library into a message with the certificate's name.
 fn not_made(what: impl Display) -> impl FnOnce(rcgen::Error) -> String {
     move |error| format!("{what} cannot be made: {error}")
 }

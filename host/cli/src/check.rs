@@ -166,8 +166,8 @@ impl fmt::Display for StageMistake {
     }
 }
 
-/// Rewrites an error so that its mistakes in stages name the wrong fields, as `check` does. An error because a server
-/// cannot be reached stays as it is: no field is wrong, and it has another exit code.
+/// Rewrites an error so that each mistake in a stage names the field to correct, as in the output of `check`. An error
+/// about an unreachable server is returned unchanged: no field is wrong, and it has another exit code.
 pub(crate) fn at_fields(error: Error) -> Box<dyn std::error::Error + Send + Sync> {
     match &error {
         Error::Stages(errors) if !error.is_transient() => {

@@ -16,7 +16,6 @@ pub(crate) struct ClusterArguments {
 }
 
 impl ClusterArguments {
-    /// Returns whether one of the arguments is given.
     pub(crate) fn are_given(&self) -> bool {
         self.kubeconfig.is_some() || self.context.is_some()
     }

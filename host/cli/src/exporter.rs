@@ -116,7 +116,8 @@ impl Exporter {
         (recorder, Cow::Owned(key))
     }
 
-    /// Records that a value is used; whether the label may have it.
+    /// Records that a value is used. Returns `false` if the label has too many values already, and cannot have this
+    /// one.
     fn use_value(&self, label: &'static str, most: usize, value: &str) -> bool {
         let now = Instant::now();
         let mut values = self.values.lock();

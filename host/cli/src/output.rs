@@ -89,7 +89,6 @@ pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
 /// The style of refusals, errors and bad results.
 pub(crate) const BAD: Style = AnsiColor::Red.on_default();
 pub(crate) const WARN: Style = AnsiColor::Yellow.on_default();
-/// The style of secondary text.
 pub(crate) const DIM: Style = Style::new().dimmed();
 pub(crate) const BOLD: Style = Style::new().bold();
 

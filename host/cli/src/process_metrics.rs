@@ -51,7 +51,6 @@ pub(crate) fn collect() {
         }
     }
     if let Ok(descriptors) = fs::read_dir("/proc/self/fd") {
-        // One of the descriptors is the open directory itself.
         gauge!(OPEN_FDS).set(descriptors.count().saturating_sub(1) as f64);
         if let Some(limit) = getrlimit(Resource::Nofile).current {
             gauge!(MAX_FDS).set(limit as f64);

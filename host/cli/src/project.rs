@@ -196,7 +196,6 @@ struct CargoMessage {
 }
 
 impl Project {
-    /// Finds the project in a directory.
     pub(crate) fn at(directory: &Path) -> Option<Self> {
         let is_own = |language: &&Language| directory.join(language.manifest()).is_file();
         Some(Self {

@@ -207,8 +207,8 @@ fn is_of(refusal: &Refusal, row: &TraceRow) -> bool {
     is_decided && (&refusal.chain, &refusal.stage) == (&row.chain, &row.stage)
 }
 
-/// Returns the cell that says why a stage decided. The decision below the table repeats no message of a row: if it has
-/// the message of this one, `is_decisive`, the cell is short.
+/// Returns the cell with the reason for the stage's result. `is_decisive` says that the decision below the table has
+/// the row's message; then the cell does not repeat it.
 fn describe(row: &TraceRow, is_decisive: bool) -> (Style, String) {
     match &row.result {
         StageResult::Skipped(reason) => match &row.exception {

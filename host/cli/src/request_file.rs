@@ -248,7 +248,6 @@ const FORMS: &str = "write an AdmissionReview, an object (JSON or YAML), or an H
 pub(crate) const NO_KIND: &str =
     "the object has no `kind`; write its `apiVersion` and `kind`, which rules and plugins need";
 
-/// Reads the request that an HTTP request describes.
 pub(crate) fn from_http(bytes: &[u8], dialect: Option<&dyn Dialect>) -> Result<Request, String> {
     let (head, body) = parse_http(bytes).map_err(|error| format!("not an HTTP request: {error}"))?;
     if let Ok(review) = read_review(body.clone()) {

@@ -152,7 +152,7 @@ async fn evaluate(arguments: &Arguments) -> crate::Result<ExitCode> {
 }
 
 impl Arguments {
-    /// Returns what to write if a chain or a plugin was named after the requests.
+    /// Returns a message if a chain or a plugin stands among the requests, where the arguments were probably swapped.
     fn swapped(&self) -> Option<String> {
         let is_hooks = |path: &&PathBuf| {
             files::is_module(path)
@@ -166,7 +166,7 @@ impl Arguments {
         ))
     }
 
-    /// Returns the files that a run depends on, and the directories of files.
+    /// Returns the files and directories whose changes make `--watch` run the requests again.
     fn watched(&self) -> Vec<PathBuf> {
         let HookArguments {
             hooks,

@@ -110,7 +110,7 @@ fn member<'v>(value: &'v mut Value, name: &str) -> &'v mut Value {
     }
     match value {
         Value::Object(members) => members.entry(name).or_insert_with(|| Map::new().into()),
-        // The value has just become an object.
+        // The `if` above made the value an object.
         other => other,
     }
 }

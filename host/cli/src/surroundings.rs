@@ -1,4 +1,4 @@
-//! Simulates the world outside of the sandbox when no server runs: objects of a cluster, and answers to HTTP requests.
+//! Simulates the objects of a cluster and the answers to HTTP requests for plugins, when no server runs.
 
 use std::{path::PathBuf, sync::Arc};
 

@@ -82,7 +82,7 @@ impl<const COLUMNS: usize> Table<COLUMNS> {
                 let padding = " ".repeat(width.saturating_sub(cell.width()));
                 let (before, after) = match is_number {
                     true => (padding.as_str(), ""),
-                    // The last column is not padded.
+                    // The last column is not padded, to leave no trailing spaces.
                     false if index + 1 == COLUMNS => ("", ""),
                     false => ("", padding.as_str()),
                 };

@@ -144,7 +144,7 @@ fn default_cases(subject: &Path) -> PathBuf {
         files::directory(subject)
     };
     let path = beside.join("tests");
-    // The `.` of the default is left out.
+    // Leaves out the `.` of the default path.
     path.components()
         .filter(|part| *part != Component::CurDir)
         .collect()

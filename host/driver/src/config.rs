@@ -44,8 +44,8 @@ pub struct Config {
     pub limits: Limits,
     /// The stores of chain definitions. A new definition is written to the first one that accepts it.
     pub definitions: Vec<Arc<dyn DefinitionPlace>>,
-    /// When replicas go live with a change. With `None`, they go live together if they read chains as resources, or are
-    /// drivers of BCS with definitions in ZooKeeper.
+    /// When replicas go live with a change. With `None`, replicas go live together if they read chains as resources, or
+    /// are drivers of BCS with definitions in ZooKeeper.
     pub replicas: Option<SwitchMode>,
     /// The Lease of the replicas' leader; with `None`, a place in `definitions` names it.
     pub lease: Option<String>,

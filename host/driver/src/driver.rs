@@ -125,7 +125,7 @@ impl Driver {
                 .iter()
                 .find_map(|place| place.lease().map(str::to_owned))
         };
-        // Two installations never keep the same webhook configurations.
+        // No two installations have the same webhook configurations.
         let of_webhooks = || Some(connections.webhooks.as_ref()?.status().name);
         let lease = lease.or_else(of_definitions).or_else(of_webhooks);
         let lease = lease.unwrap_or_else(|| KubernetesResources::DEFAULT_LEASE.to_owned());

@@ -76,14 +76,14 @@ pub trait FrontConfig: Any + Debug + Send + Sync {
     ///
     /// # Errors
     ///
-    /// When the servers cannot be replaced; the text says why.
+    /// Fails if the servers cannot be replaced; the text says why.
     fn set_servers(&mut self, servers: Vec<Server>) -> Result<(), &'static str>;
 
     /// Connects to the upstream, for its lists; `None` without a control plane.
     ///
     /// # Errors
     ///
-    /// When its servers are to be discovered without an ensemble.
+    /// Fails if its servers are to be discovered without an ensemble.
     fn connect(&self, _ensembles: &Ensembles) -> Result<Option<ConnectedUpstream>, NoEnsemble> {
         Ok(None)
     }
@@ -276,7 +276,7 @@ pub(crate) fn read(fields: &mut Fields<'_>, sections: Sections<'_>) -> Option<Fr
     let examples = enumerated(FRONTS.map(|row| format!("`{}`", row.example)), "or");
     let fix = format!("write one below `dialect`: {examples}");
     let Some((row, node)) = fields.get_required("dialect", &fix, |node| choose(node, &examples)) else {
-        // The other sections are still read, to report their mistakes.
+        // The sections that depend on the dialect are read too, to report their mistakes.
         fields.get_optional("registration", |node| bcs::registration(node, None, sections));
         upstream_section(fields, sections);
         return None;
@@ -301,7 +301,7 @@ fn choose<'a>(node: &Node<'a>, examples: &str) -> Option<(&'static FrontRow, Nod
     }
 }
 
-/// Refuses `registration` for a front end that no other program looks for.
+/// Refuses `registration` for a front end that no other program discovers.
 fn refuse_registration(fields: &mut Fields<'_>) {
     let why = "only drivers of the dialect `bcs` and gateways are registered";
     fields.refuse("registration", why, "remove it");

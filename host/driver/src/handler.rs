@@ -146,7 +146,7 @@ impl RequestClass {
             let mut accepted = request.headers().get_all(ACCEPT).iter();
             accepted.any(|value| value.as_bytes().starts_with(b"text/event-stream"))
         };
-        // Paths are the old form of watches of Kubernetes, also behind the prefix of a cluster.
+        // Kubernetes has an older form of watches with `/watch/` in the path, also below the prefix of a cluster.
         let is_watch_path = || {
             let mut segments = request.uri().path().split('/');
             let of_group = segments.find(|segment| matches!(*segment, "api" | "apis")) == Some("apis");
@@ -199,7 +199,7 @@ impl<S: FrontService> FrontState<S> {
                     answer.response = answer.response.map(|body| Body::new(GuardedBody::new(body, in_flight)));
                     return answer;
                 }
-                // The service itself only sees that the body ended early.
+                // The service knows only that the body ended early, so the stall names the reason.
                 Some(stall) => stall,
             }
         };
@@ -221,7 +221,6 @@ impl<S: FrontService> Handler for FrontHandler<S> {
         let front = &*self.0;
         let (span, trace) = trace::begin(&mut request, &client);
         let method = request.method().clone();
-        // The URI shares its memory with the head of the request.
         let uri = request.uri().clone();
         let path = uri.path();
         let is_http_1 = request.version() < Version::HTTP_2;

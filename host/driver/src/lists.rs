@@ -170,7 +170,7 @@ impl Lists {
             let target = list.route.page_path(path, self.page, token.as_deref());
             let (headers, body) = self.get(list, &target).await?;
             let page = list.route.page(&headers, &body)?;
-            // The body can go, since the items are copies.
+            // The items are copies, so the body is no longer needed.
             drop(body);
             let requests = stream::iter(&page.items).map(|item| self.request(list, item.get()));
             let mut requests = requests.buffer_unordered(CONCURRENT).chunks(AT_ONCE);

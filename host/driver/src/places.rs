@@ -101,7 +101,7 @@ pub(crate) fn read(node: &Node<'_>, sections: Sections<'_>) -> Option<Vec<Arc<dy
         let Some(place) = read_place(entry, sections) else {
             continue;
         };
-        // From a place that is listed twice, every definition would be read twice.
+        // A place that is listed twice would be read twice.
         if place.path().is_none() && places.iter().any(|other| other.name() == place.name()) {
             entry.wrong("this store is listed twice", "remove it");
         }

@@ -22,7 +22,6 @@ use crate::{
     status::{DriverStatus, StatusSources},
 };
 
-/// The maximum number of connections of the admin port.
 const ADMIN_CONNECTIONS: usize = 256;
 /// The time in which clients of the admin port may still be answered at shutdown.
 const ADMIN_SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
@@ -180,7 +179,6 @@ impl AdminPort {
         {
             tracing::debug!("aborting a connection to the admin port");
             self.stop.now.cancel();
-            // The task cannot fail: it does not panic and is not aborted.
             let _ = self.server.await;
         }
     }

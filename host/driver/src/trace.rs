@@ -62,7 +62,7 @@ pub(crate) fn end(span: &Span, uid: &str, status: StatusCode, passage: &str) {
     }
 }
 
-/// Returns the name of the span. Unknown methods share one, because clients may invent any number.
+/// Returns the name of the span. Unknown methods share a name, because clients may invent any number of them.
 fn name(method: &Method) -> &'static str {
     match *method {
         Method::GET => "GET",

@@ -22,7 +22,6 @@ const LIMITS: ConnectionLimits = ConnectionLimits {
     },
 };
 
-/// The bound port.
 pub(super) struct AgentPort {
     listener: Listener,
     handler: AgentHandler,

@@ -126,7 +126,6 @@ impl AuditReport {
         documents.map(|document| to_yaml(&document)).collect()
     }
 
-    /// Returns the number of objects with this verdict.
     fn count(&self, verdict: Verdict) -> u64 {
         let of_namespaces = self.verdicts.values();
         of_namespaces.filter_map(|verdicts| verdicts.get(&verdict)).sum()

@@ -25,8 +25,8 @@ const SECTIONS: [&str; 9] = [
 
 const ROLES: &str = "write the roles of users to a file for dialect.gateway.roles.file, or name the authorization system in \
                      dialect.gateway.roles.subscription; see docs/cluster-roles.md";
-/// Keys, or sections if they end in a dot, without an equivalent, and the reason or what to do instead. The first that
-/// matches counts.
+/// Keys, or sections if they end in a dot, without an equivalent, and the reason or what to do instead. The first match
+/// applies.
 const WITHOUT_EQUIVALENT: [(&str, &str); 24] = [
     (
         "bootstrap_users",
@@ -194,7 +194,6 @@ impl Original {
         }
     }
 
-    /// Returns the servers of an ensemble.
     fn servers(&mut self, key: &str, default: Option<&str>) -> Option<String> {
         let servers = self.take(key).or_else(|| default.map(str::to_owned))?;
         let servers: Vec<_> = servers
@@ -311,7 +310,7 @@ pub(super) fn gateway(path: &Path) -> crate::Result<String> {
     let mut original = Original::read(path)?;
     let mut text = header(path);
     if !original.values.contains_key("server_cert_file") {
-        // Then the original serves nothing on the other port.
+        // Without a certificate, bcs-api serves only its insecure port.
         for (key, insecure) in [("address", "insecure_address"), ("port", "insecure_port")] {
             if let Some(value) = original.values.remove(insecure) {
                 original.values.insert(key.to_owned(), value);
@@ -424,7 +423,7 @@ unheard_of: 1
         ] {
             assert!(text.contains(part), "{part}\n{text}");
         }
-        // No secret is written, and nothing that is not set has a comment.
+        // The output contains no secret, and no comment about a key that the original does not set.
         assert!(!text.contains("a:@b") && !text.contains("pid_dir"), "{text}");
         let flat = r#"{"address": "10.0.0.1", "bke": {"mysql_dsn": "u@tcp(h:1)/d", "peer_token": "secret"}}"#;
         let text = written(flat, gateway).unwrap();

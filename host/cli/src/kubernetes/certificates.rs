@@ -20,11 +20,9 @@ pub(super) struct Certificates {
     pub(super) authority: String,
     pub(super) certificate: String,
     pub(super) key: String,
-    /// The last day on which the certificate is valid.
     pub(super) last_day: Date,
 }
 
-/// The validity of certificates that this command makes, in days.
 const VALIDITY_DAYS: u16 = 365;
 
 /// A PEM text and the name of its file, for messages.

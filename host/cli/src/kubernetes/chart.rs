@@ -50,7 +50,6 @@ const VALUES: &str = "values.yaml";
 /// The directories of a chart whose files are all made here.
 const OWN_DIRECTORIES: [&str; 3] = ["templates", "files", "crds"];
 
-/// The files of the chart, by their paths.
 pub(super) type ChartFiles = BTreeMap<String, Vec<u8>>;
 
 pub(super) fn files(
@@ -253,7 +252,6 @@ fn arguments(installation: &Installation, prepared: &PreparedInstallation) -> Js
     })
 }
 
-/// Returns the text of `Chart.yaml`.
 fn chart(installation: &Installation) -> String {
     let version = env!("CARGO_PKG_VERSION");
     // Match conditions of webhooks.

@@ -41,7 +41,6 @@ pub(super) struct Configuration {
     /// Whether the operator's configuration named files with headers or a key for the collector of traces, which are
     /// not included.
     pub(super) had_tracing_secrets: bool,
-    /// Whether the configuration names the certificate of the webhooks.
     pub(super) names_certificate: bool,
     pub(super) webhook_port: u16,
     pub(super) admin_port: u16,

@@ -176,7 +176,7 @@ fn structural(schema: &Json, root: &Json) -> Json {
         result.insert("type".to_owned(), "string".into());
     }
     if result.get("type").is_some_and(Json::is_array) {
-        // This place may hold a text or a number.
+        // The field accepts a string or a number.
         result.remove("type");
         result.insert("x-kubernetes-int-or-string".to_owned(), true.into());
         return result.into();

@@ -9,7 +9,6 @@ use serde_json::{Map, Value as Json, json};
 
 use super::layout::{CERTIFICATE_FILE, CLIENT_CA_FILE, CONFIG_FILE, KEY_FILE, RELATIVE_ADMIN, RELATIVE_TLS};
 
-/// The texts of files by file name.
 pub(super) type MountedTexts = BTreeMap<String, String>;
 
 /// Collects the files of `modules`, `pluginHttp`, `tracing` and `signatures`, and replaces their paths with names next

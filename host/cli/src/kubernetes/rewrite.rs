@@ -35,7 +35,7 @@ impl NewSource {
 ///
 /// # Errors
 ///
-/// When a source is written in a way that cannot be replaced in place.
+/// Fails if a source is written in a way that cannot be replaced in place.
 pub(super) fn sources(file: &str, text: &str, new: &[NewSource]) -> Result<String, Mistakes> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut mistakes = Mistakes::new();

@@ -73,7 +73,7 @@ impl Write for LineOutput {
     }
 }
 
-/// Whether a thread writes the collected lines. It is started for the first of them.
+/// Whether a thread was started that writes the collected lines. The first collected line starts it.
 static IS_WRITTEN_LATER: LazyLock<bool> = LazyLock::new(|| {
     #[allow(
         clippy::disallowed_methods,

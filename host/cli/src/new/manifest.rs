@@ -3,8 +3,8 @@
 /// The versions of the SDK's dependencies.
 const WORKSPACE: &str = include_str!("../../../../Cargo.toml");
 
-/// Replaces what a manifest of the SDK inherits from the workspace, in which the package of a project is not. Tests of
-/// the SDK, and its lints, stay behind.
+/// Replaces the values that a manifest of the SDK inherits from this workspace, because a project's package is in no
+/// workspace. Tests and lints of the SDK are left out.
 pub(super) fn resolved(manifest: &str) -> String {
     let mut section = "";
     let mut lines = Vec::new();

@@ -134,7 +134,6 @@ const C: LanguageTemplate = LanguageTemplate {
 const EXAMPLES: [&[File]; 3] =
     code!(".": "tests/cases.yaml" from "cases.yaml", "chain.yaml" from "chain.yaml");
 
-/// The files that all projects have.
 const COMMON: [File; 3] = [
     (
         ".github/workflows/test.yaml",

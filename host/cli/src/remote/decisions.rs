@@ -52,7 +52,7 @@ pub(crate) struct DecisionsArguments {
     /// Only requests with this verdict. May be given more than once.
     #[arg(long, value_name = "VERDICT", value_parser = verdicts())]
     verdict: Vec<String>,
-    /// Only requests since this moment (2026-01-02T03:04:05Z), or in this last time (10m).
+    /// Only requests since this moment (2026-01-02T03:04:05Z), or in the last minutes or hours (10m, 2h).
     #[arg(long, value_name = "TIME", value_parser = time)]
     since: Option<String>,
     /// The largest number of decisions, up to 1000 [default: 100].

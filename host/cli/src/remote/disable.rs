@@ -129,7 +129,6 @@ fn by_and_why(disabled: &DisabledStage) -> String {
     format!("by {}: {}", harmless(by), harmless(&disabled.reason))
 }
 
-/// Returns the line of a disabled stage in `status`.
 pub(super) fn line(disabled: &DisabledStage, is_missing: bool, now: Moment) -> String {
     let missing = if is_missing {
         " (the live table does not have it)"

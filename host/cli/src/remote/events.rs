@@ -14,7 +14,6 @@ pub(super) struct EventReader {
 }
 
 impl EventReader {
-    /// Returns the events that this chunk completes.
     pub(super) fn take(&mut self, chunk: &[u8]) -> Vec<ServerEvent> {
         let mut complete = Vec::new();
         for part in chunk.split_inclusive(|byte| *byte == b'\n') {

@@ -75,7 +75,7 @@ fn revisions(list: &RevisionList, now: Moment) -> String {
     table.text()
 }
 
-/// The names of what a revision changed that are shown before the others, which are counted.
+/// The number of changed names that a row of the history shows. Further names are only counted.
 const NAMES: usize = 5;
 
 fn changed(names: &[String]) -> String {

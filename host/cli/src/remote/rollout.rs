@@ -62,7 +62,6 @@ fn text(steered: &Steered, now: Moment) -> String {
     text
 }
 
-/// Returns the line of a rollout in `status`.
 pub(super) fn line(stage: &str, rollout: &RolloutStatus, now: Moment) -> String {
     let style = match rollout.state {
         RolloutState::Progressing => BOLD,

@@ -17,7 +17,6 @@ pub(super) struct ReplayReport {
     pub(super) requests: u64,
     pub(super) same: u64,
     pub(super) different: u64,
-    /// The number of requests with redacted values.
     pub(super) redacted: u64,
     pub(super) differences: Vec<ReplayDifference>,
 }

@@ -151,7 +151,7 @@ struct CaseDefaults {
 struct CaseReader<'a> {
     subject: &'a TestSubject,
     dialect: Option<&'a dyn Dialect>,
-    /// The names so far.
+    /// The names of the cases that were read so far, each with its location.
     names: BTreeMap<String, Location>,
 }
 

@@ -36,7 +36,6 @@ impl UnmetExpectation {
     }
 }
 
-/// Returns the expectations of a case that are not met.
 pub(super) fn judge(case: &TestCase, outcome: &Outcome) -> Vec<UnmetExpectation> {
     match &case.expected {
         CaseExpectation::Outcome(expected) => of_outcome(case, expected, outcome),

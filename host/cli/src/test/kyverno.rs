@@ -16,7 +16,7 @@ use crate::{request_file, surroundings::RequestSurroundings};
 
 const KIND: &str = "Test";
 pub(super) const GROUP: &str = "cli.kyverno.io/";
-/// The kinds of Kubernetes that policies are written for and whose objects are in no namespace.
+/// The kinds of Kubernetes without a namespace for which people write policies.
 const CLUSTER_WIDE: [&str; 12] = [
     "APIService",
     "ClusterRole",
@@ -98,7 +98,6 @@ struct Scene {
     values: Value,
     user: Value,
     cluster: Manifests,
-    /// The answers of servers.
     answers: Vec<HttpAnswer>,
 }
 
@@ -257,7 +256,7 @@ fn read_result(node: &Node<'_>, test: &str, scene: &Scene) -> Option<Vec<TestCas
     let operation = fields.get_optional("operation", readers::text);
     let patched = fields.get_optional("patchedResources", Node::file);
     let (policy, kind, result) = (policy?, kind?, result?);
-    // Its other fields say what kind of policy it is.
+    // The other fields of `patchedResources` describe the kind of policy.
     let patched = match patched {
         Some(path) => Some(objects_of(&[path], node)?),
         None => None,
@@ -326,7 +325,6 @@ fn read_result(node: &Node<'_>, test: &str, scene: &Scene) -> Option<Vec<TestCas
     Some(cases.collect())
 }
 
-/// Returns a text of an object's metadata.
 fn metadata<'a>(object: &'a Value, field: &str) -> Option<&'a str> {
     object.get("metadata")?.get(field)?.as_str()
 }

@@ -33,7 +33,7 @@ impl FromStr for TextPattern {
             Some(expression) => match Regex::new(expression) {
                 Ok(expression) => Ok(Self::Expression(expression)),
                 Err(regex::Error::Syntax(error)) => {
-                    // The library marks the place on lines of its own, and explains it on the last one.
+                    // The library quotes the pattern on several lines, and explains the error on the last one.
                     let why = error.lines().last().unwrap_or_default();
                     let why = why.trim_start_matches("error: ");
                     Err(format!("`{text}` is not a valid regular expression: {why}"))

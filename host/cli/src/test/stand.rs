@@ -129,7 +129,8 @@ fn enforced(files: &[PathBuf], policy: &str) -> crate::Result<Vec<ChainDefinitio
     Ok(chains)
 }
 
-/// Judges constraints that must not fit their template: it is unexpected if they do, or if other files have mistakes.
+/// Judges constraints that must be rejected by the schema of their template. A constraint that is accepted, or a
+/// mistake in another file, is an unmet expectation.
 fn unrefused(constraints: &Constraints) -> Option<UnmetExpectation> {
     let is_of_constraint = |file: &str| {
         let mut paths = constraints.constraints.iter();

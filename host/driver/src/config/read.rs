@@ -93,7 +93,7 @@ fn config(root: &Node<'_>) -> Option<Config> {
     let replicas = fields.get_optional("replicas", |node| switch_mode(node, has_leader));
     let on_bad_definition = fields.get_or_default("onBadDefinition", Node::word);
     let zookeeper = fields.get_or_default("zookeeper", zookeeper::zookeeper);
-    // The key is read only if it is there, so that messages do not list it among the known keys.
+    // The key is read only if it is present, so that messages about unknown keys do not suggest it.
     if fields.has("cache") {
         fields.refuse(
             "cache",

@@ -51,7 +51,7 @@ pub(super) const ROW: FrontRow = FrontRow {
 
 #[async_trait]
 impl FrontConfig for GatewayConfig {
-    /// Only requests for Kubernetes clusters pass chains, so decisions have the name of that dialect.
+    /// Decisions name the dialect of Kubernetes, because only requests for Kubernetes clusters pass chains.
     fn dialect_name(&self) -> &str {
         "kubernetes"
     }

@@ -89,7 +89,7 @@ impl FrontConfig for ProxyConfig {
     }
 }
 
-/// Cheap to clone; lives as long as its port.
+/// The service of a proxy. Cheap to clone; lives as long as its port.
 #[derive(Clone, Debug)]
 struct Proxy<C> {
     /// The chains in front of the upstream.

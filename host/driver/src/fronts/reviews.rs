@@ -71,7 +71,7 @@ impl FrontConfig for ReviewsConfig {
 
     fn default_limits(&self) -> Limits {
         Limits {
-            // In this time, a Pod that ends is removed from the routes of its Service on every node.
+            // During the delay, every node removes the ending Pod from the routes of its Service.
             shutdown_delay: Duration::from_secs(5),
             ..Limits::default()
         }

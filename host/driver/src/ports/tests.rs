@@ -1,4 +1,4 @@
-//! Tests the OpenAPI document of the admin port, with the routes of all front ends.
+//! Tests the OpenAPI document of the admin port, which includes the routes of all front ends.
 
 use std::path::Path;
 

@@ -25,7 +25,6 @@ use crate::harness::*;
 /// The prefix of a driver's paths at the gateway.
 pub(crate) const OUTER: &str = "/bcsapi/v4/scheduler/mesos";
 
-/// Returns the setup of a gateway to these clusters.
 pub(crate) fn gateway(clusters: &[(&str, &[SocketAddr])], change: impl FnOnce(&mut GatewayConfig)) -> Setup {
     let mut setup = Setup::new(&[]);
     let servers = |addresses: &[SocketAddr]| {

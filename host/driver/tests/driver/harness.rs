@@ -266,7 +266,6 @@ impl Running {
         text(send(self.admin, request).await).await
     }
 
-    /// Gets `/v1/status`.
     pub(crate) async fn status(&self) -> Value {
         let (status, body) = self.ask("/v1/status").await;
         assert_eq!(status, 200, "{body}");
@@ -353,7 +352,6 @@ pub(crate) async fn rest(stream: &mut (impl tokio::io::AsyncRead + Unpin)) -> St
     String::from_utf8(text).unwrap()
 }
 
-/// Reads up to the end of this text.
 pub(crate) async fn until(stream: &mut (impl tokio::io::AsyncRead + Unpin), end: &str) -> String {
     let mut text = Vec::new();
     while !text.ends_with(end.as_bytes()) {

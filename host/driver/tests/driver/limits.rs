@@ -75,7 +75,7 @@ async fn an_unfinished_head_times_out() {
         reply.ends_with("the head of the request did not arrive within 50ms\n"),
         "{reply}"
     );
-    // After a whole request, the next head has its own time.
+    // The next request has its own time limit for the head.
     let mut stream = driver.connect().await;
     write(&mut stream, "GET / HTTP/1.1\r\nhost: x\r\n\r\n").await;
     until(&mut stream, "\r\n\r\n").await;

@@ -10,8 +10,8 @@ pub(crate) struct Log(Arc<Mutex<Vec<u8>>>);
 /// Keeps the log lines of this thread until it is dropped.
 pub(crate) struct Listening {
     _subscriber: DefaultGuard,
-    /// If there is a single subscriber, `tracing` decides whether a line is wanted in the thread that logs it first,
-    /// and remembers the result. A second subscriber prevents that.
+    /// With a single subscriber, `tracing` lets the first thread that logs a line decide for all threads whether the
+    /// line is wanted. A second subscriber prevents that.
     _second: tracing::Dispatch,
 }
 

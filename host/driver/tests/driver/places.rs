@@ -82,7 +82,7 @@ async fn unfinished_bodies_share_a_memory_limit() {
     let limits = |setup: Setup| {
         setup.on_this_thread().limits(|limits| {
             limits.body = SIZE;
-            // The limit leaves room for the first bytes of each.
+            // The limit leaves room for the first bytes of each body.
             limits.body_memory = Some(4 * SIZE + 100);
         })
     };
@@ -108,7 +108,7 @@ async fn unfinished_bodies_share_a_memory_limit() {
         let address = if is_admin { driver.admin } else { driver.address };
         let request = large_and_unfinished(path, kind, SIZE);
         let mut open = Vec::new();
-        // Three bodies take three quarters of the memory.
+        // Three of these bodies take three quarters of the memory.
         for _ in 0..4 {
             let mut stream = connect_from(OTHER, address).await;
             write(&mut stream, &request).await;

@@ -177,7 +177,7 @@ async fn the_next_server_is_tried_when_no_connection_is_made() {
         .start()
         .await;
     for _ in 0..6 {
-        // A streamed body can be sent only once.
+        // A streamed body cannot be sent again.
         let body = stream::iter(["a", "b"]).map(|chunk| Ok::<_, std::io::Error>(Bytes::from(chunk)));
         let response = driver
             .send(request("PUT", APPLICATIONS, Body::from_stream(body)))
@@ -222,7 +222,7 @@ async fn a_sent_request_is_not_repeated() {
         let mut some = [0; 3];
         stream.read_exact(&mut some).await.unwrap();
         drop(stream);
-        // The driver does not connect again.
+        // The driver must not try a second connection.
         listener
     };
     let ((_, body), listener) = soon(async { tokio::join!(driver.post(application("good")), server) }).await;
@@ -341,7 +341,6 @@ async fn the_admin_port_serves_probes_and_metrics() {
     assert_eq!(driver.ask("/other").await.0, 404);
 }
 
-/// Otherwise a client could make the driver keep any number of metrics.
 #[tokio::test]
 async fn labels_of_metrics_do_not_depend_on_requests() {
     const MARK: &str = "flood";

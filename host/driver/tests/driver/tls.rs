@@ -134,7 +134,7 @@ async fn only_clients_with_a_trusted_certificate_are_accepted() {
         .start()
         .await;
     for (who, expected) in [(Some(&known), true), (None, false), (Some(&stranger), false)] {
-        // With TLS 1.3, a client learns that it is refused at its first read.
+        // With TLS 1.3, a client notices at its first read that it was refused.
         let config = authority.client(who, b"http/1.1");
         let reply = async {
             let stream = handshake(&driver, config).await.ok()?;
@@ -192,7 +192,6 @@ async fn the_upstream_may_require_tls_and_a_certificate() {
     }
 }
 
-/// Schedulers register addresses, while certificates often have names.
 #[tokio::test]
 async fn the_name_in_the_certificate_of_the_upstream_can_be_configured() {
     let authority = Authority::new();
@@ -368,7 +367,7 @@ async fn an_invalid_certificate_or_key_does_not_replace_the_last_valid_one() {
     let driver = Setup::new(&[echo().await]).tls(tls).start().await;
     let expected = json!({
         "certificate": "listen",
-        // This is the default of rcgen.
+        // This is the default validity of a certificate from rcgen.
         "notAfter": "4096-01-01T00:00:00.000Z",
     });
     assert_eq!(certificate(&driver).await, expected);
@@ -582,7 +581,7 @@ async fn problems_with_certificates_are_logged_and_counted() {
     assert_eq!(shown(&driver, &authority).await, der(&next.certificate));
 }
 
-/// Copies of the file have this mode too.
+/// The mode is also the mode of copies of the file.
 fn everybody_reads(file: &Path) {
     std::fs::set_permissions(file, Permissions::from_mode(0o644)).unwrap();
 }

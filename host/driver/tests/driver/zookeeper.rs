@@ -87,7 +87,6 @@ async fn health(driver: &Running) -> String {
     message
 }
 
-/// Waits for this number of members.
 async fn count(members: &mut Followed<Member>, count: usize) {
     let reached = async {
         while members.borrow().children.len() != count || !members.borrow().is_read {
@@ -248,7 +247,7 @@ async fn a_driver_is_registered_while_it_serves() {
     }
     release.notify_one();
     let response = soon(in_flight).await.unwrap();
-    // The client gets the reply of the upstream, which no scheduler would send.
+    // The client gets the upstream's reply, and it is unlike any reply of a scheduler.
     let (status, body) = text(response).await;
     assert!(status == 200 && body.contains("done"), "{status} {body}");
     assert_eq!(driver.stopped().await, Stopped::Cleanly);

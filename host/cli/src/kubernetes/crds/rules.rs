@@ -23,7 +23,7 @@ use Keywords::{Items, Key, Length, Rules, Set};
 
 const LIST_TYPE: &str = "x-kubernetes-list-type";
 
-/// The places of the lists by which a chain matches requests.
+/// The fields of `spec` whose lists match requests to a chain.
 const MATCHERS: &[&str] = &[
     "rules[].operations",
     "rules[].apiGroups",
@@ -32,7 +32,6 @@ const MATCHERS: &[&str] = &[
     "rules[].kinds",
 ];
 
-/// The places of plugins.
 const PLUGINS: &[&str] = &[
     "stages[].plugin",
     "stages[].candidate",
@@ -43,7 +42,7 @@ const SOURCES: &[&str] = &[
     "stages[].candidate.source",
     "stages[].group.plugins.<name>.source",
 ];
-/// The places of the expressions that select labels.
+/// The fields of `spec` with label selector expressions.
 const EXPRESSIONS: &[&str] = &[
     "stages[].namespaceSelector.matchExpressions",
     "stages[].objectSelector.matchExpressions",
@@ -317,7 +316,6 @@ pub(super) fn of_chains(spec: &mut Json) {
     add(spec, CHAIN);
 }
 
-/// Adds the rules of exceptions.
 pub(super) fn of_exceptions(spec: &mut Json) {
     add(spec, EXCEPTION);
 }

@@ -85,7 +85,6 @@ fn read_violations(node: &Node<'_>) -> Option<Violations> {
     node.reject("it is no number of violations", "write yes, no, or how many")
 }
 
-/// Returns the assertions that are not met.
 pub(in crate::test) fn judge(
     constraint: &str,
     assertions: &[Assertion],

@@ -30,7 +30,7 @@ pub(super) fn admin(node: &Node<'_>) -> Option<AdminConfig> {
     let mut config = AdminConfig::new(address?);
     match (tls, tls_node) {
         (Some(server), _) => config = config.with_tls(AdminTls { server, clients }),
-        // The mistake was reported: tokens must not be sent without TLS.
+        // The other mistake was reported: tokens must not be sent without TLS.
         (None, Some(_)) => return None,
         (None, None) => {}
     }

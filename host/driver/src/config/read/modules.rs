@@ -56,7 +56,7 @@ fn proxy(text: &str) -> Result<Url, String> {
 /// Parses the host and port of a registry, as references write them.
 fn registry(text: &str) -> Result<String, String> {
     let url = Url::parse(&format!("http://{text}/")).ok();
-    // Any other part of a URL than host and port would be ignored.
+    // A URL with more than host and port is refused, because the rest would be ignored.
     url.filter(|url| url.path() == "/" && !text.contains(['/', '?', '#', '@', '\\']))
         .map(|_| text.to_owned())
         .ok_or_else(|| format!("{text:?} is not a valid registry: write host and port, registry.local:5000"))

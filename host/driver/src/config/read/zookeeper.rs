@@ -6,7 +6,7 @@ use admittance_watch::file::{self, SecretError};
 
 /// The bounds of session timeouts. The servers of an ensemble set narrower ones.
 const SESSION_TIMEOUTS: RangeInclusive<Duration> = Duration::from_millis(500)..=Duration::from_secs(600);
-/// The largest file with a password, in bytes.
+/// The largest password file, in bytes.
 const LONGEST_PASSWORD: usize = 4096;
 
 /// The ensembles that the configuration names, whether they are valid or not.
@@ -122,7 +122,7 @@ pub(crate) fn password(path: &Path, may_be_empty: bool) -> Result<String, String
             format!("the file is world-readable: chmod o-r {name}")
         }
     })?;
-    // A line break at the end is not part of the password; a space may be.
+    // A line break at the end is not part of the password, but a space is.
     let text = text.trim_end_matches(['\r', '\n']);
     if (text.is_empty() && !may_be_empty) || text.len() + 2 > LONGEST_PASSWORD || text.contains(['\r', '\n'])
     {

@@ -69,7 +69,6 @@ pub(super) fn gateway(node: &Node<'_>, sections: Sections<'_>) -> Option<Gateway
         tokens,
         accounts: accounts.map(Box::new),
         roles,
-        // The registration is not a part of this section.
         registration: None,
         peers,
         plain_groups: PlainGroups::from_iter(plain_groups),
@@ -141,7 +140,7 @@ fn endpoint(node: &Node<'_>) -> Option<EndpointConfig> {
     let tls = upstream::client_tls(&mut fields, needs_authorities);
     let token_file = fields.get_optional("tokenFile", readers::file_with(token_file));
     let timeout = fields.get("timeout", EndpointConfig::DEFAULT_TIMEOUT, duration);
-    // With 0s, nothing is cached.
+    // The time `0s` turns the cache off.
     let cache_times = readers::duration(Duration::ZERO..=HOUR);
     let cache = fields.get("cache", EndpointConfig::DEFAULT_CACHE, cache_times);
     let default_action = EndpointConfig::DEFAULT_HOOKS_ACTION.to_owned();

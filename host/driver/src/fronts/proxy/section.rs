@@ -11,13 +11,13 @@ use crate::config::read::outbound::header;
 pub(super) fn dialect(node: &Node<'_>) -> Option<Rest> {
     let before = node.mistake_count();
     let mut fields = node.object()?;
-    // Spellings of the whole section apply to every route.
+    // The section's own spellings apply to every route.
     let spellings = fields.get_or_default("spellings", spellings);
     let unmatched = fields.get_or_default("unmatched", Node::word);
     let fix = "list the routes that chains may be for";
     let routes = fields.get_required("routes", fix, readers::filled_list_of(fix, route));
     fields.finish();
-    // Only complete routes can be checked by the rules of the dialect.
+    // Only complete routes can be checked by the dialect.
     if node.mistake_count() > before {
         return None;
     }
@@ -76,7 +76,7 @@ fn route<'a>(node: &Node<'a>) -> Option<(Route, Node<'a>)> {
     Some((route, node.clone()))
 }
 
-/// Reads the spellings: pointers to keys, and keys that occur at several places.
+/// Reads the spellings: keys by pointer, and keys by name for several places.
 fn spellings(node: &Node<'_>) -> Option<Vec<Pattern>> {
     let entries = node.list_of(spelling)?;
     Some(entries.into_iter().flatten().collect())
@@ -99,7 +99,7 @@ fn spelling(node: &Node<'_>) -> Option<Vec<Pattern>> {
     Some(places.iter().flat_map(under).collect())
 }
 
-/// Reads the request by which the stored object is fetched.
+/// Reads the request that fetches the stored object.
 fn stored(node: &Node<'_>) -> Option<StoredRoute> {
     let mut fields = node.object()?;
     let path = fields.get_optional("path", readers::text);
@@ -138,7 +138,7 @@ fn methods(node: &Node<'_>) -> Option<Vec<Method>> {
 }
 
 pub(crate) fn method(text: &str) -> Result<Method, String> {
-    // A lower-case `put` would be another method, which no client sends.
+    // Methods are case-sensitive: `put` would be a method that no client sends.
     let upper = text.bytes().all(|byte| byte.is_ascii_uppercase());
     let method = upper.then(|| text.parse::<Method>().ok()).flatten();
     method.ok_or_else(|| format!("{text:?} is not a valid method: write it in capitals, PUT"))

@@ -142,7 +142,7 @@ async fn each_role_may_use_only_its_routes() {
             AdminAccess::Open,
             &[
                 (status, &[], 200, "\"revision\":1"),
-                // The user is accepted, and the request is refused for its content.
+                // The access is allowed, and the reply is about the content of the request.
                 (requests, &[], 400, "seconds"),
                 (rollback, &[], 400, "body"),
                 (status, &[("origin", "https://example.com")], 403, "web pages"),
@@ -152,7 +152,7 @@ async fn each_role_may_use_only_its_routes() {
                 (status, &[("host", "admittance.example.com")], 403, "127.0.0.1"),
                 (status, &[("host", "localhost:1")], 200, ""),
                 (status, &[("host", "[::1]")], 200, ""),
-                // An unknown token does not exclude a client that needs none.
+                // Without configured tokens, a client with a token is admitted.
                 (status, &[("authorization", "Bearer x")], 200, ""),
                 // The probes are public, and not a part of the API.
                 (("GET", "/healthz"), &[("origin", "null")], 200, "ok"),
@@ -198,7 +198,7 @@ async fn each_role_may_use_only_its_routes() {
                 (disable, &[reader], 403, "token board has the role Read"),
                 (disable, &[steerer], 400, "body"),
                 (rollback, &[steerer], 400, "body"),
-                // A page in a browser cannot send a token that it does not know.
+                // A page of another site would not know the token.
                 (status, &[reader, ("origin", "https://example.com")], 200, ""),
                 (status, &[reader, ("host", "admittance.example.com")], 200, ""),
                 (("GET", "/healthz"), &[], 200, "ok"),
@@ -251,7 +251,7 @@ async fn every_route_requires_its_documented_role() {
             let method = method.to_uppercase();
             let mut path = path.replace(['{', '}'], "");
             if path.ends_with("/events") {
-                // A mistake in the query makes the reply end.
+                // The invalid query makes the stream end at once.
                 path += "?verdict=none";
             }
             let of_nobody = reply(&driver, &method, &path, &[]).await.0;
@@ -421,7 +421,7 @@ async fn certificates_identify_clients_of_the_admin_port() {
         (by_certificate, None, "/v1/status", &[], Some(403), "certificate"),
         (by_certificate, None, "/healthz", &[], Some(200), "ok"),
         (by_certificate, Some(&stranger), "/healthz", &[], None, ""),
-        // A browser would present the certificate for any page.
+        // A browser presents the certificate for requests of any page, so the origin decides.
         (
             by_certificate,
             Some(&ops),
@@ -433,7 +433,7 @@ async fn certificates_identify_clients_of_the_admin_port() {
         (by_either, None, "/v1/status", &[], Some(401), "Bearer"),
         (by_either, Some(&board), "/v1/status", &[], Some(200), ""),
         (by_either, Some(&other), "/v1/status", &[reader], Some(200), ""),
-        // The token was sent on purpose, so it takes precedence.
+        // The client chose the token, so it takes precedence over the certificate.
         (
             by_either,
             Some(&ops),

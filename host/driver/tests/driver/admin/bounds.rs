@@ -187,7 +187,7 @@ async fn one_token_cannot_take_all_streams_of_decisions() {
     };
     assert_eq!((streams.len(), refusal.0), (48, 503), "{}", refusal.1);
     assert_eq!(follow(ADMIN).await.status(), 200);
-    // A client that hangs up makes room for another one.
+    // When a client hangs up, another one is admitted.
     streams.pop();
     until("room for one more", async || follow(READER).await.status() == 200).await;
 }
@@ -316,7 +316,7 @@ async fn no_route_shows_values_of_objects_to_readers() {
     let document: Value = serde_json::from_str(&get(READER, "/v1/openapi.json").await.1).unwrap();
     let mut shown = 0;
     for (path, methods) in document["paths"].as_object().unwrap() {
-        // Streams do not end, and definitions and revisions do not come from requests.
+        // Streams do not end, and definitions and revisions do not grow with requests.
         if methods.get("get").is_none() || path.ends_with("/events") || path == "/v1/requests" {
             continue;
         }

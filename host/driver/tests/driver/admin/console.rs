@@ -88,7 +88,6 @@ async fn session(driver: &Running, token: &str) -> String {
     cookie.split_once(';').unwrap().0.to_owned()
 }
 
-/// Returns the key in the forms of this page.
 fn form_key(page: &str) -> String {
     let (_, rest) = page.split_once("name=\"form_key\" value=\"").unwrap();
     rest.split_once('"').unwrap().0.to_owned()
@@ -254,7 +253,7 @@ async fn other_pages_cannot_use_the_console() {
             403,
             403,
         ),
-        // A browser would not send the cookie when it follows a link.
+        // The cookie is missing, as when a browser follows a link from another site.
         (
             &[("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "navigate")],
             200,
@@ -307,7 +306,7 @@ async fn a_console_without_tokens_is_for_loopback_alone() {
     assert!(page.body.contains("loopback, Admin"), "{}", page.body);
     assert!(!page.body.contains("Sign out"), "{}", page.body);
     assert_eq!(sent(&driver, "/sign-in", &[], None).await.header("location"), "/");
-    // A page could make its own host name resolve to this machine.
+    // A page of another site could make its own host name resolve to this machine.
     let request = Request::get("/health").header("host", "console.example.com");
     let response = driver.send_to_admin(request.body(Body::empty()).unwrap()).await;
     let (status, body) = text(response).await;

@@ -320,7 +320,7 @@ spec:
     assert_eq!(status.revision, 2, "nothing of it had an effect");
 }
 
-/// Invalid files leave the live table as it is, and every report contains the reason.
+/// Invalid files leave the live table unchanged, and every report contains the reason.
 #[tokio::test]
 async fn reports_explain_why_the_newest_definitions_are_not_live() {
     let directory = TempDir::new().unwrap();
@@ -375,7 +375,8 @@ async fn a_stage_can_be_disabled_without_a_history() {
     );
 }
 
-/// The history cannot be written, for example because the disk is full. A rollback that would not last is refused.
+/// The history cannot be written, for example because the disk is full, so a rollback, which would not survive a
+/// restart, is refused.
 #[tokio::test]
 async fn a_rollback_that_cannot_be_recorded_is_refused() {
     let directory = TempDir::new().unwrap();

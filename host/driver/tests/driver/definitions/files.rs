@@ -125,7 +125,7 @@ async fn definitions_written_by_hand_can_be_changed() {
     assert_eq!(resource["spec"]["metadata"]["labels"], json!({"team": "a"}));
     assert_eq!(resource["spec"]["resourcesRef"]["kind"], "Service");
 
-    // The reply names the definitions that must be edited by hand.
+    // The error says to edit the file, because it has other definitions too.
     let other = json!({"resourcesRef": {"operation": "Create", "kind": "Secret"}});
     let (in_list, shares) = (
         "is an item of the list in",

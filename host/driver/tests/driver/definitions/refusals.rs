@@ -51,7 +51,7 @@ async fn invalid_definitions_are_refused() {
     let no_base64 = "this is not base64: Invalid symbol 37, offset 0.; write the base64 of a PEM file, `base64 -w0 ca.pem`";
     // (method, path, body, expected code, message after the program's name)
     for (method, path, body, code, message) in [
-        // These messages are the same as from the original driver.
+        // The original driver has the same messages.
         (
             "POST",
             ROUTE,
@@ -143,7 +143,7 @@ async fn invalid_definitions_are_refused() {
                 before[0].display()
             ),
         ),
-        // These definitions could not work.
+        // These definitions would never work.
         (
             "POST",
             ROUTE,

@@ -107,7 +107,6 @@ impl DefinitionStore for Contested {
     }
 }
 
-/// Another driver writes between the read and the commit of this driver.
 #[tokio::test]
 async fn a_concurrent_write_to_the_store_is_refused() {
     let directory = TempDir::new().unwrap();
@@ -119,7 +118,7 @@ async fn a_concurrent_write_to_the_store_is_refused() {
         let found = driver.data("GET", &one).await;
         found["admissionWebhooks"][0]["clientConfig"]["url"].clone()
     };
-    // The definition exists by then.
+    // The other driver has created the definition.
     let id = DefinitionId {
         kind: "admissionwebhook".to_owned(),
         name: "defaultGroup/w".to_owned(),
@@ -130,7 +129,7 @@ async fn a_concurrent_write_to_the_store_is_refused() {
     assert_eq!(refusal(&answer).0, 1_405_201);
     assert_eq!(url().await, "https://theirs.example");
 
-    // The definition has changed by then: the update applies to the new one and keeps its metadata.
+    // The other program has changed the definition: the update applies to its version, and keeps its metadata.
     let labelled =
         at("https://theirs.example").replace("\"name\":\"w\"", "\"name\":\"w\",\"labels\":{\"a\":\"b\"}");
     assert!(labelled.contains("labels"));
@@ -142,7 +141,7 @@ async fn a_concurrent_write_to_the_store_is_refused() {
     assert_eq!(url().await, "https://ours.example");
     assert_eq!(driver.data("GET", &one).await["metadata"]["labels"]["a"], "b");
 
-    // The definition is deleted by then.
+    // The other program has deleted the definition.
     let before = fs::read_to_string(&file).unwrap();
     store.contest(vec![(file.clone(), None)]);
     let (_, answer) = driver.define("PUT", ROUTE, at("https://ours.example/more")).await;
@@ -229,7 +228,7 @@ async fn a_missing_directory_removes_no_definition() {
     assert_eq!(driver.define("POST", ROUTE, body()).await.1, DONE);
 }
 
-/// Existing definitions are read. A new one is refused, and the message names the setting that it needs.
+/// The definitions that exist are read, but a new one is refused, with a message about the missing setting.
 #[tokio::test]
 async fn a_change_is_refused_without_a_writable_store() {
     let directory = TempDir::new().unwrap();

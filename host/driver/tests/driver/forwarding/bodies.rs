@@ -69,7 +69,7 @@ async fn bodies_for_chains_are_limited() {
         })
     };
     let scene = Scene::changed(setup).await;
-    // No chain matches updates; the translation needs their bodies.
+    // No chain matches updates, but the translation needs their bodies.
     let code = |(status, reply): (u16, String)| {
         let reply: Value = serde_json::from_str(&reply).unwrap();
         (status, reply["code"].as_u64().unwrap())
@@ -82,7 +82,7 @@ async fn bodies_for_chains_are_limited() {
     assert_eq!(code(text(scene.driver.send(slow).await).await), (408, 1_405_012));
     drop(sender);
 
-    // The scheduler would not know that these bodies are compressed.
+    // The scheduler cannot decode compressed bodies.
     for path in ["/namespaces/n/applications", "/agentsettings/taint"] {
         let mut packed = request("PUT", &below(path), "x");
         packed
@@ -177,7 +177,7 @@ async fn a_body_that_its_route_ignores_is_discarded() {
             if last { "connection: close\r\n" } else { "" },
         );
         write(&mut stream, &head).await;
-        // The connection can still be used for another request.
+        // The connection can be reused.
         let reply = until(&mut stream, SUCCESS).await;
         assert!(reply.starts_with("HTTP/1.1 200 "), "{reply}");
         let [received] = &scene.received()[..] else {

@@ -63,7 +63,7 @@ async fn requests_go_to_the_host_that_they_name() {
             "/webconsole/api/sessions?host_ip=127.0.0.1&x=%20",
             "/bcsapi/v1/consoleproxy/api/sessions?host_ip=127.0.0.1&x=%20",
         ),
-        // This is the same address in another spelling.
+        // This is another spelling of the same address.
         (
             "POST",
             "/webconsole/a?host_ip=::ffff:127.0.0.1",

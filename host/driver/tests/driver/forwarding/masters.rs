@@ -50,7 +50,7 @@ async fn the_next_listed_scheduler_is_called_if_the_first_is_not_the_master() {
 
 #[tokio::test]
 async fn a_scheduler_that_becomes_the_master_gets_the_request() {
-    // The number of the first request that it takes.
+    // The number of the first request that the scheduler answers as the master.
     for first in [2, 3, 4] {
         let (address, received) = master_from(first).await;
         let driver = in_front_of_schedulers(Setup::new(&[address])).start().await;
@@ -80,7 +80,7 @@ async fn without_a_master_the_request_fails_after_the_connect_timeout() {
 #[tokio::test]
 async fn a_streamed_body_is_sent_only_once() {
     let scene = Scene::answering(|| http::Response::new(Body::empty())).await;
-    // No chain has read this body.
+    // This body is streamed, because no chain needs it.
     let (received, status, reply) = scene.send("PUT", "/agentsettings/taint", "[]").await;
     assert_eq!(received.unwrap().body, "[]");
     assert_eq!(status, 200);

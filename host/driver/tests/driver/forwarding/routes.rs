@@ -9,7 +9,7 @@ use serde_json::json;
 use super::scheduler::*;
 use crate::harness::*;
 
-/// The body that a row sends, and the body that the scheduler receives.
+/// The body that the client sends, and the body that the scheduler receives.
 #[derive(Clone, Copy, Debug)]
 enum Sent {
     /// The two bodies are empty.

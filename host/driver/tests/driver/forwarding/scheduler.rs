@@ -14,7 +14,6 @@ use crate::harness::*;
 /// The reply of the scheduler's handlers to a successful request.
 pub(super) const SUCCESS: &str = r#"{"result":true,"code":0,"message":"success","data":null}"#;
 
-/// A request as the scheduler receives it.
 #[derive(Clone, Debug)]
 pub(super) struct Received {
     pub(super) line: String,
@@ -113,7 +112,6 @@ pub(super) fn in_front_of_schedulers(setup: Setup) -> Setup {
     setup.bcs(|bcs| bcs.behind = UpstreamKind::Scheduler)
 }
 
-/// Returns a path of the driver.
 pub(super) fn below(path: &str) -> String {
     format!("/mesosdriver/v4{path}")
 }

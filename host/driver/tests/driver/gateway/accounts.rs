@@ -211,7 +211,7 @@ async fn only_permitted_users_manage_users_and_clusters() {
         (&root, "POST", "users/x/tokens", 400, "USER_ID_INVALID"),
         (&alice, "GET", query, 200, ""),
         (&root, "GET", query_by_cluster, 200, ""),
-        // The reply is the same as for a missing cluster.
+        // The reply does not reveal whether the cluster exists.
         (&bob, "GET", query, 404, "CLUSTER_NOT_FOUND"),
         (&bob, "GET", query_by_cluster, 404, "CLUSTER_NOT_FOUND"),
         (nobody, "GET", query_by_cluster, 401, "UNAUTHORIZED"),
@@ -325,7 +325,7 @@ async fn invalid_input_has_the_status_that_is_configured() {
             );
             assert!(reply["message"].as_str().unwrap().contains(part), "{reply}");
         }
-        // The statuses of other errors do not depend on the configuration.
+        // Only the status of invalid input depends on the configuration.
         let bcs = json!({"id": "x", "project_id": "p", "cluster_type": "nomad"});
         let (status, reply) = scene.as_root("POST", "clusters/bcs", bcs).await;
         assert_eq!(

@@ -99,7 +99,7 @@ async fn other_services_are_found_where_they_register() {
     );
     let node = "/bcs/services/endpoints/kubernetedriver/BCS-K8S-1";
     let _kubernetes = register(&registering, node, kubernetes.address, None);
-    // The status is the service's, whatever `statuses` says.
+    // The status comes from the service, and does not depend on `statuses`.
     until("the storage", async || {
         send("GET", "storage/k8s/x?y=1", "all", "").await == 404
     })

@@ -49,7 +49,7 @@ async fn each_failure_has_the_reply_of_bcs_api() {
                 1_405_051,
                 "(bcs-api):mesos cluster BCS-NONE not found",
             ),
-            // The messages are the same as from bcs-api, to the letter.
+            // bcs-api has exactly the same messages.
             (
                 "GET",
                 &*path,
@@ -255,7 +255,7 @@ async fn the_access_log_names_the_cluster_and_the_user() {
         gateway.send(asking).await;
     };
     ask("GET").await;
-    // The first thread that logs a line decides for all threads whether the line is wanted.
+    // The interest in a log line is decided by the first thread that logs it, so it is computed again.
     tracing::callsite::rebuild_interest_cache();
     ask("GET").await;
     ask("POST").await;

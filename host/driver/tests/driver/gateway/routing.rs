@@ -133,7 +133,7 @@ async fn a_sent_request_is_not_repeated() {
     assert_eq!((status, &reply["code"]), (200, &json!(1_405_053)), "{reply}");
     assert!(soon(dies).await.unwrap().starts_with("POST /mesosdriver/v4/a "));
     assert!(other.received().is_empty());
-    // This driver is gone now, so all further requests go to the other one.
+    // This driver is gone, so all further requests go to the other one.
     for _ in 0..4 {
         let (_, reply) = envelope(gateway.send(request("POST", &path, "{}")).await).await;
         assert_eq!(reply["code"], 0, "{reply}");
@@ -183,7 +183,7 @@ async fn the_driver_with_the_fewest_requests_gets_the_next() {
         )
         .await
     };
-    // Either driver may get a request while both are idle.
+    // Either driver may get the first request.
     let held = loop {
         let mut received = tokio::spawn(ask(gateway.clone()));
         tokio::select! {
@@ -309,7 +309,7 @@ async fn consoles_are_on_hosts_of_their_cluster() {
             assert_eq!(received, at_driver, "{path}");
         }
     }
-    // Only consoles name their cluster in this way: all other clients can send a header.
+    // The query names the cluster only for consoles, since other clients can send headers.
     let path = format!("{OUTER}/namespaces/n/applications?cluster_id={CLUSTER}");
     let (_, body) = envelope(
         gateway

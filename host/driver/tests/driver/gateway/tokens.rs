@@ -41,7 +41,6 @@ fn written(directory: &Path, text: &str) -> PathBuf {
     path
 }
 
-/// Prometheus' `increase()` would miss the first failure of a series that starts with it.
 #[tokio::test]
 async fn counters_of_checks_begin_at_zero() {
     let directory = tempfile::tempdir().unwrap();
@@ -445,7 +444,7 @@ async fn an_endpoint_decides_about_tokens() {
         let bearer = format!("Bearer {token}");
         let headers = [("bcs-clusterid", CLUSTER), ("authorization", &*bearer)];
         let case = format!("{method} {path} {token}");
-        // The second reply comes from the cache.
+        // The second reply is cached.
         for asks in [true, false] {
             let (status, body) = envelope(gateway.send(asking(method, path, &headers)).await).await;
             if allowed {
@@ -474,7 +473,7 @@ async fn an_endpoint_decides_about_tokens() {
         }
         assert_eq!(driver.received().len(), if allowed { 2 } else { 0 }, "{case}");
     }
-    // The server may decide by the URL, so a request for another URL is sent.
+    // The URL is part of a check, so a request for another URL is checked again.
     for name in ["a", "b"] {
         let headers = [("bcs-clusterid", CLUSTER), ("authorization", "Bearer writes")];
         let request = asking("DELETE", &format!("{APPLICATIONS}/{name}"), &headers);
@@ -486,7 +485,7 @@ async fn an_endpoint_decides_about_tokens() {
         );
     }
     driver.received();
-    // Another cluster needs another request.
+    // A request for another cluster is checked again.
     let headers = [("bcs-clusterid", "BCS-OTHER"), ("authorization", "Bearer reads")];
     assert_eq!(
         gateway.send(asking("GET", APPLICATIONS, &headers)).await.status(),

@@ -56,7 +56,7 @@ admin:
         role: Role::Admin,
     };
     assert_eq!(admin.tls().unwrap().clients, [expected]);
-    // Tokens need TLS also when the address is changed later.
+    // Tokens need TLS even if the address is changed after the configuration was read.
     let tokens = admin.tokens().to_vec();
     let plain = admittance_admin::AdminConfig::new("127.0.0.1:0".parse().unwrap())
         .with_tokens(tokens)

@@ -54,7 +54,7 @@ impl Schemas {
             || !self.rules.violated(&document["spec"]).await.is_empty()
     }
 
-    /// Returns the schema of this place in resources.
+    /// Returns the schema of the field at this JSON Pointer of a resource.
     pub(super) fn at(&self, pointer: &str) -> &Json {
         let steps = pointer.split('/').skip(1);
         steps.fold(&self.of_resources, |schema, step| {
