@@ -27,7 +27,7 @@ pub(crate) fn read(fields: &mut Fields<'_>) -> MatchConditions {
     conditions.into()
 }
 
-/// Reads conditions with names, which `compile` compiles.
+/// Reads conditions with names, and compiles their expressions with `compile`.
 pub(crate) fn read_with(
     entries: &[Node<'_>],
     mut compile: impl FnMut(&str, &str) -> Result<MatchCondition, ConditionError>,

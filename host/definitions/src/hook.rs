@@ -96,7 +96,7 @@ pub trait HookKind: HookValue {
     ///
     /// # Errors
     ///
-    /// If the hook cannot be made with the given parts of the host.
+    /// Fails if the hook cannot be made with the given parts of the host.
     fn prepare(&self, given: HookContext<'_>) -> Result<PreparedHook, HookError>;
 }
 
@@ -166,7 +166,7 @@ impl PartialEq for HookDefinition {
     }
 }
 
-/// Reads a hook from its field of a native stage, in a chain of this phase.
+/// Reads a hook from its field of a native stage. The phase is that of the chain.
 pub(crate) type ReadHook = fn(&Node<'_>, Phase) -> Option<HookDefinition>;
 
 /// The fields of a native stage that define its hook. A stage has exactly one of them.
@@ -188,7 +188,7 @@ pub struct HookContext<'a> {
     pub authorizer: &'a Arc<dyn Authorizer>,
     /// The reader of the control plane; `None` if there is none.
     pub cluster: Option<&'a Arc<dyn ClusterReader>>,
-    /// The servers that policies of Kyverno may ask; `None` if the host sends no requests.
+    /// The servers that policies of Kyverno may call; `None` if the host sends no requests.
     pub http: Option<&'a PolicyHttp>,
     /// The source of the labels of namespaces.
     pub namespaces: &'a Arc<dyn NamespaceSource>,

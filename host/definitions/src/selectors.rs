@@ -85,8 +85,8 @@ pub(crate) fn namespaces_with(labels: LabelSelector) -> Option<NamespaceSelector
     (!labels.is_empty()).then_some(NamespaceSelector::Labels(labels))
 }
 
-/// Reads a label selector. `also_known` are the fields of other forms of the selector, which may be suggested for an unknown
-/// field.
+/// Reads a label selector. `also_known` lists fields of other forms of the selector, which a mistake about an unknown
+/// field may suggest.
 fn by_labels(mut fields: Fields<'_>, syntax: Syntax, also_known: &[&'static str]) -> LabelSelector {
     let mut requirements = Vec::new();
     for (key, value) in fields.get("matchLabels", Vec::new(), Node::map) {

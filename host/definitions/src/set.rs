@@ -122,7 +122,7 @@ impl DefinitionSet {
     ///
     /// # Errors
     ///
-    /// Every mistake of every file.
+    /// Returns every mistake of every file.
     pub fn chains(&self) -> Result<Vec<ChainDefinition>, Mistakes> {
         Ok(self.definitions()?.chains)
     }
@@ -131,7 +131,7 @@ impl DefinitionSet {
     ///
     /// # Errors
     ///
-    /// Every mistake of every file.
+    /// Returns every mistake of every file.
     pub fn definitions(&self) -> Result<Definitions, Mistakes> {
         self.definitions_after(Mistakes::new())
     }
@@ -190,8 +190,8 @@ impl DefinitionSet {
     ///
     /// # Errors
     ///
-    /// Every mistake in the text, and every conflict with other definitions; a definition that differs from `expected`
-    /// or shares its file with others; a new definition without a destination. An entry that [cannot be
+    /// Returns every mistake in the text, and every conflict with other definitions; a definition that differs from
+    /// `expected` or shares its file with others; a new definition without a destination. An entry that [cannot be
     /// used](Self::usable) does not conflict with others, and may be replaced.
     pub fn apply(
         &self,
@@ -208,7 +208,7 @@ impl DefinitionSet {
     ///
     /// # Errors
     ///
-    /// Every mistake in the text, or that it defines no chain.
+    /// Returns every mistake in the text, or that it defines no chain.
     pub fn chains_of(
         &self,
         text: &str,
@@ -223,8 +223,8 @@ impl DefinitionSet {
     ///
     /// # Errors
     ///
-    /// If no definition or two have this name; if the definition shares its file with others; if the other definitions
-    /// have mistakes.
+    /// Fails if no definition or two have this name; if the definition shares its file with others; if the other
+    /// definitions have mistakes.
     pub fn delete(&self, id: &DefinitionId) -> Result<Change, ChangeError> {
         change::delete(self, id)
     }

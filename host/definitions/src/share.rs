@@ -33,8 +33,8 @@ impl Share {
         self.0.get()
     }
 
-    /// Returns whether the request with this number, counted from 0, is in the share. The first request is; among ten
-    /// thousand consecutive requests, exactly the share is, spread evenly.
+    /// Returns whether the request with this number, counted from 0, is in the share. The first request always is. The
+    /// share is exact in every ten thousand consecutive requests, and spread evenly over them.
     pub fn is_due(self, counter: u64) -> bool {
         let whole = u64::from(Self::WHOLE);
         let parts = u64::from(self.0.get());

@@ -149,25 +149,25 @@ pub trait DefinitionStore: Send + Sync + Debug + 'static {
     /// [`read`](Self::read), which may compare them with the current content to recognize a half-written file.
     async fn was_live(&self, _files: Vec<DefinitionFile>) {}
 
-    /// Returns all content, sorted by path, including invalid definitions, and nothing half-written.
+    /// Returns all content, sorted by path, including invalid definitions, but no half-written content.
     ///
     /// # Errors
     ///
-    /// If any part of the store cannot be reached: a lost store is never taken for an empty one.
+    /// Fails if any part of the store cannot be reached: a lost store is never taken for an empty one.
     async fn read(&self) -> Result<Vec<DefinitionFile>, StoreError>;
 
     /// Writes all of these changes, or none. The store must own all paths.
     ///
     /// # Errors
     ///
-    /// If the store's content differs from a change's [`before`](FileChange::before); if there would be two definitions
-    /// for one operation and kind of BCS, even when both are written at the same moment; or if the store cannot be
-    /// written. Nothing was changed then, unless the error says so.
+    /// Fails if the store's content differs from a change's [`before`](FileChange::before); if there would be two
+    /// definitions for one operation and kind of BCS, even when both are written at the same moment; or if the store
+    /// cannot be written. Nothing was changed then, unless the error says so.
     async fn commit(&self, changes: &[FileChange]) -> Result<(), StoreError>;
 
     /// Waits until the content differs, or may differ, from the result of the last [`read`](Self::read). Losing the
-    /// store and reaching it again are changes too; after a failed read, staying lost is not. The future may be dropped
-    /// and the method called again without missing a change.
+    /// connection to the store is a change, and so is reaching it again; after a failed read, only reaching it is. The
+    /// future may be dropped and the method called again without missing a change.
     async fn changed(&self);
 }
 

@@ -23,7 +23,7 @@ pub trait Dialect: Send + Sync + Debug + 'static {
     ///
     /// # Errors
     ///
-    /// If the body cannot be parsed, or does not say which object it is for.
+    /// Fails if the body cannot be parsed, or does not say which object it is for.
     fn stored(
         &self,
         head: &Parts,
@@ -40,8 +40,8 @@ pub trait Dialect: Send + Sync + Debug + 'static {
     ///
     /// # Errors
     ///
-    /// If the body cannot be parsed, or is ambiguous. A request that the control plane might read differently from the
-    /// chains must not pass.
+    /// Fails if the body cannot be parsed, or is ambiguous. A request that the control plane might read differently
+    /// from the chains must not pass.
     fn read(&self, head: &Parts, inspection: &Inspection, body: &Bytes) -> Result<Reading, Rejection>;
 
     /// Reads the admission request that a whole HTTP request describes, without the object that the upstream has
@@ -49,7 +49,7 @@ pub trait Dialect: Send + Sync + Debug + 'static {
     ///
     /// # Errors
     ///
-    /// If the request is refused before any chain.
+    /// Fails if the request is refused before any chain.
     fn admission_request(&self, head: &Parts, body: &Bytes) -> Result<Option<Request>, Rejection> {
         let inspection = match self.classify(head) {
             Class::Pass => return Ok(None),
@@ -69,7 +69,7 @@ pub trait Dialect: Send + Sync + Debug + 'static {
     ///
     /// # Errors
     ///
-    /// If such a body cannot express the change.
+    /// Fails if such a body cannot express the change.
     fn write(
         &self,
         head: &Parts,
@@ -113,7 +113,7 @@ pub struct Inspection {
     pub resource: Option<Arc<GroupVersionResource>>,
     /// The kind, if the head has it.
     pub kind: Option<Arc<str>>,
-    /// Data that the dialect keeps for itself from [`Dialect::classify`] to [`Dialect::write`].
+    /// Data of the dialect's own, passed from [`Dialect::classify`] to [`Dialect::write`].
     pub detail: Extensions,
 }
 

@@ -44,7 +44,8 @@ impl KubernetesApi {
             Method::GET | Method::HEAD | Method::OPTIONS => {
                 return Ok(is_upgrade.then_some(Operation::Connect));
             }
-            // An API server writes the subresource; one behind it may open a connection.
+            // An API server treats the request as a write to the subresource, but a server behind it may open a
+            // connection.
             _ if is_upgrade => {
                 let message = "a write to a subresource must not ask to switch protocols";
                 return Err(Rejection::new(RejectionKind::Ambiguous, message));
@@ -133,9 +134,8 @@ impl Dialect for KubernetesApi {
         };
         let mut request = Request::new(inspection.operation, kind, target.resource.clone());
         request.dry_run = match inspection.operation {
-            // The API server opens a connection in any case.
             Operation::Connect => false,
-            // The API server ignores the query if there is a body.
+            // If there is a body, the API server ignores the query.
             Operation::Delete if !body.is_empty() => options.as_ref().is_some_and(|options| {
                 let dry_run = options.value().pointer("/dryRun/0");
                 dry_run.is_some_and(|value| value == "All")
@@ -189,7 +189,7 @@ fn object_of(head: &Parts, body: &Bytes) -> Result<Object, Rejection> {
         )
     };
     let object = Object::parse_unique(body).map_err(|error| malformed(&error))?;
-    // The API server ignores keys in another case, and a hook may not.
+    // The API server ignores keys that differ only in case, but a hook may read them.
     match admittance_admission::Spelling::kubernetes().canonical(object.text()) {
         Ok(None) => Ok(object),
         Ok(Some(_)) => {

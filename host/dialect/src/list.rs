@@ -121,7 +121,7 @@ impl ItemPath {
         self.filled(|pointer| value_at(item, pointer).ok_or_else(|| ListError::NoValue(pointer.clone())))
     }
 
-    /// Returns the path for an item in which every value is the same word.
+    /// Returns an example of the item's path, with the same word for every value.
     fn sample(&self) -> Result<PathAndQuery, ListError> {
         self.filled(|_| Ok("x".to_owned()))
     }
@@ -167,7 +167,7 @@ impl ListRoute {
     ///
     /// # Errors
     ///
-    /// The mistake, as a sentence.
+    /// Returns the mistake, as a sentence.
     pub fn check(&self, dialect: &dyn Dialect, headers: &HeaderMap) -> Result<(), String> {
         let path = self.request.path.sample().map_err(|error| error.to_string())?;
         let request = format!("{} {path}", self.request.method);

@@ -337,7 +337,7 @@ impl Dialect for Rest {
         let pointer = matched.map(|matched| &matched.route.route.object);
         let body = std::str::from_utf8(body).unwrap_or_default();
         let spliced = pointer.and_then(|pointer| spliced(body, pointer, object));
-        // `read` has found the place of the object, so the fallback is never used.
+        // `read` has already found the object in the body, so the fallback is never used.
         Ok(spliced.map_or_else(|| Bytes::copy_from_slice(object.text().as_bytes()), Bytes::from))
     }
 

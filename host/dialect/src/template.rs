@@ -40,7 +40,7 @@ impl<P> Template<P> {
     }
 }
 
-/// The characters that stay as they are in a path or a query: the unreserved ones of RFC 3986.
+/// The characters that are not escaped in a path or a query: the unreserved characters of RFC 3986.
 const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'_')

@@ -29,7 +29,7 @@ pub(crate) fn apply(
     let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
     let mut read = set.reads.text(name, text);
     let mut mistakes = read.mistakes.clone();
-    // Only mistakes within each definition count here: the policy of a binding may be in another file.
+    // Only mistakes within each definition are reported here: a binding may refer to a policy in another file.
     Chains::default().add_all(read.definitions.iter().flatten(), &mut mistakes);
     mistakes.into_result(())?;
     // Each item of a list becomes a document of its own.
@@ -187,7 +187,7 @@ impl<'a> Applied<'a> {
                 let new = self.text(file.kind, &file.path, None);
                 content(&new).lines().eq(content(&file.text).lines())
             }
-            // A store may format its content differently, so values are compared.
+            // A store may format its content differently, so the parsed values are compared.
             _ => {
                 let new = self
                     .merged(definition)

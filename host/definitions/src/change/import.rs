@@ -78,7 +78,7 @@ words!(ImportResult, "result": Exact = "exact", Differs = "differs", Kept = "kep
 ///
 /// # Errors
 ///
-/// The syntax errors of the files.
+/// Returns the syntax errors of the files.
 pub fn import(files: &[DefinitionFile], target: &Path) -> Result<Import, Mistakes> {
     let mut mistakes = Mistakes::new();
     let documents: Vec<_> = files.iter().map(|file| file.documents(&mut mistakes)).collect();

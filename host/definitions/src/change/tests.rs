@@ -17,7 +17,7 @@ fn chain(name: &str) -> String {
     )
 }
 
-/// Writes a chain in one line.
+/// Writes a native chain in one line.
 fn line(name: &str) -> String {
     format!(
         "{{ apiVersion: admittance.dev/v1alpha1, kind: AdmissionChain, metadata: {{ name: {name} }}, spec: {{ rules: \
@@ -36,7 +36,6 @@ fn set(files: &[(&str, &str)]) -> DefinitionSet {
     DefinitionSet::of_files(files.iter().map(file).collect())
 }
 
-/// Sends new definitions to this directory.
 fn to(directory: &Path) -> impl Fn(&DefinitionId) -> Option<Destination> {
     move |id| {
         Some(Destination {

@@ -2,8 +2,8 @@ use admittance_conditions::MatchCondition;
 
 use crate::load_text;
 
-/// Reads the conditions of a stage in both forms that have them. Returns names and expressions, or the mistakes without
-/// the place of the stage.
+/// Reads the conditions of a stage in the native form and in the form of Kubernetes. Returns names and expressions, or
+/// the mistakes without the place of the stage.
 fn read(conditions: &str) -> Result<Vec<(String, String)>, String> {
     let native = format!(
         "apiVersion: admittance.dev/v1alpha1\nkind: AdmissionChain\nmetadata: {{ name: a }}\nspec:\n  rules: [ {{ \

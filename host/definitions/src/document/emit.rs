@@ -9,7 +9,7 @@ pub fn to_yaml(value: &Json) -> String {
     let options = ser_options! { compact_list_indent: false, prefer_block_scalars: false };
     let mut text = "---\n".to_owned();
     if to_fmt_writer_with_options(&mut text, &Node(value), options).is_err() {
-        // Writing to memory does not fail. If it did, JSON would be valid YAML too.
+        // Serializing to memory does not fail. If it did, the JSON would be a valid document too.
         text = format!("---\n{value:#}\n");
     }
     text

@@ -40,7 +40,7 @@ impl<'t> Events<'t> {
     pub(super) fn new(text: &'t str, limit: usize) -> Self {
         let options = options! {
             emit_comments: false,
-            // libyaml and go-yaml accept both.
+            // libyaml and go-yaml accept a byte order mark here too.
             bom_inside_document_as_content: true,
             block_scalar_eof_without_line_feed: true,
         };

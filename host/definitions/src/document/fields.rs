@@ -139,7 +139,7 @@ impl<'a> Fields<'a> {
                 );
                 continue;
             };
-            // A field can only be present twice where case does not matter.
+            // Only where case is ignored can a field be present twice.
             match first.iter().find(|(seen, _)| *seen == name) {
                 Some((_, position)) => {
                     let Flaw { message, fix, .. } = Flaw::duplicate(entry.key_position, name, *position);

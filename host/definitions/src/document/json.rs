@@ -36,8 +36,8 @@ fn not_json(position: Position, error: &serde_json::Error) -> Flaw {
     Flaw::new(position, format!("this is not JSON: {message}"), "")
 }
 
-/// Finds the line and column of parts of the text. Ask in the order of the text: an earlier part than the last one
-/// starts the search from the beginning.
+/// Finds the line and column of parts of the text. Lookups in the order of the text are fast; a lookup of an earlier
+/// part starts again from the beginning.
 struct Lines<'a> {
     text: &'a str,
     offset: usize,

@@ -146,8 +146,8 @@ impl Mistakes {
     ///
     /// # Errors
     ///
-    /// The mistakes, without duplicates, sorted by file, line and column. If there are more than 100, the last one
-    /// counts the others.
+    /// Returns the mistakes, without duplicates, sorted by file, line and column. If there are more than 100, the last
+    /// one counts the others.
     pub fn into_result<T>(mut self, value: T) -> Result<T, Self> {
         if self.is_empty() {
             return Ok(value);

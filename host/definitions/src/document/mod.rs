@@ -51,7 +51,7 @@ pub use self::{
 /// The most bytes that a file may have. A definition has a few kilobytes.
 pub const LARGEST_FILE: usize = 4 * 1024 * 1024;
 
-/// Other threads may run after this many documents were read.
+/// The number of documents after which the reader lets other threads run.
 pub(crate) const UNINTERRUPTED: usize = 256;
 
 /// The most documents that a file may have, including empty ones.
@@ -91,8 +91,8 @@ impl Document {
         Node::root(self).reporting_to(mistakes)
     }
 
-    /// Returns the value of the whole document, for a reader that needs no mistakes: of a document that was checked before,
-    /// or that is only shown.
+    /// Returns the value of the whole document, and ignores mistakes in it: for a document that was checked before, or
+    /// that is only shown.
     pub fn root_ignoring_mistakes(&self) -> Node<'_> {
         Node::root(self)
     }
@@ -257,7 +257,7 @@ pub fn read_one(path: &Path, mistakes: &mut Mistakes) -> Option<Document> {
 ///
 /// # Errors
 ///
-/// The mistakes in the file.
+/// Returns the mistakes in the file.
 pub fn read_value<T>(path: &Path, read: impl FnOnce(&Node<'_>) -> Option<T>) -> Result<T, Mistakes> {
     let mut mistakes = Mistakes::new();
     let document = read_one(path, &mut mistakes);
@@ -269,7 +269,7 @@ pub fn read_value<T>(path: &Path, read: impl FnOnce(&Node<'_>) -> Option<T>) -> 
 ///
 /// # Errors
 ///
-/// If the text has syntax errors, or does not hold exactly one document.
+/// Fails if the text has syntax errors, or does not hold exactly one document.
 pub fn to_json(name: &str, text: &str) -> Result<Json, Mistakes> {
     let mut mistakes = Mistakes::new();
     let documents = read_text(name, text, &mut mistakes);
@@ -286,7 +286,7 @@ pub fn to_json(name: &str, text: &str) -> Result<Json, Mistakes> {
 ///
 /// # Errors
 ///
-/// If the text has syntax errors, holds more than one document, or is larger as JSON than the limit.
+/// Fails if the text has syntax errors, holds more than one document, or is larger as JSON than the limit.
 pub fn yaml_to_json(name: &str, text: &str, limit: usize) -> Result<Option<Vec<u8>>, Mistake> {
     let mut flaws = Vec::new();
     let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);

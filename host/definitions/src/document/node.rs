@@ -107,7 +107,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Returns the number of mistakes that were reported so far, here or elsewhere in the documents that share the list.
+    /// Returns the number of mistakes that were reported so farto the list, by all nodes that share it.
     pub fn mistake_count(&self) -> usize {
         self.mistakes.map_or(0, |cell| {
             let mistakes = cell.take();

@@ -224,7 +224,7 @@ fn read_stage(node: &Node<'_>, seen: &mut HashMap<String, Location>) -> Option<S
     let name = read_stage_name(&mut fields, "name the hook", printable, seen);
     let hook = plugin::read_in_place_of_client(&mut fields, "hook", read_client);
     let read_policy = |node: &Node<'_>| match node.string()? {
-        // The driver prints a missing policy, which means `Ignore`, as an empty string.
+        // A missing policy means `Ignore`, and the driver prints it as an empty string.
         "" => None,
         _ => node.word(),
     };

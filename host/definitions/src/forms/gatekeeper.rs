@@ -143,8 +143,8 @@ impl DocumentForm for Gatekeeper {
         defined.chains.extend(mutator::chain(&surroundings));
     }
 
-    /// Keeps every document: the effect of a template depends on its constraints, and on the kinds that are synced for all
-    /// templates.
+    /// Returns `Kept` for every document, because the effect of a template depends on its constraints, and on the kinds
+    /// that are synced for all templates.
     fn import(&self, _kind: &DocumentKind) -> Option<(ImportResult, &'static str)> {
         Some((ImportResult::Kept, "documents of Gatekeeper have no native form"))
     }

@@ -177,7 +177,7 @@ pub(crate) fn read_bundle(text: &str) -> Result<Vec<CertificateDer<'static>>, (S
 /// Reads one or more labels of a host name.
 fn host_part(node: &Node<'_>) -> Option<String> {
     let text = node.text()?;
-    // A label is appended, so that digits alone are not taken for an address.
+    // The suffix prevents a host part of digits from being read as an IP address.
     let host = format!("{text}.svc");
     if matches!(ServerName::try_from(host), Ok(ServerName::DnsName(_))) {
         return Some(text.to_owned());

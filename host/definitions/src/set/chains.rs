@@ -21,7 +21,7 @@ use crate::{
 ///
 /// # Errors
 ///
-/// Every mistake of every file.
+/// Returns every mistake of every file.
 pub fn load(paths: &[PathBuf]) -> Result<Vec<ChainDefinition>, Mistakes> {
     Ok(Definitions::load(paths)?.chains)
 }
@@ -31,7 +31,7 @@ pub fn load(paths: &[PathBuf]) -> Result<Vec<ChainDefinition>, Mistakes> {
 ///
 /// # Errors
 ///
-/// Every mistake in the text.
+/// Returns every mistake in the text.
 pub fn load_text(name: &str, text: &str) -> Result<Vec<ChainDefinition>, Mistakes> {
     let read = Reads::default().text(name, text);
     define(read.definitions.iter().flatten(), read.mistakes).map(|definitions| definitions.chains)
@@ -55,7 +55,7 @@ impl Definitions {
     ///
     /// # Errors
     ///
-    /// Every mistake of every file.
+    /// Returns every mistake of every file.
     pub fn load(paths: &[PathBuf]) -> Result<Self, Mistakes> {
         let mut mistakes = Mistakes::new();
         let files = read_readable_files(paths, &mut mistakes);
@@ -77,7 +77,6 @@ pub(crate) fn define<'a>(
 /// The definitions that were accepted so far, and the names that must be unique.
 #[derive(Default)]
 pub(crate) struct Chains {
-    /// The documents of each system.
     accepted: Vec<(Arc<dyn DocumentForm>, Vec<Arc<ReadDefinition>>)>,
     /// The location of each name by the kind of its bearer, and whether other documents of the system may have it too.
     names: HashMap<(&'static str, Phase, String), (Location, bool)>,

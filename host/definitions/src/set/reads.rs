@@ -18,7 +18,6 @@ pub(crate) struct ReadFile {
     pub(crate) documents: Vec<Document>,
     /// Mistakes in the syntax, and documents of unknown kinds.
     pub(crate) mistakes: Mistakes,
-    /// The definitions of each document.
     pub(crate) definitions: Vec<Vec<Arc<ReadDefinition>>>,
 }
 

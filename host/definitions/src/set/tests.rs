@@ -255,7 +255,7 @@ fn entries_that_need_another_are_set_aside_without_it() {
     let both = entries(&[binding("b", "p"), policy("p")]);
     assert_eq!(sorted(&both, &[], keep), "p: b\n");
 
-    // Other entries are still served, and so is the last version of a binding whose policy exists.
+    // Other entries are still served, and so is the last version of a binding with a policy.
     let stray = entries(&[
         binding("a", "gone"),
         binding("b", "gone"),

@@ -16,8 +16,8 @@ use crate::{
     document::{Mistake, Mistakes},
 };
 
-/// The handling of an invalid entry of a store: one with a mistake, or a second definition of one name or for one
-/// operation and kind of BCS. The other definitions are served in both cases.
+/// The handling of an invalid entry of a store: an entry with a mistake, or the second of two definitions with the same
+/// name or the same operation and kind of BCS. The other definitions stay in force.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum OnBadDefinition {
     /// The last valid version stays in force, if there is one.
@@ -69,7 +69,7 @@ pub enum Served {
     LastVersion,
     /// The definition, with the modules that were used last.
     LastModules,
-    /// All of it; the stages whose modules are missing fail, and their failure policy decides.
+    /// The whole definition. Stages whose modules are missing fail, and their failure policy decides.
     FailingStages,
 }
 

@@ -46,7 +46,7 @@ pub struct FileStore {
     complete: Mutex<Option<Complete>>,
     /// Wakes the task that waits for a change.
     watch: Mutex<Option<Watch>>,
-    /// The files that other programs are writing; known once a caller waits for changes.
+    /// The files that other programs are writing. It is watched from the first call of `changed` on.
     writers: OnceLock<Writers>,
     config: WatchConfig,
     writer_timeout: Duration,
@@ -113,7 +113,7 @@ impl FileStore {
                     Some(last) if last.loses(found, &forms) => REMOVAL_QUIET,
                     _ => QUIET,
                 };
-                // Taken first, so that changes during the read are noticed.
+                // The state is taken before the texts are read, so that changes during the read are noticed.
                 let seen = Fingerprint::of_extensions(paths.iter().cloned(), EXTENSIONS);
                 (seen, reading.look(&paths, quiet), reading)
             };
@@ -166,7 +166,8 @@ impl DefinitionStore for FileStore {
         let (seen, found) = self.read_complete(last).await?;
         self.read.send_replace(Some(seen));
         let mut complete = self.complete.lock().await;
-        // Cloned, so that nothing is forgotten if the reader is dropped here.
+        // The values are cloned rather than taken, so that they are still there if this future is dropped while it
+        // waits.
         let (last, forms) = (complete.clone(), self.forms.clone());
         let (now, mut found) = self
             .blocking(move || (Complete::after(last, &found, &forms), found))
@@ -208,7 +209,7 @@ impl DefinitionStore for FileStore {
         let mut watch = self.watch.lock().await;
         loop {
             let Some(seen) = read.borrow_and_update().clone() else {
-                // Nothing was read yet, so any content is a change.
+                // Without an earlier read, any content is a change.
                 return;
             };
             let watch = match &mut *watch {
@@ -224,7 +225,7 @@ impl DefinitionStore for FileStore {
             };
             tokio::select! {
                 _ = watch.changed() => return,
-                // After another read, changes are measured from that one.
+                // Another caller read the files, so changes are measured from its read.
                 _ = read.changed() => {}
             }
         }

@@ -32,7 +32,7 @@ pub(super) const QUIET: Duration = Duration::from_millis(50);
 ///
 /// # Errors
 ///
-/// Every path that is missing, cannot be read, is not UTF-8, or is larger than
+/// Returns every path that is missing, cannot be read, is not UTF-8, or is larger than
 /// [`LARGEST_FILE`](document::LARGEST_FILE). A missing directory is never taken for an empty one.
 pub fn read_files(paths: &[PathBuf]) -> Result<Vec<DefinitionFile>, Mistakes> {
     let mut mistakes = Mistakes::new();
@@ -215,7 +215,7 @@ fn stamp(metadata: io::Result<fs::Metadata>) -> Option<Stamp> {
 fn fix_of_unread(path: &Path) -> &'static str {
     match path.symlink_metadata() {
         Ok(_) => "let it be a file that can be read, or delete it to remove its definitions",
-        // The configuration names the file, as the files of a directory were just listed.
+        // A missing file is one that the configuration names, since the files of directories were just listed.
         Err(_) => {
             "correct the path; if the file was deleted, its definitions are removed with its entry in `definitions` \
              of the configuration"
@@ -227,7 +227,7 @@ fn fix_of_unread(path: &Path) -> &'static str {
 ///
 /// # Errors
 ///
-/// If the directory cannot be listed.
+/// Fails if the directory cannot be listed.
 pub fn files_in(path: &Path) -> io::Result<Vec<PathBuf>> {
     if !path.is_dir() {
         return Ok(vec![path.to_owned()]);

@@ -1,6 +1,6 @@
 use crate::{certificates, load_text};
 
-/// (phase, rule, whether ephemeral containers are forgotten)
+/// (phase, rule, whether the warning about ephemeral containers is expected)
 const TABLE: [(&str, &str, bool); 12] = [
     (
         "Validating",

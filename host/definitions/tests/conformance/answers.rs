@@ -31,13 +31,14 @@ impl fmt::Display for Answer {
 }
 
 impl Answer {
-    /// Returns whether a policy refused the request. The API server refuses other requests itself, after the policies.
+    /// Returns whether a policy refused the request. Other refusals come from the API server itself, after the
+    /// policies.
     fn is_of_policy(&self) -> bool {
         let message = self.message.as_deref().unwrap_or_default();
         self.status >= 400 && !message.contains(" is invalid: ")
     }
 
-    /// Describes how the outcome differs from this answer; `None` if it does not.
+    /// Describes how the outcome differs from this answer; `None` if they agree.
     pub(crate) fn difference(&self, outcome: &Outcome) -> Option<String> {
         let (here, refusal) = match &outcome.decision {
             Decision::Allowed => ("allowed".to_owned(), None),

@@ -10,7 +10,6 @@ use admittance_admission::{
 use admittance_definitions::{CelDefinition, ChainDefinition};
 use serde_json::{Value, json};
 
-/// Returns the user of all requests.
 pub(crate) fn alice() -> UserInfo {
     UserInfo {
         username: "alice".to_owned(),
@@ -84,7 +83,6 @@ impl ClusterReader for Objects {
     }
 }
 
-/// Returns the namespaces of the cluster.
 pub(crate) fn namespaces() -> Vec<Value> {
     let namespaces = [
         ("polns", Some("prod")),
@@ -105,7 +103,6 @@ pub(crate) fn namespaces() -> Vec<Value> {
     namespaces.map(object).to_vec()
 }
 
-/// The chains of a cluster, and its objects.
 pub(crate) struct Cluster {
     chains: Vec<Chain>,
     namespaces: StaticNamespaces,
@@ -133,7 +130,6 @@ impl Cluster {
         }
     }
 
-    /// Returns the outcome of a request.
     pub(crate) async fn admit(&self, request: Request) -> Outcome {
         let matching = self.chains.iter().filter(|chain| chain.matches(&request));
         let matching: Vec<&Chain> = matching.collect();
@@ -153,7 +149,7 @@ fn built(chain: ChainDefinition, reader: &Arc<dyn ClusterReader>) -> Chain {
             panic!("{}: not a policy", chain.name);
         };
         let mut spec = stage.spec;
-        // A timeout of a busy machine is not a difference.
+        // The timeout is long, because a slow machine must not cause a difference.
         spec.timeout = Duration::from_secs(600);
         Stage {
             spec,

@@ -1,4 +1,4 @@
-//! Small inputs that were reported, with the result that the API server has for them.
+//! Tests small inputs from bug reports against the results of the API server.
 
 use std::fs;
 

@@ -114,7 +114,7 @@ fn merge(into: &mut Value, patch: &Value) {
 }
 
 impl Recorded {
-    /// Returns the requests that the API server makes of this one: one for each object of a collection.
+    /// Returns the admission requests that the API server makes for this request: one for each object of a collection.
     fn admission_requests(&self, existing: &[Value]) -> Vec<Request> {
         let target = Target::parse(&self.path);
         let is_of_target = |object: &&Value| {

@@ -174,7 +174,7 @@ fn patches_deletions_and_connections_cannot_be_changed() {
             "ServiceProxyOptions",
             json!({"kind": "ServiceProxyOptions", "apiVersion": "v1", "path": "x/y"}),
         ),
-        // Neither an encoded segment nor a Pod of this name nor a parameter hides the path.
+        // The path is recognized despite an encoded segment, a Pod of the same name or a parameter.
         (
             "pods/proxy/%70roxy/%78/y/?path=other",
             "PodProxyOptions",

@@ -156,7 +156,7 @@ impl Rest {
                 RejectionKind::Unmatched,
                 "no route matches this method and path, and unmatched writes are refused",
             )),
-            // It is unknown what a server does with such a method.
+            // Nobody knows how a server treats such a method.
             Unmatched::Pass if !is_known(&head.method) && self.may_be_routed(head.uri.path()) => {
                 Class::Refuse(ambiguous("its method is unknown"))
             }

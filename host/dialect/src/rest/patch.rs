@@ -11,7 +11,7 @@ const MERGE: &str = "application/merge-patch+json";
 const JSON_PATCH: &str = "application/json-patch+json";
 const JSON: &str = "application/json";
 
-/// The patch of a client. It applies to a body of the route whose object is the stored one.
+/// A client's patch. It applies to a body of the route in which the stored object is embedded.
 pub(super) enum ClientPatch {
     /// The keys are in the spelling of the route.
     Merge(MergePatch),
@@ -28,7 +28,7 @@ impl ClientPatch {
 }
 
 impl Matched {
-    /// Returns whether the request is a patch of which stages see the result.
+    /// Returns whether stages see the result of this request's patch.
     pub(super) fn is_applied(&self, head: &Parts) -> bool {
         head.method == Method::PATCH && self.route.route.applies_patches()
     }
@@ -90,14 +90,14 @@ impl Matched {
         let stored = self.stored(head)?;
         let result = patch.apply(&self.body_of(&stored)?).map_err(refused)?;
         let text = result.text();
-        // A server that ignores case would see another object than the chains.
+        // A server that ignores the case of keys would read a different object from the one that the chains see.
         let is_plain = Object::parse_unique(text).is_ok() && *self.canonical(text)? == *text;
         if !is_plain {
             return Err(ambiguous(
                 "the result of the patch has a key twice, or not in the spelling of the API",
             ));
         }
-        // The object was fetched by the names of the request, and the patch may contain other names.
+        // The object was fetched under the names in the request, which the patch may change.
         if self.stored_uri(head, text)? != self.stored_uri(head, "")? {
             return Err(ambiguous("the patch names another object than the request"));
         }

@@ -18,7 +18,6 @@ use crate::{
 #[derive(Clone, Debug)]
 pub(super) struct StoredPath(Template<Placeholder>);
 
-/// A placeholder in the path of the stored object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Placeholder {
     Name,

@@ -157,7 +157,7 @@ fn no_spelling_of_a_path_bypasses_a_route() {
         ("with a value", "PUT", "/v1;a=b/jobs", "ambiguous", "ambiguous"),
         ("an encoded semicolon", "PUT", "/v1/jobs%3Bx", "ambiguous", "ambiguous"),
         ("dots hidden by it", "PUT", "/v1/x/..;/jobs", "ambiguous", "ambiguous"),
-        // Some servers and file systems do not care for case.
+        // Some servers and file systems ignore the case of letters.
         ("another case", "PUT", "/V1/Jobs", "ambiguous", "ambiguous"),
         ("another case of one letter", "PUT", "/v1/jobS", "ambiguous", "ambiguous"),
         // Windows separates segments by a backslash.
@@ -186,7 +186,7 @@ fn no_spelling_of_a_path_bypasses_a_route() {
         ("another one", "DELETE", "/v1/jobs", "unmatched", "pass"),
         ("CONNECT", "CONNECT", "/v1/jobs", "unmatched", "ambiguous"),
         ("a write elsewhere", "POST", "/v1/nodes", "unmatched", "pass"),
-        // One route must not be taken for another, which may be less strict.
+        // A route must not be mistaken for another route, whose rules may be less strict.
         ("another route by double encoding", "PUT", "/v1/job/x%252F..%252F..%252Fjobs", "ambiguous", "ambiguous"),
         ("another name by a parameter", "DELETE", "/v1/job/a;b", "ambiguous", "ambiguous"),
         ("a name of encoded dots", "DELETE", "/v1/job/%2e.", "inspect", "inspect"),
@@ -304,7 +304,7 @@ fn the_case_of_a_template_does_not_matter() {
     }
 }
 
-/// Two routes may match one request. The chains must not see one of them, and the server the other.
+/// If two routes match one request, the chains could see one of them and the server the other.
 #[test]
 fn a_request_that_servers_could_match_to_two_routes_is_refused() {
     let plan = Route {
@@ -324,7 +324,7 @@ fn a_request_that_servers_could_match_to_two_routes_is_refused() {
         ("/v1/job/a/plan", "inspect"),
         ("/v1/job/a/b", "inspect"),
         ("/v1/job/a%2Fb", "inspect"),
-        // This is the plan of the job `a`, or the job `a/plan`.
+        // The path could mean the plan of the job `a`, or the job `a/plan`.
         ("/v1/job/a%2Fplan", "ambiguous"),
         ("/v1/job/a/Plan", "ambiguous"),
         ("/v1/job/a/plan;x", "ambiguous"),

@@ -44,7 +44,7 @@ fn a_file_of_one_definition_is_replaced_whole() {
             format!("# New.\n{b}"),
             format!("# New.\n{b}"),
         ),
-        // A YAML file may have JSON, and a JSON file may have nothing else.
+        // A YAML file may contain JSON; a JSON file may contain only JSON.
         (
             "f.yaml",
             b.clone(),
@@ -63,7 +63,7 @@ fn a_file_of_one_definition_is_replaced_whole() {
             changed(&line("b")),
             pretty(&changed(&json("b"))),
         ),
-        // The case of a kind of BCS does not matter.
+        // The kinds of BCS are compared without regard to case.
         (
             "f.yaml",
             bcs("admissionwebhook", "create"),

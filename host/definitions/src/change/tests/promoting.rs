@@ -70,7 +70,6 @@ fn a_promoted_stage_gets_the_fields_of_its_candidate() {
     }
 }
 
-/// People edit the file afterwards.
 #[test]
 fn a_promoted_file_stays_readable() {
     let stage = "    - name: s\n      plugin:\n        source: file:../a.wasm # A.\n        settings: { name: a }\n      \

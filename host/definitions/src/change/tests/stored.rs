@@ -21,7 +21,6 @@ fn absolute(text: &str) -> String {
     text.replace("file:s.wasm", "file:/s.wasm")
 }
 
-/// Sends new definitions to the store.
 fn to_store(id: &DefinitionId) -> Option<Destination> {
     Some(Destination {
         kind: StoreKind::Entries,
@@ -203,7 +202,7 @@ fn stored_definitions_are_deleted_and_promoted_besides_files() {
     }
 }
 
-/// The entry has another definition, or none.
+/// The entry's path names another definition, or its text defines none.
 #[test]
 fn a_definition_is_not_written_over_another() {
     for there in [absolute(&json("c")), "nonsense".to_owned()] {

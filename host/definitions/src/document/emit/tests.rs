@@ -13,7 +13,8 @@ fn read(text: &str) -> Json {
 
 #[test]
 fn ambiguous_texts_are_written_in_quotes() {
-    // (text, as it is written); YAML 1.1 resolves more than 1.2: bool, int, float, timestamp, merge.
+    // (text, as it is written). The plain forms of bool, int, float, timestamp and merge keys are values only in YAML
+    // 1.1, so they are quoted.
     for (text, written) in [
         ("pods", "pods"),
         ("/mutate", "/mutate"),

@@ -40,7 +40,8 @@ impl<'a> Node<'a> {
         read_each(&self.filled_list(fix)?, read)
     }
 
-    /// Reads a list of words of this set. An empty list is a mistake with this `fix`; a repeated word has the message `twice`.
+    /// Reads a list of different words of this set. An empty list is a mistake with this `fix`; a repeated word is a
+    /// mistake with the message `twice`.
     pub fn different_words<W: Word>(&self, fix: &str, twice: &str) -> Option<Vec<W>> {
         let mut words = Vec::new();
         for entry in self.filled_list(fix)? {

@@ -53,7 +53,7 @@ fn a_duplicate_key_is_a_mistake_although_kubectl_takes_the_last() {
 
 #[test]
 fn some_texts_are_read_differently_from_kubectl() {
-    // kubectl refuses these, and a parser of YAML 1.2 reads them.
+    // kubectl refuses these texts, although they are valid YAML 1.2.
     for (text, values) in [
         ("%YAML 1.2\n---\na: 1\n", json!([{"a": 1}])),
         ("a: 1\n...\nb: 2\n", json!([{"a": 1}, {"b": 2}])),
@@ -70,7 +70,7 @@ fn some_texts_are_read_differently_from_kubectl() {
     ] {
         assert_eq!(read(text).map(Json::from), Ok(values), "{text:?}");
     }
-    // kubectl accepts these; the parser refuses them, or JSON cannot hold them.
+    // kubectl accepts these texts; the parser refuses them, or JSON cannot hold their values.
     for (text, expected) in [
         ("{a: 1}# c", "comments must be separated"),
         ("a: 'x'# c", "comments must be separated"),
@@ -121,7 +121,7 @@ fn aliases_may_repeat_99_values_for_each_that_is_written() {
         "{}",
         reading("f.yaml", &lists)
     );
-    // The copy of each alias counts.
+    // Each repetition of an alias counts as a value.
     let aliases = |count: usize| format!("a: &a 1\nb: [{}]", vec!["*a"; count].join(","));
     assert!(read(&aliases(4000)).is_ok());
     let text = format!(

@@ -40,11 +40,11 @@ impl BcsObject {
     ///
     /// # Errors
     ///
-    /// If the body is not a JSON object of this kind. The definition in it is not validated.
+    /// Fails if the body is not a JSON object of this kind. The definition in it is not validated.
     pub fn parse(body: &[u8]) -> Result<Self, NoBcsObject> {
         let text = std::str::from_utf8(body).map_err(|error| NoBcsObject::Json(error.to_string()))?;
         let mut mistakes = Mistakes::new();
-        // The extension of the name excludes YAML.
+        // The name ends in `.json`, so the text is not read as YAML.
         let documents = document::read_text("body.json", text, &mut mistakes);
         if !mistakes.is_empty() {
             return Err(NoBcsObject::Json(describe(&mistakes)));

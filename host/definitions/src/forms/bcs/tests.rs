@@ -4,8 +4,8 @@ use serde_json::{Map, Value};
 use super::*;
 use crate::{PluginDefinition, certificates, load_text};
 
-/// The body for creating a definition in BCS's API documents. Its CA bundles are not base64. The other example of BCS
-/// differs from it, as the page about migrating says.
+/// The body for creating a definition in BCS's API documents. Its CA bundles are not base64. BCS has a second example,
+/// which differs; the page about migrating describes it.
 const DOCUMENTED: &str = r#"{"apiVersion":"v4","kind":"admissionwebhook","metadata":{"name":"webhook-test","namespace":"defaultGroup"},
  "resourcesRef":{"operation":"Create","kind":"Application"},
  "admissionWebhooks":[

@@ -25,7 +25,7 @@ pub(super) struct ExpansionDocument {
     pub(super) source: Location,
     apply_to: Vec<ApplyTo>,
     generation: Generation,
-    /// The action for violations in generated objects; `None` if the constraint's own applies.
+    /// The action for violations in generated objects; `None` for the constraint's own action.
     enforcement: Option<Enforcement>,
 }
 
@@ -82,7 +82,7 @@ impl ExpansionDocument {
         self.apply_to.iter().any(|entry| entry.is_for(kind))
     }
 
-    /// Reports a cycle: a kind that generates itself, by this template and some of the others. Gatekeeper uses no template of
+    /// Reports a cycle: a kind that generates itself, through this template and others. Gatekeeper uses no template of
     /// a cycle.
     pub(super) fn check_cycles(
         &self,

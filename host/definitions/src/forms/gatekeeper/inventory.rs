@@ -1,13 +1,13 @@
 //! Finds the kinds of the cluster that a policy in Rego reads.
 
-/// Returns the kinds in the references to `data.inventory` of a text; `None` if a variable stands for a kind, so that
-/// any kind may be read.
+/// Returns the kinds in the references to `data.inventory` of a text. Returns `None` if a reference has a variable in
+/// place of a kind, because then the policy may read any kind.
 pub(super) fn kinds_read(text: &str) -> Option<Vec<&str>> {
     let mut kinds = Vec::new();
     for (at, _) in text.match_indices("inventory") {
         let after = text.get(at + "inventory".len()..).unwrap_or_default();
         let (scope, mut rest) = segment(after)?;
-        // A reference has the version before the kind, and for objects in namespaces also the namespace.
+        // A reference names the namespace, for objects in namespaces, and the version before the kind.
         let before = match scope? {
             "namespace" => 2,
             "cluster" => 1,

@@ -1,6 +1,6 @@
 //! Reads mutators: `Assign`, `AssignImage`, `AssignMetadata` and `ModifySet`.
 //!
-//! All mutators are one stage, since Gatekeeper applies them in turn until an object does not change any more.
+//! All mutators are one stage, since Gatekeeper applies all of them repeatedly, until the object no longer changes.
 
 mod parameters;
 

@@ -7,7 +7,7 @@ use crate::{
     document::{Mistakes, Node, ValueLocation, quoted},
 };
 
-/// A value with the location of each of its parts, which can be kept after its document was dropped.
+/// A value with the location of each of its parts, which may outlive its document.
 #[derive(Clone, Debug)]
 pub(super) struct Located {
     location: ValueLocation,

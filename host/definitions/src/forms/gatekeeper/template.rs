@@ -58,7 +58,7 @@ struct Rego {
     version: &'static str,
 }
 
-/// The other documents of Gatekeeper that affect the chain of a template.
+/// All documents of Gatekeeper that affect the chain of a template.
 pub(super) struct Surroundings<'a> {
     pub(super) constraints: Vec<&'a ConstraintDocument>,
     pub(super) syncs: Vec<&'a SyncDocument>,

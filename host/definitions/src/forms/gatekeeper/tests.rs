@@ -142,7 +142,7 @@ spec:
         (&of_b.settings["version"], &of_b.settings["libs"]),
         (&json!("v0"), &json!(["package lib.a"]))
     );
-    // Of the synced kinds, the policy reads only nodes.
+    // The policy reads nodes, and none of the other synced kinds.
     assert_eq!(of_b.settings["inventory"], json!(["v1/Node"]));
     let kinds = [
         ClusterKind::new("v1", "Namespace"),
@@ -325,7 +325,7 @@ fn mistakes_in_templates_and_constraints_are_reported() {
     assert!(warnings.iter().any(inventory), "{warnings:?}");
 }
 
-/// Gatekeeper ignores these fields, which a CustomResourceDefinition has.
+/// A CustomResourceDefinition has these fields, and Gatekeeper ignores them in a template.
 #[test]
 fn names_that_follow_from_the_kind_are_accepted() {
     let names =

@@ -5,7 +5,7 @@ use admittance_conditions::Role;
 
 use crate::forms::kubernetes::policy::Constraints;
 
-/// The place of a Pod in the object of a request.
+/// The level of an object at which a Pod, or the template of one, is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Level {
     /// The object itself: a Pod, or another resource of the policy.
@@ -128,7 +128,7 @@ impl Level {
         }
     }
 
-    /// Wraps a change of a Pod as a change of the object that contains the Pod at this level.
+    /// Turns a change of a Pod into a change of the object that contains the Pod at this level.
     fn wrapped(self, text: &str) -> Option<String> {
         let rest = text
             .trim()
@@ -157,7 +157,8 @@ impl Level {
     }
 }
 
-/// Replaces a path wherever it begins, but for the namespace of an object, which a template of a Pod does not have.
+/// Replaces each path that begins with `from`. The path of the namespace is left unchanged, because a Pod template has
+/// none.
 fn replace_path(text: &str, from: &str, to: &str) -> String {
     let is_of_name = |character: char| character.is_ascii_alphanumeric() || character == '_';
     let mut parts = text.split(from);

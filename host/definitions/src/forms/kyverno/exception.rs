@@ -1,4 +1,4 @@
-//! `PolicyException`: requests that policies do not decide about, or values that they allow.
+//! Reads `PolicyException`: the requests on which policies do not decide, or the values that they allow.
 
 use std::{
     sync::Arc,
@@ -14,7 +14,7 @@ use crate::{
     forms::{kubewarden::read_metadata, native::exception::read_end},
 };
 
-/// The end of an exception that has none, in the year 9999.
+/// The end of an exception without an end: the year 9999.
 const NEVER: Duration = Duration::from_secs(253_402_300_799);
 
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub(super) struct ExceptionDocument {
     pub(super) name: String,
     until: Moment,
     policies: Vec<PolicyReference>,
-    /// Reads the conditions again for each policy.
+    /// The names and expressions of the conditions, which are compiled for each policy.
     conditions: Vec<(String, String)>,
     images: Vec<String>,
     values: Vec<String>,
@@ -33,7 +33,7 @@ pub(super) struct ExceptionDocument {
 struct PolicyReference {
     kind: String,
     name: String,
-    /// The place in the document.
+    /// The location and the path of the exception in its document.
     at: (Location, String),
 }
 
@@ -49,7 +49,7 @@ pub(super) fn read(root: &Node<'_>) -> Option<ExceptionDocument> {
     let spec = fields.get_required("spec", "write which policies the exception is for", Node::object);
     fields.finish();
     let mut spec = spec?;
-    // These fields are for Kyverno's reports and its other servers.
+    // These fields concern Kyverno's reports and its other servers.
     spec.ignore(&["reportResult", "properties", "evaluationMode"]);
     let until = spec.get_optional("expiresAt", read_end);
     let fix = "list the policies, each with `name` and `kind`";
@@ -83,8 +83,8 @@ fn read_reference(node: &Node<'_>) -> Option<PolicyReference> {
     })
 }
 
-/// Names and expressions of the conditions. What they look up in the cluster is a mistake: they are evaluated before the
-/// policy is.
+/// Reads names and expressions of the conditions. A lookup in the cluster is a mistake, because the conditions are
+/// evaluated before the policy.
 fn read_conditions(spec: &mut Fields<'_>) -> Vec<(String, String)> {
     let Some(node) = spec.optional("matchConditions") else {
         return Vec::new();
@@ -106,7 +106,8 @@ fn read_conditions(spec: &mut Fields<'_>) -> Vec<(String, String)> {
 }
 
 impl ExceptionDocument {
-    /// Gives the exception to all stages of the policies that it names. `chains` have the kinds of their documents.
+    /// Adds the exception to all stages of the policies that it names. `chains` lists the chains with the kinds of
+    /// their documents.
     pub(super) fn attach(&self, chains: &mut [(&str, ChainDefinition)], mistakes: &mut Mistakes) {
         for reference in &self.policies {
             let is_named = |chain: &ChainDefinition| {

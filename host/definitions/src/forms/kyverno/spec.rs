@@ -70,7 +70,7 @@ pub(super) fn read(root: &Node<'_>, scope: Scope) -> Option<ChainDefinition> {
     names?;
     let mut stages = vec![settings.stage(Level::Object, constraints?, policy, root.location())];
     for (level, constraints) in levels {
-        // A mistake in an expression is in all of its variants, and is reported once.
+        // Every variant of an expression has the same mistakes, so they are reported once.
         if is_valid && let Some(mut fields) = node.object() {
             let policy = read_policy(&mut fields, scope, namespace, level);
             stages.push(settings.stage(level, constraints, policy, root.location()));
@@ -209,11 +209,11 @@ fn read_evaluation(fields: &mut Fields<'_>, warnings: &mut Vec<Mistake>) -> bool
             "write `mode: Kubernetes`, or keep it for Kyverno's command",
         );
     }
-    // Audits evaluate every chain, whether or not Kyverno scans in the background.
+    // Audits of the cluster evaluate every chain, whatever Kyverno's setting for background scans is.
     if let Some(node) = fields.optional("background") {
         is_enabled(&node);
     }
-    // Requests of Kyverno's own controllers do not come from here.
+    // Kyverno's own controllers send no requests through this program.
     fields.ignore(&["skipBackgroundRequests"]);
     if let Some(node) = fields.optional("useServerSideApply")
         && node.boolean() == Some(true)

@@ -149,7 +149,8 @@ fn labels(selector: &LabelSelector) -> Json {
     let mut expressions = Vec::new();
     for (key, operator, values) in selector.requirements() {
         match (operator, values) {
-            // A reader adds labels before expressions, so a label after an expression would change the order.
+            // The reader puts labels before expressions, so a label after an expression is written as an expression, to
+            // keep the order.
             (LabelOperator::In, [value]) if expressions.is_empty() && !equal.contains_key(key) => {
                 put(&mut equal, key, value.as_str());
             }

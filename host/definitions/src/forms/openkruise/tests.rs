@@ -210,7 +210,7 @@ fn a_mistake_of_the_plugin_is_located_in_the_sidecar_set() {
     assert_eq!((location.line, location.column), (11, 24));
 }
 
-/// Returns a SidecarSet with these annotations, for Pods with this label.
+/// Returns a SidecarSet with these annotations that selects Pods with this label.
 fn set(name: &str, annotations: &str, label: &str) -> String {
     format!(
         "---\napiVersion: apps.kruise.io/v1beta1\nkind: SidecarSet\n\

@@ -40,7 +40,7 @@ pub fn setting_location(
     };
     for part in pointer.split('/').skip(1) {
         let part = unescaped_token(part);
-        // The setting `rego` is written as `text` or `file` in a policy.
+        // In a policy, the setting `rego` is in the field `text` or `file`.
         let other = || (part == "rego").then(|| node.child("text").or_else(|| node.child("file")));
         let Some(next) = node.child(&part).or_else(|| other().flatten()) else {
             break;

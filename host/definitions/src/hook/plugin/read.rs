@@ -34,7 +34,7 @@ pub(crate) fn read_member(node: &Node<'_>) -> Option<(PluginDefinition, Option<D
     Some((written.without_defaults()?, timeout))
 }
 
-/// Reads `clientConfig` or `plugin` of a webhook or hook; `what` is the word for it in messages.
+/// Reads `clientConfig` or `plugin` of a webhook or hook; messages call the entry `what`.
 pub(crate) fn read_in_place_of_client<'a>(
     fields: &mut Fields<'a>,
     what: &str,

@@ -7,7 +7,8 @@ use crate::{CandidateDefinition, ChainDefinition, ModuleReference, PluginDefinit
 
 const PIN: &str = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
 
-/// Writes a stage with these fields in each form, with the line of the fields, which begin in column 7.
+/// Writes a stage with these fields in each form. Returns each text with the number of the line of the fields, which
+/// begin in column 7.
 fn forms(fields: &str) -> [(String, u32, &'static str); 4] {
     let bcs = format!(
         "resourcesRef: {{ operation: Create, kind: Application }}\nadmissionWebhooks:\n  - name: s\n      {fields}\n"

@@ -110,7 +110,7 @@ async fn changes_are_written_all_or_none() {
     let after = "chains/a.yaml=2 chains/c.yaml=2 more.yaml=more";
     assert_eq!(place.read().await, after);
 
-    // Another writer was faster: a file is not what the change expects.
+    // The change expects another text than the one in the file, as if another writer had been faster.
     for wrong in [
         place.change("chains/c.yaml", Some("1"), None),
         place.change("chains/c.yaml", None, Some("3")),
@@ -126,7 +126,7 @@ async fn changes_are_written_all_or_none() {
 #[tokio::test]
 async fn changes_are_reported_until_they_are_read() {
     let place = TestDirectory::new();
-    // The store has not been read yet.
+    // Without an earlier read, every content is a change.
     place.changed().await;
     assert_eq!(place.read().await, "more.yaml=more");
     place.write("chains/a.yaml", "1");
@@ -134,7 +134,7 @@ async fn changes_are_reported_until_they_are_read() {
     // A change that was not read is reported again.
     place.changed().await;
     assert_eq!(place.read().await, "chains/a.yaml=1 more.yaml=more");
-    // A caller may stop waiting and start again.
+    // A caller may drop the future and wait again.
     {
         let waiting = place.store.changed();
         place.write("more.yaml", "2");
@@ -143,7 +143,8 @@ async fn changes_are_reported_until_they_are_read() {
     place.changed().await;
     assert_eq!(place.read().await, "chains/a.yaml=1 more.yaml=2");
 
-    // Other callers read while one waits for changes. A change that is undone counts too, since they have read it.
+    // Other callers read while one waits for changes. A change that is undone is a change too, since the other callers
+    // have read it.
     let waiting = async {
         place.changed().await;
         place.read().await
@@ -327,7 +328,7 @@ async fn a_file_that_is_being_written_is_waited_for() {
     const PAUSE: Duration = Duration::from_millis(250);
     let place = TestDirectory::new();
     place.read().await;
-    // A store knows writers only if a caller waits for changes.
+    // The store watches writers only once a caller waits for changes.
     let changed = tokio::time::timeout(4 * PAUSE, place.store.changed()).await;
     assert!(changed.is_err(), "nothing has changed");
     let mut file = fs::File::create(place.path("chains/a.yaml")).unwrap();
@@ -350,7 +351,7 @@ async fn a_file_that_goes_on_being_written_is_a_mistake() {
     place.store.writer_timeout = PAUSE;
     place.store.config.hold = Duration::from_secs(3600);
     place.read().await;
-    // A store knows writers only if a caller waits for changes.
+    // The store watches writers only once a caller waits for changes.
     let changed = tokio::time::timeout(4 * PAUSE, place.store.changed()).await;
     assert!(changed.is_err(), "nothing has changed");
     let mut file = fs::File::create(place.path("chains/a.yaml")).unwrap();
@@ -358,7 +359,7 @@ async fn a_file_that_goes_on_being_written_is_a_mistake() {
     let refused = tokio::time::timeout(Duration::from_secs(60), async {
         loop {
             let read = place.read().await;
-            // The system may report it later.
+            // The system may report the end of the write late.
             if read.contains("a.yaml: the file is still being written") {
                 break;
             }
@@ -371,7 +372,7 @@ async fn a_file_that_goes_on_being_written_is_a_mistake() {
     assert_eq!(place.read().await, "chains/a.yaml=12 more.yaml=more");
 }
 
-/// The store waits only for files whose names are names of definitions.
+/// The store waits only for files with the names of definition files.
 #[tokio::test]
 async fn a_growing_log_next_to_definitions_delays_no_read() {
     const PAUSE: Duration = Duration::from_millis(5);
@@ -385,7 +386,7 @@ async fn a_growing_log_next_to_definitions_delays_no_read() {
         }
     };
     let reading = async {
-        // A write to the log alone is not a change.
+        // A write to a log file alone is not a change.
         let changed = tokio::time::timeout(100 * PAUSE, place.store.changed()).await;
         assert!(changed.is_err(), "nothing has changed");
         let started = tokio::time::Instant::now();
@@ -441,7 +442,7 @@ async fn drafts_of_a_killed_commit_are_removed() {
         ]
     );
     assert_eq!(left(""), ["chains", "more.yaml"]);
-    // Drafts are removed only at the start.
+    // Drafts are removed only when the store is created.
     place.write("chains/.admittance-Ab3dEf", "half");
     place.read().await;
     assert_eq!(left("chains").len(), 8);

@@ -49,7 +49,7 @@ fn changes_that_enforce_less_are_losses() {
         DefinitionSet::of_files(files).definitions().unwrap()
     };
     let before = read(BEFORE);
-    // (a part of the text, its replacement, whether that loses something)
+    // (a part of the text, its replacement, whether the replacement enforces less)
     for (part, instead, expected) in [
         // Chains and stages.
         ("name: pods", "name: others", true),

@@ -14,7 +14,7 @@ struct TestDirectory {
 type Tree = BTreeMap<PathBuf, Vec<u8>>;
 
 impl TestDirectory {
-    /// Creates the directory with `changed` and `gone`, and without `made`.
+    /// Creates the directory with the files `changed` and `gone`, and without the file `made`.
     fn new() -> Self {
         let place = Self {
             root: tempfile::tempdir().unwrap(),

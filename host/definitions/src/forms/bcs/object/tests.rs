@@ -59,7 +59,7 @@ fn a_body_that_is_no_admissionwebhook_is_refused() {
     );
 }
 
-/// A body in the spelling of people and old drivers.
+/// A body with keys in the spellings that people and old drivers use.
 const WRITTEN: &str = r#"{"KIND":"admissionwebhook","Metadata":{"namespace":"n","NAME":"w","labels":{"App":"a"},"annotations":{}},
  "AdmissionWebhooks":[
   {"ClientConfig":{"Url":"https://h","CaBundle":"eA=="},"Name":"a","namespaceSelector":{"Operator":"In","Values":["x"]}},

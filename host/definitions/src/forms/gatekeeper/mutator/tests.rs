@@ -12,7 +12,6 @@ fn document(kind: &str, name: &str, spec: &str) -> String {
     format!("---\napiVersion: {version}\nkind: {kind}\nmetadata: {{ name: {name} }}\nspec: {{ {spec} }}\n")
 }
 
-/// Returns the chain, and its mutators.
 fn load(text: &str) -> (ChainDefinition, Vec<Mutator>) {
     let chains = load_text("mutators.yaml", text).unwrap_or_else(|mistakes| panic!("{mistakes}"));
     let [chain] = chains.try_into().unwrap();

@@ -1,4 +1,4 @@
-//! Expansion templates.
+//! Tests of objects that expansion templates generate.
 
 use std::any::Any;
 
@@ -74,7 +74,7 @@ spec:
             "pods",
         ]
     );
-    // All settings are the same, so that the template is configured once.
+    // All stages have the same settings, so that the plugin is configured once.
     let constraints = &plugin(&chain.stages[0]).settings["constraints"];
     for stage in &chain.stages {
         let plugin = plugin(stage);

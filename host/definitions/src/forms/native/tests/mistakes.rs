@@ -81,7 +81,7 @@ fn mistakes_in_rules_are_reported_with_places() {
 
 #[test]
 fn mistakes_in_plugins_are_reported_with_places() {
-    // The path of the plugin is added before each expectation.
+    // The test adds the path of the plugin to each expectation.
     let table = [
         (
             "{}",
