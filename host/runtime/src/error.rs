@@ -59,7 +59,8 @@ impl Error {
             Self::BadDefinitions(bad) => bad.iter().any(|bad| bad.is_transient),
             Self::Catalog(error) => error.is_transient(),
             Self::TooManyTables(_) => true,
-            // Mistakes need a change of the definitions; a missing permission may be granted without one.
+            // Mistakes need a change of the definitions; a permission that a store lacks may be granted without a
+            // change.
             Self::Stores(errors) => errors
                 .iter()
                 .any(|error| !matches!(error, StoreError::Mistakes(_))),

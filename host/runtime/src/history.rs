@@ -27,7 +27,8 @@ use crate::{status::HistoryStatus, status::metrics};
 pub(crate) struct HistoryEntry {
     #[serde(flatten)]
     pub(crate) detail: RevisionDetail,
-    /// The digest of the definitions that this rollback replaces: it stays live until they change.
+    /// The digest of the definitions that this rollback replaces. The rollback stays live until the definitions have
+    /// another digest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) instead_of: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -49,7 +49,8 @@ impl TableProblem {
         Some(Self::after(before, Arc::new(Error::BadDefinitions(bad.to_vec()))))
     }
 
-    /// Returns the affected definitions if everything else is live, and none if nothing of the change is.
+    /// Returns the definitions that are not live as they are, if everything else is live; an empty list if nothing of
+    /// the change is live.
     pub(crate) fn bad(&self) -> &[BadDefinition] {
         match &*self.error {
             Error::BadDefinitions(bad) => bad,
@@ -57,7 +58,7 @@ impl TableProblem {
         }
     }
 
-    /// Returns the problem with this error after the previous attempt, which had the problem `before`.
+    /// Creates the problem of a failed attempt. `before` is the problem of the previous attempt.
     pub(crate) fn after(before: Option<&Self>, error: Arc<Error>) -> Self {
         let attempts = before.map_or(0, |before| before.attempts).saturating_add(1);
         let next = error.is_transient().then(|| {

@@ -140,8 +140,9 @@ impl Replicas {
         }
     }
 
-    /// Takes part. The host must have been built with [`go_live_on_request`](crate::HostBuilder::go_live_on_request).
-    /// It never returns: drop it to stop, and then call [`leave`](Self::leave).
+    /// Follows the agreement of the replicas. The host must have been built with
+    /// [`go_live_on_request`](crate::HostBuilder::go_live_on_request). The future never ends: drop it to stop, and then
+    /// call [`leave`](Self::leave).
     pub async fn follow(&self, host: &Host) {
         let mut report = None;
         let membership = self.transport.look();

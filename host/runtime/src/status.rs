@@ -28,7 +28,7 @@ pub struct Status {
     /// The content hash of that table: the same on every replica that serves the same.
     #[schemars(with = "String")]
     pub hash: Digest,
-    /// The hash of a table that is complete, and goes live when all replicas have it; absent if there is none.
+    /// The content hash of a complete table that goes live when all replicas have prepared it; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub prepared: Option<Digest>,
@@ -182,7 +182,8 @@ pub struct StorageStatus {
 }
 
 impl StorageStatus {
-    /// Sums up the files of the directory, which blocks. Files that disappear meanwhile are not counted.
+    /// Sums up the sizes of the files in the directory. The call blocks. Files that disappear meanwhile are not
+    /// counted.
     pub(crate) fn of(name: &str, directory: PathBuf, limit: Option<u64>) -> Self {
         let mut status = Self {
             name: name.to_owned(),

@@ -202,7 +202,7 @@ impl Host {
             if needs_history && store.is_some_and(|store| store.kind() == StoreKind::Files) {
                 return Err(ChangeError::NoHistory);
             }
-            // Modules of other definitions are not fetched: this change only waits for servers that it needs.
+            // Modules of other definitions are not fetched: the change waits only for the servers of its own modules.
             let modules = Modules::Current(Servers::Of(Arc::new(plan.modules.clone())));
             let purpose = Purpose::Change(&plan.paths);
             let built = source.build(plan.usable.clone(), modules, purpose).await?;
@@ -255,7 +255,7 @@ impl Host {
         if how.dry_run {
             return Ok(Some(applied));
         }
-        // The store is written even if the table is live already: its definitions may be invalid or differ.
+        // The store is written even if the table is live already: the stored definitions may be invalid or different.
         if let Some(store) = store {
             let is_announced = store.kind() == StoreKind::Files;
             if is_announced {
@@ -326,7 +326,7 @@ impl Host {
     /// it with.
     pub fn revision_changes(&self, most: usize) -> Vec<(Revision, Vec<String>)> {
         let live = self.0.live.load();
-        // The one before the first that is returned is only compared with.
+        // One more revision is read, with which the oldest returned revision is compared.
         let skipped = live.revisions.len().saturating_sub(most.saturating_add(1));
         let mut earlier: Option<&HistoryEntry> = None;
         let changes = live.revisions.iter().skip(skipped).map(|entry| {

@@ -1,4 +1,4 @@
-//! Checks definitions before others write them.
+//! Checks a definition before another program, such as an API server, stores it.
 
 use std::path::Path;
 
@@ -33,8 +33,8 @@ impl Host {
     pub async fn check(&self, version: DefinitionFile) -> Result<Checked, Error> {
         let source = self.0.state.lock().await.source.clone();
         let path = version.path.clone();
-        // Entries have names of their own, so they conflict only with files; but an exception refers to stages of any
-        // entry.
+        // Entries have their own names, so they conflict only with files. An exception is checked with all entries,
+        // because it refers to stages of any of them.
         let names_others = version.place.as_ref().is_some_and(|id| id.kind == EXCEPTION);
         let is_read =
             |file: &&DefinitionFile| file.path != path && (names_others || file.kind == StoreKind::Files);

@@ -16,7 +16,8 @@ use crate::{Error, Host, RevisionModule, changes::reload::Reload, live::assembly
 const WRITERS_PATIENCE: Duration = Duration::from_secs(20);
 
 struct Attempt {
-    /// Whether definitions or modules changed. The part of a change that needs no server goes live first.
+    /// Whether definitions or modules changed, as opposed to a scheduled refresh or a retry. The part of a change that
+    /// needs no server goes live first.
     is_change: bool,
     refresh: HashSet<ModuleReference>,
 }
@@ -188,7 +189,7 @@ impl Schedule {
         self.modules = new;
     }
 
-    /// Waits until modules are due, and schedules the next refresh of each.
+    /// Waits until modules are due for a refresh, and schedules the next refresh of each.
     async fn due(&mut self) -> HashSet<ModuleReference> {
         at(self.modules.values().map(|(_, next)| *next).min()).await;
         let now = Instant::now();

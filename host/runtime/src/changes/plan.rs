@@ -98,7 +98,7 @@ async fn edited(source: &Source, edit: Arc<Edit>) -> Result<(Change, Option<Mist
             }
         }
         change.files.retain(|file| file.before != file.after);
-        // A definition that is in force already is written too if its file has other content.
+        // If the file differs from the applied text, the definition is written even if it is in force.
         let stored = change.set.documents();
         for (id, effect) in &mut change.effects {
             let applied = stored.iter().find(|stored| stored.id == *id);

@@ -102,7 +102,7 @@ impl Host {
         }
         let (built, slot) = match built {
             Ok(built) => built,
-            // The caller may try again with modules from servers.
+            // The caller may try again, and request the modules from servers.
             Err(Error::Stages(errors))
                 if !is_with_servers && errors.iter().any(|error| error.cause.is_not_fetched()) =>
             {

@@ -51,7 +51,7 @@ impl SmallestFirst {
         self.give();
         match given.await {
             Ok(turn) => turn,
-            // Never happens: a sender is dropped unused only if its receiver is gone.
+            // This never happens: a sender is dropped unused only if its receiver is dropped.
             Err(_) => std::future::pending().await,
         }
     }
@@ -72,7 +72,7 @@ impl SmallestFirst {
                 state.working += 1;
                 next
             };
-            // The lock is released here, because a turn whose receiver is gone is dropped, which takes the lock.
+            // The lock is not held here, because sending to a dropped receiver drops the turn, which takes the lock.
             drop(next.send(Turn(self.clone())));
         }
     }

@@ -193,9 +193,9 @@ async fn complete_change(stores: &Stores, history: &mut History) -> Result<(), E
 pub(crate) async fn rebuilt(source: &Source, entry: &HistoryEntry) -> Result<BuiltTable, Error> {
     let modules = modules_of(entry);
     let definitions = source.stores.set_of(entry);
-    // A use that was allowed then may not be allowed now.
+    // The permissions of namespaced chains may have changed since the revision was live.
     let usable = source.usable(definitions).await?;
-    // A stage that was live without its module is live without it again.
+    // Stages that were live without their modules are built without them again.
     let mut built = source.build_all(usable.served(), modules, MayFail::All).await?;
     built.bad.splice(0..0, usable.bad);
     Ok(built)

@@ -76,8 +76,8 @@ impl Stores {
     }
 
     /// Reads all stores without making the result the known content. If it differs from the known content,
-    /// [`changed`](Self::changed) reports that, even if the caller is dropped meanwhile: a store does not report again
-    /// a change that was read already.
+    /// [`changed`](Self::changed) reports that, even if the caller is dropped meanwhile: a store reports each change
+    /// only until it is read.
     pub(crate) async fn peek(self: &Arc<Self>) -> Result<Contents, Error> {
         let stores = self.clone();
         let reading = tokio::spawn(async move {
@@ -93,7 +93,7 @@ impl Stores {
 
     pub(crate) fn set_of(&self, revision: &HistoryEntry) -> DefinitionSet {
         let files = revision.detail.files.iter().map(|file| {
-            // No store has the path any more if the configuration has changed since.
+            // The path belongs to no store if the configuration has changed since.
             let kind = self
                 .owner(&file.path)
                 .map_or(StoreKind::Files, DefinitionStore::kind);

@@ -87,7 +87,7 @@ impl DecisionLog {
             ..
         } = &*self.0;
         memory.add(observed);
-        // A follower sets `is_awaited` before it reads the memory for the last time, so it misses no decision.
+        // A follower sets `is_awaited` before it reads the log for the last time, so it misses no decision.
         if is_awaited.load(Ordering::Relaxed) && is_awaited.swap(false, Ordering::Relaxed) {
             arrived.notify_waiters();
         }
@@ -183,7 +183,7 @@ impl DecisionLog {
         })
     }
 
-    /// Wraps a decision that is not in the log, and has the id 0.
+    /// Wraps a decision that is not in the log. It gets the id 0.
     pub(crate) fn decision(&self, decided: DecidedRequest) -> LoggedDecision {
         LoggedDecision {
             id: 0,
@@ -242,7 +242,7 @@ impl Follower {
             if !batch.is_empty() {
                 return batch;
             }
-            // Skipping thousands of decisions must not keep other tasks of this thread waiting.
+            // A filter may skip thousands of decisions, so other tasks of this thread get a turn.
             tokio::task::yield_now().await;
         }
     }

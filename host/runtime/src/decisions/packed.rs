@@ -1,5 +1,5 @@
-//! Decisions in the log are kept as bytes as far as possible. When a decision leaves the log, its memory is in no cache
-//! of the processor any more, so freeing many allocations would be slow.
+//! Decisions in the log are kept as bytes as far as possible: when a decision leaves the log, its memory is no longer
+//! in a cache of the processor, so freeing many allocations would be slow.
 
 use std::{borrow::Cow, mem::size_of, sync::Arc, time::Duration};
 
@@ -16,7 +16,7 @@ use crate::{Moment, decisions::observer::Observed, decisions::recording::is_secr
 #[derive(Debug)]
 pub(super) struct LogEntry {
     pub(super) id: u64,
-    /// The memory that it takes in the log.
+    /// The memory that the decision takes in the log, in bytes.
     pub(super) size: usize,
     pub(super) packed: Box<[u8]>,
     pub(super) unpacked: Unpacked,
@@ -292,19 +292,19 @@ impl Unpacked {
         }
     }
 
-    /// Returns an upper estimate of the memory that it refers to, in bytes.
+    /// Returns an upper bound of the memory that the unpacked part takes outside of this struct, in bytes.
     pub(super) fn size(&self) -> usize {
         self.outcome.as_deref().map_or(0, size_of_outcome)
     }
 }
 
 impl LogEntry {
-    /// Reads the packed part. It is never `None`, because [`Unpacked::of`] wrote the bytes.
+    /// Reads the packed part. The result is never `None`, because [`Unpacked::of`] wrote the bytes.
     pub(super) fn read(&self) -> Option<Packed<'_>> {
         postcard::from_bytes(&self.packed).ok()
     }
 
-    /// Returns the memory that it takes without the objects of the request, in bytes.
+    /// Returns the memory that the decision takes without the objects of the request, in bytes.
     pub(super) fn size_without_objects(&self) -> usize {
         let objects = self.read().and_then(|packed| packed.objects);
         let objects = objects.map_or(0, |objects| objects.bytes());

@@ -202,7 +202,7 @@ pub(crate) fn write(decided: &DecidedRequest, redact: &[Redaction]) -> Option<Re
         let Ok(Value::Object(mut object)) = serde_json::from_str(object) else {
             continue;
         };
-        // The items of a list may have no type.
+        // The items of a list may lack their kind, so it is derived from the list's.
         object
             .entry("apiVersion")
             .or_insert_with(|| kind.api_version().into());

@@ -57,7 +57,7 @@ pub(super) struct Ring {
 
 struct Slot {
     id: u64,
-    /// The number of its bytes in [`Ring::bytes`], where they follow the bytes of the previous slot.
+    /// The number of the slot's bytes in [`Ring::bytes`], where they follow the bytes of the previous slot.
     length: usize,
     size: usize,
     unpacked: Unpacked,
@@ -98,7 +98,7 @@ impl Memory {
                 origin,
             } = &mut *collected.lock();
             let start = bytes.len();
-            // A single request must not displace all others.
+            // The limit prevents a single decision from displacing all others.
             let unpacked = Unpacked::of(observed, self.bytes / 16, origin, bytes);
             decisions.push((unpacked, start..bytes.len()));
             decisions.len() >= COLLECTED || bytes.len() >= COLLECTED_BYTES
@@ -149,7 +149,7 @@ impl Ring {
         }
         let room = self.bytes.capacity() - self.bytes.len();
         if room < packed.len() {
-            // By itself, the queue would double its memory.
+            // By default, the queue would double its memory.
             self.bytes.reserve_exact(packed.len().max(self.bytes.len() / 8));
         }
         self.bytes.extend(packed);

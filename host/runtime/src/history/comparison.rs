@@ -59,8 +59,8 @@ fn texts(from: &RevisionDetail, to: &RevisionDetail) -> String {
     text
 }
 
-/// Returns the names of what differs: definitions and, if those do not say it, the plugins of stages. A file of which only
-/// comments differ, or which cannot be read, is named by its path.
+/// Returns the names of the definitions that differ, and of stages whose plugins differ although no definition does. A
+/// file of which only comments differ, or which cannot be read, is named by its path.
 pub(crate) fn changed_names(from: &RevisionDetail, to: &RevisionDetail) -> Vec<String> {
     let mut names: Vec<_> = changed_files(from, to).flat_map(changed_definitions).collect();
     let has_definitions = !names.is_empty();
@@ -69,7 +69,7 @@ pub(crate) fn changed_names(from: &RevisionDetail, to: &RevisionDetail) -> Vec<S
         let stage = format!("{}{candidate}", change.stage);
         match (&change.from, &change.to) {
             (Some(_), Some(to)) => names.push(format!("{stage}: {}", plugin(to))),
-            // The chain that gained or lost the stage has been named.
+            // The name of the changed chain is in the list already.
             _ if has_definitions => {}
             (_, Some(to)) => names.push(format!("added {stage}: {}", plugin(to))),
             (_, None) => names.push(format!("removed {stage}")),
@@ -87,7 +87,6 @@ fn plugin(module: &RevisionModule) -> String {
     format!("{} {} ({digest})", module.plugin, module.version)
 }
 
-/// Returns the names of the definitions of a file that were added, changed and removed, or the path of the file.
 fn changed_definitions((path, [old, new]): FileTexts<'_>) -> Vec<String> {
     let [old, new] = [old, new].map(Option::unwrap_or_default);
     let (before, after) = (definitions(path, old, new), definitions(path, new, old));
@@ -106,8 +105,8 @@ fn changed_definitions((path, [old, new]): FileTexts<'_>) -> Vec<String> {
     names
 }
 
-/// Reads the definitions of a text, without the documents that the other text has too, which need not be parsed. Chains of
-/// both phases may share a name.
+/// Reads the definitions of a text. Documents that the other text has too are skipped, to parse less. Chains of both
+/// phases may share a name.
 fn definitions(path: &Path, text: &str, other: &str) -> BTreeMap<DefinitionId, Vec<serde_json::Value>> {
     const MARKER: &str = "\n---\n";
     let known: BTreeSet<&str> = other.split(MARKER).map(str::trim).collect();
@@ -224,7 +223,7 @@ mod tests {
         };
         let chain = |name: &str, spec: &str| document("AdmissionChain", name, spec);
         let both = format!("{}---\n{}", chain("a", "1"), chain("b", "1"));
-        // A dropped chain without a plugin is named.
+        // A deleted chain without a plugin has its name in the list.
         assert_eq!(names(&both, &chain("a", "1")), ["removed AdmissionChain/b"]);
         assert_eq!(names(&chain("b", "1"), &both), ["added AdmissionChain/a"]);
         assert_eq!(
@@ -237,7 +236,7 @@ mod tests {
         );
         let list = "kind: List\nitems:\n- {kind: Binding, metadata: {name: x, namespace: shop}}\n";
         assert_eq!(names("", list), ["added Binding/shop/x"]);
-        // Comments are in no definition, and damaged texts have none.
+        // A change of a comment changes no definition, and a damaged text has none, so the path of the file is named.
         assert_eq!(names(&both, &format!("# note\n{both}")), ["chains/a.yaml"]);
         assert_eq!(names("{", "}"), ["chains/a.yaml"]);
         assert_eq!(names(&both, &both), [] as [&str; 0]);

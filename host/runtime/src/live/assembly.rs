@@ -38,7 +38,7 @@ pub(crate) struct Assembled {
     pub(crate) chains: Vec<Arc<LiveChain>>,
     /// Every plugin, including candidates.
     pub(crate) plugins: Vec<(RevisionModule, Arc<Loaded>)>,
-    /// The errors of stages that are served anyway, and what is served.
+    /// The errors of stages that are served anyway, with the replacement that is served.
     pub(crate) tolerated: Vec<(StageError, Served)>,
     errors: Vec<StageError>,
 }
@@ -92,7 +92,7 @@ pub(crate) struct Assembler {
     pub(crate) authorizer: Arc<dyn Authorizer>,
     pub(crate) namespaces: Arc<dyn NamespaceSource>,
     pub(crate) progress: Arc<dyn Fn(Progress) + Send + Sync>,
-    /// Created when the first plugin needs it: a host without plugins reserves no pool.
+    /// The sandbox is created when the first plugin needs it: a host without plugins reserves no pool.
     pub(crate) started: OnceCell<Sandbox>,
     pub(crate) plugins: Plugins,
     pub(crate) trials: Trials,
@@ -188,7 +188,6 @@ impl Assembler {
             (Some(definition), [Ok(plugin), Ok(candidate)]) => {
                 Some(self.shadowed(plugin, candidate, definition, &address, stage.spec.timeout))
             }
-            // Without a candidate, there is nothing to compare.
             _ => None,
         };
         let connect = |webhook: &WebhookDefinition, phase| self.connect(webhook, phase);
@@ -342,7 +341,7 @@ fn prepared(plugin: PluginOrReason) -> PreparedHook {
 struct OrderedPlugin {
     order: Order,
     loaded: Result<LoadedPlugin, StageErrorCause>,
-    /// Whether its stage may be built without it.
+    /// Whether the plugin's stage may be built without the plugin.
     may_fail: bool,
 }
 

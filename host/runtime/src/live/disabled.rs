@@ -63,7 +63,7 @@ pub struct Disabling {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Switched {
-    /// The stage as it is disabled now, or was until now.
+    /// The disabled stage; after enabling, the stage that was disabled until now.
     pub disabled: DisabledStage,
     /// The previous state; absent if the stage was not disabled before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -156,7 +156,7 @@ impl Host {
         let disabled = {
             let mut stages = self.0.disabled.lock();
             let disabled = stages.list();
-            // A disabled stage may be missing in the live table.
+            // The live table may lack a disabled stage, so the names come from the list.
             let names = disabled.iter().map(|disabled| disabled.stage.clone());
             let name = resolve_stage(stage, names.collect(), |disabled| not_disabled(stage, disabled))?;
             stages.remove(|disabled, _| disabled.stage == name);
@@ -246,8 +246,8 @@ fn not_disabled(stage: &StageId, disabled: &str) -> String {
     format!("the stage {stage} is not disabled; the disabled stages are: {disabled}")
 }
 
-/// Finds the name of the stage among these. `describe_missing` gets a list of all names. Names of BCS may contain a
-/// `/`, so whole names are compared.
+/// Finds the stage's name in the list. `describe_missing` gets a list of all names. Names of BCS may contain a `/`, so
+/// whole names are compared.
 pub(crate) fn resolve_stage(
     id: &StageId,
     names: Vec<String>,

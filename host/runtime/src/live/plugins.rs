@@ -84,12 +84,12 @@ impl Loaded {
         (self.status.digest.parse().ok(), self.compiled)
     }
 
-    /// Returns its module, settings, limits and grants as one text.
+    /// Returns the plugin's module, settings, limits and grants as one text.
     pub(crate) fn identity(&self) -> String {
         format!("{} {} {:?}", self.status.digest, self.settings, self.config)
     }
 
-    /// Returns the digest of its module, its settings and this text.
+    /// Returns the digest of the module, the settings and this text.
     pub(crate) fn content_digest(&self, with: &str) -> Digest {
         let parts = [&self.status.digest, &self.settings, with];
         Digest::of_parts(parts.map(str::as_bytes))
@@ -157,7 +157,7 @@ impl Order {
         }
     }
 
-    /// Returns the key of its preparation. Within a table, a reference resolves to one module.
+    /// Returns the key of the plugin's preparation. Within a table, a reference resolves to one module.
     pub(crate) fn preparation(&self) -> (ModuleReference, Option<Digest>, String, usize) {
         (
             self.reference.clone(),
@@ -196,11 +196,10 @@ pub(crate) struct Plugins(Mutex<HashMap<Key, Vec<Weak<Loaded>>>>);
 /// The digest of a plugin's module, its settings, and the name of its stage.
 type Key = (String, String, String);
 
-/// A plugin for a stage.
 pub(crate) struct LoadedPlugin {
     pub(crate) plugin: Arc<Loaded>,
     pub(crate) is_new: bool,
-    /// The error that made the plugin of the live table take the place of a current one.
+    /// The error of loading the current plugin, if the plugin of the live table is used instead.
     pub(crate) fallback_cause: Option<StageErrorCause>,
 }
 

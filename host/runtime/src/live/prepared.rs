@@ -1,4 +1,4 @@
-//! Complete tables that wait until all replicas have prepared the same, and then go live.
+//! Complete tables that wait to go live until all replicas have prepared the same table.
 
 use std::{sync::Arc, time::Duration};
 
@@ -109,7 +109,7 @@ impl Host {
         let is_stale = !is_newest && state.prepared.newest.is_none();
         drop(state);
         self.log_change();
-        // The definitions matched the table that was live until now.
+        // The definitions belong to the table that was live until now.
         if is_stale {
             self.0.reread.notify_one();
         }

@@ -114,7 +114,7 @@ impl Source {
         self.record(input)
     }
 
-    /// Checks the definitions, and reads the files of the modules that they name.
+    /// Checks the definitions, and reads the module files that they name.
     pub(crate) async fn input(&self, contents: Contents) -> Result<Input, Error> {
         // The modules of an unreachable store stay watched.
         let known = self.usable(self.stores.set_after_reading(&contents)).await?;
@@ -128,8 +128,8 @@ impl Source {
             (modules, refreshed.collect(), served.is_current())
         })
         .await?;
-        // Files that changed before the fingerprint was taken must be read again, because no later change would be
-        // noticed.
+        // Files that changed before the fingerprint was taken must be read again, because the watch would not report
+        // these changes.
         let known = if is_current { known } else { known.afresh() };
         Ok(Input {
             contents,
@@ -180,7 +180,7 @@ impl Source {
     /// - An entry whose stages cannot be built is set aside, unless this version is in force already.
     /// - A file whose modules cannot be fetched now is served in its previous version.
     /// - A version that is in force already is served with its last modules; stages without one fail. At a start
-    ///   [without modules](crate::HostBuilder::start_without_modules), so are all definitions.
+    ///   [without modules](crate::HostBuilder::start_without_modules), all definitions are served like that.
     ///
     /// The error has all other mistakes, and all mistakes in the files of a change.
     pub(crate) async fn build(
@@ -237,7 +237,8 @@ impl Source {
         }
     }
 
-    /// Decides what is served in place of a file whose stages cannot be built; `None` if the table cannot be built.
+    /// Decides what is served in place of a file whose stages cannot be built; returns `None` if the table cannot be
+    /// built at all.
     fn served_instead(
         &self,
         usable: &Usable,

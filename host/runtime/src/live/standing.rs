@@ -1,4 +1,4 @@
-//! The standing of single definitions, which stores show to the authors.
+//! Whether single definitions are live, which stores show to their authors.
 
 use std::{collections::HashMap, path::Path, sync::atomic::Ordering};
 
@@ -7,7 +7,7 @@ use tokio::sync::watch;
 
 use crate::{Host, Origin, live::TableProblem};
 
-/// The standing of a version of a definition.
+/// Whether a version of a definition is live.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Standing {
@@ -31,8 +31,8 @@ impl Host {
     /// Returns the standing of each of these versions of definitions. It is `None` until the version was read and a
     /// table was built.
     pub fn standings(&self, versions: &[DefinitionFile]) -> Vec<Option<Standing>> {
-        // The order of these reads matters. If no build is running once the content was read, the live table and its
-        // problem account for all of that content.
+        // The order of these reads matters: the content is read first, so if no build is running then, the live table
+        // and its problem account for all of it.
         let known = self.0.stores.known_content();
         let is_building = self.0.building.load(Ordering::Acquire) > 0;
         let live = self.0.live.load_full();
@@ -75,7 +75,7 @@ impl Host {
     }
 }
 
-/// Returns whether this version of the definition is served, though not with the modules that it names.
+/// Returns whether this version of the definition is served, but with other modules than it names, or without them.
 fn keeps_version(served: Served) -> bool {
     matches!(served, Served::LastModules | Served::FailingStages)
 }

@@ -120,7 +120,6 @@ impl Host {
             let mut disabled = self.0.disabled.lock();
             if disabled.change_rollouts(|rollouts| rollouts.adopt(table.rollouts())) {
                 let disabled = self.0.disabled.clone();
-                // `keep_rollouts` logs failures.
                 tokio::spawn(async move { disabled.keep_rollouts().await });
             }
             disabled.watch_exceptions(&table.exceptions, now);

@@ -101,9 +101,9 @@ impl Missing {
 
 /// Decides from the target that was published last and the reports of all replicas.
 ///
-/// The voters are the living replicas that have the target, because only they answer requests: a new or late replica
-/// does not delay the others. Without voters, the live table of the leader becomes the target, so that replicas become
-/// ready.
+/// The voters are the living replicas that have the target, because only these answer requests. So a new or late
+/// replica does not delay the others. Without voters, the live table of the leader becomes the target, so that replicas
+/// become ready.
 pub fn agreement(target: Option<Digest>, replicas: &[Replica]) -> Agreement {
     let alive = || replicas.iter().filter(|replica| replica.is_alive);
     let voters: Vec<&Replica> = alive()

@@ -85,7 +85,7 @@ impl Table {
             stages: Vec::new(),
         };
         if let Some(mismatch) = chain.mismatch(request) {
-            // Names are compared last, so everything else matches.
+            // Names are compared last, so all other parts of the rule match.
             let depends = mismatch.part == Some(RulePart::Names) && request.name.is_empty();
             found.applies = if depends { Applies::Depends } else { Applies::No };
             found.reason = Some(mismatch.to_string());
@@ -173,7 +173,7 @@ impl Table {
             _ => None,
         };
         match detail {
-            // The detail repeats the reason.
+            // For this reason, the detail is the whole explanation.
             Some(detail) if reason == SkipReason::Rules => detail,
             Some(detail) => format!("{reason}: {detail}"),
             None => reason.to_string(),

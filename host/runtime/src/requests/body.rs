@@ -152,8 +152,8 @@ impl BodyLimits {
     }
 }
 
-/// Returns the work of reading a body, in the unit of [`apart`], whose bytes stand for work that takes four times
-/// longer.
+/// Returns the work of reading a body, in the unit of [`apart`]: a quarter of the body's bytes, because reading is four
+/// times faster than the work that a unit stands for.
 pub(crate) fn reading_work(body: &Bytes) -> usize {
     body.len() / 4
 }

@@ -39,7 +39,7 @@ const CALLS_IN_FLIGHT: u32 = 8;
 /// The number of evaluations whose plugins stay loaded, so that an evaluation with another object compiles nothing.
 const KEPT_EVALUATIONS: usize = 4;
 
-/// The plugins of an evaluation with more of them do not stay loaded.
+/// The largest number of plugins of an evaluation that stay loaded afterwards.
 const KEPT_PLUGINS: usize = 16;
 
 /// The size of a settings schema in bytes, above which an evaluation does not return it.
@@ -163,7 +163,7 @@ struct KeptPlugins {
 }
 
 impl Evaluator {
-    /// Creates an evaluator, which shares modules, limits and lookups with the live table, but has its own slots and
+    /// Creates an evaluator. It shares modules, limits and lookups with the live table, and has its own slots and
     /// compiler.
     pub(crate) fn new(live: &Assembler) -> Self {
         let mut sandbox = live.sandbox.clone();

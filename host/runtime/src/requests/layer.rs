@@ -83,7 +83,7 @@ impl Passage {
         }
     }
 
-    /// Adds it to the extensions of a response.
+    /// Adds the passage to the extensions of a response.
     pub fn mark<B>(self, mut response: Response<B>) -> Response<B> {
         response.extensions_mut().insert(self);
         response
@@ -245,7 +245,8 @@ impl LayerState {
                 });
             }
         };
-        // Boxed, because it would make the future of a request that is only forwarded several times larger.
+        // The future is boxed, because it would make the future of a request that is only forwarded several times
+        // larger.
         Box::pin(self.inspect(head, body, inspection, uid, trace, inner)).await
     }
 
@@ -271,7 +272,7 @@ impl LayerState {
         let query = self.dialect.stored(&head, &inspection, &body);
         let mut work = reading_work(&body);
         if let Some(query) = query.map_err(|rejection| rejected(&rejection))? {
-            // Boxed, because it is rare, and would make the future of every request larger.
+            // The future is boxed, because this case is rare, and it would make the future of every request larger.
             let adding = add_stored_state(query, &mut head, inner.clone(), self.limits, |end| {
                 self.end(end, &[])
             });

@@ -180,7 +180,7 @@ impl ReviewService {
         review.request.trace = trace;
         let patience = address.timeout.map_or(Duration::MAX, within);
         let Some(selection) = address.selection else {
-            // Boxed, because it is rare, and would make the future of every review larger.
+            // The future is boxed, because this case is rare, and it would make the future of every review larger.
             let checked = Box::pin(state.check(review, patience));
             return Ok(checked.instrument(span).await);
         };

@@ -20,10 +20,10 @@ use crate::{
 };
 
 enum Unknown<R, E> {
-    /// The reply of the inner service is for the client.
+    /// The reply is passed on to the client.
     Replied(Response<R>),
     Failed(E),
-    /// The end of a sentence about the reply.
+    /// The object cannot be used. The text is the end of a sentence about the reply.
     Unusable(String),
     Late(Duration),
     NoMemory(NoBodyMemory),

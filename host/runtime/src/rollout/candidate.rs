@@ -36,7 +36,7 @@ use crate::{
     },
 };
 
-/// The limit of concurrent background calls of a candidate, so that a slow one does not take the slots of serving
+/// The limit of concurrent background calls of a candidate, so that a slow candidate does not take the slots of serving
 /// plugins.
 const BACKGROUND_CALLS: usize = 8;
 
@@ -60,7 +60,6 @@ pub(crate) struct Trial {
     share: Share,
     since: Moment,
     redact: Arc<[Redaction]>,
-    /// The rollout of the candidate, if it has one.
     pub(crate) rollout: Option<Arc<Rollout>>,
     slots: Arc<Semaphore>,
     calls: AtomicU64,
@@ -162,7 +161,7 @@ impl Shadowed {
         }
     }
 
-    /// Calls the other one of plugin and candidate with the same request, in the background.
+    /// Calls the plugin or the candidate, whichever did not answer, with the same request in the background.
     fn compare(&self, request: &Arc<Request>, answer: &Result<Response, Failure>, by_candidate: bool) {
         let Ok(slot) = self.trial.slots.clone().try_acquire_owned() else {
             self.trial.passed_over.fetch_add(1, Ordering::Relaxed);
@@ -197,7 +196,7 @@ impl Shadowed {
             trial.record(request, ours, theirs, by_candidate, deadline).await;
             drop(slot);
         };
-        // The call has its own span, because the span of the request ends before.
+        // The call has its own span, because the request's span ends earlier.
         tokio::spawn(async move {
             let span = request_span(&uid, trace.as_ref());
             work.instrument(span).await;

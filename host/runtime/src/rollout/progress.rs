@@ -66,8 +66,8 @@ impl Rollouts {
         }
     }
 
-    /// Takes over the rollouts of a new live table: known ones continue, and others begin. Returns whether any began or
-    /// ended.
+    /// Takes over the rollouts of a new live table: a rollout that is already in progress continues, and others begin.
+    /// Returns whether any rollout began or ended.
     pub(crate) fn adopt(&mut self, rollouts: impl Iterator<Item = Arc<Rollout>>) -> bool {
         let mut before = std::mem::take(&mut self.live);
         let mut is_changed = false;
@@ -213,12 +213,13 @@ impl LiveRollout {
         begun
     }
 
-    /// Continues after a restart. If the current step should have ended meanwhile, it ends now, so no step is skipped.
+    /// Continues a rollout after a restart. If the current step should have ended meanwhile, it ends now, so no step is
+    /// skipped.
     fn kept(rollout: Arc<Rollout>, progress: RolloutProgress) -> Self {
         let pause = rollout.definition.pause;
         let rest = progress.step_end(&rollout).map(|next| {
             let rest = next.0.duration_since(Moment::now().0).unwrap_or_default();
-            // The clock may have been changed, so the rest is limited.
+            // The system clock may have been changed, so the rest is at most a whole pause.
             rest.min(pause)
         });
         let live = Self {
@@ -299,8 +300,8 @@ impl LiveRollout {
 
 impl RolloutProgress {
     /// Orders the states of one rollout, so that replicas agree in whichever order they learn of them: the highest rank
-    /// wins. An abort wins until the rollout restarts; otherwise the later change wins, and of simultaneous changes the
-    /// one to the smaller step.
+    /// wins. An abort wins until the rollout restarts; otherwise the later change wins; of simultaneous changes, the
+    /// change to the smaller step wins.
     fn rank(&self) -> impl Ord + use<> {
         let is_aborted = self.state == RolloutState::Aborted;
         (
@@ -312,7 +313,7 @@ impl RolloutProgress {
         )
     }
 
-    /// Returns the reason, with the name of the replica if it is another one.
+    /// Returns the reason, with the name of the replica if another replica gave it.
     pub fn reason_and_replica(&self) -> Option<String> {
         let reason = self.reason.as_ref()?;
         Some(match &self.replica {

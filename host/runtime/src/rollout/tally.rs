@@ -99,7 +99,7 @@ impl Rollout {
 
     fn count(&self, change: impl FnOnce(&mut StepCounts)) {
         let mut counts = self.counts.lock();
-        // Counts begin again after each pause, so that many old successes do not hide new failures.
+        // Counting begins again after each pause, so that many old successes do not hide new failures.
         if counts.problem.is_none() && counts.begun.elapsed() >= self.definition.pause {
             *counts = StepCounts::new();
         }

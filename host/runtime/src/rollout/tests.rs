@@ -168,7 +168,7 @@ async fn a_rollout_continues_after_a_restart() {
     advance(rest).await;
     assert!(again.advance());
     assert_eq!(shown(&again, &rollout).1, "100%");
-    // Another candidate does not continue the kept state.
+    // Another candidate does not continue with the kept progress.
     let other = super::tests::rollout("two", "{ percent: 20 }");
     let (again, is_changed) = restarted(&other);
     assert!(is_changed);
@@ -289,7 +289,7 @@ async fn replicas_adopt_the_latest_change_of_any_replica() {
         ((Some(Next), None), (Progressing, "50%")),
         ((None, Some(Pause)), (Paused, "50%")),
         ((None, Some(Resume)), (Progressing, "50%")),
-        // Of simultaneous changes, the one to the smaller step wins.
+        // Of two simultaneous changes, the change to the smaller step wins.
         ((Some(Next), Some(Pause)), (Paused, "50%")),
         ((Some(Resume), None), (Progressing, "50%")),
         // An abort wins over a simultaneous change.

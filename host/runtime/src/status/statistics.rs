@@ -251,7 +251,6 @@ impl Period {
 /// Records a duration in microseconds.
 pub(super) fn record_duration(durations: &mut Histogram<u32>, duration: Duration) {
     let microseconds = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
-    // Only a histogram with a fixed range refuses a value, and these histograms grow.
     let _ = durations.record(microseconds.clamp(1, LONGEST));
 }
 

@@ -1,4 +1,4 @@
-//! The numbers of requests by the minute, for trends.
+//! Counts requests by the minute, for trends.
 //!
 //! The memory is bounded: for each thread that serves requests, a histogram of one digit for each minute of two hours.
 
@@ -104,7 +104,7 @@ impl Traffic {
     }
 }
 
-/// Returns the hour that ends with the minute `last`. It has no requests without one.
+/// Returns the hour that ends with the minute `last`. Without a last minute, the hour has no requests.
 fn hour(threads: &[Minutes], last: Option<u64>) -> TrafficHour {
     let mut total = CountedMinute::new(0);
     let counts = (0..HOUR).rev().map(|back| {
@@ -151,7 +151,7 @@ impl CountedMinute {
         self.changed += other.changed;
         self.denied += other.denied;
         self.failed += other.failed;
-        // Only a histogram with a fixed range refuses another, and this one grows.
+        // Adding fails only for a histogram with a fixed range, and this one grows.
         let _ = self.durations.add(&other.durations);
     }
 
@@ -215,7 +215,7 @@ mod tests {
                     for minute in 0..=number {
                         traffic.record(DecisionVerdict::Denied, Duration::ZERO, begun + minutes(minute));
                     }
-                    // A thread that begins after another one ended would continue its counts.
+                    // The threads end together: a thread that begins after another one ended would continue its counts.
                     all.wait();
                 });
             }

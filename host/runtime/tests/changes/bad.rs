@@ -1,4 +1,4 @@
-//! Invalid definitions in a store: the others are served, and everything can be repaired.
+//! Tests of invalid definitions in a store: all other definitions are served, and the invalid ones can be repaired.
 
 use admittance::{Application, ChangeError, Expected, Host, HostBuilder, OnBadDefinition, Served};
 
@@ -8,7 +8,7 @@ use crate::{
     stores::{bcs, builder, id},
 };
 
-/// Invalid contents of a store in place of a definition of `n/y`.
+/// Returns invalid contents that a store may have in place of the definition `n/y`.
 fn junk() -> [String; 6] {
     [
         String::new(),
@@ -42,7 +42,7 @@ fn bad(host: &Host) -> Vec<String> {
     .collect()
 }
 
-/// Creates a driver that has never seen the store, with a policy.
+/// Creates a host that has never read the store, with this policy for invalid definitions.
 fn fresh(scene: &Scene, shelf: &Shelf, on_bad: OnBadDefinition) -> HostBuilder {
     Host::builder()
         .definitions(scene.chains())
@@ -53,7 +53,7 @@ fn fresh(scene: &Scene, shelf: &Shelf, on_bad: OnBadDefinition) -> HostBuilder {
 #[tokio::test]
 async fn an_invalid_entry_keeps_its_last_version_or_is_left_out() {
     for text in junk() {
-        // (choice, served definitions, served definitions after a change of the other one, invalid place)
+        // (policy, served definitions, served definitions after a change of `n/x`, location of the invalid definition)
         for (on_bad, served, changed, place) in [
             (
                 OnBadDefinition::KeepLast,
@@ -77,7 +77,7 @@ async fn an_invalid_entry_keeps_its_last_version_or_is_left_out() {
             host.reload().await.unwrap();
             assert_eq!(live(&host), served, "{text}");
             assert_eq!(bad(&host), [place], "{text}");
-            // A restart with the history restores the previous version.
+            // A host that restarts with the history serves the previous version.
             drop(host);
             let host = begin().build().await.unwrap();
             assert_eq!(live(&host), served, "{text}");
@@ -149,13 +149,13 @@ async fn definitions_can_be_changed_despite_an_invalid_entry() {
                 .await
                 .unwrap();
             assert_eq!(live(&host), "5 n/x=2 n/y=1", "{text}");
-            // The invalid definition can also be deleted, with the previous version that is in force.
+            // The invalid definition can also be deleted, together with its previous version, which is in force.
             shelf.put("n/y", &text);
             host.reload().await.unwrap();
             host.delete(&id("admissionwebhook/n/y"), &by("ci")).await.unwrap();
             assert!(live(&host).ends_with(" n/x=2"), "{text}: {}", live(&host));
             assert_eq!(bad(&host), [""; 0]);
-            // A missing definition is reported as missing.
+            // The name of a definition that does not exist is an error.
             let unknown = host
                 .delete(&id("admissionwebhook/n/y"), &by("ci"))
                 .await
@@ -186,17 +186,16 @@ async fn an_entry_in_force_wins_over_a_conflicting_entry() {
         (live(&other).as_str(), bad(&other)),
         ("1 n/b=1 !", vec!["shelf:/a/n/x".to_owned()])
     );
-    // The one in force can be changed, and the other does not interfere.
+    // The definition in force can be changed, and the other one does not interfere.
     host.apply(&bcs("x", "Application", "2"), "new", &expecting(Expected::There))
         .await
         .unwrap();
     assert_eq!(live(&host), "2 n/x=2 !");
-    // Without the definition that it conflicted with, the other one is valid.
+    // Once the definition that it conflicts with is deleted, the other one is valid.
     host.delete(&id("admissionwebhook/n/x"), &by("ci")).await.unwrap();
     assert_eq!((live(&host).as_str(), bad(&host)), ("3 n/b=1", Vec::new()));
 }
 
-/// A text that is right, with a plugin that this machine does not have.
 #[tokio::test]
 async fn a_definition_without_its_module_is_reported_and_the_rest_is_served() {
     let client = r#""clientConfig":{"url":"http://127.0.0.1:1/1"}"#;
@@ -211,7 +210,7 @@ async fn a_definition_without_its_module_is_reported_and_the_rest_is_served() {
         (live(&host).as_str(), bad(&host)),
         ("1 n/x=1 !", vec!["shelf:/a/n/y".to_owned()])
     );
-    // A definition that is applied here must be valid.
+    // A definition that is applied through the host must be valid.
     let own = bcs("z", "Process", "1").replace(client, &plugin("/nonexistent/z.wasm"));
     host.apply(&own, "new", &by("ci")).await.unwrap_err();
     host.apply(&bcs("z", "Process", "1"), "new", &by("ci"))

@@ -1,4 +1,4 @@
-//! Stages that are disabled while definitions change.
+//! Tests of stages that are disabled while definitions change.
 
 use std::time::Duration;
 

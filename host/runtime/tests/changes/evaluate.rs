@@ -1,4 +1,4 @@
-//! Requests that are evaluated with chains that are not live, and what would see a request.
+//! Tests of evaluations with chains that are not live, and of the chains that apply to a request.
 
 use std::{fs, time::Duration};
 
@@ -216,7 +216,7 @@ async fn a_mistake_in_an_evaluated_text_names_its_line() {
     }
 }
 
-/// A chain for other requests says why.
+/// The result of an evaluation explains why a chain for other requests did not match.
 #[tokio::test]
 async fn an_evaluation_explains_why_a_chain_does_not_match() {
     let scene = Scene::new();
@@ -346,7 +346,7 @@ async fn chains_and_stages_that_do_not_apply_are_explained() {
         ]
     );
 
-    // Nothing is known of the object.
+    // The request has no object, so conditions on the object are undecided.
     let kind = GroupVersionKind::from_api_version("v1", "Pod");
     let request = Request::new(Operation::Create, kind.clone(), kind.guess_resource());
     let lines = summary(&host.applies(&request).await);

@@ -1,4 +1,4 @@
-//! Exceptions that are applied, expire and are deleted.
+//! Tests of exceptions that are applied, expire and are deleted.
 
 use std::time::{Duration, SystemTime};
 

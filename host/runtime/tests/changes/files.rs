@@ -1,4 +1,4 @@
-//! Files that change while they are read, and paths that are not files.
+//! Tests of files that change while they are read, and of paths that are not files.
 
 use std::{fs, path::Path, time::Duration};
 
@@ -84,7 +84,7 @@ async fn a_file_is_read_once_it_is_written_completely() {
     until(&host, "5 a=4 c=3").await;
 }
 
-/// Only deleting a file removes what it defined.
+/// Only deleting a file removes its definitions; an empty file does not.
 #[tokio::test]
 async fn a_file_that_loses_its_definitions_keeps_them_in_force() {
     let scene = Scene::new();

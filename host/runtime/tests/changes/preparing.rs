@@ -1,4 +1,5 @@
-//! Changes while a plugin is prepared whose `configure` never returns. Its timeout is too long for a test to wait for.
+//! Tests of changes during the preparation of a plugin whose `configure` never returns. Its timeout is too long for a
+//! test to wait for.
 
 use std::{fs, time::Duration};
 
@@ -10,7 +11,7 @@ use crate::{
     stores::{Following, until},
 };
 
-/// The limit after which a hanging test fails. A tenth of the time that `configure` has.
+/// The limit after which a hanging test fails: a tenth of the timeout of `configure`.
 const NEVER: Duration = Duration::from_secs(60);
 
 /// Creates a chain whose plugin never returns from `configure`.

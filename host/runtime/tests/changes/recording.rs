@@ -1,4 +1,4 @@
-//! Requests that are recorded while they pass.
+//! Tests that record requests while they pass the chains.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,4 +1,4 @@
-//! Rollbacks, and how long they last.
+//! Tests of rollbacks, and of how long they last.
 
 use admittance::Origin;
 
@@ -64,7 +64,7 @@ async fn definitions_can_be_changed_after_a_rollback() {
     let host = scene.start().await.unwrap();
     host.apply(&chain("a", "2"), "new", &by("ci")).await.unwrap();
     host.rollback(1, None).await.unwrap();
-    // The files still have version 2, and the change is made to them.
+    // The files still have version 2 of chain `a`, and the change is made to these files.
     host.apply(&chain("b", "1"), "new", &by("ci")).await.unwrap();
     assert_eq!(live(&host), "4 a=2 b=1");
 }
@@ -83,7 +83,8 @@ async fn a_rollback_to_a_revision_that_is_not_kept_is_refused() {
     assert_eq!(live(&host), "3 a=1");
 }
 
-/// A rollback replaces the definitions that were read before it. A change that is being read meanwhile counts as later.
+/// A rollback replaces the definitions that were read before it. A change that is still being read is later than the
+/// rollback.
 #[tokio::test]
 async fn a_change_that_is_read_during_a_rollback_takes_effect_after_it() {
     let (scene, shelf) = (Scene::new(), Shelf::new("a"));
@@ -91,7 +92,7 @@ async fn a_change_that_is_read_during_a_rollback_takes_effect_after_it() {
     let host = builder(&scene, &shelf).build().await.unwrap();
     shelf.put("n/x", &bcs("x", "Application", "2"));
     host.reload().await.unwrap();
-    // The first change is the one that was rolled back, so it does not end the rollback; the second one does.
+    // The first change was read before the rollback, so it does not end the rollback; the second one does.
     for (change, expected) in [("2", "3 n/x=1"), ("3", "5 n/x=3")] {
         shelf.put("n/x", &bcs("x", "Application", change));
         let (has_read, release) = shelf.hold_reading();

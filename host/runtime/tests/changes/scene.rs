@@ -19,7 +19,6 @@ impl Scene {
         self.folder.path().join("chains")
     }
 
-    /// Writes a definition file.
     pub(crate) fn write(&self, file: &str, text: &str) {
         fs::write(self.chains().join(file), text).unwrap();
     }

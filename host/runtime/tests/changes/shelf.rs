@@ -37,7 +37,7 @@ struct State {
     is_lost: bool,
     /// Whether the next commit fails because another writer was faster.
     conflicts: bool,
-    /// Holds the next reading: it reports that it has read the content, and then waits.
+    /// If set, the next read reports that it has read the content, and then waits.
     hold: Option<(oneshot::Sender<()>, oneshot::Receiver<()>)>,
     commits: usize,
 }
@@ -71,7 +71,7 @@ impl Shelf {
         self.happen(|state| state.is_lost = is_lost);
     }
 
-    /// Holds the next reading. The receiver is notified once the content is read; the reading ends when the sender is
+    /// Makes the next read wait. The receiver is notified once the content is read; the reading ends when the sender is
     /// dropped.
     pub(crate) fn hold_reading(&self) -> (oneshot::Receiver<()>, oneshot::Sender<()>) {
         let ((reached, has_read), (release, released)) = (oneshot::channel(), oneshot::channel());
@@ -83,7 +83,6 @@ impl Shelf {
         self.0.state.lock().unwrap().conflicts = true;
     }
 
-    /// Returns the names of the definitions.
     pub(crate) fn names(&self) -> Vec<String> {
         let state = self.0.state.lock().unwrap();
         let name = |path: &PathBuf| path.strip_prefix(self.location()).unwrap().display().to_string();

@@ -1,4 +1,4 @@
-//! The table that is served after a start.
+//! Tests of the table that a host serves after its start.
 
 use std::{
     fs,

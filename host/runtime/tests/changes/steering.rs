@@ -1,4 +1,4 @@
-//! Changes that are requested while the host runs.
+//! Tests of changes that users request while the host runs.
 
 use admittance::{AppliedEffect, ChangeError, Comparison, Origin, definitions::DefinitionId};
 
@@ -74,18 +74,17 @@ async fn an_applied_definition_is_live_until_it_is_deleted() {
             (1, &Origin::Start, None),
         ]
     );
-    // The written files are already live.
+    // The table with the written files is live already.
     host.reload().await.unwrap();
     assert_eq!(live(&host), "3 b=1");
 }
 
-/// The requested state is already live, but the files differ.
 #[tokio::test]
 async fn applying_the_live_definitions_restores_files_that_differ() {
     let scene = Scene::new();
     scene.write("a.yaml", &chain("a", "1"));
     let host = scene.start().await.unwrap();
-    // These files are written, but not live yet.
+    // These files are on disk, but the host has not read them.
     scene.write("a.yaml", &chain("a", "2"));
     scene.write("b.yaml", &chain("b", "1"));
     host.apply(&chain("a", "1"), "new", &by("ci")).await.unwrap();

@@ -1,4 +1,5 @@
-//! Definitions of a store next to definitions in files: read, watched, and kept when the store is lost.
+//! Tests of a store of definitions next to files: it is read and watched, and its definitions stay in force while it is
+//! unreachable.
 
 use std::time::Duration;
 
@@ -161,7 +162,7 @@ async fn a_lost_store_keeps_the_table_and_catches_up() {
     let problem = host.status().problem.unwrap();
     assert_eq!(problem.mistakes, ["shelf:/a cannot be reached: it is away"]);
     assert!(problem.next_attempt.is_some());
-    // It is reported together with other errors.
+    // The mistake in the store is reported together with mistakes in files.
     std::fs::write(scene.chains().join("b.yaml"), b"\xff").unwrap();
     let error = host.reload().await.unwrap_err().to_string();
     assert!(
@@ -223,8 +224,8 @@ async fn a_start_without_the_store_serves_the_last_live_table() {
     until(&host, "2 n/x=2").await;
 }
 
-/// A store signals unread changes; a reader that only shows them, or fails to change them, must not prevent them from
-/// going live.
+/// A store reports a change until it is read. If a reader only shows the content, or fails to change it, the host must
+/// still go live with the change.
 #[tokio::test]
 async fn a_change_that_was_read_but_not_used_goes_live_later() {
     let (scene, shelf) = (Scene::new(), Shelf::new("a"));
@@ -254,7 +255,7 @@ async fn a_rollback_holds_until_the_store_changes() {
     host.apply(&bcs("x", "Application", "2"), "new", &by("ci"))
         .await
         .unwrap();
-    // The rollback follows before the host notices the change in the store.
+    // The rollback happens before the host notices the change in the store.
     host.rollback(1, None).await.unwrap();
     assert_eq!(live(&host), "3 n/x=1");
     host.reload().await.unwrap();

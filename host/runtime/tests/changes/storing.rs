@@ -1,4 +1,4 @@
-//! Changes that are written to the store that owns the definitions.
+//! Tests of changes that are written to the store that owns the definitions.
 
 use admittance::{Application, AppliedEffect, ChangeError, Expected, Host, Origin, definitions::StoreError};
 

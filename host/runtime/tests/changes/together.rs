@@ -1,4 +1,4 @@
-//! Tables that wait until the program lets them go live.
+//! Tests of tables that wait until the program lets them go live.
 
 use std::{fs, time::Duration};
 
@@ -115,7 +115,7 @@ async fn a_change_without_effect_on_verdicts_goes_live_at_once() {
     host.reload().await.unwrap();
     assert_eq!((live(&host), host.hash()), ("2 a=1".to_owned(), hash));
 
-    // Another host with the same definitions elsewhere has the same hash.
+    // A host with the same definitions in another directory has the same hash.
     let elsewhere = Scene::new();
     elsewhere.write("z.yaml", &chain("a", "1"));
     assert_eq!(elsewhere.start().await.unwrap().hash(), hash);

@@ -135,7 +135,7 @@ fn a_filter_selects_the_decisions_that_meet_all_conditions() {
             }),
             vec![],
         ),
-        // The stage `long` was not called.
+        // The decision has a row for the stage `long`, which was not called.
         (filter(|filter| filter.stage = Some("long".to_owned())), vec![]),
         (
             filter(|filter| filter.namespace = Some("shop".to_owned())),

@@ -109,7 +109,7 @@ impl Token {
     fn matches(&self, key: &str) -> bool {
         match self {
             Self::Any => true,
-            // `-` is the end of a list, to which a patch appends, and may be any index.
+            // In a patch, `-` appends to a list, so it may stand for any index.
             Self::Key(own) => own == key || key == "-",
         }
     }
@@ -227,7 +227,7 @@ fn secret_redactions(is_secret: bool) -> Vec<Redaction> {
     [
         "/data/*",
         "/stringData/*",
-        // BCS has its own name for `data`.
+        // A Secret of BCS has its content in `datas`.
         "/datas/*",
         "/metadata/annotations/kubectl.kubernetes.io~1last-applied-configuration",
     ]

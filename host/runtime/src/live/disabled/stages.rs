@@ -17,7 +17,8 @@ use crate::{
 
 #[derive(Debug)]
 pub(crate) struct DisabledStages {
-    /// Locked while they change and while a table goes live, so that each table has the newest ones.
+    /// The lock is held while disabled stages or rollouts change and while a table goes live, so that each table has
+    /// their newest state.
     stages: Mutex<Stages>,
     directory: Option<Arc<HistoryDirectory>>,
     writing: Mutex<()>,

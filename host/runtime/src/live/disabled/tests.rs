@@ -107,7 +107,7 @@ async fn an_audited_stage_is_called_but_not_enforced() {
     assert!(outcome.is_allowed());
     assert_eq!(outcome.trace[0].mode, Mode::Audit);
     assert_eq!(outcome.trace[0].result.as_str(), "deny");
-    // The status shows the mode of the definition.
+    // The status shows the mode in the definition.
     assert_eq!(host.status().chains[0].stages[0].mode, Mode::Enforce);
     until_all_are_enabled(&host).await;
     assert!(!admit(&host).await.is_allowed());

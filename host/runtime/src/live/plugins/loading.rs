@@ -26,7 +26,7 @@ pub(super) async fn module(
     let freshness = match modules {
         Modules::AsOf(digests) => match digests.get(&order.address()) {
             Some(digest) => return Ok(catalog.recall(&order.reference, *digest).await?),
-            // The stage was live without its module.
+            // The stage was live without its module, which may be in the store now.
             None => Freshness::Stored,
         },
         Modules::Current(Servers::All(again)) if again.contains(&order.reference) => Freshness::Again,

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::*;
 
-/// Denies objects named `bad`, labels those named `plain`, warns about all.
+/// Denies objects named `bad`, labels objects named `plain`, and warns about all objects.
 struct Judge;
 
 #[async_trait]
@@ -30,7 +30,7 @@ impl Hook for Judge {
     }
 }
 
-/// A dialect in which POST creates and PUT updates the object in the body, and a list is not for the chains.
+/// A dialect in which POST creates and PUT updates the object in the body. GET reaches no chain.
 #[derive(Debug)]
 struct Objects(Spelling);
 

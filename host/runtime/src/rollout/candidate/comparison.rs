@@ -109,7 +109,6 @@ pub(super) struct Comparisons {
 }
 
 impl Comparisons {
-    /// Returns the counts of a kind.
     pub(super) fn kind(&mut self, kind: &str) -> &mut ComparedKind {
         let is_counted = self.kinds.contains_key(kind) || self.kinds.len() < KINDS;
         let kind = if is_counted { kind } else { ComparedKind::OTHERS };

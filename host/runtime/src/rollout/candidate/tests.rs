@@ -134,7 +134,7 @@ async fn answers_are_compared_by_their_effects_and_notes() {
         let answer = shadowed
             .admit(&Arc::new(request()), Deadline::after(Duration::from_secs(1)))
             .await;
-        // The request gets the plugin's answer.
+        // The request gets the plugin's answer while the candidate waits.
         let deadline = Deadline::after(Duration::from_secs(1));
         let (answer, plugin) = (
             Answer::of(&request(), answer, deadline).await,
@@ -324,7 +324,7 @@ async fn a_candidate_decides_its_share_and_is_compared_with_its_plugin() {
         settled(&shadowed).await;
     }
     assert!((30..=70).contains(&by_candidate), "{by_candidate}");
-    // Both are called for every request, and a sample names the answers of the plugin and the candidate.
+    // Plugin and candidate are called for every request, and a sample names the answers of both.
     let report = shadowed.trial.report(None);
     assert_eq!(report.candidate.different, 100);
     for sample in report.samples {
@@ -333,7 +333,7 @@ async fn a_candidate_decides_its_share_and_is_compared_with_its_plugin() {
             ["deny", "allow"]
         );
     }
-    // Nothing was refused that the plugin allows.
+    // The candidate refused nothing that the plugin allows.
     let limit = tokio::time::timeout(Duration::ZERO, trials.limits.notified());
     assert!(limit.await.is_err());
 }
