@@ -95,7 +95,7 @@ impl Bcs {
     }
 
     fn check_cluster(&self, head: &Parts) -> Result<(), Rejection> {
-        // Check every value, so that another reader cannot use a different one.
+        // Every value is checked, so that another reader cannot use a different one.
         let mut values = head.headers.get_all(CLUSTER_HEADER).iter().peekable();
         if values.peek().is_some() && values.all(|value| value == self.cluster.as_str()) {
             return Ok(());
@@ -147,7 +147,7 @@ impl Bcs {
         }
     }
 
-    /// Returns a body without a kind, which hooks are not called for. A lenient server could take the kind from the
+    /// Returns a body without a kind, for which no hooks are called. A lenient server could take the kind from the
     /// path.
     fn without_kind(&self, head: &Parts) -> Result<Reading, Rejection> {
         let may_have_kind = || match lenient(head.uri.path()) {
@@ -250,7 +250,7 @@ impl Dialect for Bcs {
             | End::BodyUnreadable { .. }
             | End::BodyEncoded { .. } => Code::ReadBody,
             End::Overloaded { .. } => Code::Driver,
-            // The driver replies 200 whatever the scheduler's result.
+            // The driver replies 200, whatever the scheduler's result is.
             _ => {
                 let program = (self.behind == UpstreamKind::Scheduler).then_some(DRIVER);
                 let message = format!("do http request failed!{end}");
@@ -263,7 +263,7 @@ impl Dialect for Bcs {
             end => end.status(),
         };
         let message = match end {
-            // The misspelling is the driver's, and is kept so that searches for it match.
+            // The misspelling is the original driver's, so that searches for the message find it.
             End::Refused(refusal) if matches!(refusal.cause, RefusalCause::Failed(_)) => {
                 format!("request webhoook {} error {refusal}", refusal.stage)
             }
@@ -273,8 +273,8 @@ impl Dialect for Bcs {
     }
 }
 
-/// Returns the kind of the object, if it has one. A head with a part of another type than the scheduler expects is
-/// refused, as the scheduler refuses it: a lenient reading here could disagree with what it does instead.
+/// Returns the kind of the object, if it has one. A head whose parts have another type than the scheduler expects is
+/// refused, as by the scheduler: a lenient reading here could differ from the scheduler's.
 fn kind_of(object: &Object) -> Result<Option<GroupVersionKind>, Rejection> {
     #[derive(Deserialize)]
     struct Typed {

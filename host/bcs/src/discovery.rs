@@ -1,4 +1,4 @@
-//! Servers registered in ZooKeeper, in the form of an upstream's servers.
+//! Follows servers that are registered in ZooKeeper, as the servers of an upstream.
 
 use std::sync::Arc;
 

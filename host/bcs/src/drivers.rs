@@ -219,7 +219,7 @@ impl Transport for Drivers {
     }
 }
 
-/// Returns what follows from all nodes, and from the registration of the driver with this name.
+/// Derives the membership from all nodes, and from the registration of the driver with this name.
 fn membership(seen: &DriverNodes, own: Option<&RegistrationState>, name: &str) -> Membership {
     let mut entries: Vec<(i64, &Entry)> = seen
         .drivers
@@ -231,7 +231,7 @@ fn membership(seen: &DriverNodes, own: Option<&RegistrationState>, name: &str) -
         let mut later = entries.iter().skip(index + 1);
         later.all(|(_, other)| other.name != entry.name)
     };
-    // A driver that has lost its session may already have a new node, while ZooKeeper still keeps the old one.
+    // A driver that has lost its session may already have a new node, while ZooKeeper still has the old one.
     let newest = entries
         .iter()
         .enumerate()

@@ -1,7 +1,7 @@
 //! Support for BCS, the container platform whose Mesos clusters this program sits in front of.
 //!
-//! - [`Bcs`] is the dialect of its driver, [`routes`] the table of the driver's routes, and [`MesosDriver`] takes the
-//!   driver's place, or sits in front of it: the API for definitions is served here, everything else passes the
+//! - [`Bcs`] is the dialect of its driver, [`routes`] is the table of the driver's routes, and [`MesosDriver`] takes
+//!   the driver's place, or sits in front of it: the API for definitions is served here, everything else passes the
 //!   chains and goes to the scheduler, translated, or to consoles and a kube-apiserver.
 //! - [`zookeeper`] has the sessions with ZooKeeper, where servers register and are discovered. [`stores`] has the
 //!   definition stores that several drivers share. Through [`Drivers`], drivers report to one another which table they serve.

@@ -35,7 +35,7 @@ const PEEK: usize = 1024;
 /// The pause before a request is retried with servers that did not process it.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The scheduler or driver that gets the requests, as a `tower` service.
+/// The scheduler or driver that receives the requests, as a `tower` service.
 pub(crate) type SchedulerService = BoxCloneSyncService<Request<Body>, Response<Body>, Infallible>;
 
 /// Forwards requests. Lives as long as the driver.
@@ -63,7 +63,7 @@ enum Sent {
     Streamed(Body),
 }
 
-/// Returns how a request ends to which the upstream did not reply, in the words of bcs-mesos-driver.
+/// Returns the end of a request without a reply of the upstream, in the words of bcs-mesos-driver.
 pub fn upstream_end(error: UpstreamError) -> End<'static> {
     match error {
         UpstreamError::NoMaster => End::UpstreamUnreachable {
@@ -100,7 +100,6 @@ impl Scheduler {
         let body = self.limits.collect(&head, body).await?;
         match forwarding(&head, Some(&body)) {
             Some(forwarding) => self.forward(forwarding, head, Body::from(body)).await,
-            // This does not happen, because the body is given.
             None => Ok(self.end(&End::NoRoute)),
         }
     }
@@ -119,7 +118,7 @@ impl Scheduler {
                 tokio::select! {
                     biased;
                     reply = &mut reply => reply,
-                    // A client that is still sending might otherwise never see the reply.
+                    // A client that is still sending its body might not read the reply otherwise.
                     () = drain(unread, self.limits.size) => reply.await,
                 }
             }
@@ -136,7 +135,7 @@ impl Scheduler {
         let (sent, unread) = match rewritten.body {
             NextBody::Nothing => (Sent::Whole(Bytes::new()), body),
             NextBody::New(bytes) => (Sent::Whole(bytes), Body::empty()),
-            // The header that names the encoding is not forwarded, so the body cannot be.
+            // The header that names the encoding is not forwarded, so an encoded body cannot be forwarded.
             NextBody::AsIs => match encoding(&head.headers) {
                 Some(encoding) => return Err(BodyError::Encoded(encoding)),
                 None => (Sent::Streamed(body), Body::empty()),

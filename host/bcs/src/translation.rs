@@ -129,7 +129,7 @@ fn translated_workload(body: &Bytes, kind: Kind, schema: &Schema) -> Result<(Add
     let text = schema
         .spelled(utf8(body, Fault::Json)?)
         .map_err(|error| Fault::Json(describe(&error)))?;
-    // A body is parsed again only if it uses another spelling, which few do.
+    // A body is parsed again only if it uses another spelling, which is rare.
     let value = if text == checked {
         schema.accepted(value)?
     } else {
@@ -241,7 +241,7 @@ fn joined(path: &str, below: &str, query: &str) -> Result<PathAndQuery, Fault> {
 
 /// Returns the reply to a request whose path has no route, or routes of `methods` only.
 pub(crate) fn no_route(status: StatusCode, methods: &[Method]) -> Response<Bytes> {
-    // The original sends these messages in plain text.
+    // The original writes these messages as plain text.
     let message = match status {
         StatusCode::NOT_FOUND => "404: Page Not Found",
         _ => "405: Method Not Allowed",

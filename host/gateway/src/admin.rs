@@ -66,14 +66,12 @@ pub fn routes() -> Vec<Route> {
     routes.into_iter().map(|route| route.refusals(REFUSALS)).collect()
 }
 
-/// The parameter of a user.
 #[derive(Debug, Deserialize, JsonSchema)]
 struct UserPath {
     /// The name of the user: `alice`, or `plain:alice`.
     name: String,
 }
 
-/// The parameters of a token.
 #[derive(Debug, Deserialize, JsonSchema)]
 struct TokenPath {
     /// `alice`, or `plain:alice`.
@@ -82,14 +80,12 @@ struct TokenPath {
     id: i64,
 }
 
-/// The parameter of a cluster.
 #[derive(Debug, Deserialize, JsonSchema)]
 struct ClusterPath {
     /// `plain-dev`.
     id: String,
 }
 
-/// The parameters of a permission.
 #[derive(Debug, Deserialize, JsonSchema)]
 struct PermissionPath {
     /// `plain-dev`.
@@ -285,7 +281,6 @@ async fn reencrypt(call: Call) -> Result<Json<Reencrypted>, ApiError> {
     Ok(Json(accounts(&call)?.reencrypt(&call.by()).await?))
 }
 
-/// The parameters of an import.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct ImportQuery {

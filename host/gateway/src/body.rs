@@ -20,7 +20,6 @@ use super::{error::GatewayError, yaml};
 /// The content types of YAML. bcs-api accepts only the first.
 const YAML: [&str; 2] = ["application/x-yaml", "application/yaml"];
 
-/// Returns whether the body of the request is YAML.
 pub(super) fn is_yaml(head: &Parts) -> bool {
     let Some(value) = head
         .headers
@@ -78,7 +77,7 @@ pub(super) async fn streamed(
 ) -> Result<(Body, CutOff), GatewayError> {
     let announced = http_body::Body::size_hint(&body).lower();
     if usize::try_from(announced).map_or(true, |announced| announced > limits.size) {
-        // Collecting the body refuses it in a way that lets the client see the reply.
+        // The rest of the program refuses an encoded body in a way that lets the client see the reply.
         head.headers.remove(http::header::CONTENT_ENCODING);
         let refused = limits.collect(head, body).await;
         return match refused {

@@ -220,7 +220,7 @@ impl ClusterWatch {
         let mut clusters: BTreeMap<_, _> = listed
             .map(|(id, drivers)| (id.clone(), drivers.clone()))
             .collect();
-        // Other nodes do not belong to clusters, such as the node of a driver that registers for the schedulers.
+        // Other nodes, such as the node of a driver that registers for schedulers, are not of clusters.
         for id in names
             .children
             .iter()

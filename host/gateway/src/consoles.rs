@@ -24,7 +24,7 @@ use crate::{clusters::Drivers, error::GatewayError};
 const CLUSTER_PARAMETER: &str = "cluster_id";
 /// The parameter that names the host, as drivers read it.
 const HOST_PARAMETER: &str = "host_ip";
-/// The time for which the hosts of a cluster are not read again. A host that is not among them is looked up at once.
+/// The time for which the list of a cluster's hosts is used. A host that is not in the list is looked up at once.
 const LIFETIME: Duration = Duration::from_secs(60);
 
 /// The hosts of a cluster, as its scheduler last listed them.

@@ -56,7 +56,7 @@ pub(super) enum GatewayError {
     /// The cluster is unknown, for a reason that may be empty.
     #[error("mesos cluster {cluster} not found{}", after_colon(.reason))]
     UnknownCluster { cluster: String, reason: String },
-    /// No server of a service of BCS is registered.
+    /// No server is registered for a service of BCS.
     #[error("no server is registered: {0}")]
     NoService(String),
     #[error("request mesos apiserver failed: {0}")]
@@ -77,7 +77,7 @@ pub(super) enum GatewayError {
     Unauthorized(&'static str),
     #[error("bcs auth check no authority: {0}")]
     Forbidden(String),
-    /// A console on a host that is not of the cluster.
+    /// A console is requested on a host that does not belong to the cluster.
     #[error("bcs auth check no authority: {0}")]
     Host(String),
     #[error("bcs auth check error: {0}")]
@@ -128,7 +128,7 @@ impl GatewayError {
             Self::Timeout(_) => ("upstream-timeout", Code::DriverUnreachable, Handler, StatusCode::GATEWAY_TIMEOUT),
             Self::Yaml(_) => ("yaml", Code::Yaml, Handler, StatusCode::BAD_REQUEST),
             Self::Unreadable(_) => ("body-unreadable", Code::ApiReadBody, Handler, StatusCode::BAD_REQUEST),
-            // bcs-api has no such limits, so these keep their own status.
+            // bcs-api has no such limits, so these errors keep their own status.
             Self::Encoded(_) => ("body-encoded", Code::Yaml, Filter, StatusCode::UNSUPPORTED_MEDIA_TYPE),
             Self::TooLarge { .. } => ("body-too-large", Code::ApiReadBody, Filter, StatusCode::PAYLOAD_TOO_LARGE),
             Self::BodyTimeout(_) => ("body-timeout", Code::ApiReadBody, Filter, StatusCode::REQUEST_TIMEOUT),
@@ -232,7 +232,7 @@ mod tests {
     fn envelopes_have_the_format_of_bcs_api() {
         let text =
             |error: GatewayError| String::from_utf8(error.reply(Statuses::Ok).body().to_vec()).unwrap();
-        // serde_json sorts, or keeps the order, by a feature that other crates may turn on.
+        // serde_json sorts members or keeps their order, depending on a feature that any crate may turn on.
         let handler = text(GatewayError::NoCluster);
         assert!(
             handler.contains("\"data\":{}") && !handler.contains('\n'),

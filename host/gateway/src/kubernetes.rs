@@ -336,7 +336,7 @@ fn recipient(cluster: &Cluster, session: &Session) -> Recipient {
 /// Forwards a request that has passed the chains to the cluster that it was admitted to.
 async fn forward(mut request: Request<Body>) -> Result<Response<Body>, Infallible> {
     let Some(route) = request.extensions_mut().remove::<Arc<Route>>() else {
-        // This does not happen, because `answer` adds the route.
+        // The route is never missing, because `answer` adds it.
         return Ok(end_reply(&End::NoRoute));
     };
     Ok(send(&route.upstream, request).await.unwrap_or_else(|reply| reply))
@@ -347,7 +347,7 @@ async fn send(upstream: &Upstream, request: Request<Body>) -> Result<Response<Bo
     let uri = request.uri().clone();
     let sent = upstream.send(request).await;
     let reply = sent.map_err(|error| end_reply(&End::from(error)))?;
-    // A container behind a proxy of the API server has users of its own.
+    // A container behind a proxy of the API server has its own users, so its 401 is passed on.
     if reply.status() == StatusCode::UNAUTHORIZED && !path::is_proxied(uri.path()) {
         return Err(ended(&KubernetesError::AgentToken));
     }

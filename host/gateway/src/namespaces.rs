@@ -1,4 +1,4 @@
-//! Tokens for some namespaces of Mesos clusters. Requests are allowed if it is certain which namespace they are for.
+//! Restricts tokens to some namespaces of Mesos clusters. A request is allowed only if its namespace is certain.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -23,7 +23,7 @@ pub(super) struct Namespaces(pub(super) Arc<BTreeSet<String>>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Remaining {
     Nothing,
-    /// The namespace in the body, which drivers use whatever the path says.
+    /// The namespace in the body must be checked: drivers use it even if the path has another one.
     Body,
 }
 

@@ -143,7 +143,7 @@ fn authorize(
         Needs::SuperUser if !user.is_super_user => Err(RestError::NotSuperUser(user.name.to_string())),
         Needs::Nothing | Needs::User | Needs::SuperUser => Ok(None),
         Needs::Cluster(needed) => {
-            // For a user who may not even see a cluster, it does not exist.
+            // A cluster that the user may not see seems not to exist.
             let cluster = directory
                 .cluster(parameter)
                 .filter(|cluster| directory.permission(user, cluster).is_some())

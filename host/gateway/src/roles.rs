@@ -139,7 +139,7 @@ impl Roles {
     async fn store_configured(&self) {
         let mut contents = self.config.file.as_ref().map(RoleTable::contents);
         let mut changes = self.accounts.changes();
-        // The grants in the database are not known before it is read.
+        // The grants in the database are unknown until it is read.
         let _ = changes.wait_for(Option::is_some).await;
         loop {
             let wanted = contents

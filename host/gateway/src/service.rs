@@ -83,7 +83,7 @@ pub struct Recipient {
 pub struct Answer {
     pub response: Response<Body>,
     pub passage: Passage,
-    /// `None` if the request ended before its cluster and token were checked.
+    /// The cluster and the user. `None` if the request ended before they were checked.
     pub recipient: Option<Recipient>,
 }
 

@@ -57,7 +57,6 @@ pub(super) struct Services {
     kubernetes: Clusters,
 }
 
-/// A service that a request is for.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum ServiceTarget<'a> {
     Service(Row, &'a Arc<Drivers>),
@@ -69,7 +68,7 @@ impl Services {
     /// Follows the servers of all services in this ensemble.
     pub(super) fn start(config: &UpstreamConfig, zookeeper: &ZooKeeper) -> Self {
         let config = UpstreamConfig {
-            // Each has a health check of its own, or none.
+            // Each server is checked by a health check of its own, or not at all.
             health: None,
             ..config.clone()
         };
@@ -88,7 +87,6 @@ impl Services {
         }
     }
 
-    /// Returns the service that a path is for.
     pub(super) fn find(&self, path: &str) -> Option<ServiceTarget<'_>> {
         let is_below = |row: &Row| {
             path.strip_prefix(row.outer)
@@ -101,7 +99,6 @@ impl Services {
         found.map(|(row, drivers)| ServiceTarget::Service(*row, drivers))
     }
 
-    /// Returns the servers of a service that is for every cluster.
     pub(super) fn servers(row: Row, drivers: &Arc<Drivers>) -> Result<Arc<Drivers>, GatewayError> {
         match drivers.no_driver() {
             None => Ok(drivers.clone()),
@@ -109,7 +106,6 @@ impl Services {
         }
     }
 
-    /// Returns the drivers of a Kubernetes cluster.
     pub(super) async fn kubernetes_driver(&self, cluster: &str) -> Result<Arc<Drivers>, GatewayError> {
         let found = self.kubernetes.find(cluster).await;
         found.map_err(|_| GatewayError::NoService(format!("{} for {cluster}", KUBERNETES.node)))
@@ -149,7 +145,7 @@ impl ServiceTarget<'_> {
         Ok(match (is_read, is_kubernetes) {
             (true, _) => Permission::Read,
             (false, false) => Permission::Write,
-            // Anything in the cluster may be changed.
+            // The driver of a Kubernetes cluster can change anything in the cluster.
             (false, true) => Permission::Hooks,
         })
     }

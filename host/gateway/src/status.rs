@@ -81,7 +81,7 @@ pub struct PeersStatus {
     pub problem: Option<String>,
 }
 
-/// Another gateway.
+/// Another gateway, with which this one shares tunnels.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Peer {

@@ -49,7 +49,7 @@ pub(super) struct Holder {
     pub(super) name: Option<Arc<str>>,
     /// The right of a request that has to end when the right is lost.
     pub(super) watched: Option<Watched>,
-    /// The namespaces that the token is for. None: all.
+    /// The namespaces that the token is for; `None` for all.
     pub(super) namespaces: Option<Namespaces>,
 }
 
@@ -103,7 +103,7 @@ impl Tokens {
         match self {
             Self::File(table) => table.follow().await,
             Self::Endpoint(endpoint) => endpoint.keep_tls_fresh().await,
-            // The gateway itself follows the database.
+            // The gateway follows the database itself.
             Self::Accounts(_) => std::future::pending().await,
         }
     }
@@ -214,7 +214,7 @@ mod tests {
             (&[("authorization", "Bearer abc"), ("x-bcs-user-token", "def")], Some("abc")),
             (&[], None),
             (&[("authorization", "Basic YTpi")], None),
-            // After an invalid token, the other header is not used.
+            // If the first header has an invalid token, the other header is not used.
             (&[("authorization", "Basic YTpi"), ("x-bcs-user-token", "def")], None),
             (&[("authorization", "Bearer ")], None),
             (&[("authorization", "Bearer a"), ("authorization", "Bearer b")], None),

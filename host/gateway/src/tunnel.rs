@@ -2,8 +2,8 @@
 //! open them to each other, too, and use the tunnels of another's agents.
 //!
 //! bcs-api and its agents use the same protocol. Both sides bound what they hold for a connection whose reader is slow:
-//! they ask the other side to pause it, and end it if the other side, an older program, goes on. Whatever they hold is
-//! charged to a [`Budget`].
+//! they ask the other side to pause the connection, and end it if an older program on the other side sends more.
+//! Whatever they hold is charged to a [`Budget`].
 
 mod accepts;
 pub mod agent;
@@ -30,7 +30,7 @@ pub use self::{
 const PING_INTERVAL: Duration = Duration::from_secs(5);
 /// A tunnel has ended if no message arrives for this time. Every ping is answered.
 const SILENCE: Duration = Duration::from_secs(20);
-/// The data of one frame, as agents of bcs-api send them too.
+/// The size of the data in one frame, in bytes. Agents of bcs-api send the same size.
 const CHUNK: usize = 32 << 10;
 /// The largest message of an agent, and of another gateway, whose announcements have certificates.
 pub const LARGEST_OF_AGENT: usize = 64 << 10;

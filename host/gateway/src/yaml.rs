@@ -26,7 +26,7 @@ impl From<Mistake> for InvalidYaml {
 }
 
 /// Converts the only document in this text to JSON. An empty text stays empty. The JSON has at most `limit` bytes,
-/// however often aliases repeat something.
+/// including repetitions by aliases.
 pub(super) fn to_json(body: &[u8], limit: usize) -> Result<Vec<u8>, InvalidYaml> {
     let text = std::str::from_utf8(body).map_err(|error| {
         InvalidYaml(format!(

@@ -5,8 +5,8 @@ use admittance_definitions::{self as definitions, Location, Mistake, NoBcsObject
 
 use crate::{definition_name::DefinitionName, reply::Code, translation::PARAMETERS};
 
-/// The file name of the body in mistakes: they name paths of fields, not lines of a text that the client has not
-/// written.
+/// The file name of the body in mistakes. Mistakes name only fields, because the client did not write the text whose
+/// lines they would name.
 pub(super) const BODY: &str = "body";
 
 /// The most mistakes that are reported; a body may have a million of them.
@@ -21,7 +21,6 @@ pub(super) enum Refusal {
     /// The definition is invalid: all mistakes in it.
     #[error("{PARAMETERS}: {}", .0.join("\n"))]
     Unusable(Vec<String>),
-    /// The definition to create already exists.
     #[error("admission already exist: {name} is in {location}")]
     AlreadyExists {
         name: DefinitionName,
@@ -88,7 +87,7 @@ impl Refusal {
     }
 }
 
-/// Creates a refusal from mistakes. The flag of each mistake says whether it is in the client's own definition.
+/// Creates a refusal from mistakes. The flag of each mistake is set if the mistake is in the client's own definition.
 fn of_mistakes(mistakes: impl Iterator<Item = (bool, String)>) -> Refusal {
     let mut any_is_own = false;
     let mut texts: Vec<String> = mistakes

@@ -11,7 +11,7 @@ use crate::definition_name::DefinitionName;
 pub(super) struct Stored {
     pub(super) definition: StoredDefinition,
     pub(super) name: DefinitionName,
-    /// None if it cannot be parsed: only its place shows that it is a definition of BCS.
+    /// `None` if the text cannot be parsed: only its path shows that it is a definition of BCS.
     pub(super) object: Option<BcsObject>,
 }
 

@@ -307,7 +307,7 @@ fn each_outcome_of_a_request_has_the_reply_of_the_original_driver() {
         reason: "too much",
     };
     assert_eq!(bcs().reply(&overloaded).headers()[RETRY_AFTER], "1");
-    // No message can add headers to the reply.
+    // A message cannot add headers to the reply.
     assert_eq!(
         bcs()
             .reply(&End::BodyUnreadable { reason: "a\r\nb: c" })

@@ -21,7 +21,7 @@ enum Part {
     Driver(String),
 }
 
-/// Shows the nodes, and shows them again after every change, until something fails.
+/// Calls `show` with the nodes, and again after every change, until a request fails.
 pub(super) async fn session(client: &Client, path: &str, show: impl Fn(&DriverNodes)) -> ZooKeeperError {
     let mut reading = Reading {
         client,
@@ -52,7 +52,6 @@ pub(super) async fn session(client: &Client, path: &str, show: impl Fn(&DriverNo
                     source,
                 };
             }
-            // The parent node is always watched, so this does not happen.
             None => return std::future::pending().await,
         }
     }
@@ -97,7 +96,7 @@ impl Reading<'_> {
                     self.name(names, due);
                     Ok(Some(watch))
                 }
-                // The target is read too.
+                // The parent node may be missing: its existence is watched separately.
                 Err(Error::NoNode) => Ok(None),
                 Err(error) => Err(error).at("reading the children of", self.path),
             },

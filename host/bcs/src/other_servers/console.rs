@@ -82,7 +82,7 @@ impl Consoles {
         path_and_query: PathAndQuery,
         mut request: Request<Body>,
     ) -> Response<Body> {
-        // An address has several spellings, and the rules apply to all of them.
+        // The same address can be written in several ways, and the rules apply to all of them.
         let host = host.to_canonical();
         let Some(server) = self.config.allows(host).then(|| self.server(host)).flatten() else {
             tracing::info!(%host, "a console was requested on a host that is not listed");

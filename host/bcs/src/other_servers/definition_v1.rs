@@ -30,7 +30,7 @@ pub(super) fn converted(body: &Bytes) -> Bytes {
     Value::Object(definition).to_string().into()
 }
 
-/// Moves fields that the older version has once for all versions into each version.
+/// Moves the fields that the older version has once, for all versions, into each version.
 fn convert_spec(spec: &mut Map<String, Value>) {
     let version = spec.remove("version");
     let mut shared: Vec<(&str, Value)> = Vec::new();
@@ -63,7 +63,7 @@ fn convert_spec(spec: &mut Map<String, Value>) {
     }
 }
 
-/// A schema must have a type in the newer version, and says itself whether unknown fields are kept.
+/// A schema must have a type in the newer version, and it says whether unknown fields are kept.
 fn convert_schema(schema: &mut Map<String, Value>, keeps_unknown: bool) {
     let root = schema.entry("openAPIV3Schema").or_insert_with(|| json!({}));
     if let Value::Object(root) = root {

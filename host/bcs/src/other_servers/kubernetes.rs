@@ -34,7 +34,7 @@ pub(super) async fn definitions(
         NextBody::AsIs => limits.collect(&head, body).await?,
         NextBody::New(body) => body,
     };
-    // The reply must be readable.
+    // The reply is rewritten, so it must not be compressed.
     head.headers.remove(ACCEPT_ENCODING);
     let extensions = head.extensions.clone();
     let newer = definition_v1::path(&to).map(|to| request(head.clone(), to, definition_v1::converted(&body)));
@@ -81,7 +81,7 @@ pub(super) async fn custom_resources(
         && let Some(namespace) = namespace_of(&body)
         && let Err(error) = cluster.ensure_namespace(&namespace).await
     {
-        // If the namespace is missing, the kube-apiserver says so.
+        // The request is sent all the same: if the namespace is missing, the kube-apiserver reports it.
         tracing::warn!(%error, "the namespace of a custom resource could not be created");
     }
     match cluster.forward(request(head, to, body)).await {
@@ -96,7 +96,7 @@ fn request(head: Parts, to: PathAndQuery, body: Bytes) -> Request<Bytes> {
     request
 }
 
-/// Returns whether the server does not have the version of the path: only replies about resources are JSON.
+/// Returns whether the server does not have the version of the path. Only replies about resources are JSON.
 fn is_not_served<B>(reply: &Response<B>) -> bool {
     let is_json = |value: &HeaderValue| value.as_bytes().starts_with(b"application/json");
     reply.status() == StatusCode::NOT_FOUND && !reply.headers().get(CONTENT_TYPE).is_some_and(is_json)
@@ -112,7 +112,7 @@ fn namespace_of(body: &[u8]) -> Option<String> {
     struct Metadata {
         namespace: Option<String>,
     }
-    // Anything but an object with metadata has no namespace to create.
+    // Only an object with metadata names a namespace to create.
     let object: Object = serde_json::from_slice(body).ok()?;
     object.metadata.namespace
 }

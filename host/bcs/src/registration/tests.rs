@@ -66,7 +66,7 @@ async fn each_registration_has_the_node_and_data_of_the_original() {
             ("cluster", drivers.clone(), name.clone(), within.clone()),
         ]
     );
-    // One ensemble serves as both.
+    // The same ensemble serves as cluster and service ensemble.
     for one in [
         ZooKeeperConfig {
             service: None,

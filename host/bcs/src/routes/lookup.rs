@@ -48,7 +48,7 @@ struct Prepared {
     target: Option<Target>,
 }
 
-/// One matcher for each method: `/applications/rollback` is a literal path for PUT, but for GET the path of an
+/// The matcher of each method: `/applications/rollback` is a literal path for PUT, but for GET the path of an
 /// application with this name.
 #[derive(Debug)]
 struct Routing {
@@ -65,7 +65,7 @@ static ROUTING: LazyLock<Routing> = LazyLock::new(|| Routing {
                     Action::Scheduler(call) | Action::Definitions(call) => call.target(),
                     Action::Console | Action::CustomResourceDefinitions | Action::CustomResources => None,
                 };
-                // A test checks that the router accepts every pattern.
+                // An error is impossible: a test checks that the router accepts every pattern.
                 let _ = router.insert(pattern(route.path), Prepared { route, target });
             }
             (*verb, router)

@@ -29,7 +29,6 @@ pub(crate) struct Target {
     query: Vec<(&'static str, Source)>,
 }
 
-/// A part of a target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Source {
     Literal(&'static str),

@@ -23,7 +23,7 @@ pub fn definitions_reply(body: &Bytes) -> Bytes {
     let Ok(text) = std::str::from_utf8(body) else {
         return body.clone();
     };
-    // The longer text goes first, because it begins with the other.
+    // The longer text is replaced first, because it begins with the other one.
     let versions = [DEFINITIONS_VERSION, NEWER_DEFINITIONS_VERSION];
     let version = versions.into_iter().find(|version| text.contains(version));
     match version {

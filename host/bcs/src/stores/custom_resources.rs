@@ -50,8 +50,8 @@ impl CustomResourceStore {
     pub const DEFAULT_NAMESPACE: &'static str = "bkbcs";
 
     /// Writes a change that may lead to two definitions for one operation and kind, which BCS does not allow. A
-    /// transaction cannot cover several resources, so this looks for the other definition before and after the write,
-    /// and the later writer reverts its change.
+    /// transaction cannot cover several resources, so the function looks for the other definition before and after the
+    /// write, and the later writer reverts its change.
     async fn write_guarded(&self, change: &FileChange, subject: &OperationAndKind) -> Result<(), StoreError> {
         let conflict = |other: &Resource| StoreError::Conflict {
             path: change.path.clone(),

@@ -46,7 +46,7 @@ fn field<'a>(object: &'a Map<String, Value>, field: &str) -> Option<&'a Value> {
 /// Adds the name and namespace of the node or resource to a document that has none.
 pub(crate) fn completed(mut document: Map<String, Value>, place: &DefinitionName) -> Map<String, Value> {
     let mut whole = Map::new();
-    // `kind` and `apiVersion` come first, whatever their spelling.
+    // `kind` and `apiVersion` come first, however they are spelled.
     for (field, text) in [("apiVersion", API_VERSION), ("kind", KIND)] {
         remove(&mut document, field);
         whole.insert(field.to_owned(), text.into());
@@ -78,7 +78,6 @@ pub(crate) fn completed(mut document: Map<String, Value>, place: &DefinitionName
 /// Returns the text of a node. It is changed only if it lacks the name, which the path of the node has, or fields that
 /// BCS does not require.
 pub(crate) fn with_defaults(text: String, place: &DefinitionName) -> String {
-    // The reader reports a text that is not a document.
     let Ok(document) = serde_json::from_str::<Map<String, Value>>(&text) else {
         return text;
     };
@@ -102,12 +101,12 @@ fn remove(object: &mut Map<String, Value>, field: &str) -> Option<Value> {
     object.shift_remove(&key)
 }
 
-/// Returns whether Go would write a value so that is not set.
+/// Returns whether Go's encoder would write this value for an unset field.
 fn is_unset(value: &Value) -> bool {
     value.is_null() || value == ""
 }
 
-/// Returns whether two texts are the same document, or both are missing. A store may change order and spacing.
+/// Returns whether two texts hold the same document, or both are missing. A store may change order and spacing.
 pub(crate) fn are_the_same(one: Option<&str>, other: Option<&str>) -> bool {
     let read = |text: &str| serde_json::from_str::<Value>(text);
     match (one, other) {

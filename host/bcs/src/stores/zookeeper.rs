@@ -48,13 +48,12 @@ pub struct ZooKeeperStore {
     last: Mutex<LastRead>,
 }
 
-/// The result of the last read.
 #[derive(Debug)]
 enum LastRead {
     None,
     Failed,
     Watched {
-        /// Becomes true, or loses its sender, when something has changed.
+        /// Becomes true, or loses its sender, when a node has changed.
         is_over: watch::Receiver<bool>,
         _task: AbortOnDropHandle<()>,
     },
@@ -240,7 +239,7 @@ impl ZooKeeperStore {
         changes: &[FileChange],
         is_sent: &AtomicBool,
     ) -> Result<(), StoreError> {
-        // A server that lags behind would still show the replaced data.
+        // The sync prevents a server that lags behind from showing the replaced data.
         let synced = client.sync(&self.root).await.at("writing", &self.root);
         synced.map_err(|error| self.error(&error))?;
         for _ in 0..ATTEMPTS {
@@ -251,7 +250,7 @@ impl ZooKeeperStore {
             is_sent.store(true, Ordering::Relaxed);
             match writes::transact(client, &mut writes, self.zookeeper.acls()).await {
                 Ok(()) => return Ok(()),
-                // The next read tells whether the definition has changed.
+                // The next read shows whether the definition has changed.
                 Err(ZooKeeperError::Refused {
                     source: Error::BadVersion | Error::NoNode | Error::NodeExists,
                     ..
@@ -369,7 +368,7 @@ impl DefinitionStore for ZooKeeperStore {
                             if over.is_ok() {
                                 return;
                             }
-                            // Another read has replaced the last one.
+                            // Another read has replaced the result.
                         }
                         _ = states.wait_for(|state| !state.is_connected()) => return,
                     }

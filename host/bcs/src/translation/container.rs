@@ -32,7 +32,7 @@ const READ: [&str; 17] = [
 pub(super) fn container(container: View<'_>, pod: View<'_>) -> Result<Map<String, Value>, Fault> {
     let resources = container.at("resources");
     let limits = Quantities::read(resources.at("limits"))?;
-    // Limits take the place of requests only if the requests do not name the processor.
+    // The limits are used in place of the requests if the requests name no processor.
     let requests = if resources.at("requests").at("cpu").text().is_empty()
         && !resources.at("limits").at("cpu").text().is_empty()
     {
@@ -124,8 +124,8 @@ fn volume(unit: View<'_>) -> Value {
     into.into()
 }
 
-/// Returns the variables by their names. The last one with a name counts. Like the original, this leaves out a variable
-/// that is taken from an unknown resource.
+/// Returns the variables by their names. Of several variables with one name, the last one counts. Like the original,
+/// this leaves out a variable that is taken from an unknown resource.
 fn environment(container: View<'_>, requests: Quantities, limits: Quantities) -> Map<String, Value> {
     let mut into = Map::new();
     for variable in container.at("env").elements() {
@@ -154,7 +154,7 @@ fn fixed(number: f64) -> String {
 
 fn health_check(check: View<'_>) -> Value {
     let mut into = check.object();
-    // The values are in seconds.
+    // These values are in seconds.
     for (key, default) in [
         ("delaySeconds", 10),
         ("intervalSeconds", 60),

@@ -25,7 +25,7 @@ pub(crate) enum Fault {
     /// The name contains a dot. The doubled word is the original's.
     #[error("Name can't contains contains '.'")]
     Name,
-    /// The restart policy is unknown.
+    /// The restart policy has an unknown value.
     #[error("{PARAMETERS}restart policy error")]
     RestartPolicy,
     #[error("{PARAMETERS} no template")]
@@ -43,13 +43,13 @@ pub(crate) enum Fault {
     /// The scheduler's path is too long for HTTP.
     #[error("{PARAMETERS} {0}")]
     TooLong(String),
-    /// No message of that type.
+    /// The type of the message is unknown.
     #[error("unknown the message type")]
     MessageType,
     #[error("strconv.Atoi: parsing {text:?}: {reason}")]
     NoInteger {
         text: String,
-        /// Go's wording.
+        /// The reason in the words of Go.
         reason: &'static str,
     },
     /// A request for a console does not name a host.
@@ -64,7 +64,6 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
-    /// Returns the reply to the client.
     pub(crate) fn reply(&self) -> Response<Bytes> {
         let message = self.to_string();
         let code = match self {

@@ -11,7 +11,7 @@ pub(super) fn parse(text: &str) -> Option<f64> {
     };
     match digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X")) {
         Some(digits) => hexadecimal(digits).map(|number| sign * number),
-        // A second sign is invalid.
+        // The text must not have a second sign.
         None => digits
             .starts_with(|first: char| first != '-' && first != '+')
             .then(|| digits.parse::<f64>().ok())?
@@ -129,7 +129,7 @@ mod tests {
             assert!(parse(text).is_some_and(f64::is_infinite), "{text}");
         }
         assert!(parse("NaN").is_some_and(f64::is_nan));
-        // More digits than a number holds.
+        // The text has more digits than a number can hold.
         assert_eq!(parse(&format!("0x{}p-160", "f".repeat(40))), Some(1.0));
     }
 }

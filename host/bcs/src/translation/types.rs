@@ -1,5 +1,5 @@
-//! The types of bcs-common that the driver decodes: every key that it knows, in the spelling of the documents, and what
-//! it takes. To be compared with `rc.go`, `deployment.go`, `daemonset.go`, `meta.go` and `constraint.go` of its package
+//! The types of bcs-common that the driver decodes: every key in the spelling of the documents, with the type of its
+//! value. The original is in `rc.go`, `deployment.go`, `daemonset.go`, `meta.go` and `constraint.go` of the package
 //! `types`.
 
 use super::go::{

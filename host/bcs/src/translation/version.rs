@@ -82,7 +82,7 @@ pub(super) fn version(kind: Kind, object: View<'_>) -> Result<Map<String, Value>
             kind => kind.as_str(),
         },
     }));
-    // Objects of other kinds are also sent as a whole.
+    // For objects of other kinds, the whole object is sent too.
     if kind == Kind::Daemonset {
         keep_others(object.at("spec"), &DAEMONSET_SPEC, &mut version, &["raw_json"]);
         keep_others(pod, &POD_SPEC, &mut version, &["raw_json"]);

@@ -43,7 +43,6 @@ impl<'a> View<'a> {
             .map(Self::new)
     }
 
-    /// Returns the members of an object, in their order.
     pub(super) fn members(self) -> impl Iterator<Item = (&'a str, View<'a>)> {
         self.0
             .and_then(Value::as_object)

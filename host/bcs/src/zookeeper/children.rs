@@ -131,7 +131,7 @@ impl<T: Child> Followed<T> {
     /// Waits until the list or its state has changed since the last call.
     pub async fn changed(&mut self) {
         if self.list.changed().await.is_err() {
-            // The task has ended with the runtime, so nothing changes again.
+            // The task has ended with the runtime, so the list never changes again.
             std::future::pending::<()>().await;
         }
     }

@@ -42,7 +42,7 @@ impl Ensembles {
     /// Starts to connect to these ensembles, and returns at once. Must be called in a tokio runtime.
     pub fn open(config: &ZooKeeperConfig) -> Self {
         let open = |config| ZooKeeper::open(Clone::clone(config));
-        // One session is enough for one ensemble.
+        // If both settings name the same ensemble, one session is enough.
         let of_its_own = config
             .service
             .as_ref()

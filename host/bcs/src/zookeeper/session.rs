@@ -18,7 +18,7 @@ use zookeeper_client::{Acls, Client, SessionId};
 
 use crate::zookeeper::{EnsembleConfig, Followed, Member, Registered, Registration, Servers, ZooKeeperError};
 
-/// The pause before a retry after an error that is not an error of the connection.
+/// The pause before a retry after an error of another kind than a lost connection.
 const PAUSE: Duration = Duration::from_secs(1);
 /// The pause after a request that failed for lack of a connection, which the session also reports.
 pub(super) const RECONNECT_PAUSE: Duration = Duration::from_millis(20);
@@ -89,8 +89,8 @@ impl SessionState {
 }
 
 impl ZooKeeper {
-    /// Uses this ensemble. Returns at once, whether it is reachable or not: a task connects to it, and retries
-    /// after 0.1 s, backing off to 2 s. Must be called in a tokio runtime.
+    /// Opens a session with this ensemble. Returns at once, even if the ensemble is unreachable: a task connects to it,
+    /// and retries after 0.1 s, and later every 2 s. Must be called in a tokio runtime.
     pub fn open(config: EnsembleConfig) -> Self {
         let servers = config.servers.clone();
         let is_authenticated = config.digest.is_some();
@@ -199,7 +199,7 @@ impl ZooKeeper {
             }
             report(self.unavailable());
             if connection.changed().await.is_err() {
-                // The task has ended with the runtime.
+                // The task has ended with the runtime, so no session follows.
                 std::future::pending::<()>().await;
             }
         }

@@ -12,12 +12,12 @@ use zookeeper_client::{Client, Error, EventType, OneshotWatcher, Stat, WatchedEv
 
 type Event = Pin<Box<dyn Future<Output = WatchedEvent> + Send>>;
 
-/// A watch that fires once: a future that ends when something has happened to the node. Its error is that the
-/// session has ended. It may be dropped.
+/// A watch that fires once: a future that completes when the node has changed. An error means that the session has
+/// ended. The future may be dropped.
 ///
-/// The client makes the server remove a watch of its own that is dropped. Version 3.4 does not know that request, and
-/// closes the connection; so this watch stays until it fires or the session ends. It costs a task meanwhile: repeated
-/// reads of a node should reuse the previous watch.
+/// When one of the client's own watches is dropped, the client tells the server to remove it. Version 3.4 does not know
+/// that request, and closes the connection; so this watch stays until it fires or the session ends. It costs a task
+/// meanwhile: repeated reads of a node should reuse the previous watch.
 pub struct NodeWatch {
     /// `None` once the watch has fired.
     event: Option<Event>,
@@ -56,7 +56,7 @@ impl NodeWatch {
         .await
     }
 
-    /// Waits until something has happened to the node. The error is that the session has ended.
+    /// Waits until something has happened to the node. An error means that the session has ended.
     pub async fn fired(self) -> Result<(), Error> {
         self.await
     }
@@ -74,10 +74,10 @@ impl NodeWatch {
                 let event = Some(event);
                 (read, Self { event, runtime })
             });
-            // The caller may be gone; then the watch is dropped here.
+            // If the caller is gone, the watch is dropped here.
             let _ = sender.send(response);
         });
-        // Without an answer the task has ended with the runtime.
+        // A missing response means that the task has ended with the runtime.
         receiver.await.unwrap_or(Err(Error::ClientClosed))
     }
 }
@@ -87,7 +87,7 @@ impl Future for NodeWatch {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let Some(event) = &mut self.event else {
-            // The event was returned earlier.
+            // The event has been returned before.
             return Poll::Pending;
         };
         let event = ready!(event.as_mut().poll(context));

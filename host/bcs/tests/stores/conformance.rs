@@ -135,7 +135,7 @@ pub(crate) async fn only_what_was_read_is_replaced<G: Ground>() {
     assert_holds(&store.read().await.unwrap(), &[(&path, &text)]);
 
     store.commit(&[replacement(&path, &text, &second)]).await.unwrap();
-    // A definition can be replaced again without being read in between.
+    // A definition can be replaced again without another read.
     store
         .commit(&[replacement(&path, &second, &third)])
         .await
@@ -209,7 +209,7 @@ pub(crate) async fn two_stores_see_one_another<G: Ground>() {
     let change = replacement(&path, &read[0].text, &hooks("second"));
     other.commit(&[change]).await.unwrap();
     assert_holds(&one.read().await.unwrap(), &[(&path, &hooks("second"))]);
-    // The text that this store has read is out of date now.
+    // The other store has read text that is out of date now.
     other.commit(&[deletion(&path, &hooks("second"))]).await.unwrap();
     let result = one
         .commit(&[replacement(&path, &hooks("second"), &hooks("third"))])
@@ -290,7 +290,7 @@ pub(crate) async fn of_two_who_write_one_does<G: Ground>() {
     }
 }
 
-/// Checks that only one of two definitions is created if both are for the same operation and kind.
+/// Tests that of two definitions for the same operation and kind, only one is created.
 pub(crate) async fn of_two_for_one_operation_and_kind_one_is_made<G: Ground>() {
     let ground = G::new(false).await;
     let (one, other) = (ground.open().await, ground.open().await);
@@ -378,7 +378,7 @@ pub(crate) async fn a_lost_store_is_not_empty<G: Ground>() {
         ground.come_back()
     );
     until_hook(&store, Some("first")).await;
-    // The store notices changes as before.
+    // The store notices changes as before the outage.
     ground.put(&path, &hooks("third")).await;
     until_hook(&store, Some("third")).await;
     let result = store.commit(&[change]).await;

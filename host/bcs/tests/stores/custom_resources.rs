@@ -198,7 +198,7 @@ async fn a_concurrent_write_is_a_conflict_only_in_the_definition() {
     let there = setting.server.object(PLURAL, "bkbcs", "a").unwrap();
     assert_eq!(there["metadata"]["labels"]["team"], "x", "{there}");
 
-    // Another definition in the resource is a conflict.
+    // A resource that holds another definition is a conflict.
     let mut other = there.clone();
     other["spec"] = serde_json::from_str(&text).unwrap();
     for verb in ["replace", "delete"] {
@@ -266,7 +266,7 @@ async fn the_result_of_an_unanswered_write_is_read() {
     let path = store.place_for(&id("bkbcs", "a")).unwrap();
     let (text, second) = (document("bkbcs", "a", "first"), document("bkbcs", "a", "second"));
     store.commit(&[creation(&path, &text)]).await.unwrap();
-    // (whether the server has made the change before the connection broke, the expected error)
+    // (whether the server made the change before the connection broke, the expected error)
     for (is_written, expected) in [
         (false, Some("whether customresources:bkbcs/a was written")),
         (true, None),

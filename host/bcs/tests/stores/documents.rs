@@ -1,4 +1,4 @@
-//! Definitions that the tests write, and assertions about those that they read.
+//! Provides the definitions that tests write, and assertions about the definitions that they read.
 
 use std::{path::Path, time::Duration};
 
@@ -25,7 +25,7 @@ pub(crate) fn id(namespace: &str, name: &str) -> DefinitionId {
     }
 }
 
-/// The operations that a definition can be for.
+/// The operations that a definition can have.
 const OPERATIONS: [&str; 2] = ["Create", "Update"];
 const KINDS: [&str; 7] = [
     "application",

@@ -1,5 +1,5 @@
-//! Resources of a real API server, if `ADMITTANCE_TEST_KUBERNETES` names the directory that etcd and
-//! kube-apiserver are in; `cargo task cluster` makes them.
+//! Tests with resources of a real API server, if `ADMITTANCE_TEST_KUBERNETES` names the directory of etcd and
+//! kube-apiserver, which `cargo task cluster` builds.
 
 use std::{
     env,
@@ -67,7 +67,6 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // The program may have ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

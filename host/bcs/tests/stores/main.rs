@@ -1,5 +1,5 @@
-//! The stores, held to one behaviour: the same rules are tried on files, on nodes of a real ZooKeeper, on
-//! resources of an API server that keeps them in memory, and, where there is one, of a real one.
+//! Tests that all stores behave alike: in files, in nodes of a real ZooKeeper, in resources of an API server in memory,
+//! and, if one is available, of a real API server.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 #![expect(clippy::panic, reason = "a test that cannot go on fails")]

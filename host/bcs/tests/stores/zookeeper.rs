@@ -17,7 +17,7 @@ use crate::{
     old_server::OldServer,
 };
 
-/// Creates a persistent node that everybody may read and write.
+/// The options of a persistent node that everybody may read and write.
 const PERSISTENT: CreateOptions<'static> = CreateMode::Persistent.with_acls(Acls::anyone_all());
 
 /// The nodes of one test, below a root of their own.
@@ -99,7 +99,7 @@ impl Ground for Nodes {
     }
 
     async fn come_back(&mut self) {
-        // Starting the server blocks its thread, and the store has to run meanwhile.
+        // The call that starts the server blocks its thread, and the store must continue on another one.
         let mut server = self.server.take().unwrap();
         let start = move || {
             server.start_again();

@@ -9,7 +9,7 @@
 )]
 #![allow(clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
-// The path is relative to the directory of this file, wherever the file is included.
+// The path is relative to the directory of this file, even where another file includes this one.
 #[path = "expiry.rs"]
 mod expiry;
 
@@ -100,7 +100,7 @@ struct Running {
 }
 
 impl Server {
-    /// Starts a server without others.
+    /// Starts a server that is an ensemble of its own.
     pub(crate) fn start() -> Self {
         let mut server = Self::prepared(free_addresses::<1>()[0], "");
         server.start_again();
@@ -262,7 +262,6 @@ impl Ensemble {
         addresses.join(",")
     }
 
-    /// Returns the server of this index.
     pub(crate) fn server(&self, index: usize) -> &Server {
         &self.servers[index]
     }

@@ -8,8 +8,8 @@ use std::{
 /// Ends a session as if ZooKeeper had not heard of it for too long: its ephemeral nodes are removed, and its client
 /// learns that it has expired. The address may be of any server of the ensemble.
 ///
-/// Another connection with the same session closes it. ZooKeeper makes the password of a session of the session's
-/// number (`generatePasswd` in its `ZooKeeperServer`), so no more than that is needed.
+/// Another connection with the same session closes it. ZooKeeper derives the password of a session from the session's
+/// number (`generatePasswd` in its `ZooKeeperServer`), so the number suffices.
 pub(crate) fn expire(address: &str, session: i64) {
     let mut stream = TcpStream::connect(address).unwrap();
     let mut connect = Vec::new();

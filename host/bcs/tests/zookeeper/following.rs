@@ -130,7 +130,7 @@ async fn members_stay_listed_while_the_server_is_unavailable() {
     assert!(old.is_read, "{old:?}");
     let reason = old.lost.clone().unwrap();
     assert!(reason.contains(server.address()), "{reason}");
-    // A new follower has no list.
+    // A new list has not been read.
     let unknown = zookeeper.members("/m");
     let first = until(&mut unknown.receiver(), |list| list.lost.is_some()).await;
     assert!(!first.is_read && first.children.is_empty(), "{first:?}");

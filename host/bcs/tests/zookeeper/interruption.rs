@@ -1,4 +1,4 @@
-//! A network that fails between a client's request to create a node and the answer.
+//! Simulates a network that fails between a client's request to create a node and the answer.
 
 use std::sync::{
     Arc,
@@ -19,9 +19,9 @@ const EPHEMERAL_SEQUENTIAL: i32 = 3;
 /// The moment at which the connection breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Moment {
-    /// The client has sent the request, and the server has not received it.
+    /// The client has sent the request, but the server does not receive it.
     Received,
-    /// The server has created the node, and its answer has not arrived.
+    /// The server has created the node, but its answer does not arrive.
     Done,
 }
 

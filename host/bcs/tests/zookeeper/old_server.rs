@@ -1,4 +1,4 @@
-//! A server that knows only the operations of ZooKeeper 3.4.
+//! Simulates a server that knows only the operations of ZooKeeper 3.4.
 
 use std::sync::{Arc, Mutex};
 
@@ -19,7 +19,7 @@ const KNOWN: [i32; 17] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 14, 100, 101, -
 pub(crate) struct OldServer {
     address: String,
     unknown: Arc<Mutex<Vec<i32>>>,
-    /// Sending a new number breaks all connections.
+    /// A new number, when sent, breaks all connections.
     breaks: watch::Sender<u32>,
     /// The number of connections that were accepted so far.
     accepted: watch::Receiver<u32>,

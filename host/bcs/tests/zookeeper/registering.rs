@@ -204,7 +204,7 @@ async fn a_node_is_created_once_however_the_connection_breaks() {
         let path = path(&registered).await;
         assert!(interruption.was(), "{moment:?}");
         assert_eq!(session(&zookeeper, None).await, before, "{moment:?}");
-        // No other node exists, and none was created and removed in between.
+        // The parent's counter of changes shows that no other node was created and removed.
         let (names, stat) = client.get_children(parent).await.unwrap();
         assert_eq!(names, [path.rsplit_once('/').unwrap().1], "{moment:?}");
         assert_eq!(stat.cversion, 1, "{moment:?}");

@@ -10,7 +10,7 @@ use zookeeper_client::{Acls, Client, CreateMode, CreateOptions, SessionId};
 /// A timeout that is generous even on a busy machine.
 const NEVER: Duration = Duration::from_secs(60);
 
-/// Creates a persistent node that everybody may read and write.
+/// The options of a persistent node that everybody may read and write.
 pub(crate) const PERSISTENT: CreateOptions<'static> = CreateMode::Persistent.with_acls(Acls::anyone_all());
 
 /// Returns a configuration for the ensemble at these addresses.
@@ -56,7 +56,6 @@ pub(crate) fn data_of(list: &ChildList<Member>) -> Vec<&str> {
     list.children.iter().map(|member| text(&member.data)).collect()
 }
 
-/// Returns a registration below `parent` with this data.
 pub(crate) fn registration(parent: &str, data: &str) -> Registration {
     Registration {
         parent: parent.to_owned(),

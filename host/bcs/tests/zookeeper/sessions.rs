@@ -98,7 +98,7 @@ async fn the_session_ends_with_its_last_user() {
     drop(zookeeper);
     assert_eq!(server.sessions().len(), 1);
     drop(members);
-    // Both tasks end, and so does the sender of the states.
+    // The tasks end, and so the sender of the states is dropped.
     soon(async { while states.changed().await.is_ok() {} }).await;
     assert!(list.has_changed().is_err());
     soon(async {

@@ -55,7 +55,7 @@ impl Accounts {
         let is_new = |token: &super::RegisterToken| token.used_at.is_none();
         if cluster.register_token.as_ref().is_some_and(is_new) {
             let mut change = self.0.database.change().await?;
-            // The digest is compared again, because the token may have been replaced in the meantime.
+            // The statement compares the digest, because the token may have been replaced since it was checked.
             query("UPDATE admittance_register_tokens SET used_at = ? WHERE cluster_id = ? AND digest = ?")
                 .bind(seconds(now()))
                 .bind(cluster_id.to_owned())
@@ -128,7 +128,8 @@ impl Accounts {
         Ok(())
     }
 
-    /// Refuses reports of changes that follow too quickly, because every gateway reads the whole database after each.
+    /// Refuses reports of changes that follow too quickly, because every gateway reads the whole database after each
+    /// change.
     fn limit_reports(&self, cluster_id: &str) -> Result<(), AccountsError> {
         let mut reports = self.0.reports.lock();
         let now = Instant::now();
@@ -158,8 +159,8 @@ impl Accounts {
 }
 
 impl Report {
-    /// Returns the credentials, if they are within the limits, which are the same for reports, tunnels, announcements
-    /// of other gateways, and databases.
+    /// Returns the credentials, if they are within the limits. The limits are the same for reports, tunnels,
+    /// announcements of other gateways, and databases.
     pub(crate) fn credentials(self) -> Result<Credentials, AccountsError> {
         self.check()?;
         let addresses = self.server_addresses.split(';').filter(|text| !text.is_empty());

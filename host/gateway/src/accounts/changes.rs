@@ -253,7 +253,7 @@ impl Accounts {
     }
 
     /// Sets the access of a user to a cluster; `None` withdraws it. [`Access::Cluster`] to a Mesos cluster is an error,
-    /// because it has no role bindings.
+    /// because Mesos clusters have no role bindings.
     pub async fn grant(
         &self,
         by: &str,

@@ -77,7 +77,7 @@ impl Database {
     /// Creates the tables, or brings them up to date.
     pub(super) async fn migrate(&self) -> Result<(), AccountsError> {
         let steps = if self.is_sqlite {
-            // With this journal, readers see a consistent state while something is written.
+            // With this journal mode, readers see a consistent state during a write.
             query("PRAGMA journal_mode = WAL").execute(&self.pool).await?;
             SQLITE_STEPS
         } else {
@@ -176,7 +176,7 @@ fn url(config: &DatabaseConfig) -> Result<String, AccountsError> {
     match config {
         DatabaseConfig::Sqlite(path) => {
             let name = path.display();
-            // SQLite would create the file readable for everybody.
+            // SQLite would create the file with a mode that lets everybody read it.
             file::append(path).map_err(|error| AccountsError::Unavailable(format!("{name}: {error}")))?;
             Ok(format!("sqlite://{}?mode=rw", encoded(utf8(path)?)))
         }

@@ -66,7 +66,7 @@ pub enum Denied {
     Unknown,
     #[error("this token has expired for user: {0}")]
     Expired(String),
-    /// The permission of the user for the cluster, or the cluster, is gone.
+    /// The user does not have the permission for the cluster, or the cluster was deleted.
     #[error("{user} does not have the permission {needed} for the cluster {cluster}")]
     Forbidden {
         user: String,
@@ -127,7 +127,6 @@ impl Directory {
         self.revision
     }
 
-    /// Returns the granted roles as they are stored.
     pub(crate) fn role_grants(&self) -> &BTreeSet<RoleGrant> {
         &self.grants
     }
@@ -183,9 +182,9 @@ impl Directory {
         enough(self.permission(user, cluster), user, &cluster.id, needed)
     }
 
-    /// Returns the permission of a user for the drivers of a Mesos cluster. Super users have every permission, others
-    /// only granted ones. Creators have none without a grant, because any user may register a cluster with any ID of
-    /// the platform.
+    /// Returns the permission of a user for the drivers of a Mesos cluster. Super users have every permission, other
+    /// users only what was granted to them. Creators have none without a grant, because any user may register a cluster
+    /// with any ID of the platform.
     fn for_drivers(&self, user: &User, platform_id: &str) -> Option<Permission> {
         if user.is_super_user {
             return Some(Permission::Hooks);
@@ -281,7 +280,7 @@ mod tests {
         let directory = Directory {
             clusters: [
                 cluster("a", ClusterKind::Mesos, 1, &[(2, Permission::Read)]),
-                // Anybody may register the ID again, which changes nothing for others.
+                // Anybody may register the ID again. That gives nobody else a permission.
                 cluster("b", ClusterKind::Mesos, 3, &[(2, Permission::Write)]),
                 cluster("c", ClusterKind::Kubernetes, 4, &[(4, Permission::Hooks)]),
             ]

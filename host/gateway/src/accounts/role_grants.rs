@@ -96,7 +96,6 @@ pub struct RoleGrant {
 pub(crate) enum GrantEdit {
     Add(RoleGrant),
     Remove(RoleGrant),
-    /// Replaces all grants of the configuration.
     ReplaceConfigured(BTreeSet<RoleGrant>),
     /// Replaces all grants of the authorization system.
     ReplacePolicies(BTreeSet<RoleGrant>),
@@ -164,7 +163,7 @@ impl fmt::Display for RoleGrant {
 pub(crate) struct GrantedBinding {
     pub(crate) user: UserName,
     pub(crate) role: GrantedRole,
-    /// None: the whole cluster.
+    /// The namespace; `None` for the whole cluster.
     pub(crate) namespace: Option<String>,
 }
 
@@ -367,7 +366,7 @@ mod tests {
         let long = Duration::from_secs(600);
         assert!(accounts.lease_roles("a", long).await.unwrap());
         assert!(!accounts.lease_roles("b", long).await.unwrap());
-        // A lease that is renewed with no lifetime ends at once.
+        // A renewal with a lifetime of zero ends the lease at once.
         assert!(accounts.lease_roles("a", Duration::ZERO).await.unwrap());
         assert!(accounts.lease_roles("b", long).await.unwrap());
         assert!(!accounts.lease_roles("a", long).await.unwrap());
@@ -406,7 +405,7 @@ mod tests {
         };
         let unknown = UserName::plain("nobody").unwrap();
         let configured = [
-            // The whole ID counts, in any case.
+            // IDs are compared as a whole, without regard to case.
             grant(&alice, "bcs-k8s-1", "", GrantSource::Configuration),
             grant(&alice, "BCS-K8S-1", "team", GrantSource::Configuration),
             grant(&unknown, "*", "", GrantSource::Configuration),
@@ -423,7 +422,7 @@ mod tests {
         }
         assert_eq!(bindings(&second), (1, Some(Access::Cluster)));
         assert_eq!(bindings(&mesos), (0, None));
-        // The same role of the configuration stays.
+        // The configuration grants the same role, and its grant stays.
         accounts
             .edit_role_grants("test", GrantEdit::Remove(policy))
             .await

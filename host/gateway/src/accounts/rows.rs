@@ -1,4 +1,4 @@
-//! Rows of the tables, as they are written.
+//! Writes the rows of the tables.
 
 use admittance::Moment;
 use admittance_net::bearer::TokenDigest;
@@ -10,7 +10,6 @@ use super::{
     error::violation,
 };
 
-/// Returns a digest as it is stored.
 pub(super) fn digest_text(digest: TokenDigest) -> String {
     hex::encode(digest.as_bytes())
 }
@@ -21,7 +20,7 @@ pub(super) fn token_place(digest: &str) -> String {
     format!("user token {digest}")
 }
 
-/// Inserts a user. A number of its own is chosen for [`UserId::NOBODY`].
+/// Inserts a user. The database chooses the number of a user with [`UserId::NOBODY`].
 pub(super) async fn insert_user(change: &mut Change, user: User) -> Result<User, AccountsError> {
     query(
         "INSERT INTO admittance_users (id, name, is_super_user, user_groups, created_at) VALUES (?, ?, ?, ?, ?)",
@@ -44,7 +43,7 @@ pub(super) async fn insert_user(change: &mut Change, user: User) -> Result<User,
 
 #[derive(Clone, Debug)]
 pub(super) struct UserTokenRow {
-    /// None: a number of its own is chosen.
+    /// The number of the token. With `None`, the database chooses one.
     pub(super) id: Option<TokenId>,
     pub(super) user: UserId,
     pub(super) digest: String,

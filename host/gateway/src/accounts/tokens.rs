@@ -18,7 +18,7 @@ use super::{
 };
 
 const USER_TOKEN_LENGTH: usize = 32;
-/// A limit for scripts that create a token each time they run.
+/// The maximum number of tokens of a user, for scripts that create a token each time they run.
 const MOST_TOKENS: i64 = 32;
 
 /// A token of a user, which is shown once.
@@ -147,7 +147,7 @@ impl Accounts {
         self.commit(change, by, "revoke token", &subject).await
     }
 
-    /// Encrypts all encrypted tokens with the first key of the file. Those that cannot be decrypted stay as they are.
+    /// Encrypts all encrypted tokens with the first key of the file. Tokens that cannot be decrypted stay as they are.
     pub async fn reencrypt(&self, by: &str) -> Result<Reencrypted, AccountsError> {
         self.0.keys.reload().map_err(AccountsError::Invalid)?;
         let mut change = self.0.database.change().await?;

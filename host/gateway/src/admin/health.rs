@@ -1,4 +1,4 @@
-//! The gateway among what the driver depends on.
+//! Shows the gateway's state on the page about the driver's dependencies.
 
 use admittance_admin::{HealthLine, HealthPanel, Tone};
 

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::accounts::{Cluster, Directory, User};
 
-/// `GET /v1/users`.
+/// The reply to `GET /v1/users`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct UserList {
@@ -46,7 +46,7 @@ pub struct TokenEntry {
     pub expires_at: Moment,
 }
 
-/// `POST /v1/users`.
+/// The body of `POST /v1/users`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct NewUser {
@@ -60,7 +60,7 @@ pub struct NewUser {
     pub groups: Vec<String>,
 }
 
-/// `POST /v1/users/{name}/tokens`.
+/// The body of `POST /v1/users/{name}/tokens`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct NewToken {
@@ -81,7 +81,7 @@ pub struct IssuedToken {
     pub expires_at: Moment,
 }
 
-/// `GET /v1/clusters`.
+/// The reply to `GET /v1/clusters`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterList {
@@ -140,12 +140,12 @@ pub struct RegisterTokenEntry {
     pub created_at: Moment,
     /// The time by which an agent has to use it first.
     pub expires_at: Moment,
-    /// When an agent used it first; from then on it does not expire.
+    /// When an agent first used the token; after that, the token does not expire.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub used_at: Option<Moment>,
 }
 
-/// The permission of a user for a cluster. Also `POST /v1/clusters/{id}/permissions`.
+/// The permission of a user for a cluster, and the body of `POST /v1/clusters/{id}/permissions`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PermissionEntry {
@@ -155,7 +155,7 @@ pub struct PermissionEntry {
     pub permission: String,
 }
 
-/// `POST /v1/clusters`.
+/// The body of `POST /v1/clusters`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct NewCluster {

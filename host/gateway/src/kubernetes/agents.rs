@@ -38,7 +38,7 @@ const IDLE_POLL: Duration = Duration::from_millis(50);
 /// The WebSocket of a tunnel, at the side that accepts it.
 pub(super) type Accepted = WebSocketStream<TokioIo<hyper::upgrade::Upgraded>>;
 
-/// The cluster's credentials, which a header contains as base64 of JSON.
+/// The cluster's credentials: a header contains them as base64 of JSON.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Params {
@@ -48,7 +48,7 @@ struct Params {
     ca_cert: String,
 }
 
-/// The headers with which an agent opens a tunnel.
+/// The values of the headers with which an agent opens a tunnel.
 struct TunnelRequest {
     cluster: String,
     token: Vec<u8>,
@@ -239,7 +239,6 @@ pub(super) fn header<'h>(headers: &'h HeaderMap, name: &'static str) -> Result<&
         .ok_or_else(|| KubernetesError::Tunnel(format!("send one header {name}")))
 }
 
-/// Returns the credentials in a header.
 pub(super) fn credentials(params: &str) -> Result<Credentials, KubernetesError> {
     let wrong = |why: String| KubernetesError::Tunnel(format!("{PARAMS}: {why}"));
     let json = BASE64_STANDARD
@@ -261,7 +260,6 @@ pub(super) fn credentials(params: &str) -> Result<Credentials, KubernetesError> 
     report.credentials().map_err(|error| wrong(error.to_string()))
 }
 
-/// Returns the value of the header that [`credentials`] reads.
 pub(super) fn params(credentials: &Credentials) -> String {
     let params = serde_json::json!({
         "address": credentials.servers().collect::<Vec<_>>().join(";"),

@@ -101,7 +101,7 @@ impl Route {
         headers.insert(AUTHORIZATION, self.authorization.clone());
         headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
         let content_type = match *method {
-            // JSON is YAML.
+            // A JSON object is valid YAML.
             Method::PATCH => "application/apply-patch+yaml",
             _ => "application/json",
         };

@@ -10,7 +10,7 @@ pub(super) const PREFIX: &str = "/tunnels/clusters/";
 
 /// The API group whose objects are hooks.
 const HOOKS: &str = "admissionregistration.k8s.io";
-/// The resources that clients create to ask for their own rights and identity.
+/// The resources that clients create to query their own permissions and identity.
 const QUESTIONS: [(&str, &[&str]); 2] = [
     (
         "authorization.k8s.io",
@@ -95,7 +95,7 @@ mod tests {
             ("/tunnels/clusters/", None),
             ("/tunnels/clusters//api", None),
             ("/tunnels/clusters/../api", None),
-            // Identifiers of bcs-api are random and of both cases.
+            // Identifiers of bcs-api are random letters of both cases.
             ("/tunnels/clusters/A/api", Some(("A", "/api"))),
             ("/tunnels/clusters/a%2Db/api", None),
             ("/tunnels/clusters/a-1//api/v1/pods", None),

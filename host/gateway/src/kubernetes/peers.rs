@@ -1,5 +1,5 @@
-//! Other gateways. Each announces to all others which clusters' agents have opened tunnels to it, and connects to these
-//! clusters on their behalf.
+//! Lets several gateways share the tunnels of agents. Each gateway announces the clusters whose agents have opened
+//! tunnels to it, and connects to these clusters for the others.
 //!
 //! TLS between a gateway and an API server passes the other gateway unread, so a request is authorized and inspected by
 //! the gateway that the client has reached, and by no other.
@@ -134,7 +134,8 @@ impl Peers {
 
     async fn hold_all(self: &Arc<Self>, kubernetes: &Kubernetes) {
         let mut found = self.discovery.servers();
-        // A server stays here while its tunnel outlives its registration, so that no second tunnel is opened to it.
+        // A server stays in this set while its tunnel outlives its registration, so that no second tunnel is opened to
+        // it.
         let mut held: HashSet<String> = HashSet::new();
         let mut links = JoinSet::new();
         loop {

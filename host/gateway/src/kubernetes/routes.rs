@@ -91,7 +91,7 @@ impl Route {
             tls,
             connect_timeout: CONNECT_TIMEOUT,
             response_timeout: UpstreamConfig::DEFAULT_RESPONSE_TIMEOUT,
-            // The gateway that has the agent's tunnel checks the API server.
+            // Through another gateway, the servers are not checked here, because that gateway checks them.
             health: (!matches!(via, ConnectVia::Gateway(..))).then(|| HealthCheck {
                 path: PathAndQuery::from_static("/readyz"),
                 interval: HealthCheck::DEFAULT_INTERVAL,

@@ -19,7 +19,7 @@ use super::{end_reply, send};
 
 const APPLY: &str = "application/apply-patch";
 
-/// The headers of a client's request that are not copied to the requests about its state.
+/// The headers of a client's request that the gateway does not copy to its own requests for the object.
 const NOT_ASKED: [HeaderName; 13] = [
     ACCEPT_ENCODING,
     CONNECTION,
@@ -36,7 +36,7 @@ const NOT_ASKED: [HeaderName; 13] = [
     UPGRADE,
 ];
 
-/// Asks the API server of a cluster about a request before the chains see it.
+/// Requests the state of an object before the chains see a request for it.
 pub(super) struct Question<'a> {
     pub(super) upstream: &'a Upstream,
     pub(super) limits: BodyLimits,
@@ -108,7 +108,7 @@ impl Question<'_> {
             && target.subresource.is_some()
             && let Some((resource, _)) = path.trim_end_matches('/').rsplit_once('/')
         {
-            // Some subresources, such as `finalize`, can only be written: read the resource instead.
+            // Some subresources, such as `finalize`, cannot be read, so the resource is read instead.
             reply = self
                 .ask(Method::GET, resource.to_owned(), head, Body::empty())
                 .await?;
@@ -136,7 +136,6 @@ impl Question<'_> {
         headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
         let mut request = Request::new(body);
         *request.method_mut() = method;
-        // The text consists of parts of the request's URI, so it is valid.
         *request.uri_mut() = uri.parse::<Uri>().unwrap_or_default();
         *request.headers_mut() = headers;
         send(self.upstream, request).await.map_err(Box::new)
@@ -162,7 +161,7 @@ impl Question<'_> {
             error => unreadable(&error.end().to_string()),
         })?;
         let object = Object::parse(&bytes).map_err(|error| unreadable(&error.to_string()))?;
-        // The client must not get this reply, since it would believe that the object was stored.
+        // A `Status` must not reach the client, which would take it for the stored object.
         if object.head().kind.as_deref() == Some("Status") {
             Err(unreadable("it is a Status instead of the object"))
         } else {
@@ -209,7 +208,7 @@ mod tests {
             ("/a?fieldManager=x", "/a?fieldManager=x&dryRun=All"),
             ("/a?dryRun=All", "/a?dryRun=All"),
             ("/a?dry%52un=All", "/a?dry%52un=All"),
-            // The API server refuses other values.
+            // The API server refuses any value of `dryRun` but `All`.
             ("/a?dryRun=None", "/a?dryRun=None&dryRun=All"),
         ] {
             assert_eq!(dry_run(&uri.parse().unwrap()), expected, "{uri}");

@@ -26,7 +26,7 @@ fn each_driver_route_needs_its_permission() {
         ("POST", "/namespaces/n/applications", Write),
         ("PUT", "/namespaces/n/applications/a/scale/3", Write),
         ("DELETE", "/namespaces/n/applications/a", Write),
-        // An application may have any name.
+        // An application may be called `admissionwebhook`.
         ("DELETE", "/namespaces/n/applications/admissionwebhook", Write),
         ("DELETE", "/namespaces/admissionwebhook/applications/a", Write),
         ("DELETE", "/namespaces/n/applications/%E5%BA%94%E7%94%A8", Write),
@@ -38,7 +38,7 @@ fn each_driver_route_needs_its_permission() {
         ("POST", "/crd/namespaces/n/admissionwebhook", Hooks),
         ("DELETE", "/crd/namespaces/n/admissionwebhook/a", Hooks),
         ("POST", "/crd/namespaces/n/admissionwebhook2", Write),
-        // Every spelling of the path needs the permission.
+        // Any spelling of the path needs the permission.
         ("POST", "/namespaces/n/%61dmissionwebhook", Hooks),
         ("POST", "/namespaces/n%2Fadmissionwebhook", Hooks),
         ("POST", "/namespaces/n/admissionwebhook/", Hooks),
@@ -81,7 +81,7 @@ fn custom_resources_need_hooks_unless_their_group_is_listed() {
         ("DELETE", "/customresourcedefinitions/things.example.com", Hooks),
         ("POST", "/customresourcedefinitions", Hooks),
         ("GET", "/customresourcedefinitions", Read),
-        // The following groups are listed, or only look like listed ones.
+        // The following groups are in the list, or have names that resemble it.
         ("POST", "/customresources/example.com/v1/namespaces/b/things", Write),
         ("DELETE", "/customresources/clb.bmsf.tencent.com/v1/namespaces/b/clbs", Write),
         ("DELETE", "/customresources/example.com/v1/namespaces/b/things/my-webhook", Write),
@@ -110,7 +110,7 @@ fn switching_protocols_needs_more_than_read() {
     }
 }
 
-/// Every route of the driver, so that a new route needs a decision here.
+/// The table has every route of the driver, so a new route needs an entry here.
 #[test]
 fn changing_definitions_needs_the_permission_for_hooks() {
     let mut seen = 0;

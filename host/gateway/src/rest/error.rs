@@ -93,7 +93,7 @@ impl RestError {
             Self::Accounts(Why::Denied(Denied::RegisterToken)) => {
                 (StatusCode::BAD_REQUEST, Code::BadRequest, "INVALID_RTOKEN")
             }
-            // As in bcs-api, which never replies 403.
+            // bcs-api never replies 403, so these are 401.
             Self::NotSuperUser(_) | Self::Accounts(Why::Denied(Denied::Unknown | Denied::Expired(_))) => {
                 (StatusCode::UNAUTHORIZED, Code::Unauthorized, "UNAUTHORIZED")
             }
@@ -126,7 +126,7 @@ impl RestError {
             ": "
         };
         let message = match self {
-            // The error names servers and files, which are for the log only.
+            // The error has names of servers and files, which are written only to the log.
             Self::Accounts(AccountsError::Unavailable(_) | AccountsError::MissingKey { .. }) => {
                 "the database of users and clusters cannot be used now".to_owned()
             }

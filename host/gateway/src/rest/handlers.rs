@@ -75,7 +75,7 @@ impl Call<'_> {
         }
     }
 
-    /// Reads the body as the JSON library of Go does: names in any case, and `null` as if it were missing.
+    /// Reads the body as the JSON library of Go does: with names in any case, and with `null` like a missing value.
     fn form<T: DeserializeOwned + Default>(&self) -> T {
         let fields: Map<String, Value> = serde_json::from_slice(self.body).unwrap_or_default();
         let fields = fields.into_iter().filter(|(_, value)| !value.is_null());
@@ -102,7 +102,7 @@ impl Call<'_> {
     async fn create_user(&self) -> Result<Value, RestError> {
         let UserForm { user_name } = self.form();
         let name = required("user_name", user_name)?;
-        // As at bcs-api, a kind in the name is not the user's: `a:b` would be `plain:a:b`, which is not a name.
+        // bcs-api adds the kind to any name, so `a:b` would become `plain:a:b`, which is not a valid name.
         let name = format!("plain:{name}").parse::<UserName>();
         let name = name.map_err(|error| RestError::Validation(error.to_string()))?;
         let created = self.accounts.create_user(&self.by()?, &name, false, &[]).await;
@@ -200,7 +200,7 @@ impl Call<'_> {
         found.map(|(_, value)| value.into_owned()).unwrap_or_default()
     }
 
-    /// Describes a cluster if the caller may see it. Otherwise, it does not seem to exist.
+    /// Describes the cluster if the caller may see it; otherwise replies as for a missing cluster.
     fn visible(&self, found: Option<&Arc<Cluster>>, id: String) -> Result<Value, RestError> {
         let user = &self.caller()?.session.user;
         found
@@ -268,7 +268,7 @@ impl Call<'_> {
         Ok(json!({
             "cluster_id": cluster.id,
             "server_address_path": format!("/tunnels/clusters/{}/", cluster.identifier),
-            // This is the token of the request, because only the digests of other tokens are known.
+            // Only the digests of tokens are stored, so the reply contains the token of the request.
             "user_token": String::from_utf8_lossy(&self.caller()?.token),
             "cacert_data": credentials.ca,
         }))

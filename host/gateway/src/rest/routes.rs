@@ -12,7 +12,7 @@ use super::error::RestError;
 /// The callers who may use a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Needs {
-    /// Anybody may use the route, because the request has a proof of its own.
+    /// Anybody may use the route, because the request has its own proof of identity.
     Nothing,
     User,
     SuperUser,

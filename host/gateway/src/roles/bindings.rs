@@ -1,4 +1,4 @@
-//! The role bindings of a cluster, as its grants say.
+//! Makes the role bindings of a cluster from its grants.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +17,6 @@ const HASH_LENGTH: usize = 32;
 /// The bindings that a cluster should have, and the roles that they refer to.
 #[derive(Debug)]
 pub(super) struct WantedBindings {
-    /// The bindings by their paths.
     pub(super) bindings: BTreeMap<String, Value>,
     pub(super) roles: BTreeSet<GrantedRole>,
 }
@@ -103,7 +102,7 @@ fn binding(cluster: &Cluster, grant: &GrantedBinding) -> Value {
     })
 }
 
-/// Returns whether a stored binding has everything that this one says.
+/// Returns whether a stored binding has every field of the wanted one.
 pub(super) fn is_current(stored: &Value, wanted: &Value) -> bool {
     let user = |binding: &Value| {
         let annotations = binding.pointer("/metadata/annotations")?;

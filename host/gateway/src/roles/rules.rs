@@ -1,4 +1,5 @@
-//! The ClusterRoles that users get, and the rights that they have only if the operator names them.
+//! The ClusterRoles that users may have, and the dangerous rights, which a role contains only if the operator names
+//! them.
 
 use std::collections::BTreeSet;
 
@@ -79,7 +80,7 @@ const AROUND_WORKLOADS: [&str; 8] = [
     "replicationcontrollers/status",
     "events",
 ];
-/// The subresources through which a user reaches into a Pod. Reading them is as much as writing.
+/// The subresources through which a user reaches into a Pod. Reading them gives as much access as writing.
 const INTO_PODS: [&str; 4] = ["pods/attach", "pods/exec", "pods/portforward", "pods/proxy"];
 /// The resources of the core group that `cluster-readonly` reads: all but Secrets and ways into Pods and nodes.
 const CORE: [&str; 20] = [
@@ -144,7 +145,6 @@ impl AllowedRights {
     }
 }
 
-/// Returns the name of a role in clusters.
 pub(super) fn name(role: GrantedRole) -> String {
     format!("admittance:{role}")
 }
@@ -254,7 +254,7 @@ mod tests {
     #[test]
     fn named_rights_are_granted() {
         assert!(text(GrantedRole::WorkloadsManage, &[Danger::Exec]).contains("pods/exec"));
-        // To read `pods/exec` is to run a command.
+        // Even reading `pods/exec` runs a command.
         assert!(!text(GrantedRole::WorkloadsView, &Danger::ALL).contains("pods/exec"));
         assert!(text(GrantedRole::ClusterReadonly, &[Danger::Secrets]).contains("\"secrets\""));
         assert_eq!(cluster_roles(&AllowedRights::default()).len(), 5);

@@ -70,7 +70,7 @@ struct Received {
     worker_id: Value,
     #[serde(default)]
     data_id: Value,
-    /// JSON: a change for `data`, and all grants for `list`.
+    /// The data as JSON: one change in a message `data`, and all grants in a message `list`.
     #[serde(default)]
     data: String,
 }

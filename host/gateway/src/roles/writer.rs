@@ -23,7 +23,7 @@ use crate::{
     kubernetes::CallError,
 };
 
-/// The interval at which the roles of every cluster are compared, although nothing changed here.
+/// The interval at which the roles of every cluster are compared with the grants, even without a change.
 const PERIOD: Duration = Duration::from_secs(300);
 /// Changes within this time are written together.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -33,7 +33,6 @@ const LAST_RETRY: Duration = Duration::from_secs(60);
 /// The limit of clusters that are written concurrently.
 const WRITES: usize = 8;
 const FIELD_MANAGER: &str = "fieldManager=admittance-gateway&force=true";
-/// The number of objects on a page of a list.
 const PAGE: usize = 500;
 
 /// The reason why the roles of a cluster are not up to date.
@@ -136,7 +135,7 @@ impl Roles {
                     let at = Instant::now();
                     written.insert(cluster.id.clone(), Written { grants, at });
                 }
-                // A cluster that no agent has connected has nothing to be taken away either.
+                // An agent has never connected the cluster, and no grant is to be written.
                 Err(WriteError::Call(CallError::NotConnected(_))) if grants.is_empty() => {}
                 Err(error) => {
                     written.remove(&cluster.id);
@@ -250,7 +249,8 @@ impl ClusterWriter<'_> {
         }
     }
 
-    /// Deletes a binding as it was listed: one that has changed since may no longer have the label.
+    /// Deletes a binding as it was listed. A binding that has changed since stays, because it may no longer have the
+    /// label.
     async fn delete(&self, path: &str, binding: &Value) -> Result<(), WriteError> {
         let version = binding.pointer("/metadata/resourceVersion");
         let options = json!({

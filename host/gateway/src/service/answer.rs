@@ -34,7 +34,7 @@ use crate::{
 /// The label of requests for an unknown cluster in metrics.
 const UNKNOWN: &str = "unknown";
 
-/// The servers that a request may go to.
+/// The servers to which a request may be sent, and its user.
 struct Admitted {
     drivers: Arc<Drivers>,
     holder: Holder,
@@ -276,9 +276,8 @@ async fn entered(kubernetes: &Kubernetes, request: Request<Body>, started: Insta
     }
 }
 
-/// Returns the cluster of a request.
 fn cluster(headers: &HeaderMap) -> Result<&str, GatewayError> {
-    // Check every value, so that a driver cannot read a different one.
+    // Every value is checked, so that a driver cannot read another one.
     let mut values = headers.get_all(CLUSTER_HEADER).iter();
     let first = values.next().ok_or(GatewayError::NoCluster)?;
     if values.any(|value| value != first) {

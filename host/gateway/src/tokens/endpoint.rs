@@ -166,7 +166,7 @@ impl Endpoint {
 fn verify_body(token: &str, action: &str, access: AccessRequest<'_>) -> Bytes {
     let body = json!({
         "user_token": token,
-        // Servers that check permissions for other resources use other types.
+        // Servers that also check permissions for other resources distinguish them by the type.
         "resource_type": "cluster",
         "resource": access.cluster,
         "action": action,

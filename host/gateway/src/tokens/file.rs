@@ -35,7 +35,7 @@ struct Holder {
     clusters: BTreeMap<ClusterId, Permission>,
     /// The permission for clusters that the token does not name.
     every: Option<Permission>,
-    /// None: all namespaces.
+    /// The namespaces that the token is for; `None` for all.
     namespaces: Option<Namespaces>,
 }
 
@@ -236,10 +236,10 @@ mod tests {
             ("READER", "BCS-2", None),
             ("WRITER", "BCS-1", Some(Write)),
             ("WRITER", "BCS-2", Some(Read)),
-            // The case of an ID matters.
+            // IDs of clusters are case-sensitive.
             ("WRITER", "bcs-1", Some(Read)),
             ("ADMIN", "BCS-1", Some(Hooks)),
-            // The entry of the cluster counts, even if it allows less.
+            // The entry of the cluster applies, even if it allows less than the entry `*`.
             ("ADMIN", "BCS-2", Some(Read)),
             ("NOBODY", "BCS-1", None),
         ] {

@@ -29,7 +29,7 @@ pub type FindTunnel = Box<dyn Fn(&str) -> Option<(Session, Guard)> + Send + Sync
 pub type TakeAnnouncement = Box<dyn Fn(Announcement) -> Result<(), String> + Send + Sync>;
 pub type Guard = Arc<dyn Any + Send + Sync>;
 
-/// A connection to open for the other side.
+/// The connection to open for the other side.
 pub(super) enum Wanted {
     /// A TCP connection to `host:port`.
     Tcp(String),
@@ -59,7 +59,7 @@ impl Wanted {
 }
 
 impl Accepts {
-    /// Returns the connection to open, or the reason for the other side why there is none.
+    /// Returns the connection to open, or the reason to send to the other side.
     pub(super) fn wanted(&self, to: TunnelDestination) -> Result<Wanted, String> {
         match (self, to.cluster) {
             (Self::Only(addresses), None) if addresses.contains(&to.address) => Ok(Wanted::Tcp(to.address)),
@@ -79,18 +79,18 @@ impl Accepts {
     pub(super) fn announced(&self, announcement: Announcement) -> Result<(), String> {
         match self {
             Self::Announcements(take) => take(announcement),
-            // This side does not use announcements.
+            // A side that uses no announcements ignores them.
             Self::Nothing | Self::Only(_) | Self::Through(_) => Ok(()),
         }
     }
 }
 
-/// Connects to an API server. The error is the reason for the other side.
+/// Connects to an API server. The error is sent to the other side.
 pub(super) async fn connect(address: &str) -> Result<TcpStream, String> {
     let connecting = tokio::time::timeout(DIAL_TIMEOUT, TcpStream::connect(address));
     let why = match connecting.await {
         Ok(Ok(stream)) => {
-            // A request is one small write, which should not be delayed.
+            // A request is one small write, so Nagle's algorithm would only delay it.
             let _ = stream.set_nodelay(true);
             return Ok(stream);
         }

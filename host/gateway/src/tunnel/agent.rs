@@ -34,7 +34,7 @@ use crate::{
 
 /// The number of bytes of a reply that are logged.
 const LONGEST_REPLY: usize = 64 << 10;
-/// A tunnel of the previous credentials stays for requests that use it.
+/// The time for which a tunnel of the previous credentials stays open for requests that use it.
 const PREVIOUS_TUNNEL: Duration = Duration::from_secs(600);
 
 /// The gateway to which an agent reports, and the content of the report.
@@ -151,7 +151,7 @@ impl Agent {
                 pauses.after_failure()
             };
             match &reported {
-                // Each result is logged once.
+                // A result is logged once, until another one follows.
                 reported if last.as_ref() == Some(reported) => {}
                 Ok(()) => tracing::info!(
                     cluster = self.config.cluster,
@@ -207,7 +207,7 @@ impl Agent {
         }
         let mut pauses = pauses();
         loop {
-            // An error means that the reports have ended, which they do not while this runs.
+            // The reports end only together with this future.
             let Ok(read) = current
                 .wait_for(Option::is_some)
                 .await

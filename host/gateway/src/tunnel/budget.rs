@@ -7,8 +7,8 @@ use std::sync::{
 
 use tokio::sync::{Notify, futures::Notified};
 
-/// The multiple of the free memory of a larger budget that a part of it may hold. So no part takes all of it, and a
-/// part that holds nothing always gets something.
+/// A part of a larger budget may hold at most this multiple of the budget's free memory. So no part takes all of it,
+/// and a part that holds nothing always gets some.
 const SHARE: usize = 3;
 
 /// A limit on bytes of memory. It may be a part of a larger budget, to which all of its bytes are charged too. Dropping
@@ -121,7 +121,7 @@ mod tests {
         assert!(tunnels[0].charge(250).is_ok());
         let held = || [&gateway, &user, &tunnels[0], &tunnels[1]].map(|budget| budget.held());
         assert_eq!(held(), [250, 250, 250, 0]);
-        // Each budget is a limit, and nothing stays charged to one if another has too little left.
+        // A charge may fail in each budget, and then nothing stays charged in the others.
         assert!(std::ptr::eq(tunnels[0].charge(1).unwrap_err(), &*tunnels[0]));
         assert!(std::ptr::eq(tunnels[1].charge(151).unwrap_err(), &*user));
         assert_eq!(held(), [250, 250, 250, 0]);

@@ -80,7 +80,6 @@ pub(crate) async fn websocket(
     Ok((socket, reply.into_parts().0.headers))
 }
 
-/// Returns the URL of a server with this path.
 pub(crate) fn at_path(server: &Uri, path: &str) -> Result<Uri, ConnectError> {
     let mut parts = server.clone().into_parts();
     parts.path_and_query = Some(path.parse().map_err(|_| ConnectError::Header)?);

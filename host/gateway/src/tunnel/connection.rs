@@ -25,9 +25,9 @@ const SHORT_LOW: usize = 96 << 10;
 #[derive(Debug)]
 pub(super) struct Connection {
     pub(super) inbox: Inbox,
-    /// Whether a pause was requested from the other side.
+    /// Whether this side has asked the other side to pause.
     pause_requested: AtomicBool,
-    /// Whether the other side asks to pause.
+    /// Whether the other side has asked this side to pause.
     pub(super) paused: watch::Sender<bool>,
     /// Cancelled when either side has ended the connection.
     pub(super) ended: CancellationToken,
@@ -37,7 +37,7 @@ impl Connection {
     /// Creates a connection whose memory is a part of this budget; `None` if the budget has too little left.
     pub(super) fn new(budget: &Arc<Budget>) -> Option<Self> {
         let budget = budget.part(MOST_HELD);
-        // Connections that wait leave memory for those that transfer something.
+        // The rest of the memory is left for the connections that exist.
         if budget.has_less_than_one_in(8) || budget.charge(CONNECTION_COST).is_err() {
             return None;
         }

@@ -142,7 +142,7 @@ impl TunnelDestination {
     fn read(payload: &[u8]) -> Result<Self, InvalidFrame> {
         let parsed = std::str::from_utf8(payload).ok().and_then(|text| {
             let (cluster, tcp) = match text.split_once("::") {
-                // An IPv6 address has colons too, but after the first slash.
+                // An IPv6 address has colons too, but only after the first slash.
                 Some((cluster, tcp)) if !cluster.contains('/') => (Some(cluster), tcp),
                 _ => (None, text),
             };

@@ -43,7 +43,7 @@ impl Inbox {
         }
     }
 
-    /// Adds bytes, or returns the budget that has too few left for them. A closed inbox ignores them.
+    /// Adds bytes, or returns the budget that has too few bytes left for them. A closed inbox ignores them.
     pub(super) fn push(&self, bytes: &[u8]) -> Result<(), &Budget> {
         let mut queue = self.queue.lock();
         if queue.is_closed {
@@ -52,7 +52,7 @@ impl Inbox {
         let spare = |chunk: &Chunk| chunk.bytes.capacity() - chunk.bytes.len();
         let fitting = queue.chunks.back().map_or(0, spare).min(bytes.len());
         let (fitting, rest) = bytes.split_at(fitting);
-        // The chunks of a connection that receives many small frames grow.
+        // Chunks grow while a connection receives many small frames.
         let next = queue
             .chunks
             .back()

@@ -34,7 +34,7 @@ const DATA_QUEUE: usize = 4;
 const CONTROL_QUEUE: usize = 1024;
 /// The size of a connection's buffer in each direction, in bytes.
 const BUFFER: usize = 16 << 10;
-/// The time after which a connection ends whose reader is too slow, if the other side does not pause.
+/// The time after which a connection with a slow reader ends, if the other side does not pause.
 const SLOW_READER: Duration = Duration::from_secs(5);
 const WRITE_TIMEOUT: Duration = Duration::from_secs(15);
 
@@ -95,7 +95,8 @@ impl Session {
             return Err(io::Error::other("the address is too long for a tunnel"));
         }
         let number = self.0.next.fetch_add(1, Ordering::Relaxed);
-        // The connection is added after this wait, so that nothing has to be removed if this future is dropped here.
+        // The connection is added only after this wait, so that nothing must be removed if this future is dropped while
+        // it waits.
         let permit = tokio::select! {
             permit = self.0.data.reserve() => permit.map_err(|_| closed())?,
             () = self.0.ended.cancelled() => return Err(closed()),
@@ -230,7 +231,8 @@ impl Shared {
             }
             (Content::Announcement(announcement), _) => accepts.announced(announcement)?,
             (Content::Data(bytes), Some(connection)) => self.queue_data(number, &connection, bytes).await?,
-            // The connection has ended here. If the queue is full, the next data of the other side gets this answer.
+            // The connection has ended on this side. If the queue is full, the next data from the other side gets the
+            // same answer.
             (Content::Data(_), None) => drop(self.queue_control(number, Content::Error(EOF.to_owned()))),
             (Content::Error(text), Some(connection)) => {
                 if text != EOF {
@@ -259,7 +261,7 @@ impl Shared {
         let slow = tokio::time::sleep(SLOW_READER);
         tokio::pin!(slow);
         loop {
-            // The wait begins before the attempt, so that no release in between is missed.
+            // The future is created before the attempt, so that no release in between is missed.
             let released = inbox.budget.released();
             match inbox.push(&bytes) {
                 Ok(()) => break,

@@ -98,7 +98,7 @@ async fn an_invalid_report_is_refused_with_the_reason() {
             .unwrap_err();
         assert!(refused.to_string().contains(expected), "{refused}");
     }
-    // A refused report does not count as the first use of the token.
+    // The token is still unused after a refused report.
     let current = scene.accounts.cluster(&cluster.id).unwrap();
     assert!(current.register_token.as_ref().unwrap().used_at.is_none());
 }
@@ -187,7 +187,7 @@ async fn a_token_that_cannot_be_decrypted_blocks_no_other() {
         report_of("lost").await;
         let key = |text: &str| text.lines().next().unwrap().to_owned();
         let new = key(&prepend_key(&scene.key_file()));
-        // The old key is lost, and other clusters have reported since.
+        // The key of some clusters is lost, and the other clusters have reported since.
         fs::write(scene.key_file(), &new).unwrap();
         scene.accounts.reencrypt("test").await.unwrap();
         report_of("kept").await;
@@ -199,7 +199,7 @@ async fn a_token_that_cannot_be_decrypted_blocks_no_other() {
         for part in ["plain-lost", "add that key", "report again"] {
             assert!(skipped.contains(part), "{skipped}");
         }
-        // The other clusters no longer need the previous key.
+        // No other cluster needs the previous key.
         fs::write(scene.key_file(), newest).unwrap();
         let another = scene.another().await;
         let directory = another.accounts.now().unwrap();

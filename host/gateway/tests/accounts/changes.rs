@@ -40,7 +40,7 @@ async fn a_token_identifies_its_user_until_it_is_revoked() {
         accounts.delete_user("test", "plain:alice").await.unwrap();
         let directory = accounts.now().unwrap();
         assert_eq!(directory.authenticate(&second).unwrap_err(), Denied::Unknown);
-        // A new user with the name of a deleted one is another user.
+        // A new user with the name of a deleted one has another ID.
         assert_ne!(scene.user("alice").await.id, alice.id);
     }
 }
@@ -50,7 +50,7 @@ async fn the_plain_token_of_a_user_is_returned_until_it_is_revoked() {
     for scene in Scene::all().await {
         let accounts = &scene.accounts;
         let (alice, bob) = (scene.user("alice").await, scene.user("bob").await);
-        // An ordinary token, which is shown only once, is never returned.
+        // The value of an ordinary token is shown only once, so the existing one cannot be returned.
         scene.token(&alice).await;
         let plain = async |user| {
             let token = accounts.get_or_create_token("test", user, DAY).await.unwrap();
@@ -163,7 +163,8 @@ async fn permissions_are_granted_and_withdrawn() {
             .await
             .unwrap();
         assert_eq!(of(&alice), Some(Permission::Write));
-        // With this access, the role bindings of the cluster decide, even for its creator, who can still manage it.
+        // With this access, the role bindings of the cluster decide, even for its creator. The creator can still manage
+        // the cluster.
         for user in [&alice, &bob] {
             let granted = accounts
                 .grant("test", user, &cluster, Some(Access::Cluster))
@@ -189,7 +190,7 @@ async fn permissions_are_granted_and_withdrawn() {
             .grant("test", &bob, &cluster, Some(Access::Permission(Permission::Read)))
             .await;
         assert!(matches!(gone, Err(AccountsError::Unknown(..))), "{gone:?}");
-        // Nobody inherits the clusters of a deleted user.
+        // The clusters of a deleted user belong to nobody.
         accounts.delete_user("test", "plain:alice").await.unwrap();
         assert_eq!(accounts.cluster(&cluster.id).unwrap().creator, UserId::NOBODY);
         accounts.delete_cluster("test", &cluster.id).await.unwrap();

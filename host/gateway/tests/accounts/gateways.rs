@@ -39,7 +39,7 @@ async fn a_revocation_by_one_gateway_ends_requests_at_another() {
     let (reading, writing) = (watch(Permission::Read), watch(Permission::Write));
     tokio::pin!(reading, writing);
 
-    // Unrelated changes end no request. A reduced permission ends the requests that need the previous one.
+    // An unrelated change ends no request. A reduced permission ends the requests that need the previous one.
     scene.user("bob").await;
     scene
         .accounts
@@ -177,7 +177,7 @@ async fn a_backup_that_is_restored_is_used() {
         .until("the backup", |directory| directory.authenticate(&token).is_err())
         .await;
     assert_eq!(restored.users().count(), 1);
-    // Another gateway has deleted the user meanwhile.
+    // Another gateway has deleted the user in the meantime.
     mariadb::shared()
         .run(&database.database, &["DELETE FROM admittance_users"])
         .await;
@@ -196,7 +196,7 @@ async fn a_change_is_made_even_if_it_cannot_be_read_back() {
         unreachable!("it is MySQL")
     };
     let (alice, before) = (scene.user("alice").await, scene.accounts.now().unwrap());
-    // Another version has written a row that this one cannot read. It is noticed only with a new revision.
+    // Another version has written a row that this one cannot read. The gateway notices it only with a new revision.
     let unreadable = "INSERT INTO admittance_users (name, is_super_user, user_groups, created_at) \
                       VALUES ('unreadable', 0, '', 0)";
     mariadb::shared().run(&database.database, &[unreadable]).await;

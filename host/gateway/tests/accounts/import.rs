@@ -100,7 +100,7 @@ async fn users_tokens_and_clusters_of_bcs_api_keep_their_ids() {
     let session = authenticated("alicestokenalicestokenalicestok1").unwrap();
     let alice = session.user;
     assert_eq!((alice.id, session.token), (UserId(5), TokenId(12)));
-    // The name in `bootstrap_users` has no kind.
+    // The user was created by `bootstrap_users`, so its name has no kind.
     let bootstrap = authenticated("bootstrapbootstrapbootstrapboot1").unwrap();
     assert_eq!(
         (bootstrap.user.id, bootstrap.user.name.as_str()),
@@ -121,7 +121,7 @@ async fn users_tokens_and_clusters_of_bcs_api_keep_their_ids() {
         ("BCS-K8S-1", ClusterKind::Kubernetes)
     );
     assert_eq!(bcs.created_at.to_string(), "2020-01-02T03:04:05.000Z");
-    // The address is refused, because it would be the gateway's own machine.
+    // The reported address is on the gateway's own machine, so the credentials are not copied.
     assert!(bcs.credentials.is_none());
     assert_eq!(directory.permission(&alice, bcs), Some(Permission::Write));
 
@@ -252,7 +252,7 @@ async fn users_in_the_way_are_replaced_only_on_purpose() {
     }
     assert_eq!(directory.user(UserId(1)).unwrap().name.as_str(), "plain:root");
     assert_eq!(directory.user(bystander.id), Some(&bystander));
-    // The clusters and permissions of a user stay with the name.
+    // The user of bcs-api gets the clusters and permissions of the deleted user with the same name.
     let alice = directory.user(UserId(5)).unwrap();
     assert_eq!(alice.name.as_str(), "plain:alice");
     let current = |cluster: &Cluster| directory.cluster(&cluster.id).unwrap().clone();

@@ -28,7 +28,7 @@ impl Scene {
     }
 
     pub(crate) async fn mysql() -> Self {
-        // This blocks while the server starts.
+        // The call blocks while the server starts.
         let server = tokio::task::spawn_blocking(mariadb::shared).await.unwrap();
         let database = DatabaseConfig::MySql(server.database().await);
         Self::start(Arc::new(tempfile::tempdir().unwrap()), database, DAY).await

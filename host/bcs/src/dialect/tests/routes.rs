@@ -11,7 +11,7 @@ fn every_route_of_the_table_is_matched_and_sent() {
     let mut seen = HashSet::new();
     for route in routes() {
         assert!(seen.insert((route.verb, route.path)), "{route:?} is there twice");
-        // The value of every parameter is its name.
+        // Each parameter has its own name as its value.
         let path = format!("{PREFIX}{}", pattern(route.path).replace("{*uri}", "{uri}"))
             .replace('{', "x-")
             .replace('}', "");
@@ -37,7 +37,7 @@ fn every_route_of_the_table_is_matched_and_sent() {
         for name in target.parameters() {
             assert!(parameters.contains(&name), "{route:?} has no parameter {name}");
         }
-        // A target with values of the body needs a body that is read.
+        // A target with a value of the body requires that the body is read.
         let of_body = ["{RunAs}", "{ID}", "{Instances}", "{metadata."];
         if of_body.iter().any(|place| call.target.contains(place)) {
             assert!(
@@ -131,10 +131,10 @@ fn requests_without_a_body_are_forwarded_by_their_head() {
         ("1.3 not present: GET of deployments", "GET", "/namespaces/n/deployments", "405 405: Method Not Allowed POST, PUT"),
         ("1.3 not present", "POST", "/agentsettings/update", "404 404: Page Not Found"),
         ("1.3 not present", "GET", "/", "404 404: Page Not Found"),
-        // An application may have a name that is a route of another method.
+        // An application may have the name of another method's route.
         ("go-restful chooses among the routes of the method", "DELETE", "/namespaces/n/applications/rollback", "DELETE /v1/apps/n/rollback?enforce=&kind=application"),
         ("go-restful chooses among the routes of the method", "GET", "/namespaces/n/applications/rollback", "GET /v1/apps/n/rollback?kind=application"),
-        // No value leads to another route of the scheduler, or adds to its query.
+        // A value cannot lead to another route of the scheduler, nor add to its query.
         ("here alone", "GET", "/namespaces/n%3F/applications/a%20b%25", "GET /v1/apps/n%3F/a%20b%25?kind=application"),
         ("here alone", "GET", "/namespaces/n/applications/ä", "GET /v1/apps/n/%C3%A4?kind=application"),
         ("here alone", "DELETE", "/namespaces/n/applications/a?enforce=0%26kind%3Dx", "DELETE /v1/apps/n/a?enforce=0%26kind%3Dx&kind=application"),
@@ -149,7 +149,7 @@ fn requests_without_a_body_are_forwarded_by_their_head() {
         let head = head(method, &path, &[]);
         let got = describe(forwarding(&head, None).unwrap());
         assert_eq!(got, expected, "{source}: {method} {path}");
-        // Whether the body was read makes no difference to the request.
+        // The request is the same whether or not the body was read.
         assert_eq!(describe(translate(&head, &Bytes::from("{}"))), expected, "{source}: {method} {path}");
     }
 }

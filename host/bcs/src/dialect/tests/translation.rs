@@ -204,7 +204,7 @@ fn a_daemonset_becomes_its_definition() {
     let (target, definition) = sent("POST", DAEMONSETS, &object.to_string());
     assert_eq!(target, "POST /v1/daemonsets");
     let keys: Vec<&String> = definition.as_object().unwrap().keys().collect();
-    // Only applications and deployments have constraints.
+    // Only applications and deployments have constraints in the request to the scheduler.
     let expected = ["name", "namespace", "labels", "version", "constraint", "other"];
     assert_eq!(keys, expected);
     let version = &definition["version"];
@@ -229,7 +229,7 @@ fn a_process_is_forwarded_with_all_its_fields() {
         (&version["Kind"], &version["Container"]),
         (&json!("process"), &json!([]))
     );
-    // A deployment of processes is recognized by its `processes`.
+    // A deployment with `processes` is a deployment of processes.
     let mut deployed = object;
     deployed["kind"] = "deployment".into();
     assert_eq!(created(&deployed)["version"]["Kind"], "process");
@@ -319,11 +319,11 @@ fn fields_that_the_original_drops_are_kept() {
     container["ports"][0]["hostIP"] = "127.0.0.1".into();
     container["ports"][0]["path"] = "/p".into();
     container["parameters"] = json!([{"key": "k", "comment": "x"}]);
-    // The scheduler has fields of these names: it would refuse the first, and act on the others.
+    // The scheduler has fields of these names. It would refuse the first, and act on the others.
     container["dataClass"] = "no object".into();
     container["Docker"] = json!({"Privileged": true});
     container["limitresoures"] = json!({"Cpus": 64});
-    // Written so that only the same text can come out.
+    // The number is written in an unusual form, which only the unchanged text can have.
     let text = object.to_string().replace("1.0}", "1.000}");
     let body = match translate(&head("POST", APPLICATIONS, &[]), &Bytes::from(text.clone())) {
         Forwarding::Rewritten(Rewritten {

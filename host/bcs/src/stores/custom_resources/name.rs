@@ -44,7 +44,7 @@ pub(super) fn of(definition: &DefinitionName, namespace: &str) -> String {
     name
 }
 
-/// Returns whether a name ends like a derived one, and so could collide with it.
+/// Returns whether a name ends like a derived name, and so could be equal to one.
 fn is_derived(name: &str) -> bool {
     let end = name.rsplit('-').next().unwrap_or_default();
     end.len() == DIGEST * 2 && end.bytes().all(|byte| byte.is_ascii_hexdigit())
@@ -83,7 +83,7 @@ mod tests {
             assert_eq!(derived, of(&DefinitionName::new(namespace, name), "bkbcs"));
             assert!(seen.insert(derived.clone()), "{derived} is there twice");
         }
-        // A derived name cannot be the name of another definition.
+        // The name of another definition never equals a derived name.
         for derived in seen.iter().filter(|derived| is_derived(derived)) {
             let name = derived.as_str();
             assert!(!seen.contains(&of(&DefinitionName::new("bkbcs", name), "bkbcs")));

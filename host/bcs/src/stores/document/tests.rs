@@ -69,7 +69,7 @@ fn missing_names_are_taken_from_the_node() {
 fn nodes_are_read_with_the_defaults_of_bcs() {
     let place = DefinitionName::new("n", "a");
     let named = r#""metadata":{"name":"b","namespace":"m"}"#;
-    // (as stored, as read; none if unchanged)
+    // (as stored, as read; `None` if reading does not change the text)
     for (kept, expected) in [
         (
             format!("{{ \"kind\": \"AdmissionWebhook\", {named}, \"ResourcesRef\": {{}} }}"),

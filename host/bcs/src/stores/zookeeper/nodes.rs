@@ -47,7 +47,6 @@ enum Watched {
 #[derive(Debug, Default)]
 pub(super) struct Reader(Mutex<SessionWatches>);
 
-/// The pending watches of a session.
 #[derive(Debug, Default)]
 struct SessionWatches {
     session: Option<SessionId>,
@@ -66,7 +65,7 @@ impl Reader {
             let watches = HashMap::new();
             *kept = SessionWatches { session, watches };
         }
-        // Sync, so that the writes of other drivers are visible on any server.
+        // The sync makes the writes of other drivers visible on this server.
         client.sync(root).await.at("reading", root)?;
         for _ in 0..ATTEMPTS {
             let is_waiting = |change: &Change| change.clone().now_or_never().is_none();
@@ -80,7 +79,7 @@ impl Reader {
                 continue;
             };
             let used = attempt.used;
-            // The other watches belong to deleted nodes.
+            // The other watches are of deleted nodes.
             kept.watches.retain(|watched, _| used.contains(watched));
             let mut watches: Watches = kept.watches.values().cloned().collect();
             if watches.next().now_or_never().is_none() {
@@ -113,7 +112,7 @@ pub(super) async fn all(client: &Client, root: &str) -> Result<Vec<Node>, ZooKee
     Ok(nodes)
 }
 
-/// Returns the names of a node's children; `None` if it does not exist.
+/// Returns the names of a node's children; none if the node does not exist.
 async fn names(client: &Client, path: &str) -> Result<Vec<String>, ZooKeeperError> {
     match client.list_children(path).await {
         Ok(names) => Ok(names),

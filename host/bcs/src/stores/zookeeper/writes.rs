@@ -15,8 +15,9 @@ pub(super) struct Write {
     pub(super) data: Option<Vec<u8>>,
 }
 
-/// Makes all writes or none. Transactions of ZooKeeper 3.4 cannot create a node in the way of newer versions, so new
-/// nodes are created first, without data, which makes them no definitions. A single write needs no transaction.
+/// Makes all writes or none. Transactions of ZooKeeper 3.4 lack the operation with which newer clients create nodes. So
+/// new nodes are created first, without data; a node without data is not a definition. A single write needs no
+/// transaction.
 pub(super) async fn transact(
     client: &Client,
     writes: &mut [Write],
@@ -60,7 +61,7 @@ pub(super) async fn transact(
     }
     if done.is_err() {
         for path in created {
-            // An empty node that cannot be removed is not a definition either.
+            // If the removal fails, an empty node remains, which is not a definition.
             let _ = client.delete(&path, Some(0)).await;
         }
     }

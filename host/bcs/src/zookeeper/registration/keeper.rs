@@ -17,11 +17,10 @@ use crate::zookeeper::{
     NodeWatch, ZooKeeper, ZooKeeperError, check_path, error::At, path::join, session::RECONNECT_PAUSE,
 };
 
-/// The first pause before the node is created again; it doubles. A half of each is left to chance.
+/// The first pause before the node is created again; it doubles. Half of each pause is random.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// The longest pause, which BCS's own programs always use.
 const MAX_PAUSE: Duration = Duration::from_secs(3);
-/// The timeout of removing the node.
 const WITHDRAW_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The node that is being created or was created.
@@ -45,7 +44,7 @@ struct Keeper {
     pauses: Backoff,
 }
 
-/// Keeps the node registered until told to stop, and then removes it.
+/// Keeps the node registered until the program stops, and then removes it.
 pub(super) async fn keep(
     zookeeper: ZooKeeper,
     registration: Registration,
@@ -305,7 +304,7 @@ fn check(registration: &Registration) -> Result<(), &'static str> {
 
 /// Returns the child whose name begins with this prefix.
 async fn find(client: &Client, parent: &str, prefix: &str) -> Result<Option<String>, ZooKeeperError> {
-    // Another server may see the new node a little later than the one that created it.
+    // Another server may see the new node a little later than the server that created it.
     match client.sync(parent).await {
         Ok(()) => {}
         Err(Error::NoNode) => return Ok(None),

@@ -60,7 +60,7 @@ async fn connect(config: &EnsembleConfig) -> Result<Client, Error> {
         .with_session_timeout(config.session_timeout)
         // The client tries each server once, because the retries are scheduled here.
         .with_fail_eagerly()
-        // Makes the client create nodes with the operation that every version knows.
+        // The client creates nodes with the operation that all versions of ZooKeeper have.
         .with_server_version(3, 4, 0);
     if let Some(digest) = &config.digest {
         connector = connector.with_auth("digest", &digest.credentials());
@@ -98,7 +98,7 @@ async fn explain(error: &Error, config: &EnsembleConfig) -> String {
                 .collect();
             let mut reasons = Vec::with_capacity(probes.len());
             for probe in probes {
-                // Fails only if the runtime stops.
+                // An error is possible only when the runtime stops.
                 reasons.extend(probe.await);
             }
             reasons.join("; ")
@@ -135,7 +135,7 @@ impl Publisher {
 
     fn disconnected(&mut self, reason: String) {
         let before = self.states.borrow().clone();
-        // The reason may change while the session is lost; the time of the loss does not.
+        // A later reason may replace the earlier one, but the time of the loss stays.
         let since = if before.is_connected() {
             Instant::now()
         } else {

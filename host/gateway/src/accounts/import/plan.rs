@@ -14,7 +14,7 @@ use crate::accounts::{
     directory::UserToken,
 };
 
-/// A row that an import deals with only once: its table, and its ID there.
+/// The table and the ID of a row at bcs-api, which an import deals with only once.
 pub(super) type RowKey = (&'static str, String);
 
 /// The rows that an import inserts, with the IDs that they have at bcs-api.
@@ -75,7 +75,7 @@ impl Plan {
         ))
     }
 
-    /// Returns the user who has the number of a user of bcs-api once the plan is carried out.
+    /// Returns the user who will have this number of a user of bcs-api once the plan is carried out.
     pub(super) fn user(&self, here: &Directory, id: i64) -> Option<UserId> {
         let id = UserId(id);
         let stays = here.user(id).is_some() && !self.replaced.contains_key(&id);
@@ -84,7 +84,7 @@ impl Plan {
 }
 
 impl Planning<'_> {
-    /// Returns whether this row still has to be dealt with. Records it as settled.
+    /// Records the row as settled. Returns whether it still has to be dealt with.
     fn settle(&mut self, table: &'static str, id: String) -> bool {
         if self.settled_before.contains(&(table.to_owned(), id.clone())) {
             return false;
@@ -94,7 +94,7 @@ impl Planning<'_> {
     }
 
     fn user(&mut self, user: &SourceUser) {
-        // A name without a kind is one of `bootstrap_users`.
+        // Only the users of `bootstrap_users` have names without a kind.
         let name = match UserName::plain(&user.name) {
             Ok(name) => name,
             Err(error) => {

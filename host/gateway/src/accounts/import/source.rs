@@ -1,4 +1,4 @@
-//! The tables of bcs-api, read as they are.
+//! Reads the tables of bcs-api, without interpreting them.
 
 use sqlx::{AnyConnection, FromRow, Row, any::AnyRow, query_as};
 
@@ -7,10 +7,11 @@ use crate::accounts::AccountsError;
 #[derive(Debug)]
 pub(super) struct SourceUser {
     pub(super) id: i64,
-    /// `plain:alice`. The users of `bootstrap_users` have the names of the configuration, such as `admin`.
+    /// The name, such as `plain:alice`. The users of `bootstrap_users` have the names of the configuration, such as
+    /// `admin`.
     pub(super) name: String,
     pub(super) is_super_user: i64,
-    /// The number of seconds since 1970, as all times in these rows.
+    /// The number of seconds since 1970. All times in these rows have this form.
     pub(super) created_at: Option<i64>,
 }
 
@@ -19,7 +20,7 @@ pub(super) struct SourceUser {
 pub(super) struct SourceToken {
     pub(super) id: i64,
     pub(super) user_id: i64,
-    /// 3 for the token that `POST users/{id}/tokens` returns.
+    /// The type of the token: 3 for a plain token, which `POST users/{id}/tokens` returns.
     pub(super) kind: i64,
     pub(super) value: String,
     pub(super) created_at: Option<i64>,

@@ -7,7 +7,7 @@ const OWN: [(&str, &str); 4] = [
     ("impersonate-user", "plain.alice"),
 ];
 
-/// Returns the headers that reach the cluster for these of a client.
+/// Returns the headers with which a request of a client with these headers reaches the cluster.
 fn replaced(headers: &[(&str, &str)], is_upgrade: bool) -> Vec<(String, String)> {
     let mut map = HeaderMap::new();
     for (name, value) in headers {
@@ -65,7 +65,7 @@ fn no_header_with_a_client_identity_reaches_a_cluster() {
         ("X-SSL-Client-Cert", "pem"),
         ("Ssl-Client-Cert", "pem"),
         ("Client-Cert", ":pem:"),
-        // What `Connection` lists is dropped by the next hop.
+        // The next hop drops the headers that `Connection` lists.
         ("Connection", "Impersonate-User, Impersonate-Group"),
         ("Connection", "authorization"),
         ("Upgrade", "websocket"),
@@ -73,7 +73,7 @@ fn no_header_with_a_client_identity_reaches_a_cluster() {
         ("Sec-WebSocket-Protocol", "BASE64URL.bearer.authorization.k8s.io.bWluZQ"),
     ] {
         assert_eq!(replaced(&[(name, value)], false), expected(&[]), "{name}: {value}");
-        // Sending the header twice gains nothing.
+        // A header that the client sends twice is replaced too.
         assert_eq!(replaced(&[(name, value), (name, "other")], false).iter().filter(|(_, value)| value == "system:masters").count(), 0);
     }
 }

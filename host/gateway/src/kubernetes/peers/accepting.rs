@@ -166,8 +166,8 @@ impl Peers {
     }
 }
 
-/// Returns whether the first message of a gateway that opens a tunnel answers the challenge of this occasion. This
-/// stops whoever repeats a recorded request.
+/// Returns whether the first message of a gateway that opens a tunnel answers the challenge of this occasion. So a
+/// recorded request cannot be used again.
 async fn is_answered<S>(socket: &mut S, secret: &PeerSecret, occasion: &Occasion) -> bool
 where
     S: Stream<Item = Result<Message, WsError>> + Unpin,

@@ -12,8 +12,8 @@ use crate::accounts::Secret;
 const SHORTEST: usize = 32;
 const LONGEST_FILE: u64 = 4096;
 
-/// The secrets in a file, one on each line, which is reloaded when it changes. Proofs are made with the first one, and
-/// accepted from all of them. Cheap to clone; lives as long as the gateway.
+/// The secrets in a file, one on each line, which is reloaded when it changes. Proofs are made with the first secret,
+/// and accepted with any of them. Cheap to clone; lives as long as the gateway.
 #[derive(Clone, Debug)]
 pub struct PeerSecrets(Reloaded<Vec<PeerSecret>>);
 
@@ -24,7 +24,7 @@ pub(super) struct PeerSecret(Secret);
 /// The step of opening a tunnel at which a side proves that it knows the secret.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Role {
-    /// The proof in the request. Whoever has read one can repeat it, so it only keeps strangers out.
+    /// The proof in the request. Anyone who has seen it can send it again, so it only keeps out strangers.
     Opens,
     /// The proof in the reply, for the random key of the request.
     Accepts,

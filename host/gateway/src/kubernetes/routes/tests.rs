@@ -67,7 +67,7 @@ async fn a_late_end_of_a_tunnel_leaves_newer_ones_open() {
     drop(first);
     assert_eq!(own(&routes), 1);
     assert!(Arc::ptr_eq(&routes.of_agents()["a"], &second));
-    // Tunnels to other gateways are used only if there is no other tunnel, and never for requests of other gateways.
+    // Tunnels to other gateways are used only without a tunnel of the agent, and never for requests of other gateways.
     let through = routes
         .open("a", route(ConnectVia::Gateway(session(), budget.clone())))
         .unwrap();

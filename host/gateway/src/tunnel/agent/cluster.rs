@@ -54,7 +54,7 @@ pub enum ApiServers {
     Endpoints(Option<Uri>),
 }
 
-/// Credentials, as they were read.
+/// Credentials as they were read from their source.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct ReadCredentials {
     pub(super) token: String,
@@ -104,7 +104,7 @@ impl ApiServers {
         }
     }
 
-    /// Returns the addresses to use as long as none were listed.
+    /// Returns the addresses to use until they are listed.
     pub(super) fn fallback(&self, credentials: &ReadCredentials) -> Vec<Uri> {
         match self {
             Self::Listed(servers) => servers.clone(),
@@ -126,7 +126,6 @@ async fn read(file: PathBuf) -> Result<String, AgentError> {
         })
 }
 
-/// The endpoints of a Service.
 #[derive(Deserialize)]
 struct Endpoints {
     #[serde(default)]
@@ -219,7 +218,7 @@ struct Kubeconfig {
     users: Vec<Named>,
 }
 
-/// An entry of one of the lists.
+/// A named entry of a list of the kubeconfig.
 #[derive(Deserialize)]
 struct Named {
     name: String,
@@ -327,7 +326,7 @@ mod tests {
         let path = |name: &str| directory.path().join(name);
         fs::write(path("text"), " text\n").unwrap();
         fs::write(path("bytes"), b"\xff").unwrap();
-        // Opening a FIFO to read it would wait for a writer.
+        // Opening a FIFO for reading would block until it has a writer.
         mkfifoat(CWD, path("fifo"), Mode::RUSR).unwrap();
         for (token, ca, expected) in [
             ("text", "text", None),

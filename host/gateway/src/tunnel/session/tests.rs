@@ -188,7 +188,7 @@ async fn a_peer_that_goes_on_sending_after_a_pause_loses_the_connection() {
         panic!("it is not ended");
     };
     assert!(why.contains("goes on sending"), "{why}");
-    // Received bytes are not kept for a reader that may never come.
+    // Bytes are not kept for a connection whose reader may never come.
     let mut all = Vec::new();
     unread.read_to_end(&mut all).await.unwrap();
     assert!(all.len() <= BUFFER, "{}", all.len());
@@ -213,7 +213,7 @@ async fn slow_readers_together_stay_within_the_limit_of_a_tunnel() {
             attacker.send(connection, Content::Data(chunk.clone())).await;
             assert!(budget.held() <= 4 << 20);
         }
-        // Connections that are read lose nothing.
+        // Connections with a reader lose nothing.
         attacker.send(9, Content::Data(chunk.clone())).await;
         let mut read = vec![0; CHUNK];
         healthy.read_exact(&mut read).await.unwrap();
@@ -242,7 +242,7 @@ async fn a_connection_is_charged_until_its_reader_has_read_everything() {
     for _ in 0..10 {
         attacker.send(1, Content::Data(chunk.clone())).await;
     }
-    // The other side ends it before anybody reads it.
+    // The other side ends the connection before it is read.
     attacker.send(1, Content::Error(EOF.to_owned())).await;
     attacker.settle().await;
     assert!(session.is_used());
@@ -251,7 +251,7 @@ async fn a_connection_is_charged_until_its_reader_has_read_everything() {
         let mut read = vec![0; CHUNK];
         open.read_exact(&mut read).await.unwrap();
     }
-    // A reader that comes late gets all of it, and the connection is gone.
+    // A late reader gets all bytes, and then the connection is gone.
     let mut all = Vec::new();
     ended.read_to_end(&mut all).await.unwrap();
     assert_eq!(all.len(), 10 * CHUNK);

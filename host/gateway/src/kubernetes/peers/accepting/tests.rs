@@ -27,10 +27,10 @@ async fn announcements_of_an_ended_tunnel_leave_those_of_its_successor() {
         learn(announcement, &routes, session, |_| budget.clone(), announced)
     };
     learn(added("a"), &old, &mut before).unwrap();
-    // Another tunnel of the same agent takes the place of its own.
+    // A newer tunnel of the same agent replaces its older tunnel.
     learn(added("a"), &old, &mut before).unwrap();
     assert_eq!(known(), 1);
-    // The other gateway has connected again, and this one does not know yet that the old connection is gone.
+    // The other gateway has connected again, and this gateway has not noticed yet that the old connection is gone.
     learn(added("a"), &new, &mut after).unwrap();
     drop(before);
     assert_eq!(known(), 1);
@@ -39,7 +39,7 @@ async fn announcements_of_an_ended_tunnel_leave_those_of_its_successor() {
     learn(Announcement::Removed("a".to_owned()), &new, &mut after).unwrap();
     assert_eq!(known(), 0);
 
-    // An announcement that cannot be used is left out; one that cannot be read ends the tunnel.
+    // An announcement with invalid credentials is skipped; an unreadable one ends the tunnel.
     let broken = Announcement::Added(Bytes::from_static(b"a\n?"));
     assert!(learn(broken, &new, &mut after).is_ok() && after.is_empty());
     for text in [&b"a"[..], b"\xff\n"] {
@@ -64,7 +64,7 @@ async fn only_a_new_proof_answers_a_challenge() {
     for (message, expected) in [
         (Some(Message::text(proof(Role::Answers, "now"))), true),
         (Some(Message::binary(proof(Role::Answers, "now"))), false),
-        // Proofs that were recorded earlier, or that the gateway itself has sent.
+        // These proofs were recorded earlier, or sent by the gateway itself.
         (Some(Message::text(proof(Role::Answers, "before"))), false),
         (Some(Message::text(proof(Role::Accepts, "now"))), false),
         (Some(Message::Close(None)), false),
