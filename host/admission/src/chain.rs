@@ -21,8 +21,8 @@ pub struct Chain<S = Stage> {
     pub name: Arc<str>,
     /// The phase in which its stages are called, which decides whether they may change the object.
     pub phase: Phase,
-    /// The only namespace to whose resources it applies, but not to the namespace itself. `None`: all namespaces, and
-    /// cluster-scoped resources.
+    /// The only namespace whose resources the chain applies to; it does not apply to the namespace itself. `None`: all
+    /// namespaces, and cluster-scoped resources.
     pub namespace: Option<Arc<str>>,
     /// The chain applies to requests that match any of these rules; without rules, it applies to none.
     pub rules: Vec<Rule>,
@@ -159,7 +159,7 @@ mod tests {
             ("pods", None, Some("shop-2"), false),
             ("pods", None, None, false),
             ("nodes", None, None, false),
-            // kube-apiserver sends the name of a namespace as its namespace too.
+            // kube-apiserver sends the name of a Namespace as the namespace of the request too.
             ("namespaces", None, Some("shop"), false),
             ("namespaces", Some("finalize"), Some("shop"), false),
             ("namespaces", None, None, false),

@@ -152,7 +152,7 @@ impl Object {
         })
     }
 
-    /// Builds the tree of a large object on a thread for long work, so that [`value`](Self::value) takes no time.
+    /// Builds the tree of a large object on a thread for long work, so that [`value`](Self::value) returns at once.
     /// Fails when the deadline passes first.
     pub(crate) async fn prepare_value(&self, deadline: Deadline) -> Result<(), Failure> {
         let is_built = self.0.value.get().is_some();
@@ -218,7 +218,8 @@ mod tests {
     use super::*;
     use crate::Spelling;
 
-    /// Returns the text as a part of a document, if it is JSON at all; with the same result as for the text alone.
+    /// Returns the text as a part of a larger document; `None` if it is not JSON. The result must be the same as for
+    /// the text alone.
     fn part_of_a_document(text: &str) -> Option<Object> {
         let document = ByteString::from(format!("{{\"before\": 1, \"object\" : {text} }}"));
         let raw = document

@@ -254,7 +254,7 @@ impl Patch {
     /// Estimates the bytes that are read and written to apply the patch to an object of this size, without the object.
     pub fn work(&self, object: usize) -> usize {
         let is_copy = |operation: &&Operation| matches!(operation.action, Action::Copy(_));
-        // A copy can double the object, and so can the next one.
+        // Each copy can double the object.
         let copied = match self.operations().filter(is_copy).count() {
             0 => 0,
             copies => object
@@ -394,8 +394,8 @@ impl Operation {
         self.path.len() + from + self.action.value().map_or(0, |value| value.get().len())
     }
 
-    /// Applies it, and returns whether it changed anything. If the object already `has_changed`, setting a value counts
-    /// as a change even if it is equal.
+    /// Applies the operation, and returns whether it changed anything. If the object already `has_changed`, setting a
+    /// value counts as a change even if it is equal.
     fn apply<'a>(
         &'a self,
         root: &mut Node<'a>,
@@ -460,8 +460,8 @@ impl Operation {
         }
     }
 
-    /// Returns whether the result may be nested too deeply to be parsed. Such operations are so rare that the whole
-    /// result is checked after them.
+    /// Returns whether the result may be nested too deeply to be parsed. If it may, the whole result is checked. Such
+    /// operations are rare.
     fn may_nest_deeply(&self) -> bool {
         const HARMLESS: usize = 64;
         let brackets = |text: &str| text.bytes().filter(|byte| matches!(byte, b'{' | b'[')).count();
@@ -513,11 +513,11 @@ mod tests {
             ("/metadata/names", "/metadata/name", false),
             ("/metadata/nam", "/metadata/name", false),
             ("/spec", "/metadata/name", false),
-            // An element before it is added or removed.
+            // An operation adds or removes an element before the place.
             ("/items/0", "/items/2/name", true),
             ("/items/-", "/items/2/name", true),
             ("/other/0", "/items/2/name", false),
-            // A member whose name looks like an index: harmless to look.
+            // The name of the member looks like an index. The true result only costs a comparison.
             ("/metadata/0", "/metadata/name", true),
         ] {
             assert_eq!(reaches(path, place), expected, "{path} {place}");

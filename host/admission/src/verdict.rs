@@ -231,7 +231,7 @@ pub fn bounded_warnings(warnings: &[String]) -> Vec<String> {
     let mut seen = HashSet::new();
     let texts: Vec<String> = warnings
         .iter()
-        // A single text has the same limit as all together.
+        // A single warning is limited like all of them together.
         .map(|text| {
             text.chars()
                 .filter(|c| !c.is_control())
@@ -288,7 +288,7 @@ mod tests {
         let Verdict::Deny(denial) = &response.verdict else {
             panic!("{response:?}")
         };
-        // A character of two bytes does not fit.
+        // The last character has two bytes, so it does not fit.
         assert_eq!(denial.message.len(), Denial::MAX_MESSAGE - 1);
         assert_eq!(denial.reason.len(), Denial::MAX_REASON);
         assert!(denial.details.is_empty());

@@ -1,4 +1,4 @@
-//! The index finds every chain that matches.
+//! Tests that the index finds every chain that matches.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

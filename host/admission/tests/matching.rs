@@ -1,4 +1,4 @@
-//! Matching of rules, namespaceSelectors and objectSelectors. The rows come from kube-apiserver's tests of these
+//! Tests of rules, namespaceSelectors and objectSelectors. The rows come from kube-apiserver's tests of these
 //! predicates, and have the same names as in `tests/whole/kubernetes/conformance/list.rs`.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -72,7 +72,7 @@ fn a_rule_matches_like_kube_apiserver() {
         api_versions: matcher,
         ..any()
     };
-    // Cluster, Namespaced, *: what the scope is for.
+    // The rows of a scope: Cluster, Namespaced, *.
     let scopes = |scope, expected: fn(bool) -> bool| {
         let cases = [
             ("g/v/r", None, true),
@@ -194,7 +194,7 @@ fn labelled(labels: &Value) -> Option<Object> {
     Object::parse(json!({"metadata": {"labels": labels}}).to_string()).ok()
 }
 
-/// Namespaces that must be looked up; any other is an error.
+/// The namespaces that must be looked up. A lookup of any other namespace is an error.
 struct ExpectedLookups(StaticNamespaces, &'static [&'static str]);
 
 #[async_trait]
@@ -217,7 +217,7 @@ async fn a_namespace_selector_compares_the_labels_that_kube_apiserver_does() {
     };
     let own = json!({"which": "own"});
     let old = json!({"which": "old"});
-    // (row, request, its object and old object, what is looked up, whose labels count)
+    // (row, request, its object and old object, the namespaces that are looked up, the namespace whose labels count)
     let table = [
         (
             "C8.1",

@@ -1,10 +1,10 @@
-//! JSON Patch (RFC 6902): a table, and the same patches through the crate `json-patch`.
+//! Tests of JSON Patch (RFC 6902): a table, and a comparison with the crate `json-patch`.
 
 use admittance_admission::{FailureKind, Object, Patch};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-/// Document, patch, and the resulting object or the error.
+/// Each row has a document, a patch, and the resulting object or the error.
 #[test]
 fn a_patch_passes_the_examples_of_the_rfc() {
     let table: &[(&str, Value, Value, Result<Value, &str>)] = &[
@@ -99,7 +99,7 @@ fn a_patch_passes_the_examples_of_the_rfc() {
             json!([{"op": "add", "path": "/foo/-", "value": ["abc", "def"]}]),
             Ok(json!({"foo": ["bar", ["abc", "def"]]})),
         ),
-        // Source: this test, beyond the appendix.
+        // The rows from here on are not in the appendix.
         (
             "copy",
             json!({"a": {"b": 1}}),
@@ -304,7 +304,7 @@ fn operation() -> impl Strategy<Value = Value> {
         pointer()
             .prop_filter("not the root", |path| !path.is_empty())
             .prop_map(|path| json!({"op": "remove", "path": path})),
-        // The other implementation refuses a move to the same path, which does nothing in this one.
+        // The other implementation refuses a move to the same path, which this one allows, without any effect.
         (pointer(), pointer())
             .prop_filter("another place", |(from, path)| !from.is_empty() && from != path)
             .prop_map(|(from, path)| json!({"op": "move", "from": from, "path": path})),

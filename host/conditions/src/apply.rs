@@ -238,7 +238,7 @@ fn failed(message: impl Into<String>) -> Failure {
 pub(crate) fn merged(object: &Json, change: &str, structure: &Structure) -> Result<Json, Failure> {
     let mut change: Json = serde_json::from_str(change).map_err(|error| failed(error.to_string()))?;
     if let Json::Object(members) = &mut change {
-        // The API server ignores both fields of a change.
+        // The API server ignores these fields of a change.
         members.retain(|field, _| !matches!(field.as_str(), "apiVersion" | "kind"));
     }
     let wrong = |why: String| failed(format!("error applying patch: {why}"));

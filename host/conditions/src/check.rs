@@ -39,14 +39,15 @@ pub(crate) struct Checked {
     pub(crate) height: usize,
     /// The values that a mutation sets; empty for other expressions.
     pub(crate) set_values: Vec<SetValue>,
-    /// The kinds of objects that it looks up.
+    /// The kinds of objects that the expression looks up.
     pub(crate) lookups: Vec<ClusterKind>,
 }
 
 /// The variables and functions that only some expressions may use.
 #[derive(Debug, Default)]
 pub(crate) struct Scope {
-    /// The variables that the policy has defined so far, `variables.x`; `None` for a match condition of a stage.
+    /// The variables `variables.x` that the policy has defined before the expression; `None` for a match condition of a
+    /// stage.
     pub(crate) variables: Option<Vec<DeclaredVariable>>,
     /// The type of `object` and `oldObject`, if the schema is known.
     pub(crate) object: Option<Type>,
@@ -54,7 +55,7 @@ pub(crate) struct Scope {
     pub(crate) params: bool,
     /// The type of `params`, if the schema is known.
     pub(crate) params_type: Option<Type>,
-    /// The policy of Kyverno that it is an expression of, whose functions it may call.
+    /// The policy of Kyverno to which the expression belongs, and whose functions it may call.
     pub(crate) kyverno: Option<KyvernoScope>,
     /// Whether the expression may use `Object{...}`, `JSONPatch{...}` and `jsonpatch.escapeKey`, as a mutation.
     pub(crate) mutates: bool,
@@ -249,7 +250,7 @@ impl<'s> Checker<'s> {
             let EntryExpr::MapEntry(entry) = &entry.expr else {
                 return fail(node, "this cannot be read");
             };
-            // A type that keys cannot have is an error of the evaluation.
+            // The wrong type of a key is an error of the evaluation, not of the check.
             let (key, kind) = self.check(&entry.key)?;
             key_kind = Some(self.one_type(entry.key.id, key_kind, kind)?);
             let (value, kind) = self.check(&entry.value)?;

@@ -40,7 +40,7 @@ pub(crate) enum Variable {
     Authorizer,
     RequestResource,
     Params,
-    /// The images and values that exceptions of Kyverno allow.
+    /// The images and values that the exceptions of a Kyverno policy allow.
     Exceptions,
 }
 
@@ -61,7 +61,7 @@ impl PartialEq for Definition {
 pub(crate) struct OrElse {
     pub(crate) operand: Expression,
     pub(crate) otherwise: Expression,
-    /// Whether the result is a plain value (`orValue`), not an optional one (`or`).
+    /// Whether the result is the value (`orValue`), as opposed to an optional value (`or`).
     pub(crate) value: bool,
 }
 
@@ -69,7 +69,7 @@ pub(crate) struct OrElse {
 pub(crate) struct Select {
     pub(crate) operand: Expression,
     pub(crate) field: Box<str>,
-    /// Whether the operator is `.?`.
+    /// Whether the field is selected by `.?`, so that it may be absent.
     pub(crate) optional: bool,
 }
 
@@ -77,7 +77,7 @@ pub(crate) struct Select {
 pub(crate) struct Index {
     pub(crate) operand: Expression,
     pub(crate) index: Expression,
-    /// Whether the operator is `[?`.
+    /// Whether the item is selected by `[?`, so that it may be missing.
     pub(crate) optional: bool,
 }
 

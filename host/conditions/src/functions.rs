@@ -39,7 +39,7 @@ use typed::{Arguments, CelType};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Style {
     Global,
-    /// `x.f()`, where the receiver is the first argument.
+    /// A call `x.f()`, whose first argument is the receiver.
     Member,
 }
 

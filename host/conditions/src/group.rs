@@ -22,7 +22,7 @@ impl GroupExpression {
     ///
     /// # Errors
     ///
-    /// Syntax errors, unknown members, and all other constructs of CEL.
+    /// Returns syntax errors, unknown members, and all other constructs of CEL.
     pub fn compile(text: &str, members: &[&str]) -> Result<Self, ConditionError> {
         let read = |tree: &IdedExpr| formula(tree, members, 0);
         let formula = compile::parsed(text, read)?;

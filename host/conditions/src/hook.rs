@@ -90,8 +90,7 @@ pub enum Wording {
     },
 }
 
-/// An exception of Kyverno that does not except a request from a policy, but allows images and values that the policy
-/// knows of.
+/// An exception of Kyverno that still lets the policy decide, and gives it a list of images and values to allow.
 #[derive(Debug, PartialEq)]
 pub struct Allowance {
     /// The time from which it allows nothing.
@@ -302,8 +301,8 @@ impl PolicyHook {
             .map_err(|error| format!("namespace {name}: {error}"))
     }
 
-    /// Responds if the namespace cannot be read. kube-apiserver then denies the request, regardless of the failure
-    /// policy.
+    /// Returns the response for a namespace that cannot be read. kube-apiserver then denies the request, regardless of
+    /// the failure policy.
     fn without_namespace(&self, request: &Request, why: String) -> Result<Response, Failure> {
         match &self.binding.wording {
             Wording::Kubernetes { policy, binding }

@@ -78,14 +78,14 @@ impl MatchCondition {
     ///
     /// # Errors
     ///
-    /// Mistakes that can be found without a request: an invalid name, a syntax error, an unknown variable, function or
-    /// field of `request`, a type error, an invalid regular expression.
+    /// Returns mistakes that can be found without a request: an invalid name, a syntax error, an unknown variable,
+    /// function or field of `request`, a type error, an invalid regular expression.
     pub fn compile(name: &str, expression: &str) -> Result<Self, ConditionError> {
         Self::compile_in(name, expression, &Scope::default())
     }
 
     pub(crate) fn compile_in(name: &str, expression: &str, scope: &Scope) -> Result<Self, ConditionError> {
-        // Kyverno leaves them free.
+        // Kyverno has no rule for names of conditions.
         if scope.kyverno.is_none() {
             compile::check_name(name)?;
         }
@@ -145,7 +145,7 @@ impl CelConditions {
     ///
     /// # Errors
     ///
-    /// If no condition is false and at least one fails: because of its values, its cost, or the deadline.
+    /// Fails if no condition is false and at least one fails: because of its values, its cost, or the deadline.
     pub async fn evaluate(
         &self,
         request: &Request,

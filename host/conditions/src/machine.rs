@@ -55,7 +55,7 @@ struct Meter {
     exceeded: Halt,
     asked: u64,
     next_deadline_check: u64,
-    /// Work that does not add up to a unit of cost yet.
+    /// The work that is too small for a unit of cost so far.
     work: u64,
 }
 
@@ -158,7 +158,6 @@ impl<'a> Machine<'a> {
             }
             Expression::Local(index) => {
                 self.charge(1)?;
-                // The checker binds every local variable.
                 self.locals
                     .get(*index)
                     .cloned()
@@ -219,7 +218,7 @@ impl<'a> Machine<'a> {
         self.charge(1 + operand.lookup_cost())?;
         match operand {
             Value::Optional(None) => Ok(Value::Optional(None)),
-            // A selection from an optional value is optional.
+            // A selection from an optional value results in an optional value.
             Value::Optional(Some(inner)) => {
                 Ok(field(&inner, &select.field)?.map_or(Value::Optional(None), Value::some))
             }
@@ -374,7 +373,7 @@ fn item<'a>(operand: &Value<'a>, key: &Value<'a>) -> Result<Outcome<'a>, Fault> 
             let index = match key {
                 Value::Int(index) => usize::try_from(*index).ok(),
                 Value::Uint(index) => usize::try_from(*index).ok(),
-                // A whole number in any type is an index.
+                // A whole number of any type may be an index.
                 Value::Double(index) if index.fract() == 0.0 && *index >= 0.0 => Some(*index as usize),
                 Value::Double(_) => None,
                 _ => return Err(Fault::unsupported_index(key.kind())),

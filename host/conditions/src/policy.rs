@@ -166,7 +166,7 @@ impl PolicyCompiler {
     ///
     /// # Errors
     ///
-    /// The errors of [`MatchCondition::compile`].
+    /// Returns the errors of [`MatchCondition::compile`].
     pub fn condition(&mut self, name: &str, expression: &str) -> Result<MatchCondition, ConditionError> {
         let of_kubernetes = Scope {
             params: self.scope.params,
@@ -186,7 +186,7 @@ impl PolicyCompiler {
     ///
     /// # Errors
     ///
-    /// Syntax and type errors, unknown names, and a type that the role does not allow.
+    /// Returns syntax and type errors, unknown names, and a type that the role does not allow.
     pub fn compile(&mut self, role: Role, text: &str) -> Result<PolicyExpression, ConditionError> {
         let wanted = match role {
             Role::Variable => vec![],
@@ -282,7 +282,7 @@ impl Policy {
         self.uses.namespace
     }
 
-    /// Whether an expression of Kyverno sends requests to servers.
+    /// Returns whether an expression of Kyverno sends requests to servers.
     pub fn uses_http(&self) -> bool {
         self.uses.http
     }

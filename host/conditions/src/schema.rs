@@ -135,7 +135,8 @@ fn declared(name: String, fields: BTreeMap<String, Type>) -> Type {
     Type::Declared(Arc::new(Declared { name, fields }))
 }
 
-/// Returns the target of a schema's reference. It may be the only item of `allOf`, if the schema also has a default.
+/// Returns the target of a schema's reference. A schema that also has a default has the reference as the only item of
+/// `allOf`.
 pub(crate) fn reference(schema: &Json) -> Option<&str> {
     let only = || match schema.get("allOf")?.as_array()?.as_slice() {
         [only] => only.get("$ref"),

@@ -21,7 +21,7 @@ pub struct Structure {
 }
 
 impl fmt::Debug for Structure {
-    /// Leaves out the nodes: there are thousands of them.
+    /// Leaves out the nodes, of which there are thousands.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Structure")
             .field(&self.root)
@@ -40,7 +40,6 @@ impl Structure {
         builtin::kinds()
     }
 
-    /// Returns the structure of objects of a kind without a schema.
     pub(crate) fn unknown() -> Self {
         builtin::unknown()
     }
@@ -77,13 +76,13 @@ enum Node {
         fields: BTreeMap<Box<str>, Field>,
         /// The type of the values of other keys; `None` if other keys are not allowed.
         values: Option<usize>,
-        /// Whether the map can only be replaced as a whole.
+        /// Whether the map can be replaced only as a whole.
         atomic: bool,
     },
     /// Any value. Maps in it are merged, and lists replaced.
     Any,
-    /// A part of an object with unknown structure. Its lists are atomic, except for lists with the names of a Pod's
-    /// lists, which are merged like those.
+    /// A part of an object with unknown structure. Its lists are atomic, except for lists with the name of a list in a
+    /// Pod, which are merged like that list.
     Unknown,
     /// A node of the built-in structures.
     Builtin(usize),

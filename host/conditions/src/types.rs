@@ -15,9 +15,9 @@ pub(crate) enum Type {
     Timestamp,
     /// The type of a type, such as `type(x)`.
     Kind,
-    /// A type that is known only at evaluation, as of the values in `object`.
+    /// A type that is known only at evaluation, such as the type of a value in `object`.
     Dyn,
-    /// A type that is not determined, as of the value of `optional.none()` and the items of `[]`.
+    /// A type that nothing determines, such as the type of the value of `optional.none()`, or of the items of `[]`.
     Free,
     List(Box<Type>),
     Map(Box<Type>, Box<Type>),

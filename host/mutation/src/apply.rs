@@ -104,7 +104,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Goes on at a value with the step of this index. Returns whether the value was changed.
+    /// Applies the rest of the path to a value, from the step with this index. Returns whether the value was changed.
     fn at(&mut self, value: &mut Value, index: usize) -> Result<bool, Failure> {
         self.growth.visit()?;
         let steps = self.steps;
@@ -133,14 +133,14 @@ impl Walk<'_> {
         let mut next = self.missing(index + 1);
         let is_changed = self.at(&mut next, index + 1)?;
         if is_changed {
-            // The content of the new value is counted already.
+            // The content of the new value has already been counted.
             self.growth.replace(name.len() + 4, 0)?;
             object.insert(name.to_owned(), next);
         }
         Ok(is_changed)
     }
 
-    /// Goes on at every item of a list.
+    /// Applies the rest of the path to every item of a list.
     fn each(&mut self, list: &mut [Value], index: usize) -> Result<bool, Failure> {
         let mut is_changed = false;
         if self.may_be(true, index) {
@@ -151,10 +151,10 @@ impl Walk<'_> {
         Ok(is_changed)
     }
 
-    /// Goes on at the items whose key has this value, or at a new item if there is none.
+    /// Applies the rest of the path to the items whose key has this value, or to a new item if there are none.
     fn item(&mut self, list: &mut Vec<Value>, key: &str, of: &Value, index: usize) -> Result<bool, Failure> {
         let mutator = self.mutator;
-        // A whole item can only be assigned.
+        // If the path ends at an item, the item as a whole can only be assigned.
         let whole = match &mutator.mutation {
             Mutation::Assign(value) if self.is_last(index) => Some(value),
             _ => None,
@@ -190,7 +190,7 @@ impl Walk<'_> {
         Ok(is_added)
     }
 
-    /// Returns whether the path tests allow that the value after this step exists, or that it is missing.
+    /// Returns whether the path tests allow the value after this step to exist, or to be missing.
     fn may_be(&self, there: bool, index: usize) -> bool {
         let mut tests = self.mutator.tests.iter();
         tests.all(|(step, must_exist)| *step != index || *must_exist == there)
@@ -200,7 +200,7 @@ impl Walk<'_> {
         index + 1 == self.steps.len()
     }
 
-    /// Returns the empty value in which the step of this index can be taken.
+    /// Returns an empty value into which the step of this index can lead.
     fn missing(&self, index: usize) -> Value {
         match self.steps.get(index) {
             Some(Step::Items { .. }) => Value::Array(Vec::new()),

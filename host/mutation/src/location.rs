@@ -105,7 +105,7 @@ pub enum Shape {
     Set,
     /// The value is a string.
     Text,
-    /// The value has any type, because it is the one that the mutator sets.
+    /// Any type, because the mutator sets the value.
     Any,
 }
 
@@ -116,7 +116,7 @@ impl fmt::Display for FieldLocation {
     }
 }
 
-/// The first steps of a location, which messages show.
+/// The first steps of a location, for messages.
 pub(crate) struct Steps<'a>(pub(crate) &'a [Step]);
 
 impl fmt::Display for Steps<'_> {

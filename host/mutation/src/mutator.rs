@@ -23,7 +23,7 @@ pub enum Mutation {
     AssignNamespace,
     /// Sets the name of the object.
     AssignName,
-    /// Adds the missing ones of these values at the end of the list.
+    /// Appends the values that the list does not contain yet.
     Merge(Vec<Value>),
     /// Removes these values from the list.
     Prune(Vec<Value>),
@@ -239,7 +239,6 @@ impl AssignableMetadata {
     }
 }
 
-/// The mutators of one request.
 struct Run<'a> {
     selected: Vec<&'a Mutator>,
     rounds: usize,

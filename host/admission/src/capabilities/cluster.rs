@@ -50,13 +50,13 @@ impl ClusterKind {
         Self::new(AUTHORIZATION, ANY_ACCESS)
     }
 
-    /// Returns whether its grant lets a plugin ask what any user may do.
+    /// Returns whether a grant of this kind lets a plugin ask what any user may do.
     pub(crate) fn is_any_access(&self) -> bool {
         self.api_version == AUTHORIZATION && self.kind == ANY_ACCESS
     }
 
-    /// Returns whether it is the kind of an access review: a grant of it allows questions about users, and it has no
-    /// objects to read.
+    /// Returns whether this is the kind of an access review. A grant of such a kind allows questions about users; there
+    /// are no objects to read.
     pub fn is_access_review(&self) -> bool {
         self.api_version == AUTHORIZATION && [OWN_ACCESS, ANY_ACCESS].contains(&self.kind.as_str())
     }
@@ -174,7 +174,7 @@ pub enum ClusterError {
     Refused(String),
 }
 
-/// The control plane as a request sees it: while the request is recorded, so are the objects that its hooks read.
+/// The reader of the control plane for one request. If the request is recorded, so are the objects that its hooks read.
 #[derive(Clone, Copy, Debug)]
 pub struct RecordedCluster<'a> {
     reader: &'a dyn ClusterReader,
@@ -182,7 +182,7 @@ pub struct RecordedCluster<'a> {
 }
 
 impl<'a> RecordedCluster<'a> {
-    /// Creates it for a request with this tape.
+    /// Creates the reader for a request with this tape.
     pub fn new(reader: &'a dyn ClusterReader, tape: Option<&'a Tape>) -> Self {
         Self { reader, tape }
     }

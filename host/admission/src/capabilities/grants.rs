@@ -75,7 +75,7 @@ impl Grants {
     }
 
     /// Describes the grants that `allowed` does not include, each with its key, such as `allow.cluster`. Grants of
-    /// environment variables count as included: they reveal nothing to the plugin but the value that they contain.
+    /// environment variables always count as included: they only reveal the value that they contain.
     pub fn beyond(&self, allowed: &Self) -> Vec<(String, &'static str)> {
         let Self {
             cluster,

@@ -108,7 +108,7 @@ impl From<HttpOrigin> for HttpGrant {
 }
 
 impl HttpGrant {
-    /// Returns the first of these grants that allows the request; otherwise a message that names what is missing and
+    /// Returns the first of these grants that allows the request. The error is a message that says what is missing, and
     /// what to do. `sender` and `list` are for the message: who sends it, and where the grants are listed.
     pub fn of<'a>(
         grants: &'a [Self],
@@ -183,7 +183,7 @@ impl FromStr for PathPrefix {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let url = Url::parse("https://host").and_then(|host| host.join(text));
-        // Paths of requests come from the URL parser, so it must leave the prefix unchanged.
+        // Paths of requests come from the URL parser, so a prefix must be as the parser would write it.
         let is_path = url.is_ok_and(|url| url.path() == text && text.starts_with('/'));
         let prefix = Self(text.to_owned());
         // A prefix that does not include itself would include nothing.
@@ -297,7 +297,8 @@ const URL_MAX: usize = 16 << 10;
 /// The share of the remaining time that one request may take.
 const TIME_FOR_REQUESTS: f64 = 0.9;
 
-/// The requests that policies may send, whose documents have no place for a grant.
+/// The requests that policies of Kyverno may send. Their documents have no field for grants, so the configuration has
+/// them.
 #[derive(Clone, Debug)]
 pub struct PolicyHttp {
     /// The requests that are granted; any policy may send them.

@@ -54,8 +54,8 @@ struct CallNotes {
 }
 
 tokio::task_local! {
-    /// The notes of the stage that is called in this task. A task of its own, such as a comparison with a candidate,
-    /// has none.
+    /// The notes of the stage that is called in this task. Other tasks, such as a comparison with a candidate, have
+    /// none.
     static CURRENT: Arc<Mutex<CallNotes>>;
 }
 
@@ -125,7 +125,7 @@ mod tests {
         let call = async |name: &str| {
             line(name).keep();
             tokio::task::yield_now().await;
-            // A task of its own has nothing to do with the call.
+            // Another task does not add to the notes of the call.
             tokio::spawn(async { line("elsewhere").keep() }).await.unwrap();
             let name = name.to_owned();
             let moved = with_current_notes(async move { line(&name).keep() });

@@ -42,7 +42,7 @@ impl Tape {
 }
 
 impl Taped {
-    /// Adds an object, once even if several plugins look it up.
+    /// Adds an object. An object that several plugins look up is added once.
     pub(super) fn keep(&mut self, kind: ClusterKind, object: Arc<str>) {
         let size = object.len();
         let entry = (kind, object);
@@ -51,8 +51,8 @@ impl Taped {
         }
     }
 
-    /// Returns whether an entry of this size fits, for which it reserves the space. An entry that does not fit is
-    /// counted.
+    /// Returns whether an entry of this size fits. If it does, its space is reserved; otherwise it is counted as
+    /// missed.
     pub(super) fn make_room(&mut self, size: usize) -> bool {
         let entries = self.http.len() + self.objects.len();
         let fits = entries < ENTRIES && self.bytes.saturating_add(size) <= BYTES;

@@ -55,7 +55,6 @@ pub struct Evaluation {
 /// A stage of a chain that a request passes.
 #[derive(Clone, Copy)]
 pub(crate) struct Visit<'a> {
-    /// The name of the chain.
     pub(crate) chain: &'a Arc<str>,
     pub(crate) phase: Phase,
     stage: &'a Stage,
@@ -67,7 +66,7 @@ struct Revisit<'a> {
     /// The revision of the object after the stage's turn. If the object has another revision later, the stage is called
     /// again.
     revision: u64,
-    /// The index of a stage in mode `Audit` in the audits.
+    /// The index in the list of audits, for a stage in mode `Audit`.
     audit: Option<usize>,
 }
 
@@ -202,7 +201,8 @@ impl Evaluation {
         }
     }
 
-    /// Shortens the patch: changes of several stages may cancel each other out, or exceed the limit of operations.
+    /// Shortens the patch, because changes of several stages may cancel each other out, or exceed the limit of
+    /// operations.
     async fn shorten_patch(&mut self) {
         if self.revision < 2 {
             return;
@@ -328,8 +328,8 @@ impl Evaluation {
         }
     }
 
-    /// Refuses the request, unless it is refused already. A denial is added to an earlier one if both stages name
-    /// themselves in their messages.
+    /// Refuses the request, unless it is refused already. If the stages of both denials name themselves in their
+    /// messages, the denial is added to the earlier one.
     fn deny(&mut self, visit: Visit<'_>, denial: &Denial) {
         match &mut self.refusal {
             Some(Refusal {
@@ -406,7 +406,7 @@ fn visits<'a, S: Borrow<Stage>>(chains: &[&'a Chain<S>], phase: Phase) -> Vec<Vi
 
 /// The time of a stage's turn, and the notes that were made during it.
 struct Timing {
-    /// Since the request entered the chains.
+    /// The time from the request's entry into the chains to the turn.
     start: Duration,
     duration: Duration,
     log: Vec<LogLine>,

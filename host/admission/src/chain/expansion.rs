@@ -1,4 +1,4 @@
-//! Stages that see an object which the control plane will generate from the request's.
+//! Lets stages see an object that the control plane will generate from the object of the request.
 
 use std::{any::Any, fmt, ptr, sync::Arc};
 

@@ -92,7 +92,6 @@ pub struct Group {
     field: Arc<str>,
 }
 
-/// The answer of a member to a request.
 enum MemberAnswer {
     Allowed,
     Denied(Denial),
@@ -120,7 +119,7 @@ impl Group {
     /// Returns the denial with its causes.
     fn denied(&self, answers: &[Option<MemberAnswer>]) -> Denial {
         let mut denial = self.denial.clone();
-        // Details that are too large would be dropped as a whole.
+        // Details above the limit are dropped as a whole, so each cause gets a share of it.
         let most = Denial::MAX_DETAILS / 2 / self.members.len().max(1);
         for ((name, _), answer) in self.members.iter().zip(answers) {
             let mut message = match answer {
@@ -174,7 +173,7 @@ impl Hook for Group {
         };
         match allowed {
             Some(true) => {
-                // The verdict does not depend on members that failed, but operators should know of them.
+                // The verdict does not depend on members that failed, but operators should learn about the failures.
                 for ((name, _), answer) in self.members.iter().zip(&answers) {
                     if let Some(MemberAnswer::Failed(failure)) = answer {
                         let key = format!("{name}.failure");

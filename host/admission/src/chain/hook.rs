@@ -37,6 +37,6 @@ pub trait Hook: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// A [`Failure`] when the hook cannot give a verdict; a refusal is not an error.
+    /// Returns a [`Failure`] when the hook cannot give a verdict; a refusal is not an error.
     async fn admit(&self, request: &Arc<Request>, deadline: Deadline) -> Result<Response, Failure>;
 }

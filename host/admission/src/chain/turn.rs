@@ -28,7 +28,7 @@ pub(crate) enum Step {
     /// The stage does not apply to the request.
     Skipped {
         reason: SkipReason,
-        /// The exception, if that is the reason.
+        /// The exception that caused the skip, if one did.
         exception: Option<Arc<str>>,
     },
     /// A failure to determine whether the stage applies.
@@ -97,7 +97,7 @@ impl Turn<'_> {
             Err(failure) => return Step::Unselected(failure),
             Ok(None) => {}
         }
-        // A stage that sees no request was skipped.
+        // If the stage would see no generated object, it was skipped above.
         let seen = seen.ok().flatten().unwrap_or(Cow::Borrowed(self.request));
         let turn = Turn {
             request: &seen,
@@ -154,7 +154,7 @@ impl Turn<'_> {
         if let Ok(Some(reason)) = unselected {
             return Ok(Some((reason, None)));
         }
-        // An exception also excuses from a failure to determine whether the stage applies.
+        // An exception also applies after a failure to determine whether the stage applies.
         if let Some(exception) = self.exception(stage).await {
             return Ok(Some((SkipReason::Exception, Some(exception))));
         }

@@ -29,7 +29,7 @@ impl FieldMask {
     ///
     /// # Errors
     ///
-    /// A sentence about a text that is not such a pointer, or about too many of them.
+    /// Returns a sentence about a text that is not such a pointer, or about too many of them.
     pub fn new<'a>(pointers: impl IntoIterator<Item = &'a str>) -> Result<Self, String> {
         let mut mask = Self::default();
         for (count, text) in pointers.into_iter().enumerate() {

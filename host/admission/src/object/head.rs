@@ -68,7 +68,7 @@ impl Head {
                 "apiVersion" => api_version.replace(part::<Text>(value)?.0).is_none(),
                 "kind" => kind.replace(part::<Text>(value)?.0).is_none(),
                 "metadata" => metadata.replace(part::<Metadata>(value)?.0).is_none(),
-                // An escape may stand for a letter of another key.
+                // An escape may spell another known key.
                 other if other.contains('\\') => return None,
                 other => {
                     is_ambiguous |= is_other_spelling(other, &KEYS);
@@ -145,8 +145,8 @@ fn part<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {
 }
 
 /// Returns the length of the value at the beginning of a valid JSON text. `None` if the value must be read strictly,
-/// because it may have something that `serde_json` refuses where it builds a tree, but not where it skips a value: an
-/// escaped surrogate, a number that is out of range, deep nesting.
+/// because it may contain something that `serde_json` refuses where it builds a tree, but not where it skips a value:
+/// an escaped surrogate, a number that is out of range, deep nesting.
 fn skip(text: &[u8]) -> Option<usize> {
     /// The nesting up to which values are skipped; `serde_json` allows 128 levels.
     const DEPTH: usize = 100;
@@ -418,7 +418,7 @@ visit_anything!(
             while let Some((key, value)) = map.next_entry::<String, Text>()? {
                 match value.0 {
                     Some(value) => labels.insert(key, value),
-                    // The last of duplicate names counts.
+                    // Of duplicate keys, the last one counts.
                     None => labels.remove(&key),
                 };
             }

@@ -110,7 +110,7 @@ impl<'a> Node<'a> {
         self.reach(place, 0, budget)
     }
 
-    /// Returns the value at a path that will get this many levels.
+    /// Returns the value at a path, for a change that gives it this many levels.
     fn reach(&mut self, place: &Pointer, levels: usize, budget: &mut Budget) -> Result<&mut Self, Problem> {
         let mut below = place.count().saturating_add(levels);
         if below > MAX_HEIGHT {
@@ -171,7 +171,6 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Removes the value at a path.
     pub(crate) fn remove(&mut self, place: &Pointer, budget: &mut Budget) -> Result<Self, Problem> {
         let (parent, last) = place.split_back().ok_or(Problem::NoParent)?;
         match self.container(parent, 0, budget)? {

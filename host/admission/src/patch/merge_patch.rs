@@ -15,8 +15,8 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct MergePatch(Object);
 
-/// The number of amendments: one for the values that change, and one to remove members of a replaced object, which a
-/// merge patch has to remove one by one.
+/// The number of amendments. The first sets the values that change; the second removes members of a replaced object,
+/// which a merge patch must remove one by one.
 const ROUNDS: usize = 2;
 
 impl MergePatch {
@@ -196,7 +196,7 @@ mod tests {
         Object::parse(text).unwrap()
     }
 
-    /// (object, patch, result), with the examples of RFC 7386 that are for objects.
+    /// (object, patch, result). The rows include the examples of RFC 7386 for objects.
     const MERGES: [(&str, &str, &str); 15] = [
         (r#"{"a":"b"}"#, r#"{"a":"c"}"#, r#"{"a":"c"}"#),
         (r#"{"a":"b"}"#, r#"{"b":"c"}"#, r#"{"a":"b","b":"c"}"#),
@@ -267,7 +267,7 @@ mod tests {
                 Some(r#"{"a":3,"b":null}"#),
             ),
             (r#"{"a":1}"#, r#"{"a":null}"#, r#"{"a":1}"#, Some(r#"{"a":1}"#)),
-            // A chain puts back an object that the patch removes, with other members.
+            // A chain restores an object that the patch removes, with other members.
             (
                 r#"{"o":{"x":1,"y":{"z":2}}}"#,
                 r#"{"o":null}"#,

@@ -135,7 +135,7 @@ mod tests {
                 format!("00-{TRACE}-{SPAN}-ff"),
                 Some(format!("00-{TRACE}-{SPAN}-03")),
             ),
-            // A later version.
+            // The version is later than the one of the specification.
             (format!("01-{TRACE}-{SPAN}-01"), Some(valid.clone())),
             (format!("cc-{TRACE}-{SPAN}-01-what-comes"), Some(valid.clone())),
             (format!("cc-{TRACE}-{SPAN}-01."), None),

@@ -121,7 +121,7 @@ pub fn read_review(text: impl Into<Bytes>) -> Result<Review, ReviewError> {
     }
     let named = |name: Cow<'_, str>| (!name.is_empty()).then(|| name.into_owned());
     request.subresource = named(review.sub_resource);
-    // Reviews name the client's kind and resource even if the object was not converted.
+    // A review names the client's kind and resource even if the object was not converted.
     let requested = Requested {
         kind: review
             .request_kind
@@ -144,7 +144,7 @@ pub fn read_review(text: impl Into<Bytes>) -> Result<Review, ReviewError> {
     if let Some(object) = request.object.as_ref().filter(|object| object.is_ambiguous()) {
         match request.spelling.canonical(object.text()) {
             Ok(None) => {}
-            // kube-apiserver reads only the exact spelling, and the patch applies to its own object.
+            // kube-apiserver applies the patch to its own object, of which it reads only the exact spelling.
             Ok(Some(_)) => {
                 return Err(ReviewError::Ambiguous(
                     "a key of its identity is not spelled as documented".into(),
@@ -199,7 +199,6 @@ pub fn write_request(text: &mut Vec<u8>, request: &Request) {
     };
     // Serializing strings and maps of strings into memory does not fail.
     let _ = serde_json::to_writer(&mut *text, &fields);
-    // The fields continue after the closing brace.
     text.pop();
     for (key, object) in [
         (r#","object":"#, &request.object),

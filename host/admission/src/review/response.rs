@@ -239,7 +239,7 @@ pub fn read_response(
     let verdict = if response.bool("allowed")?.unwrap_or(false) {
         match patch.take() {
             None => Verdict::Allow,
-            // A patch in a review of v1 was refused above.
+            // For a review of v1, a patch was refused above.
             Some(_) if validating => Verdict::Allow,
             Some(_) if version == ReviewVersion::V1 && patch_type != Some("JSONPatch") => {
                 let got = patch_type.unwrap_or_default();
@@ -271,7 +271,7 @@ fn check_type(review: &ReplyFields<'_>, version: ReviewVersion) -> Result<(), Fa
     let expected = version.api_version();
     let right = match version {
         ReviewVersion::V1 => api_version == expected && kind == "AdmissionReview",
-        // Absent fields are accepted. kube-apiserver cannot decode or convert other types.
+        // Absent fields are accepted, but fields of another type are not: kube-apiserver cannot decode them.
         ReviewVersion::V1Beta1 => {
             ["", expected].contains(&api_version) && ["", "AdmissionReview"].contains(&kind)
         }
@@ -341,7 +341,7 @@ fn annotations(response: &ReplyFields<'_>) -> Result<Vec<(String, String)>, Fail
         }
     }
     if let Some(key) = dropped.first() {
-        // One line is logged, however many keys are dropped.
+        // The loop logs one line for all invalid keys, so only the first one is shown.
         let key = &*shortened(key, KEY_SHOWN);
         tracing::warn!(
             dropped = dropped.len(),

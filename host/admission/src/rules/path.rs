@@ -7,8 +7,8 @@ use percent_encoding::percent_decode_str;
 use url::form_urlencoded;
 
 /// The ways in which a server may read a path: decoded segment by segment (an encoded slash stays a part of its
-/// segment), and decoded before it is split, as Go's servers do. In both, empty and dot segments are gone. A server
-/// that removes dot segments before it decodes takes an encoded one (`%2e.`) for a name.
+/// segment), and decoded before it is split, as Go's servers do. Both readings have no empty segments and no dot
+/// segments. A server that removes dot segments before it decodes takes an encoded one (`%2e.`) for a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathReadings {
     /// The path decoded segment by segment. Encoded slashes are still written `%2F`, so that it can be split.
@@ -72,8 +72,8 @@ const SLASH: &str = "\u{1}";
 /// least once. `None` if the path is encoded too often, contains control characters, characters like slashes or invalid
 /// UTF-8, or can be read in too many ways.
 ///
-/// Servers differ in these steps and in their order, and each combination is another reading: one that ignores
-/// parameters of segments may decode before it splits or after.
+/// Servers differ in these steps and in their order, and each combination is another reading. For example, a server
+/// that ignores parameters of segments may decode the path before or after it splits it.
 pub fn lenient(path: &str) -> Option<BTreeSet<String>> {
     if is_plain(path) {
         return Some(BTreeSet::from([path.to_owned()]));
@@ -146,7 +146,7 @@ fn remove_dots(path: &str) -> String {
     format!("/{}", kept.join("/"))
 }
 
-/// Takes `\` for a separator.
+/// Replaces backslashes by slashes, as some servers do.
 fn take_backslashes(path: &str) -> String {
     path.replace('\\', "/")
 }
@@ -282,7 +282,7 @@ pub fn header_key(name: &str) -> String {
 mod tests {
     use super::*;
 
-    /// Some of the readings, which are the others' results of one more step.
+    /// Each of these readings results from another reading by one more step.
     #[test]
     fn a_path_has_the_readings_of_lenient_servers() {
         for (path, expected) in [
@@ -315,7 +315,7 @@ mod tests {
         }
     }
 
-    /// Paths that no server would accept, or that have too many readings.
+    /// No server would accept these paths, or they have too many readings.
     #[test]
     fn a_path_with_ambiguous_characters_has_no_readings() {
         let many = "/%25255c;%255c;%5c;%2525253f.".repeat(40);
@@ -333,7 +333,6 @@ mod tests {
         }
     }
 
-    /// Most paths are plain, and most others have few readings.
     #[test]
     fn ordinary_paths_have_few_readings() {
         for (path, most) in [

@@ -1,4 +1,4 @@
-//! Stages in audit mode.
+//! Tests of stages in audit mode.
 
 use super::*;
 
@@ -131,8 +131,8 @@ async fn an_audited_stage_sees_the_object_as_it_was_at_its_position() {
             ("b", 1, "skipped"),
             ("label", 1, "patch"),
             ("b", 1, "deny"),
-            // The stage that was not called in the first round is not called again, nor is the one after which nothing
-            // changed.
+            // A stage that was not called in the first round is not called again, and neither is a stage after whose
+            // call nothing changed.
             ("a", 2, "deny"),
         ]
     );

@@ -1,4 +1,4 @@
-//! Deadlines, and work that must not hold a worker.
+//! Tests of deadlines, and of work that must not block a worker thread.
 
 use std::{
     pin::pin,
@@ -30,8 +30,8 @@ fn failure_of(outcome: &Outcome) -> &Failure {
     }
 }
 
-/// All threads for long work are busy at first, so work that leaves this thread cannot be done before they are free,
-/// and work that stays is done in the first poll.
+/// All threads for long work are busy at first. So work that moves to them waits until they are free, and other work is
+/// done in the first poll.
 #[tokio::test]
 async fn a_large_patch_is_applied_on_another_thread() {
     let copies: Vec<Value> = (0..35)
@@ -88,9 +88,9 @@ async fn a_stage_ends_at_its_timeout_or_the_requests_deadline() {
     use FailurePolicy::{Fail, Ignore};
     use Script::*;
     let second = 1000;
-    // (case, the request's budget in ms, stages: script, timeout in ms, policy; words, refusal).
-    // kube-apiserver: each call gets the smaller of its own timeout and what is left of the request; a request out of
-    // time fails whatever the policy, and later hooks are not called.
+    // (case, the request's budget in ms, stages: script, timeout in ms, policy; words, refusal). kube-apiserver: each
+    // call gets the smaller of its own timeout and the remaining time of the request; a request without time left fails
+    // whatever the policy, and later hooks are not called.
     let table: Vec<(&str, u64, Vec<(Script, u64, FailurePolicy)>, &[&str], &str)> = vec![
         (
             "within both",

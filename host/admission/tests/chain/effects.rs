@@ -1,4 +1,4 @@
-//! The effects that a verdict may have on the object.
+//! Tests of the effects that verdicts have on the object.
 
 use super::*;
 

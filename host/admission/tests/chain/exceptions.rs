@@ -1,4 +1,4 @@
-//! Stages that are not called although they apply: disabled ones, and those with an exception.
+//! Tests of stages that are disabled or have an exception.
 
 use std::time::SystemTime;
 
@@ -153,7 +153,7 @@ async fn an_exception_matches_only_if_every_part_does() {
         ),
     ];
     for (field, change, texts, expected) in fields {
-        // Everything else matches.
+        // All other parts of the exception match.
         let mut exception = Exception::new("legacy", after(3600));
         exception.rules = vec![
             Rule::for_operations([Operation::Create]),
@@ -209,7 +209,7 @@ async fn an_exception_matches_by_its_conditions_until_it_expires() {
     }
 }
 
-/// The exception counts only for a stage that applies, or of which it cannot be determined.
+/// An exception counts for a stage that applies, or if it cannot be determined whether the stage applies.
 #[tokio::test]
 async fn a_stage_that_does_not_apply_is_skipped_for_its_own_reason() {
     let exception = Exception::new("legacy", after(3600));
@@ -238,7 +238,7 @@ async fn the_trace_names_the_first_exception_that_matches() {
     assert_eq!(passed_by(&outcome), Some("b"));
 }
 
-/// Neither its selectors nor a deadline that has passed count for a disabled stage.
+/// The selectors of a disabled stage do not count, and neither does a deadline that has passed.
 #[tokio::test]
 async fn a_disabled_stage_is_not_called() {
     for mode in Mode::ALL {

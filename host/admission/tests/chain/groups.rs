@@ -1,4 +1,4 @@
-//! Groups: one verdict of several hooks.
+//! Tests of groups, which combine the verdicts of several hooks.
 
 use std::sync::Mutex;
 
@@ -21,7 +21,8 @@ impl Hook for Member {
     }
 }
 
-/// Creates a group of the members `a`, `b` and so on, and the names of those that are called.
+/// Creates a group of the members `a`, `b` and so on. Also returns the names of the members that are called, as a group
+/// fills them in.
 fn group(formula: Formula, scripts: Vec<Script>) -> (Group, Arc<Mutex<Vec<&'static str>>>) {
     let calls = Arc::new(Mutex::default());
     let members = ["a", "b", "c"].into_iter().zip(scripts).map(|(name, script)| {
@@ -54,7 +55,7 @@ async fn only_members_that_the_formula_depends_on_are_called() {
     use Script::{Allow, Deny, Fail};
     let (a, b, c) = (Formula::Member(0), Formula::Member(1), Formula::Member(2));
     let trap = || Fail(FailureKind::Trap);
-    // (formula, members, those that are called, the verdict)
+    // (formula, members, the members that are called, the verdict)
     for (formula, scripts, called, verdict) in [
         (a.clone(), vec![Allow], "a", "allow"),
         (a.clone(), vec![Deny("x")], "a", "deny"),
@@ -104,7 +105,7 @@ async fn only_members_that_the_formula_depends_on_are_called() {
         (and(a.clone(), b.clone()), vec![Allow, trap()], "ab", "failed"),
         (not(a.clone()), vec![trap()], "a", "failed"),
         (equal(a.clone(), b.clone()), vec![trap(), Allow], "a", "failed"),
-        // The group has fewer members.
+        // The formula names a member that the group does not have.
         (c.clone(), vec![Allow], "", "failed"),
     ] {
         let case = format!("{formula:?}");

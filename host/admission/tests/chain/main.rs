@@ -1,4 +1,4 @@
-//! Evaluation of chains, one row per case.
+//! Tests of evaluations, with one row for each case.
 
 #![expect(
     clippy::unwrap_used,
@@ -45,7 +45,7 @@ enum Script {
     Fail(FailureKind),
     Panic,
     Hang,
-    /// Take this long, in virtual time, and allow.
+    /// Allows after this many milliseconds of virtual time.
     Slow(u64),
 }
 

@@ -1,4 +1,4 @@
-//! Stages are called if their selectors match.
+//! Tests of selectors, which decide whether stages are called.
 
 use admittance_admission::{Precedence, SkipReason};
 
@@ -65,7 +65,8 @@ async fn a_stage_is_called_if_its_selectors_match() {
         let word = if called { "allow" } else { "skipped" };
         assert_eq!(outcome.trace[0].result.as_str(), word, "{case}");
     }
-    // A label that the first stage removes no longer selects the second (kube-apiserver does the same).
+    // The first stage removes the label that selects the second, so the second stage is not called (as in
+    // kube-apiserver).
     let removes = Script::Patch(json!([{"op": "remove", "path": "/metadata/labels/inject"}]));
     let mut second = Stage::new("second", Script::Deny("no"));
     second.spec.object_selector = on_label("inject");

@@ -1,4 +1,4 @@
-//! Verdicts and failures under both failure policies.
+//! Tests of verdicts and failures under both failure policies.
 
 use super::*;
 
@@ -273,7 +273,7 @@ async fn warnings_and_annotations_come_in_order_with_their_stage() {
     assert_eq!(stages, ["first", "second"]);
 }
 
-/// Gatekeeper 3.x, pkg/webhook/policy.go: the messages of all constraints that deny a request, each in a line.
+/// Gatekeeper 3.x, pkg/webhook/policy.go: the message of a denial has a line for each constraint that denies.
 #[tokio::test(start_paused = true)]
 async fn denials_that_contain_the_names_of_their_stages_are_joined() {
     let named = |name: &str, script: Script| {

@@ -12,7 +12,7 @@ use crate::{
 /// The variable in which kube-apiserver's macros collect their result.
 const ACCUMULATOR: &str = "__result__";
 
-/// The arguments of a macro by their meaning.
+/// The arguments of a macro, named by their purpose.
 struct MacroCall<'a> {
     kind: EachKind,
     variable: &'a IdedExpr,

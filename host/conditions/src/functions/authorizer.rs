@@ -246,7 +246,7 @@ fn register_checks(library: &mut Library) {
     ] {
         library.member::<(ResourceCheck, Str), ResourceCheck>(field, move |machine, (check, text)| {
             if field.ends_with("Selector") {
-                // Kubernetes charges as if every second byte began another requirement.
+                // Kubernetes charges as if the text had a requirement for every second byte.
                 machine.charge(10)?;
                 machine.charge_items(text.len().saturating_mul(25))?;
             }

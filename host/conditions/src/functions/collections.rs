@@ -48,7 +48,6 @@ pub(super) fn register(library: &mut Library) {
     optional_values(library);
 }
 
-/// Charges for making a list of this many items.
 fn charge_list(machine: &mut Machine<'_>, items: usize) -> Result<(), Fault> {
     machine.charge(LIST_COST)?;
     machine.charge_items(items)

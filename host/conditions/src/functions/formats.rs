@@ -260,7 +260,7 @@ fn qualified_name(text: &str) -> Vec<String> {
     wrong
 }
 
-/// Replaces the end of a prefix, which may be a dash since more characters follow in a name.
+/// Replaces a dash at the end of a prefix, which is valid there since more characters follow in a name.
 fn masked(text: &str) -> String {
     match text.strip_suffix('-') {
         Some(front) if !front.is_empty() => {

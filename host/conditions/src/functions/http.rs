@@ -28,7 +28,7 @@ pub(crate) struct HttpLookup {
     body: Vec<u8>,
 }
 
-/// Whether the function sends a request.
+/// Returns whether the function sends a request.
 pub(crate) fn is_request(name: &str) -> bool {
     matches!(name, "http.Get" | "http.get" | "http.Post" | "http.post")
 }
@@ -68,7 +68,7 @@ fn send<'a>(
             let written = Writer::new(LONGEST_BODY, machine.deadline()).json(body);
             let mut text = written.map_err(|failure| Fault::error(failure.message))?;
             machine.charge_bytes(text.len())?;
-            // Kyverno ends the text with a line feed.
+            // Kyverno's text ends with a line feed.
             text.push('\n');
             text.into_bytes()
         }

@@ -117,7 +117,7 @@ fn register_texts(library: &mut Library) {
     });
     library.global::<(Str,), Dyn>("yaml.parse", |machine, (text,)| {
         parsed(machine, &text, |text| {
-            // Nested aliases multiply a short text; this keeps the work in proportion to what is charged for the text.
+            // Nested aliases multiply a short text. The limit keeps the work in proportion to the cost of the text.
             let repeated = text.len().saturating_mul(TREE_COST);
             let options = serde_saphyr::options! {
                 budget: serde_saphyr::budget! { max_total_scalar_bytes: repeated },
@@ -130,7 +130,7 @@ fn register_texts(library: &mut Library) {
         parsed(machine, &text, x509::decode)
     });
     library.global::<(A,), Str>("json.marshal", |machine, (value,)| {
-        // The length is known when it is written.
+        // The length is not known before the text is written, so the longest text is charged.
         machine.charge_bytes(LONGEST / 16)?;
         let written = Writer::new(LONGEST, machine.deadline()).json(&value);
         let text = written.map_err(|failure| Fault::error(failure.message))?;
@@ -157,7 +157,7 @@ fn register_texts(library: &mut Library) {
         Ok(bytes.into())
     });
     library.global::<(Bytes,), Str>("gzip.decompress", |machine, (bytes,)| {
-        // The length is known when it is read.
+        // The length is not known before the text is read, so the longest text is charged.
         machine.charge_bytes(LONGEST / 16)?;
         let mut text = String::new();
         let mut reader = MultiGzDecoder::new(&*bytes).take(LONGEST as u64 + 1);

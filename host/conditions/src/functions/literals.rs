@@ -24,7 +24,7 @@ pub(super) fn fixed(number: f64, precision: usize) -> String {
         }
         grouped.push(digit);
     }
-    // Zero has no sign.
+    // A zero is written without a sign.
     let sign = if number < 0.0 { "-" } else { "" };
     format!("{sign}{grouped}{decimals}")
 }
@@ -36,7 +36,7 @@ pub(super) fn scientific(number: f64, precision: usize) -> String {
         return format!("{text:>width$}", width = precision.min(EXACT));
     }
     let exact = precision.min(EXACT);
-    // Zero has no sign.
+    // A negative zero is written without its sign.
     let number = if number == 0.0 { 0.0 } else { number };
     let text = format!("{number:.exact$e}");
     let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));

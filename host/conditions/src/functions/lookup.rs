@@ -52,8 +52,8 @@ pub(crate) fn is_lookup(name: &str) -> bool {
     )
 }
 
-/// Returns the kind of the objects that a lookup with these first arguments reads: the version and the plural. They
-/// must be known when the policy is read, since the host is given the right to read each kind before the policy runs.
+/// Returns the kind of the objects that a lookup with these first arguments reads: the version and the plural. Both
+/// must be literals, since the host gets the permission to read each kind before the policy runs.
 pub(crate) fn kind_of(arguments: &[Expression]) -> Result<ClusterKind, String> {
     let [
         Expression::Constant(Value::String(version)),
@@ -76,7 +76,7 @@ pub(crate) fn kind_of(arguments: &[Expression]) -> Result<ClusterKind, String> {
 }
 
 impl Lookup {
-    /// Looks the value up. The error is for the expression.
+    /// Looks the value up. An error is the error of the expression.
     pub(crate) async fn find(
         &self,
         sources: &Sources<'_>,
@@ -91,7 +91,8 @@ impl Lookup {
         }
     }
 
-    /// Returns the value if it has been looked up; otherwise the fault that lets it be looked up.
+    /// Returns the value if it has been looked up. Otherwise returns the fault that interrupts the evaluation for the
+    /// lookup.
     pub(super) fn value<'a>(self, machine: &mut Machine<'a>) -> Outcome<'a> {
         machine.charge_question(LOOKUP_COST)?;
         let known = machine.lookups().0.iter().find(|(known, _)| *known == self);
@@ -181,7 +182,6 @@ pub(super) fn register(library: &mut Library) {
     }
 }
 
-/// Converts labels to a selector.
 fn selector(labels: &Map<'_>) -> Result<LabelSelector, Fault> {
     let requirements = labels.entries().map(|(key, value)| match (key, value) {
         (Value::String(key), Value::String(value)) => {

@@ -95,7 +95,7 @@ fn is_link_local_unicast(address: IpAddr) -> bool {
     }
 }
 
-/// Returns whether an address is global. As in Go, addresses of private networks are.
+/// Returns whether an address is global. As in Go, addresses of private networks count as global.
 fn is_global_unicast(address: IpAddr) -> bool {
     let is_broadcast = matches!(address, IpAddr::V4(address) if address.is_broadcast());
     !(is_broadcast

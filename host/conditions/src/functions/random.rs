@@ -15,7 +15,6 @@ const LONGEST: usize = 4096;
 /// The limit of an unlimited repetition, beyond its minimum.
 const MOST_REPETITIONS: u32 = 32;
 
-/// Returns a random text of the pattern.
 pub(super) fn text<'a>(machine: &mut Machine<'_>, pattern: &str) -> Result<Text<'a>, Fault> {
     machine.charge_bytes(pattern.len().saturating_mul(16))?;
     let mut parser = ParserBuilder::new().nest_limit(50).build();

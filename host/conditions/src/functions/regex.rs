@@ -89,7 +89,7 @@ fn replace<'a>(
     times: usize,
 ) -> Result<Text<'a>, Fault> {
     let most = text.len().saturating_add(1).min(times);
-    // A group may be the whole text.
+    // The whole text may be one group, so a replacement may repeat it.
     machine.charge_bytes(most.saturating_mul(by.len().saturating_add(text.len())))?;
     let pattern = compiled(machine, text, pattern)?;
     let mut replacement = String::with_capacity(by.len());
@@ -109,7 +109,7 @@ fn replace<'a>(
             },
         }
     }
-    // The engine takes 0 for all.
+    // For the regex library, 0 means no limit.
     let count = if times == usize::MAX { 0 } else { times };
     Ok(match times {
         0 => text.to_owned().into(),
@@ -161,7 +161,7 @@ fn find_all<'a>(
     pattern: &Value<'_>,
     times: usize,
 ) -> Result<List<'a>, Fault> {
-    // In the worst case, every character is a match.
+    // In the worst case, every character matches.
     let most = text.len().saturating_add(1).min(times);
     machine.charge_items(most.saturating_mul(3))?;
     let pattern = compiled(machine, text, pattern)?;

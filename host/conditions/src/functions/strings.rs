@@ -118,7 +118,7 @@ fn last_index_of(machine: &mut Machine<'_>, text: &str, part: &str, from: Option
     Ok(char_index(text, front.and_then(|front| front.rfind(part))))
 }
 
-/// Returns the maximum number of times. A negative number means no limit.
+/// Converts a maximum number of repetitions. A negative number means no limit.
 pub(super) fn limit(times: i64) -> usize {
     usize::try_from(times).unwrap_or(usize::MAX)
 }
@@ -145,7 +145,7 @@ fn split<'a>(
     machine.charge_bytes(text.len() + separator.len())?;
     let parts = || -> Box<dyn Iterator<Item = &str>> {
         match separator {
-            // Each character becomes a part; the last part has the rest.
+            // An empty separator makes a part of each character; the last part is the rest of the text.
             "" => {
                 let ends = text.char_indices().skip(1).map(|(byte, _)| byte);
                 let ends = ends.take(times.saturating_sub(1)).chain([text.len()]);

@@ -126,7 +126,7 @@ fn read_duration(text: &str) -> Option<i64> {
             whole.parse::<u64>().ok()?.into()
         };
         total = total.checked_add(whole.checked_mul(unit)?)?;
-        // Digits smaller than a nanosecond are dropped.
+        // Digits below a nanosecond are dropped.
         let mut digit_unit = unit;
         for digit in part.chars() {
             digit_unit /= 10;

@@ -118,7 +118,7 @@ pub(super) struct Named;
 pub(super) struct Semver;
 pub(super) struct Image;
 pub(super) struct Address;
-/// A type parameter: any type, which is the same everywhere in a signature.
+/// A type parameter: any type, the same for every `A` in a signature.
 pub(super) struct A;
 pub(super) struct B;
 pub(super) struct Dyn;

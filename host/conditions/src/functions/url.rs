@@ -61,7 +61,7 @@ pub(super) fn register(library: &mut Library) {
 impl Url {
     /// Parses an absolute URL, or a path that begins with `/`; both may have a fragment.
     fn parse(text: &str) -> Result<Self, String> {
-        // As in Kubernetes, the URL must also be valid if `#` is part of the path or the query.
+        // As in Kubernetes, the URL must be valid even if `#` counts as a part of the path or the query.
         Self::parse_request(text)?;
         let (text, fragment) = text.split_once('#').unwrap_or((text, ""));
         let mut url = Self::parse_as(text, false)?;
@@ -74,7 +74,7 @@ impl Url {
         Self::parse_as(text, true)
     }
 
-    /// Parses like Go's `ParseRequestURI`, or like its `Parse`, which finds a host in `//host/path`.
+    /// Parses like Go's `ParseRequestURI`, or like Go's `Parse`, which also finds a host in `//host/path`.
     fn parse_as(text: &str, of_request: bool) -> Result<Self, String> {
         if text.bytes().any(|byte| byte < b' ' || byte == 0x7f) {
             return Err("net/url: invalid control character in URL".to_owned());

@@ -109,7 +109,7 @@ impl PolicyHook {
             .filter(|_| enforced)
             .chain(refusals)
             .collect();
-        // An unreadable result has precedence: the API server would end the request at once.
+        // An unreadable result takes precedence, because the API server would end the request at once.
         let unreadable = denied.iter().find(|objection| objection.unreadable);
         response.verdict = match (unreadable, denied.split_first()) {
             (Some(objection), _) => Verdict::Deny(internal_error(&objection.message)),
@@ -139,7 +139,8 @@ impl PolicyHook {
         }
     }
 
-    /// Denies, warns and notes in the words of Kyverno. A policy with mutations has no actions: what fails denies.
+    /// Denies, warns and notes in the words of Kyverno. A policy with mutations has no actions: its failures deny the
+    /// request.
     fn answer_as_kyverno(&self, policy: &str, mut objections: Vec<Objection>, response: &mut Response) {
         if self.binding.failure_policy == FailurePolicy::Ignore {
             objections.retain(|objection| !objection.failed);
@@ -162,7 +163,7 @@ impl PolicyHook {
             response.warnings.extend(messages.iter().cloned());
         }
         if does(Action::Deny) || !self.policy.mutations.is_empty() {
-            // kube-apiserver answers a denial without a code so.
+            // This is kube-apiserver's answer to a denial without a code.
             response.verdict = Verdict::Deny(Denial::new(400, "", messages.join("; ")));
         }
     }

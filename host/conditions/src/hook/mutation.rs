@@ -16,7 +16,7 @@ const BRIEF: usize = 16 << 10;
 
 impl PolicyHook {
     /// Applies the mutations in order, each to the result of the previous one. A failed mutation changes nothing, and
-    /// the others are applied nevertheless.
+    /// the other mutations are applied nevertheless.
     pub(super) async fn mutate(
         &self,
         inputs: Inputs<'_>,
@@ -128,7 +128,7 @@ impl Change {
         let size = object.text().len();
         match self {
             Self::Patch { operations, count } => {
-                // Each operation may move all items of a list.
+                // Each operation may move all items of a list, so the number of operations counts too.
                 let bytes = operations.len() + size.saturating_mul(1 + count / 256);
                 let apply = move || {
                     let Some(patched) = apply::patched(object.value(), &operations, limit, deadline)? else {

@@ -62,11 +62,11 @@ impl Params {
         match found {
             Ok(found) if !found.is_empty() => Ok(found),
             Err(error) if !matches!(error, ClusterError::Refused(_)) => Err(error),
-            // The kind may have no namespaces.
+            // If the kind has no namespaces, the first lookup fails, and the objects are looked up without a namespace.
             first => match self.find_in(cluster, None, deadline).await {
                 Err(ClusterError::Refused(_)) => first,
                 second if matches!(self.which, ParamsSelector::Name(_)) => second,
-                // The list without a namespace also has the objects of all namespaces, which do not count.
+                // Without a namespace, the list also contains the objects of all namespaces, which are removed.
                 second => second.map(|found| found.into_iter().filter(|text| !has_namespace(text)).collect()),
             },
         }

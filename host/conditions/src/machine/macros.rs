@@ -80,7 +80,7 @@ impl<'a> Machine<'a> {
             if !self.test(each, item)?.map_err(Fault::Error)? {
                 continue;
             }
-            // kube-apiserver makes a list with one item, and concatenates it.
+            // kube-apiserver makes a list with one item, and appends it to the result.
             self.charge(12)?;
             values.push(match &each.result {
                 Some(result) => self.evaluate(result)?,
@@ -151,7 +151,7 @@ impl<'a> Machine<'a> {
     }
 
     fn bind(&mut self, each: &'a Each, item: Bound<'a>) {
-        // The previous item is removed. It comes after the variables of outer macros.
+        // The previous item is removed. Its slot follows the variables of outer macros.
         self.locals.truncate(each.slot);
         let (first, second) = item;
         self.locals.push(first);

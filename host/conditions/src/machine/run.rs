@@ -7,7 +7,7 @@ use admittance_admission::{Authorizer, PolicyHttp, RecordedCluster, Request, lea
 use super::{DEADLINE_INTERVAL, Fault, Halt, Machine, Meter, Outcome};
 use crate::expression::Expression;
 
-/// The cost of expressions after which the task yields to others.
+/// The cost of expressions after which the task yields to other tasks.
 const YIELD_COST: u64 = 100_000;
 
 /// The sources of values that are not in a request.
@@ -17,7 +17,7 @@ pub(crate) struct Sources<'s> {
     pub(crate) authorizer: &'s dyn Authorizer,
     /// The cluster in which policies of Kyverno look up objects.
     pub(crate) cluster: Option<RecordedCluster<'s>>,
-    /// The servers that policies of Kyverno may ask.
+    /// The servers that policies of Kyverno may call.
     pub(crate) http: Option<&'s PolicyHttp>,
 }
 

@@ -57,7 +57,7 @@ pub(super) fn known_list(field: &str) -> Option<At<'static>> {
     BUILTIN.lists.get(field).map(|index| at(*index))
 }
 
-/// Returns the index of the node for the metadata of every object.
+/// Returns the index of the node for `metadata`, which is the same in all kinds.
 pub(super) fn metadata() -> Option<usize> {
     match BUILTIN.nodes.get(BUILTIN.unknown) {
         Some(Node::Map { fields, .. }) => fields.get("metadata").map(|field| field.kind),

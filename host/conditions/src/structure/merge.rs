@@ -86,7 +86,7 @@ fn merge_items(at: At<'_>, into: &mut Vec<Json>, change: Vec<Json>) -> Result<()
         let (take_old, take_new) = match names {
             (None, None) => return Ok(()),
             (Some(old_name), Some(new_name)) if old_name == new_name => (true, true),
-            // The old item is in both lists, and comes later in the order of the change.
+            // Both lists have the old item, and the change has it later in its order.
             (Some(old_name), Some(_))
                 if changed.contains(old_name) && next_shared.is_some_and(|next| next != old_name) =>
             {
@@ -149,7 +149,7 @@ mod tests {
             ("abc", "xb", "axbc"),
             ("abc", "ca", "bca"),
             ("abcd", "dxa", "bcdxa"),
-            // Duplicate items are replaced by the change, and others stay.
+            // Duplicate items are replaced by the item of the change, and other items stay.
             ("aab", "a", "ab"),
             ("aab", "b", "aab"),
         ] {

@@ -2,7 +2,6 @@ use admittance_admission::{Hook, Verdict};
 
 use super::{policies::policy, *};
 
-/// Returns a request for a kind with unknown fields.
 fn with_spec(spec: serde_json::Value) -> Request {
     let mut request = pod();
     request.kind = GroupVersionKind::from_api_version("example.com/v1", "Widget");
@@ -57,19 +56,19 @@ async fn expensive_expressions_fail_at_the_cost_limit() {
         );
     }
     for (expression, expected) in [
-        // This text doubles at every step.
+        // This text doubles with each step.
         (
             "[0].map(x, 'xxxxxxxx').map(x, x+x+x+x+x+x+x+x).map(x, x+x+x+x+x+x+x+x).map(x, x+x+x+x+x+x+x+x)\
              .map(x, x+x+x+x+x+x+x+x).map(x, x+x+x+x+x+x+x+x).map(x, x+x+x+x+x+x+x+x).map(x, x+x+x+x+x+x+x+x)\
              .size() > 0",
             Err(OVER.to_owned()),
         ),
-        // This pattern from the object is large when it is compiled.
+        // The pattern comes from the object, and its compiled form is large.
         (
             "'a'.matches(object.spec.bomb)",
             Err("error parsing regexp: `((a{1,100}){1,100}){1,100}`".to_owned()),
         ),
-        // This pattern would never end in an engine that backtracks.
+        // An engine that backtracks would never finish this pattern.
         (
             "'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaab'.matches('^(a+)+$')",
             Ok(false),
@@ -95,7 +94,7 @@ fn inner_copy() -> serde_json::Value {
 async fn all_conditions_together_have_a_limit() {
     let numbers: Vec<u32> = (0..1000).collect();
     let request = with_spec(json!({ "a": numbers }));
-    // Each expression costs about 900,000, so the third one exceeds the limit of all.
+    // Each expression costs about 900,000, so the third one exceeds the limit for all expressions together.
     let costly = "object.spec.a.filter(x, x < 150).all(x, object.spec.a.all(y, x + y >= 0))";
     let three = conditions(&[("a", costly), ("b", costly), ("c", costly), ("d", "true")]);
     let failure = three
@@ -241,7 +240,7 @@ fn the_deepest_expression_runs_on_a_small_stack() {
     }
 }
 
-/// An authorizer that allows everything on the threads for long work, and nothing on others.
+/// An authorizer that allows everything if it runs on a thread for long work, and nothing otherwise.
 #[derive(Debug)]
 struct Apart;
 

@@ -1,4 +1,5 @@
-//! Policies of Kyverno as hooks. Sources of the expectations: the documentation of Kyverno's libraries, and how it answers.
+//! Tests policies of Kyverno as hooks. The expectations come from the documentation of Kyverno's libraries, and from
+//! its answers.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -9,7 +10,7 @@ use admittance_admission::{
 
 use super::*;
 
-/// A ConfigMap, and the number of lookups.
+/// A cluster with one ConfigMap, which counts the lookups.
 #[derive(Debug, Default)]
 struct Shelf(AtomicU32);
 
@@ -77,7 +78,7 @@ async fn admit(policy: Policy, binding: Binding, cluster: Option<Arc<Shelf>>) ->
         .await
 }
 
-/// Returns the message of the denial; none if the request is allowed.
+/// Returns the message of the denial; empty if the request is allowed.
 fn message(answer: &Response) -> Option<&str> {
     match &answer.verdict {
         Verdict::Deny(denial) => Some(&denial.message),
@@ -380,7 +381,7 @@ fn functions_that_policies_cannot_call_are_refused_with_the_reason() {
         let error = compile(namespace, &[expression]).unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
     }
-    // Other policies have none of these functions.
+    // Policies of other systems may call none of these functions.
     for expression in [
         "image('a').tag() == ''",
         "md5('a') == ''",
@@ -450,7 +451,8 @@ async fn a_recorded_request_keeps_the_objects_that_its_policies_looked_up() {
     assert!(taped.looked_up);
 }
 
-/// The hook of a policy that may send `GET` requests and some `POST` requests to one server, which answers as listed.
+/// Returns a hook whose policy may send `GET` requests and some `POST` requests to one server, which answers from a
+/// list.
 fn asking(policy: Policy) -> PolicyHook {
     let answers = json!([
         {"url": "https://a.example/teams", "body": {"teams": ["shop"]}},

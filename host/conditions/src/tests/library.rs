@@ -12,8 +12,8 @@ const FORMATS: &str = "k8s.io/apiserver, library.Format";
 const SEMVER: &str = "k8s.io/apiserver, library.SemverLib version 1";
 const QUANTITY: &str = "k8s.io/apiserver, library.Quantity";
 
-/// The functions of the other libraries (regular expressions, addresses, sets, Kubernetes' lists) have rows in
-/// `language`.
+/// The functions of kube-apiserver's libraries that have a row here. The functions of other libraries (regular
+/// expressions, addresses, sets, Kubernetes' lists) have rows in `language`.
 const FUNCTIONS: &[(&str, &str)] = &[
     (
         STRINGS,

@@ -197,7 +197,7 @@ async fn validations_decide_by_actions_and_parameters() {
         (&["when object.kind == 'Service'", "validate false"], deny(), "allow".into()),
         (&["when object.nope == 1", "validate true"], deny(), "422 Invalid: pods \"web\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: expression 'object.nope == 1' resulted in error: no such key: nope".into()),
         (&["when object.nope == 1", "validate false"], ignore(), "allow".into()),
-        // Actions.
+        // The following rows have other actions.
         (&["validate false | no"], bound(&[Action::Warn]), "allow; Validation failed for ValidatingAdmissionPolicy 'p' with binding 'b': no".into()),
         (&["validate false | no"], bound(&[Action::Audit, Action::Deny]), format!("{DENIED}no; validation_failure=[{{\"message\":\"no\",\"policy\":\"p\",\"binding\":\"b\",\"expressionIndex\":0,\"validationActions\":[\"Audit\",\"Deny\"]}}]")),
         // Audit annotations.
@@ -248,7 +248,7 @@ async fn a_missing_namespace_or_parameter_denies_unless_failures_are_ignored() {
             Binding::default(),
             format!("namespace-unknown: {unknown}"),
         ),
-        // The failure policy of a policy does not apply.
+        // The failure policy does not apply to an unreadable namespace.
         ("Pod", Some("nowhere"), ignored, refused(unknown)),
         // A Namespace is in no namespace.
         (
@@ -291,7 +291,7 @@ async fn mutations_change_the_object_in_their_order() {
             &["apply Object{metadata: Object.metadata{labels: {'team': request.userInfo.username}}}"],
             format!(r#"{{"app":"web","tier":"front","team":"alice"}} [{container},{{"name":"b","image":"two"}}]"#),
         ),
-        // Items with the same key are merged, others are added.
+        // Items with the same key are merged, and other items are added.
         (
             &["apply Object{spec: Object.spec{containers: [Object.spec.containers{name: 'b', image: 'three'}, Object.spec.containers{name: 'c'}]}}"],
             format!(r#"{OLD} [{container},{{"name":"b","image":"three"}},{{"name":"c"}}]"#),
@@ -340,7 +340,7 @@ async fn the_size_of_mutated_objects_is_limited() {
             "metadata": {"labels": {"a": "x".repeat(1_000_000)}},
             "spec": {"containers": vec![json!({"name": "a"}); containers], "filler": "x".repeat(filler)},
         });
-        // The fields of this kind are not known.
+        // The fields of this kind are unknown.
         request.kind.kind = "Load".to_owned();
         request.object = Object::from_value(object);
         request

@@ -66,7 +66,7 @@ async fn mutators_are_applied_until_nothing_changes() {
     assert_eq!(after, json!({"spec": {"x": 2}}));
     assert_eq!(changed(disputed, after.clone()).await, (after, String::new()));
 
-    // The path is read as a domain and a path in the next round.
+    // The next round splits the path into a domain and a path.
     let parts = ImageParts {
         path: Some("gcr.io/repo".to_owned()),
         ..ImageParts::default()

@@ -1,4 +1,4 @@
-//! Answers to HTTP requests of plugins that are known beforehand, for tests and recordings.
+//! Prepared answers to HTTP requests of plugins, for tests and replays.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -22,14 +22,14 @@ pub struct HttpAnswer {
     /// The method of the request. Default: `GET`.
     #[serde(default = "get")]
     pub method: String,
-    /// Default: 200.
+    /// The status of the response. Default: 200.
     #[serde(default = "ok")]
     #[schemars(range(min = 100, max = 599))]
     pub status: u16,
-    /// Names and values.
+    /// The names and values of the headers.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
-    /// A text; any other value is sent as JSON. Default: empty.
+    /// The body: a string is sent as text, any other value as JSON. Default: empty.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub body: Value,
     /// The error that the plugin gets instead of a response. Default: none.

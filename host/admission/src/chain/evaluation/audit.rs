@@ -1,4 +1,4 @@
-//! Stages in mode `Audit`.
+//! Calls stages in mode `Audit` after all other stages.
 
 use std::sync::Arc;
 
@@ -65,8 +65,8 @@ impl Evaluation {
 }
 
 impl Audit<'_> {
-    /// Returns the rows of the trace with the results that the stage would have had. A second round has `None` if the
-    /// stage was not called in the first.
+    /// Returns the rows of the trace with the results that the stage would have had. The row of a second round gets
+    /// `None` if the stage was not called in the first round.
     async fn run<'t>(
         &'t self,
         turn: impl Fn(&'t Arc<Request>) -> Turn<'t>,

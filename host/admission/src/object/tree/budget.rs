@@ -20,7 +20,6 @@ pub(crate) enum Problem {
     Copies,
     /// The limit of work is exceeded.
     Work,
-    /// The deadline passed.
     Deadline,
 }
 
@@ -42,7 +41,7 @@ impl fmt::Display for Problem {
 /// The remaining budget of one patch. Lives as long as the patch is applied.
 #[derive(Debug)]
 pub(crate) struct Budget {
-    /// Units of work left: a byte that is read, or an element that is moved.
+    /// The remaining units of work: bytes that are read, and elements that are moved.
     pub(super) work: usize,
     unchecked: usize,
     copies: usize,
@@ -73,7 +72,7 @@ impl Budget {
             return Ok(());
         }
         self.unchecked = Self::STRIDE;
-        // Other threads need not wait until this one has used its time slice.
+        // This thread has used its time slice, so other threads get a turn.
         std::thread::yield_now();
         match self.deadline {
             Some(deadline) if deadline.has_passed() => Err(Problem::Deadline),
@@ -81,7 +80,7 @@ impl Budget {
         }
     }
 
-    /// Starts another operation.
+    /// Charges for the start of another operation.
     pub(crate) fn begin(&mut self) -> Result<(), Problem> {
         self.charge(Self::OPERATION)
     }

@@ -203,7 +203,7 @@ fn a_rule_matches_by_resource_and_subresource() {
 
 #[test]
 fn a_rule_matches_by_scope() {
-    // (group, resource, namespace, matches Cluster, matches Namespaced); source: as above.
+    // (group, resource, namespace, matches Cluster, matches Namespaced); source: kube-apiserver's rules predicate.
     for (group, resource, namespace, cluster, namespaced) in [
         ("g", "r", None, true, false),
         ("g", "r", Some("ns"), false, true),
