@@ -64,13 +64,15 @@ pub(crate) struct Inner {
     pub(crate) size_limit: u64,
 }
 
-/// The signature that the policy requires of a module, and the source by which the rule was chosen.
+/// The signature that the policy requires of a module, and the module's source, which selected the rule.
 pub(crate) struct Rule<'a> {
     source: Source,
     requirement: &'a Requirement,
 }
 
 impl Catalog {
+    /// Creates a catalog.
+    ///
     /// # Errors
     ///
     /// Returns an error when the file of CAs or the proxy's address cannot be used.
@@ -129,11 +131,11 @@ impl Catalog {
         if let Some(bytes) = on_disk(move || stock::module(&stock)).await? {
             let digest = Digest::of(&bytes);
             check_pin(&reference.to_string(), pinned, digest)?;
-            // Whoever trusts the program trusts its plugins.
+            // The module is a part of the program, so it is trusted like the program.
             return Ok(FetchedModule::new(bytes, digest).unrequired(reference));
         }
         let rule = inner.rule(reference).await?;
-        // The checked and the read file are the same, even if a link changes in between.
+        // The file is read at the path that is checked, even if a link changes in between.
         let source = rule.as_ref().and_then(|rule| rule.source.path());
         let path = source.unwrap_or(path).to_owned();
         let target = {
@@ -151,8 +153,8 @@ impl Catalog {
             .await
     }
 
-    /// Returns a module that was obtained earlier, even if the reference now means another. It is read from
-    /// the store, and its signature is checked again with the kept signatures; nothing is fetched.
+    /// Returns a module that was obtained earlier, even if the reference now means another. It is read from the store,
+    /// and its signature is checked again with the stored signatures; nothing is fetched.
     ///
     /// # Errors
     ///
@@ -222,8 +224,8 @@ impl Inner {
         Ok(requirement.map(|requirement| Rule { source, requirement }))
     }
 
-    /// Makes a module if the bytes are signed as required. Kept signatures are tried first; if they do not
-    /// suffice, the current signatures are fetched.
+    /// Makes a module if the bytes are signed as required. The stored signatures are tried first; if none of them
+    /// suffices, the current signatures are fetched.
     pub(crate) async fn checked(
         &self,
         reference: &ModuleReference,
@@ -251,7 +253,7 @@ impl Inner {
         let gathered = self.gather(reference, rule.source.path(), &found, progress);
         let material = match (gathered.await, refused) {
             (Ok(material), _) => material,
-            // The error about the kept signatures is more helpful than a network error.
+            // The error about the stored signatures is more helpful than a network error.
             (Err(_), Some(refused)) => return Err(refused.into()),
             (Err(error), None) => return Err(error),
         };
@@ -265,7 +267,7 @@ impl Inner {
         Ok(module)
     }
 
-    /// Makes a module like [`checked`](Self::checked), but only with kept signatures.
+    /// Makes a module like [`checked`](Self::checked), but only with the stored signatures.
     pub(crate) async fn checked_offline(
         &self,
         reference: &ModuleReference,

@@ -36,7 +36,6 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Remote {
     network: Network,
-    /// Fetches in progress.
     fetches: Once<(ModuleReference, Option<Digest>, Freshness), Module>,
 }
 
@@ -80,7 +79,7 @@ impl Remote {
 }
 
 impl<K: Clone + Eq + Hash, V: Clone> Once<K, V> {
-    /// Returns the result of a concurrent call with this key, or else runs this one. The result is not kept.
+    /// Returns the result of a concurrent call with this key, or else of `find`. The result is not stored.
     async fn share(&self, key: K, find: impl Future<Output = Result<V, Error>>) -> Result<V, Error> {
         let find = async {
             let found = find.await;
@@ -135,7 +134,7 @@ impl Fetch<'_> {
     /// Finds the module by the recorded resolution or a new one.
     async fn find(&self, freshness: Freshness) -> Result<FetchedModule, Error> {
         let recorded = self.recorded().await?;
-        // A digest always names the same module.
+        // A digest always names the same module, so it is not resolved again.
         let is_fixed = self.pinned.is_some()
             || matches!(self.reference, ModuleReference::Oci(artifact) if artifact.digest().is_some());
         if let Some((found, _)) = &recorded
@@ -157,7 +156,7 @@ impl Fetch<'_> {
             return Err(self.not_fetched());
         };
         match self.inner.checked_offline(self.reference, found).await {
-            // Signatures may have been added since it was fetched.
+            // A signature may have been added since the module was fetched.
             Err(Error::Signature(_)) => Err(self.not_fetched()),
             checked => checked,
         }

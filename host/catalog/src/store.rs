@@ -258,7 +258,7 @@ impl Store {
             let file = loop {
                 let file = tempfile::NamedTempFile::new_in(self.directory_of(Kind::Temporary))?;
                 file.as_file().lock()?;
-                // A sweep may have removed the file in the meantime.
+                // The sweep of another program may have removed the file in the meantime.
                 if is_linked(file.as_file(), file.path())? {
                     break file;
                 }
@@ -357,7 +357,7 @@ fn remove_damaged(path: &Path) {
 
 /// Removes a file unless it is being written.
 fn remove_unlocked(path: &Path) {
-    // The lock is kept until the file is removed.
+    // The lock is held until the file is removed.
     if let Ok(file) = file::open(path)
         && file.try_lock().is_ok()
     {
@@ -373,7 +373,7 @@ fn files_in(directory: &Path) -> impl Iterator<Item = PathBuf> + use<> {
         .map(|entry| entry.path())
 }
 
-/// Returns whether this path names the file.
+/// Returns whether this path still names the opened file.
 pub(crate) fn is_linked(file: &File, path: &Path) -> io::Result<bool> {
     let open = file.metadata()?;
     match fs::metadata(path) {

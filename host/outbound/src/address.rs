@@ -87,8 +87,8 @@ const NOT_PUBLIC_V4: [(Ipv4Addr, u8); 17] = [
     (Ipv4Addr::new(240, 0, 0, 0), 4),
 ];
 
-/// The parts of IPv6's global unicast space that are not public: protocol assignments with Teredo, documentation,
-/// 6to4, documentation.
+/// The ranges of IPv6's global unicast space that are not public: protocol assignments with Teredo, 6to4, and two for
+/// documentation.
 const NOT_PUBLIC_V6: [(Ipv6Addr, u8); 4] = [
     (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 23),
     (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0), 32),
@@ -103,7 +103,7 @@ fn is_public(address: IpAddr) -> bool {
         IpAddr::V4(_) => !NOT_PUBLIC_V4
             .iter()
             .any(|(network, length)| is_in((*network).into(), *length)),
-        // A network without IPv4 reaches IPv4 addresses through this prefix (RFC 6052).
+        // In a network without IPv4, this prefix leads to IPv4 addresses (RFC 6052).
         IpAddr::V6(v6) if is_in(Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0).into(), 96) => {
             let [.., a, b, c, d] = v6.octets();
             is_public(Ipv4Addr::new(a, b, c, d).into())

@@ -184,7 +184,8 @@ impl Cache {
         self.keep_with(key, request, &head.headers, policy, body);
     }
 
-    /// Returns the stored response, which the server has declared valid; `None` if the server means another response.
+    /// Returns the stored response, which the server has confirmed; `None` if the confirmation is for a different
+    /// response.
     pub(crate) fn validated(
         &self,
         key: Key,

@@ -41,7 +41,6 @@ const IDLE_CONNECTIONS: usize = 16;
 /// The number of pools that are kept. Grants name few different networks.
 const POOLS: usize = 64;
 
-/// A pool of connections.
 pub(crate) type Pool = Client<
     BoxCloneSyncService<Uri, LimitedStream<MaybeHttpsStream<TokioIo<TcpStream>>>, BoxError>,
     Full<Bytes>,

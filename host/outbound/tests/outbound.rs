@@ -41,12 +41,12 @@ use tokio_rustls::TlsAcceptor;
 /// The name in the server's certificate.
 const HOST: &str = "policy.example.com";
 
-/// A name that a loopback address is configured for.
+/// A name that is configured to resolve to a loopback address.
 const ALIAS: &str = "other.example.com";
 
 type Answer = Response<BoxBody<Bytes, Infallible>>;
 
-/// Requests as they arrived: method, path and headers that matter.
+/// The method, path and relevant headers of each request.
 type ReceivedPaths = Arc<Mutex<Vec<String>>>;
 
 /// A server, and a sender that trusts it.
@@ -277,7 +277,7 @@ async fn a_name_that_resolves_to_a_private_address_is_refused() {
         networks: Vec::new(),
         ..scene.grant()
     };
-    // The same origin with a grant that includes the address: the connection of one is not used for another.
+    // The connection of one grant is not used for another grant with the same origin and address.
     send(&sender, &scene.grant(), scene.get("/")).await.unwrap();
     for grant in [&narrow, &open] {
         let message = denied(send(&sender, grant, scene.get("/")).await);

@@ -117,7 +117,7 @@ fn module(bytes: &[u8], images: &mut Vec<Image>) -> wasmparser::Result<Option<Ve
                 memories = section.clone().into_iter().collect::<wasmparser::Result<_>>()?;
             }
             Payload::DataSection(section) => {
-                // No memory is imported, so its number is 0.
+                // The module imports no memory, so its only memory has the number 0.
                 let [memory] = memories.as_slice() else {
                     return Ok(None);
                 };
@@ -222,7 +222,7 @@ impl<'a> Data<'a> {
 
 /// Creates bytes that occur nowhere else in a compiled form. None of them is zero, because wasmtime cuts zeros off.
 fn filler(number: usize, length: usize) -> Vec<u8> {
-    // Half of the golden ratio: multiples of it are all different.
+    // An odd constant from the golden ratio, whose multiples are all different.
     const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
     let seed = number as u64 + 1;
     (1_u64..)
@@ -243,7 +243,7 @@ mod tests {
     #[test]
     fn snapshots_that_differ_only_in_data_have_the_same_blank() {
         let snapshot = |data: &str| {
-            // The text contains the rest that wizer leaves of a segment, and code that names the segment.
+            // The segments include the remainder that wizer leaves of a segment, and the code names this segment.
             let text = format!(
                 "(component (core module (memory 3) (func (export \"f\") (data.drop 0)) (data \"\") {data}))"
             );

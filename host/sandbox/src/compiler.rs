@@ -78,7 +78,7 @@ pub fn compile(job: &str) -> ExitCode {
         Ok(Ok(artifact)) => (artifact, ExitCode::SUCCESS),
         Ok(Err(refusal)) => (refusal.into_bytes(), ExitCode::from(REFUSED)),
         Err(error) => {
-            // The parent reads this, or a user who runs the command by hand.
+            // The parent process, or a user who runs the command by hand, reads this text.
             let _ = writeln!(io::stderr(), "{error}");
             return ExitCode::FAILURE;
         }
@@ -94,10 +94,10 @@ pub fn compile(job: &str) -> ExitCode {
 #[allow(clippy::disallowed_methods, reason = "the compiler is a process of its own")]
 fn run(job: &Job) -> Result<Result<Vec<u8>, String>, String> {
     limit(job).map_err(|error| format!("the limits of the compiler cannot be set: {error}"))?;
-    // The number comes from files, which are out of reach after the next step.
+    // The number of cores comes from files, which cannot be opened after the next step.
     let cores = thread::available_parallelism().map_or(1, NonZero::get);
     if let Err(error) = confine() {
-        // The parent reports it once.
+        // The parent process reports this line once.
         let _ = writeln!(io::stderr(), "{UNCONFINED}{error}");
     }
     if !job.in_background {

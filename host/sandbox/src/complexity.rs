@@ -199,7 +199,7 @@ impl Counts {
                 for export in exports {
                     let export = export.map_err(invalid)?;
                     component.cost.define(1);
-                    // An export gets a new index.
+                    // An export gets an index of its own.
                     if export.kind == ComponentExternalKind::Component {
                         let exported = component.components.get(export.index as usize);
                         component.components.push(exported.copied().flatten());
@@ -226,7 +226,7 @@ impl Counts {
             };
             *count = less;
             TYPES.add(&mut self.types, 1_u32)?;
-            // The section itself contains only types; in a list each declaration is preceded by its kind.
+            // A type section contains only types; in a list, a kind precedes each declaration.
             let mut is_type = left.len() == 1;
             if !is_type {
                 let mut ahead = section.clone();

@@ -29,7 +29,7 @@ mod filters {
         libc::SYS_brk,
         libc::SYS_clock_gettime,
         libc::SYS_clock_nanosleep,
-        // The other filter refuses it.
+        // The second filter refuses this call with another error.
         libc::SYS_clone3,
         libc::SYS_close,
         libc::SYS_exit,
@@ -80,7 +80,7 @@ mod filters {
                 libc::SYS_prctl,
                 vec![first(SeccompCmpOp::Eq, libc::PR_SET_NAME.cast_unsigned().into())?],
             ),
-            // `abort` needs it.
+            // The C function `abort` needs this call.
             (
                 libc::SYS_tgkill,
                 vec![first(SeccompCmpOp::Eq, process::id().into())?],
@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn a_confined_process_opens_no_files_and_sockets() {
         if std::env::var_os(CHILD).is_some() {
-            // The test exits without the harness, which writes files of its own.
+            // The test exits without the harness, which would write files.
             process::exit(if confined() { 0 } else { 1 });
         }
         let program = std::env::current_exe().unwrap();

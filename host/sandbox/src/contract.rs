@@ -255,7 +255,7 @@ mod tests {
             warnings: vec!["defg".into()],
             audit_annotations: vec![("hi".into(), "jkl".into()), (String::new(), String::new())],
         };
-        // Empty strings of a list are counted too.
+        // The size also counts the empty strings of a list.
         assert_eq!(size(&response), 12 + 5 * EACH);
     }
 }

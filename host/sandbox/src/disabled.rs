@@ -25,9 +25,11 @@ pub struct Plugin(Infallible);
 pub struct SharedModule(Infallible);
 
 impl Sandbox {
+    /// Returns an error.
+    ///
     /// # Errors
     ///
-    /// Always: this program was built without the feature `engine`.
+    /// Always fails: this program was built without the feature `engine`.
     pub fn new(_: SandboxConfig) -> Result<Self, Error> {
         Err(Error::NoEngine)
     }
@@ -51,7 +53,7 @@ impl Sandbox {
     ///
     /// # Errors
     ///
-    /// None.
+    /// Never fails.
     pub async fn prepare(&self, _: impl Into<Bytes>, _: &str, _: &PluginConfig) -> Result<Prepared, Error> {
         match self.0 {}
     }
@@ -60,16 +62,18 @@ impl Sandbox {
     ///
     /// # Errors
     ///
-    /// None.
+    /// Never fails.
     pub fn load(&self, _: &Prepared, _: &PluginConfig) -> Result<Plugin, Error> {
         match self.0 {}
     }
 }
 
 impl Prepared {
+    /// Returns an error.
+    ///
     /// # Errors
     ///
-    /// Always: this program was built without the feature `engine`.
+    /// Always fails: this program was built without the feature `engine`.
     pub fn from_bytes(_: impl Into<Bytes>) -> Result<Self, Error> {
         Err(Error::NoEngine)
     }

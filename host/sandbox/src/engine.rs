@@ -167,7 +167,7 @@ fn engine_config(sandbox: &SandboxConfig) -> Config {
         .max_unused_warm_slots(at_once)
         .linear_memory_keep_resident(resident.0)
         .table_keep_resident(resident.1)
-        // Resets only the pages that were written; kernels before 6.7 do without.
+        // Only the pages that were written are reset. Kernels before 6.7 cannot do that, and all pages are reset.
         .pagemap_scan(Enabled::Auto);
 
     let mut config = compile_settings(Effort::Full);
@@ -179,7 +179,7 @@ fn engine_config(sandbox: &SandboxConfig) -> Config {
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Effort {
-    /// The code runs once, to configure a plugin or to describe it.
+    /// The compiler spends the least time: the code runs once, to configure a plugin or to describe it.
     Least,
     Full,
 }

@@ -23,7 +23,7 @@ pub enum Error {
     /// The module, or a limit of its stage, is not allowed on this host. The text says why, and what to do.
     #[error("{0}")]
     Unusable(String),
-    /// The module ends too early.
+    /// The module is truncated.
     #[error(
         "the module is cut off: {0}; it is complete only if its build or its download ended without an error: \
          build or copy it again"

@@ -150,7 +150,7 @@ fn define_denials(
     Ok(())
 }
 
-/// Refuses a component that does not fit into one call's share of the pool.
+/// Refuses a component that needs more than one call's share of the pool.
 fn check_parts(component: &Component) -> Result<(), Error> {
     let Some(required) = component.resources_required() else {
         return Err(Error::UnknownImport("a core module or a component".to_owned()));

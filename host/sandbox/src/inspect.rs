@@ -71,7 +71,6 @@ impl Sandbox {
     }
 }
 
-/// Returns the grant that an import needs.
 fn needed(import: &str) -> Grant {
     provided(import).map_or(Grant::Never, |row| row.grant)
 }

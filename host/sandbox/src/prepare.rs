@@ -255,7 +255,7 @@ impl Preparation {
                 let place = self.place.clone();
                 let work = on_thread_for_long_work(move || {
                     let _place = place;
-                    // The effort is a setting of the engine. This engine only compiles.
+                    // The effort is a setting of an engine, so another engine compiles.
                     let compile = || precompile(&Engine::new(&compile_settings(effort))?, &module);
                     match turn {
                         Some(turn) => turn.run(compile),

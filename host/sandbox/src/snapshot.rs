@@ -37,7 +37,6 @@ pub(crate) struct Instrumented<'a> {
 #[derive(Default)]
 struct Shell<'a> {
     sections: Vec<Section<'a>>,
-    /// The number of its instances.
     instances: u32,
 }
 

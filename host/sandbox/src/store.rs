@@ -43,7 +43,7 @@ impl Violation {
 pub(crate) struct CallState {
     pub(crate) sandbox: Arc<Inner>,
     pub(crate) grants: Arc<Grants>,
-    /// The user of the request, if the plugin may ask about them.
+    /// The user of the request, if the plugin may ask what that user may do.
     pub(crate) user: UserInfo,
     pub(crate) tape: Option<Tape>,
     /// Whether this is `describe` or `configure`, during which nothing is granted.
@@ -139,7 +139,7 @@ impl CallState {
             if context.data().deadline.has_passed() {
                 return Err(out_of_time());
             }
-            // Unlike a plain yield, this lets the runtime poll I/O and timers too.
+            // Unlike a plain yield, this also lets the runtime poll I/O and timers.
             Ok(UpdateDeadline::YieldCustom(1, Box::pin(tokio::task::yield_now())))
         });
         store

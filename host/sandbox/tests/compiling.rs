@@ -1,4 +1,4 @@
-//! Components that take too long or too much memory to compile, and the end of the compiler process.
+//! Tests of components that take too much time or memory to compile, and of the end of the compiler process.
 
 #![allow(
     clippy::unwrap_used,
@@ -76,7 +76,7 @@ fn children() -> usize {
     fs::read_dir("/proc").unwrap().filter_map(is_mine).count()
 }
 
-/// A single test, because it counts all child processes of the test program.
+/// All checks are in one test, because it counts the child processes of the whole test program.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_compiler_is_stopped_at_its_limits() {
     // This function of 1.4 MB exceeds the limit on memory.

@@ -63,14 +63,14 @@ impl Repository<'_> {
         let realm = parameter("realm")
             .and_then(|realm| Url::parse(&realm).ok())
             .ok_or("the registry names no token server")?;
-        // The password is sent to this URL.
+        // The password is sent to this URL, so it must not be less secure than the request's.
         if realm.scheme() != "https" && requested.scheme() == "https" {
             return Err(format!(
                 "the registry asks for credentials to be sent without TLS, to {realm}"
             ));
         }
         let repository = self.artifact.repository();
-        // A push begins with an existence check, for which the registry requests a smaller scope.
+        // A push begins with a check whether the blob exists, for which the registry's challenge has a smaller scope.
         let scope = match self.access {
             Access::Pull => parameter("scope").unwrap_or_else(|| format!("repository:{repository}:pull")),
             Access::Push => format!("repository:{repository}:pull,push"),

@@ -51,7 +51,6 @@ impl Network {
                     path.display()
                 ))
             })?;
-        // The crate that parses the helper's output may panic.
         let credential = credential.map_err(|error| match error {
             Error::Panicked(message) => failed(format!("reading {} failed: {message}", path.display())),
             error => error,
@@ -91,7 +90,7 @@ fn login(config: &[u8], artifact: &OciReference) -> String {
         auths: Option<BTreeMap<String, IgnoredAny>>,
         cred_helpers: Option<BTreeMap<String, IgnoredAny>>,
     }
-    // The crate that reads the configuration next reports its mistakes.
+    // Mistakes in the configuration are reported by the crate that reads it next.
     let config: Config = serde_json::from_slice(config).unwrap_or_default();
     let registry = artifact.registry();
     let has = |keys: &Option<BTreeMap<String, IgnoredAny>>, key: &str| {
@@ -170,7 +169,7 @@ mod tests {
                 "r.example.com/a/b/c:1",
                 "r.example.com/a",
             ),
-            // Whole names only.
+            // Only whole names match.
             (
                 config(r#""r.example.com/a": {}"#),
                 "r.example.com/ab:1",

@@ -64,7 +64,7 @@ impl Fetch<'_> {
             };
             let digest = Digest::of(&received.bytes);
             if is_resumed && download.digest.is_some_and(|expected| expected != digest) {
-                // The partial download may be damaged, or of another version.
+                // The partial download may be damaged, or be of another version.
                 received.restart(None).await;
                 continue;
             }
@@ -118,7 +118,7 @@ impl Fetch<'_> {
             let before = received.bytes.len();
             let headers = download.headers(received);
             let attempt = async {
-                // The download was interrupted at its very end.
+                // The connection broke after the last byte, so the download is complete.
                 if download.digest.is_some() && download.size == Some(before as u64) {
                     return Ok(Attempt::Complete { validator: None });
                 }

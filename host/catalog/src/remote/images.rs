@@ -27,7 +27,7 @@ use crate::{
 
 /// The time for which an answer is used again, as in Kubewarden.
 const KEPT: Duration = Duration::from_secs(60);
-/// The maximum number of kept answers of a kind, and their maximum size, in bytes.
+/// The maximum number of cached answers of a kind, and their maximum size, in bytes.
 const MOST_KEPT: usize = 256;
 const LARGEST_KEPT: usize = 64 << 10;
 
@@ -205,7 +205,7 @@ impl ImageReader for Images {
         for requirement in requirements {
             let needed = requirement.to_string();
             let (manifest, material) = (manifest.clone(), Arc::clone(&material));
-            // Each signature takes up to a millisecond.
+            // Verifying a signature takes up to a millisecond.
             let verify = move || valid_signature(&requirement, &manifest, &material);
             apart(usize::MAX, verify).await.map_err(|found| {
                 let found = found.iter().map(ToString::to_string).collect::<Vec<_>>();

@@ -64,8 +64,8 @@ impl Entry {
         self.platform.is_none() && self.artifact_type.is_none() && !self.digest.is_empty()
     }
 
-    /// Returns whether the referrer may have signatures, which is assumed without a type. For a bundle with a
-    /// statement, cosign annotates the kind of statement, such as provenance.
+    /// Returns whether the referrer may have signatures. A referrer without a type may. For a bundle with a statement,
+    /// cosign annotates the kind of statement, such as provenance.
     pub(super) fn may_sign(&self) -> bool {
         let statement = self
             .annotations

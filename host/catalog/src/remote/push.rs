@@ -139,7 +139,7 @@ impl Catalog {
 
 impl Repository<'_> {
     async fn push_module(&self, module: &Bytes) -> Result<(), Error> {
-        // The body of a request outlives the borrow of `progress`.
+        // The request's body may outlive `progress`, so the number of sent bytes is shared.
         let sent = Arc::new(AtomicU64::new(0));
         let upload = self.push_blob(module, &sent);
         tokio::pin!(upload);

@@ -1,5 +1,5 @@
-//! Follows redirects with cookies, which the client does not keep: servers in front of registries set one, and redirect
-//! to the same address to see whether it comes back.
+//! Follows redirects with cookies. Some servers in front of registries set a cookie and redirect to the same address,
+//! to see whether the client sends it; the HTTP client itself stores no cookies.
 
 use admittance_net::client::{ClientRequest, ClientResponse, RequestBody};
 use http::{

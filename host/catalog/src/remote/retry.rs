@@ -38,7 +38,6 @@ impl Network {
 #[derive(Debug)]
 pub(super) struct Pauses {
     backoff: Backoff,
-    /// The remaining retries.
     left: usize,
     retries: usize,
 }

@@ -65,7 +65,7 @@ impl TrustRoot {
     }
 }
 
-/// Never called, because keys cannot be created.
+/// This function is never called, because keys cannot be created.
 pub(super) fn by_key(_: &PublicKeys, _: &FoundSignature, _: &[u8]) -> Result<Verified, Refusal> {
     Err(Refusal::WrongKey)
 }

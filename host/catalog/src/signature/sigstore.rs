@@ -148,7 +148,7 @@ pub(super) fn by_certificate(
     let logged = opened.bundle.as_ref().filter(of_certificate);
     match (logged, &certified.trust_root) {
         (Some(bundle), Some(root)) => {
-            // The certificate itself was verified when it was read.
+            // The chain of the certificate was verified when it was read.
             let policy = VerificationPolicy::any_identity().skip_certificate_chain();
             let verified = root
                 .verifier()

@@ -94,10 +94,10 @@ fn resolved(path: &Path) -> io::Result<PathBuf> {
                 if !rest.components().all(|part| matches!(part, Component::Normal(_))) {
                     return Err(io::ErrorKind::NotFound.into());
                 }
-                // The parts are joined one by one, because joining an empty path would add a `/`.
+                // The parts are joined one by one, because joining the empty path would add a `/`.
                 return Ok(rest.components().fold(base, |path, part| path.join(part)));
             }
-            // A dangling link may not be skipped like a missing file.
+            // A dangling link is not a missing file, so it is an error.
             Err(error) if error.kind() != io::ErrorKind::NotFound || ancestor.is_symlink() => {
                 return Err(error);
             }

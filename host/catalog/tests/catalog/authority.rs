@@ -1,4 +1,4 @@
-//! A certificate authority (CA) that issues server certificates.
+//! Provides a certificate authority (CA) that issues server certificates.
 
 use std::{path::Path, sync::Arc};
 

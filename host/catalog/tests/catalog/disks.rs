@@ -89,7 +89,7 @@ async fn a_full_disk_is_reported_and_retried() {
             .await
             .unwrap_err(),
     );
-    // Nothing of the attempts is left, and existing entries are intact.
+    // The attempts have left nothing, and existing entries are intact.
     for kind in ["temporary", "partial", "modules", "resolved"] {
         assert_eq!(scene.kept(kind), [""; 0], "{kind}");
     }

@@ -29,7 +29,7 @@ async fn a_url_is_fetched_once_and_again_on_request() {
         Some(FetchProgress::Finished)
     ));
 
-    // The module comes from the store, also in another program.
+    // The module comes from the store, and a program that starts later finds it there too.
     site.put("/a.wasm", &second, Some("\"2\""));
     let module = scene.obtain(&scene.catalog(), &url).await.unwrap();
     assert_eq!(module.digest(), Digest::of(&first));
@@ -77,7 +77,7 @@ async fn a_pinned_module_in_the_store_causes_no_request() {
     for (path, freshness, received) in [
         ("/a.wasm", Freshness::Recorded, 2),
         ("/a.wasm", Freshness::Again, 2),
-        // The same module is behind another name.
+        // The same module is published under another name.
         ("/b.wasm", Freshness::Recorded, 2),
     ] {
         let module = scene.obtain_as(&catalog, &site.url(path), right, freshness).await;
@@ -92,7 +92,7 @@ async fn an_interrupted_download_is_resumed() {
     let tag = Some("\"1\"");
     for (tag, pinned, faults, ranges) in [
         (tag, false, vec![Fault::Cut(MEGABYTE)], vec![None, Some(MEGABYTE)]),
-        // The connection breaks more often than there are attempts, but each makes progress.
+        // The connection breaks more often than there are attempts, but each attempt makes progress.
         (
             tag,
             false,
@@ -215,7 +215,7 @@ async fn faults_of_a_server_are_reported_or_retried() {
         (vec![Fault::Status(500, None), Fault::Cut(10)], 3, None),
         (vec![Fault::Status(429, Some("1"))], 2, None),
         (vec![Fault::Stall(10)], 2, None),
-        // The server requests a pause that is longer than the longest one.
+        // The server requests a longer pause than the longest one.
         (
             vec![Fault::Status(429, Some("3600"))],
             1,

@@ -84,7 +84,7 @@ async fn manifests_and_configurations_of_images_are_read() {
     let error = images.manifest(&image(&registry, "none")).await.unwrap_err();
     assert!(error.to_string().contains("no such artifact"), "{error}");
 
-    // Answers are kept for a while, so this works without the registry.
+    // Answers are cached for a while, so this works without the registry.
     let kept = image(&registry, "1");
     let gone = image(&registry, "other");
     drop(registry);
@@ -139,7 +139,7 @@ async fn signatures_of_images_are_verified() {
         kept.signed(&image, &by(&[&signer], &[("env", "test")])).await,
         "found: none",
     );
-    // Each of several required keys must have signed.
+    // With several required keys, each must have signed the image.
     says(
         kept.signed(&image, &by(&[&other], &[])).await,
         "it needs a signature by the key",
@@ -166,7 +166,7 @@ async fn signatures_of_images_are_verified() {
         };
         says(kept.signed(&image, &signers).await, part);
     }
-    // A signature may be made by the owner of a certificate.
+    // The signer may be the owner of a certificate.
     let (authority, stranger) = (CodeAuthority::new(), CodeAuthority::new());
     let certified = |certificate: String, chain: Option<Vec<String>>, must_be_logged| Signers {
         all: vec![Signer::Certificate {

@@ -264,7 +264,7 @@ async fn a_registry_may_require_tls_and_a_password() {
         bytes.as_slice()
     );
 
-    // A registry of this machine may be without TLS, but not with a wrong certificate.
+    // A registry on this machine may do without TLS, but not with a wrong certificate.
     let mut config = scene.config.clone();
     config.network.ca = None;
     config.store = None;
@@ -273,10 +273,9 @@ async fn a_registry_may_require_tls_and_a_password() {
     assert!(matches!(error, Error::Tls { .. }), "{error}");
 }
 
-/// The environment variable that is set in the second run, which has helpers in its PATH.
+/// The environment variable of the second run, whose PATH contains the helpers.
 const HELPED: &str = "ADMITTANCE_TEST_HELPED";
 
-/// The test runs itself again with another PATH, because helpers are found there.
 #[tokio::test]
 async fn credential_helpers_are_used() {
     if env::var_os(HELPED).is_some() {

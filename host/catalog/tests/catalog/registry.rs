@@ -20,7 +20,6 @@ const PROGRAM: &str = "ADMITTANCE_TEST_REGISTRY";
 /// A timeout that is generous even on a busy machine.
 const NEVER: Duration = Duration::from_secs(60);
 
-/// The access control of a registry.
 #[derive(Debug)]
 pub(crate) enum Access<'a> {
     /// No access control.
@@ -92,7 +91,6 @@ impl Registry {
         }
     }
 
-    /// Returns the file of the blob with this digest.
     pub(crate) fn blob(&self, digest: &str) -> PathBuf {
         let hex = digest.trim_start_matches("sha256:");
         self.directory

@@ -118,7 +118,7 @@ impl Scene {
 /// Returns a component of this many bytes, whose content depends on `seed`.
 pub(crate) fn component(size: usize, seed: u8) -> Vec<u8> {
     let mut bytes = b"\0asm\x0d\0\x01\0".to_vec();
-    // The rest is a custom section with an empty name and a length of five bytes.
+    // The rest of the component is a custom section with an empty name; its header has five bytes.
     let content = size - bytes.len() - 1 - 5;
     bytes.push(0);
     for shift in [0, 7, 14, 21, 28] {

@@ -180,7 +180,7 @@ async fn signatures_in_a_registry_are_found() {
             put_manifest(&registry, &format!("sha256-{hex}.sig"), &manifest).await;
         }
         let module = scene.obtain(&scene.catalog(), &reference).await.unwrap();
-        // The reference may name an index, but the signature is of the artifact for WebAssembly.
+        // The reference may name an index, but the signature is for the WebAssembly artifact in it.
         let entry = json!({
             "mediaType": "application/vnd.oci.image.manifest.v1+json", "digest": pushed.manifest.to_string(),
             "size": 2, "platform": {"os": "wasi", "architecture": "wasm"},
@@ -203,7 +203,6 @@ async fn signatures_in_a_registry_are_found() {
     }
 }
 
-/// Puts a blob into the registry, and returns its descriptor.
 pub(crate) async fn put_blob(registry: &Registry, blob: impl AsRef<[u8]>) -> Value {
     let blob = blob.as_ref();
     let digest = Digest::of(blob);
@@ -214,14 +213,12 @@ pub(crate) async fn put_blob(registry: &Registry, blob: impl AsRef<[u8]>) -> Val
     json!({"mediaType": "application/json", "digest": digest.to_string(), "size": blob.len()})
 }
 
-/// Returns an index with these entries.
 pub(crate) fn index(entries: &[Value]) -> Value {
     json!({
         "schemaVersion": 2, "mediaType": "application/vnd.oci.image.index.v1+json", "manifests": entries,
     })
 }
 
-/// Puts a manifest into the registry, and returns its descriptor.
 pub(crate) async fn put_manifest(registry: &Registry, tag: &str, manifest: &Value) -> Value {
     let (text, kind) = (manifest.to_string(), manifest["mediaType"].as_str().unwrap());
     let url = format!("http://{}/v2/plugins/a/manifests/{tag}", registry.name);

@@ -19,25 +19,23 @@ use crate::authority::Authority;
 pub(crate) enum Fault {
     /// The connection ends after this many bytes of the body.
     Cut(usize),
-    /// The server falls silent after this many bytes of the body.
+    /// The server sends nothing after this many bytes of the body.
     Stall(usize),
-    /// A status, with `Retry-After`.
+    /// The reply has this status, and perhaps `Retry-After`.
     Status(u16, Option<&'static str>),
-    /// The whole body, even if a part was requested.
+    /// The reply has the whole body, even if a part was requested.
     Whole,
-    /// A range that begins at another offset.
+    /// The reply has a range that begins at another offset.
     WrongPart,
-    /// A length that differs from the length of the body.
+    /// The reply announces another length than its body has.
     Length(u64),
-    /// No length, and no end.
+    /// The reply has no length, and no end.
     Endless,
-    /// A redirect to this address.
     Redirect(&'static str),
-    /// A redirect to the same address, with this `Set-Cookie`.
+    /// The reply redirects to the same address, with this `Set-Cookie`.
     Cookie(&'static str),
 }
 
-/// A received request.
 #[derive(Clone, Debug)]
 pub(crate) struct Received {
     pub(crate) path: String,

@@ -55,7 +55,7 @@ async fn an_entry_is_found_only_under_its_name() {
     store.keep(&kept).unwrap();
     assert_eq!(store.module(kept.digest()).unwrap(), "bytes");
     assert_eq!(store.module(Digest::of("other")), None);
-    // A rollback needs the earlier module, although the file has other bytes by now.
+    // The file has other bytes now, but a rollback needs the earlier module.
     let changed = module(&scene, b"changed").await;
     let recalled = scene
         .catalog()

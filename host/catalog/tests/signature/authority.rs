@@ -1,4 +1,4 @@
-//! An authority and a log like sigstore's, made for one test. Their certificates and promises are in cosign's older
+//! Provides an authority and a log like sigstore's for one test. Their certificates and promises are in cosign's older
 //! form.
 
 use admittance_catalog::signature::{Blob, FoundSignature, TrustRoot};
@@ -124,7 +124,7 @@ impl Authority {
     /// Creates the log's promise that it recorded the signature at this time.
     pub(crate) fn promise(&self, payload: &str, signature: &str, certificate: &str, at: i64) -> Value {
         let digest = digest::digest(&digest::SHA256, payload.as_bytes());
-        // The members are in the order of their names, as RFC 8785 requires.
+        // RFC 8785 requires the members in the order of their names.
         let body = json!({
             "apiVersion": "0.0.1",
             "kind": "hashedrekord",

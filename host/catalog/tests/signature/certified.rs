@@ -12,7 +12,7 @@ use crate::{
     subject::{check_artifact, detached, fixture, manifest, outcome, text},
 };
 
-/// The validity of a certificate that has not expired, and of one that has, in seconds before and after the signing.
+/// The validity of a certificate that has not expired yet, in seconds before and after the signing.
 const LONG: (i64, i64) = (-60, 3_000_000_000);
 const ENDED: (i64, i64) = (-60, 540);
 

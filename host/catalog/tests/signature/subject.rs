@@ -1,4 +1,4 @@
-//! The signed content of these tests, and helpers to check it.
+//! Provides the signed content of these tests, and functions that check signatures.
 
 use std::path::PathBuf;
 
@@ -27,7 +27,6 @@ pub(crate) fn module() -> Vec<u8> {
     fixture("module.wasm")
 }
 
-/// Returns the manifest that lists the module.
 pub(crate) fn manifest() -> Vec<u8> {
     fixture("manifest.json")
 }
@@ -54,7 +53,6 @@ pub(crate) fn bundle(content: impl Into<Vec<u8>>) -> FoundSignature {
     }
 }
 
-/// Checks the signatures of a file.
 pub(crate) fn check_file(
     requirement: &Requirement,
     module: &[u8],

@@ -15,7 +15,6 @@ use crate::{
 
 const NO_CLUSTER: &str = "no control plane is configured on this host";
 
-/// The maximum number of objects on a page.
 const PAGE_MAX: NonZeroU32 = NonZeroU32::new(500).unwrap();
 
 /// The number of bytes whose search takes as long as comparing one byte of a label selector with all objects.
@@ -149,7 +148,7 @@ async fn select(
     fields: &FieldMask,
     deadline: Deadline,
 ) -> Result<Vec<String>, cluster::Error> {
-    // The objects are copied twice, here and into the plugin.
+    // The objects are copied into this program and into the plugin.
     leave_for(page.objects.iter().map(|object| object.len()).sum()).await;
     if fields.is_whole() {
         return Ok(page.objects.iter().map(|object| object.to_string()).collect());

@@ -206,7 +206,7 @@ impl Lines {
         let size = context.len() + message.len();
         if self.left.lines == 0 || self.left.bytes < size {
             self.dropped += 1;
-            // The first line that does not fit ends the log; otherwise smaller lines could follow it.
+            // After a line that does not fit, no further line is logged; otherwise smaller lines could follow it.
             self.left.lines = 0;
             return;
         }

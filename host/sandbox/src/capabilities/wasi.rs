@@ -66,7 +66,7 @@ impl WasiView for CallState {
     }
 }
 
-/// A clock that starts with the call, not when the guest first reads it.
+/// The clock of a call, which starts with the call, and not when the guest first reads it.
 struct CallClock(Instant);
 
 impl HostMonotonicClock for CallClock {

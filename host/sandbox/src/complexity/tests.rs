@@ -15,7 +15,7 @@ fn refused(text: &str) -> (&'static str, u64) {
     }
 }
 
-/// Components inside of one another, each of which instantiates the one in it `times` times.
+/// Writes nested components, each of which instantiates the one in it `times` times.
 fn nested(levels: usize, times: usize) -> String {
     let mut text = "(component)".to_owned();
     for _ in 0..levels {
@@ -201,7 +201,7 @@ fn definitions_of_nested_components_count_each_time() {
 
 #[test]
 fn nested_types_do_not_exhaust_the_stack() {
-    // wasmparser's reader of types goes down by recursion: a million levels of three bytes each.
+    // The reader of types in wasmparser recurses: these are a million levels of three bytes each.
     let levels = 1_000_000;
     let mut types = vec![1];
     for _ in 0..levels {

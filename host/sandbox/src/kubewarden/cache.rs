@@ -31,7 +31,7 @@ struct CachedValue {
     until: Instant,
 }
 
-/// The answer to a question for a value.
+/// The answer to a query for a value.
 #[derive(Serialize)]
 struct CacheAnswer<'a> {
     code: u8,

@@ -24,8 +24,8 @@ use crate::{
 
 const BINDING: &str = "kubewarden";
 
-/// The largest question about the cluster, images or addresses, and the largest log event, in bytes. Values of the
-/// cache and certificates have limits of their own.
+/// The largest query about the cluster, images or addresses, and the largest log event, in bytes. Values of the cache
+/// and certificates have limits of their own.
 const QUESTION: usize = 256 << 10;
 
 /// The addresses and lengths of the binding, the namespace, the operation and the payload.
@@ -42,7 +42,7 @@ pub(super) async fn call(guest: &mut Caller<'_, CallState>, arguments: Arguments
     let payload = take(guest, payload, length)?;
     leave_for(payload.len()).await;
     let answer = answer(guest.data_mut(), &binding, &namespace, &operation, payload).await?;
-    // The policy copies the answer.
+    // The policy copies the answer into its memory.
     leave_for(answer.as_ref().map_or(0, Vec::len)).await;
     let exchange = &mut guest.data_mut().exchange;
     exchange.host_failed = answer.is_err();

@@ -1,4 +1,4 @@
-//! The questions of policies about images in registries, within the grants of their stage.
+//! Answers the queries of policies about images in registries, within the grants of their stage.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -46,7 +46,6 @@ impl Operation {
     }
 }
 
-/// A verification of an image.
 #[derive(Deserialize)]
 struct Verification {
     image: String,
@@ -55,7 +54,7 @@ struct Verification {
     required: RequiredSigners,
 }
 
-/// The signers that a verification requires. Certificates are lists of bytes.
+/// The signers that a verification requires. A certificate is written as a list of bytes.
 #[derive(Deserialize)]
 #[serde(tag = "type")]
 enum RequiredSigners {
@@ -209,7 +208,7 @@ pub(super) async fn answer(
     let Some(reader) = state.sandbox.config.images.clone() else {
         return Ok(Err("this host reads no images of registries".to_owned()));
     };
-    // The answer of a registry has up to megabytes, which are hashed and parsed.
+    // An answer of a registry may have megabytes, which are hashed and parsed.
     leave().await;
     let answer = ask(&*reader, operation, &image, &signers);
     Ok(match timeout_at(state.deadline.instant(), answer).await {

@@ -143,7 +143,7 @@ mod tests {
                 false,
                 Ok("deny 422 no".to_owned()),
             ),
-            // kube-apiserver answers such a review with 400.
+            // kube-apiserver gives a refusal without a code the status 400.
             (
                 r#"{"accepted":false,"code":0}"#.to_owned(),
                 false,

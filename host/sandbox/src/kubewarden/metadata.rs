@@ -97,7 +97,7 @@ impl Metadata {
                     "its section `{SECTION}` cannot be read: {error}; annotate it again with `kwctl annotate`"
                 ))
             })?,
-            // The policy is not annotated yet.
+            // The policy has no annotations yet.
             None if imports_wapc => Section::default(),
             None => {
                 return Err(Error::Unusable(

@@ -111,7 +111,7 @@ async fn start(store: &mut Store<CallState>, instance: Instance) -> wasmtime::Re
         };
         let function = function.typed::<(), ()>(&*store)?;
         match function.call_async(&mut *store, ()).await {
-            // The start-up code of TinyGo ends the program, whose functions are called nevertheless.
+            // TinyGo's start-up code ends the program, but its functions can still be called.
             Err(error) if error.downcast_ref().is_some_and(|I32Exit(code)| *code == 0) => {}
             result => result?,
         }

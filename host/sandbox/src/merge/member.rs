@@ -46,7 +46,7 @@ impl<'a> Member<'a> {
                 Payload::ElementSection(section) => member.elements = all(section)?,
                 Payload::DataSection(section) => member.data = all(section)?,
                 Payload::CodeSectionEntry(body) => member.bodies.push(body),
-                // The modules were started before the snapshot.
+                // Start functions have run before the snapshot, so the module must have none.
                 Payload::StartSection { .. } | Payload::TagSection(_) => return None,
                 _ => {}
             }

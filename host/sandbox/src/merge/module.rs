@@ -24,7 +24,7 @@ impl Merged {
             .iter()
             .map(|number| Some((*number, members.get(*number)?)))
             .collect::<Option<_>>()?;
-        // A module with several memories cannot become a `Blank`.
+        // `Blank` cannot replace the data of a module with several memories.
         let memories = members.iter().map(|(_, member)| member.memories.len());
         if members.len() > 1 && memories.sum::<usize>() > 1 {
             return None;
@@ -276,7 +276,6 @@ fn is_passive(kind: &DataKind<'_>) -> bool {
     matches!(kind, DataKind::Passive)
 }
 
-/// The sections of a merged module.
 #[derive(Default)]
 struct Sections<'a> {
     types: TypeSection,

@@ -27,7 +27,7 @@ pub(super) struct Canonical {
     pub(super) level: usize,
 }
 
-/// A part that is not core, and stays unchanged.
+/// A part of a component that is not core, and stays unchanged.
 pub(super) enum OtherPart<'a> {
     Section(RawSection<'a>),
     Aliases(ComponentAliasSection),
@@ -73,7 +73,7 @@ impl<'a> Parts<'a> {
                 for function in section {
                     match function.ok()? {
                         lift @ CanonicalFunction::Lift { .. } => lifts.push(lift),
-                        // The function may refer to something that only exists after lifted functions.
+                        // The function may refer to an item that exists only after lifted functions.
                         _ if !lifts.is_empty() || !self.after.is_empty() => return None,
                         function => self.canonical(function)?,
                     }
@@ -84,7 +84,7 @@ impl<'a> Parts<'a> {
             }
             Payload::ComponentTypeSection(section) => {
                 for ty in section {
-                    // A destructor is a core function.
+                    // The destructor of a resource is a core function.
                     if let ComponentType::Resource { dtor: Some(_), .. } = ty.ok()? {
                         return None;
                     }
@@ -101,7 +101,7 @@ impl<'a> Parts<'a> {
                 }
                 self.keep(OtherPart::Section(raw));
             }
-            // Custom sections have names of items that get other indices.
+            // Custom sections refer to items whose indices change.
             Payload::CustomSection(_) => {}
             _ => self.keep(OtherPart::Section(raw)),
         }

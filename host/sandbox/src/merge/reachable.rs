@@ -43,7 +43,7 @@ pub(super) fn reachable(members: &[(usize, &Member<'_>)], exports: &[(Kind, Item
         else {
             continue;
         };
-        // Other modules belong to another level.
+        // Modules of other levels are not merged with these.
         let Some(member) = members.get(&number) else {
             continue;
         };

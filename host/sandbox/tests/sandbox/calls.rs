@@ -1,4 +1,4 @@
-//! Results and failures of calls.
+//! Tests of the results and failures of calls.
 
 use std::{sync::Arc, time::Duration};
 
@@ -63,7 +63,7 @@ const DEEP: &str = "(func $deep (param i64) (result i64)
 
 #[tokio::test]
 async fn every_failed_call_has_its_kind_of_failure() {
-    // There is one slot, so a call that kept it would be the last one.
+    // The sandbox has one slot, so a call that kept it would be the last one.
     let sandbox = small(1);
     let deep = Guest::running("(drop (call $deep (i64.const 0)))").with_items(DEEP);
     // The verdict has discriminant 9, but the variant has four cases.
@@ -262,12 +262,11 @@ fn with_time(time: Duration) -> PluginConfig {
     }
 }
 
-/// Returns a guest that loops forever.
 fn looping() -> Guest {
     Guest::running("(loop $again (br $again))")
 }
 
-/// Sleeps for an hour.
+/// Returns a guest that sleeps for an hour.
 fn sleeping() -> Guest {
     Guest::running("(call $block (call $sleep (i64.const 3600000000000)))")
         .with_world("import wasi:clocks/monotonic-clock@0.2.3;")

@@ -1,4 +1,4 @@
-//! Capabilities of plugins.
+//! Tests of the capabilities of plugins.
 
 use std::sync::{Arc, Mutex};
 
@@ -21,7 +21,7 @@ fn with(grants: Grants) -> PluginConfig {
 const GET: &str = r#"(import "admittance:plugin/cluster@0.1.1" "get"
     (func $get (param i32 i32 i32 i32 i32 i32 i32 i32 i32 i32)))"#;
 
-/// Reads `v1/Node` `a`; the answer is at `SCRATCH`.
+/// Writes code that reads the Node `a`. The answer is at `SCRATCH`.
 fn get() -> String {
     format!(
         "(call $get (i32.const {}) (i32.const 2) (i32.const {}) (i32.const 4)
@@ -32,7 +32,7 @@ fn get() -> String {
     )
 }
 
-/// Reads the node, and denies with the text of the object or with the host's reason.
+/// Returns a guest that reads the node, and denies with the text of the object or of the host's error.
 fn reader() -> Guest {
     // In a `result<option<json>, error>`, the texts of an object and of an error are at the same place: both follow a tag.
     let deny = format!(
@@ -50,7 +50,7 @@ fn reader() -> Guest {
         .with_data(TEXT, b"v1Nodea")
 }
 
-/// A control plane that answers each question with the question.
+/// A control plane that answers each query with the text of the query.
 #[derive(Debug, Default)]
 struct Echo {
     received: Mutex<Vec<String>>,
@@ -149,8 +149,8 @@ async fn the_cluster_is_read_when_it_is_granted() {
 const SEND: &str = r#"(import "admittance:plugin/http@0.1.1" "send"
     (func $send (param i32 i32 i32 i32 i32 i32 i32 i32 i32)))"#;
 
-/// Sends a `GET` to this address. A granted one that is answered gives a denial with its status; any error of the
-/// host's gives an allow.
+/// Returns a guest that sends a `GET` to this address. It denies with the status of the answer, and allows after an
+/// error.
 fn sender(url: &str) -> Guest {
     let code = format!(
         "(call $send (i32.const {TEXT}) (i32.const 3) (i32.const {}) (i32.const {})
@@ -266,7 +266,7 @@ async fn a_host_function_that_does_not_answer_leaves_time_for_the_plugin() {
         .await
         .unwrap();
     let deadline = Deadline::after(std::time::Duration::from_secs(1));
-    // The guest gets the error `timeout`, and allows.
+    // The guest gets the error `timeout`, and then allows.
     plugin.admit(&Arc::new(request()), deadline).await.unwrap();
     let left = deadline.remaining().as_millis();
     assert!((1..=100).contains(&left), "{left}");
@@ -394,7 +394,7 @@ async fn exit_ends_the_call() {
     assert!(failure.message.contains("exit code 1"), "{failure}");
 }
 
-/// Writes to standard error, in a call or while it is configured.
+/// Code that writes to standard error. It runs in a call or in `configure`.
 const STDERR: &str = r#"
     (import "wasi:cli/stderr@0.2.3" "get-stderr" (func $stderr (result i32)))
     (import "wasi:io/streams@0.2.3" "[method]output-stream.blocking-write-and-flush"

@@ -69,20 +69,19 @@ package other:host@1.0.0 {
 }
 "#;
 
-/// A guest in pieces; `Default` is one that allows everything.
+/// A guest in parts. The default guest allows everything.
 #[derive(Clone, Debug)]
 pub(crate) struct Guest {
     /// Further `import` lines of the world, in addition to the contract.
     pub(crate) world: String,
-    /// Imports, globals and functions of the module.
+    /// The imports, globals and functions of the module.
     pub(crate) items: String,
-    /// Body of `configure`, with the settings as `$text` and `$length`.
+    /// The body of `configure`, with the settings as `$text` and `$length`.
     pub(crate) configure: String,
-    /// Body of `admit`, with the request as `$request`.
+    /// The body of `admit`, with the request as `$request`.
     pub(crate) admit: String,
-    /// Data segments.
     pub(crate) data: String,
-    /// Pages that the memory begins with.
+    /// The number of pages with which the memory begins.
     pub(crate) pages: u32,
 }
 
@@ -108,7 +107,6 @@ impl Guest {
         }
     }
 
-    /// Creates a guest with this answer.
     pub(crate) fn answering(answer: &Answer) -> Self {
         Self::default()
             .with_data(ANSWER, &answer.encode(TEXT))
@@ -165,7 +163,6 @@ impl Guest {
         wat::parse_str(&text).unwrap_or_else(|error| panic!("{error}\n{text}"))
     }
 
-    /// Returns the guest as a component.
     pub(crate) fn component(&self) -> Vec<u8> {
         let mut resolve = Resolve::default();
         resolve
@@ -188,7 +185,6 @@ impl Guest {
     }
 }
 
-/// Creates a data segment.
 pub(crate) fn data(at: u32, bytes: &[u8]) -> String {
     let escaped: String = bytes.iter().map(|byte| format!("\\{byte:02x}")).collect();
     format!("(data (i32.const {at}) \"{escaped}\")\n")

@@ -1,4 +1,4 @@
-//! Helpers of these tests: a sandbox, a request, and functions to load and call plugins.
+//! Provides the sandbox of the tests, a request, and functions that load and call plugins.
 
 use std::{
     io::{self, Write},
@@ -13,7 +13,7 @@ use admittance_sandbox::{Error, Limits, Plugin, PluginConfig, Sandbox, SandboxCo
 
 use crate::guest::Guest;
 
-/// Returns the sandbox that all tests share which do not need their own.
+/// Returns the sandbox that is shared by all tests that do not need their own.
 pub(crate) fn sandbox() -> &'static Sandbox {
     static SANDBOX: LazyLock<Sandbox> = LazyLock::new(|| small(16));
     &SANDBOX

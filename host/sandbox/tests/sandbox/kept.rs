@@ -1,4 +1,4 @@
-//! A plugin that was built with the contract 0.1.0, and is kept as it was.
+//! Tests a plugin that was built for version 0.1.0 of the contract, and is stored as it was built.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,4 +1,4 @@
-//! Modules are loaded, or refused with the reason.
+//! Tests that modules are loaded, or refused with a reason.
 
 use std::{
     fs,
@@ -182,7 +182,7 @@ async fn settings_of_one_module_share_compiled_code() {
         2,
         "the module, and the code of its snapshots"
     );
-    // Shorter settings: the heap ends elsewhere, and its end is in a global, so the code differs too.
+    // With shorter settings, the heap ends elsewhere. A global holds its end, so the code differs too.
     prepare("{}").await;
     assert_eq!(
         sandbox.compilations(),

@@ -1,4 +1,4 @@
-//! The lookups that version 0.1.1 of the contract added: pages of lists, and checks of access.
+//! Tests of the lookups that version 0.1.1 of the contract added: pages of lists, and access checks.
 
 use std::sync::{Arc, Mutex};
 
@@ -14,7 +14,7 @@ use crate::{
     harness::{config, load_with, request, sandbox_with},
 };
 
-/// Records the questions, and allows everything to the user `jo`.
+/// A control plane that records the queries, and allows everything to the user `jo`.
 #[derive(Debug, Default)]
 struct Reader {
     received: Mutex<Vec<String>>,
@@ -122,7 +122,8 @@ async fn message_with(
     }
 }
 
-/// Asks for a page of `v1/Node` with this limit and field, and denies with its first object, or with the error.
+/// Returns a guest that requests a page of `v1/Node` with this limit and field, and denies with its first object, or
+/// with the error.
 fn lists(limit: u32, field: &str) -> Guest {
     lists_in(None, limit, field)
 }
@@ -167,13 +168,13 @@ fn lists_in(namespace: Option<&str>, limit: u32, field: &str) -> Guest {
 /// The address of the namespace that a guest reads.
 const NAMESPACE: u32 = TEXT + 192;
 
-/// Returns the expressions of an `option<string>`: the namespace at its place, or none.
+/// Returns the expressions of an `option<string>`: the address and length of the namespace, or none.
 fn option(namespace: Option<&str>) -> String {
     let (is_some, length) = (u32::from(namespace.is_some()), namespace.map_or(0, str::len));
     format!("(i32.const {is_some}) (i32.const {NAMESPACE}) (i32.const {length})")
 }
 
-/// Gets `v1/Node` `l` in a namespace, or without one, and denies with the object.
+/// Returns a guest that reads the Node `l` in a namespace, or without one, and denies with the object.
 fn gets_in(namespace: Option<&str>) -> Guest {
     let call = format!(
         "(call $get (i32.const {TEXT}) (i32.const 2) (i32.const {}) (i32.const 4) {}
@@ -264,7 +265,8 @@ async fn pages_contain_only_the_requested_fields() {
     assert!(refused.contains("add `v1/Node` to `allow.cluster`"), "{refused}");
 }
 
-/// Asks whether the user of the request, or `al`, may `get /x`, and denies with the reason or the error.
+/// Returns a guest that asks whether the user of the request, or `al`, may `get /x`, and denies with the reason or the
+/// error.
 fn asks(other: bool) -> Guest {
     let (action, option) = (TEXT + 64, TEXT + 128);
     let words = |words: &[u32]| -> Vec<u8> { words.iter().flat_map(|word| word.to_le_bytes()).collect() };

@@ -1,4 +1,4 @@
-//! The sandbox with real components: how they load, how calls end, what they may reach.
+//! Tests the sandbox with real components: how they load, how calls end, and what they can reach.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! Kubewarden policies: core modules, written in text.
+//! Tests of Kubewarden policies, which are core modules in text form.
 
 mod calls;
 mod host_calls;
@@ -17,8 +17,8 @@ const METADATA: &str = r#"{
     "annotations": {"io.kubewarden.policy.title": "t", "io.kubewarden.policy.version": "1.0.0",
         "io.kubewarden.policy.description": "d", "io.kubewarden.policy.author": "me"}}"#;
 
-/// The pieces of a waPC policy. It distinguishes operations by the length of their names. The answers are at `ANSWER`,
-/// `SETTINGS` and `VERSION`, and the data of its code at `TEXT`.
+/// A waPC policy in parts. It distinguishes operations by the lengths of their names. The answers are at `ANSWER`,
+/// `SETTINGS` and `VERSION`, and the data of its code is at `TEXT`.
 #[derive(Clone)]
 pub(crate) struct Policy {
     metadata: String,

@@ -1,4 +1,4 @@
-//! Components that are nested in another one, as toolchains of JavaScript make them.
+//! Tests of components that are nested in another component, as JavaScript toolchains write them.
 
 use wasm_encoder::{
     Alias, Component, ComponentAliasSection, ComponentExportKind, ComponentExportSection,

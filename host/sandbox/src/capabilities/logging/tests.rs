@@ -34,7 +34,6 @@ impl<S: Subscriber> Layer<S> for EventLines {
     }
 }
 
-/// Returns the events of a log with these limits.
 fn logged(limits: LogLimits, level: LevelFilter, happens: impl FnOnce(&CallLog)) -> Vec<String> {
     let kept = EventLines::default();
     with_default(Registry::default().with(kept.clone().with_filter(level)), || {

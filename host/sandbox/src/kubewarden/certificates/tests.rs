@@ -71,7 +71,7 @@ fn tangle(now: SystemTime, intermediates: usize, is_rooted: bool) -> Value {
     json!({"cert": pem(&leaf.pem()), "cert_chain": chain})
 }
 
-/// The limits of webpki are 200,000 certificates and 100 signatures.
+/// webpki itself would check 200,000 certificates and 100 signatures.
 #[test]
 fn a_verification_of_any_chain_ends_after_a_limited_number_of_steps() {
     let now = SystemTime::now();

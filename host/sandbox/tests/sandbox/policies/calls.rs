@@ -1,4 +1,4 @@
-//! Calls of waPC policies, their verdicts and failures.
+//! Tests of the calls of waPC policies, with their verdicts and failures.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ async fn a_policy_is_called_in_a_snapshot_of_its_start() {
     for _ in 0..2 {
         assert!(matches!(call(&plugin).await.unwrap().verdict, Verdict::Allow));
     }
-    // Tables cannot be snapshotted.
+    // A table cannot be snapshotted.
     let items = r#"(func $change (table.set $table (i32.const 0) (ref.null func)))"#.to_owned();
     let plugin = Policy {
         items,

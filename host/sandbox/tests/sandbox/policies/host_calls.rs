@@ -1,4 +1,4 @@
-//! Calls of the host by waPC policies: the cluster, registries, the cache, the log.
+//! Tests of the calls of the host by waPC policies: to the cluster, registries, the cache and the log.
 
 use std::sync::Arc;
 

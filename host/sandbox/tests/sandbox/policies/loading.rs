@@ -1,4 +1,4 @@
-//! Loading of waPC policies: refused modules, settings, limits, metadata.
+//! Tests of loading waPC policies: refused modules, settings, limits and metadata.
 
 use std::time::Duration;
 
@@ -100,7 +100,7 @@ async fn settings_are_validated_when_it_is_loaded() {
             .contains("validation of its settings cannot be read"),
         "{error}"
     );
-    // The settings are a part of each message.
+    // Each message contains the settings.
     let expected = r#""settings":{"a":1}}"#;
     let policy = Policy::running(&format!(
         "(if (i32.ne (i32.load8_u (i32.sub (i32.add (i32.const {MESSAGE}) (local.get $length)) (i32.const {})))

@@ -1,4 +1,4 @@
-//! WASI policies.
+//! Tests of WASI policies.
 
 use admittance_admission::{FailureKind, Verdict};
 use admittance_sandbox::Configured;
@@ -58,7 +58,7 @@ async fn a_wasi_policy_is_run_for_each_call() {
     assert!(
         matches!(&response.verdict, Verdict::Deny(denial) if denial.code() == 400 && denial.message == "no")
     );
-    // Standard input then has the answer of the host, which is empty for a log line.
+    // The answer of the host then follows in standard input. For a log line, it is empty.
     let log = format!(
         "(if (call $call (i32.const {TEXT}) (i32.const 10) (i32.const {}) (i32.const 7) (i32.const {})
             (i32.const 3) (i32.const {}) (i32.const 2)) (then unreachable))
