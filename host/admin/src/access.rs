@@ -181,7 +181,7 @@ fn known(head: &Parts, tokens: &[Token], clients: &[CertificateHolder]) -> Resul
         return Ok((Caller::Token(token.name.as_str().into()), token.role));
     }
     if head.extensions.get::<ClientCertificate>().is_some() {
-        // A browser would send the client certificate with requests of any page.
+        // A browser presents the client certificate for requests of any page, so browsers are refused.
         no_browser(head)?;
     }
     certified(head, tokens, clients)
@@ -207,8 +207,9 @@ fn certified(
     Ok((Caller::Certificate(client.name.as_str().into()), client.role))
 }
 
-/// Whether the console accepts the origin of a request: a page of the console, the address bar, a link on any page that
-/// opens a page in its place, or no browser at all. With `changes`, only pages of the console are accepted.
+/// Refuses a request whose origin the console does not accept. It accepts a page of the console, the address bar, a
+/// link on any page that opens a page in its place, and clients that are not browsers; with `changes`, only pages of
+/// the console.
 pub(crate) fn from_own_page(head: &Parts, changes: bool) -> Result<(), Denied> {
     let text = |name: &HeaderName| head.headers.get(name).map(|value| value.as_bytes());
     let site = text(&SEC_FETCH_SITE);

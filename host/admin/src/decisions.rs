@@ -42,14 +42,13 @@ pub(crate) struct DecisionQuery {
     pub(crate) stage: Option<String>,
     /// The namespace of the request; empty for requests without one.
     pub(crate) namespace: Option<String>,
-    /// The name of the user.
     pub(crate) user: Option<String>,
     /// A part of the type, the namespace, the name, the uid, the user or the message.
     pub(crate) text: Option<String>,
     /// `allowed`, `changed`, `denied`, `failed`, `deadline` or `dry-run`; `refused` for the last four. May be given more
     /// than once.
     pub(crate) verdict: Vec<String>,
-    /// Lists only decisions since this moment (`2026-01-02T03:04:05Z`) or in this last time (`10m`).
+    /// Lists only decisions since this moment (`2026-01-02T03:04:05Z`), or in the last minutes or hours (`10m`, `2h`).
     pub(crate) since: Option<String>,
     /// Lists only decisions with a smaller id, the `next` of the previous reply.
     pub(crate) before: Option<u64>,
@@ -165,7 +164,7 @@ impl DecisionsOfUid {
             } else {
                 0
             };
-            // The decisions in memory are in the database too.
+            // The database also has the decisions that are in memory, so older ones are read from it.
             let oldest = log.oldest().into_iter().chain(before).min();
             let (on_disk, older) = database.get(uid, oldest, room).await.map_err(unreadable)?;
             found.on_disk = on_disk;

@@ -129,7 +129,7 @@ impl ApiError {
         }
     }
 
-    /// Returns the challenge of RFC 6750, section 3.
+    /// Returns the challenge for `WWW-Authenticate` (RFC 6750, section 3).
     fn challenge(&self) -> Option<&'static str> {
         match self {
             Self::Denied(Denied::UnknownToken) => {

@@ -10,7 +10,7 @@ use crate::api::{CertificateStatus, ListenerStatus};
 /// Certificates that expire within this time need attention.
 pub const EXPIRES_SOON: Duration = Duration::from_secs(14 * 24 * 3600);
 
-/// The colour of a state, which its word says too. The last one needs attention most.
+/// The colour of a state, whose word says the same. The last one needs attention most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Tone {
     Plain,
@@ -20,7 +20,7 @@ pub enum Tone {
     Bad,
 }
 
-/// Lines under one title; it is left out without lines.
+/// A group of lines with a title. A group without lines is not shown.
 #[derive(Clone, Debug)]
 pub struct HealthPanel {
     pub title: &'static str,
@@ -31,7 +31,7 @@ pub struct HealthPanel {
 #[derive(Clone, Debug)]
 pub struct HealthLine {
     pub subject: String,
-    /// The parts of a sentence.
+    /// The state, as the parts of a sentence.
     pub state: Vec<StatePart>,
     pub problem: Option<String>,
     /// The next step of an operator, for a line that needs attention.
@@ -86,7 +86,7 @@ impl HealthLine {
         self.with(StatePart::Code(text.into()))
     }
 
-    /// Adds a number of things: `1 server`, `2 servers`.
+    /// Adds a number with its noun: `1 server`, `2 servers`.
     #[must_use]
     pub fn count(self, number: usize, one: &str) -> Self {
         self.text(count(number as u64, one))
@@ -122,7 +122,7 @@ impl HealthLine {
         self
     }
 
-    /// Returns the worst tone of its state; at least a warning if there is a problem.
+    /// Returns the worst tone in the line's state; at least a warning if there is a problem.
     pub fn tone(&self) -> Tone {
         let tones = self.state.iter().map(|part| match part {
             StatePart::Badge(tone, _) => *tone,
@@ -132,7 +132,7 @@ impl HealthLine {
         tones.chain(problem).max().unwrap_or(Tone::Plain)
     }
 
-    /// Returns whether an operator should look at it.
+    /// Returns whether an operator should look at the line.
     pub fn needs_attention(&self) -> bool {
         self.tone() >= Tone::Warn
     }
@@ -170,7 +170,7 @@ impl From<&StoreStatus> for HealthLine {
 }
 
 impl CertificateStatus {
-    /// Returns its line, in which an end in less than 14 days is a warning.
+    /// Returns the certificate's line. An expiry in less than 14 days is a warning.
     pub fn health(&self, now: Moment) -> HealthLine {
         let line =
             HealthLine::new(format!("certificate of {}", self.certificate)).problem(self.problem.clone());

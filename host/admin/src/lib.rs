@@ -218,7 +218,6 @@ impl AdminService {
                 let error = ApiError::NotFound(format!("{path} was not found; see /v1/openapi.json"));
                 console::not_found(request.headers()).unwrap_or_else(|| error.into_response())
             });
-        // The service is started only once, so this does not fail.
         let _ = self.started.set(router.with_state(api));
     }
 }

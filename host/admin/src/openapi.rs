@@ -149,7 +149,7 @@ fn parameters(place: &str, schema: &Schema) -> Vec<Json> {
             "name": name,
             "in": place,
             "description": description,
-            // Every parameter of a path is required.
+            // Parameters in a path are always required.
             "required": place == "path" || required.contains(&name.as_str()),
             "schema": schema,
         })

@@ -134,7 +134,7 @@ async fn metrics(call: Call) -> Result<Text, ApiError> {
 }
 
 async fn rendered(render: RenderMetrics) -> Result<Text, ApiError> {
-    // With thousands of stages, the text is megabytes long, so it is rendered for one scraper at a time.
+    // With thousands of stages, the text is megabytes long, so only one scraper at a time gets it.
     static TURN: Semaphore = Semaphore::const_new(1);
     let _turn = TURN.acquire().await;
     let text = tokio::task::spawn_blocking(move || render())

@@ -57,7 +57,7 @@ pub struct TokenFile(Reloaded<Option<TokenDigest>>);
 impl TokenFile {
     /// Reads the file. Whitespace around the token is ignored.
     pub fn read(path: &Path) -> Result<Self, TokenFileError> {
-        // At the start, an invalid file is an error; afterwards, its token is refused.
+        // A file that is invalid at the start is an error. Later, its token is refused.
         read(path)?;
         let owned = path.to_owned();
         let load = move || {

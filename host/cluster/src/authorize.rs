@@ -39,7 +39,7 @@ struct Status {
 
 enum ReviewError {
     Refused(String),
-    /// The API server did not answer the review.
+    /// The API server gave no answer to the review.
     Request(RequestError),
 }
 

@@ -91,9 +91,9 @@ const SERVICE_ACCOUNT: &str = "the service account of this pod";
 impl ClusterConfig {
     /// Reads the configuration; connects at the first request.
     pub(crate) async fn connection(&self) -> Result<Connection, ConfigError> {
-        // With two providers in the program and none installed, rustls would panic.
+        // rustls panics if the program has two providers and none is installed.
         if rustls::crypto::CryptoProvider::get_default().is_none() {
-            // An error means that another thread has installed a provider, which does as well.
+            // An error means that another thread has installed a provider, which is as good.
             let _ =
                 rustls::crypto::CryptoProvider::install_default((*admittance_net::tls::provider()).clone());
         }
@@ -117,7 +117,7 @@ impl ClusterConfig {
 
 async fn infer() -> Result<(String, Config), ConfigError> {
     let files = default_files();
-    // The files of `KUBECONFIG` must exist, the file in the home directory need not.
+    // The files of `KUBECONFIG` must exist, the file in the home directory need not exist.
     if env::var_os(KUBECONFIG).is_some_and(|files| !files.is_empty())
         || files.iter().any(|file| file.exists())
     {
@@ -189,7 +189,7 @@ async fn kubeconfig(files: Vec<PathBuf>, context: Option<&str>) -> Result<(Strin
             place: place.clone(),
             reason: causes(&error),
         })?;
-    // kube takes the proxy from `HTTPS_PROXY`, which is for other destinations.
+    // kube takes the proxy from `HTTPS_PROXY`, which the operator sets for other destinations.
     config.proxy_url = None;
     if config.root_cert.as_ref().is_some_and(Vec::is_empty) {
         let reason =

@@ -108,7 +108,7 @@ impl Connection {
         until: Instant,
         request: impl Future<Output = kube::Result<T>>,
     ) -> Result<T, RequestError> {
-        // A watch belongs to no request of a client, and so to no trace.
+        // A watch belongs to no client's request, and so to no trace.
         let span = if is_traced() {
             debug_span!(
                 target: SPANS,
@@ -213,7 +213,7 @@ impl Connection {
 fn without_path(url: &Uri) -> String {
     match (url.scheme_str(), url.authority()) {
         (Some(scheme), Some(authority)) => {
-            // A password in the URL must not appear in messages.
+            // A password in the URL must not be shown in messages.
             let host = authority.as_str().rsplit('@').next().unwrap_or_default();
             format!("{scheme}://{host}")
         }

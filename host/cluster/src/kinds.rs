@@ -146,7 +146,7 @@ impl Kind {
                     && capabilities.supports_operation(verbs::LIST),
             })
         };
-        // Another lookup may already have requested it, with another deadline.
+        // The call may join another lookup's request, which has another deadline.
         let served = tokio::time::timeout_at(until, self.served.get_or_try_init(|| discover)).await;
         match served {
             Ok(Err(RequestError::NotFound(_))) => Err(RequestError::NotFound(format!(
@@ -261,7 +261,7 @@ impl Kind {
             Some(Start::OfServer(token)) => (None, Some(token)),
             None => (None, None),
         };
-        // A list that began at the API server is continued there.
+        // A list that began at the API server is continued there, so the cache is used only for the first page.
         if token.is_none() && self.view.is_usable() {
             return Ok(Start::page(&self.view.cache, query, after.as_ref(), selector));
         }

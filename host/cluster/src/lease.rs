@@ -233,7 +233,7 @@ impl Election {
                     if !is_free {
                         return Ok(false);
                     }
-                    // The annotations that the previous leader wrote are newer.
+                    // The annotations of the previous leader are newer than the ones that this program set.
                     self.annotations.send_replace(BTreeMap::new());
                 }
                 let lease = Lease {
@@ -261,7 +261,7 @@ impl Election {
             spec.holder_identity = Some(String::new());
             spec.renew_time = Some(current_time());
         }
-        // If this fails, the Lease expires.
+        // A failure is harmless: the Lease expires.
         if let Err(error) = self.replace(&lease, Instant::now() + REQUEST_LIMIT).await {
             tracing::warn!(
                 lease = %self.name,

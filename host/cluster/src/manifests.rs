@@ -30,7 +30,7 @@ struct Contents {
 }
 
 impl Manifests {
-    /// Creates a cluster of these objects. Of two with the same kind, namespace and name, the later one counts.
+    /// Creates a cluster of these objects. If two objects have the same kind, namespace and name, the later one counts.
     ///
     /// # Errors
     ///

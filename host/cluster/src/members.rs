@@ -83,7 +83,7 @@ pub struct LeaseMembership {
 }
 
 impl Members {
-    /// Returns the replicas that take part in the election by this Lease, among which this one has this identity.
+    /// Creates the replicas that take part in the election by this Lease. This replica has the given identity.
     pub(crate) fn new(
         connection: Connection,
         leader: String,
@@ -178,7 +178,7 @@ impl Members {
         }
         let problem = match (is_watching, is_known) {
             (false, _) => Some("the Leases of the replicas cannot be watched"),
-            // The renewals of this replica are not seen either.
+            // The renewals of this replica's own Lease are not seen either.
             (true, false) => Some("the Lease of this replica is not renewed"),
             (true, true) => None,
         };
@@ -276,7 +276,7 @@ impl Members {
             .await;
         match deleted {
             Ok(_) | Err(RequestError::NotFound(_)) => {}
-            // A Lease that is not deleted expires.
+            // A Lease that is not deleted will expire.
             Err(error) => tracing::warn!(lease = name, "the lease cannot be deleted: {}", error.sentence()),
         }
     }

@@ -91,7 +91,7 @@ impl Namespaces {
     /// Reads the labels from the cache, or else from the server, since the cache may not have a namespace that was just
     /// created. kube-apiserver uses the same order.
     pub(crate) async fn labels(&self, name: &str) -> Result<Labels, NamespaceLookupError> {
-        // The name comes from a request and becomes a part of a path, so it must be valid.
+        // The name comes from a request and becomes a part of a URL's path, so it is checked.
         if !is_dns_label(name) {
             return Err(not_found(name));
         }

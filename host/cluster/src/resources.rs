@@ -241,7 +241,7 @@ impl Resources {
         if self.0.is_namespaced
             && let Err(RequestError::NotFound(_)) = &answer
         {
-            // The namespace is missing; or the kind is, which the second attempt shows.
+            // Either the namespace is missing, or the kind is; the second attempt shows which.
             self.create_namespace(namespace).await?;
             answer = self.ask(Verb::Create, api.create(&params, &item)).await;
         }
@@ -279,7 +279,7 @@ impl Resources {
             .map_err(|failure| self.error("update", failure))
     }
 
-    /// Creates a resource of this name, or replaces the one that was `found`, with the fields that `set` sets.
+    /// Creates a resource of this name, or replaces `found`. `set` sets its fields.
     pub async fn put(
         &self,
         namespace: &str,
@@ -296,7 +296,8 @@ impl Resources {
         }
     }
 
-    /// Makes this the status of a resource, as far as this program writes it: fields that it wrote before are removed.
+    /// Sets the fields of a resource's status that this program writes. A field that this program wrote before, and
+    /// that is not in the new status, is removed.
     ///
     /// # Errors
     ///

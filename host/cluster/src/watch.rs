@@ -66,7 +66,7 @@ impl Pace {
         }
     }
 
-    /// Begins with the first pause again, after the watch worked.
+    /// Starts again with the first pause, after the watch has worked.
     fn reset(&mut self) {
         self.waits.reset();
         self.has_expired = false;
@@ -78,7 +78,7 @@ impl Pace {
     pub(crate) async fn wait(&mut self) {
         let pause = sleep(self.waits.after_failure());
         let answers = async {
-            // The sender lives as long as the connection.
+            // The loop ends when the API server answers. The sender lives as long as the connection.
             while self.answers.changed().await.is_ok() && !*self.answers.borrow() {}
         };
         let does_answer = tokio::select! {

@@ -121,7 +121,7 @@ impl Leader {
             None => std::future::pending().await,
         };
         let audits = async || match &self.audits {
-            // The types of nested futures are limited in depth.
+            // The compiler limits the depth of the types of nested futures.
             Some(audits) => Box::pin(audits.keep(host)).await,
             None => std::future::pending().await,
         };
@@ -223,7 +223,7 @@ impl Leader {
         let written: Vec<_> = stream::iter(writes).buffer_unordered(WRITES).collect().await;
         let mut is_done = true;
         for (id, result) in written {
-            // A resource that was deleted is seen as a change.
+            // If the resource was deleted, the watch reports a change.
             let error = match result {
                 Ok(()) | Err(ResourceError::NotFound(_)) => None,
                 Err(error) => Some(error.to_string()),
@@ -254,7 +254,7 @@ async fn follow_statuses(chains: &ChainStore, host: &Host) {
             if host.rollouts().is_empty() {
                 break;
             }
-            // The writer of statuses reports errors. The resources change when an error is over.
+            // The writer of statuses reports errors; when they end, the resources change.
             if let Ok(resources) = kind.list().await {
                 host.follow_rollouts(resources.iter().flat_map(rollouts).collect())
                     .await;
@@ -279,7 +279,7 @@ async fn write_status(write: StatusWrite, events: Events) -> (String, Result<(),
         event,
     } = write;
     let written = resources.apply_status(&namespace, &name, &status).await;
-    // A failed event is not repeated, since the status says the same.
+    // An event that cannot be sent is not sent again, since the status has the same content.
     if let Some(event) = event.filter(|_| written.is_ok())
         && let Err(error) = events.publish(event).await
     {

@@ -133,7 +133,7 @@ pub struct PolicyStore {
 
 #[derive(Debug, Default)]
 struct WatchedKinds {
-    /// The kinds that the API server had when it was last asked; `None` if it did not answer.
+    /// The kinds in the last answer of the API server; `None` if the last request failed.
     served: Option<Vec<ServedKind>>,
     watched: Arc<[Watched]>,
 }

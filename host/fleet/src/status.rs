@@ -12,9 +12,8 @@ use serde_json::{Map, Value, json};
 use self::conditions::{Conditions, Definition};
 use crate::{chains::EXCEPTION, leader::StatusPass};
 
-/// The most mistakes that a status lists.
 const MOST_MISTAKES: usize = 20;
-/// The longest text of a message in a status, in bytes.
+/// The maximum length of a message in a status, in bytes.
 const LONGEST_MESSAGE: usize = 1024;
 
 // The fields of a status that tell when something happened, and how often. A status that differs in nothing else is not

@@ -45,7 +45,7 @@ pub enum CertificateConfig {
 }
 
 impl CertificateConfig {
-    /// Returns the source of a certificate from files, whose CAs are in this file.
+    /// Returns a source for a certificate that is read from files, with the CAs in this file.
     pub fn of_file(authorities: &Path) -> Result<Self, TlsError> {
         let path = authorities.to_owned();
         // Only the certificates in the file are published, never a key that may be there too.
@@ -288,7 +288,6 @@ impl Inner {
         status.problem = problem;
     }
 
-    /// Records a write of an object of this kind.
     fn record_write(&self, kind: &'static str, result: &Result<(), ResourceError>) {
         metrics::configuration_written(kind, result.is_ok());
         if result.is_ok() {

@@ -1,4 +1,4 @@
-//! The bar below the navigation of every page: whatever needs the attention of an operator.
+//! Shows the bar below the navigation of every page, with everything that needs an operator's attention.
 
 use admittance::{
     ChainStatus, DisabledStage, Moment, Problem, RolloutState, RolloutStatus, admission::Phase,

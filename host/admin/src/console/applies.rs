@@ -50,7 +50,7 @@ impl AppliesQuery {
     fn described(&self) -> DescribedRequest {
         let given = |text: &str| Some(text.trim().to_owned()).filter(|text| !text.is_empty());
         let object = given(&self.object);
-        // The object has its own kind and name.
+        // The object names its kind and its name, so other values are used only without an object.
         let without_object = |text: &str| given(text).filter(|_| object.is_none());
         DescribedRequest {
             kind: without_object(&self.kind),
@@ -109,7 +109,6 @@ fn form(question: &AppliesQuery) -> Markup {
     }
 }
 
-/// The field for the operation.
 pub(super) fn operation(chosen: &str) -> Markup {
     html! {
         label {

@@ -69,7 +69,8 @@ async fn read(Path((directory, name)): Path<(String, String)>) -> Response {
     let Some(asset) = ASSETS.iter().find(|asset| asset.name == name) else {
         return StatusCode::NOT_FOUND.into_response();
     };
-    // A page of another version of the program has another directory, under which this version must not be cached.
+    // A page of another version of the program requests another directory. Then the file is not cached, since this
+    // version may differ.
     let cache = if directory == *DIRECTORY {
         "public, max-age=31536000, immutable"
     } else {

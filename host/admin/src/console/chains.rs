@@ -117,7 +117,7 @@ fn failing(chain: &ChainStatus) -> usize {
     stages.filter(|stage| stage.state == StageState::Failing).count()
 }
 
-/// Compares larger the more a chain needs attention.
+/// Returns a key by which chains are sorted: the larger, the more the chain needs attention.
 pub(super) fn urgency((chain, rates): &RatedChain<'_>) -> impl Ord + use<> {
     let of = |number: fn(&ChainRates) -> u64| rates.map(number).unwrap_or_default();
     (
@@ -333,7 +333,7 @@ fn fact_text(fact: &Json) -> Option<String> {
 }
 
 fn definition(session: &Session, stored: &StoredDefinition) -> Markup {
-    // Values that definitions grant to plugins may be secrets.
+    // Values that definitions grant to plugins may be secrets, so only users who may change definitions see them.
     let text: Cow<'_, str> = if session.may_change() {
         stored.text.as_str().into()
     } else {

@@ -162,13 +162,12 @@ fn others(uid: &str, is_older: bool, found: &DecisionDetails) -> Markup {
     }
 }
 
-/// The servers that commands send requests to.
+/// The servers to which the copied commands send requests.
 struct CommandTargets {
     /// The URL of this port, as the browser addresses it.
     admin: String,
-    /// Whether requests to it need a token.
+    /// Whether requests to the admin port need a token.
     needs_token: bool,
-    /// The URL for reviews.
     reviews: Option<String>,
 }
 
@@ -279,7 +278,7 @@ pub(super) fn timeline(decision: &DecisionRecord) -> Markup {
         .stages
         .iter()
         .map(|stage| stage.start_microseconds + stage.microseconds);
-    // Stages in mode Audit may end after the request.
+    // Stages in mode Audit may end after the request, so their ends count too.
     let whole = ends.chain([decision.microseconds, 1]).max().unwrap_or(1);
     html! {
         table.data.timeline {
@@ -349,7 +348,7 @@ fn stage_bar(stage: &StageRecord, whole: u64, tone: Tone) -> Markup {
     }
     let parts = |microseconds: u64| u128::from(microseconds) * 1000 / u128::from(whole);
     let start = parts(stage.start_microseconds);
-    // Thin bars stay visible.
+    // A bar has a minimum width, so that it stays visible.
     let width = parts(stage.microseconds).max(4);
     segment(tone, start.min(996), width)
 }
@@ -454,7 +453,7 @@ fn curl(decision: &DecisionRecord, place: &CommandTargets) -> String {
     )
 }
 
-/// Returns a command that sends the review again, which is answered and changes nothing.
+/// Returns a command that sends the review again. The driver answers it, and nothing changes.
 fn send_again(review: &RecordedRequest, url: &str) -> String {
     format!(
         "curl --silent --insecure --header 'Content-Type: application/json' --data-binary @- {} <<'REVIEW'\n{}\nREVIEW",

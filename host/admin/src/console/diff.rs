@@ -83,7 +83,7 @@ struct DiffRow<'t> {
 fn rows<'t>(hunk: &Hunk<'t, str>) -> Vec<DiffRow<'t>> {
     let (mut old, mut new) = (hunk.old_range().start(), hunk.new_range().start());
     let mut rows: Vec<DiffRow<'t>> = Vec::new();
-    // The first row of the present change that has no line of the second text.
+    // The first row of the current change that has no line of the second text yet.
     let mut free = 0;
     for line in hunk.lines() {
         let (Line::Context(text) | Line::Delete(text) | Line::Insert(text)) = line;

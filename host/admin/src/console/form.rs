@@ -17,7 +17,6 @@ use crate::{
     route::{self, SMALL_BODY},
 };
 
-/// The media type of forms.
 const MEDIA_TYPE: &str = "application/x-www-form-urlencoded";
 
 /// A form that changes something, of at most `LIMIT` bytes; its user has the role Admin.

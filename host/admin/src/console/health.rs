@@ -1,5 +1,4 @@
-//! The page of everything that the driver depends on: listeners, servers, stores, watches, certificates, and disk
-//! space.
+//! Shows everything on which the driver depends: listeners, servers, stores, watches, certificates, and disk space.
 
 use admittance::{Moment, Status, StorageStatus};
 use axum::{Router, extract::State, response::Response, routing::get};

@@ -1,4 +1,4 @@
-//! Requests as HTTP texts, which users of the playground write in place of an AdmissionReview.
+//! Reads and writes the HTTP texts that users of the playground may write in place of an AdmissionReview.
 
 use admittance::admission::{Object, Request};
 use admittance_dialect::Dialect;
@@ -65,7 +65,7 @@ pub(super) fn read(dialect: &dyn Dialect, text: &str) -> Result<Request, ApiErro
         let before = text.get(..begin).unwrap_or_default().matches('\n').count();
         let line = before + error.line();
         let (column, reason) = (error.column(), error.to_string());
-        // The line in the reason is counted from the body.
+        // The reason names a line of the body, which is not a line of the HTTP text, so it is cut off.
         let reason = reason.split(" at line ").next().unwrap_or_default();
         return Err(mistake(format!(
             "object:{line}:{column}: the body is not JSON: {reason}"

@@ -89,7 +89,6 @@ fn address_with(query: &DecisionQuery, page: &str, before: Option<u64>) -> Strin
         after: None,
         ..query.clone()
     };
-    // Texts and numbers can always be written.
     match serde_html_form::to_string(&query).unwrap_or_default() {
         empty if empty.is_empty() => page.to_owned(),
         parameters => format!("{page}?{parameters}"),
@@ -147,7 +146,6 @@ async fn content(session: &Session, api: &Api, query: Option<String>) -> Result<
 /// The values that filters suggest.
 #[derive(Default)]
 struct Suggestions<'a> {
-    /// The live chains and their stages.
     chains: BTreeSet<String>,
     stages: BTreeSet<String>,
     /// The namespaces and users of the decisions on the page.
@@ -249,7 +247,7 @@ pub(super) fn tone(verdict: DecisionVerdict) -> Tone {
     }
 }
 
-/// Returns the address of a decision. Others may have the same uid.
+/// Returns the address of a decision. The uid alone may be ambiguous.
 fn address(decision: &DecisionRecord) -> String {
     let uid = utf8_percent_encode(&decision.uid, NON_ALPHANUMERIC);
     format!("/decisions/{uid}#decision-{}", decision.id)
@@ -281,7 +279,7 @@ pub(super) fn kind(decision: &DecisionRecord) -> &str {
     decision.kind.trim_start_matches('/')
 }
 
-/// Returns whether a stage that is not enforced denied the request.
+/// Returns whether a stage in mode Audit would have denied the request.
 fn would_be_denied(decision: &DecisionRecord) -> bool {
     let mut stages = decision.stages.iter();
     stages.any(|stage| stage.mode == Mode::Audit && stage.result == "deny")
@@ -403,7 +401,7 @@ async fn events(
         Ok(opened) => opened,
         Err(error) => return error.into_response(),
     };
-    // Browsers send the header when they connect again.
+    // A browser that connects again sends the header `Last-Event-ID`.
     let last = headers
         .get("last-event-id")
         .and_then(|id| id.to_str().ok()?.parse().ok());

@@ -47,7 +47,7 @@ const PAGES: &[ManualPage] = pages! {
     "benchmarks-plugins" "benchmarks-history" "long-tests"
 };
 
-/// The pages as HTML, made when the first one is shown.
+/// The pages as HTML. They are made when the first page is shown.
 static TEXTS: LazyLock<Vec<ManualText>> =
     LazyLock::new(|| PAGES.iter().map(|page| ManualText::read(page.text)).collect());
 
@@ -218,7 +218,7 @@ impl ManualText {
                 },
                 Event::End(TagEnd::Link) if drops_link => drops_link = false,
                 Event::Start(Tag::Image { .. }) | Event::End(TagEnd::Image) => {}
-                // Alignment would become inline styles, which the console's policy forbids.
+                // Alignment would become inline styles, which the console's content security policy forbids.
                 Event::Start(Tag::Table(columns)) => {
                     events.push(Event::Start(Tag::Table(vec![Alignment::None; columns.len()])));
                 }

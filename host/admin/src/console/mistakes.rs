@@ -12,7 +12,6 @@ const FIELDS: [(&str, &str); 4] = [
     ("oldObject", "old_object"),
 ];
 
-/// Shows an error with its mistakes.
 pub(super) fn problems(error: &ApiError) -> Markup {
     let mistakes = match error {
         ApiError::CannotEvaluate(mistakes) => mistakes.as_slice(),
@@ -48,7 +47,6 @@ fn field_name(field: &str) -> &'static str {
     }
 }
 
-/// The position of a mistake, and its explanation.
 #[derive(Debug, PartialEq, Eq)]
 struct MistakePosition<'a> {
     field: &'static str,

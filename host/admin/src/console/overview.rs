@@ -1,4 +1,4 @@
-//! The first page: what the chains did in the last hour, and what an operator looks at next.
+//! Shows the first page: what the chains did in the last hour, and what needs an operator's attention.
 
 use std::cmp::Reverse;
 

@@ -1,4 +1,4 @@
-//! The page with a link to every page and chain. On other pages, `/` or Ctrl K opens its list as a dialog.
+//! Shows a link to every page and chain. On other pages, `/` or Ctrl K opens the same list as a dialog.
 
 use axum::{Router, extract::State, response::Response, routing::get};
 use maud::html;

@@ -22,7 +22,6 @@ impl Tone {
     }
 }
 
-/// A column of a table.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Column<'a> {
     Text(&'a str),

@@ -80,7 +80,6 @@ spec:
       image: nginx:1.29
 ";
 
-/// The fields of the page.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct PlaygroundFields {
@@ -195,7 +194,8 @@ impl PlaygroundQuery {
                 Some(parsed.map_err(|error| ApiError::Malformed(format!("chain: {error}")))?)
             }
             Some(_) => return Err(session.only_reads()),
-            // The example chain is for an API of Kubernetes.
+            // Without a request, the first live chain is shown rather than the example, because the front end is not
+            // for Kubernetes.
             None if example.is_some() && session.may_change() => first_chain(api),
             None => None,
         };
@@ -220,7 +220,6 @@ impl PlaygroundQuery {
     }
 }
 
-/// Returns the first live chain.
 fn first_chain(api: &Api) -> Option<ChainId> {
     let table = api.sources.host.table();
     let chain = table.chains().next()?;
@@ -255,9 +254,7 @@ async fn last_request(api: &Api, chain: String, uid: Option<String>) -> Result<O
     Ok(text.filter(|text| text.len() <= LONGEST_TEXT))
 }
 
-/// Returns a request as an AdmissionReview.
 fn review(request: &Request) -> Value {
-    // An AdmissionReview is always valid JSON.
     serde_json::from_slice(&write_review(ReviewVersion::V1, request)).unwrap_or_default()
 }
 
@@ -323,7 +320,7 @@ fn editor(name: &str, label: &str, text: &str, rows: u8) -> Markup {
         div.field {
             label for=(name) { (label) }
             code-editor {
-                // A parser drops the first line break.
+                // The form begins with a line break, because the parser of HTML drops the first one.
                 textarea id=(name) name=(name) rows=(rows) spellcheck="false" autocapitalize="off" autocomplete="off" wrap="off" { "\n" (text) }
             }
         }

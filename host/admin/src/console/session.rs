@@ -1,4 +1,4 @@
-//! Knows the users of the console. A token is exchanged for a session, whose id is in a cookie.
+//! Identifies the users of the console. A token is exchanged for a session, whose id is in a cookie.
 //!
 //! The API does not accept the cookie, so no page of another site can use it there.
 
@@ -27,7 +27,6 @@ use crate::{
     error::ApiError,
 };
 
-/// The lifetime of a session.
 pub(super) const LIFETIME: Duration = Duration::from_secs(12 * 60 * 60);
 /// The maximum number of sessions of one holder of a token. One more ends the oldest one of that holder.
 const MOST_SESSIONS: usize = 128;
@@ -58,7 +57,7 @@ impl Session {
         Denied::OnlyReads { caller }.into()
     }
 
-    /// Returns whether the session is still valid, which replies that last must check.
+    /// Returns whether the session is still valid, which long-lived replies must check.
     pub(super) fn is_current(&self, api: &Api) -> bool {
         let Some(id) = &self.id else {
             return true;
@@ -75,7 +74,7 @@ pub(super) struct SessionId(String);
 /// The sessions of clients that signed in with a token. Lives as long as the port.
 #[derive(Debug)]
 pub(crate) struct Sessions {
-    /// Under the digests of their ids, so that comparing ids reveals nothing about them.
+    /// The sessions by the digests of their ids, so that comparing digests reveals nothing about an id.
     signed_in: Mutex<HashMap<Digest, SignedIn>>,
     /// The form key of clients that are identified without a session.
     form_key: Arc<str>,
@@ -83,7 +82,7 @@ pub(crate) struct Sessions {
 
 #[derive(Clone, Debug)]
 struct SignedIn {
-    /// The token is looked up for every request, so that a session ends when it is revoked.
+    /// The digest of the token. It is looked up for every request, so that the session ends when the token is revoked.
     token: TokenDigest,
     holder: Caller,
     form_key: Arc<str>,
@@ -94,12 +93,11 @@ impl Sessions {
     pub(crate) fn new() -> Self {
         Self {
             signed_in: Mutex::default(),
-            // Without random numbers, the key is empty and no form is accepted.
+            // Without random numbers, the key is empty, and the console accepts no form.
             form_key: random().unwrap_or_default().into(),
         }
     }
 
-    /// Begins a session for the holder of this token.
     pub(super) fn begin(&self, token: TokenDigest, holder: Caller) -> Result<SessionId, ApiError> {
         let no_random = || ApiError::Unavailable("there are no random numbers".to_owned());
         let id = SessionId(random().ok_or_else(no_random)?);
@@ -126,7 +124,6 @@ impl Sessions {
         Ok(id)
     }
 
-    /// Ends a session, if it exists.
     pub(super) fn end(&self, id: &SessionId) {
         self.signed_in.lock().remove(&id.digest());
     }
@@ -170,7 +167,6 @@ fn cookie(head: &Parts, value: &str, life: Duration) -> (http::HeaderName, Heade
     let (name, secure) = (cookie_name(is_tls), if is_tls { "; Secure" } else { "" });
     let life = life.as_secs();
     let text = format!("{name}={value}; Path=/; Max-Age={life}; HttpOnly; SameSite=Strict{secure}");
-    // Never fails: the text is printable ASCII.
     let value = HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static(""));
     (SET_COOKIE, value)
 }
@@ -297,7 +293,7 @@ mod tests {
             (&["admittances=a"], false, None),
             (&["admittance"], false, None),
             (&[], false, None),
-            // Without the prefix, another site may have set the cookie for this host.
+            // Without the prefix, another site could have set the cookie for this host.
             (&["admittance=a"], true, None),
             (&["__Host-admittance=a"], true, Some("a")),
         ] {

@@ -28,7 +28,7 @@ use crate::{
 pub(super) enum Why {
     /// The client has no session.
     First,
-    /// The session is unknown: too old, or from before the program's start.
+    /// The session is unknown: it has expired, or the program has restarted.
     Ended,
     /// The token of the session is no longer accepted.
     Revoked,

@@ -1,4 +1,4 @@
-//! The page `/style` of development builds, with every component in each of its tones.
+//! Serves the page `/style` of development builds, which shows every component in each of its tones.
 
 use std::time::{Duration, SystemTime};
 

@@ -6,8 +6,8 @@ use url::Url;
 /// The sinks to which decisions are written, besides memory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SinksConfig {
-    /// The share of requests that were allowed unchanged which is written; `None` for none. All other requests are
-    /// always written.
+    /// The written share of the requests that were allowed unchanged; `None` for none. All other requests are always
+    /// written.
     pub share: Option<Share>,
     /// Whether the objects of requests are written too.
     pub objects: bool,

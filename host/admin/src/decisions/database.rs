@@ -59,7 +59,8 @@ struct StoredObjects {
 
 impl DecisionDatabase {
     pub(super) async fn open(config: SqliteConfig) -> Result<Self, SinkError> {
-        // SQLite itself would create it readable for everybody, and wait for a writer of a pipe.
+        // SQLite would create the file with a mode that lets everybody read it, and would wait for the writer of a
+        // pipe.
         file::append(&config.file).map_err(|source| SinkError::File {
             path: config.file.clone(),
             source,
@@ -67,7 +68,7 @@ impl DecisionDatabase {
         let options = SqliteConnectOptions::new()
             .filename(&config.file)
             .auto_vacuum(SqliteAutoVacuum::Incremental)
-            // Readers see a consistent state while something is written.
+            // With this mode, readers see a consistent state during a write.
             .journal_mode(SqliteJournalMode::Wal)
             // After a crash of the machine, the last decisions may be missing, but the database is consistent.
             .synchronous(SqliteSynchronous::Normal);
@@ -320,7 +321,6 @@ fn passages_of(decision: &DecisionRecord) -> Vec<(&str, &str, u64)> {
     passages
 }
 
-/// Converts an id to a signed number of SQLite. Ids are microseconds, which are small enough.
 fn number(id: u64) -> i64 {
     i64::try_from(id).unwrap_or(i64::MAX)
 }

@@ -284,7 +284,7 @@ async fn write(
                     }
                 }
             };
-            // A partial batch is written after this time.
+            // After this time, a partial batch is written.
             let _ = tokio::time::timeout(time, gathering).await;
         }
         let mut batch = Vec::with_capacity(waiting.len());
@@ -301,7 +301,7 @@ async fn write(
                 dropped.increment(count);
             }
         }
-        // The decisions no longer take room in the queue.
+        // The written decisions return their memory to the queue.
         waiting.clear();
     }
 }
@@ -336,7 +336,6 @@ async fn write_with_retries(
     }
 }
 
-/// Writes each decision on a line.
 fn lines(batch: &[DecisionDetail]) -> Result<Vec<u8>, SinkError> {
     let mut lines = Vec::new();
     for decision in batch {

@@ -45,7 +45,6 @@ pub(super) fn routes() -> [Route; 4] {
     routes.map(|route| route.refusals(REFUSALS))
 }
 
-/// The parameters of a change.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct ChangeQuery {
@@ -54,7 +53,6 @@ struct ChangeQuery {
     dry_run: bool,
 }
 
-/// The parameters of `apply`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct ApplyQuery {
@@ -162,7 +160,6 @@ where
     .await
 }
 
-/// Names the user of a change, for the log.
 pub(crate) fn by(caller: Option<Caller>) -> String {
     caller.map(|caller| caller.to_string()).unwrap_or_default()
 }
@@ -220,7 +217,7 @@ mod tests {
         };
         tokio::select! {
             _ = complete(work) => unreachable!("it is not allowed to continue"),
-            // The client disconnects.
+            // The client disconnects once the change has begun.
             () = begun.notified() => {}
         }
         go_on.notify_one();

@@ -1,4 +1,4 @@
-//! Evaluates requests, without any effect on what is live.
+//! Evaluates requests without any effect on the live table.
 
 use admittance::{EvaluateError, EvaluateOptions, Evaluated, EvaluatedChains, admission::Request};
 use admittance_definitions::ChainId;

@@ -45,7 +45,6 @@ pub(super) fn route() -> Route {
         .refusals(&[503])
 }
 
-/// The parameters of a recording.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct RecordQuery {

@@ -106,7 +106,6 @@ async fn history(call: Call) -> Result<Json<RevisionList>, ApiError> {
     }))
 }
 
-/// The parameters of a path with a revision.
 #[derive(Debug, Deserialize, JsonSchema)]
 struct RevisionPath {
     /// The number of the revision.
@@ -170,7 +169,6 @@ async fn stored<P, Q>(call: &Call<P, Q>) -> Result<Vec<StoredDefinition>, ApiErr
     Ok(stored)
 }
 
-/// The parameters of a path with a definition.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct DefinitionPath {
     /// The kind: `AdmissionChain`, `admissionwebhook` and so on.

@@ -55,7 +55,6 @@ impl Resources {
     /// Waits until [`changes`](Self::changes) differs from this number.
     pub async fn changed_since(&self, changes: u64) {
         let mut receiver = self.0.view.health.changes();
-        // The wait cannot fail, because the sender lives as long as this.
         let _ = receiver.wait_for(|number| *number != changes).await;
     }
 

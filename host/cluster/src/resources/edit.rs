@@ -9,7 +9,7 @@ use super::{Resource, ResourceError, Resources};
 /// The limit of attempts of a write whose resource changes in the meantime in other fields.
 const ATTEMPTS: usize = 5;
 
-/// A change of one resource by a store that knows a part of it.
+/// A change of one resource by a store that knows only some of its fields.
 pub struct ResourceEdit<'a> {
     pub path: &'a Path,
     /// Empty for a resource of the whole cluster.
@@ -50,7 +50,7 @@ impl Resources {
             };
             match written {
                 Ok(()) => return Ok(true),
-                // The resource was changed or deleted, but may still be in the expected state.
+                // The resource was changed or deleted in the meantime, but may still be in the expected state.
                 Err(ResourceError::Conflict(_) | ResourceError::NotFound(_)) if current.is_some() => {}
                 Err(ResourceError::Conflict(_)) => break,
                 Err(ResourceError::Unavailable(reason)) => {

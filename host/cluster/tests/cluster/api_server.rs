@@ -33,7 +33,6 @@ type Reply = Response<BoxBody<Bytes, Infallible>>;
 /// The plural of the kind, the namespace (empty without one) and the name.
 type ObjectKey = (String, String, String);
 
-/// A server for one test.
 pub(crate) struct ApiServer {
     pub(crate) address: SocketAddr,
     shared: Arc<Shared>,
@@ -66,13 +65,12 @@ struct Data {
     page: usize,
     /// The plurals of kinds, and the groups, that are not served.
     absent: BTreeSet<String>,
-    /// Kinds that a test defined.
     kinds: Vec<DefinedKind>,
     /// A field of webhooks that the server drops because it does not know it.
     unknown_field: Option<&'static str>,
-    /// An action before the next write of this verb, such as a concurrent write.
+    /// The actions before the next write of each verb, such as a write by another client.
     before: BTreeMap<String, Vec<Event>>,
-    /// The status of every review.
+    /// The status with which every access review is answered.
     access: Value,
     reviews: Vec<Value>,
 }
@@ -86,7 +84,7 @@ struct DefinedKind {
     is_namespaced: bool,
 }
 
-/// The faults that a test injects.
+/// An action that a test inserts before a write.
 type Event = Box<dyn FnOnce(&mut Data) + Send>;
 
 struct Change {
@@ -152,7 +150,7 @@ impl ApiServer {
                             let shared = shared.clone();
                             async move { Ok::<_, Infallible>(shared.answer(request).await) }
                         });
-                        // An error only means that the client left.
+                        // An error only means that the client has disconnected.
                         let _ = auto::Builder::new(TokioExecutor::new())
                             .serve_connection(TokioIo::new(stream), service)
                             .await;
@@ -186,7 +184,6 @@ impl ApiServer {
         self.change(|data| data.delete((plural.into(), namespace.into(), name.into())));
     }
 
-    /// Breaks all connections.
     pub(crate) fn break_connections(&self) {
         self.shared.era.send_modify(|era| *era += 1);
     }
@@ -566,7 +563,6 @@ impl Shared {
         }
     }
 
-    /// Returns the API groups that are served.
     fn groups(&self) -> Value {
         let absent = &self.data().absent;
         let group = |name: &str, version: &str| {

@@ -89,7 +89,7 @@ async fn lookups_give_the_same_answers_before_and_after_the_first_list() {
     setting.server.page(2);
     setting.server.hold("watch", "nodes");
     let cluster = setting.cluster().await;
-    // The list stays incomplete, so lookups request discovery themselves.
+    // The list stays incomplete, so each lookup discovers the kind itself.
     setting.server.forbid("list", "pods");
     let node = kind("v1/Node");
     let expected = r#"{"kind":"Node","apiVersion":"v1","metadata":{"name":"a","labels":{"zone":"x"},"resourceVersion":"1"},"status":{"capacity":{"cpu":"4"}}}"#;
@@ -178,7 +178,6 @@ async fn lists_are_limited_to_a_namespace_and_labels() {
     assert_eq!(names(&[pod]), ["y/one"]);
 }
 
-/// Lists a kind in pages with these fields, and returns the names on each page.
 async fn pages(cluster: &Cluster, kind: &ClusterKind, limit: u32, fields: &FieldMask) -> Vec<Vec<String>> {
     let mut query = query(None, "tier=web");
     query.limit = NonZeroU32::new(limit);
@@ -243,7 +242,7 @@ async fn lists_come_in_pages() {
         expected(&with_node)
     );
     assert_eq!(setting.server.count("list", "limit=2"), 4, "two pages each");
-    // A query for metadata gets no other fields from the server.
+    // The server sends only metadata for a query that needs nothing else.
     let mut query = query(None, "tier=web");
     query.fields = labels.clone();
     let sent = cluster.list(&pod, &query, deadline()).await.unwrap();

@@ -251,7 +251,7 @@ async fn a_watch_starts_soon_after_a_temporary_refusal() {
     assert!(tokio::time::timeout(PATIENCE, rounds).await.is_ok());
 }
 
-/// If a success did not reset the doubling waits, the tenth would be longer than any timeout of this test.
+/// Each success resets the doubling waits. Otherwise the tenth wait would exceed the timeout of this test.
 #[tokio::test]
 async fn a_watch_that_expires_repeatedly_still_lists_at_once() {
     let setting = Setting::new();

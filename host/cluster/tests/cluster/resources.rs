@@ -184,7 +184,7 @@ async fn a_new_status_signals_no_change() {
     assert_eq!(resources.changes(), seen + 1);
     changed.as_mut().await;
 
-    // A status cannot be applied to a missing resource, or to a kind without the subresource.
+    // A status cannot be applied to a missing resource, nor to a kind without the subresource.
     let missing = resources.apply_status("", "c", &status).await;
     assert!(matches!(missing, Err(ResourceError::NotFound(_))), "{missing:?}");
     let of_earlier_version = setting.cluster().await.resources(&KIND);

@@ -1,4 +1,4 @@
-//! The setting of a test: an API server, a kubeconfig for it, and its `Cluster`.
+//! Sets up an API server, a kubeconfig for it, and a `Cluster` for each test.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -20,7 +20,6 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 pub(crate) const TOKEN: &str = "a-token";
 
-/// The setting of one test.
 pub(crate) struct Setting {
     pub(crate) server: ApiServer,
     pub(crate) directory: TempDir,
@@ -80,7 +79,6 @@ impl Setting {
         STANDARD.encode(self.ca.pem())
     }
 
-    /// Writes a kubeconfig with this user.
     pub(crate) fn kubeconfig(&self, user: &str) -> PathBuf {
         let text = format!(
             "apiVersion: v1\nkind: Config\ncurrent-context: main\n\

@@ -89,7 +89,6 @@ impl Auditor {
             if !is_matched {
                 continue;
             }
-            // If tables are compared, the verdict comes from the second one.
             let (before, judgement) = match (judgements.pop(), judgements.pop()) {
                 (Some(after), before) => (before, after),
                 (None, _) => continue,

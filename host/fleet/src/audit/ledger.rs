@@ -252,7 +252,7 @@ mod tests {
         let [a, b] = ["a", "b"].map(|name| Some(name.to_owned()));
         assert_eq!(write(&mut ledger), [a.clone(), b.clone()]);
 
-        // A watch brings the same verdict again.
+        // A watch reports the same verdict again.
         ledger.record(pods, judged("a", "bad", Verdict::Denied));
         assert!(write(&mut ledger).is_empty());
         ledger.record(pods, judged("a", "bad", Verdict::Allowed));
@@ -260,7 +260,7 @@ mod tests {
         assert!(!ledger.has_findings(&a) && ledger.has_findings(&b));
         assert_eq!(counts(&ledger), [0, 1, 2]);
 
-        // The next list lacks an object; objects of other resources stay.
+        // An object is missing from the next list; objects of other resources stay.
         let jobs = ledger.begin("jobs");
         ledger.record(jobs, judged("a", "bad", Verdict::Denied));
         ledger.end(jobs);

@@ -261,8 +261,8 @@ impl Reader {
 }
 
 impl ResourceList {
-    /// Returns whether the list has these reports. The group and version are not enough, because other kinds had them
-    /// once.
+    /// Returns whether the list contains reports of this API. The kind is compared too, because other kinds once had
+    /// the same group and version.
     fn has_kind_of(&self, api: ReportApi) -> bool {
         let mut resources = self.resources.iter();
         resources.any(|resource| resource.name == api.plural(true))
@@ -434,7 +434,7 @@ mod tests {
             reader.wait_for_turn().await;
             assert_eq!(begun.elapsed(), Duration::from_millis(50) * number);
         }
-        // Requests that were not sent during a pause are not made up for.
+        // Requests that were not sent during a pause are not sent later.
         advance(Duration::from_secs(10)).await;
         let begun = Instant::now();
         tokio::join!(

@@ -227,7 +227,8 @@ impl Inner {
                     }
                 }
                 _ = discovery.tick(), if work.writer.is_none() && self.config.writes_reports => {
-                    // The next discovery may succeed, and other requests report an API server that does not answer.
+                    // An API server that does not answer is reported by other requests, and the next discovery may
+                    // succeed.
                     if let Ok(Some(api)) = work.reader.reports().await {
                         self.write_as(Some(api), work);
                         due = Some(Instant::now());

@@ -34,14 +34,13 @@ fn chain(name: &str, phase: &str, rules: &str, stages: &[&str]) -> String {
 
 const PODS: &str = "{ operations: [CREATE], apiGroups: [\"\"], apiVersions: [v1], resources: [pods] }";
 
-/// Returns the webhooks for a text of definitions.
 fn webhooks(text: &str, registration: &Registration) -> Vec<RegisteredWebhook> {
     let chains = load_text("chains.yaml", text).unwrap();
     let chains: Vec<_> = chains.iter().map(RegisteredChain::from).collect();
     RegisteredWebhook::of(&chains, registration, LIMIT)
 }
 
-/// Returns the configurations for a text of definitions.
+/// Returns the webhook configurations for the definitions in `text`.
 fn configured(text: &str, registration: &Registration) -> Vec<Json> {
     configurations(registration, &webhooks(text, registration), "the CA")
 }

@@ -92,7 +92,7 @@ impl RegisteredWebhook {
         webhooks
     }
 
-    /// Returns whether both webhooks are called in the same way, apart from the namespaces.
+    /// Returns whether both webhooks differ at most in their namespaces.
     fn needs_the_same(&self, other: &Self) -> bool {
         fn needs(webhook: &RegisteredWebhook) -> impl PartialEq + '_ {
             let RegisteredWebhook {
@@ -120,7 +120,7 @@ impl RegisteredWebhook {
             .iter()
             .flat_map(|chain| chain.rules.iter().map(|rule| (rule, chain.namespace.is_some())));
         for (rule, is_namespaced) in registered.filter(|(rule, _)| !rule.is_by_kind_alone()) {
-            // Kinds are checked by the chain, which matches its rules again.
+            // Kinds are not in the rule: the chain matches its own rules again.
             let mut rule = Rule {
                 kinds: Matcher::Any,
                 ..rule.clone()

@@ -44,7 +44,7 @@ pub(super) enum Definition<'a> {
 }
 
 impl Conditions {
-    /// Returns the conditions of a definition that stands so; `None` if that is not known yet.
+    /// Returns the conditions for this state of a definition; `None` if the state is not known yet.
     pub(super) fn new(standing: &Standing, live: Option<Definition<'_>>) -> Option<Self> {
         Some(match standing {
             Standing::Live => conditions_of_live(live?),

@@ -245,7 +245,7 @@ fn a_chain_that_gets_no_request_is_not_live() {
             status["conditions"][3]["message"],
             "spec.rules[0] has only `kinds`"
         );
-        // The chain is in the table nevertheless.
+        // The chain is in the table despite the warning.
         assert_eq!(status["revision"], 7);
         let written = resource(Some(status));
         assert_eq!(
@@ -271,7 +271,7 @@ fn only_conditions_that_change_get_a_new_time() {
         new_status(&CHAIN, &written, &Standing::Live, &host, Moment::now()),
         None
     );
-    // Only what changed has a new time.
+    // Only conditions that changed get a new time.
     let now = Moment::now();
     let standing = bad(Served::LastModules, true);
     let second = new_status(&CHAIN, &written, &standing, &host, now).unwrap();
@@ -281,7 +281,7 @@ fn only_conditions_that_change_get_a_new_time() {
     for (condition, expected) in times.iter().zip(expected) {
         assert_eq!(condition["lastTransitionTime"], expected, "{condition}");
     }
-    // Another version has another revision.
+    // A different version has a different revision.
     let mut changed = written;
     changed.object["metadata"]["generation"] = json!(4);
     let third = new_status(&CHAIN, &changed, &Standing::Live, &host, now).unwrap();

@@ -233,7 +233,7 @@ impl CertificateSecret {
                     pauses.reset();
                     None
                 }
-                // The watch reports what is wrong.
+                // The watch has reported the error.
                 Err(_) => Some(pauses.after_failure()),
             };
             tokio::select! {

@@ -25,8 +25,8 @@ const VALIDATING: ResourceKind = ResourceKind {
 pub(super) const KINDS: [(Phase, ResourceKind); 2] =
     [(Phase::Mutating, MUTATING), (Phase::Validating, VALIDATING)];
 
-/// The last write of a configuration. It is remembered because an API server that does not know a field, such as
-/// `matchConditions` before Kubernetes 1.27, stores the object without it, so that the object always differs.
+/// The last write of a configuration. An API server drops fields that it does not know, such as `matchConditions`
+/// before Kubernetes 1.27, so that the stored object would always differ from the wanted one.
 #[derive(Debug)]
 pub(super) struct WrittenConfiguration {
     webhooks: Vec<Value>,

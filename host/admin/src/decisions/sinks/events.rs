@@ -66,7 +66,7 @@ async fn read(
             _ => continue,
         };
         let record = decision.record();
-        // A dry run leaves no traces in the cluster.
+        // A dry run must leave no trace in the cluster.
         if record.dry_run {
             continue;
         }
@@ -120,7 +120,7 @@ fn event(decision: &LoggedDecision, record: DecisionRecord) -> Event {
         } else {
             record.name
         },
-        // A denied object never exists, so the uid that it was given is not used.
+        // The denied object was never created, so no object has the uid in the request.
         uid: decision.stored_uid().unwrap_or_default(),
     };
     let subject = if object.name.is_empty() {
@@ -181,7 +181,6 @@ struct RemainingEvents {
 }
 
 impl EventRate {
-    /// Returns the number of events that are allowed now.
     fn left(self, rest: Option<&RemainingEvents>, now: Instant) -> f64 {
         rest.map_or(self.burst, |rest| {
             let intervals = (now - rest.at).as_secs_f64() / self.interval.as_secs_f64();

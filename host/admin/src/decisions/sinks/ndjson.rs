@@ -48,7 +48,7 @@ impl Ndjson {
             open: None,
             hangup: signal(SignalKind::hangup()).map_err(failed)?,
         };
-        // A file that cannot be written is reported at the start.
+        // The empty write finds a file that cannot be written at the start.
         file.write(Vec::new()).await?;
         Ok(Self::File(file))
     }
@@ -94,7 +94,7 @@ impl LogFile {
     }
 }
 
-/// Appends whole lines to the file that has this name now.
+/// Appends whole lines to the file that currently has this name.
 fn append(path: &Path, open: Option<File>, lines: &[u8]) -> io::Result<File> {
     let mut file = match open.filter(|file| is_at(path, file)) {
         Some(file) => file,
@@ -144,7 +144,7 @@ mod tests {
         assert!(append(folder.path(), None, b"1\n").is_err());
         let pipe = folder.path().join("pipe");
         rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, 0o600.into()).unwrap();
-        // Opening it for writing would wait for a reader.
+        // Opening a pipe for writing would wait for a reader.
         assert!(append(&pipe, None, b"1\n").is_err());
     }
 }

@@ -8,7 +8,7 @@ fn service() -> Service {
     Service::new("hooks", "hooks-system")
 }
 
-/// Returns the content that follows this one after this number of days.
+/// Returns the next contents of a Secret with the contents `found`, this number of days from now.
 fn after(days: i64, found: Option<&SecretContents>, is_trusted: bool, is_early: bool) -> SecretContents {
     let renewal = Renewal {
         service: &service(),
@@ -41,7 +41,7 @@ fn a_certificate_is_replaced_step_by_step() {
     assert_eq!((&replaced.served, &replaced.next), (&next, &None));
     assert_eq!(replaced.authorities, announced.authorities);
 
-    // The CA of the first stays as long as a replica could serve the first.
+    // The first certificate's CA stays as long as a replica could still serve that certificate.
     assert_eq!(after(89, Some(&replaced), true, false), replaced);
     let alone = after(91, Some(&replaced), true, false);
     assert_eq!((&alone.served, count(&alone)), (&next, 1));
@@ -66,7 +66,7 @@ fn a_certificate_that_cannot_be_served_is_replaced_at_once() {
         assert!(made.is_usable(&service(), later));
         assert!(made.served != found.served && made.next.is_none());
     }
-    // A certificate that waits takes its place.
+    // A certificate that was waiting replaces the first one.
     let announced = after(61, Some(&first), true, false);
     let next = announced.next.clone().unwrap();
     assert_eq!(after(91, Some(&announced), false, false).served, next);
