@@ -28,7 +28,7 @@ impl<G, B> GuardedBody<G, B> {
     }
 }
 
-// Nothing in it is pinned.
+// No field is pinned.
 impl<G, B> Unpin for GuardedBody<G, B> {}
 
 impl<G, B: http_body::Body + Unpin> http_body::Body for GuardedBody<G, B> {
@@ -55,8 +55,7 @@ impl<G, B: http_body::Body + Unpin> http_body::Body for GuardedBody<G, B> {
     }
 }
 
-/// A request's body for one attempt to send it. If it is dropped before any of it was read, the next attempt can use it
-/// again.
+/// A request's body for one attempt to send it. If the body is dropped unread, the next attempt can use it again.
 #[derive(Debug)]
 pub(crate) struct ReplayBody {
     body: Option<Body>,

@@ -118,7 +118,7 @@ impl ClientRequest {
 #[derive(Clone, Debug, Default)]
 pub struct RequestBody {
     rest: Bytes,
-    /// The size of all bytes, and the number of bytes that were sent.
+    /// The size of all bytes, and the counter of the bytes that were sent.
     counted: Option<(usize, Arc<AtomicU64>)>,
 }
 

@@ -83,7 +83,7 @@ pub struct InformationalLimit(ConnectionState);
 enum ConnectionState {
     /// HTTP/1 between the final head of a response and the next request, or before the first bytes of a connection.
     Idle,
-    /// HTTP/1, until the final head of a response.
+    /// HTTP/1, until the final head of a response has arrived.
     Heads { credit: Credit, position: Position },
     /// HTTP/2. The frames of both directions are counted: any stream may have informational responses.
     Frames {
@@ -126,7 +126,6 @@ impl Frames {
         }
     }
 
-    /// Calls `begin` with the type and the length of each frame that begins.
     fn read(&mut self, mut bytes: &[u8], mut begin: impl FnMut(u8, usize)) {
         while !bytes.is_empty() {
             if self.rest > 0 {
@@ -163,8 +162,8 @@ impl ConnectionState {
                 };
                 self.count_sent(bytes);
             }
-            // These bytes may be the rest of a request that was answered early, or the next request. If it was the
-            // rest, the body of the response follows, and counts as informational responses only if it begins like one.
+            // These bytes may be the next request, or the rest of a request that was answered early. In the second
+            // case, the body of the response follows, and counts as informational responses only if it begins like one.
             Self::Idle if !bytes.is_empty() => {
                 *self = Self::Heads {
                     credit: Credit::PER_REQUEST,

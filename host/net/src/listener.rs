@@ -228,7 +228,8 @@ impl Listener {
                 }
             }
         }
-        // Closing the port would reset the connections that wait to be accepted, with their requests.
+        // Closing the port would reset connections that wait to be accepted, with their requests, so they are accepted
+        // first.
         while let Some(Ok((stream, address))) = tcp.accept().now_or_never() {
             open(stream, address);
         }
@@ -276,7 +277,7 @@ impl RefusedConnections {
 struct BeyondLimit(VecDeque<CancellationToken>);
 
 impl BeyondLimit {
-    /// Makes room for a new connection by closing the oldest. Returns the signals that stop the new one.
+    /// Makes room for a new connection by closing the oldest one. Returns the signals that stop the new one.
     fn enter(&mut self, stop: &Stop) -> Stop {
         if self.0.len() >= BEYOND_LIMIT
             && let Some(oldest) = self.0.pop_front()
@@ -367,7 +368,7 @@ impl<H: Handler> Connection<H> {
         match (expiry, released.try_recv()) {
             (Some(Expiry::Head), Ok(stream)) => self.reply_timeout(stream).await,
             (Some(expiry), _) => tracing::debug!(?expiry, "the connection is closed"),
-            // A tunnel has taken the stream over.
+            // The tunnel has taken over the stream.
             (None, Err(oneshot::error::TryRecvError::Empty)) => {
                 self.watch_tunnel(&mut released, &mut tls, &activity, &ended)
                     .await;
@@ -460,7 +461,6 @@ impl<H: Handler> Connection<H> {
             }
         }
         ended.cancel();
-        // An error means that the tunnel ended without returning its stream.
         let _ = released.await;
     }
 

@@ -38,7 +38,7 @@ pub enum TlsError {
     /// A certificate is not accepted.
     #[error("{path}: {reason}", path = path.display())]
     Rejected { path: PathBuf, reason: String },
-    /// The key of a certificate is another one.
+    /// The key does not belong to the certificate.
     #[error(
         "the key {} does not belong to the certificate {}; name the key for which it was issued",
         .0.key.display(), .0.certificate.display()

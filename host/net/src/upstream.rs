@@ -424,7 +424,7 @@ impl Upstream {
         *request.method_mut() = head.method.clone();
         *request.uri_mut() = path_of(&head.uri);
         *request.version_mut() = Version::HTTP_11;
-        // Another server may need the headers too.
+        // The next server needs the headers too.
         *request.headers_mut() = if is_last {
             std::mem::take(&mut head.headers)
         } else {

@@ -62,7 +62,7 @@ fn set_time_slice(slice: Duration) -> io::Result<()> {
     let attributes = libc::sched_attr {
         size: size_of::<libc::sched_attr>() as u32,
         sched_policy: libc::SCHED_OTHER as u32,
-        // Otherwise the threads for long work, which serving threads start, would inherit the time slice.
+        // Without this flag, threads for long work, which serving threads start, would inherit the time slice.
         sched_flags: libc::SCHED_FLAG_RESET_ON_FORK as u64,
         sched_nice: rustix::process::getpriority_process(None)?,
         sched_priority: 0,
@@ -90,7 +90,7 @@ impl ServingThread {
         Self::start_with(name, || ())
     }
 
-    /// `begin` runs first on the thread.
+    /// Starts a thread, on which `begin` runs first.
     #[allow(clippy::disallowed_methods, reason = "these are the threads that serve")]
     fn start_with(name: impl Into<String>, begin: impl FnOnce() + Send + 'static) -> io::Result<Self> {
         let runtime = Builder::new_current_thread()

@@ -95,7 +95,7 @@ async fn a_request_does_not_fail_because_its_server_closed_an_idle_connection() 
     let (listener, upstream) = listen().await;
     for _ in 0..3 {
         drop(answer_first(&listener, &upstream).await);
-        // The runtime learns of the closed connection while it waits.
+        // The wait lets the runtime notice the closed connection.
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
 }
@@ -110,7 +110,7 @@ async fn connections_are_closed_when_no_request_has_used_them_for_a_while() {
     read_to(&mut stream, b"body").await;
     stream.write_all(REPLY).await.unwrap();
     assert_eq!(reply.await.unwrap(), "ok");
-    // The paused clock advances when every task waits.
+    // The paused clock advances while every task waits.
     assert_eq!(stream.read(&mut [0]).await.unwrap(), 0);
 }
 

@@ -37,7 +37,6 @@ fn loopback() -> SocketAddr {
     ([127, 0, 0, 1], 0).into()
 }
 
-/// Starts a server with these routes.
 async fn serve(routes: Router) -> SocketAddr {
     let listener = TcpListener::bind(loopback()).await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -142,7 +141,7 @@ async fn requests_go_to_the_master_alone() {
         servers.lost = Some("the session is away".to_owned());
         Arc::new(servers)
     };
-    // (the known servers, the expected reply)
+    // (the known servers, the expected status and reply)
     for (now, expected) in [
         (known(&[("n1", a), ("n2", b)]), (200, "a x")),
         (known(&[("n2", b)]), (200, "b x")),
@@ -338,7 +337,7 @@ async fn the_least_loaded_server_gets_the_next_request() {
     }
     // The third server refuses connections. It has no request in flight, and still gets none.
     assert_eq!(counts, [3, 3]);
-    // A completed request is no longer in flight.
+    // A completed request no longer counts.
     release_a.add_permits(2);
     let mut done = 0;
     while done < 2 {

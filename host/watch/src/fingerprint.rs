@@ -76,7 +76,7 @@ impl Fingerprint {
         digests: &mut Digests,
     ) -> Self {
         digests.begin();
-        // Many stages may name one file.
+        // Several stages may use the same file.
         let paths: BTreeSet<PathBuf> = paths.into_iter().collect();
         let contents = paths
             .into_iter()
@@ -128,7 +128,7 @@ impl Content {
 
     fn of(path: &Path, extensions: Extensions, digests: &mut Digests) -> Self {
         Self::read(path, extensions, digests).unwrap_or_else(|error| match error.kind() {
-            // The file is missing, a link is dangling, or the path has a file in place of a directory.
+            // The file does not exist, a link is dangling, or a file is in place of a directory.
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Self::Absent,
             kind => Self::Unreadable(kind),
         })
@@ -151,8 +151,7 @@ impl Content {
             if is_directory && extensions.is_empty() || !counts(&path, extensions) {
                 continue;
             }
-            // A directory with the name of a file that counts is a mistake of the operator, and removing it is a
-            // change.
+            // A directory with the name of a watched file is a mistake of the operator, and its removal is a change.
             let content = if is_directory {
                 Self::Other
             } else {
@@ -203,7 +202,7 @@ impl Digests {
         #[allow(clippy::disallowed_methods, reason = "it is compared with the times of files")]
         let now = SystemTime::now();
         let mut file = file::open(path)?;
-        // The path may now lead to another file.
+        // The path may now lead to a different file.
         let stamp = Stamp::of(&file.metadata()?);
         let digest = digest(&mut (&mut file).take(LARGEST))?;
         if stamp.is_settled(now) {

@@ -59,8 +59,8 @@ impl Notifier {
         self.is_settled.load(Ordering::Acquire)
     }
 
-    /// Returns whether a file was being written within this time. Without a limit, a lost notification of its end would
-    /// delay all checks.
+    /// Returns whether a file was being written within this time. Without a time limit, a lost notification about the
+    /// end of a write would delay all checks.
     pub(crate) fn is_written_to(&self, within: Duration) -> bool {
         !self.written_to(within).is_empty()
     }
@@ -79,7 +79,7 @@ impl Notifier {
         {
             let watched = self.watched.lock();
             paths.retain(|path| {
-                // A log in a watched directory is written to all the time.
+                // A log file in a watched directory is written all the time.
                 if !counts(path, watched.extensions)
                     && !path.file_name().is_some_and(|name| watched.names.contains(name))
                 {
@@ -105,7 +105,7 @@ impl Notifier {
         let mut now = HashSet::new();
         for path in paths {
             if let Ok(target) = path.canonicalize() {
-                // The files of a directory may be links into a subdirectory.
+                // A directory's files may be links into a subdirectory.
                 let directories = trail::directories(path).into_iter();
                 let below = directories.filter_map(|directory| directory.canonicalize().ok());
                 now.extend(below.filter(|directory| directory.starts_with(&target)));
@@ -144,9 +144,9 @@ impl notify::EventHandler for Handler {
                 self.0.record_closed(&event.paths);
                 self.0.ring(true);
             }
-            // A check opens files, which must not cause another check.
+            // A check opens files, and must not trigger another check.
             EventKind::Access(_) => {}
-            // A close will follow.
+            // The event for closing the file follows.
             EventKind::Create(CreateKind::File) => {
                 self.0
                     .record_opened(event.paths.into_iter().filter(|path| is_new(path)).collect());

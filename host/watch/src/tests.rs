@@ -8,7 +8,6 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// The timeout of these tests.
 const SOON: Duration = Duration::from_secs(20);
 const NEVER: Duration = Duration::from_secs(3600);
 
@@ -205,7 +204,7 @@ async fn every_way_of_changing_a_file_is_reported() {
                     Ok(vec![path.clone()]),
                     "{case}, step {number}, noticed: {is_noticed}"
                 );
-                // A step of two parts may be reported after each of them.
+                // A step that consists of two changes may be reported after each of them.
                 while !Fingerprint::of([path.clone()])
                     .differs_from(&watch.seen)
                     .is_empty()
@@ -258,7 +257,7 @@ async fn a_change_is_reported_after_its_future_was_dropped() {
     let mut watch = watch(std::slice::from_ref(&file), true);
     armed(&mut watch, &file).await;
     fs::write(&file, "2").unwrap();
-    // The growing timeout drops the future at each of the points at which it waits.
+    // The growing timeout drops the future at each await point.
     let seen = tokio::time::timeout(SOON, async {
         let mut patience = Duration::ZERO;
         loop {
@@ -282,7 +281,7 @@ async fn the_watched_paths_can_be_replaced() {
     watch.expect(Fingerprint::of([b.clone(), c.clone()]));
     fs::write(&b, "2").unwrap();
     assert_eq!(watch.paths().collect::<Vec<_>>(), [&b, &c]);
-    // a is no longer watched, and c has not changed.
+    // `a` is no longer watched, and `c` has not changed.
     assert_eq!(changed(&mut watch).await, [b]);
     fs::write(&a, "3").unwrap();
     fs::write(&c, "3").unwrap();
@@ -331,7 +330,7 @@ async fn an_open_file_is_reported_after_its_last_write() {
     for step in ["made", "written anew"] {
         let mut writer = fs::File::create(&file).unwrap();
         for half in ["the first half, ", "the second half"] {
-            // Many times the debounce would suffice for a check.
+            // The time is many times the debounce, so that a check would have happened.
             let seen = tokio::time::timeout(held.debounce * 40, watch.changed()).await;
             assert!(seen.is_err(), "{step}: before {half:?}");
             writer.write_all(format!("{step}: {half}").as_bytes()).unwrap();

@@ -55,7 +55,7 @@ fn follow(path: &Path, found: &mut BTreeSet<PathBuf>) {
     }
 }
 
-/// Pushes the parts of a path, the first one on top. Joining the root starts from the root.
+/// Pushes the parts of a path, so that the first part is on top. An absolute path continues from the root.
 fn push(rest: &mut Vec<OsString>, path: &Path) {
     let parts = path
         .components()

@@ -145,13 +145,13 @@ impl Caller {
         )
     }
 
-    /// Converts an error before the end of the answer to a failure.
+    /// Converts an error that occurs before the answer is complete.
     fn broken(&self, error: &(dyn StdError + 'static)) -> Failure {
         if let Some(failure) = find::<Failure>(error) {
             return failure.clone();
         }
-        // An alert after the handshake, for instance because a client certificate is missing. HTTP/2 keeps only the
-        // text of the error of its connection.
+        // The server sends an alert after the handshake, for instance because a client certificate is missing. HTTP/2
+        // keeps only the text of its connection's error.
         let chain = chain(error);
         if let Some(error) = find::<rustls::Error>(error) {
             return tls::failure(error, &self.endpoint.to_string(), self.endpoint.host());
@@ -192,7 +192,7 @@ fn add_trace(headers: &mut HeaderMap, trace: &TraceContext) {
 /// A failed call, and whether it may be retried.
 pub(crate) struct Refused {
     pub(crate) failure: Failure,
-    /// The pause after which the server asks for a retry; it has not processed the request.
+    /// The pause that the server requests before a retry; the server has not processed the request.
     pub(crate) retry_after: Option<Duration>,
 }
 

@@ -29,10 +29,8 @@ const IDLE_CONNECTIONS: usize = 64;
 /// The interval of pings. All calls share one HTTP/2 connection, so a dead peer must be noticed soon.
 const PING_INTERVAL: Duration = Duration::from_secs(10);
 
-/// The timeout of a ping.
 const PING_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A pool of connections.
 pub(crate) type PooledClient = Client<Connector, Full<Bytes>>;
 
 /// The connection pools of all webhooks, and their address overrides. Lives as long as the program; cheap to
@@ -50,7 +48,7 @@ struct Shared {
     pools: Mutex<HashMap<Key, Weak<PooledClient>>>,
 }
 
-/// The key of a shared pool.
+/// Clients with the same key share a pool.
 #[derive(PartialEq, Eq, Hash)]
 struct Key {
     ca_bundle: Option<Vec<CertificateDer<'static>>>,

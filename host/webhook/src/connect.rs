@@ -15,14 +15,14 @@ use tower::{ServiceExt, service_fn, util::BoxCloneSyncService};
 
 use crate::{Resolve, tls};
 
-/// Connects, with a timeout.
+/// Connects over TCP and TLS, with a timeout.
 pub(crate) type Connector =
     BoxCloneSyncService<Uri, LimitedStream<MaybeHttpsStream<TokioIo<TcpStream>>>, Failure>;
 
 /// Creates a connector that resolves host names by the table, or else by DNS.
 pub(crate) fn connector(tls: ClientConfig, resolve: Arc<Resolve>, limit: Duration) -> Connector {
     let mut tcp = tcp_connector();
-    // Divided among the addresses of a name, so that an unreachable one leaves time for the next.
+    // The limit is divided among the addresses of a name, so that time is left after an unreachable one.
     tcp.set_connect_timeout(Some(limit));
     let tcp = service_fn(move |uri: Uri| {
         let dialled = resolve.dial(&uri);

@@ -39,7 +39,7 @@ impl Endpoint {
     fn from_url(url: &Url, protocol: &Protocol) -> Result<Self, Error> {
         let refuse = |reason| {
             let mut redacted = url.clone();
-            // Both fail only for URLs without a host.
+            // Both calls fail only for URLs without a host.
             let _ = redacted.set_username("");
             let _ = redacted.set_password(None);
             Error::Url {

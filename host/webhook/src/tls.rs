@@ -35,7 +35,6 @@ pub(crate) fn client_config(
     }
 }
 
-/// Converts an error of a TLS handshake to a failure.
 pub(crate) fn handshake_failure(error: &(dyn StdError + 'static), authority: &str, host: &str) -> Failure {
     if let Some(error) = find::<rustls::Error>(error) {
         return failure(error, authority, host);
@@ -50,7 +49,6 @@ pub(crate) fn handshake_failure(error: &(dyn StdError + 'static), authority: &st
     }
 }
 
-/// Converts a TLS error to a failure.
 pub(crate) fn failure(error: &rustls::Error, authority: &str, host: &str) -> Failure {
     no_connection(authority, host, &ADVICE.explain(error, host))
 }

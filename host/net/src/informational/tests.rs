@@ -61,7 +61,7 @@ fn informational_heads_are_limited_and_bodies_are_not() {
         Ok(0),
         "a body"
     );
-    // The rest of a request that was answered early.
+    // The bytes are the rest of a request that was answered early.
     connection.count_sent(b"more of the body");
     assert_eq!(
         connection.count_received(&b"123456789123".repeat(10_000)),
@@ -106,7 +106,6 @@ fn frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// Returns a frame with this status.
 fn status(status: &[u8; 3], is_last: bool, stream: u8) -> Vec<u8> {
     let mut block = vec![8, 3];
     block.extend(status);

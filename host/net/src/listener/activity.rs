@@ -221,7 +221,7 @@ impl Activity {
         state.next_check = now + self.0.check_interval();
         let transfers: Vec<_> = state.transfers.iter().filter_map(Weak::upgrade).collect();
         let is_http2 = state.is_http2;
-        // Aborting a transfer drops its `RequestInFlight`, which locks the state.
+        // The lock is released first, because aborting a transfer drops its `RequestInFlight`, which takes the lock.
         drop(state);
         let mut is_reply_unread = false;
         for transfer in transfers {

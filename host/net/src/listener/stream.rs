@@ -10,7 +10,7 @@ pub(super) type TrackedStream<S> = TurnTakingStream<S, Tracker<S>>;
 
 pub(super) struct Tracker<S> {
     activity: Activity,
-    /// Gets the stream when it is dropped.
+    /// The receiver of the stream, when hyper or a tunnel drops it.
     released: Option<oneshot::Sender<S>>,
 }
 
@@ -39,7 +39,7 @@ impl<S> StreamObserver<S> for Tracker<S> {
 
     fn released(&mut self, stream: S) {
         if let Some(released) = self.released.take() {
-            // An error means that the receiver is gone.
+            // An error means that the receiver was dropped.
             let _ = released.send(stream);
         }
     }

@@ -272,7 +272,7 @@ impl TransferState {
     /// Aborts both bodies, and drops their contents.
     fn abort(&self, mut flows: MutexGuard<'_, Flows>, stall: Stall) {
         flows.request.stall = Some(stall);
-        // A reply that is sent because of this stall has its own limits.
+        // The reply about this stall is sent later, with its own limits.
         flows.reply.stall = flows.reply.body.is_some().then_some(stall);
         let bodies = (flows.request.end(), flows.reply.end());
         let wakers = [flows.request.waker.take(), flows.reply.waker.take()];
@@ -304,7 +304,7 @@ struct LimitedBody {
     transfer: Option<Transfer>,
 }
 
-// Nothing in it is pinned.
+// No field is pinned.
 impl Unpin for LimitedBody {}
 
 impl LimitedBody {
@@ -324,7 +324,7 @@ impl LimitedBody {
         if let Some(stall) = flow.stall {
             return Err(stall);
         }
-        // hyper polls a body again when it has sent the last chunk. Another poll does not end a wait.
+        // hyper polls a body again when it has sent the last chunk. Other polls do not end a wait.
         if is_reply == matches!(flow.waits, Some(Wait::Client(_))) {
             flow.end_wait(now);
             if flow.is_slow(&limits) {

@@ -15,9 +15,9 @@ use parking_lot::Mutex;
 pub(super) struct WhenWoken<F> {
     future: Pin<Box<F>>,
     signal: Arc<WakeSignal>,
-    /// Wakes `signal`.
+    /// The waker with which `signal` is polled.
     waker: Waker,
-    /// The task that `signal` wakes.
+    /// The waker of the task that polls this future.
     task: Waker,
 }
 
@@ -60,7 +60,7 @@ impl<F: Future> Future for WhenWoken<F> {
         if !this.signal.is_woken.load(Ordering::Acquire) {
             return Poll::Pending;
         }
-        // Whoever wakes it from here on is noticed in the next poll.
+        // A wake from here on is noticed by the next poll.
         this.signal.is_woken.store(false, Ordering::Release);
         this.future.as_mut().poll(&mut Context::from_waker(&this.waker))
     }

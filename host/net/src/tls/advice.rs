@@ -86,7 +86,7 @@ impl TlsAdvice<'_> {
                 "make a new CA and certificate, for instance with `admittance certs`",
             ),
             E::Other(other) => match other.0.downcast_ref::<webpki::Error>() {
-                // The result of `openssl x509 -req` without an extension file, which cannot have a
+                // `openssl x509 -req` without an extension file makes such a certificate, which cannot have a
                 // subjectAltName.
                 Some(webpki::Error::UnsupportedCertVersion) => return no_alternative_name(host),
                 Some(webpki::Error::CaUsedAsEndEntity) => (

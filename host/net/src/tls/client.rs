@@ -96,7 +96,8 @@ fn add(roots: &mut RootCertStore, certificates: &[CertificateDer<'static>]) -> R
 }
 
 /// Returns a client configuration that trusts only these CAs, although they or the servers have RSA keys of less than
-/// [`SHORTEST_RSA_KEY`](super::SHORTEST_RSA_KEY), but at least 1024 bits. It is for servers that get other keys soon.
+/// [`SHORTEST_RSA_KEY`](super::SHORTEST_RSA_KEY), but at least 1024 bits. It is for servers whose keys will be
+/// replaced.
 pub fn client_of_short_keys(authorities: &[CertificateDer<'static>]) -> Result<ClientConfig, TlsError> {
     let provider = short_rsa::provider();
     let builder = ClientConfig::builder_with_provider(provider)
@@ -116,7 +117,7 @@ fn load(trust: Trust<'_>, identity: Option<&Identity>) -> Result<Material<Client
     let builder = ClientConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
         .map_err(TlsError::Provider)?;
-    // Without roots, the library has no verifier to delegate to, and refuses every certificate.
+    // Without roots, the library's verifier cannot be built, so every certificate is refused.
     let builder = match WebPkiServerVerifier::builder_with_provider(roots.clone(), provider()).build() {
         Ok(verifier) => builder
             .dangerous()

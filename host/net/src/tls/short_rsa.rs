@@ -40,7 +40,7 @@ impl SignatureVerificationAlgorithm for ShortRsa {
 
 static ALGORITHMS: LazyLock<WebPkiSupportedAlgorithms> = LazyLock::new(|| {
     let usual = super::provider().signature_verification_algorithms;
-    // The first algorithm for a kind of key and signature decides.
+    // Of several algorithms for a kind of key and signature, the first one decides.
     let all: Vec<Algorithm> = std::iter::once(&ShortRsa as Algorithm)
         .chain(usual.all.iter().copied())
         .collect();
@@ -58,7 +58,7 @@ static ALGORITHMS: LazyLock<WebPkiSupportedAlgorithms> = LazyLock::new(|| {
     let mapping: Vec<_> = std::iter::once((SignatureScheme::RSA_PKCS1_SHA256, short))
         .chain(others)
         .collect();
-    // This is made once, and lives as long as the program, as the library requires.
+    // The library requires a static value, which is made once.
     WebPkiSupportedAlgorithms {
         all: all.leak(),
         mapping: mapping.leak(),

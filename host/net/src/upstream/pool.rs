@@ -73,7 +73,7 @@ struct IdleConnection {
 struct UpstreamConnection {
     server: Server,
     sender: SendRequest<ReplayBody>,
-    /// Sends what `sender` gets, and receives the reply. `None` after the connection was closed.
+    /// Sends the requests of `sender`, and receives the replies. `None` after the connection was closed.
     driver: Option<Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>>,
 }
 
@@ -145,7 +145,7 @@ impl IdleConnections {
     }
 
     fn put(self: &Arc<Self>, connection: UpstreamConnection) {
-        // Outside of a runtime, nothing would close it.
+        // Outside of a runtime, no task could close the connection.
         let Ok(runtime) = Handle::try_current() else {
             return;
         };
@@ -181,9 +181,9 @@ async fn close_idle(idle: Weak<IdleConnections>, first: Instant) {
     }
 }
 
-/// Polls on behalf of no task, so that nothing is woken later: a response or a part of a body arrives only while a
-/// connection is driven, and whoever drives it looks for them afterwards. Without the cooperative budget, which would
-/// make a poll wait that nothing wakes.
+/// Polls without a task to wake. A response or a part of a body arrives only while a connection is driven, and the
+/// driver of the connection looks for it afterwards. The poll does not use the cooperative budget, which could make it
+/// wait for a wake that never comes.
 fn poll_unwoken<T>(poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> Poll<T> {
     let polling = pin!(unconstrained(poll_fn(poll)));
     polling.poll(&mut Context::from_waker(Waker::noop()))
@@ -228,7 +228,8 @@ impl Drop for Lease {
         let Some(mut connection) = self.connection.take() else {
             return;
         };
-        // The connection would keep the waker of the task that used it, and the next request would wake that task.
+        // The poll removes the waker of the task that used the connection. Otherwise the next request would wake that
+        // task.
         let is_open = poll_unwoken(|cx| connection.drive(cx)).is_pending();
         if is_open && connection.sender.is_ready() {
             self.pool.put(connection);
@@ -237,8 +238,8 @@ impl Drop for Lease {
 }
 
 impl ReplyBody {
-    /// Gives the connection to a task of its own, which sends the rest of the request although nobody reads the reply, or
-    /// switches protocols.
+    /// Moves the connection to a task of its own, which sends the rest of the request although the reply is not read,
+    /// or switches protocols.
     pub(super) fn detach(&mut self) {
         let Some(mut lease) = self.lease.take() else {
             return;
@@ -289,7 +290,8 @@ impl Body for ReplyBody {
             *lease = None;
         }
         if let Poll::Ready(Some(Err(failure))) = polled {
-            // The server of hyper sends what it has of the reply before it waits, and discards it after an error.
+            // hyper's server sends what it has received of a reply before it waits for more, and discards it after an
+            // error. So the error follows later.
             self.failure = Some(failure);
             cx.waker().wake_by_ref();
             return Poll::Pending;

@@ -41,7 +41,7 @@ impl Server {
         let scheme = parts
             .scheme
             .filter(|scheme| *scheme == Scheme::HTTP || *scheme == Scheme::HTTPS);
-        // User information would be lost, and a path would be silently dropped.
+        // User information and a path would be ignored silently, so they are refused.
         let authority = parts
             .authority
             .filter(|authority| !authority.as_str().contains('@') && !authority.host().is_empty());
@@ -75,7 +75,6 @@ impl Server {
         parts.scheme = Some(self.scheme.clone());
         parts.authority = Some(self.authority.clone());
         parts.path_and_query = Some(path);
-        // All three are set and valid, so this cannot fail.
         Uri::from_parts(parts).unwrap_or_default()
     }
 }

@@ -47,7 +47,7 @@ fn pod_create() -> Request {
     request
 }
 
-/// The reviews that kube-apiserver 1.36 sends for the same requests, member for member.
+/// The reviews have the same members as those that kube-apiserver 1.36 sends for the same requests.
 #[tokio::test]
 async fn a_review_is_sent_as_kube_apiserver_sends_it() {
     let mut pod_exec = Request::new(
@@ -195,18 +195,17 @@ async fn the_deadline_is_sent_as_the_timeout() {
 #[derive(Debug)]
 enum Expected {
     Allow,
-    /// A patch of this many operations.
+    /// A patch with this number of operations.
     Patch(usize),
-    /// Code, reason, message.
+    /// A denial with a code, a reason and a message.
     Deny(u16, &'static str, &'static str),
     Invalid(&'static str),
 }
 
 const EMPTY: &str = "the webhook denied the request without explanation";
 
-/// The outcome of each answer in kube-apiserver; "ours" marks another behaviour.
-///
-/// `UID` stands for the uid of the request.
+/// Each row has the outcome of kube-apiserver; "ours" marks rows in which Admittance differs. `UID` stands for the uid
+/// of the request.
 #[tokio::test]
 async fn an_answer_has_the_same_effect_as_in_kube_apiserver() {
     use Expected::{Allow, Deny, Invalid, Patch};
@@ -580,7 +579,7 @@ async fn a_call_is_repeated_after_the_time_in_retry_after() {
         (503, None, 1),
         (503, Some("Wed, 21 Oct 2026 07:28:00 GMT"), 1),
         (404, Some("0"), 1),
-        // Later than the deadline: the call fails immediately.
+        // The retry would come after the deadline, so the call fails immediately.
         (503, Some("3600"), 1),
     ] {
         let request = pod_create();

@@ -37,7 +37,8 @@ async fn a_resource_is_sent_as_bcs_sends_it() {
     }
 }
 
-/// Rows without remark: the BCS driver. "Safe": it stores what comes, and here it is a failure.
+/// Rows without a remark are as in the BCS driver. In rows with "safe", the BCS driver stores the response, and
+/// Admittance reports a failure.
 #[tokio::test]
 async fn an_answer_has_the_same_effect_as_in_the_bcs_driver() {
     use FailureKind::{BadStatus, InvalidResponse};

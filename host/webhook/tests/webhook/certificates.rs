@@ -38,7 +38,6 @@ impl Authority {
         self.0.der().clone()
     }
 
-    /// Creates a server certificate for these names.
     pub(crate) fn server(&self, names: &[&str]) -> ServerConfig {
         self.server_with(server_params(names))
     }

@@ -275,7 +275,7 @@ async fn answers_that_break_off_are_failures() {
                 let (stream, _) = listener.accept().await.unwrap();
                 let mut stream = acceptor.accept(stream).await.unwrap();
                 let mut request = [0; 4096];
-                // One read holds at least the first byte of the request.
+                // A read returns at least the first byte of the request.
                 let _ = stream.read(&mut request).await.unwrap();
                 stream.write_all(&bytes).await.unwrap();
                 if says_goodbye {

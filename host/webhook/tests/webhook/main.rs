@@ -1,4 +1,4 @@
-//! Webhooks called over real sockets and real TLS.
+//! Calls webhooks over real sockets and real TLS.
 
 #![expect(
     clippy::unwrap_used,
@@ -44,7 +44,7 @@ fn review(version: ReviewVersion) -> Protocol {
     }
 }
 
-/// Clients that find the service at this server, by both of its names.
+/// Returns clients that resolve both names of the service to this server.
 fn clients_of(server: &Server) -> WebhookClients {
     let address = server.address.to_string();
     WebhookClients::new(Resolve::parse([(BCS_HOST, &address), (KUBERNETES_HOST, &address)]).unwrap())

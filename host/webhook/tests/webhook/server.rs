@@ -31,7 +31,6 @@ pub(crate) type Answer = Response<BoxBody<Bytes, Infallible>>;
 /// Returns the answer to a request, or `None` if the server never answers.
 pub(crate) type Handler = Arc<dyn Fn(&ReceivedRequest) -> Option<Answer> + Send + Sync>;
 
-/// A request as it arrived.
 #[derive(Clone, Debug)]
 pub(crate) struct ReceivedRequest {
     pub(crate) method: Method,
@@ -43,12 +42,12 @@ pub(crate) struct ReceivedRequest {
     pub(crate) body: Bytes,
 }
 
-/// Lives as long as one test.
+/// A webhook server for one test.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
-    /// Receives each request that arrived.
+    /// Receives each request of the client.
     pub(crate) arrived: mpsc::UnboundedReceiver<ReceivedRequest>,
-    /// Receives a message for each request that the client gave up before it was answered.
+    /// Receives a message when the client gives up a request before it is answered.
     pub(crate) given_up: mpsc::UnboundedReceiver<()>,
     connections: Arc<AtomicUsize>,
     task: JoinHandle<()>,
@@ -161,7 +160,7 @@ impl Desk {
             body,
         };
         let answer = (self.handler)(&seen);
-        // The test may have ended and dropped its end.
+        // A test that has ended has dropped the receiver.
         let _ = self.arrivals.send(seen);
         match answer {
             Some(answer) => Ok(answer),
@@ -213,7 +212,7 @@ pub(crate) fn always(answer: impl Fn() -> Answer + Send + Sync + 'static) -> Han
     Arc::new(move |_| Some(answer()))
 }
 
-/// Returns the body that came, back, with status 200.
+/// Returns the body of the request, with status 200.
 pub(crate) fn echo() -> Handler {
     Arc::new(|seen| Some(answer(200, seen.body.clone())))
 }

@@ -23,8 +23,8 @@ fn with(names: &[&str], change: impl FnOnce(&mut CertificateParams)) -> Certific
     params
 }
 
-/// The name is `{name}.{namespace}` for BCS, and `{name}.{namespace}.svc` for Kubernetes; a common name alone counts
-/// for neither, as in Go since 1.15. A wildcard must have two names behind it.
+/// The name is `{name}.{namespace}` for BCS, and `{name}.{namespace}.svc` for Kubernetes. A certificate with only a
+/// common name is valid for neither, as in Go since 1.15. At least two labels must follow a wildcard.
 #[tokio::test]
 async fn a_wrong_certificate_is_reported_with_its_problem() {
     type Make = fn(&Authority) -> ServerConfig;
@@ -178,7 +178,7 @@ async fn a_url_by_address_needs_a_certificate_for_the_address() {
     }
 }
 
-/// A server with TLS 1.3 reports it after the client's side of the handshake is done.
+/// With TLS 1.3, the server reports the error after the client has finished its side of the handshake.
 #[tokio::test]
 async fn a_missing_client_certificate_is_reported_over_http1() {
     let authority = Authority::new();
@@ -234,7 +234,7 @@ async fn a_self_signed_certificate_can_be_its_own_bundle() {
     assert!(replaces(&call(&webhook, &application()).await));
 }
 
-/// The port is open, and its server does not speak TLS.
+/// A server that does not use TLS listens on the port.
 #[tokio::test]
 async fn a_server_without_tls_is_reported() {
     let authority = Authority::new();
@@ -259,7 +259,7 @@ async fn only_urls_of_bcs_may_be_plain_http() {
     assert!(matches!(Webhook::new(config, &clients), Err(Error::Url { .. })));
 }
 
-/// The system's CAs are trusted without a bundle, and none of them signed this certificate.
+/// Without a bundle, the system's CAs are trusted, but none of them signed this certificate.
 #[tokio::test]
 async fn a_url_without_bundle_trusts_the_system_only() {
     let authority = Authority::new();
@@ -277,7 +277,7 @@ async fn a_url_without_bundle_trusts_the_system_only() {
                 "{failure}"
             );
         }
-        // A system without CAs, such as a bare container.
+        // The system has no CAs, as in a bare container.
         Err(error) => assert!(matches!(error, Error::SystemRoots { .. }), "{error}"),
     }
     config.ca_bundle = Some(vec![authority.certificate()]);
