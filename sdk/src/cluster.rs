@@ -46,8 +46,7 @@ pub enum Error {
 ///
 /// `api_version` is `v1` or `apps/v1`; `namespace` is `None` for cluster-scoped kinds.
 ///
-/// # Errors
-/// The call failed, or the object cannot be parsed as the type.
+/// # Errors Fails if the call fails, or if the object cannot be parsed as the type.
 pub fn get<T: DeserializeOwned>(
     api_version: &str,
     kind: &str,
@@ -62,8 +61,7 @@ pub fn get<T: DeserializeOwned>(
 /// Returns the objects of a kind whose labels match the selector (`app=web,tier!=cache`; empty for all); without a
 /// namespace, the objects of all namespaces.
 ///
-/// # Errors
-/// The call failed, or an object cannot be parsed as the type.
+/// # Errors Fails if the call fails, or if an object cannot be parsed as the type.
 pub fn list<T: DeserializeOwned>(
     api_version: &str,
     kind: &str,
@@ -263,7 +261,8 @@ impl CanI {
     /// Asks the control plane.
     ///
     /// # Errors
-    /// The control plane did not answer. A user who lacks the permission is not an error: see [`Access::allowed`].
+    /// Fails if the control plane does not answer. A user who lacks the permission is not an error: see
+    /// [`Access::allowed`].
     pub fn ask(&self) -> Result<Access, Error> {
         Ok(source::can_i(&self.action, self.user.as_ref())?)
     }

@@ -106,7 +106,7 @@ impl Response {
     /// Returns the body, parsed as JSON.
     ///
     /// # Errors
-    /// The body cannot be parsed as the type.
+    /// Fails if the body cannot be parsed as the type.
     pub fn json<T: DeserializeOwned>(&self) -> Result<T, Error> {
         serde_json::from_slice(&self.body).map_err(|error| Error::Read(error.to_string()))
     }

@@ -57,14 +57,14 @@ macro_rules! levels {
 }
 
 levels! {$
-    /// Steps inside an operation; arguments as for `format!`.
+    /// Logs a step of an operation; the arguments are those of `format!`.
     __trace as trace: Trace;
-    /// Details of an operation and their reasons; arguments as for `format!`.
+    /// Logs details of an operation and their reasons; the arguments are those of `format!`.
     __debug as debug: Debug;
-    /// Something that an operator may want to know; arguments as for `format!`.
+    /// Logs something that an operator may want to know; the arguments are those of `format!`.
     __info as info: Info;
-    /// Something unexpected that did not stop the work; arguments as for `format!`.
+    /// Logs something unexpected that did not stop the work; the arguments are those of `format!`.
     __warn as warn: Warn;
-    /// Something that stopped this piece of work; arguments as for `format!`.
+    /// Logs something that stopped this piece of work; the arguments are those of `format!`.
     __error as error: Error;
 }

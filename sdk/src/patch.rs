@@ -49,7 +49,7 @@ impl Patch {
     /// The last segment `-` appends to a list. The parent must exist.
     ///
     /// # Errors
-    /// The value cannot be serialized as JSON, such as a map whose keys are not strings.
+    /// Fails if the value cannot be serialized as JSON, such as a map whose keys are not strings.
     pub fn add(
         &mut self,
         path: impl AsRef<Pointer>,
@@ -61,7 +61,7 @@ impl Patch {
     /// Replaces a value that must exist.
     ///
     /// # Errors
-    /// The value cannot be serialized as JSON.
+    /// Fails if the value cannot be serialized as JSON.
     pub fn replace(
         &mut self,
         path: impl AsRef<Pointer>,
@@ -73,7 +73,7 @@ impl Patch {
     /// Makes the whole patch fail unless the value at the path is equal to this one.
     ///
     /// # Errors
-    /// The value cannot be serialized as JSON.
+    /// Fails if the value cannot be serialized as JSON.
     pub fn test(
         &mut self,
         path: impl AsRef<Pointer>,

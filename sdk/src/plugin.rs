@@ -24,14 +24,14 @@ pub trait Plugin: Sized + Send + Sync + 'static {
     /// Called once. Do expensive work here (compile a regular expression, build a table): it is not repeated for calls.
     ///
     /// # Errors
-    /// All mistakes in the settings, each with its place.
+    /// Returns all mistakes in the settings, each with its place.
     fn configure(settings: Self::Settings) -> Result<Self, SettingsErrors>;
 
     /// Returns the verdict on one request.
     ///
     /// # Errors
-    /// There is no verdict: a failure of the plugin, to which the stage's failure policy applies. To
-    /// deny the request, return [`Response::deny`].
+    /// An error means that there is no verdict: the stage's failure policy applies. To deny the request, return
+    /// [`Response::deny`].
     fn admit(&self, request: &Request) -> Result<Response, Error>;
 
     /// Warms up what the first request would otherwise allocate.
@@ -47,7 +47,7 @@ pub trait Plugin: Sized + Send + Sync + 'static {
 
 /// The description of a plugin. [`#[plugin]`](macro@crate::plugin) implements it.
 pub trait Describe {
-    /// Name, version, summary, resources, capabilities and the schema of the settings.
+    /// Returns the plugin's name, version, summary, resources and capabilities, and the schema of its settings.
     fn describe() -> Description;
 }
 
@@ -57,13 +57,13 @@ pub fn settings_schema<P: Plugin>() -> Option<String> {
     P::Settings::schema()
 }
 
-/// A plugin that is configured once, for as long as the instance lives.
+/// A plugin that is configured once in the life of an instance.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct Configured<P>(OnceLock<P>);
 
 impl<P: Plugin> Configured<P> {
-    /// Not configured yet.
+    /// Starts without a plugin, which `configure` creates.
     #[expect(clippy::new_without_default, reason = "only constructed in a static")]
     pub const fn new() -> Self {
         Self(OnceLock::new())
@@ -72,7 +72,7 @@ impl<P: Plugin> Configured<P> {
     /// The export `configure`.
     ///
     /// # Errors
-    /// The mistakes in the settings.
+    /// Returns the mistakes in the settings.
     pub fn configure(&self, settings: &str) -> Result<(), Vec<types::SettingsError>> {
         let plugin = configure::<P>(settings).map_err(SettingsErrors::into_contract)?;
         self.0.set(plugin).map_err(|_| {
@@ -87,7 +87,7 @@ impl<P: Plugin> Configured<P> {
     /// Returns the export `admit`.
     ///
     /// # Errors
-    /// The plugin's failure.
+    /// Returns the plugin's failure.
     pub fn admit(&self, request: types::Request) -> Result<types::Response, String> {
         let Some(plugin) = self.0.get() else {
             return Err("`admit` was called before `configure`".to_owned());

@@ -99,7 +99,7 @@ impl Request {
     /// need. Absent for a DELETE.
     ///
     /// # Errors
-    /// The object cannot be parsed as the type; the message says where.
+    /// Fails if the object cannot be parsed as the type; the message says where.
     pub fn object<'a, T: View<'a>>(&'a self) -> Result<Option<T>, Error> {
         self.read(Document::Object)
     }
@@ -107,7 +107,7 @@ impl Request {
     /// Returns the object as it is stored now, if the control plane sent it with an UPDATE or a DELETE.
     ///
     /// # Errors
-    /// The object cannot be parsed as the type; the message says where.
+    /// Fails if the object cannot be parsed as the type; the message says where.
     pub fn old_object<'a, T: View<'a>>(&'a self) -> Result<Option<T>, Error> {
         self.read(Document::OldObject)
     }
@@ -115,7 +115,7 @@ impl Request {
     /// Returns the options of the operation (`CreateOptions` and so on), if the control plane has them.
     ///
     /// # Errors
-    /// The options cannot be parsed as the type; the message says where.
+    /// Fails if the options cannot be parsed as the type; the message says where.
     pub fn options<'a, T: View<'a>>(&'a self) -> Result<Option<T>, Error> {
         self.read(Document::Options)
     }
@@ -123,7 +123,7 @@ impl Request {
     /// Returns the whole object as a tree. Several times slower than [`Request::object`] with a type.
     ///
     /// # Errors
-    /// The object is not JSON, or nested deeper than 128 levels.
+    /// Fails if the object is not JSON, or is nested deeper than 128 levels.
     pub fn object_value(&self) -> Result<Option<Value>, Error> {
         self.object()
     }
@@ -181,8 +181,8 @@ impl Request {
     /// ```
     ///
     /// # Errors
-    /// The object cannot be parsed as the type, the closure returned an error, or the type drops or adds elements of a
-    /// list.
+    /// Fails if the object cannot be parsed as the type, the closure returns an error, or the type drops or adds
+    /// elements of a list.
     pub fn mutate<T>(&self, change: impl FnOnce(&mut T) -> Result<(), Error>) -> Result<Response, Error>
     where
         T: DeserializeOwned + Serialize,

@@ -93,7 +93,7 @@ impl Response {
     /// are lost: prefer [`Response::patch`] or [`Request::mutate`](crate::Request::mutate).
     ///
     /// # Errors
-    /// The value cannot be serialized as JSON.
+    /// Fails if the value cannot be serialized as JSON.
     pub fn replace(object: &impl Serialize) -> Result<Self, Error> {
         let text = serde_json::to_string(object).map_err(|source| Error::Write {
             pointer: jsonptr::PointerBuf::new(),

@@ -23,7 +23,7 @@ pub trait Settings: Sized {
     /// Parses the operator's settings.
     ///
     /// # Errors
-    /// The mistakes in them.
+    /// Returns the mistakes in the settings.
     #[doc(hidden)]
     fn parse(json: &str) -> Result<Self, SettingsErrors>;
 
@@ -81,7 +81,7 @@ impl SettingsError {
 pub struct SettingsErrors(Vec<SettingsError>);
 
 impl SettingsErrors {
-    /// An empty list.
+    /// Returns a list without mistakes.
     pub fn new() -> Self {
         Self::default()
     }

@@ -45,7 +45,7 @@ pub use cluster::{with_access, with_cluster};
 /// Configures a plugin as the host does, including warm-up. The settings are JSON text or a [`Value`].
 ///
 /// # Errors
-/// The plugin rejects the settings.
+/// Fails if the plugin rejects the settings.
 pub fn configure<P: Plugin>(settings: impl fmt::Display) -> Result<P, SettingsErrors> {
     plugin::configure(&settings.to_string())
 }
@@ -171,7 +171,7 @@ impl RequestBuilder {
     /// Passes the request to a plugin, and applies its response.
     ///
     /// # Errors
-    /// The plugin's failure, or [`Error::Plugin`] for a patch that does not apply.
+    /// Returns the plugin's failure, or [`Error::Plugin`] for a patch that does not apply.
     pub fn admit(self, plugin: &impl Plugin) -> Result<Outcome, Error> {
         self.run(|request| plugin.admit(request))
     }
@@ -179,7 +179,7 @@ impl RequestBuilder {
     /// Passes the request to a function, and applies its response.
     ///
     /// # Errors
-    /// The function's failure, or [`Error::Plugin`] for a patch that does not apply.
+    /// Returns the function's failure, or [`Error::Plugin`] for a patch that does not apply.
     pub fn run(self, admit: impl FnOnce(&Request) -> Result<Response, Error>) -> Result<Outcome, Error> {
         let types::Response {
             verdict,

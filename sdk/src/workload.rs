@@ -95,7 +95,7 @@ impl<'a> Workload<'a> {
     /// Returns the workload in the object of a request; `None` without an object, or if it has no pod template.
     ///
     /// # Errors
-    /// The object is of a kind that has containers, but cannot be parsed as one. Objects of other kinds are
+    /// Fails if the object is of a kind that has containers, but cannot be parsed as one. Objects of other kinds are
     /// errors only if they contain containers.
     pub fn read(request: &'a Request) -> Result<Option<Self>, Error> {
         Self::read_document(request, Document::Object)

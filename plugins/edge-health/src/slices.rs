@@ -17,7 +17,7 @@ struct Endpoint<'a> {
     conditions: Option<Conditions>,
     #[serde(borrow)]
     node_name: Option<Text<'a>>,
-    /// Contains the node in `v1beta1` if `nodeName` is absent; does not exist in `v1`.
+    /// Contains the node in `v1beta1` if `nodeName` is absent; `v1` does not have this field.
     #[serde(borrow)]
     topology: Option<Topology<'a>>,
 }

@@ -128,7 +128,7 @@ impl Plugin for ImagePolicy {
     }
 
     fn warm_up(&self, sample: &Request) {
-        // Grows the heap to the size that a call needs.
+        // The call makes the heap grow to the size that a later call needs.
         let _ = self.admit(sample);
     }
 }
@@ -261,7 +261,6 @@ impl Image<'_> {
     }
 }
 
-/// Returns all images of a template.
 fn images<'t>(template: &'t PodTemplate<'_>) -> impl Iterator<Item = Image<'t>> {
     let containers = template
         .container_lists()

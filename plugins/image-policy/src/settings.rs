@@ -14,7 +14,7 @@ pub struct Settings {
     /// match, the longest is used. An image without a registry belongs to `docker.io`.
     #[serde(default)]
     pub rewrites: BTreeMap<String, String>,
-    /// The only registries, or beginnings of names, that images may have after rewriting.
+    /// The only registries, or prefixes of names, that images may have after rewriting.
     pub allowed_registries: Option<Vec<String>>,
     /// Registries, or beginnings of names, that images must not have after rewriting. An entry without
     /// a port covers all ports of its host.

@@ -1,4 +1,4 @@
-//! The functions of OPA for networks that regorus lacks. A text that is not a network makes a call undefined.
+//! OPA's functions for networks that regorus lacks. A call with text that is not a network is undefined.
 
 use std::{collections::BTreeSet, net::Ipv4Addr};
 
@@ -20,7 +20,7 @@ pub(crate) fn contains(outer: &str, inner: &str) -> Option<bool> {
     }
 }
 
-/// Implements `net.cidr_contains_matches`: the pairs of the keys of networks and of the networks in them.
+/// Implements `net.cidr_contains_matches`: the pairs of a network's key and the key of a network that it contains.
 pub(crate) fn contains_matches(networks: &Value, others: &Value) -> Option<Value> {
     let (networks, others) = (keyed(networks)?, keyed(others)?);
     let mut pairs = BTreeSet::new();
@@ -110,7 +110,7 @@ mod tests {
         Value::from_json_str(json).unwrap()
     }
 
-    /// OPA's cases: `test/cases/testdata/netcidrmerge` and `netcidrintersects`, and its documentation.
+    /// OPA's cases are in `test/cases/testdata/netcidrmerge` and `netcidrintersects`, and in its documentation.
     #[test]
     fn networks_are_merged_as_by_opa() {
         for (networks, expected) in [
@@ -150,7 +150,7 @@ mod tests {
                 r#"["2601:600:8a80:207e:a57d:7567:e2c9:e7b3/64", "2601:600:8a80:207e:a57d:7567:e2c9:e7b3/128"]"#,
                 Some(vec!["2601:600:8a80:207e::/64"]),
             ),
-            // Addresses without a prefix.
+            // Addresses need no prefix.
             (
                 r#"["192.0.2.112", "192.0.2.116/31", "192.0.2.118/31"]"#,
                 Some(vec!["192.0.2.0/24"]),
@@ -183,7 +183,7 @@ mod tests {
         }
     }
 
-    /// OPA's cases: `test/cases/testdata/netcidrcontainsmatches`, and its documentation.
+    /// OPA's cases are in `test/cases/testdata/netcidrcontainsmatches`, and in its documentation.
     #[test]
     fn matches_have_the_keys_of_both_sides() {
         for (networks, others, expected) in [

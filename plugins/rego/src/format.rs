@@ -1,10 +1,11 @@
-//! `sprintf` as OPA prints, which is as Go's `fmt.Sprintf` does: no number of arguments and no verb is an error.
+//! `sprintf` with OPA's output, which is that of Go's `fmt.Sprintf`: neither a wrong number of arguments nor an unknown
+//! verb is an error.
 
 use std::fmt::Write as _;
 
 use regorus::Value;
 
-/// The longest width and precision; Go has a limit too.
+/// The maximum width and precision; Go has a limit too.
 const WIDEST: usize = 10_000;
 
 /// Returns the text of `sprintf(format, arguments)`.
@@ -41,7 +42,7 @@ pub(crate) fn sprintf(format: &str, arguments: &[Value]) -> String {
     text
 }
 
-/// Returns a value as OPA shows it in a text: sets and objects too, strings in quotes.
+/// Formats a value as OPA formats it in text: strings inside it are in quotes.
 pub(crate) fn shown(value: &Value) -> String {
     let mut text = String::new();
     show(value, &mut text);
@@ -106,7 +107,7 @@ fn quoted(string: &str) -> String {
     text
 }
 
-/// An argument as OPA passes it to Go.
+/// An argument with the type that OPA passes to Go.
 enum Argument {
     /// Decimal digits, perhaps with a sign: they may be more than an `i64` holds.
     Int(String),
@@ -243,7 +244,7 @@ impl Spec {
         let magnitude = number.abs();
         let unsigned = match (verb, self.precision) {
             ('v' | 'g' | 'G', None) => general(magnitude),
-            // Rare: the precision counts digits.
+            // The precision is the number of significant digits.
             ('v' | 'g' | 'G', Some(precision)) => rounded(magnitude, precision.max(1)),
             ('f' | 'F', precision) => format!("{magnitude:.*}", precision.unwrap_or(6)),
             ('e' | 'E', precision) => exponential(magnitude, Some(precision.unwrap_or(6))),
@@ -278,14 +279,14 @@ impl Spec {
         if !self.zeros {
             return format!("{}{text}", " ".repeat(missing));
         }
-        // Zeros go between the sign and the digits.
+        // Zeros are inserted between the sign and the digits.
         let at = usize::from(is_number && text.starts_with(['-', '+', ' ']));
         let (sign, digits) = text.split_at(at);
         format!("{sign}{}{digits}", "0".repeat(missing))
     }
 }
 
-/// Returns the number at the beginning, 0 if there is none, and what follows it.
+/// Splits the number off the start of the text; it is 0 if there is none.
 fn number(text: &str) -> (usize, &str) {
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (digits, rest) = text.split_at(end);

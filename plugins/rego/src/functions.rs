@@ -1,4 +1,4 @@
-//! The built-in functions that regorus lacks, or has otherwise than OPA.
+//! The built-in functions that regorus lacks, or implements differently from OPA.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -11,7 +11,8 @@ use regorus::{Engine, Value};
 
 use crate::{cidr, format, globs};
 
-/// Names and numbers of arguments. A policy may call these functions, its own, and the functions of regorus.
+/// The names of the functions and their numbers of arguments. A policy may call these functions, its own, and those of
+/// regorus.
 const ADDED: [(&str, u8); 17] = [
     ("all", 1),
     ("any", 1),
@@ -32,7 +33,7 @@ const ADDED: [(&str, u8); 17] = [
     ("sprintf", 2),
 ];
 
-/// The functions of OPA that are missing here, by their names or the beginnings of these.
+/// The functions of OPA that are missing, by name or by prefix.
 const MISSING: [&str; 13] = [
     "crypto.",
     "graphql.",
@@ -60,7 +61,7 @@ pub(crate) fn arity(name: &str) -> Option<usize> {
     found.map(|(_, arguments)| usize::from(*arguments))
 }
 
-/// The reason why a policy cannot call the function of this name, and what to do about it.
+/// Returns why a policy cannot call this function, and what to do about it.
 pub(crate) fn why_missing(name: &str) -> &'static str {
     if name == "external_data" {
         "asks a provider of Gatekeeper, and there is none here; read objects of the cluster from `data.inventory`, or \
@@ -75,7 +76,7 @@ pub(crate) fn why_missing(name: &str) -> &'static str {
 /// The most memory of a compiled pattern. Regorus allows 100 KiB, which is less than `^\w{1,63}$` takes.
 const REGEX_SIZE: usize = 10 << 20;
 
-/// Compiled patterns. They are part of the snapshot if the policy used them while it was warmed up.
+/// The compiled patterns. Patterns that the policy used while it was warmed up are part of the snapshot.
 type Patterns = Arc<Mutex<HashMap<String, Option<Regex>>>>;
 
 pub(crate) fn add_to(engine: &mut Engine) -> Result<(), String> {

@@ -1,11 +1,11 @@
-//! `regex.globs_match` of OPA: whether two globs have a text in common.
+//! OPA's `regex.globs_match`: whether any text matches both globs.
 //!
 //! These globs are characters, `.` for any, `[a-z]` for one of several, and `\` before a special one, each of which `*`
 //! repeats any number of times, and `+` at least once. The empty text does not count.
 
 use std::{collections::BTreeSet, iter::Peekable, str::Chars};
 
-/// The most pairs of parts of two globs that are compared; more are an error.
+/// The maximum number of pairs of parts of two globs; more are an error.
 const MOST_PAIRS: usize = 1 << 20;
 
 /// A part of a glob, which stands for one character, or for any number of them.
@@ -31,7 +31,7 @@ pub(crate) fn have_common_text(one: &str, other: &str) -> Option<bool> {
     if one.len().saturating_mul(other.len()) > MOST_PAIRS {
         return None;
     }
-    // The positions that a text can have reached in both globs, and whether it has a character.
+    // The positions in both globs that a common text can reach, and whether that text is not empty.
     let mut reached = BTreeSet::from([(0, 0, false)]);
     let mut open = vec![(0, 0, false)];
     while let Some((at, other_at, has_text)) = open.pop() {
@@ -154,7 +154,7 @@ mod tests {
             ("mamama.*", &["dadada.*", "nanana.*"], Some(false)),
             (".*mamama", &[".*dadada", ".*nanana"], Some(false)),
             (".xyz.", &["paaap", ".*pqr.*"], Some(false)),
-            // They have only the empty text in common.
+            // Only the empty text matches both.
             ("a*", &["b*", ""], Some(false)),
         ] {
             for other in others {

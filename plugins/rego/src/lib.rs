@@ -47,7 +47,7 @@ const CONSTRAINT: &str = "CONSTRAINT";
 /// The configured plugin.
 #[derive(Debug)]
 pub struct Rego {
-    /// Evaluation changes it; a call has a copy of its own.
+    /// The evaluation changes the policy, so each call uses its own copy.
     policy: Mutex<Compiled>,
     /// The rule that decides.
     rule: String,
@@ -131,7 +131,7 @@ impl Plugin for Rego {
     fn warm_up(&self, sample: &Request) {
         let constraint = self.constraints.values().next();
         let parameters = constraint.map_or(&self.parameters, |constraint| &constraint.parameters);
-        // There is no cluster yet.
+        // The cluster cannot be read yet.
         let _ = self.evaluate(sample, parameters, Objects::default());
     }
 }
@@ -139,7 +139,6 @@ impl Plugin for Rego {
 /// The objects of the cluster that a policy reads.
 #[derive(Default)]
 struct Objects {
-    /// The Namespace of the request.
     namespace: Option<Value>,
     inventory: Option<Value>,
 }
@@ -171,7 +170,7 @@ impl Rego {
             )?;
         }
         let mut input = object([("parameters", parameters.clone()), ("review", review.clone())]);
-        // Policies of OPA find the AdmissionReview here. Gatekeeper's templates have no such field.
+        // Policies for OPA find the AdmissionReview in this field, which Gatekeeper's templates do not have.
         if self.constraints.is_empty() {
             set(&mut input, [("request", review)])?;
         }

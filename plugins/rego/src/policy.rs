@@ -37,13 +37,13 @@ impl Compiled {
 /// Returns an engine without modules, with the functions that this plugin adds.
 fn engine(is_v0: bool) -> Result<Engine, String> {
     let mut engine = source::engine(is_v0);
-    // OPA and Gatekeeper are not strict: a built-in that fails is undefined.
+    // As in OPA and Gatekeeper, a built-in that fails is undefined.
     engine.set_strict_builtin_errors(false);
     functions::add_to(&mut engine)?;
     Ok(engine)
 }
 
-/// Compiles the modules of the settings. The policy, and the path of the rule that decides.
+/// Compiles the modules of the settings. Returns the policy, and the path of the rule that decides.
 pub(crate) fn compile(settings: &Settings) -> Result<(Compiled, String), SettingsErrors> {
     let mut errors = SettingsErrors::new();
     let is_v0 = settings.version == Version::V0;
@@ -116,11 +116,10 @@ pub(crate) fn compile(settings: &Settings) -> Result<(Compiled, String), Setting
     Ok((compiled, rule))
 }
 
-/// The meaning of the names in a module.
+/// The names that a module can use, and their meaning.
 pub(crate) struct Scope {
-    /// The path of its package.
     pub(crate) package: String,
-    /// Names, and the paths that they stand for.
+    /// Imported names, and the paths that they stand for.
     imports: Vec<(String, String)>,
 }
 

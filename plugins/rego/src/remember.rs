@@ -1,4 +1,4 @@
-//! Remembers the results of functions for the same arguments, as OPA does while it evaluates a query, unlike regorus.
+//! Caches the results of functions by their arguments, as OPA does during the evaluation of a query. Regorus does not.
 //!
 //! Calls of these functions are replaced by calls of extensions. An extension evaluates its function with a second
 //! engine, in which no call is replaced, unless it remembers the result. The functions depend on nothing but their
@@ -17,7 +17,7 @@ use regorus::{Engine, Value};
 use self::definitions::{Definition, Definitions};
 use crate::{policy::Scope, walk};
 
-/// Results that are remembered at most.
+/// The maximum number of cached results.
 const MOST_RESULTS: usize = 1000;
 
 /// The extension that gives the second engine the arguments of a call.
@@ -103,8 +103,8 @@ fn name(index: usize) -> String {
     format!("__remembered_{index}")
 }
 
-/// Returns an engine with these modules in which calls are remembered; `None` if there is no function for which this is
-/// worthwhile. `texts` are the texts of the modules, and `new` makes an engine without modules.
+/// Returns an engine with these modules that caches calls; `None` if this is worthwhile for no function. `texts` are
+/// the texts of the modules, and `new` creates an engine without modules.
 pub(crate) fn remembering(
     modules: &[Ref<Module>],
     texts: &[Text],

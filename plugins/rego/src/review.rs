@@ -1,10 +1,10 @@
-//! A request as `input.review` of Gatekeeper, which is an AdmissionRequest.
+//! Builds Gatekeeper's `input.review`, which is an AdmissionRequest.
 
 use admittance_sdk::prelude::*;
 use admittance_sdk::serde_json::{self, Map, Value as Json, json};
 use regorus::Value;
 
-/// Returns the review of a request. On DELETE the object is the stored one, as Gatekeeper has it.
+/// Returns the review of a request. For a DELETE, the object is the stored one, as in Gatekeeper.
 pub(crate) fn of(request: &Request) -> Result<Value, Error> {
     let old_object = request.old_object_json();
     let object = match (request.operation(), request.object_json()) {
@@ -12,7 +12,7 @@ pub(crate) fn of(request: &Request) -> Result<Value, Error> {
         (_, object) => object,
     };
     let mut head = head(request).to_string();
-    // The objects are texts already, which need not be parsed twice.
+    // The objects are text already, so they are not parsed and serialized again.
     head.pop();
     let documents = [("object", object), ("oldObject", old_object)];
     for (name, document) in documents {

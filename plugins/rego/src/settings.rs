@@ -47,7 +47,7 @@ pub struct Constraint {
     pub prefix: Option<String>,
 }
 
-/// An effect of a violation.
+/// The effect of a violation.
 #[settings]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]

@@ -1,6 +1,6 @@
-//! Makes a module one that regorus reads as OPA does.
+//! Rewrites a module so that regorus gives it the meaning that it has in OPA.
 //!
-//! Five things are written otherwise, each on its own line, so that the lines of mistakes stay right:
+//! Five constructs are rewritten, each within its line, so that the line numbers of mistakes stay right:
 //!
 //! - `data.inventory` is a field of the input that no policy reads otherwise: regorus analyses all modules again when data
 //!   changes, and not for an input;
@@ -17,14 +17,14 @@ use regorus::{Engine, PolicyLengthConfig};
 
 use crate::{functions, policy, walk};
 
-/// The longest line, in characters: what is inserted makes lines longer, and generated policies have long ones.
+/// The maximum length of a line, in characters: insertions make lines longer, and generated policies have long lines.
 const LONGEST_LINE: NonZeroU32 = NonZeroU32::new(1 << 16).unwrap();
 
-/// The field of the input that is `data.inventory`.
+/// The field of the input that replaces `data.inventory`.
 pub(crate) const INVENTORY: &str = "__inventory";
 
-/// Returns the module as regorus is to read it. A text that cannot be read is returned as far as it could be rewritten:
-/// the mistake is found when it is compiled.
+/// Returns the module as regorus has to read it. Text that cannot be parsed is returned as far as it was rewritten, and
+/// the compiler reports the mistake.
 pub(crate) fn rewritten(path: &str, text: &str, is_v0: bool) -> String {
     let text = with_inventory_in_input(path, text).unwrap_or_else(|| text.to_owned());
     let text = with_tokens_rewritten(path, &text).unwrap_or(text);

@@ -41,7 +41,7 @@ pub(crate) fn of_constraint(constraint: &Constrained, violations: &Value) -> Res
     Ok(response)
 }
 
-/// Returns the response for what an entry point gives.
+/// Returns the response for the value of an entry point.
 pub(crate) fn of_entry_point(rule: &str, found: &Value) -> Result<Response, Error> {
     if let Some(items) = items(found) {
         let messages: Vec<String> = items.map(message).collect();
@@ -99,7 +99,7 @@ fn of_review(rule: &str, found: &Value) -> Result<Response, Error> {
     Ok(answer)
 }
 
-/// Returns a message, or the message of an object.
+/// Returns the message itself, or the message in an object.
 fn message(item: &Value) -> String {
     let named = ["msg", "message"].iter().find_map(|name| field(item, name));
     match named.unwrap_or(item) {

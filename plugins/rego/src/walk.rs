@@ -1,5 +1,3 @@
-//! The queries and expressions of a module.
-
 use regorus::unstable::{Expr, Literal, Module, Query, Ref, Rule, RuleAssign, RuleHead};
 
 /// Calls `visit` for every query of the module: the bodies of its rules and of its comprehensions.

@@ -31,7 +31,7 @@ pub(crate) struct Marks {
 pub(crate) enum Style {
     /// The status lists the containers.
     Admittance,
-    /// The status is `injected`, which prevents another injection.
+    /// A status annotation with the value `injected` prevents another injection.
     KubeSidecarInjector,
 }
 
@@ -43,7 +43,7 @@ pub(crate) enum Wish {
     Unclear,
 }
 
-/// The annotation that was used.
+/// The annotation that a workload has.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Answer<'a> {
     pub(crate) wish: Wish,
@@ -51,7 +51,7 @@ pub(crate) struct Answer<'a> {
     pub(crate) marks: &'a Marks,
 }
 
-/// All annotations in use: the pair of the convention, and another pair that is also supported.
+/// The annotations that the plugin reads: the convention's pair, and another pair that is also supported.
 #[derive(Debug)]
 pub(crate) struct Conventions {
     pub(crate) main: Marks,
@@ -94,12 +94,13 @@ impl Conventions {
         Self { main, understood }
     }
 
-    /// Returns whether nothing is injected in a namespace, whatever the annotations.
+    /// Returns whether nothing is injected into a namespace, whatever the annotations say.
     pub(crate) fn skips(&self, namespace: Option<&str>) -> bool {
         self.main.style == Style::KubeSidecarInjector && is_system(namespace)
     }
 
-    /// Returns the value on a template or its workload; the annotations of the convention take precedence.
+    /// Returns the choice in the annotation of a template or its workload; the convention's annotations take
+    /// precedence.
     pub(crate) fn answer<'a>(
         &'a self,
         template: &'a PodTemplate<'_>,
@@ -123,8 +124,8 @@ impl Conventions {
         self.all().any(|marks| marks.says_injected(template))
     }
 
-    /// Returns the list of injected containers from the status annotation of a template. It identifies containers whose
-    /// names BCS has dropped.
+    /// Returns the injected containers that a template's status annotation lists. BCS drops the names of containers, so
+    /// the list identifies them.
     pub(crate) fn listed<'a>(&self, template: &'a PodTemplate<'_>) -> Option<&'a str> {
         let lists = self.main.style == Style::Admittance;
         lists.then(|| template.annotation(&self.main.status)).flatten()
@@ -174,7 +175,8 @@ impl Style {
                 &["true", "yes", "on", "enabled", "1"],
                 &["false", "no", "off", "disabled", "0"],
             ),
-            // Until 2022 the injector read the first words, since then the others. It has no `no`, which opts out here.
+            // The injector accepted the first words until 2022, and the others since. It has no `no`; here `no` opts
+            // out.
             Self::KubeSidecarInjector => (&["y", "yes", "true", "on"], &["n", "no", "not", "false", "off"]),
         };
         if is(ask) {

@@ -37,11 +37,11 @@ impl Injector {
             mode,
             annotation,
             status_annotation,
-            // A SidecarSet is injected by another plugin.
+            // SidecarSets are injected by other code.
             sidecar_set: _,
         } = settings;
         let mut errors = SettingsErrors::new();
-        // Containers and init containers share one namespace for names; volumes have another.
+        // Names of containers and init containers must be distinct; volumes have their own names.
         let mut taken = BTreeSet::new();
         let empty = containers.is_empty()
             && init_containers.is_empty()
@@ -208,8 +208,8 @@ impl Injector {
         }
     }
 
-    /// Adds what is missing in one template to the patch. It does nothing for templates without containers, such as
-    /// templates of other things than Pods.
+    /// Adds operations for the elements that one template lacks to the patch. Templates without containers, such as
+    /// those of kinds other than Pods, stay unchanged.
     fn inject(
         &self,
         template: &PodTemplate<'_>,

@@ -117,7 +117,7 @@ impl Element {
     }
 }
 
-/// Whether an element may have no name.
+/// Whether elements without a name are allowed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Naming {
     NameOrImage,

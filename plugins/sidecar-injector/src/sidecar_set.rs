@@ -17,7 +17,7 @@ use pod::{Container, Metadata, Named, Pod, text};
 use settings::{ContainerName, Place, Reader, Sidecar, named};
 pub use settings::{PatchPolicy, PodMetadata, SidecarSet};
 
-/// The annotation with the names of the SidecarSets that were injected into a Pod.
+/// The annotation that lists the SidecarSets that were injected into a Pod.
 const LIST: &str = "kruise.io/sidecarset-injected-list";
 
 /// A SidecarSet, ready to be injected.

@@ -4,7 +4,7 @@ use syn::parse::{Parse, ParseStream};
 use syn::punctuated::Punctuated;
 use syn::{Error, Ident, LitBool, LitStr, Result, Token};
 
-/// All arguments; absent ones have their defaults.
+/// The arguments of the attribute; missing ones have their defaults.
 #[derive(Default)]
 pub(crate) struct Arguments {
     pub(crate) name: Option<LitStr>,

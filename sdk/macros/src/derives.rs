@@ -4,7 +4,7 @@ use proc_macro2::TokenStream;
 use quote::quote;
 use syn::{Data, DeriveInput, Result};
 
-/// Derives `Deserialize` and `JsonSchema`; unknown fields are mistakes.
+/// Derives `Deserialize`, which rejects unknown fields, and `JsonSchema`.
 pub(crate) fn settings(arguments: TokenStream, item: TokenStream) -> Result<TokenStream> {
     no_arguments("settings", &arguments)?;
     let item: DeriveInput = syn::parse2(item)?;
@@ -44,7 +44,7 @@ pub(crate) fn view(arguments: TokenStream, item: TokenStream) -> Result<TokenStr
     })
 }
 
-/// Settings outlive their text, so they borrow nothing from it.
+/// Settings outlive their text, so their fields must be owned.
 fn owned(item: &DeriveInput) -> Result<()> {
     const WHY: &str =
         "settings own their values: use `String` instead of `&str`, and `Vec` instead of a slice";

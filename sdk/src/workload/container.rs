@@ -116,7 +116,7 @@ impl Resources<'_> {
 pub struct Quantities<'a>(TextMap<'a>);
 
 impl<'a> Quantities<'a> {
-    /// Resources and their quantities as they are written.
+    /// Returns the resources, and their quantities as they are written.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter()
     }

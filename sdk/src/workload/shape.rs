@@ -78,7 +78,7 @@ shape! {
 }
 
 shape! {
-    /// Anything else, with a pod template somewhere.
+    /// An object of another kind that contains a pod template.
     pub(super) struct Object {
         "metadata" => pub(super) metadata: Metadata<'a>,
         "spec" => pub(super) spec: Spec<'a>,

@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{Text, testing};
 
-/// Kind by kind: where the template is found, or that there is none.
+/// Each row is a kind, with the path of its pod template if it has one.
 #[test]
 fn templates_are_found_by_kind_and_by_shape() {
     let spec = json!({"containers": [{"name": "a", "image": "b"}]});

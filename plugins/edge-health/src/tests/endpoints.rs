@@ -9,7 +9,7 @@ fn address(ip: &str, node: &str) -> Value {
     json!({"ip": ip, "nodeName": node})
 }
 
-/// SuperEdge: `pkg/edge-health-admission/admission/endpoint.go`, which moves at most one address correctly.
+/// SuperEdge's code is in `pkg/edge-health-admission/admission/endpoint.go`; it moves at most one address correctly.
 #[test]
 fn addresses_of_nodes_that_are_only_cut_off_move() {
     let (a, b) = (|| address("10.0.0.1", "lost"), || address("10.0.0.2", "far"));
@@ -17,7 +17,7 @@ fn addresses_of_nodes_that_are_only_cut_off_move() {
     let e = || address("10.0.0.5", "ill");
     let gone = || address("10.0.0.6", "nobody");
     let homeless = || json!({"ip": "10.0.0.7"});
-    // Name, before, after.
+    // The columns are the name, the subsets before, and the subsets after.
     let table = [
         (
             "one, to none",

@@ -21,7 +21,7 @@ fn the_taint_of_a_node_that_is_only_cut_off_is_removed() {
     let marked = || json!({"nodeunhealth": "yes"});
     let other = || taint("dedicated", "NoExecute");
     let schedule = || taint(TAINT, "NoSchedule");
-    // Name, Ready, annotations, taints, alwaysReachable, remaining taints.
+    // The columns are the name, Ready, annotations, taints, alwaysReachable, and the remaining taints.
     let table = [
         ("cut off", "Unknown", none(), only(), false, None),
         (

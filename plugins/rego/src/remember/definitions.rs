@@ -1,4 +1,4 @@
-//! The functions of modules, and which of them depend on nothing but their arguments and the input.
+//! Finds the functions of modules whose results depend only on their arguments and the input.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,8 +9,8 @@ use crate::{
     walk,
 };
 
-/// A function is remembered if the bodies that are evaluated for all of its calls in the text are at least this many:
-/// with fewer it is faster to evaluate them again.
+/// The results of a function are cached if all calls of it in the text together evaluate at least this many bodies;
+/// with fewer, it is faster to evaluate them again.
 const WORTHWHILE: usize = 8;
 
 /// A function, all of whose definitions are in one module.
@@ -23,7 +23,7 @@ pub(super) struct Definition {
     pub(super) arity: u8,
     bodies: usize,
     pub(super) reads_input: bool,
-    /// The functions that it calls, by their paths.
+    /// The paths of the functions that it calls.
     calls: BTreeSet<String>,
 }
 
@@ -42,9 +42,8 @@ impl Definition {
     }
 }
 
-/// The functions that depend on nothing but their arguments and the input, and call only such functions.
+/// The functions that depend only on their arguments and the input, and call only such functions.
 pub(super) struct Definitions {
-    /// The functions by their paths.
     functions: BTreeMap<String, Definition>,
 }
 
@@ -90,7 +89,8 @@ impl Definitions {
         Some(found)
     }
 
-    /// Removes functions that call others than these, and notes what reads the input by those that it calls.
+    /// Removes functions that call a function outside this set, and marks functions that read the input through their
+    /// calls.
     fn close(&mut self) {
         loop {
             let is_left = |definition: &Definition| {
@@ -137,7 +137,7 @@ impl Definitions {
         paths.find(|path| self.functions.contains_key(path))
     }
 
-    /// Returns the bodies that are evaluated for a call.
+    /// Returns the number of bodies that are evaluated for a call.
     fn weight(&self, path: &str, seen: &mut BTreeSet<String>) -> usize {
         if !seen.insert(path.to_owned()) {
             return 0;
@@ -170,10 +170,10 @@ impl Definitions {
     }
 }
 
-/// The paths of what modules define.
+/// The paths of the rules that modules define.
 struct Rules {
     all: BTreeSet<String>,
-    /// The rules that are evaluated when they are read: neither functions nor constants.
+    /// Rules that are evaluated where they are read: neither functions nor constants.
     evaluated: BTreeSet<String>,
 }
 

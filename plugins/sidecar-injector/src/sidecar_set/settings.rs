@@ -46,7 +46,7 @@ pub struct PodMetadata {
     pub patch_policy: PatchPolicy,
 }
 
-/// What happens to an existing annotation.
+/// The treatment of an existing annotation with the same key.
 #[settings]
 #[serde(rename_all = "PascalCase")]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -151,7 +151,7 @@ enum Share {
     Disabled,
 }
 
-/// Elements of a list that have names.
+/// Returns the elements of a list with their names.
 pub(super) fn named(
     list: &str,
     elements: Vec<Map<String, Value>>,
@@ -173,7 +173,7 @@ pub(super) fn named(
     named
 }
 
-/// Reads the containers of both lists, which share one namespace for names.
+/// Reads the containers of both lists, in which names must be distinct.
 pub(super) struct Reader<'a> {
     taken: BTreeSet<String>,
     volumes: Vec<(String, Value)>,
@@ -264,7 +264,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Checks the lists that are extended later, and notes the volumes that are used.
+    /// Checks the lists that the injection extends, and records the volumes that a container uses.
     fn check_lists(&mut self, container: &Map<String, Value>, at: &Pointer) {
         for key in ["env", "volumeMounts", "volumeDevices"] {
             if !matches!(container.get(key), None | Some(Value::Null | Value::Array(_))) {

@@ -31,7 +31,7 @@ fn in_namespace(mut pod: Value, namespace: &str) -> Value {
     pod
 }
 
-/// The file of the project, and settings from tutorials based on it, can be used unchanged.
+/// The project's file, and settings from tutorials that are based on it, work without changes.
 #[test]
 fn a_sidecarconfig_is_accepted_as_settings() {
     let table = [
@@ -44,7 +44,7 @@ fn a_sidecarconfig_is_accepted_as_settings() {
             ),
         ),
         (
-            // As istio's template and `Andrewmatilde/webhook-injector` have them.
+            // These are lists in the templates of istio and `Andrewmatilde/webhook-injector`.
             "with the lists of later ones",
             with(
                 sidecarconfig(),
@@ -52,7 +52,8 @@ fn a_sidecarconfig_is_accepted_as_settings() {
             ),
         ),
         (
-            // `s1240zsw/centos-packet-agent`, `apigee-remote-service-envoy`, `network-delay-sidecar`.
+            // The settings are from `s1240zsw/centos-packet-agent`, `apigee-remote-service-envoy` and
+            // `network-delay-sidecar`.
             "containers alone, with what else they have",
             json!({"containers": [
                 {"name": "sidecar-monitor", "image": "docker.io/s1240zsw/centos-packet-agent:v1", "stdin": true, "tty": true},
@@ -121,8 +122,8 @@ fn secrets_are_added_where_they_are_missing() {
     assert_eq!(places, ["/imagePullSecrets/1", "/imagePullSecrets/2"]);
 }
 
-/// The outcome of the settings unchanged, with opting in, and with the whole convention. kube-sidecar-injector injects
-/// by default since its commit 612007d of 2022.
+/// Each row is tried with unchanged settings, with opting in, and with the whole convention. kube-sidecar-injector has
+/// injected by default since its commit 612007d of 2022.
 #[test]
 fn annotations_of_kube_sidecar_injector_decide() {
     let usual = json!({});
@@ -131,7 +132,7 @@ fn annotations_of_kube_sidecar_injector_decide() {
     let own = json!({"convention": "admittance"});
     let whole = json!({"convention": "kubeSidecarInjector"});
     let whole_opt_in = json!({"convention": "kubeSidecarInjector", "mode": "optIn"});
-    // Annotations, and whether they are injected by each of the six.
+    // Each row has annotations, and whether each of the six injects.
     let table: [(Value, [bool; 6]); 20] = [
         (json!({}), [true, false, true, true, true, false]),
         (json!({ASK: "yes"}), [true, true, true, true, true, true]),
@@ -163,7 +164,7 @@ fn annotations_of_kube_sidecar_injector_decide() {
             json!({ASK: "yes", DONE: "failed"}),
             [true, true, true, true, true, true],
         ),
-        // The plugin's own annotation takes precedence, and with the whole convention it has no effect.
+        // The plugin's own annotation takes precedence, except with the whole convention, where it has no effect.
         (
             json!({ASK: "no", INJECT: "true"}),
             [true, true, true, true, false, false],
@@ -214,14 +215,14 @@ fn system_namespaces_are_not_injected() {
     let opt_in = json!({"mode": "optIn"});
     let whole = json!({"convention": "kubeSidecarInjector"});
     let whole_always = json!({"convention": "kubeSidecarInjector", "mode": "always"});
-    // Namespace, settings, annotations, whether it is injected.
+    // The columns are the namespace, the settings, the annotations, and whether the plugin injects.
     let table = [
         ("kube-system", &whole, json!({ASK: "yes"}), false),
         ("kube-public", &whole, json!({ASK: "yes"}), false),
         ("kube-public", &whole_always, json!({}), false),
         ("kube-node-lease", &whole, json!({ASK: "yes"}), true),
         ("shop", &whole, json!({ASK: "yes"}), true),
-        // With the plugin's own annotations, its annotation is ignored there; the mode still applies.
+        // With the plugin's own annotations, the convention's annotation is ignored there; the mode still applies.
         ("kube-system", &usual, json!({ASK: "yes"}), false),
         ("kube-system", &opt_in, json!({ASK: "yes"}), false),
         ("kube-system", &usual, json!({}), true),
@@ -337,13 +338,13 @@ fn pods_of_an_injected_workload_are_not_injected_again() {
     }
 }
 
-/// A meaning that the settings give to these names takes precedence.
+/// If the settings give these names a meaning, that meaning takes precedence.
 #[test]
 fn names_in_the_settings_take_precedence() {
     let renamed = json!({"annotation": ASK, "statusAnnotation": DONE});
     let added = json!({"annotations": {DONE: "injected"}});
     let other = json!({"convention": "kubeSidecarInjector", "annotation": "x.io/inject", "statusAnnotation": "x.io/status"});
-    // Settings, annotations before, annotations after, or none if nothing is injected.
+    // The columns are the settings, the annotations before, and the annotations after, if anything is injected.
     let table = [
         (
             &renamed,
