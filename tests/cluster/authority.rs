@@ -11,7 +11,6 @@ use rcgen::{
 /// The certificates of the authority, as PEM.
 #[derive(Debug)]
 pub(crate) struct Credentials {
-    /// The authority of the server's certificate.
     pub(crate) authority: String,
     /// A certificate for a server on loopback.
     pub(crate) certificate: String,

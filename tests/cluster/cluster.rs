@@ -24,11 +24,11 @@ use crate::{
 /// The users of the API server. Each has a static token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum User {
-    /// May do everything.
+    /// The user may do everything.
     Admin,
-    /// Has the permissions that a scenario grants.
+    /// The user has the permissions that a scenario grants.
     Alice,
-    /// The webhook server itself.
+    /// The user is the webhook server itself.
     Admittance,
 }
 
@@ -60,12 +60,11 @@ impl User {
 
 /// The running API server. All processes are stopped and all files removed when it is dropped.
 pub(crate) struct Cluster {
-    /// Dropped in this order: the API server before its store, both before their files.
+    /// Fields are dropped in this order: the API server before its store, and both before their files.
     api_server: Mutex<Process>,
     _etcd: Process,
     directory: TempDir,
     address: SocketAddr,
-    /// The address of the store.
     store: SocketAddr,
     authority: String,
     namespaces: AtomicUsize,
@@ -73,7 +72,6 @@ pub(crate) struct Cluster {
     pub(crate) longest_watch: Duration,
     /// The number of changes with which replicas go live.
     pub(crate) changes: u32,
-    /// The length of an outage of the API server.
     pub(crate) outage: Duration,
 }
 
@@ -125,7 +123,6 @@ impl Cluster {
         })
     }
 
-    /// Kills the API server, but not its store.
     pub(crate) async fn kill_api_server(&self) -> Result<(), Error> {
         self.api_server.lock().await.kill().await
     }
@@ -138,7 +135,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// kubectl as the administrator.
+    /// Returns a kubectl that authenticates as the administrator.
     pub(crate) fn kubectl(&self) -> Result<Kubectl, Error> {
         self.kubectl_as(User::Admin)
     }
@@ -148,7 +145,7 @@ impl Cluster {
         Kubectl::new(self.directory.path(), &self.kubeconfig(user))
     }
 
-    /// Returns the API itself, as the administrator.
+    /// Returns a client of the API that authenticates as the administrator.
     pub(crate) fn rest(&self) -> Result<Rest, Error> {
         let client = Client::trusting(Trust {
             authorities: &self.authority,
@@ -162,12 +159,11 @@ impl Cluster {
         kubeconfig(self.directory.path(), user)
     }
 
-    /// Returns the URL of the API server.
     pub(crate) fn url(&self) -> String {
         format!("https://{}", self.address)
     }
 
-    /// kubectl with another kubeconfig.
+    /// Returns a kubectl with another kubeconfig.
     pub(crate) fn kubectl_with(&self, kubeconfig: &Path) -> Result<Kubectl, Error> {
         Kubectl::new(self.directory.path(), kubeconfig)
     }
@@ -233,7 +229,7 @@ async fn start_etcd(
         "etcd",
         &Artifacts::kubernetes("etcd")?,
         [
-            // The port in the name keeps a second attempt from finding the data of the first.
+            // The name contains the port, so that a second attempt does not find the data of the first.
             format!("--data-dir=etcd-{}", clients.port()),
             format!("--listen-client-urls={clients_url}"),
             format!("--advertise-client-urls={clients_url}"),

@@ -1,4 +1,4 @@
-//! Measures creations with and without webhooks and by way of a gateway, and what many objects take. The figures are
+//! Measures creations with webhooks, without them, and through a gateway, and the cost of many objects. The figures are
 //! informative: `cargo task cluster figures` measures a release build, and `cargo task cluster` a debug build.
 
 use std::{
@@ -19,7 +19,7 @@ use crate::{
     scene::{GOOD_IMAGE, Scene, chain, core, images, pod, sidecar, validating},
 };
 
-/// Creations that are measured, and those for warming up.
+/// The number of measured creations, and of creations for the warm-up.
 const TIMED: usize = 300;
 const WARM_UP: usize = 50;
 /// The number of objects that are created concurrently.
@@ -36,9 +36,9 @@ pub(crate) struct Figures {
 #[derive(Debug)]
 pub(crate) struct Row {
     what: &'static str,
-    /// The durations of sequential creations, sorted.
+    /// The durations of creations one after another, sorted.
     alone: Vec<Duration>,
-    /// Creations per second, several concurrently.
+    /// Creations per second, several at a time.
     rate: f64,
 }
 
@@ -106,7 +106,6 @@ impl Row {
         }
     }
 
-    /// Returns a percentile of the durations.
     fn percentile(&self, percent: usize) -> f64 {
         let index = (self.alone.len() * percent / 100).min(self.alone.len() - 1);
         self.alone[index].as_secs_f64() * 1000.0

@@ -17,12 +17,11 @@ use tokio::{
 
 use crate::process::NEVER;
 
-/// kubectl as one user.
+/// Runs kubectl as one user.
 #[derive(Clone, Debug)]
 pub(crate) struct Kubectl {
     program: PathBuf,
     kubeconfig: PathBuf,
-    /// Its cache directory.
     home: PathBuf,
 }
 
@@ -32,7 +31,7 @@ pub(crate) struct KubectlOutput {
     /// Whether it exited with success.
     pub(crate) succeeded: bool,
     pub(crate) stdout: String,
-    /// Errors, and the warnings of the API server.
+    /// Errors, and warnings of the API server.
     pub(crate) stderr: String,
 }
 
@@ -41,7 +40,7 @@ impl KubectlOutput {
     ///
     /// # Panics
     ///
-    /// If it failed, or the output is not JSON.
+    /// Panics if it failed, or the output is not JSON.
     pub(crate) fn json(&self) -> Value {
         assert!(self.succeeded, "kubectl failed: {}", self.stderr);
         match serde_json::from_str(&self.stdout) {
@@ -54,7 +53,7 @@ impl KubectlOutput {
     ///
     /// # Panics
     ///
-    /// When it failed.
+    /// Panics if it failed.
     pub(crate) fn succeeds(self) -> Self {
         assert!(self.succeeded, "kubectl failed: {}", self.stderr);
         self
@@ -64,7 +63,7 @@ impl KubectlOutput {
     ///
     /// # Panics
     ///
-    /// If it succeeded, or failed with another message.
+    /// Panics if it succeeded, or failed with another message.
     pub(crate) fn fails_with(self, words: &[&str]) -> Self {
         assert!(
             !self.succeeded,
@@ -93,7 +92,7 @@ impl Running {
     ///
     /// # Panics
     ///
-    /// If there is none in time.
+    /// Panics if there is none in time.
     pub(crate) async fn until(&mut self, words: &str) -> String {
         let lines = self.lines.as_mut().unwrap();
         let reading = async {
@@ -109,11 +108,11 @@ impl Running {
             .unwrap_or_else(|_| unreachable!("kubectl did not write `{words}`"))
     }
 
-    /// Waits until it ends, and for at most this long.
+    /// Waits until it ends.
     ///
     /// # Panics
     ///
-    /// If it does not.
+    /// Panics if it does not end within the limit.
     pub(crate) async fn ended(&mut self, limit: Duration) {
         timeout(limit, self.child.wait()).await.unwrap().unwrap();
     }
@@ -128,7 +127,6 @@ impl Kubectl {
         })
     }
 
-    /// Runs it with these arguments.
     pub(crate) async fn run(&self, arguments: &[&str]) -> Result<KubectlOutput, Error> {
         self.run_with(arguments, "").await
     }

@@ -46,7 +46,7 @@ impl Kubelet {
                 let acceptor = acceptor.clone();
                 connections.spawn(async move {
                     if let Ok(stream) = acceptor.accept(stream).await {
-                        // An error: the API server has closed it.
+                        // An error means that the API server has closed the stream.
                         let _ = answer(stream).await;
                     }
                 });
@@ -101,7 +101,7 @@ async fn answer(mut stream: impl AsyncRead + AsyncWrite + Unpin) -> std::io::Res
 enum Frame {
     /// The client opens this stream.
     Opened(u32),
-    /// Data for a stream, and whether it is the last data.
+    /// Data for a stream; `true` if it is the last data.
     Data(u32, Vec<u8>, bool),
     Other,
 }

@@ -121,7 +121,7 @@ async fn start_twice(cluster: Arc<Cluster>) -> [Duration; 2] {
     times
 }
 
-/// Returns the leader's report of its audit, and the memory of the program before and at most.
+/// Returns the leader's report of its audit, and the memory of the program before the audit and at its peak.
 async fn audit_all(cluster: Arc<Cluster>) -> (Value, [u64; 2]) {
     let audit = json!({"resources": ["pods"], "rate": 1000});
     let more = json!({"dialect": {"kubernetes": {"audit": audit}}});

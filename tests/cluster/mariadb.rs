@@ -1,4 +1,4 @@
-//! A MariaDB server: Debian's, without its service.
+//! Starts Debian's MariaDB server, without its service.
 
 use std::{
     env, fs,
@@ -57,7 +57,7 @@ impl MariaDb {
         })
     }
 
-    /// Returns the keys of the configuration.
+    /// Returns the configuration's keys for this database.
     pub(crate) fn config(&self) -> Value {
         json!({"server": self.address.to_string(), "database": DATABASE, "user": USER})
     }
@@ -66,7 +66,7 @@ impl MariaDb {
         self.process.kill().await
     }
 
-    /// Starts it on the same port, with the data that it had.
+    /// Starts it again on the same port, with its data.
     pub(crate) async fn start_again(&mut self) -> Result<(), Error> {
         self.process = started(&self.directory, self.address).await?;
         Ok(())

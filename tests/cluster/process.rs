@@ -12,10 +12,10 @@ use std::{
 use admittance_tests::Error;
 use tokio::process::{Child, Command};
 
-/// Ends a hanging wait; longer than anything takes on a busy machine.
+/// The limit of waits, longer than anything takes on a busy machine.
 pub(crate) const NEVER: Duration = Duration::from_secs(120);
 
-/// The polling interval for things without notifications.
+/// The polling interval for state without notifications.
 const LOOK_AGAIN: Duration = Duration::from_millis(25);
 
 /// A third-party server, whose output goes to a file. It is killed when this is dropped, and by the kernel when the
@@ -53,7 +53,6 @@ impl Process {
         Ok(Self { name, child, log })
     }
 
-    /// Kills it, and waits until it has ended.
     pub(crate) async fn kill(&mut self) -> Result<(), Error> {
         self.child
             .kill()
@@ -61,7 +60,6 @@ impl Process {
             .map_err(Error::io(format!("killing {}", self.name)))
     }
 
-    /// Its output so far.
     pub(crate) fn log(&self) -> String {
         fs::read(&self.log).map_or_else(
             |error| format!("{}: {error}", self.log.display()),
@@ -104,11 +102,11 @@ fn last_lines(log: &str) -> String {
     last.join("\n")
 }
 
-/// Polls until there is a result. Only for things without notifications.
+/// Polls until there is a result. Only for state without notifications.
 ///
 /// # Panics
 ///
-/// Fails if there is no result in time.
+/// Panics if there is no result in time.
 pub(crate) async fn until<T, R>(what: &str, mut attempt: impl FnMut() -> R) -> T
 where
     R: Future<Output = Option<T>>,

@@ -90,7 +90,6 @@ impl Registration {
         }
     }
 
-    /// Returns the name of its configuration.
     pub(crate) fn name(&self, scene: &str) -> String {
         format!("{scene}-{}{}", self.kind.name(), self.suffix)
     }

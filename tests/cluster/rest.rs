@@ -1,4 +1,4 @@
-//! Direct access to the API, if kubectl is too slow or hides details.
+//! Accesses the API directly, where kubectl is too slow or hides details.
 
 use admittance_tests::{Client, Error, Reply};
 use http::{Method, Request};
@@ -21,7 +21,6 @@ impl Rest {
         }
     }
 
-    /// Sends a GET of a path.
     pub(crate) async fn get(&self, path: &str) -> Result<Reply, Error> {
         self.send(Method::GET, path, None).await
     }

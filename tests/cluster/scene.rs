@@ -42,7 +42,7 @@ pub(crate) struct Scene {
     address: SocketAddr,
     /// The number of registrations, to distinguish each from the previous one.
     registered: AtomicUsize,
-    /// The probes of the effective configurations, by name.
+    /// The probes of the configurations in effect, by name.
     effective: Mutex<BTreeMap<String, String>>,
     mounted: AtomicUsize,
 }
@@ -58,7 +58,6 @@ impl Scene {
         Self::with_dialect(cluster, json!({"kubernetes": {}}), more, chains).await
     }
 
-    /// Starts a scene with this dialect.
     pub(crate) async fn with_dialect(
         cluster: Arc<Cluster>,
         dialect: Value,
@@ -103,8 +102,8 @@ impl Scene {
         scene
     }
 
-    /// Returns a scene whose replicas read chains of the cluster, with the rights that the manifests for this
-    /// configuration give. None is started.
+    /// Returns a scene for replicas that read chains of the cluster, with the rights that the manifests for this
+    /// configuration give. No replica is started.
     pub(crate) async fn of_replicas(cluster: Arc<Cluster>, more: Value) -> Self {
         let mut config = json!({
             "dialect": {"kubernetes": {}},
@@ -132,7 +131,6 @@ impl Scene {
         program
     }
 
-    /// Starts the server.
     pub(crate) async fn serve(mut self) -> Self {
         self.start_again().await;
         self
@@ -159,7 +157,6 @@ impl Scene {
         (program, address)
     }
 
-    /// Makes this the server of the scene.
     pub(crate) fn run_server(&mut self, program: Admittance) {
         self.program = Some(program);
     }
@@ -172,12 +169,11 @@ impl Scene {
         self.program.replace(program).unwrap()
     }
 
-    /// The API server calls this address, behind which the test starts its servers itself.
+    /// Sets the address that the API server calls; the test starts servers behind it.
     pub(crate) fn called_at(&mut self, address: SocketAddr) {
         self.address = address;
     }
 
-    /// Stops the server.
     pub(crate) async fn stop(&mut self) {
         if let Some(mut program) = self.program.take() {
             program.terminate().unwrap();
@@ -185,7 +181,6 @@ impl Scene {
         }
     }
 
-    /// Returns the running server.
     pub(crate) fn program(&mut self) -> &mut Admittance {
         self.program.as_mut().unwrap()
     }
@@ -203,7 +198,6 @@ impl Scene {
         self.program.as_ref().unwrap().admin_url("")
     }
 
-    /// Returns a file of the scene.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
@@ -255,7 +249,6 @@ impl Scene {
         fs::rename(mounted.join("..data_new"), mounted.join("..data")).unwrap();
     }
 
-    /// Returns the URL of a path of the server.
     pub(crate) fn url(&self, path: &str) -> String {
         format!("https://localhost:{}{path}", self.address.port())
     }
@@ -335,7 +328,6 @@ impl Scene {
         self.with(&["apply", "-f", "-"], object).await
     }
 
-    /// Runs `kubectl create`.
     pub(crate) async fn create(&self, object: &Value) -> KubectlOutput {
         self.with(&["create", "-f", "-"], object).await
     }
@@ -369,7 +361,6 @@ impl Scene {
         self.run(&format!("get {what} --output=json")).await.json()
     }
 
-    /// Returns the containers of a stored Pod.
     pub(crate) async fn containers(&self, pod: &str) -> Vec<String> {
         containers(&self.get(&format!("pod {pod}")).await)
     }
@@ -430,7 +421,6 @@ impl Drop for Scene {
     }
 }
 
-/// Replaces a file atomically.
 pub(crate) fn replace(path: &Path, content: &[u8]) {
     let new = path.with_extension("new");
     fs::write(&new, content).unwrap();
@@ -462,7 +452,6 @@ pub(crate) fn containers(pod: &Value) -> Vec<String> {
         .collect()
 }
 
-/// Returns the image of the container with this name.
 pub(crate) fn image(pod: &Value, container: &str) -> Option<String> {
     let containers = pod["spec"]["containers"].as_array()?;
     let container = containers.iter().find(|found| found["name"] == container)?;
@@ -482,7 +471,6 @@ pub(crate) fn pod(name: &str, image: &str) -> Value {
 /// An image that every policy here allows.
 pub(crate) const GOOD_IMAGE: &str = "registry.example.com/web:1.0";
 
-/// Returns a chain with these rules.
 pub(crate) fn chain(name: &str, rules: Value, stages: Value) -> Value {
     json!({
         "apiVersion": "admittance.dev/v1alpha1",

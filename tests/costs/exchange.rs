@@ -1,4 +1,4 @@
-//! HTTP as a client and an upstream that allocate nothing while requests are counted.
+//! An HTTP client and an upstream that allocate nothing while requests are counted.
 
 use std::{
     io::{Read as _, Write as _},
@@ -6,7 +6,6 @@ use std::{
     thread,
 };
 
-/// Returns a POST request.
 pub(crate) fn post(path: &str, body: &str) -> Vec<u8> {
     format!(
         "POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
@@ -64,8 +63,8 @@ pub(crate) fn start_upstream() -> SocketAddr {
     address
 }
 
-/// Reads one message with a `Content-Length` to the start of the buffer, and returns its length. `None`: the peer has
-/// closed the connection.
+/// Reads one message with a `Content-Length` to the start of the buffer, and returns its length. Returns `None` if the
+/// peer has closed the connection.
 fn read_message(stream: &mut TcpStream, buffer: &mut [u8]) -> Option<usize> {
     let mut length = 0;
     loop {

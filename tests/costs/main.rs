@@ -19,13 +19,13 @@ use std::{
 use admittance_tests::{Artifacts, review_of_pod};
 use serde_json::json;
 
-/// Requests that are not counted: connections are opened, and buffers and pools reach their size.
+/// The number of requests before counting starts: they open connections, and let buffers and pools grow to their size.
 const WARM_UP: usize = 200;
-/// Requests that are counted; what happens rarely in the background disappears in the average.
+/// The number of counted requests; rare background work disappears in the average.
 const COUNTED: usize = 500;
 
-/// Waits until no other test counts, and keeps others from it until the guard is dropped: allocations are counted in
-/// the whole process, and a test that reads a trace allocates too.
+/// Waits until no other test is counting, and holds other tests back until the guard is dropped. Allocations are
+/// counted in the whole process, and a test that reads a trace allocates too.
 fn count_alone() -> MutexGuard<'static, ()> {
     static COUNTING: Mutex<()> = Mutex::new(());
     COUNTING.lock().unwrap_or_else(PoisonError::into_inner)

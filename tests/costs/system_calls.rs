@@ -26,7 +26,7 @@ fn calls_per_request(what: &str, directory: &Path, config: &Path, request: &[u8]
         return None;
     };
     let _alone = count_alone();
-    // The program watches the directory of its definitions, and must not notice that the trace grows.
+    // The program watches the directory of its definitions, so the trace must be elsewhere.
     let traces = tempfile::tempdir().unwrap();
     let trace = traces.path().join("trace");
     // strace runs as a grandchild (-D), so that the started process is the program.

@@ -6,7 +6,7 @@ use admittance_tests::{Error, Received, Reply, ReplyForm, repository};
 use http::{Method, Request};
 use serde_json::Value;
 
-/// An API in front of which the driver is put.
+/// An API with the driver in front of it.
 pub(crate) struct Api {
     /// A directory of the repository with the configuration.
     pub(crate) directory: &'static str,
@@ -14,7 +14,7 @@ pub(crate) struct Api {
     pub(crate) examples: [Example; 3],
     /// The chain that handles the examples, in the directory.
     pub(crate) chain: &'static str,
-    /// A change of the chain to try.
+    /// A suggested change of the chain.
     pub(crate) change: &'static str,
 }
 

@@ -1,5 +1,4 @@
-//! The demo: the driver in front of a small example API, and what to try. `cargo task demo` compiles what it needs and
-//! starts it.
+//! The demo: the driver in front of a small example API, with suggestions. `cargo task demo` compiles and starts it.
 
 mod example;
 mod traffic;
@@ -100,7 +99,7 @@ async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     tokio::select! {
         interrupt = tokio::signal::ctrl_c() => {
             interrupt.map_err(io)?;
-            // The terminal has sent the signal to the driver too, and a second one would cut requests off.
+            // The terminal has sent the signal to the driver too, and a second signal would cut off requests.
             if timeout(Duration::from_secs(2), driver.ended()).await.is_ok() {
                 return Ok(ExitCode::SUCCESS);
             }

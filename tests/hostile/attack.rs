@@ -11,7 +11,6 @@ pub(crate) struct Attack {
     pub(crate) means: Means,
 }
 
-/// The means of the attack.
 pub(crate) enum Means {
     /// Clients create objects, for which a plugin with these settings is called, with a field of this length.
     Guest { settings: Settings, object: usize },
@@ -38,7 +37,7 @@ pub(crate) enum Means {
     Documents(fn() -> String),
     /// Clients send this to the admin port. Well-behaved requests have new connections, and probes follow them.
     Admin(fn() -> Call),
-    /// Clients open the page of a uid with which this many objects of 9 KiB were created. Measured in the same way.
+    /// Clients open the page of a uid with which this many objects of 9 KiB were created. It is measured like `Admin`.
     Decisions(usize),
 }
 
@@ -111,7 +110,6 @@ const fn module(name: &'static str, module: fn() -> Result<Vec<u8>, Error>) -> A
     }
 }
 
-/// All attacks.
 pub(crate) const ATTACKS: &[Attack] = &[
     guest("guest loops", "loops-forever"),
     guest("guest grows memory", "grows-memory"),
@@ -205,7 +203,7 @@ pub(crate) const ATTACKS: &[Attack] = &[
     },
 ];
 
-/// The lists share one text of 100,000 bytes until they are written.
+/// The lists share one text of 100,000 bytes until they are written out.
 const WRITING: &str = r#"cel:
         variables:
           - name: text
@@ -251,17 +249,18 @@ fn applies() -> Call {
     }
 }
 
-/// Returns each operation copies the whole object into itself.
+/// Returns a patch in which each operation copies the whole object into itself.
 fn doubling() -> String {
     patch_of((0..35).map(|number| format!(r#"{{"op":"copy","from":"","path":"/b{number}"}}"#)))
 }
 
-/// Returns each operation copies most of the object.
+/// Returns a patch in which each operation copies most of the object.
 fn copying() -> String {
     patch_of((0..1000).map(|number| format!(r#"{{"op":"copy","from":"/spec","path":"/b{number}"}}"#)))
 }
 
-/// Returns a patch that inserts at the beginning of a list: each operation shifts all items that were added before.
+/// Returns a patch that inserts this many items at the beginning of a list. Each operation shifts all items that were
+/// added before.
 fn inserting(count: usize) -> String {
     let begin = r#"{"op":"add","path":"/spec/a","value":[]}"#.to_owned();
     let insert = r#"{"op":"add","path":"/spec/a/0","value":0}"#.to_owned();
@@ -276,7 +275,7 @@ fn documents() -> String {
     "---\n1\n".repeat(200_000)
 }
 
-/// Returns some hundred bytes, in which each line repeats the line before nine times.
+/// Returns a few hundred bytes, in which each line repeats the previous line nine times.
 fn aliases(open: &str, close: &str) -> String {
     let lines = (1..10).map(|line| {
         let entries = vec![format!("*a{}", line - 1); 9].join(",");

@@ -22,7 +22,7 @@ pub(crate) struct Latency {
 }
 
 impl Latency {
-    /// This percentile of the durations.
+    /// Returns this percentile of the durations.
     pub(crate) fn at(&self, percent: usize) -> Duration {
         let last = self.sorted.len().saturating_sub(1);
         self.sorted
@@ -34,7 +34,7 @@ impl Latency {
 
 /// The requests of a well-behaved client.
 pub(crate) struct Requests {
-    /// The driver's port, and the path for creating this object.
+    /// The base URL of the driver, and the path for creating this object.
     pub(crate) front: String,
     pub(crate) path: String,
     pub(crate) object: String,
@@ -43,7 +43,7 @@ pub(crate) struct Requests {
 }
 
 impl Requests {
-    /// Sends them for this time.
+    /// Sends requests for this time.
     pub(crate) async fn send(&self, time: Duration) -> Result<Latency, Error> {
         let client = Client::new()?;
         let url = format!("{}{}", self.front, self.path);

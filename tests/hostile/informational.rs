@@ -13,9 +13,9 @@ use tokio::{
 const INFORMATIONAL: &str = "HTTP/1.1 103 Early Hints\r\n\r\n";
 const FINAL: &str = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}";
 
-/// Serves, and returns the URL. A request whose head or body contains `attacked` never gets a final response; these
-/// threads send the others to it. The threads for attackers run only while no other thread has work, and well-behaved
-/// requests do not wait for them.
+/// Serves, and returns the URL. A request whose head or body contains `attacked` never gets a final response; the
+/// threads of `attackers` send informational responses to it. These threads run only while no other thread has work,
+/// and well-behaved requests do not wait for them.
 pub(crate) async fn serve(attackers: &Handle) -> Result<(String, JoinSet<()>), Error> {
     let listening = || {
         let socket = TcpSocket::new_v4()?;

@@ -54,9 +54,9 @@ fn main() -> ExitCode {
     }
 }
 
-/// Returns a runtime for the well-behaved client and its upstream, and one for attackers. Real ones do not use the
-/// processor of the program: so the thread of the attackers runs only while nothing else has to, and the others
-/// interrupt every thread.
+/// Returns a runtime for the well-behaved client and its upstream, and one for attackers. Real attackers do not use the
+/// processors of the program, so the attackers' thread runs only while nothing else does, and the other threads may
+/// interrupt any thread.
 fn runtimes() -> io::Result<(Runtime, Runtime)> {
     let attackers = Builder::new_multi_thread()
         .worker_threads(1)
@@ -85,7 +85,7 @@ fn interrupt_all_others() {
     }
 }
 
-/// Returns whether the kernel schedules this thread so.
+/// Sets the calling thread's scheduling policy and returns whether the kernel accepts it.
 #[expect(unsafe_code, reason = "no safe interface to this system call exists")]
 fn set_scheduler(policy: libc::c_int, sched_priority: libc::c_int) -> bool {
     let parameters = libc::sched_param { sched_priority };

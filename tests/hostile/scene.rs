@@ -42,7 +42,7 @@ definitions: [chains]
 /// The default of `limits.body`, in bytes.
 const LARGEST_BODY: usize = 7 << 20;
 
-/// The watches of an agent's cluster that no client reads.
+/// The number of watches in an agent's cluster that no client reads.
 const WATCHES: usize = 256;
 
 /// The path of the driver's API.
@@ -205,8 +205,8 @@ impl Scene {
         Ok(self.program.resident_memory()? + children.sum::<u64>())
     }
 
-    /// Measures during an attack: the latency, unless the program had to be killed; the maximum memory, in bytes;
-    /// and the result of the attack.
+    /// Measures during an attack. Returns the latency, unless the program had to be killed, the maximum memory in
+    /// bytes, and the result of the attack.
     pub(crate) async fn under(
         &mut self,
         attack: &Attack,
@@ -337,7 +337,7 @@ impl Scene {
         Ok(())
     }
 
-    /// Clients that send this to the admin port.
+    /// Starts clients that send this request to the admin port.
     fn calling(&self, call: &Call, clients: usize, outcomes: &Outcomes, attackers: &mut JoinSet<()>) {
         for _ in 0..clients {
             let (url, call, outcomes) = (
@@ -365,7 +365,7 @@ impl Scene {
         }
     }
 
-    /// Clients that create objects in the attacked namespace.
+    /// Starts clients that create objects in the attacked namespace.
     fn creating(
         &self,
         filler: usize,
@@ -420,7 +420,7 @@ fn using(module: &Path) -> String {
     )
 }
 
-/// Applies this repeatedly.
+/// Applies these definitions repeatedly.
 async fn repeating(url: String, text: String, outcomes: Outcomes) {
     let Ok(client) = Client::attacking() else { return };
     loop {
@@ -446,7 +446,7 @@ fn gateway(driver: &str) -> String {
     )
 }
 
-/// Floods a tunnel to a cluster that a new user creates.
+/// Floods a tunnel to a cluster that a new user registers.
 async fn flood(admin: String, gateway: String, reply: EndlessReply, clients: usize, outcomes: Outcomes) {
     if let Err(error) = flooding(admin, gateway, reply, clients, &outcomes).await {
         outcomes.add(error.to_string());
@@ -493,7 +493,7 @@ async fn flooding(
                     Err(error) => outcomes.add(error.to_string()),
                 }
             }
-            // The connections that were ended are replaced.
+            // Connections that were closed are replaced after a pause.
             tokio::time::sleep(Duration::from_secs(5)).await;
             outcomes.add(format!("{} watches that nobody reads", held.len()));
             let sent = agent.sent.swap(0, Ordering::Relaxed) >> 20;
@@ -551,7 +551,7 @@ async fn unfinished(address: String, count: usize, request: Unfinished, outcomes
     std::future::pending::<()>().await;
 }
 
-/// Opens a connection from another address, and sends this head and this many bytes of its body.
+/// Opens a connection from another address, and sends this head and this many bytes of the body.
 async fn begun(address: &str, head: &str, body: usize) -> std::io::Result<TcpStream> {
     let socket = TcpSocket::new_v4()?;
     socket.set_send_buffer_size(ATTACKING_SEND_BUFFER)?;

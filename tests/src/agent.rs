@@ -31,15 +31,11 @@ use crate::{ATTACKING_SEND_BUFFER, Error};
 /// An agent of a cluster that floods its gateway.
 #[derive(Clone, Debug)]
 pub struct TunnelFlood {
-    /// The host and port of the gateway.
     pub gateway: String,
-    /// The ID of the cluster.
     pub cluster: String,
-    /// The register token of the cluster.
     pub register_token: String,
     /// The number of frames without data after each frame with data.
     pub empty_frames: usize,
-    /// The reply to each request.
     pub reply: EndlessReply,
     /// Counts the bytes of data that were sent.
     pub sent: Arc<AtomicU64>,
@@ -54,7 +50,6 @@ pub enum EndlessReply {
     Informational,
 }
 
-/// Kinds of frames.
 const DATA: i64 = 1;
 const CONNECT: i64 = 2;
 const ERROR: i64 = 3;
@@ -62,10 +57,6 @@ const ERROR: i64 = 3;
 impl TunnelFlood {
     /// Opens a tunnel, and answers every connection in it with a reply that does not end, until the gateway ends the
     /// tunnel.
-    ///
-    /// # Errors
-    ///
-    /// When the tunnel cannot be opened.
     pub async fn run(&self) -> Result<(), Error> {
         let (acceptor, ca) = server()?;
         let params = json!({
@@ -126,7 +117,7 @@ impl TunnelFlood {
                 DATA => {
                     let _deadline = take(&mut bytes);
                     if let Some(write) = connections.get_mut(&connection) {
-                        // An error: the reply has ended.
+                        // An error means that the reply has ended.
                         let _ = write.write_all(&bytes).await;
                     }
                 }
@@ -138,10 +129,6 @@ impl TunnelFlood {
 
     /// Opens a watch at this path of the cluster, and reads nothing of the reply. The client's address differs from
     /// other clients, and the kernel keeps little of the reply for it.
-    ///
-    /// # Errors
-    ///
-    /// When the gateway does not accept the connection.
     pub async fn watch(&self, path: &str, token: &str) -> Result<TcpStream, Error> {
         let head = format!("GET {path}?watch=1 HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {token}\r\n\r\n");
         let opening = async {
@@ -207,7 +194,7 @@ impl EndlessReply {
     }
 }
 
-/// TLS of an API server, and its certificate.
+/// Returns the TLS settings of an API server, and its certificate.
 fn server() -> Result<(TlsAcceptor, String), Error> {
     let invalid = |error: &dyn std::fmt::Display| Error::Invalid(format!("a certificate: {error}"));
     let certified =

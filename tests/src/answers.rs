@@ -6,7 +6,6 @@ use std::{
 /// When a client got an answer, and the version of the table that gave it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Answer {
-    /// The time at which the client got the answer.
     pub at: Instant,
     /// The version in the message.
     pub version: u32,

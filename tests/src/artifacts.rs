@@ -20,16 +20,12 @@ pub struct Artifacts {
 
 impl Artifacts {
     /// Finds the target directory.
-    ///
-    /// # Errors
-    ///
-    /// When this program is not in one.
     pub fn find() -> Result<Self, Error> {
         let program = env::current_exe().map_err(Error::io("the path of this program"))?;
         let target = program
             .ancestors()
             .find(|folder| folder.join("CACHEDIR.TAG").exists());
-        // target/{profile}/program, or target/{profile}/deps/test-0123456789abcdef.
+        // The path is target/{profile}/program, or target/{profile}/deps/test-0123456789abcdef.
         let profile = program.ancestors().find(|folder| folder.parent() == target);
         match (target, profile) {
             (Some(target), Some(profile)) => Ok(Self {
@@ -41,20 +37,12 @@ impl Artifacts {
     }
 
     /// Returns a program of this workspace, built with the same profile as this one.
-    ///
-    /// # Errors
-    ///
-    /// When it was not built.
     pub fn program(&self, name: &str) -> Result<PathBuf, Error> {
         let path = self.profile.join(format!("{name}{}", env::consts::EXE_SUFFIX));
         there(path, "cargo build --workspace --bins")
     }
 
     /// Returns a program of the Kubernetes API server that `cargo task cluster` builds.
-    ///
-    /// # Errors
-    ///
-    /// When it has not been built.
     pub fn kubernetes(name: &str) -> Result<PathBuf, Error> {
         there(
             repository().join("target/kubernetes/bin").join(name),
@@ -63,20 +51,12 @@ impl Artifacts {
     }
 
     /// Returns the component of a plugin or guest, by the name of its package.
-    ///
-    /// # Errors
-    ///
-    /// When it was not built.
     pub fn component(&self, package: &str) -> Result<PathBuf, Error> {
         self.module("wasm32-wasip2", &package.replace('-', "_"))
     }
 
     /// Returns a Kubewarden policy of `tests/policies`: `guest_policy`, which is called by waPC, or
     /// `guest_policy_program`.
-    ///
-    /// # Errors
-    ///
-    /// When it was not built.
     pub fn policy(&self, name: &str) -> Result<PathBuf, Error> {
         self.module("wasm32-wasip1", name)
     }

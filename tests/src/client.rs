@@ -34,27 +34,17 @@ pub struct Trust<'a> {
 /// A complete reply.
 #[derive(Clone, Debug)]
 pub struct Reply {
-    /// The HTTP version.
     pub version: Version,
-    /// The HTTP status.
     pub status: StatusCode,
-    /// The HTTP headers.
     pub headers: HeaderMap,
-    /// The whole body.
     pub body: Bytes,
 }
 
 impl Reply {
-    /// Returns the body as text.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
-    /// Returns the body as JSON.
-    ///
-    /// # Errors
-    ///
-    /// When it is not JSON.
     pub fn json(&self) -> Result<Value, Error> {
         serde_json::from_slice(&self.body)
             .map_err(|error| Error::Invalid(format!("the reply {} `{}`: {error}", self.status, self.text())))
@@ -63,37 +53,21 @@ impl Reply {
 
 impl Client {
     /// Returns a client for plain HTTP.
-    ///
-    /// # Errors
-    ///
-    /// When TLS cannot be initialized.
     pub fn new() -> Result<Self, Error> {
         Self::trusting(Trust::default())
     }
 
     /// Returns a client for plain HTTP that attacks, with the [`ATTACKING_SEND_BUFFER`].
-    ///
-    /// # Errors
-    ///
-    /// When TLS cannot be initialized.
     pub fn attacking() -> Result<Self, Error> {
         Self::connecting(Version::HTTP_11, Trust::default(), Some(ATTACKING_SEND_BUFFER))
     }
 
     /// Returns a client for HTTP over TLS as well.
-    ///
-    /// # Errors
-    ///
-    /// When a certificate or key cannot be used.
     pub fn trusting(trust: Trust<'_>) -> Result<Self, Error> {
         Self::connecting(Version::HTTP_11, trust, None)
     }
 
     /// Returns a client for HTTP over TLS, which offers HTTP/2 as well.
-    ///
-    /// # Errors
-    ///
-    /// When a certificate or key cannot be used.
     pub fn over_http2(trust: Trust<'_>) -> Result<Self, Error> {
         Self::connecting(Version::HTTP_2, trust, None)
     }
@@ -136,10 +110,6 @@ impl Client {
     }
 
     /// Sends a request and reads the complete reply.
-    ///
-    /// # Errors
-    ///
-    /// Fails without a reply, or if the connection ends in the middle of it.
     pub async fn send(&self, request: Request<impl Into<Bytes>>) -> Result<Reply, Error> {
         let (method, url) = (request.method().clone(), request.uri().to_string());
         let response = self
@@ -165,11 +135,6 @@ impl Client {
         })
     }
 
-    /// Sends a GET.
-    ///
-    /// # Errors
-    ///
-    /// Fails without a reply.
     pub async fn get(&self, url: &str) -> Result<Reply, Error> {
         let request = Request::get(url)
             .body(Bytes::new())
@@ -178,10 +143,6 @@ impl Client {
     }
 
     /// Sends a request with a JSON body, and the header required by the BCS driver.
-    ///
-    /// # Errors
-    ///
-    /// Fails without a reply.
     pub async fn bcs(&self, method: Method, url: &str, body: impl Into<Bytes>) -> Result<Reply, Error> {
         let request = Request::builder()
             .method(method)

@@ -10,7 +10,6 @@ pub struct Comparison {
     pub range: (f64, f64),
 }
 
-/// The result of a [`Comparison`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// This build is faster, by more than the noise.
@@ -60,7 +59,7 @@ impl Comparison {
 mod tests {
     use super::{Comparison, Verdict};
 
-    /// Twelve rounds of the other build, on a machine that becomes slower.
+    /// Returns twelve rounds of the other build, on a machine that becomes slower.
     fn other() -> Vec<f64> {
         (0..12).map(|round| 1000.0 - 50.0 * f64::from(round)).collect()
     }

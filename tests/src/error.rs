@@ -5,29 +5,17 @@ use std::{io, path::PathBuf, time::Duration};
 pub enum Error {
     /// A build artifact is missing.
     #[error("{} is not there: run `{command}` first", path.display())]
-    NotBuilt {
-        /// The path at which the file should be.
-        path: PathBuf,
-        /// The command that builds it.
-        command: &'static str,
-    },
+    NotBuilt { path: PathBuf, command: &'static str },
     /// This program is not in Cargo's target directory.
     #[error("{} is not in a target directory of Cargo", .0.display())]
     NoTargetDirectory(PathBuf),
     /// An error of a socket, a file or a process.
     #[error("{what}: {source}")]
-    Io {
-        /// The action that failed.
-        what: String,
-        /// The reason of the failure.
-        source: io::Error,
-    },
+    Io { what: String, source: io::Error },
     /// A request got no reply.
     #[error("{method} {url}: {reason}")]
     NoReply {
-        /// The request's method.
         method: http::Method,
-        /// The request's URL.
         url: String,
         /// The error with all causes.
         reason: String,
@@ -35,9 +23,7 @@ pub enum Error {
     /// A reply broke off after its head.
     #[error("{method} {url}: the reply broke off: {reason}")]
     BrokenReply {
-        /// The request's method.
         method: http::Method,
-        /// The request's URL.
         url: String,
         /// The error with all causes.
         reason: String,
@@ -48,7 +34,6 @@ pub enum Error {
     /// The program exited although it should be serving.
     #[error("the program ended while {what} was awaited; its log:\n{log}")]
     Ended {
-        /// The awaited event.
         what: String,
         /// The text that the program wrote to standard error.
         log: String,
@@ -56,9 +41,7 @@ pub enum Error {
     /// Something did not happen within the limit, which only ends hanging tests.
     #[error("{what} did not come within {limit:?}; the log:\n{log}")]
     Never {
-        /// The awaited event.
         what: String,
-        /// The time limit.
         limit: Duration,
         /// The text that the program had written to standard error until then.
         log: String,

@@ -3,10 +3,6 @@ use std::{fs, path::Path};
 use crate::Error;
 
 /// Writes a file atomically: under another name first, which is then renamed.
-///
-/// # Errors
-///
-/// When it cannot be written.
 pub fn replace(path: &Path, content: impl AsRef<[u8]>) -> Result<(), Error> {
     let mut name = std::ffi::OsString::from(".");
     name.push(path.file_name().unwrap_or_default());

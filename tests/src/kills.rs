@@ -17,7 +17,6 @@ use crate::{Admittance, Client, Error, ModuleServer, Serve, Upstream, Versions, 
 /// object, so that a response shows the set of each chain.
 #[derive(Clone, Copy, Debug)]
 pub struct Kills {
-    /// The number of kills.
     pub rounds: u32,
     /// The seed of the random moments.
     pub seed: u64,
@@ -38,7 +37,6 @@ pub struct Killed {
     pub acknowledged: u32,
     /// The longest time from a start until it served again.
     pub longest_start: Duration,
-    /// Descriptions of mistakes.
     pub mistakes: Vec<String>,
 }
 
@@ -49,7 +47,6 @@ enum Moment {
     New,
     /// Modules that are in the store already are applied.
     Known,
-    /// The program starts.
     Start,
 }
 
@@ -69,16 +66,13 @@ const PAUSE: Duration = Duration::from_millis(8);
 
 impl Kills {
     /// Runs the kills, and calls `progress` after each with its number and a message.
-    ///
-    /// # Errors
-    ///
-    /// When the program does not start again. Wrong content is not an error, but part of the result.
+    /// Wrong content is not an error, but part of the result.
     pub async fn run(self, mut progress: impl FnMut(u32, &str)) -> Result<Killed, Error> {
         let scene = Scene::new().await?;
         let mut rng = Rng::with_seed(self.seed);
         let mut program = scene.start().await?;
         let mut killed = Killed::default();
-        // The usual duration of each step without a kill.
+        // The usual duration of each step.
         let mut usual = Duration::ZERO;
         for generation in [1, 2] {
             let started = Instant::now();
@@ -97,7 +91,7 @@ impl Kills {
             };
             let wanted = match moment {
                 Moment::New => newest + 1,
-                // Any except the live one.
+                // Any known version except the live one will do.
                 Moment::Known => {
                     let other = rng.u32(1..newest);
                     other + u32::from(other >= live)
@@ -204,7 +198,7 @@ impl Scene {
         self.modules.put(&fetched, self.versions.module(generation));
         let file = self.path("modules").join(&fetched);
         if !file.exists() {
-            // A different module from the one that is fetched.
+            // The module must differ from the one that is fetched.
             write(&file, self.versions.module(generation + 500_000))?;
         }
         let text: String = CHAINS
@@ -233,7 +227,7 @@ impl Scene {
         }
         let (request, client) = (self.application(program, generation)?, Client::new()?);
         let applying = tokio::spawn(async move { client.send(request).await });
-        // The test depends on this moment.
+        // The kill has to happen at this moment.
         tokio::time::sleep(delay).await;
         program.kill().await?;
         match applying.await {
@@ -242,7 +236,7 @@ impl Scene {
                 "generation {generation} is refused: {}",
                 reply.text()
             ))),
-            // There was no time for a response.
+            // The program was killed before it could respond.
             Ok(Err(_)) | Err(_) => Ok(false),
         }
     }

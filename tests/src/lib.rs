@@ -1,8 +1,10 @@
-//! Shared by the whole-program tests, the demo and the benchmarks: the real program as a child process, a control plane
-//! behind it, and a client in front of it.
+//! The environment of the whole-program tests, the demo and the benchmarks: the real program as a child process, a
+//! control plane behind it, and a client in front of it.
 //!
 //! Everything listens on ports chosen by the kernel, and waits for observable events: a log line, a reply, the
 //! end of a process.
+
+#![allow(missing_docs, reason = "only this repository uses the library")]
 
 mod agent;
 mod answers;
@@ -47,7 +49,7 @@ pub use swaps::{Swapped, Swaps};
 pub use upstream::{Gate, Received, ReplyForm, Upstream};
 pub use versions::Versions;
 
-/// The examples of the documentation for authors of plugins. Not in the SDK, which reads only its own files.
+/// Tests the examples of the documentation for plugin authors. The SDK cannot, since it reads only its own files.
 #[cfg(doctest)]
 mod documents {
     #[doc = include_str!("../../README.md")]

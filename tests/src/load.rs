@@ -12,8 +12,8 @@ use tokio::{sync::watch, task::JoinSet, time::MissedTickBehavior};
 
 use crate::{Client, Error, Versions, log::NEVER};
 
-/// Clients that create objects one after another, each on its own connection, and check every response: all stages
-/// must have the same version, which must not be gone, and not older than the last one on the same connection.
+/// Clients that create objects one after another, each on its own connection, and check every response. All stages must
+/// have the same version, which must be neither older than the last version on the same connection nor gone.
 #[derive(Debug)]
 pub struct Load {
     shared: Arc<Shared>,
@@ -26,19 +26,17 @@ struct Shared {
     url: String,
     /// The number of stages that write their version.
     stages: usize,
-    /// Versions before this one are gone.
+    /// Older versions than this one are gone.
     oldest: AtomicU32,
     is_over: AtomicBool,
 }
 
-/// The results so far.
 #[derive(Clone, Debug, Default)]
 pub struct LoadCounts {
-    /// The number of requests that were sent.
     pub requests: u64,
     /// The number of wrong responses.
     pub failures: u64,
-    /// Descriptions of the first of those.
+    /// Descriptions of the first wrong responses.
     pub mistakes: Vec<String>,
     /// The newest version that each connection saw.
     newest: Vec<u32>,
@@ -47,15 +45,11 @@ pub struct LoadCounts {
 /// The minimum time between two requests of a connection, to leave time for other work.
 const PACE: Duration = Duration::from_millis(2);
 
-/// The number of wrong responses that are described.
+/// The maximum number of wrong responses that are described.
 const MISTAKES: usize = 10;
 
 impl Load {
     /// Starts the clients. `url` accepts BCS applications; each of this number of stages writes its version.
-    ///
-    /// # Errors
-    ///
-    /// When the clients cannot be created.
     pub fn start(url: String, stages: usize, connections: usize) -> Result<Self, Error> {
         let shared = Arc::new(Shared {
             url,
@@ -78,26 +72,18 @@ impl Load {
         })
     }
 
-    /// Versions before this one are gone: they must not handle requests that are sent from now on.
+    /// Declares older versions than this one gone: they must not handle requests that are sent from now on.
     pub fn oldest(&self, version: u32) {
         self.shared.oldest.store(version, Ordering::SeqCst);
     }
 
     /// Waits until a connection sees this version.
-    ///
-    /// # Errors
-    ///
-    /// When none does.
     pub async fn until_seen(&mut self, version: u32) -> Result<(), Error> {
         self.until(version, |newest| newest.iter().any(|seen| *seen >= version))
             .await
     }
 
     /// Waits until every connection sees this version.
-    ///
-    /// # Errors
-    ///
-    /// When one does not.
     pub async fn until_seen_by_all(&mut self, version: u32) -> Result<(), Error> {
         self.until(version, |newest| newest.iter().all(|seen| *seen >= version))
             .await
@@ -119,7 +105,6 @@ impl Load {
         }
     }
 
-    /// Returns the results so far.
     pub fn counts(&self) -> LoadCounts {
         self.told.borrow().clone()
     }

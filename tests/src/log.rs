@@ -5,7 +5,7 @@ use tokio::sync::watch;
 
 use crate::Error;
 
-/// Ends hanging tests; longer than anything takes on a busy machine.
+/// The limit of waits, longer than anything takes on a busy machine.
 pub const NEVER: Duration = Duration::from_secs(120);
 
 /// The lines that a program has written to standard error.
@@ -28,7 +28,6 @@ impl Log {
 /// One line of the program's log.
 #[derive(Clone, Debug)]
 pub struct LogLine {
-    /// The unparsed line.
     pub text: String,
     fields: Value,
 }
@@ -39,7 +38,6 @@ impl LogLine {
         Self { text, fields }
     }
 
-    /// Returns the message of the line.
     pub fn message(&self) -> &str {
         self.field("message")
     }
@@ -49,7 +47,6 @@ impl LogLine {
         self.fields.get(name).and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// Returns all of its fields.
     pub fn fields(&self) -> &Value {
         &self.fields
     }
@@ -59,7 +56,7 @@ impl LogLine {
     }
 }
 
-/// Waits for the first matching line from this one on, past or future, and returns it.
+/// Waits for the first matching line from this line on, written or still to come, and returns it.
 pub(crate) async fn until_logged(
     mut log: watch::Receiver<Log>,
     from: usize,

@@ -15,7 +15,6 @@ impl Metrics {
         Some(values.fold(first, |sum, value| sum + value))
     }
 
-    /// Returns all samples.
     pub fn text(&self) -> &str {
         &self.0
     }

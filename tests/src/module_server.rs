@@ -57,19 +57,11 @@ const PIECE: usize = 4096;
 
 impl ModuleServer {
     /// Listens on a port that the kernel chooses.
-    ///
-    /// # Errors
-    ///
-    /// When there is none, or no certificate can be made.
     pub async fn start() -> Result<Self, Error> {
         Self::start_at(SocketAddr::from(([127, 0, 0, 1], 0)), Identity::new()?).await
     }
 
     /// Listens here, with this identity.
-    ///
-    /// # Errors
-    ///
-    /// When the address is taken.
     pub async fn start_at(address: SocketAddr, identity: Identity) -> Result<Self, Error> {
         let listener = TcpListener::bind(address)
             .await
@@ -93,17 +85,14 @@ impl ModuleServer {
         })
     }
 
-    /// Returns the certificate of its authority, as PEM.
     pub fn authority(&self) -> &str {
         &self.authority
     }
 
-    /// Returns the URL of this module.
     pub fn url(&self, name: &str) -> String {
         format!("https://localhost:{}/{name}", self.address.port())
     }
 
-    /// Serves this module.
     pub fn put(&self, name: &str, module: impl Into<Bytes>) {
         let mut modules = self.shared.modules.lock().unwrap_or_else(PoisonError::into_inner);
         modules.insert(format!("/{name}"), module.into());
@@ -115,7 +104,6 @@ impl ModuleServer {
         self.shared.pause.store(microseconds, Ordering::Relaxed);
     }
 
-    /// Returns the number of downloads that were begun.
     pub fn begun(&self) -> u64 {
         *self.shared.begun.borrow()
     }
@@ -136,10 +124,6 @@ pub struct Identity {
 
 impl Identity {
     /// Returns a new authority, and a certificate for `localhost`.
-    ///
-    /// # Errors
-    ///
-    /// Fails without cryptography.
     pub fn new() -> Result<Self, Error> {
         let wrong = |error: &dyn std::fmt::Display| Error::Invalid(format!("a certificate: {error}"));
         let made = || -> Result<_, rcgen::Error> {
@@ -169,7 +153,6 @@ impl Identity {
         })
     }
 
-    /// Returns the certificate of its authority, as PEM.
     pub fn authority(&self) -> &str {
         &self.authority
     }

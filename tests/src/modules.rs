@@ -7,11 +7,7 @@ use serde_json::{Value, json};
 
 use crate::{Artifacts, Error};
 
-/// Nested components, each of which instantiates the inner one ten times: 401 bytes, a billion instances.
-///
-/// # Errors
-///
-/// When the guests are not built.
+/// Returns nested components, each of which instantiates the inner one ten times: 401 bytes make a billion instances.
 pub fn exploding() -> Result<Vec<u8>, Error> {
     let mut text = "(component $c)".to_owned();
     for _ in 0..9 {
@@ -24,10 +20,6 @@ pub fn exploding() -> Result<Vec<u8>, Error> {
 }
 
 /// Returns a valid plugin with an additional core module of 28 KiB: blocks with a thousand results each.
-///
-/// # Errors
-///
-/// When the guests are not built.
 pub fn slow() -> Result<Vec<u8>, Error> {
     let values = "i32 ".repeat(1_000);
     beside_a_plugin(&format!(
@@ -38,12 +30,9 @@ pub fn slow() -> Result<Vec<u8>, Error> {
 
 /// Returns a component that is expensive within the structural limits: it is compiled until the compiler is stopped by
 /// a limit.
-///
-/// # Errors
-///
-/// When the guests are not built.
 pub fn slow_within_limits() -> Result<Vec<u8>, Error> {
-    // Each function has almost the maximum of merges per function, and all together almost the maximum per module.
+    // Each function has almost the maximum number of merges per function, and all together have almost the maximum per
+    // module.
     let function = format!(
         "(func (local {}) {})",
         "i32 ".repeat(2_000),
@@ -52,12 +41,8 @@ pub fn slow_within_limits() -> Result<Vec<u8>, Error> {
     beside_a_plugin(&format!("(module {})", function.repeat(27)))
 }
 
-/// Returns a policy of Kubewarden that lets the host verify a certificate. Each of its 31 intermediates could have
-/// signed all others, and no path leads to the root.
-///
-/// # Errors
-///
-/// When the certificates cannot be made.
+/// Returns a policy of Kubewarden that makes the host verify a certificate. Each of the 31 intermediate certificates
+/// could have signed all others, and no path leads to the root.
 pub fn verifying() -> Result<Vec<u8>, Error> {
     let question = question()
         .map_err(|error| Error::Invalid(error.to_string()))?
@@ -100,7 +85,7 @@ pub fn verifying() -> Result<Vec<u8>, Error> {
     ))
 }
 
-/// The question whether the certificate is trusted.
+/// Returns the question to the host whether a certificate is trusted.
 fn question() -> Result<Value, rcgen::Error> {
     let params = |name: &str, is_authority: bool| {
         let mut params = CertificateParams::default();
@@ -129,12 +114,12 @@ fn compiled(text: &str) -> Result<Vec<u8>, Error> {
     wat::parse_str(text).map_err(|error| Error::Invalid(error.to_string()))
 }
 
-/// A component may contain core modules that it never instantiates; they are compiled too.
+/// Adds a core module to a component. The component never instantiates it, but the module is compiled too.
 fn beside_a_plugin(module: &str) -> Result<Vec<u8>, Error> {
     let plugin = Artifacts::find()?.component("guest-misbehaves")?;
     let mut bytes = std::fs::read(&plugin).map_err(Error::io(plugin.display().to_string()))?;
     let module = compiled(module)?;
-    // A section: its kind, the length of its content in LEB128, its content.
+    // A section consists of its kind, the length of its content in LEB128, and its content.
     bytes.push(1);
     let mut length = module.len();
     while length >= 0x80 {

@@ -27,7 +27,7 @@ pub struct Admittance {
     log: watch::Receiver<Log>,
     listen: Option<SocketAddr>,
     admin: Option<SocketAddr>,
-    /// Removed when it is dropped.
+    /// The directory is removed when it is dropped.
     _history: Option<TempDir>,
 }
 
@@ -36,13 +36,11 @@ pub struct Admittance {
 pub struct Finished {
     /// The exit code; `None` if the program was killed by a signal.
     pub code: Option<i32>,
-    /// The text on standard output.
     pub stdout: String,
-    /// The text on standard error.
     pub stderr: String,
 }
 
-/// The polling interval where no event can be awaited; not too short, since the program needs the processor.
+/// The polling interval where no event can be awaited. It is not too short, since the program needs the processor.
 pub const POLL: std::time::Duration = std::time::Duration::from_millis(5);
 
 /// A place in the log of a program.
@@ -50,16 +48,11 @@ pub const POLL: std::time::Duration = std::time::Duration::from_millis(5);
 pub struct Mark(usize);
 
 impl Mark {
-    /// The beginning of the log.
     pub const START: Self = Self(0);
 }
 
 impl Admittance {
     /// Returns the program, without arguments and without environment variables that would affect it.
-    ///
-    /// # Errors
-    ///
-    /// When it was not built.
     pub fn command() -> Result<Command, Error> {
         Ok(Self::command_of(&Artifacts::find()?.program("admittance")?))
     }
@@ -71,7 +64,7 @@ impl Admittance {
                 command.env_remove(name);
             }
         }
-        // The program uses the stock plugins that were built.
+        // The program runs with the stock plugins of this build.
         let rego = Artifacts::find().and_then(|artifacts| artifacts.component("rego"));
         if let Some(directory) = rego.as_deref().ok().and_then(Path::parent) {
             command.env("ADMITTANCE_PLUGINS", directory);
@@ -80,10 +73,6 @@ impl Admittance {
     }
 
     /// Runs `admittance` with these arguments and waits for its exit.
-    ///
-    /// # Errors
-    ///
-    /// When it does not start, or does not exit.
     pub async fn run<A: Into<OsString>>(arguments: impl IntoIterator<Item = A>) -> Result<Finished, Error> {
         let mut command = Self::command()?;
         command.args(arguments.into_iter().map(Into::into));
@@ -117,10 +106,6 @@ impl Admittance {
     }
 
     /// Waits until its admin port is open, while it loads chains and plugins.
-    ///
-    /// # Errors
-    ///
-    /// When it ends instead.
     pub async fn until_starting(&mut self) -> Result<(), Error> {
         let starting = self
             .until_logged("the line that it starts", |line| line.message() == "starting")
@@ -129,11 +114,6 @@ impl Admittance {
         Ok(())
     }
 
-    /// Waits until it serves.
-    ///
-    /// # Errors
-    ///
-    /// When it ends instead.
     pub async fn until_serving(&mut self) -> Result<(), Error> {
         let serving = self
             .until_logged("the line that it serves", |line| line.message() == "serving")
@@ -143,17 +123,14 @@ impl Admittance {
         Ok(())
     }
 
-    /// Returns the URL of a path, over plain HTTP.
     pub fn url(&self, path: &str) -> String {
         Self::at("http", self.listen, path)
     }
 
-    /// Returns the URL of a path, over TLS.
     pub fn tls_url(&self, path: &str) -> String {
         Self::at("https", self.listen, path).replace("127.0.0.1", "localhost")
     }
 
-    /// Returns the URL of a path on the admin port.
     pub fn admin_url(&self, path: &str) -> String {
         Self::at("http", self.admin, path)
     }
@@ -161,16 +138,11 @@ impl Admittance {
     fn at(scheme: &str, address: Option<SocketAddr>, path: &str) -> String {
         match address {
             Some(address) => format!("{scheme}://{address}{path}"),
-            // A request to this URL fails with a helpful message.
+            // A request to this URL fails with a message that says why.
             None => format!("{scheme}://not-listening.invalid{path}"),
         }
     }
 
-    /// Returns the id of its process.
-    ///
-    /// # Errors
-    ///
-    /// When it has already exited.
     pub fn id(&self) -> Result<u32, Error> {
         self.child
             .id()
@@ -178,28 +150,15 @@ impl Admittance {
     }
 
     /// Stops it with SIGTERM.
-    ///
-    /// # Errors
-    ///
-    /// When it has already exited.
     pub fn terminate(&self) -> Result<(), Error> {
         self.signal(Signal::TERM)
     }
 
     /// Suspends the program with SIGSTOP, as if its machine hung. Its connections stay open.
-    ///
-    /// # Errors
-    ///
-    /// When it has already exited.
     pub fn suspend(&self) -> Result<(), Error> {
         self.signal(Signal::STOP)
     }
 
-    /// Resumes it.
-    ///
-    /// # Errors
-    ///
-    /// When it has already exited.
     pub fn resume(&self) -> Result<(), Error> {
         self.signal(Signal::CONT)
     }
@@ -211,28 +170,14 @@ impl Admittance {
     }
 
     /// Kills it with SIGKILL.
-    ///
-    /// # Errors
-    ///
-    /// When it has already exited.
     pub async fn kill(&mut self) -> Result<(), Error> {
         self.child.kill().await.map_err(Error::io("killing admittance"))
     }
 
-    /// Its resident memory, in bytes.
-    ///
-    /// # Errors
-    ///
-    /// When the system does not report it.
     pub fn resident_memory(&self) -> Result<u64, Error> {
         resident_memory(self.id()?)
     }
 
-    /// Returns the ids of its running child processes.
-    ///
-    /// # Errors
-    ///
-    /// When it has ended.
     pub fn children(&self) -> Result<Vec<String>, Error> {
         let path = format!("/proc/{}/task", self.id()?);
         let threads = std::fs::read_dir(&path).map_err(Error::io(path.clone()))?;
@@ -244,7 +189,6 @@ impl Admittance {
             .collect())
     }
 
-    /// Returns the log so far.
     pub fn log(&self) -> Vec<LogLine> {
         self.log.borrow().lines.clone()
     }
@@ -255,10 +199,6 @@ impl Admittance {
     }
 
     /// Waits for the first matching line of the log, past or future, and returns it.
-    ///
-    /// # Errors
-    ///
-    /// When the program exits without writing it.
     pub async fn until_logged(
         &mut self,
         what: &str,
@@ -268,10 +208,6 @@ impl Admittance {
     }
 
     /// Waits like [`until_logged`](Self::until_logged), from this place on.
-    ///
-    /// # Errors
-    ///
-    /// When the program exits without writing it.
     pub async fn until_logged_after(
         &self,
         mark: Mark,
@@ -294,11 +230,6 @@ impl Admittance {
         async move { until_logged(log, 0, what, wanted).await }
     }
 
-    /// Returns the current metrics.
-    ///
-    /// # Errors
-    ///
-    /// When they cannot be read.
     pub async fn metrics(&self) -> Result<Metrics, Error> {
         let reply = Client::new()?.get(&self.admin_url("/metrics")).await?;
         Ok(Metrics(reply.text()))
@@ -310,20 +241,11 @@ impl Admittance {
         asked.await.is_ok_and(|reply| reply.status == 200)
     }
 
-    /// Returns the current `/v1/status`.
-    ///
-    /// # Errors
-    ///
-    /// When it cannot be read.
     pub async fn status(&self) -> Result<Value, Error> {
         Client::new()?.get(&self.admin_url("/v1/status")).await?.json()
     }
 
     /// Polls `/v1/status` until it meets a condition.
-    ///
-    /// # Errors
-    ///
-    /// When it cannot be read, or never meets the condition.
     pub async fn until_status(
         &self,
         what: &str,
@@ -355,20 +277,12 @@ impl Admittance {
     }
 
     /// Waits for its exit, however long it runs.
-    ///
-    /// # Errors
-    ///
-    /// When the process cannot be waited for.
     pub async fn exited(&mut self) -> Result<ExitStatus, Error> {
         let status = self.child.wait().await;
         status.map_err(Error::io("waiting for the program's end"))
     }
 
     /// Waits for its exit, which is expected now.
-    ///
-    /// # Errors
-    ///
-    /// When it does not end.
     pub async fn ended(&mut self) -> Result<ExitStatus, Error> {
         match tokio::time::timeout(NEVER, self.exited()).await {
             Ok(status) => status,
@@ -382,10 +296,6 @@ impl Admittance {
 }
 
 /// Returns the resident memory of a process, in bytes.
-///
-/// # Errors
-///
-/// When the system does not report it.
 pub fn resident_memory(process: u32) -> Result<u64, Error> {
     let path = format!("/proc/{process}/status");
     let status = std::fs::read_to_string(&path).map_err(Error::io(path.clone()))?;
@@ -401,10 +311,6 @@ pub fn resident_memory(process: u32) -> Result<u64, Error> {
 }
 
 /// Runs a program to its end, without standard input.
-///
-/// # Errors
-///
-/// When it does not start, or does not exit.
 pub async fn finish(mut command: Command) -> Result<Finished, Error> {
     command.stdin(Stdio::null()).kill_on_drop(true);
     let output = match tokio::time::timeout(NEVER, command.output()).await {

@@ -65,22 +65,17 @@ struct Shared {
 /// One request as it arrived.
 #[derive(Clone, Debug)]
 pub struct SchedulerRequest {
-    /// The HTTP method.
     pub method: Method,
-    /// The path and the query.
     pub uri: Uri,
-    /// The HTTP headers.
     pub headers: HeaderMap,
-    /// The whole body.
     pub body: Bytes,
-    /// Whether the scheduler was the master when it arrived.
+    /// Whether the scheduler was the master when the request arrived.
     pub by_master: bool,
-    /// The parts that the original would not have decoded or received.
+    /// Parts of the request that the original would not have decoded or received.
     pub mistakes: Vec<String>,
 }
 
 impl SchedulerRequest {
-    /// Returns the method, the path and the query.
     pub fn line(&self) -> String {
         format!("{} {}", self.method, self.uri)
     }
@@ -94,9 +89,7 @@ impl SchedulerRequest {
 /// The certificate of a scheduler, and the authority of its clients, all as PEM.
 #[derive(Clone, Copy, Debug)]
 pub struct SchedulerTls<'a> {
-    /// The certificate of the scheduler.
     pub certificate: &'a str,
-    /// The private key of the certificate.
     pub key: &'a str,
     /// The authority of its clients' certificates; every client must have one.
     pub client_authority: &'a str,
@@ -104,19 +97,11 @@ pub struct SchedulerTls<'a> {
 
 impl Scheduler {
     /// Listens on a port that the kernel chooses. The scheduler is the master.
-    ///
-    /// # Errors
-    ///
-    /// Fails if no port can be bound.
     pub async fn start(cluster: &MesosCluster) -> Result<Self, Error> {
         Self::serve(cluster, None).await
     }
 
     /// Starts a scheduler with mutual TLS.
-    ///
-    /// # Errors
-    ///
-    /// Fails if no port can be bound, or a certificate cannot be used.
     pub async fn start_over_tls(cluster: &MesosCluster, tls: SchedulerTls<'_>) -> Result<Self, Error> {
         Self::serve(cluster, Some(tls.acceptor()?)).await
     }
@@ -146,7 +131,6 @@ impl Scheduler {
         })
     }
 
-    /// Returns the address that the scheduler listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -156,7 +140,6 @@ impl Scheduler {
         self.scheme
     }
 
-    /// Returns the URL, `http://127.0.0.1:...`.
     pub fn url(&self) -> String {
         format!("{}://{}", self.scheme, self.address)
     }
@@ -177,7 +160,6 @@ impl Scheduler {
         self.task.abort();
     }
 
-    /// Returns all requests so far.
     pub fn received(&self) -> Vec<SchedulerRequest> {
         self.shared.received.borrow().clone()
     }
@@ -196,16 +178,12 @@ impl Scheduler {
     }
 
     /// Waits until at least this many requests have arrived.
-    ///
-    /// # Errors
-    ///
-    /// When they do not arrive.
     pub async fn until_received(&self, count: usize) -> Result<(), Error> {
         let mut received = self.shared.received.subscribe();
         let wait = received.wait_for(|received| received.len() >= count);
         let waited = tokio::time::timeout(NEVER, wait).await;
         match waited {
-            // The sender lives in `self`.
+            // The sender lives as long as `self`.
             Ok(_) => Ok(()),
             Err(_) => Err(Error::Never {
                 what: format!("request {count} to the scheduler"),
@@ -314,7 +292,7 @@ async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response
         }
     };
     shared.received.send_modify(|all| all.push(received));
-    // The gate's other end lives as long as the scheduler.
+    // The sender lives as long as the scheduler.
     let _ = shared.open.subscribe().wait_for(|open| *open).await;
     // The original sets no content type; its server detects this one.
     let (status, text) = reply;

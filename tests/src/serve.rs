@@ -23,10 +23,6 @@ pub struct Serve {
 
 impl Serve {
     /// Serves with this configuration, on ports that the kernel chooses.
-    ///
-    /// # Errors
-    ///
-    /// When the program was not built.
     pub fn new(config: impl AsRef<Path>) -> Result<Self, Error> {
         Ok(Self::of(
             &Artifacts::find()?.program("admittance")?,
@@ -50,7 +46,6 @@ impl Serve {
         }
     }
 
-    /// Listens on this address.
     pub fn listen(mut self, address: SocketAddr) -> Self {
         self.listen = Some(address);
         self
@@ -62,7 +57,6 @@ impl Serve {
         self
     }
 
-    /// Forwards to this upstream.
     pub fn upstream(self, url: &str) -> Self {
         self.arguments(["--upstream", url])
     }
@@ -72,19 +66,17 @@ impl Serve {
         self.arguments([OsStr::new("--store"), directory.as_ref().as_os_str()])
     }
 
-    /// Stores revisions here, also after the program's exit.
+    /// Stores revisions in this directory, which is not removed after the program's exit.
     pub fn history(mut self, directory: impl AsRef<Path>) -> Self {
         self.history = Some(directory.as_ref().to_owned());
         self
     }
 
-    /// Adds arguments.
     pub fn arguments<A: AsRef<OsStr>>(mut self, arguments: impl IntoIterator<Item = A>) -> Self {
         self.command.args(arguments);
         self
     }
 
-    /// Sets an environment variable.
     pub fn variable(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
         self.command.env(name, value);
         self
@@ -98,10 +90,6 @@ impl Serve {
     }
 
     /// Starts it, and returns when it serves.
-    ///
-    /// # Errors
-    ///
-    /// When it exits instead.
     pub async fn start(self) -> Result<Admittance, Error> {
         let mut program = self.spawn()?;
         program.until_serving().await?;
@@ -109,20 +97,12 @@ impl Serve {
     }
 
     /// Starts it, and returns immediately.
-    ///
-    /// # Errors
-    ///
-    /// When it cannot be started.
     pub fn spawn(self) -> Result<Admittance, Error> {
         let (command, history) = self.command()?;
         Admittance::spawn(command, history)
     }
 
     /// Runs it and waits for its exit.
-    ///
-    /// # Errors
-    ///
-    /// When it does not start, or does not exit.
     pub async fn finish(self) -> Result<Finished, Error> {
         let (command, _history) = self.command()?;
         finish(command).await

@@ -14,16 +14,13 @@ use crate::{Error, Load, LoadCounts, Serve, Upstream, Versions, files::write, re
 pub struct Swaps {
     /// The number of versions that follow the first one.
     pub rounds: u32,
-    /// The number of stages.
     pub stages: usize,
-    /// The number of client connections.
     pub connections: usize,
 }
 
-/// The outcome of the swaps.
 #[derive(Clone, Debug)]
 pub struct Swapped {
-    /// The observations of the clients.
+    /// The results of the clients.
     pub told: LoadCounts,
     /// The times from the rename to the first response of the new version, sorted.
     pub latencies: Vec<Duration>,
@@ -56,11 +53,6 @@ store: { directory: store, sizeLimit: 64MiB }
 
 impl Swaps {
     /// Runs the changes, and calls `progress` after each with its number and the clients' results.
-    ///
-    /// # Errors
-    ///
-    /// When the program does not start, or a version never becomes live. Wrong responses are not an error, but part of
-    /// the result.
     pub async fn run(self, mut progress: impl FnMut(u32, &LoadCounts)) -> Result<Swapped, Error> {
         let versions = Versions::find()?;
         let directory = tempfile::tempdir().map_err(Error::io("a directory"))?;
@@ -85,7 +77,7 @@ impl Swaps {
             replace(&module, bytes)?;
             load.until_seen(version).await?;
             latencies.push(started.elapsed());
-            // All connections use the same table now.
+            // All connections use the new table from now on.
             load.oldest(version);
             memory_most = memory_most.max(program.resident_memory()?);
             progress(version - 1, &load.counts());
@@ -110,7 +102,6 @@ impl Swaps {
     }
 }
 
-/// Returns a chain with this number of stages, all with this module.
 fn chain(stages: usize, module: &Path) -> String {
     let stages = (0..stages).map(|stage| {
         format!(

@@ -27,7 +27,7 @@ pub struct Upstream {
     task: tokio::task::JoinHandle<()>,
 }
 
-/// The form of an upstream's replies.
+/// The form of the upstream's replies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplyForm {
     /// Like a BCS scheduler, with the received object in `data`.
@@ -36,12 +36,12 @@ pub enum ReplyForm {
     Plain,
 }
 
-/// The use of the bodies of requests.
+/// What the upstream does with the bodies of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Bodies {
-    /// The reply has the body in `data`, and the upstream records it.
+    /// The upstream records the body, and returns it in `data`.
     Recorded,
-    /// The reply has the body in `data`.
+    /// The upstream returns the body in `data`.
     Returned,
     Discarded,
 }
@@ -49,22 +49,13 @@ enum Bodies {
 /// One request as it arrived.
 #[derive(Clone, Debug)]
 pub struct Received {
-    /// The HTTP method.
     pub method: Method,
-    /// The path and the query.
     pub uri: Uri,
-    /// The HTTP headers.
     pub headers: HeaderMap,
-    /// The whole body.
     pub body: Bytes,
 }
 
 impl Received {
-    /// Returns the body as JSON.
-    ///
-    /// # Errors
-    ///
-    /// When it is not JSON.
     pub fn json(&self) -> Result<Value, Error> {
         serde_json::from_slice(&self.body)
             .map_err(|error| Error::Invalid(format!("{} {}: the body: {error}", self.method, self.uri)))
@@ -76,7 +67,7 @@ impl Received {
 pub struct Gate(watch::Sender<bool>);
 
 impl Gate {
-    /// Returns the gate that this opens again.
+    /// Returns a gate that sets `open` again when it is dropped.
     pub(crate) fn of(open: &watch::Sender<bool>) -> Self {
         Self(open.clone())
     }
@@ -101,38 +92,22 @@ type Watcher = Box<dyn Fn(&Received) + Send>;
 
 impl Upstream {
     /// Listens on a port that the kernel chooses.
-    ///
-    /// # Errors
-    ///
-    /// Fails if no port can be bound.
     pub async fn start() -> Result<Self, Error> {
         Self::start_with(any_port(), None, Bodies::Recorded, ReplyForm::Envelope).await
     }
 
     /// Starts like [`start`](Self::start), but without recording requests: for more requests than fit into memory.
-    ///
-    /// # Errors
-    ///
-    /// Fails if no port can be bound.
     pub async fn forgetful() -> Result<Self, Error> {
         Self::start_with(any_port(), None, Bodies::Returned, ReplyForm::Envelope).await
     }
 
     /// Starts like [`forgetful`](Self::forgetful), but without returning objects, so that a large object delays no
     /// other request.
-    ///
-    /// # Errors
-    ///
-    /// Fails if no port can be bound.
     pub async fn discarding() -> Result<Self, Error> {
         Self::start_with(any_port(), None, Bodies::Discarded, ReplyForm::Envelope).await
     }
 
     /// Listens on a port that the kernel chooses, replies in this form, and calls `watcher` with each request.
-    ///
-    /// # Errors
-    ///
-    /// Fails if no port can be bound.
     pub async fn watched(
         form: ReplyForm,
         watcher: impl Fn(&Received) + Send + 'static,
@@ -174,12 +149,10 @@ impl Upstream {
         })
     }
 
-    /// Returns the address that the upstream listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Returns the URL, `http://127.0.0.1:...`.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
@@ -203,7 +176,7 @@ impl Upstream {
 
     /// Waits until at least this many requests have arrived.
     pub async fn until_received(&self, count: usize) {
-        // The sender lives in `self`, so the wait cannot fail.
+        // The sender lives as long as `self`, so the wait cannot fail.
         let _ = self
             .received
             .subscribe()
@@ -254,7 +227,7 @@ async fn answer(State(mut shared): State<Shared>, request: Request) -> Response 
     if shared.bodies == Bodies::Recorded {
         shared.received.send_modify(|all| all.push(received));
     }
-    // The gate's other end lives as long as the upstream.
+    // The sender lives as long as the upstream.
     let _ = shared.open.wait_for(|open| *open).await;
     match shared.form {
         ReplyForm::Envelope => accepted(&data),
@@ -276,7 +249,7 @@ fn written(received: &[Received], path: &str) -> Response {
     )
 }
 
-/// Reads a body as a server does that delays no other request for a large one.
+/// Reads a body without holding all of it, so that a large body delays no other request.
 async fn discard(mut body: Body) -> Response {
     while let Some(frame) = body.frame().await {
         if frame.is_err() {

@@ -10,15 +10,10 @@ pub struct Versions {
     at: usize,
 }
 
-/// The prefix of the number.
 const PREFIX: &str = "version-";
 
 impl Versions {
     /// Reads the component.
-    ///
-    /// # Errors
-    ///
-    /// When it was not built, or does not contain the version exactly once.
     pub fn find() -> Result<Self, Error> {
         let path = Artifacts::find()?.component("guest-versioned")?;
         let component = fs::read(&path).map_err(Error::io(path.display().to_string()))?;
@@ -55,7 +50,6 @@ impl Versions {
         module
     }
 
-    /// Returns the size of each version in bytes.
     pub fn size(&self) -> usize {
         self.component.len()
     }

@@ -20,7 +20,6 @@ impl Scene {
         Self::configured("").await
     }
 
-    /// Starts a gateway with more keys.
     async fn configured(more: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let config = format!("dialect: {{ gateway: {{ accounts: {{ sqlite: accounts.db }}{more} }} }}\n");
@@ -108,7 +107,7 @@ async fn the_commands_of_the_page_succeed_in_order() {
     let (status, reply) = scene.rest(&token, "GET", path, Value::Null).await;
     assert_eq!((status, &reply["user_token"]), (200, &json!(token)), "{reply}");
 
-    // The log has every change but no secret, and everything is still there after a restart.
+    // The log has every change but no secret, and a restart loses nothing.
     let log = format!("{:?}", scene.program.log());
     for change in [
         "create user plain:alice",
@@ -377,7 +376,7 @@ async fn users_have_the_same_tokens_for_mesos_clusters() {
         reply.status.as_u16()
     };
     assert_eq!(ask("GET", "unknown").await, 401);
-    // A user who registers a cluster with the ID of another one has no right to its drivers.
+    // A user who registers a cluster with the ID of another cluster has no right to the other cluster's drivers.
     assert_eq!(ask("GET", &token).await, 400);
     assert!(driver.received().is_empty());
     scene

@@ -242,7 +242,7 @@ async fn an_audit_compares_chains() {
     let directory = tempfile::tempdir().unwrap();
     write(&directory, "chains.yaml", CHAINS);
     api_server(&directory).await;
-    // The owner is required now, and the team no longer.
+    // Now the chains require the owner, and no longer the team.
     let new = CHAINS.replace("      mode: Audit\n", "").replace(
         "every object needs a team }",
         "every object needs a team }\n      mode: Audit",
@@ -349,7 +349,7 @@ pub(crate) fn looking_up() -> Value {
                     "object.metadata.name != 'by-namespace'",
                     "not in this namespace",
                 )},
-                // A plugin that fails, with the Node that it read in its message.
+                // A plugin fails, with the Node that it read in its message.
                 {
                     "name": "plugin",
                     "timeout": "10s",
@@ -370,8 +370,8 @@ pub(crate) fn looking_up() -> Value {
     })
 }
 
-/// The findings of [`looking_up`] in the namespace `shop`, for the user `auditor` of the group `ops`: name, verdict and
-/// a part of the message.
+/// The findings of [`looking_up`] in the namespace `shop`, for the user `auditor` in the group `ops`: the name, the
+/// verdict, and a part of the message.
 pub(crate) const LOOKED_UP: [(&str, &str, &str); 4] = [
     ("by-access", "denied", "its user may not delete it"),
     ("by-namespace", "denied", "not in this namespace"),
@@ -379,7 +379,7 @@ pub(crate) const LOOKED_UP: [(&str, &str, &str); 4] = [
     ("by-user", "denied", "not by an auditor"),
 ];
 
-/// Puts these objects, and others that pass, into a cluster.
+/// Puts these objects into a cluster, together with others that pass.
 pub(crate) fn put_looking_up(setting: &Setting) {
     let server = &setting.server;
     for (name, labels) in [
@@ -478,7 +478,7 @@ async fn lookups_of_an_audit_are_made_as_the_given_user() {
     assert_eq!(names, ["by-namespace", "by-plugin"]);
 }
 
-/// Returns a chain that denies Pods without this label, as the API server has it.
+/// Returns a chain that denies Pods without this label, in the form that the API server stores.
 fn labelled(name: &str, label: &str) -> Value {
     json!({
         "apiVersion": "admittance.dev/v1alpha1",

@@ -21,7 +21,7 @@ use tokio::{
 
 use crate::scene::{store, write};
 
-/// `admittance` in a directory.
+/// Returns a command that runs `admittance` in a directory.
 fn command(directory: &Path, arguments: &[&str]) -> Command {
     let mut command = Admittance::command().unwrap();
     command
@@ -100,7 +100,7 @@ async fn a_new_project_passes_its_tests() {
         assert!(!run.stdout.contains("warning"), "{}", run.stdout);
     }
 
-    // A change of the code is noticed.
+    // `dev` notices a change of the code.
     let code = directory.join("src/lib.rs");
     let text = fs::read_to_string(&code).unwrap();
     fs::write(&code, text.replacen("is missing; add it", "is absent; add it", 1)).unwrap();
@@ -191,7 +191,7 @@ async fn bench_reports_the_memory_of_an_instance_and_its_guest() {
             .all(|part| *part > 0.0 && *part < of("p99Microseconds")),
         "{measured}"
     );
-    // The memory is at least the stack and the heap, in pages of the kernel; and not the whole memory.
+    // The memory includes at least the stack and the heap, in the kernel's pages, but not the whole memory.
     let touched = measured["touchedBytes"].as_u64().unwrap();
     assert!(
         (8_192..1_048_576).contains(&touched) && touched.is_multiple_of(4096),
@@ -244,12 +244,12 @@ async fn run_follows_changes() {
     until("allowed").await;
 }
 
-/// `dev` serves the plugin as it was last built.
+/// `dev` goes on serving the last version that was built.
 #[tokio::test]
 async fn dev_follows_changes() {
     let folder = project("dev-label", "validating").await;
     let directory = folder.path().join("dev-label");
-    // No line is logged for each request: the pipe would fill up, since it is not read while requests are sent.
+    // Requests are not logged: nobody reads the pipe while requests are sent, and it would fill up.
     let arguments = ["dev", "--listen", "127.0.0.1:0", "--log", "error"];
     let mut child = command(&directory, &arguments)
         .stdout(Stdio::null())
@@ -296,7 +296,7 @@ async fn dev_follows_changes() {
     let code = directory.join("src/lib.rs");
     let text = fs::read_to_string(&code).unwrap();
     replace(&code, text.replace("is missing; add it", "is absent; add it")).unwrap();
-    // The tests fail now, and the plugin is served nevertheless.
+    // The tests fail now, but the plugin is still served.
     until("failed").await;
     let deadline = Instant::now() + Duration::from_secs(60);
     while !message().await.ends_with("`team` is absent; add it") {
@@ -313,7 +313,6 @@ async fn test_cases(cases: &str, more: &[&str]) -> Finished {
     admittance(folder.path(), &arguments).await
 }
 
-/// Cases of a Pod with an image.
 fn cases(image: &str, expect: &str) -> String {
     format!(
         "settings: {{ refuseLatest: true, rewrites: {{ docker.io: mirror.example.com }} }}
@@ -510,7 +509,7 @@ async fn mistakes_in_cases_are_reported_with_file_and_line() {
         "{}",
         run.stderr
     );
-    // Settings are the plugin's to reject.
+    // Only the plugin can reject its settings.
     let run = test_cases(&format!("settings: {{ a: 1 }}\n{}", one(pod, allowed)), &[]).await;
     assert_eq!(run.code, Some(1), "{}", run.stderr);
     assert!(

@@ -91,7 +91,7 @@ async fn creations_and_changes_go_through_the_chain() {
             "/mesosdriver/v4/namespaces/shop/deployments",
             deployment("shop", "redeploy", image),
         ),
-        // The namespace in the body is used, not the one in the path.
+        // The namespace in the body counts, not the one in the path.
         (
             "elsewhere",
             Method::POST,

@@ -1,4 +1,4 @@
-//! Chromium, as users of the console have it.
+//! Opens the console in Chromium, as users do.
 
 use std::{env, fs, path::PathBuf, process::Stdio, sync::Arc};
 
@@ -20,7 +20,7 @@ use tokio::{
     sync::{Mutex, MutexGuard},
 };
 
-/// A browser takes several hundred megabytes and both cores, so there is one at a time.
+/// A browser needs several hundred megabytes and both cores, so only one runs at a time.
 static TURN: Mutex<()> = Mutex::const_new(());
 
 /// A browser with a profile of its own.
@@ -70,7 +70,7 @@ impl Browser {
                 break port.trim_end_matches('.').to_owned();
             }
         };
-        // The driver must be able to go on writing.
+        // The driver's output is read, so that its writes do not block.
         tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
         let profile = tempfile::tempdir().unwrap();
         let mut wanted = DesiredCapabilities::chrome();
@@ -110,12 +110,11 @@ impl Browser {
         self.page.goto(url).await.unwrap();
     }
 
-    /// Returns the address of the page.
     pub(crate) async fn address(&self) -> String {
         self.page.current_url().await.unwrap().to_string()
     }
 
-    /// Waits for the first element of this selector with this text in it.
+    /// Waits for the first element of this selector that contains this text.
     pub(crate) async fn find_with(&self, selector: &str, text: &str) -> WebElement {
         let wanted = text.to_owned();
         let has_text = move |element: WebElement| {
@@ -143,24 +142,21 @@ impl Browser {
         self.page.find_all(By::Css(selector)).await.unwrap()
     }
 
-    /// Returns the texts of these elements.
     pub(crate) async fn texts(&self, selector: &str) -> Vec<String> {
         let script =
             "return [...document.querySelectorAll(arguments[0])].map((element) => element.textContent)";
         self.evaluate(script, vec![json!(selector)]).await
     }
 
-    /// Returns the text of the page.
     pub(crate) async fn text(&self) -> String {
         self.evaluate("return document.body.innerText", Vec::new()).await
     }
 
-    /// Clicks the first of these elements with this text.
+    /// Clicks the first of these elements that has this text.
     pub(crate) async fn click(&self, selector: &str, text: &str) {
         self.find_with(selector, text).await.click().await.unwrap();
     }
 
-    /// Replaces the text of a field.
     pub(crate) async fn write(&self, selector: &str, text: &str) {
         let field = self.find(selector).await;
         field.clear().await.unwrap();
@@ -183,7 +179,7 @@ impl Browser {
         returned.unwrap().convert().unwrap()
     }
 
-    /// Pictures of the page in `target/console`, to be looked at: light, dark, and on a small screen.
+    /// Saves pictures of the page in `target/console` for a reader: light, dark, and on a small screen.
     pub(crate) async fn picture(&self, name: &str) {
         let directory = repository().join("target/console");
         fs::create_dir_all(&directory).unwrap();
@@ -218,7 +214,7 @@ impl Browser {
             .unwrap();
     }
 
-    /// The errors in the browser's console since this was last asked for.
+    /// Returns the errors in the browser's console since the last call.
     pub(crate) async fn errors(&self) -> Vec<String> {
         let entries = self.page.browser_log().await.unwrap();
         let errors = entries
@@ -233,7 +229,7 @@ impl Browser {
         assert!(errors.iter().all(|error| error.contains(status)), "{errors:#?}");
     }
 
-    /// Ends the browser. There must have been no error, and no request to another origin than this one.
+    /// Ends the browser. Checks that there were no errors, and no requests to an origin other than this one.
     pub(crate) async fn end(self, origin: &str) {
         let errors = self.errors().await;
         assert!(errors.is_empty(), "{errors:#?}");
@@ -276,7 +272,7 @@ impl HttpClient for DriverClient {
     }
 
     async fn new(&self) -> Arc<dyn HttpClient> {
-        // The client is used by a runtime of its own, where connections of this one would never answer.
+        // The client needs its own runtime: a connection of the test's runtime would never get an answer.
         Arc::new(Self(Client::new().unwrap()))
     }
 }

@@ -1,4 +1,4 @@
-//! `admittance check` and `admittance run`, as scripts use them.
+//! `admittance check` and `admittance run` in scripts.
 
 use std::{ffi::OsStr, fs, os::unix::fs::PermissionsExt as _, path::Path};
 
@@ -124,8 +124,8 @@ async fn check_names_every_mistake_of_every_file() {
     );
 }
 
-/// Files that are given are held to what chains of a namespace may use in the cluster, and files of the configuration
-/// are not.
+/// Files on the command line are checked against what chains of a namespace may use in the cluster; files of the
+/// configuration are not.
 #[tokio::test]
 async fn check_limits_chains_of_namespaces() {
     let directory = tempfile::tempdir().unwrap();
@@ -198,7 +198,7 @@ spec:
     ] {
         let text = chain(settings);
         let file = write(&directory, "images.yaml", &text);
-        // The place of the value, for those that name it.
+        // Some requests name the place of the value.
         let value = text
             .lines()
             .nth(7)
@@ -228,7 +228,7 @@ spec:
     }
 }
 
-/// Valid but probably not intended: the exit code stays 0.
+/// A document that is valid but probably not intended causes a warning; the exit code stays 0.
 #[tokio::test]
 async fn check_warns_of_definitions_that_are_probably_not_intended() {
     let directory = tempfile::tempdir().unwrap();
@@ -345,7 +345,7 @@ async fn an_object_without_kind_is_a_mistake() {
     }
 }
 
-/// Microseconds have at most three decimals, without rounding errors of floating point.
+/// Microseconds have at most three decimals, without the rounding errors of floating point.
 #[tokio::test]
 async fn durations_have_at_most_three_decimals() {
     let directory = tempfile::tempdir().unwrap();
@@ -356,7 +356,7 @@ async fn durations_have_at_most_three_decimals() {
         application("shop", "web", "nginx:1.29").to_string(),
     );
     let mut seen = 0;
-    // Among this many durations, some would have many digits.
+    // With this many durations, rounding errors would show.
     for _ in 0..8 {
         let run = run(&chains, &object, &["--output", "json"]).await;
         let lines = run
@@ -402,7 +402,7 @@ async fn check_finds_nothing_wrong_with_the_examples() {
     assert!(checked > 0);
 }
 
-/// One request in each format that `run` accepts.
+/// Returns one request in each format that `run` accepts.
 fn requests(directory: &TempDir, object: &Value) -> Vec<(&'static str, std::path::PathBuf)> {
     let review = json!({
         "apiVersion": "admission.k8s.io/v1",
@@ -573,7 +573,7 @@ async fn doctor_reports_the_machine_and_the_configuration_with_what_to_do() {
         assert_eq!(finding["severity"], severity, "{finding}");
         assert!(finding["message"].as_str().unwrap().contains(told), "{finding}");
     }
-    // Nothing else is checked with an invalid configuration.
+    // If the configuration is invalid, nothing else is checked.
     let wrong = write(&directory, "wrong.yaml", "listen: { adress: 127.0.0.1:8080 }\n");
     let found = doctor(&wrong).await;
     assert_eq!(found.code, Some(1), "{}{}", found.stdout, found.stderr);
@@ -752,7 +752,7 @@ async fn run_takes_many_requests() {
     assert!(run.stderr.contains("there is no request in"), "{}", run.stderr);
 }
 
-/// `yes` is true in YAML 1.1, so a policy sees the Pod that kubectl would send.
+/// In YAML 1.1, `yes` is true, so a policy sees the Pod that kubectl would send.
 #[tokio::test]
 async fn run_reads_a_manifest_as_kubectl_does() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,6 +1,6 @@
-//! The console in a browser, with real requests behind it.
+//! The console in a browser, with real requests.
 //!
-//! Pictures of all pages are in `target/console`, to be looked at.
+//! Pictures of all pages are saved in `target/console` for a reader.
 
 mod overview;
 mod playground;
@@ -50,7 +50,6 @@ spec:
     )
 }
 
-/// Returns a review of a Pod with this image.
 pub(crate) fn pod(uid: &str, namespace: &str, name: &str, image: &str) -> Value {
     let mut review = POD.review(uid);
     let request = &mut review["request"];
@@ -113,7 +112,7 @@ async fn decisions_are_shown_as_they_are_made() {
         .find_with("table.live tbody tr:first-child", "shop/late")
         .await;
 
-    // No decision appears while the list is stopped, and all decisions of the meantime appear when it continues.
+    // No decision appears while the list is stopped. When it continues, the decisions of the meantime appear.
     browser.click("button", "Stop").await;
     browser.find_with(".live-state", "Stopped").await;
     server
@@ -125,8 +124,8 @@ async fn decisions_are_shown_as_they_are_made() {
         .await;
     assert_eq!(browser.all("table.live tbody tr").await.len(), 5);
 
-    // A filter is in the address, and holds for what comes later.
-    // A driver of browsers takes the fields for hidden, since the element that folds them on telephones is closed.
+    // A filter is part of the address, and also applies to later decisions. The driver treats the fields as hidden,
+    // since the element that folds them on telephones is closed.
     let unfold = "document.querySelector('details.filtering').open = true";
     browser.evaluate::<()>(unfold, Vec::new()).await;
     let suggested = "return [...document.querySelectorAll('#namespace-suggestions option')].map((option) => option.value)";
@@ -218,7 +217,7 @@ async fn the_page_of_a_decision_shows_all_its_details() {
     browser.click("copy-text button", "Copy").await;
     browser.find_with("copy-text button", "Cop").await;
 
-    // The request is decided again by the live chains, and opens in the playground with its chain.
+    // The live chains decide about the request again, and it opens in the playground with its chain.
     browser.click("button", "Replay against what is live").await;
     browser.find_with("h1", "Replay of changed-1").await;
     browser.find_with("main", "the answer is the same").await;
@@ -363,7 +362,7 @@ async fn health_says_why_a_server_is_down_since_when_and_what_to_do() {
     let Some(browser) = Browser::start().await else {
         return;
     };
-    // Nobody listens on the port of a listener that is gone.
+    // The port belonged to a listener that is closed, so nothing listens on it.
     let gone = std::net::TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
@@ -397,7 +396,7 @@ upstream: {{ servers: [\"http://{gone}\"], health: {{ path: /healthz, interval: 
     program.ended().await.unwrap();
 }
 
-/// The scripts declare the types that they expect, and these are checked as in a program.
+/// The scripts declare their types, and the compiler checks these.
 #[tokio::test]
 async fn scripts_pass_the_type_checker() {
     let Some(directory) = env::var_os("ADMITTANCE_TEST_TYPESCRIPT") else {

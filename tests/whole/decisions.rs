@@ -1,4 +1,4 @@
-//! Decisions: listed, followed, explained, replayed, and written to disk and to servers.
+//! Decisions are listed, followed, explained, replayed, and written to disk and to servers.
 
 mod following;
 mod listing;

@@ -19,7 +19,7 @@ spec:
   stages: [{ name: images, plugin: { source: "stock:image-policy", settings: { refuseLatest: true } } }]
 "#;
 
-/// A chain without plugins: the test mounts no `/proc` in the image, which compiling one needs.
+/// A chain without plugins, because compiling a plugin needs `/proc`, which the test does not mount in the image.
 const POLICY: &str = r#"
 apiVersion: admittance.dev/v1alpha1
 kind: AdmissionChain

@@ -1,4 +1,4 @@
-//! Exceptions, from the page about them: checked, run, and live in front of a server.
+//! Exceptions, with the page's examples: checked, run, and live in front of a server.
 
 use std::{
     fs,
@@ -75,7 +75,7 @@ async fn the_example_is_checked_and_run() {
         assert_eq!(exception, expected.strip_prefix("exception "), "{report:#}");
     }
 
-    // When it has expired, it counts for nothing.
+    // An expired exception has no effect.
     let expired = page[0].replace("expires: 2027-11-30", "expires: 2020-11-30");
     fs::write(at.join("chains.yaml"), expired).unwrap();
     let checked = admittance(at, &["check", "chains.yaml"]).await;
@@ -99,7 +99,7 @@ async fn the_example_is_checked_and_run() {
     assert!(checked.stdout.contains(mistake), "{}", checked.stdout);
 }
 
-/// Cases of `admittance test` see what an exception does.
+/// Cases of `admittance test` see the effects of an exception.
 #[tokio::test]
 async fn cases_see_exceptions() {
     let directory = tempfile::tempdir().unwrap();

@@ -55,7 +55,7 @@ async fn suites_of_gatekeeper_run_unchanged() {
         ran.stderr
     );
 
-    // Each kind of assertion can fail.
+    // Each kind of assertion also has a case that fails.
     let directory = tempfile::tempdir().unwrap();
     for name in ["template.yaml", "constraint.yaml", "incomplete.yaml"] {
         let from = examples.join("gatekeeper/required-labels").join(name);
@@ -182,7 +182,7 @@ async fn all_constraints_that_deny_are_reported() {
         (&json!(expected), &json!(403))
     );
 
-    // A template without a constraint has no stage, and `check` compiles it.
+    // A template without a constraint has no stage, but `check` compiles it.
     fs::write(at.join("labels.yaml"), template).unwrap();
     let checked = admittance(at, &["check", "labels.yaml"]).await;
     assert_eq!(checked.code, Some(0), "{}{}", checked.stdout, checked.stderr);

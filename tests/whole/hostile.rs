@@ -1,4 +1,4 @@
-//! Misbehaving guests, under both failure policies, and a well-behaved request next to each.
+//! Misbehaving guests, under both failure policies, each next to a well-behaved request.
 
 use std::{collections::HashSet, fmt::Write as _, fs, net::TcpListener, sync::Arc};
 
@@ -26,7 +26,7 @@ enum Expected {
 
 use Expected::{DoesNotLoad, Fails, Passes, RunsOn};
 
-/// A new behaviour of the guest does not compile without its row here.
+/// Returns the expected result of a behaviour. A new behaviour does not compile until it has a row here.
 fn expected(behaviour: Behaviour) -> Expected {
     match behaviour {
         Behaviour::WellBehaved | Behaviour::LogsTooMuch => Passes,
@@ -55,7 +55,7 @@ fn expected(behaviour: Behaviour) -> Expected {
     }
 }
 
-/// One chain with a bad guest in the middle. Its name is also its stage's and its namespace.
+/// A chain with a misbehaving guest in the middle. Its stage and its namespace have the same name.
 #[derive(Clone)]
 struct Case {
     name: String,
@@ -144,7 +144,8 @@ fn chains<'a>(cases: impl IntoIterator<Item = &'a Case>) -> String {
         plugin,
     } in cases
     {
-        // Long enough to see that the concurrent request is answered first; the others end at once.
+        // The timeout is long enough to show that the concurrent request is answered first; guests that do not run on
+        // end immediately.
         let timeout = if matches!(expected, RunsOn) { "3s" } else { "8s" };
         write!(
             text,
@@ -181,7 +182,7 @@ spec:
 async fn a_bad_guest_fails_only_its_own_call() {
     let cases: Vec<_> = cases().into_iter().filter(loads).collect();
     let scene = Arc::new(Scene::bcs(&chains(&cases)).await);
-    // Concurrently, so that all share the same threads.
+    // Calls are concurrent, so that all share the same threads.
     let mut calls = JoinSet::new();
     for case in cases {
         calls.spawn(call(scene.clone(), case));
@@ -263,7 +264,7 @@ async fn call(scene: Arc<Scene>, case: Case) -> Case {
     case
 }
 
-/// The stored object is the client's object with the additions of the valid stages, and nothing else.
+/// Checks that the stored object is the client's object with the additions of the valid stages, and nothing else.
 fn check_object(name: &str, sent: &Value, stored: &Value) {
     let mut rest = stored.clone();
     let annotations = rest["metadata"]
@@ -363,7 +364,7 @@ async fn a_guest_that_does_not_load_is_reported_before_anything_is_served() {
     assert_eq!(check.code, Some(1), "{}", check.stdout);
 
     for output in [&serve.stderr, &check.stdout] {
-        // The output has one part for each mistake: a panic message has more than one line.
+        // The output is split into parts for each mistake, since a panic message has several lines.
         let mistakes: Vec<_> = output.split("chains.yaml:").skip(1).collect();
         // `check` reports each wrong setting at its own place.
         let stages: HashSet<_> = mistakes
@@ -390,8 +391,8 @@ fn bad_modules() -> TempDir {
     directory
 }
 
-/// Patches that double the object, copy a large part of it and shift an array: four requests with each at once, whose
-/// results would be gigabytes. The program answers others meanwhile, and its memory stays bounded.
+/// Patches double the object, copy a large part of it and shift an array. Four concurrent requests with each would have
+/// results of gigabytes. The program answers other requests in the meantime, and its memory stays bounded.
 #[tokio::test]
 async fn exploding_patches_are_refused_and_delay_no_other_request() {
     const MOST_MEMORY: u64 = 512 << 20;
@@ -471,8 +472,8 @@ async fn exploding_patches_are_refused_and_delay_no_other_request() {
     assert!(memory < MOST_MEMORY, "{memory} bytes");
 }
 
-/// A stage without file descriptors cannot connect to its webhook, and a plugin cannot send its request: that is
-/// `overloaded`, not a failure of the webhook or plugin.
+/// Without file descriptors, a stage cannot connect to its webhook and a plugin cannot send its request. That counts as
+/// `overloaded`, not as a failure of the webhook or plugin.
 #[tokio::test]
 async fn without_file_descriptors_a_stage_is_overloaded() {
     let server = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -505,7 +506,7 @@ spec:
 "
         ))
         .await;
-        // From now on, the client and the upstream have their connections.
+        // The client and the upstream have open connections from now on.
         let mut other = application("shop", "other", "nginx:1.29");
         other["kind"] = "deployment".into();
         assert_eq!(scene.create(&other).await.status, 200, "{what}");

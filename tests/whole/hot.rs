@@ -1,5 +1,5 @@
-//! Hot reloading under load: modules and definitions, with every way to change files; changes that cannot go live, and
-//! what is served then; startup, full disks and kills.
+//! Hot reloading under load: modules and definitions with every way to change files, changes that cannot go live,
+//! startup, full disks and kills.
 
 mod changes;
 mod clock;

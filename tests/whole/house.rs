@@ -18,7 +18,7 @@ struct Resolve {
     nodes: Vec<Node>,
 }
 
-/// A package with what is enabled of it by all that depend on it.
+/// A package, with the features that its dependents enable.
 #[derive(Deserialize)]
 struct Node {
     id: String,
@@ -55,7 +55,7 @@ impl std::fmt::Display for Package {
     }
 }
 
-/// Cargo, at the top of the repository.
+/// Returns a command that runs Cargo at the top of the repository.
 fn cargo() -> Command {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
@@ -72,7 +72,7 @@ fn texts_below(folder: PathBuf) -> Vec<(PathBuf, String)> {
             if path.is_dir() {
                 folders.push(path);
             } else {
-                // Other files are not texts.
+                // Files that are not text are skipped.
                 texts.extend(fs::read_to_string(&path).map(|text| (path, text)));
             }
         }
@@ -178,7 +178,7 @@ fn is_allowed(license: &str, allowed: &[String]) -> bool {
 }
 
 /// Most advisories against wasmtime concern garbage collection, threads, asynchronous components, and the files and
-/// sockets of WASI. None of it is compiled, whatever other dependencies would enable.
+/// sockets of WASI. No dependency may enable any of it.
 #[test]
 fn wasmtime_is_built_with_few_features() {
     let metadata = metadata(&[]);
@@ -350,7 +350,7 @@ fn the_arrows_between_crates_point_one_way() {
     }
 }
 
-/// The features that use a capability which there is: each with the grant that it names.
+/// The features that use a capability, each with the grant that it names.
 const USES_OF_CAPABILITIES: [(&str, &str); 9] = [
     (
         "host/cli/src/kubernetes/needs.rs",

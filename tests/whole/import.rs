@@ -1,4 +1,4 @@
-//! `admittance import`: the written chains decide as the documents do.
+//! Chains that `admittance import` writes decide like the imported documents.
 
 use std::fs;
 
@@ -34,8 +34,8 @@ fn stock(directory: &TempDir) -> std::path::PathBuf {
     plugins
 }
 
-/// Returns the answer of the chains of a file to each request: the decision, the object and the warnings, and the
-/// messages if they are the same in both forms.
+/// Returns the answer of a file's chains to each request: the decision, the object and the warnings, and the messages
+/// if both forms have the same messages.
 async fn decisions(directory: &TempDir, chains: &str, with_messages: bool) -> Vec<Value> {
     let ran = admittance(directory, &["run", chains, "requests.json", "--output", "json"]).await;
     assert!(ran.code < Some(2), "{chains}: {}{}", ran.stdout, ran.stderr);
@@ -421,7 +421,7 @@ async fn policies_of_a_cluster_are_imported() {
             "items": [{"metadata": {"name": "labels", "uid": "u", "managedFields": []}, "spec": {
                 "module": "registry://registry.example.com/labels:v1", "rules": [
                     {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"], "operations": ["CREATE"]}]}}]})),
-        // A server of Kubernetes 1.34 has this version alone.
+        // Only Kubernetes 1.34 serves this version.
         "/apis/admissionregistration.k8s.io/v1beta1/mutatingadmissionpolicies" => {
             Some(json!({"kind": "MutatingAdmissionPolicyList", "items": []}))
         }

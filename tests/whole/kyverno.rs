@@ -59,7 +59,7 @@ spec:
 const LIMITS: &str =
     "apiVersion: v1\nkind: ConfigMap\nmetadata: { name: limits, namespace: shop }\ndata: { host: a }\n";
 
-/// Returns an object that has a Pod with a container of this image as its specification, or in its template.
+/// Returns an object with this image in its Pod specification or in its template.
 fn object(kind: &str, name: &str, image: &str) -> Value {
     let pod = json!({"containers": [{"name": "a", "image": image}]});
     let (version, spec) = match kind {

@@ -1,4 +1,4 @@
-//! The program from startup to exit: configuration, ports, the store, metrics, shutdown.
+//! The program from startup to exit: configuration, ports, store, metrics and shutdown.
 
 use std::{
     fs::{self, Permissions},
@@ -14,7 +14,6 @@ use serde_json::json;
 
 use crate::scene::{BCS, Scene, application, source, write};
 
-/// Returns a chain with one valid plugin.
 fn chain() -> String {
     format!(
         "
@@ -144,7 +143,7 @@ async fn a_request_beyond_the_limit_is_refused_at_once() {
     drop(gate);
     assert_eq!(sent.await.unwrap().unwrap().status, 200);
     assert_eq!(scene.stored("shop", "second"), None);
-    // The slot is free once the reply has been sent completely, which the client may notice earlier.
+    // The slot becomes free when the reply has been sent completely, which the client may notice earlier.
     while scene
         .program
         .metrics()
@@ -259,7 +258,7 @@ spec:
 fn check_counters_begin_at_zero(metrics: &Metrics) {
     let failures = "admittance_stage_failures_total";
     for failure in FailureKind::ALL {
-        // A plugin has no webhook failures, and the stage has neither selectors nor conditions.
+        // A plugin cannot fail like a webhook, and the stage has neither selectors nor conditions.
         let can_fail = ![
             "unreachable",
             "tls",
@@ -378,7 +377,7 @@ async fn programs_share_a_store() {
     for loaded in <[Vec<bool>; 3]>::from(tokio::join!(first, second, third)) {
         assert_eq!(loaded.len(), 1);
     }
-    // All replicas wrote the same files, and nothing else is left.
+    // All replicas wrote the same files, and left no others.
     assert_eq!(from_store(&config, &store).await, [true]);
     assert_eq!(files(&store.join("temporary")), Vec::<PathBuf>::new());
     assert_eq!(files(&store.join("compiled")).len(), 1);
@@ -518,7 +517,7 @@ tracing: {{ endpoint: \"http://127.0.0.1:1\", tls: {{ certificate: spans.pem, ke
     }
 }
 
-/// Errors that a restart may mend have another exit code than errors that need a change, for systemd.
+/// The exit code tells systemd whether a restart may help or a change is needed.
 #[tokio::test]
 async fn the_exit_code_says_whether_a_restart_may_help() {
     const TRANSIENT: i32 = 75;

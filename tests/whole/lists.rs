@@ -18,7 +18,7 @@ use tokio::net::TcpListener;
 
 use crate::{import::admittance, scene::write};
 
-/// A control plane on loopback: the paths and queries that it got, and its port.
+/// A control plane on loopback: its port, and the paths and queries of the requests.
 struct ControlPlane {
     received: Arc<Mutex<Vec<String>>>,
     port: u16,
@@ -111,7 +111,7 @@ fn nomad(request: &Request) -> Response {
     }
 }
 
-/// Writes the example for Nomad, with this port and a token.
+/// Writes the Nomad example's files, with this port and a token.
 fn nomad_files(directory: &TempDir, port: u16, token: &str) {
     let config = fs::read_to_string(repository().join("docs/examples/nomad/admittance.yaml")).unwrap();
     let config = config.replace("http://127.0.0.1:4646", &format!("http://127.0.0.1:{port}"));
@@ -203,13 +203,13 @@ async fn a_list_that_nomad_refuses_is_reported() {
     assert_eq!(audited.code, Some(1), "{}{}", audited.stdout, audited.stderr);
     let expected = "not listed: /v1/jobs?namespace=*: the upstream answered 403 Forbidden: Permission denied";
     assert!(audited.stdout.contains(expected), "{}", audited.stdout);
-    // A file with a secret is only used if it is one.
+    // A file with a secret must not be readable by others.
     let token = directory.path().join("nomad.token");
     fs::set_permissions(&token, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
     let audited = audit(&directory, &[]).await;
     assert_eq!(audited.code, Some(2), "{}", audited.stdout);
     assert!(audited.stderr.contains("world-readable"), "{}", audited.stderr);
-    // Without lists, the error says what to add to the configuration.
+    // If the configuration has no lists, the error says what to add.
     let config = fs::read_to_string(directory.path().join("admittance.yaml")).unwrap();
     let (before, rest) = config.split_once("  lists:\n").unwrap();
     let (_, after) = rest.split_once("\ndialect:").unwrap();

@@ -1,5 +1,5 @@
-//! `admittance kubernetes manifests`: its output is complete, and a Pod created from it serves; `admittance kubernetes
-//! chart` installs the same.
+//! The output of `admittance kubernetes manifests` is complete, and a Pod created from it serves. `admittance
+//! kubernetes chart` installs the same objects.
 
 mod access;
 mod chart;
@@ -140,7 +140,6 @@ impl Printed {
         }
     }
 
-    /// Returns the files of a volume.
     fn files(&self, volume: &Value) -> BTreeMap<String, Vec<u8>> {
         let mut sources = vec![volume];
         sources.extend(volume["projected"]["sources"].as_array().into_iter().flatten());
@@ -198,7 +197,7 @@ fn objects(text: &str) -> Vec<Value> {
     let parts = text
         .split("\n---\n")
         .map(|part| part.strip_prefix("---\n").unwrap_or(part))
-        // A comment may stand before the first document.
+        // The first document may have a comment before it.
         .filter(|part| part.lines().any(|line| !line.starts_with('#')));
     let read = |part: &str| {
         let mut mistakes = Mistakes::new();

@@ -1,4 +1,4 @@
-//! Another control plane behind the driver: Nomad, with the example configuration.
+//! Nomad as the control plane behind the driver, with the example configuration.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! The operator's commands for a running driver.
+//! The commands that an operator uses with a running driver.
 
 mod evaluate;
 mod modules;

@@ -1,4 +1,4 @@
-//! HTTP requests of plugins, sent by the program.
+//! HTTP requests that the program sends for plugins.
 
 use std::fs;
 

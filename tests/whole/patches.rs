@@ -51,7 +51,7 @@ limits: { body: 64KiB, bodyTimeout: 2s }
 definitions: [chains.yaml]
 ";
 
-/// The owner of a team must not change; new teams get a size; protected teams must not be deleted.
+/// Owners of teams must not change, new teams get a size, and protected teams must not be deleted.
 const CHAINS: &str = "
 apiVersion: admittance.dev/v1alpha1
 kind: AdmissionChain
@@ -89,11 +89,11 @@ spec:
 #[derive(Clone, Default)]
 struct Teams {
     teams: Arc<Mutex<BTreeMap<String, (u64, Value)>>>,
-    /// The headers and bodies of the writes that it got.
+    /// The headers and bodies of the writes.
     writes: Arc<Mutex<Vec<(HeaderMap, String)>>>,
     /// Whether the API returns the version of a team.
     has_versions: bool,
-    /// Whether another client changes a team after each time that it is read.
+    /// Whether another client changes a team after each read.
     is_contended: bool,
 }
 
@@ -121,7 +121,7 @@ impl Teams {
             .map(|(_, team)| team.clone())
     }
 
-    /// Returns the writes since the last time.
+    /// Returns the writes since the last call.
     fn take_writes(&self) -> Vec<(HeaderMap, String)> {
         std::mem::take(&mut self.writes.lock().unwrap())
     }
@@ -433,7 +433,7 @@ async fn updates_and_deletions_have_the_stored_object() {
         assert_eq!(reply.status, status, "{case}: {}", reply.text());
         assert!(reply.text().contains(expected), "{case}: {}", reply.text());
     }
-    // An API without versions needs no condition on them.
+    // For an API without versions, patches have no condition.
     let writes = scene.server.take_writes();
     assert!(
         writes
@@ -470,7 +470,7 @@ async fn a_stored_object_that_is_not_known_refuses_the_request() {
             reply.text()
         );
     }
-    // The upstream decides who a client is.
+    // The upstream decides which client a request comes from.
     let stranger = http::Request::builder()
         .method(Method::PATCH)
         .uri(scene.program.url("/v1/teams/web"))

@@ -1,5 +1,5 @@
-//! Kubernetes' policies in CEL, and stages that are expressions: checked and run as a user would, from the examples of
-//! the pages.
+//! Kubernetes' policies in CEL and stages with expressions, from the examples on the pages, are checked and run like a
+//! user would.
 
 use std::{fs, path::Path};
 

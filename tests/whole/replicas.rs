@@ -1,4 +1,4 @@
-//! The state of replicas that go live together, as each reports it.
+//! The state of replicas that go live together, as each of them reports it.
 
 use admittance_tests::Admittance;
 use serde_json::Value;
@@ -19,12 +19,12 @@ pub(crate) async fn until_ready(program: &Admittance) {
     eventually("the replica is ready", async || program.is_ready().await).await;
 }
 
-/// Returns the state of all replicas, as one of them knows it.
+/// Returns the state of all replicas, from the view of one of them.
 pub(crate) async fn replicas(program: &Admittance) -> Value {
     program.status().await.unwrap()["replicas"].clone()
 }
 
-/// Waits until a replica reports in these words that it waits for others. Returns the whole report.
+/// Waits until a replica reports with these words that it waits for others. Returns the whole report.
 pub(crate) async fn until_waiting(program: &Admittance, words: &str) -> String {
     let mut waiting = String::new();
     eventually(words, async || {
@@ -35,7 +35,7 @@ pub(crate) async fn until_waiting(program: &Admittance, words: &str) -> String {
     waiting
 }
 
-/// Returns the name of a replica, once it knows itself.
+/// Returns a replica's name, which it reports after it has joined.
 pub(crate) async fn own_name(program: &Admittance) -> String {
     let mut name = None;
     eventually("the replica knows itself", async || {

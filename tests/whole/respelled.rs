@@ -1,4 +1,4 @@
-//! Answers of webhooks in another spelling: the bytes that the upstream and clients get have the API's, in each
+//! Answers of webhooks with different spellings of keys: upstreams and clients get the API's own spelling, in each
 //! dialect.
 
 use admittance_tests::Client;
@@ -31,7 +31,7 @@ upstream:
 definitions: [chains.yaml]
 ";
 
-/// The effect of an answer.
+/// The expected effect of an answer.
 enum Expected {
     /// The upstream gets exactly this.
     Stored(&'static str),
@@ -127,7 +127,7 @@ const PODS: [Row; 4] = [
     ),
 ];
 
-/// Returns a chain whose webhook gives these answers, and the addresses of the webhook for the configuration.
+/// Returns a chain whose webhook gives these answers, and the configuration's part with the webhook's addresses.
 async fn hooked(directory: &tempfile::TempDir, rows: &'static [Row], rule: &str) -> (String, String) {
     let bundle = certificate(directory.path(), "--host", "hook.example.com").await;
     let answer = move |_, request: Request<hyper::body::Incoming>| async move {

@@ -26,7 +26,6 @@ upstream:
 definitions: [chains.yaml]
 ";
 
-/// Runs these cases for these chains.
 pub(crate) async fn test_cases(chains: &Path, cases: &Path) -> Finished {
     let arguments = [
         "test".as_ref(),
@@ -40,7 +39,6 @@ pub(crate) async fn test_cases(chains: &Path, cases: &Path) -> Finished {
 }
 
 impl Scene {
-    /// Returns a BCS driver with these chains.
     pub(crate) async fn bcs(chains: &str) -> Self {
         Self::configured(BCS, chains).await
     }
@@ -92,7 +90,7 @@ impl Scene {
         .await
     }
 
-    /// Returns the only object that the upstream got with this namespace and name, if any.
+    /// Returns the object with this namespace and name that the upstream got, if any. There must not be several.
     pub(crate) fn stored(&self, namespace: &str, name: &str) -> Option<Value> {
         let received = self.upstream.received_of(namespace, name);
         assert!(
@@ -115,7 +113,6 @@ pub(crate) fn store() -> &'static Path {
     Path::new(concat!(env!("CARGO_TARGET_TMPDIR"), "/compiled"))
 }
 
-/// Returns a `source:` for the component of a package.
 pub(crate) fn source(package: &str) -> String {
     format!(
         "file:{}",
@@ -123,7 +120,7 @@ pub(crate) fn source(package: &str) -> String {
     )
 }
 
-/// Returns an application as BCS users write it.
+/// Returns an application in the form that BCS users write.
 pub(crate) fn application(namespace: &str, name: &str, image: &str) -> Value {
     json!({
         "apiVersion": "v4",

@@ -102,7 +102,7 @@ spec:
         sent.into_iter().map(text).collect()
     }
 
-    /// Returns the lines of the log about a request, once the last one is there.
+    /// Returns the log lines about a request after the last of them is written.
     async fn log_of(&mut self, uid: &str) -> Vec<LogLine> {
         let is_access =
             |line: &LogLine| line.field("target") == "admittance::access" && line.field("uid") == uid;
@@ -144,7 +144,7 @@ async fn a_trace_is_passed_on_and_is_in_every_line_of_the_log() {
     let headers = [("traceparent", parent.as_str()), ("tracestate", "a=1,b=2")];
     assert_eq!(traced.create("good", &headers).await.status, 200);
     assert_eq!(traced.create("bad", &headers).await.status, 400);
-    // Two webhooks get each request, and the upstream gets the allowed one.
+    // Two webhooks get each request, and the upstream gets the allowed request.
     assert_eq!(traced.sent("traceparent"), vec![Some(parent); 5]);
     assert_eq!(traced.sent("tracestate"), vec![Some("a=1,b=2".to_owned()); 5]);
     for (uid, least) in [("good", 1), ("bad", 2)] {
@@ -176,7 +176,6 @@ async fn without_a_valid_parent_nothing_is_passed_on() {
     assert_eq!(traced.sent("tracestate"), vec![None; 9]);
 }
 
-/// Returns the configuration of the export to a collector.
 fn export(collector: &Collector, more: &str) -> String {
     format!(
         "tracing: {{ endpoint: \"http://{}\"{more} }}\n",
@@ -221,7 +220,7 @@ async fn spans_reach_a_collector_with_their_parents() {
     assert_eq!(attribute(&request.attributes, "http.response.status_code"), "200");
     assert_eq!(chain.parent_span_id, request.span_id);
     assert_eq!(upstream.parent_span_id, request.span_id);
-    // Each server got the span of its call as the parent.
+    // The span of its call was the parent for each server.
     let mut callers = Vec::new();
     for name in ["stage resource", "stage review"] {
         let [stage] = named(name)[..] else {
@@ -252,7 +251,7 @@ async fn spans_reach_a_collector_with_their_parents() {
         assert_eq!(span_or_own(&line, "trace_id"), TRACE, "{}", line.text);
     }
 
-    // A denial and a failure are seen in the spans.
+    // The spans show a denial and a failure.
     assert_eq!(traced.create("bad", &headers).await.status, 400);
     let received = collector
         .until(|spans| {
@@ -286,7 +285,7 @@ async fn a_trace_without_a_parent_may_begin_in_the_driver() {
     }
 }
 
-/// The caller's decision not to sample is respected, and passed on.
+/// A caller's decision not to sample is respected and passed on.
 #[tokio::test]
 async fn a_trace_that_is_not_sampled_is_not_exported() {
     let collector = Collector::start(Manner::Accepts).await;

@@ -1,4 +1,4 @@
-//! Remote webhooks as stages, over TLS with certificates that `admittance certs` made.
+//! Remote webhooks as stages, over TLS with certificates from `admittance certs`.
 
 use std::{fs, io, net::SocketAddr, path::Path, sync::Arc};
 
@@ -363,7 +363,6 @@ fn resolve(hook: SocketAddr, away: SocketAddr) -> String {
     )
 }
 
-/// Returns an unused port.
 async fn closed_address() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0")
         .await
@@ -424,7 +423,7 @@ spec:
         wrong.extend(checked.err().map(|error| error.to_string()));
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    // There is one line for each of the two answers of `notes`, however many annotations are dropped.
+    // The log has one line for each of the two answers of `notes`, however many annotations are dropped.
     let log = scene.program.log();
     let dropped: Vec<_> = log
         .iter()
@@ -500,7 +499,7 @@ async fn check(scene: &Scene, name: &str, policy: &str, expected: Expected) {
     }
 }
 
-/// A document as BCS users have it.
+/// The document is one that BCS users have.
 #[tokio::test]
 async fn a_bcs_admissionwebhook_is_served_unchanged() {
     let directory = tempfile::tempdir().unwrap();
@@ -568,7 +567,7 @@ async fn a_bcs_admissionwebhook_is_served_unchanged() {
     assert_eq!(scene.stored("shop", "update"), Some(update));
 }
 
-/// The driver's own port with TLS, and with mutual TLS.
+/// The driver's port uses TLS, and mutual TLS.
 #[tokio::test]
 async fn the_listener_serves_tls() {
     let directory = tempfile::tempdir().unwrap();

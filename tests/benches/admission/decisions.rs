@@ -53,7 +53,7 @@ pub(crate) async fn measure(directory: &Path, requests: usize, many: usize, rows
 
     let megabytes = || resident_memory(std::process::id()).unwrap() / 1_000_000;
     let before = megabytes();
-    // A log that is full.
+    // The log is full.
     for _ in 0..DecisionsConfig::default().count.min(many) {
         with.admit(request(&text)).await;
     }

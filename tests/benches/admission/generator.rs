@@ -15,7 +15,7 @@ use tokio::{
     task::JoinSet,
 };
 
-/// Requests that are sent one after another on each of several connections.
+/// Sends requests one after another on each of several connections.
 #[derive(Clone)]
 pub(crate) struct Load {
     address: SocketAddr,
@@ -144,10 +144,8 @@ fn message_length(buffer: &[u8]) -> Option<usize> {
     Some(head + body.unwrap_or(0))
 }
 
-/// The results of a load.
 #[derive(Clone, Copy)]
 pub(crate) struct Figures {
-    /// Requests per second.
     pub(crate) rate: f64,
     p50: Duration,
     p99: Duration,
@@ -157,7 +155,6 @@ pub(crate) struct Figures {
 }
 
 impl Figures {
-    /// Returns the median of each figure.
     pub(crate) fn median(rounds: &[Self]) -> Self {
         fn middle<T: PartialOrd>(values: impl Iterator<Item = T>) -> T {
             let mut values: Vec<T> = values.collect();

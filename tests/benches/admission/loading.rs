@@ -29,7 +29,6 @@ const CHAINS: u32 = 2000;
 /// The number of constraints of a Gatekeeper template.
 const CONSTRAINTS: u32 = 50;
 
-/// The files of the program.
 struct Scene {
     directory: TempDir,
     upstream: Upstream,
@@ -38,7 +37,6 @@ struct Scene {
 }
 
 impl Scene {
-    /// Creates a scene without modules and chains.
     async fn new() -> Self {
         let scene = Self {
             directory: tempfile::tempdir().unwrap(),
@@ -109,12 +107,10 @@ spec: {{ parameters: {{ cpu: \"{number}\" }} }}
         self.directory.path().join(name)
     }
 
-    /// Returns the module of a plugin.
     fn module(&self, plugin: u32) -> PathBuf {
         self.path(&format!("definitions/{plugin}.wasm"))
     }
 
-    /// Sets the version of a plugin.
     fn put(&self, plugin: u32, version: u32) {
         replace(&self.module(plugin), self.versions.module(version)).unwrap();
     }
@@ -156,7 +152,6 @@ fn chain(number: u32, kind: &str, module: &Path, settings: u32) -> String {
     format!("---\n{}\n", resource(number, kind, module, settings))
 }
 
-/// Returns the chain as an object.
 fn resource(number: u32, kind: &str, module: &Path, settings: u32) -> Value {
     let source = format!("file:{}", module.display());
     let plugin = json!({"source": source, "settings": {"name": settings.to_string()}});
@@ -197,7 +192,8 @@ pub(crate) async fn measure(rounds: u32, plugins: u32) {
     table.print();
 }
 
-/// Measures the time from the start of the program until it serves: once with nothing prepared, then with everything.
+/// Measures the time from the start of the program until it serves: once with an empty store, then with everything
+/// compiled in it.
 async fn starts(table: &mut Table, rounds: u32, what: &str, scene: &Scene) {
     let (_, first) = scene.measure_start().await;
     table.add(
@@ -227,7 +223,7 @@ async fn changes(table: &mut Table, rounds: u32) {
     table.add("a change, to a module that was never seen", None, times);
     let mut times = Vec::new();
     for round in 0..rounds {
-        // The newest two, and the newest is live.
+        // Two versions are kept, and the newest is live.
         times.push(scene.measure_change(&program, 1, rounds + round % 2).await);
     }
     table.add(

@@ -50,7 +50,7 @@ const SETTINGS: &str = r#"{
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    // `cargo bench` passes --bench. Without it, only check that it runs.
+    // `cargo bench` passes `--bench`. Without it, the benchmarks only run once, to show that they work.
     let quick = std::env::args().all(|argument| argument != "--bench");
     let calls = if quick { 20 } else { 20_000 };
     let directory = tempfile::tempdir().unwrap();
@@ -95,7 +95,6 @@ async fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Returns the program to measure.
 fn program() -> PathBuf {
     Artifacts::find().unwrap().program("admittance").unwrap()
 }
@@ -232,7 +231,7 @@ async fn stages(directory: &std::path::Path, calls: usize) {
     table.print();
 }
 
-/// Measures one chain that matches, alone and together with 10,000 that do not.
+/// Measures a chain that matches, alone and next to 10,000 chains that do not match.
 async fn chains(calls: usize) {
     let text = objects::pod(2);
     let mut table = Table::new(&format!("many chains: {calls} calls each, one after another"));
@@ -304,7 +303,6 @@ fn chain_file(directory: &std::path::Path, stages: usize) -> std::path::PathBuf 
     chain_file_for(directory, "Pod", stages)
 }
 
-/// Writes a chain for objects of this kind, and returns its path.
 fn chain_file_for(directory: &std::path::Path, kind: &str, stages: usize) -> std::path::PathBuf {
     let plugin = Artifacts::find().unwrap().component("sidecar-injector").unwrap();
     let stages: Vec<_> = (0..stages)
@@ -341,7 +339,7 @@ async fn template(example: &str, constraint: &str) -> Host {
     builder.build().await.unwrap()
 }
 
-/// Checks that a policy has a verdict, whatever it is.
+/// Checks that a policy has a verdict of any kind.
 fn judged(outcome: Outcome) -> Outcome {
     let mut rows = outcome.trace.iter();
     assert!(
@@ -391,7 +389,6 @@ fn allowed(outcome: Outcome) -> Outcome {
     outcome
 }
 
-/// Checks that the measured code works.
 fn changed(outcome: Outcome) -> Outcome {
     assert!(
         outcome.is_allowed() && outcome.is_changed(),

@@ -3,7 +3,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The times of one kind of call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Times {
     least: Duration,
@@ -16,7 +15,6 @@ impl Times {
         self.median
     }
 
-    /// Returns the ratio of the medians.
     pub(crate) fn ratio(self, other: Self) -> f64 {
         self.median.as_secs_f64() / other.median.as_secs_f64()
     }

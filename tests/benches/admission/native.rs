@@ -22,7 +22,6 @@ impl Native {
         Self(plugin)
     }
 
-    /// Returns the patch, as text.
     pub(crate) fn admit(&self, object: &str) -> String {
         match self.0.admit(contract(object)).unwrap().verdict {
             types::Verdict::Patch(patch) => patch,

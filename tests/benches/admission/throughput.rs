@@ -17,26 +17,25 @@ use crate::{
     objects,
 };
 
-/// Each target is measured this often, in turns, so that noise of the machine affects all of them.
+/// The number of measurements of each target. They are taken in turns, so that noise of the machine affects all
+/// targets.
 const ROUNDS: usize = 5;
 
-/// Two builds are compared in more and shorter rounds.
+/// The number of rounds if two builds are compared; these rounds are shorter.
 const ROUNDS_OF_TWO: usize = 12;
 
-/// The number of chains of a large configuration that do not match a request.
+/// The number of chains in a large configuration that match no request.
 const CHAINS: usize = 10_000;
 
-/// A build of the program.
 struct Build {
     program: PathBuf,
-    /// The end of the names of its rows.
+    /// The suffix of the names of its rows.
     suffix: &'static str,
 }
 
-/// One server to measure.
 struct Target {
     name: String,
-    /// The end of the name, if there are two builds.
+    /// The suffix of the name, if two builds are compared.
     suffix: &'static str,
     load: Load,
     /// Its processes, whose CPU time is counted.
@@ -232,7 +231,7 @@ fn compare(title: &str, time: Duration, targets: &[Target]) -> bool {
         let rows = measure_in_turns(targets, connections, count, time);
         for (target, rounds) in &rows {
             let figures = Figures::median(rounds);
-            // Another server has one row for both builds.
+            // Another server has one row, with which both builds are compared.
             let mut bases = rows
                 .iter()
                 .filter(|(base, _)| base.is_base && (base.suffix == target.suffix || base.name == NGINX));
@@ -376,7 +375,7 @@ fn post(path: &str, body: &str) -> Vec<u8> {
     .into_bytes()
 }
 
-/// Another proxy. It is killed when it is dropped.
+/// Another proxy, for comparison. It is killed when it is dropped.
 struct Peer {
     name: &'static str,
     address: SocketAddr,
@@ -466,7 +465,7 @@ backend servers
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        // SIGTERM, because nginx ends its workers then.
+        // nginx ends its workers only on SIGTERM.
         if let Some(id) = rustix::process::Pid::from_raw(self.child.id().cast_signed()) {
             let _ = rustix::process::kill_process(id, rustix::process::Signal::TERM);
         }

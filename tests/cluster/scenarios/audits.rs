@@ -12,7 +12,6 @@ use crate::{
     scene::{GOOD_IMAGE, Scene, pod},
 };
 
-/// The report of a namespace.
 const REPORT: &str = "report admittance-audit";
 
 /// Returns a CustomResourceDefinition of reports, with the fields of OpenReports: this API server drops all others.
@@ -92,8 +91,8 @@ pub(crate) async fn what_exists_is_audited(cluster: Arc<Cluster>) {
     ignored_pod["metadata"]["namespace"] = json!(ignored);
     scene.create(&ignored_pod).await.succeeds();
 
-    // The audit shows what the chain would refuse before it is applied, and what another chain would refuse in
-    // addition.
+    // The audit reports which objects a chain would refuse before it is applied, and which objects another chain would
+    // refuse in addition.
     let chain = denying(&scene, "by a chain");
     let all = chain.to_string().replace("c.image != 'bad'", "c.image == ''");
     let (path, all_path) = (scene.path("new.json"), scene.path("all.json"));
@@ -137,7 +136,7 @@ pub(crate) async fn what_exists_is_audited(cluster: Arc<Cluster>) {
     let applied = scene.kubectl.run_with(&arguments, &printed.stdout).await.unwrap();
     applied.succeeds();
 
-    // The leader reports the same, and follows what changes.
+    // The leader reports the same, and its reports follow changes.
     scene.apply(&chain).await.succeeds();
     let report = async || {
         let said = scene.run(&format!("get {REPORT} --output=json")).await;

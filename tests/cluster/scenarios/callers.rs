@@ -1,4 +1,4 @@
-//! Servers that accept only the API server, by its client certificate.
+//! Servers that accept only the API server, which presents a client certificate.
 
 use std::sync::Arc;
 

@@ -27,7 +27,7 @@ async fn edge(cluster: Arc<Cluster>, rules: Value) -> Scene {
     scene
 }
 
-/// A Node with which the control plane has lost contact.
+/// Creates a Node with which the control plane has lost contact.
 async fn lost_node(scene: &Scene, name: &str, annotations: Value) {
     let node = json!({
         "apiVersion": "v1",
@@ -42,7 +42,7 @@ async fn lost_node(scene: &Scene, name: &str, annotations: Value) {
     assert_eq!(reply.status, 200, "{}", reply.text());
 }
 
-/// The update that the node controller makes of such a Node.
+/// The update is the one that the node controller makes.
 pub(crate) async fn a_lost_node_keeps_its_pods(cluster: Arc<Cluster>) {
     let scene = edge(cluster, core(&["UPDATE"], &["nodes"])).await;
     for (index, (annotations, keeps_taint)) in [(json!({}), false), (json!({"nodeunhealth": "yes"}), true)]

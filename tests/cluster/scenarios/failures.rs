@@ -34,7 +34,7 @@ pub(crate) async fn a_server_that_is_gone(cluster: Arc<Cluster>) {
     assert_eq!(scene.containers("after").await, ["web", "log-agent"]);
 }
 
-/// A chain with a stage that fails between the object and the sidecar, once for each policy.
+/// Tests a chain with a stage that fails between two other stages, once for each policy.
 async fn with_failing_stage(cluster: Arc<Cluster>, stage: Value, words: &[&str]) {
     let rules = || core(&["CREATE"], &["pods"]);
     let closed = chain("closed", rules(), json!([stage, sidecar("2.1")]));
@@ -56,7 +56,8 @@ pub(crate) async fn a_stage_that_traps(cluster: Arc<Cluster>) {
     .await;
 }
 
-/// The `Ignore` of the API server does not cover this failure, which it answers with 500; the policy of the chain does.
+/// The `Ignore` of the API server does not apply to this failure, which it answers with 500; the policy of the chain
+/// does.
 pub(crate) async fn a_patch_that_does_not_apply(cluster: Arc<Cluster>) {
     with_failing_stage(
         cluster,

@@ -64,7 +64,7 @@ pub(crate) async fn a_cluster_is_used_through_a_tunnel(cluster: Arc<Cluster>) {
     streams(&gate).await;
 }
 
-/// Runs get, apply, server-side apply and delete, with the rights of alice, and through the chains.
+/// Runs get, apply, server-side apply and delete with the rights of alice, and through the chains.
 async fn objects(gate: &Gate) {
     let labelled = |image: &str, version: &str| {
         let mut object = pod("web", image);
@@ -100,7 +100,7 @@ async fn objects(gate: &Gate) {
     gate.run("label pod other a=c --overwrite").await.succeeds();
     gate.run("delete pod other --wait=false").await.succeeds();
 
-    // Requests are made in the name of alice, even if she requests to act as another user.
+    // Requests are made in the name of alice, even if she asks to act as another user.
     gate.run("get nodes")
         .await
         .fails_with(&["plain.alice", "forbidden"]);

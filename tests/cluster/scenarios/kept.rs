@@ -1,5 +1,4 @@
-//! The webhook configurations that the leader keeps, and the certificate that it makes for them, as the API server uses
-//! them.
+//! The webhook configurations and the certificate that the leader writes, as the API server uses them.
 
 use std::{net::SocketAddr, sync::Arc};
 

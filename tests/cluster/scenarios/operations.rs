@@ -12,10 +12,10 @@ use crate::{
     scene::{GOOD_IMAGE, Scene, chain, core, images, misbehaves, plugin, pod, validating},
 };
 
-/// The message of the guest that returns an error.
+/// The message of a plugin that returns an error.
 const REFUSAL: &[&str] = &["deliberate error"];
 
-/// Returns a scene with one chain for these rules, which both the API server and the chain have.
+/// Returns a scene in which the webhook configuration and its one chain have these rules.
 async fn refusing(cluster: Arc<Cluster>, rules: Value) -> Scene {
     let refusing = validating(chain(
         "refusing",
@@ -36,7 +36,7 @@ pub(crate) async fn an_update_is_refused(cluster: Arc<Cluster>) {
     scene
         .register(&Registration::validating("/validate/policy").rules(rules))
         .await;
-    // The Pod was created with this image before there was a rule for creation, so it may keep it.
+    // The Pod was created before the rules, so it may keep this image.
     scene
         .create(&pod("web", "registry.example.com/web:latest"))
         .await

@@ -1,4 +1,4 @@
-//! Three replicas of the server that share the chains of the cluster, and go live with each change together.
+//! Three replicas of the server that share the chains of the cluster and go live together with each change.
 
 use std::{
     fs,
@@ -29,16 +29,15 @@ use crate::{
     scene::{Scene, compiled, pod},
 };
 
-/// The number of users that create Pods.
 const USERS: usize = 3;
 
-/// The longest time that two tables may answer.
+/// The longest time for which two tables may give answers.
 const OVERLAP: Duration = Duration::from_secs(1);
 
 /// A client's pause between an answer and its next request.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// The pause before each chunk of a module that is downloaded slowly: until the test lets it go on.
+/// The pause before each chunk of a slow download, until the test ends it.
 const SLOWLY: Duration = Duration::from_secs(1);
 
 /// A client that sends requests one after another. Each is answered by the chain.
@@ -94,7 +93,7 @@ impl Reviewer {
         }
     }
 
-    /// Returns the version of the table that answers.
+    /// Returns the version of the chain that answers.
     async fn version(&self) -> Option<u32> {
         Some(Answer::now(&self.clone().ask().await)?.version)
     }
@@ -116,7 +115,7 @@ struct Replica {
     asking: Asking,
 }
 
-/// The way in which a replica ends.
+/// How a replica ends.
 #[derive(Clone, Copy)]
 enum End {
     /// SIGTERM, as in a rollout of its Deployment.
@@ -128,21 +127,21 @@ enum End {
 struct Fleet {
     scene: Scene,
     modules: ModuleServer,
-    /// The replicas, of which the last one has a store of its own at first, as if it ran on another node.
+    /// The replicas. At first, the last one has its own store, as if it ran on another node.
     replicas: Vec<Replica>,
-    /// The shared store, and the authority of the modules.
+    /// The store that replicas share, and the modules' CA.
     _files: TempDir,
-    /// The replicas that connections go to in turn.
+    /// The addresses of the replicas, to which connections go in turn.
     addresses: Arc<Mutex<Vec<SocketAddr>>>,
     users: Vec<Asking>,
-    /// The answers that were received by users that have stopped, or sent by replicas that have ended.
+    /// The answers that users received before they were stopped, and those of replicas that have ended.
     answers: Vec<Answer>,
     /// The number of requests that came through the API server.
     through_api_server: usize,
     version: u32,
 }
 
-/// Passes each connection on to the next replica that takes it, as a Service does.
+/// Passes each connection on to the next replica that accepts it, as a Service does.
 async fn pass_on(listener: TcpListener, addresses: Arc<Mutex<Vec<SocketAddr>>>) {
     for turn in 0_usize.. {
         let (mut caller, _) = listener.accept().await.unwrap();
@@ -152,7 +151,7 @@ async fn pass_on(listener: TcpListener, addresses: Arc<Mutex<Vec<SocketAddr>>>) 
         tokio::spawn(async move {
             for address in addresses {
                 if let Ok(mut replica) = TcpStream::connect(address).await {
-                    // Either side may end it.
+                    // Either side may end the connection.
                     let _ = copy_bidirectional(&mut caller, &mut replica).await;
                     break;
                 }
@@ -161,7 +160,7 @@ async fn pass_on(listener: TcpListener, addresses: Arc<Mutex<Vec<SocketAddr>>>) 
     }
 }
 
-/// Returns the names of the replicas that a replica knows, and whether each is its own.
+/// Returns the names of the replicas in a status, and whether each is the replica's own name.
 fn names(status: &Value) -> impl Iterator<Item = (&Value, bool)> {
     let known = status["replicas"]["replicas"].as_array().into_iter().flatten();
     known.map(|replica| (&replica["name"], replica["self"] == true))
@@ -220,7 +219,7 @@ impl Fleet {
         fleet
     }
 
-    /// Starts a replica, and waits until it is ready and known to the others.
+    /// Starts a replica, and waits until it is ready and the others see it.
     async fn add(&mut self, store: PathBuf) {
         let program = self.scene.start_replica(store).await;
         let reviewer = Reviewer::new(&self.scene, &program);
@@ -300,7 +299,7 @@ impl Fleet {
                 .send(Method::PUT, &path, Some(&stored))
                 .await
                 .unwrap();
-            // The leader may have written the status in between.
+            // The leader may have written the status since the chain was read.
             assert!(matches!(reply.status.as_u16(), 200 | 409), "{}", reply.text());
             (reply.status == 200).then_some(())
         })
@@ -350,14 +349,14 @@ impl Fleet {
         self.answers.extend(replica.asking.end().await);
         match end {
             End::Terminated => {
-                // Users keep creating Pods: the replica ends its connections gracefully, and the API server opens
-                // others.
+                // The replica ends its connections gracefully, and the API server opens new ones, so users go on
+                // creating Pods.
                 replica.program.terminate().unwrap();
                 let status = replica.program.ended().await.unwrap();
                 assert_eq!(status.code(), Some(0), "{status}");
             }
             End::Killed => {
-                // A request that it has accepted would be lost.
+                // A request that the replica has accepted would be lost.
                 self.end_users().await;
                 replica.program.kill().await.unwrap();
                 // A request that the API server sends before it notices that its connection has ended would be lost

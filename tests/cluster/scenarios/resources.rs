@@ -12,7 +12,7 @@ use crate::{
     scene::{GOOD_IMAGE, Scene, chain, pod, validating},
 };
 
-/// The Service of the webhook configurations. Nothing listens there, so these let everything pass.
+/// The Service in webhook configurations. Nothing listens there, so requests pass.
 pub(super) const SERVICE: &str = "hooks";
 
 /// The path of the chains of the cluster at the API server.
@@ -131,7 +131,7 @@ pub(crate) async fn chains_are_written_with_kubectl(cluster: Arc<Cluster>) {
     scene.register(&checking).await;
     scene.register(&Registration::validating("/validate")).await;
 
-    // The chain is live, which its status says.
+    // The status reports that the chain is live.
     scene.apply(&denying(&scene, "by a chain")).await.succeeds();
     until_true(&scene, &name, "Live").await;
     until_refused(&scene, "by a chain").await;
@@ -202,7 +202,7 @@ pub(crate) async fn policies_of_gatekeeper_are_read(cluster: Arc<Cluster>) {
     let scene = reading(Arc::clone(&cluster)).await;
     scene.register(&Registration::validating("/validate")).await;
     let apply = async |object: Value| {
-        // The kind is available a moment after its CustomResourceDefinition.
+        // The kind is served shortly after its CustomResourceDefinition is created.
         until("what is applied", async || {
             scene.apply(&object).await.succeeded.then_some(())
         })
@@ -233,7 +233,7 @@ pub(crate) async fn policies_of_gatekeeper_are_read(cluster: Arc<Cluster>) {
         },
     }))
     .await;
-    // Gatekeeper does this for a template.
+    // Gatekeeper creates this kind for a template.
     apply(crd(constraints, "v1beta1", "images", "Images", "Cluster")).await;
     let constraint = json!({
         "apiVersion": format!("{constraints}/v1beta1"),

@@ -1,4 +1,4 @@
-//! Changes while Pods are created: no creation fails, and from some point on all show the change.
+//! Changes while Pods are created. No creation fails, and after some Pod all others show the change.
 
 use std::{fs, sync::Arc};
 
@@ -15,7 +15,8 @@ use crate::{
     scene::{GOOD_IMAGE, Scene, chain, core, image, pod, replace, sidecar},
 };
 
-/// Users who create Pods one after another until they are stopped. One uses kubectl, the others are faster.
+/// Users who create Pods one after another until they are stopped. One of them uses kubectl; the others use the API and
+/// are faster.
 pub(super) struct Creating {
     creators: Vec<Creator>,
     stop: watch::Sender<bool>,
@@ -24,12 +25,11 @@ pub(super) struct Creating {
 struct Creator {
     /// The mark of each stored Pod, in the order of creation.
     marks: watch::Receiver<Vec<String>>,
-    /// The number of the first Pods whose marks are ignored.
+    /// The number of Pods at the beginning whose marks are ignored.
     past: usize,
     task: JoinHandle<()>,
 }
 
-/// A client that creates Pods.
 enum PodCreator {
     Kubectl(Kubectl),
     Rest(Box<Rest>),
@@ -54,7 +54,7 @@ impl PodCreator {
     }
 }
 
-/// The number of consecutive Pods with one mark after which the change of the mark counts as complete.
+/// A change of the mark counts as complete after this number of consecutive Pods with the new mark.
 const SOME: usize = 5;
 
 impl Creating {
@@ -106,7 +106,7 @@ impl Creating {
     /// Waits until every user has created further Pods that all have this mark.
     pub(super) async fn until_more(&mut self, mark: &str) {
         for creator in &mut self.creators {
-            // The next one may already be in flight.
+            // The next Pod may already be in flight.
             creator.past = creator.marks.borrow().len() + 1;
         }
         self.until_all(mark).await;
@@ -209,7 +209,7 @@ pub(crate) async fn a_broken_definition_leaves_the_last_good_one(cluster: Arc<Cl
         })
         .await
         .unwrap();
-    // Some more, which are created after it.
+    // More Pods are created after it.
     creating.until_more(OLD).await;
     scene.define(&injection(sidecar("2.2")));
     creating.until_all(NEW).await;

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::parts;
 
-/// Built once: its tables of spellings take longer than an input.
+/// The dialect is built once: its tables of spellings take longer than an input.
 static DIALECT: LazyLock<Bcs> = LazyLock::new(|| {
     Bcs::new("BCS-MESOS-10001".parse().expect("a cluster id")).in_front_of(UpstreamKind::Scheduler)
 });

@@ -16,7 +16,7 @@ pub fn definitions(input: &[u8]) {
     };
     let set = DefinitionSet::of_files(vec![DefinitionFile::file(name, text)]);
     match load_text(name, text) {
-        // A text may be without a definition, but in a file that is a mistake.
+        // A text need not contain a definition, but a file without one is a mistake.
         Ok(chains) => match set.chains() {
             Err(mistakes) if chains.is_empty() => check_mistakes(&mistakes, text),
             again => {

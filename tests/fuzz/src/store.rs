@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 
 use crate::{block_on, in_directory, parts};
 
-/// Reads files on disk, as a crash, a full disk or another program may have left them: the kind of the file, an empty
-/// line, its content. `sealed`: the whole entry; `resolution`: what is under the seal of one; `revision`: what is under
-/// the digest of a revision of the history; `change`: the texts of a change that a kill interrupted.
+/// Reads files that a crash, a full disk or another program may have left on disk: the kind of the file, an empty line,
+/// its content. `sealed`: the whole entry; `resolution`: what is under the seal of one; `revision`: what is under the
+/// digest of a revision of the history; `change`: the texts of a change that a kill interrupted.
 pub fn store(input: &[u8]) {
     let [kind, content] = parts(input);
     in_directory(|directory| match kind {
@@ -24,7 +24,6 @@ pub fn store(input: &[u8]) {
     });
 }
 
-/// Returns the only file in a directory of a store.
 fn only_file(directory: &Path) -> PathBuf {
     let mut files = fs::read_dir(directory).expect("it is there");
     files
@@ -144,7 +143,7 @@ fn change(directory: &Path, content: &[u8]) {
         .definitions(&definitions)
         .history(&history)
         .store(store.path());
-    // The texts need not be definitions: the last live definitions are served then.
+    // If the texts are not definitions, the last live definitions are served.
     block_on(builder.build()).expect("the change can be completed");
     for (path, held, before, after) in files {
         let expected = if held == before { after } else { held };

@@ -42,7 +42,7 @@ pub fn tunnel(input: &[u8]) {
             let (message, tail) = tail.split_at(usize::from(*length).min(tail.len()));
             rest = tail;
             for _ in 0..=*again {
-                // An error: an invalid message has ended the tunnel.
+                // An error means that an invalid message has ended the tunnel.
                 if sink.send(Message::binary(message.to_vec())).await.is_err() {
                     break 'messages;
                 }

@@ -10,7 +10,7 @@ use crate::block_on;
 /// The maximum size of the object after a verdict, for an object of this size: the limit of answers, with a margin.
 const LARGEST: usize = 64 << 20;
 
-/// Returns a chain with one stage. Lives as long as the thread.
+/// Returns a chain with one stage that lives as long as the thread.
 pub(crate) fn chain(hook: impl Hook) -> Chain {
     let mut stage = Stage::new("fuzz", hook);
     // A busy machine is not a finding; slow inputs are detected by libFuzzer.

@@ -29,7 +29,7 @@ pub fn webhook(input: &[u8]) {
     let Ok(status @ 200..=599) = status.parse::<u16>() else {
         return;
     };
-    // The stage would wait for the time in the header.
+    // The stage would wait as long as the header says.
     if matches!(status, 429 | 500..) && headers.to_ascii_lowercase().contains("retry-after") {
         return;
     }

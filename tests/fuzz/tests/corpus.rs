@@ -24,7 +24,7 @@ fn every_target_has_a_corpus() {
     assert_eq!(found, targets);
 }
 
-/// A test for each target, so that they run in parallel and a failure names its target.
+/// Generates a test for each target, so that they run in parallel and a failure names its target.
 macro_rules! corpora {
     ($($name:ident)*) => {
         $(
@@ -52,7 +52,7 @@ fn run(name: &str, target: admittance_fuzz::Target) {
     assert!(!inputs.is_empty());
     target(&[]);
     for input in inputs {
-        // Shown if the target fails.
+        // The output is shown if the target fails.
         println!("{}", input.display());
         let bytes = fs::read(&input).unwrap();
         target(&bytes);

@@ -11,13 +11,12 @@ use serde_json::{Value, json};
 pub(crate) struct Settings {
     /// The label that every object must have.
     required: Option<String>,
-    /// Labels that are added.
     add: BTreeMap<String, String>,
     /// The `ConfigMap` of the request's namespace in which `frozen: "true"` stops every change.
     config_map: Option<String>,
 }
 
-/// The behaviour in place of an answer: the annotation `act` of the object.
+/// The misbehaviour that an object's annotation `act` selects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Act {
@@ -38,7 +37,7 @@ impl Validatable for Settings {
     }
 }
 
-/// Calls an operation of a namespace of the host.
+/// Calls an operation in a namespace of the host.
 pub(crate) type CallHost<'a> = &'a dyn Fn(&str, &str, &[u8]) -> Result<Vec<u8>, String>;
 
 #[derive(Deserialize)]

@@ -27,41 +27,28 @@ pub type ObjectKey = (Kind, String, String);
 /// The kinds of objects in a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// Applications and processes.
     Application,
-    /// Deployments.
     Deployment,
-    /// Daemonsets.
     Daemonset,
-    /// Config maps.
     ConfigMap,
-    /// Secrets.
     Secret,
-    /// Services.
     Service,
 }
 
 /// The effect of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
-    /// An object was created.
     Create,
-    /// An object was replaced.
     Change,
-    /// An object was deleted.
     Delete,
-    /// An object was scaled.
     Scale,
 }
 
-/// An event of a scheduler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Write {
-    /// The scheduler that wrote.
+    /// The scheduler that wrote the object.
     pub by: SocketAddr,
-    /// The action of the request.
     pub verb: Verb,
-    /// The object that was written.
     pub to: ObjectKey,
 }
 
@@ -74,11 +61,10 @@ pub(super) enum Does {
     Scale(Kind),
     Get(Kind),
     List(Kind),
-    /// Returns the `raw_json` of an object, the JSON that it was created from.
+    /// Returns an object's `raw_json`, the JSON from which it was created.
     Define(Kind),
-    /// Returns the versions of an application.
     Versions,
-    /// Has no effect here.
+    /// The route has no effect here.
     Nothing,
 }
 
@@ -103,7 +89,7 @@ impl Kind {
         }
     }
 
-    /// Namespace and name in a body of this kind.
+    /// Returns the namespace and the name in a body of this kind.
     fn id(self, body: &Value) -> (String, String) {
         let (namespace, name) = match self {
             Self::Application => ("/RunAs", "/ID"),
@@ -118,7 +104,6 @@ impl Kind {
 }
 
 impl MesosCluster {
-    /// Returns the object with this name.
     pub fn object(&self, kind: Kind, namespace: &str, name: &str) -> Option<Value> {
         let key = (kind, namespace.to_owned(), name.to_owned());
         self.lock().objects.get(&key).cloned()
@@ -238,7 +223,7 @@ impl Holdings {
                 let message = "cannot update different kind application";
                 return Err(Refused(COMMON, message.to_owned()));
             }
-            // An update does not scale.
+            // An update does not change the number of instances.
             if let (Some(instances), Some(version)) = (current.get("Instances"), object.as_object_mut()) {
                 version.insert("Instances".to_owned(), instances.clone());
             }

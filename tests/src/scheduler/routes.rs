@@ -14,7 +14,7 @@ use super::{
 pub(super) struct Route {
     method: &'static str,
     path: &'static str,
-    /// The names that its query may have.
+    /// The parameters that its query may have.
     query: &'static [&'static str],
     /// The type of its body, if it has one.
     body: Option<Shape>,
@@ -47,7 +47,7 @@ const fn body(shape: Shape) -> Option<Shape> {
     Some(shape)
 }
 
-/// A list of the settings of agents.
+/// The settings of agents, as a list.
 const AGENTS: Shape = Shape::List(&Shape::Object(&[Field("innerIP", must(&Shape::Text))]));
 /// An object whose fields are not checked, such as a command or a custom resource.
 const ANY: Shape = Shape::Object(&[]);
@@ -113,7 +113,6 @@ static ROUTES: [Route; 57] = [
     row("POST",   "/v1/healthcheck",                                 &[], body(ANY), Nothing),
 ];
 
-/// Returns the route of a request.
 pub(super) fn find(method: &Method, uri: &Uri) -> RouteMatch {
     for route in &ROUTES {
         if route.method == method.as_str()
@@ -145,7 +144,7 @@ fn parameters(pattern: &'static str, path: &str) -> Option<Vec<(&'static str, St
 }
 
 impl Route {
-    /// Problems with the query and the body.
+    /// Returns the problems with the query and the body.
     pub(super) fn mistakes(&self, uri: &Uri, body: &[u8]) -> Vec<String> {
         let query = uri.query().unwrap_or_default().split('&');
         let names = query.filter(|pair| !pair.is_empty()).map(|pair| {

@@ -10,11 +10,9 @@ use serde_json::Value;
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Shape {
     Text,
-    /// A whole number.
     Whole,
     Number,
     Flag,
-    /// One of these strings.
     OneOf(&'static [&'static str]),
     /// An object whose members are strings.
     Texts,
@@ -22,7 +20,6 @@ pub(super) enum Shape {
     Object(&'static [Field]),
 }
 
-/// A member of an object.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Field(pub(super) &'static str, pub(super) Member);
 
@@ -77,7 +74,8 @@ impl Shape {
     }
 }
 
-/// Problems with the headers: the original sends these two and those required by HTTP, but none of its client's.
+/// Returns the problems with the headers. The original sends these two and the headers that HTTP requires, but none of
+/// its client's.
 pub(super) fn headers(headers: &HeaderMap, body: &[u8]) -> Vec<String> {
     let mut mistakes = Vec::new();
     for name in headers.keys() {
@@ -156,7 +154,7 @@ mod tests {
             SHAPE.check("b", &value, &mut mistakes);
             assert_eq!(mistakes.join("; "), expected, "{value}");
         }
-        // A client's application is not in the format of the scheduler.
+        // An application in the client's format is not in the scheduler's format.
         let mut mistakes = Vec::new();
         VERSION.check(
             "b",

@@ -1,7 +1,7 @@
 //! Packages of the distribution, without installing them.
 //!
 //! Uses its own package lists: the lists of the machine have no sources, and may be old or missing. They are fetched
-//! from the same places, which are read from the machine's configuration.
+//! from the same sources, which are read from the machine's configuration.
 
 use std::{
     env,
@@ -66,7 +66,7 @@ impl Apt {
         self.directory.join("packages")
     }
 
-    /// apt-get, which does not change the machine unless it installs.
+    /// Returns an apt-get command. It changes the machine only if it installs packages.
     fn get(&self) -> Command {
         let mut command = Command::new("apt-get");
         let mut option = |name: &str, value: OsString| {
@@ -196,7 +196,7 @@ fn machine_sources(purpose: &str) -> Result<Vec<(OsString, String)>, Error> {
     Ok(sources)
 }
 
-/// Returns the locations of the sources in apt's configuration: a file, and a folder.
+/// Returns where apt's configuration lists its sources: a file and a folder.
 fn configured_places(purpose: &str) -> Result<[PathBuf; 2], Error> {
     let start = |source| match source {
         source if std::io::Error::kind(&source) == std::io::ErrorKind::NotFound => Error::Missing(format!(
@@ -231,7 +231,7 @@ fn is_of_distribution(suite: &str) -> bool {
         .is_some_and(|rest| rest.is_empty() || rest.starts_with(['-', '/']))
 }
 
-/// Returns the format with one entry per line: `deb [options] uri suite components`.
+/// Converts sources with one entry per line: `deb [options] uri suite components`.
 fn with_sources_in_lines(text: &str) -> String {
     let mut result = String::new();
     for line in text.lines() {
@@ -257,7 +257,7 @@ fn with_sources_in_lines(text: &str) -> String {
     result
 }
 
-/// Returns the format with one entry per paragraph of fields (deb822).
+/// Converts sources with one entry per paragraph of fields (deb822).
 fn with_sources_in_stanzas(text: &str) -> String {
     let mut result = String::new();
     let lines: Vec<_> = text.lines().filter(|line| !line.starts_with('#')).collect();

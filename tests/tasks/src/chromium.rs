@@ -8,7 +8,6 @@ use crate::{
     folders::{create_directory, lock, remove_directory},
 };
 
-/// The programs, with their packages.
 const PROGRAMS: [(&str, &str); 2] = [("chromium", "chromium"), ("chromedriver", "chromium-driver")];
 
 /// The variable that tells tests the path of the driver, which starts the browser.

@@ -68,7 +68,7 @@ impl Layout {
         self.top.join("unpacked")
     }
 
-    /// Package lists and downloads.
+    /// Returns the directory of package lists and downloads.
     fn apt(&self) -> PathBuf {
         self.top.join("apt")
     }
@@ -154,7 +154,8 @@ pub(crate) fn install() -> Result<(), Error> {
 const OWN_NETWORK: &str =
     "ip link set lo up && for number in 1 2; do ip address add 198.18.0.$number/32 dev lo; done";
 
-/// Starts a program in a network namespace with nothing but loopback; without one where this user may not make it.
+/// Starts a program in a network namespace with only a loopback interface, or without a namespace if this user may not
+/// create one.
 pub(crate) fn in_own_network(program: &Path) -> Command {
     let enter = |then: &str| {
         let mut command = Command::new("unshare");

@@ -58,7 +58,6 @@ impl std::fmt::Display for Error {
     }
 }
 
-/// Prints the next step.
 pub(crate) fn say(what: &str) {
     eprintln!("==> {what}");
 }

@@ -82,7 +82,7 @@ impl Dist {
 }
 
 impl Contents {
-    /// Lets the program print its man pages and completions.
+    /// Runs the program to print its man pages and completions.
     fn printed_by(program: PathBuf, machine: Machine, staging: &Path) -> Result<Self, Error> {
         let man_pages = staging.join("man");
         run(machine.command(&program).arg("man").arg(&man_pages))?;
@@ -137,7 +137,7 @@ fn archive(contents: &Contents, staging: &Path, to: &Path) -> Result<PathBuf, Er
     tar_gz(&tree, &to.join(format!("{name}.tar.gz")))
 }
 
-/// Packs the files of a directory into a compressed archive.
+/// Packs the files in a directory into a compressed archive.
 fn tar_gz(directory: &Path, to: &Path) -> Result<PathBuf, Error> {
     let tar = to.with_extension("");
     pack(directory, &tar)?;
@@ -234,7 +234,7 @@ mod tests {
         remove_directory(&top).expect("it can be removed");
         let archives = ["a", "b"].map(|name| {
             let tree = top.join(name);
-            // The order of creation and the mode differ.
+            // The files have a different order of creation and different modes.
             let files = if name == "a" { ["x", "y/z"] } else { ["y/z", "x"] };
             for file in files {
                 write(&tree.join(file), file).expect("it can be written");

@@ -30,7 +30,6 @@ pub(crate) fn create_directory(path: &Path) -> Result<(), Error> {
     fs::create_dir_all(path).map_err(at(path))
 }
 
-/// Removes a folder if it exists.
 pub(crate) fn remove_directory(path: &Path) -> Result<(), Error> {
     match fs::remove_dir_all(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(at(path)(error)),

@@ -103,7 +103,6 @@ fn corpora() -> PathBuf {
     root().join("tests/fuzz/corpus")
 }
 
-/// Returns all targets' names.
 fn targets() -> Result<Vec<String>, Error> {
     let folder = corpora();
     let mut names = Vec::new();
@@ -120,7 +119,6 @@ fn targets() -> Result<Vec<String>, Error> {
     Ok(names)
 }
 
-/// Compiles the program of all targets.
 fn build() -> Result<PathBuf, Error> {
     if !is_on_path("c++") {
         return Err(Error::Missing(
@@ -136,7 +134,6 @@ fn build() -> Result<PathBuf, Error> {
     built("debug/examples", "fuzz")
 }
 
-/// Returns the program with one of its targets.
 fn command(program: &Path, target: &str) -> Command {
     let mut command = Command::new(program);
     command.env("ADMITTANCE_FUZZ_TARGET", target).current_dir(root());

@@ -1,9 +1,10 @@
 //! The fields of Kubernetes' own kinds, from the source of client-go: their names, their types, and how server-side
 //! apply merges them.
 //!
-//! client-go has them twice: as a schema in YAML, with the keys of lists, and as Go types, which say how wide a number
-//! is and which strings are bytes. The result has a line for each type (`host/conditions/src/structure/builtin.rs`
-//! reads it): its name, `=GROUP/VERSION/KIND` if it is a kind, `!` if it is atomic, and its fields with their types.
+//! client-go contains them twice: as a schema in YAML, with the keys of lists, and as Go types, with the size of
+//! numbers and the strings that are bytes. The result has a line for each type
+//! (`host/conditions/src/structure/builtin.rs` reads it): its name, `=GROUP/VERSION/KIND` if it is a kind, `!` if it is
+//! atomic, and its fields with their types.
 
 use std::{
     collections::HashMap,
@@ -55,7 +56,7 @@ fn read(path: &Path) -> Result<String, Error> {
     fs::read_to_string(path).map_err(at(path))
 }
 
-/// The part of YAML in which client-go writes its schema.
+/// A value in the part of YAML in which client-go writes its schema.
 #[derive(Debug)]
 enum Yaml {
     Text(String),
@@ -82,7 +83,7 @@ impl Yaml {
                 }
                 continue;
             }
-            // A list may be indented as much as its key, and so as the next one.
+            // A list may have the same indentation as its key, and thus as the next key.
             if !items.is_empty() {
                 break;
             }
@@ -217,7 +218,7 @@ impl GoNames {
                 " {name}:{}",
                 self.atom(of, go.map(String::as_str).unwrap_or_default())
             );
-            // A default matters only in a field that may be the key of a list.
+            // A default matters only in a field that can be a list's key.
             if let Some(default @ ("" | "TCP")) = field.text("default") {
                 let _ = write!(out, "={default}");
             }
@@ -275,13 +276,13 @@ impl GoNames {
     }
 }
 
-/// Returns the name of a type without what all have in common.
+/// Shortens the name of a type by the prefix that all names share.
 fn short(name: &str) -> &str {
     let name = name.strip_prefix("io.k8s.api.").unwrap_or(name);
     name.strip_prefix("io.k8s.apimachinery.pkg.apis.").unwrap_or(name)
 }
 
-/// The fields of the apply configurations in a Go file, by package, type and name in JSON.
+/// Collects the fields of the apply configurations in a Go file, by package, type and name in JSON.
 fn go_fields(package: &str, text: &str, found: &mut HashMap<String, String>) {
     let mut of = "";
     for line in text.lines() {

@@ -1,4 +1,4 @@
-//! The MariaDB that the tests start: Debian's, without the service of `mariadb-server`.
+//! Installs the MariaDB that tests start: Debian's, without the service of `mariadb-server`.
 
 use std::{env, path::PathBuf};
 

@@ -1,6 +1,6 @@
 //! Programs that the tests run, from packages of the distribution.
 //!
-//! An installed one is used; otherwise its package is unpacked in a folder below `target`, once.
+//! An installed program is used; otherwise its package is unpacked once, in a folder below `target`.
 
 use std::{env, fs, path::PathBuf};
 
@@ -37,7 +37,7 @@ pub(crate) const PROMTOOL: Packaged = Packaged {
 };
 
 impl Packaged {
-    /// Returns the program, unpacked if this machine has none.
+    /// Returns the program, which is unpacked if this machine does not have it.
     pub(crate) fn install(&self) -> Result<PathBuf, Error> {
         let Self { what, program, .. } = self;
         if let Some(path) = env::var_os(self.variable) {
@@ -52,7 +52,7 @@ impl Packaged {
         create_directory(&top)?;
         let _one_at_a_time = lock(&top.join("lock"), &format!("unpack the {what}"))?;
         let path = top.join(program);
-        // The directory is put there atomically.
+        // The directory is moved to its path atomically.
         if path.is_file() {
             return Ok(path);
         }

@@ -13,18 +13,16 @@ use crate::{
     target::{self, OF_POLICIES, TARGET},
 };
 
-/// The plugins that are compiled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Selection {
     /// The plugins of the demo with BCS's API.
     Demo,
-    /// All stock plugins.
     Plugins,
     /// All stock plugins, and the guests and policies of the tests.
     All,
 }
 
-/// The plugins that the chains in `docs/examples/demo` name. The others take longer to compile.
+/// The plugins that the chains in `docs/examples/demo` use. The others take longer to compile.
 const DEMO: [&str; 2] = ["image-policy", "sidecar-injector"];
 
 /// Compiles packages under `plugins/`, and with [`Selection::All`] those under `tests/guests/`, in one call of Cargo,
@@ -128,7 +126,7 @@ pub(crate) fn test() -> Result<(), Error> {
             .arg("--cases")
             .arg(&cases)
             .arg("--store")
-            // The store of the tests.
+            // The cases share a store of compiled modules.
             .arg(target_directory().join("tmp/compiled"));
         run(&mut command)?;
     }
@@ -183,7 +181,7 @@ fn packages(folder: &Path) -> Result<Vec<Package>, Error> {
     Ok(packages)
 }
 
-/// Returns the name in a manifest: its first line of that key, as all manifests here begin with it.
+/// Returns the name in a manifest. It is in the first line with that key, since all manifests here begin with the name.
 fn name(manifest: &str) -> Option<String> {
     let value = manifest
         .lines()

@@ -51,7 +51,7 @@ pub(crate) fn audit(if_reachable: bool, rest: &[OsString]) -> Result<(), Error> 
         .current_dir(root()))
 }
 
-/// Decides whether the task fails because the advisories cannot be fetched.
+/// Reports that the advisories cannot be fetched, which is an error unless `is_optional`.
 fn unreachable(database: &str, is_optional: bool) -> Result<(), Error> {
     let missing = format!("the advisories cannot be fetched: {database} is unreachable");
     if is_optional {
@@ -89,7 +89,7 @@ pub(crate) fn sbom() -> Result<PathBuf, Error> {
         .current_dir(root()))?;
     let to = root().join("target/sbom").join(format!("{made}.json"));
     create_directory(&root().join("target/sbom"))?;
-    // The bill is written for every package of the workspace, next to its manifest.
+    // The tool writes a bill for every package of the workspace, next to its manifest.
     let mut members = vec![root()];
     while let Some(folder) = members.pop() {
         take(&folder, &format!("{made}.json"), &package, &to, &mut members)?;
@@ -173,7 +173,7 @@ fn contains(mut program: Command, plugin: &str) -> Result<(), Error> {
     run(program
         .arg("inspect")
         .arg(format!("stock:{plugin}"))
-        // The program uses the plugin that it contains, because this directory has no file of it.
+        // The directory does not exist, so the program has to use the plugin that it contains.
         .env("ADMITTANCE_PLUGINS", "/nonexistent")
         .stdout(Stdio::null()))
 }

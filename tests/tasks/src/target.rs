@@ -7,7 +7,6 @@ use std::{
 
 use crate::command::{Error, root, run, say};
 
-/// The target of plugins.
 pub(crate) const TARGET: &str = "wasm32-wasip2";
 /// The target of the policies that tests run.
 pub(crate) const OF_POLICIES: &str = "wasm32-wasip1";

@@ -68,7 +68,7 @@ pub(crate) fn wheels() -> Result<PathBuf, Error> {
 
 /// Returns the path of clang. With it, what builds plugins in C is installed from packages of the distribution.
 pub(crate) fn clang() -> Result<PathBuf, Error> {
-    // A tool that has no program of its own is found by one of its files.
+    // A tool without a program is found by one of its files.
     const NEEDED: [(&str, &str); 4] = [
         ("clang-19", "clang-19"),
         ("wasm-ld-19", "lld-19"),
@@ -137,7 +137,7 @@ fn fetched(
     create_directory(&top)?;
     let _one_at_a_time = lock(&top.join("lock"), "fetch the tools for plugins")?;
     let directory = top.join(package.replace('/', "-"));
-    // The directory is put there atomically.
+    // The directory is moved to its path atomically.
     if directory.is_dir() {
         return Ok(directory);
     }

@@ -1,6 +1,6 @@
-//! The ZooKeeper that the tests start: Debian's `zookeeper`, and the Java to run it.
+//! The ZooKeeper that tests start: Debian's `zookeeper`, and the Java to run it.
 //!
-//! An installed one is used; otherwise the packages are unpacked under `target/zookeeper`, once.
+//! An installed ZooKeeper is used; otherwise the packages are unpacked once, under `target/zookeeper`.
 
 use std::{
     env, fs,
@@ -28,7 +28,7 @@ const ZOOKEEPER: &str = "zookeeper.jar";
 /// The Java runtime: the program, and its package.
 const JAVA: (&str, &str) = ("java", "default-jre-headless");
 
-/// The purpose of the packages, for errors.
+/// What the packages are for, in errors.
 const PURPOSE: &str = "the ZooKeeper of the tests comes";
 
 /// The variable that tells tests where the jars are.
@@ -52,7 +52,7 @@ pub(crate) fn install() -> Result<PathBuf, Error> {
         return Ok(installed);
     }
     let jars = top.join("jars");
-    // The jars are put there atomically.
+    // The jars are moved to their path atomically.
     if jars.is_dir() {
         return Ok(jars);
     }

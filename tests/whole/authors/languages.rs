@@ -1,4 +1,4 @@
-//! Plugins in JavaScript, Python and C: their packages as registries would get them, and new projects.
+//! Plugins in JavaScript, Python and C: the packages that registries would get, and new projects.
 
 use std::{
     env, fs,
@@ -27,8 +27,8 @@ fn in_copy(folder: &Path, package: &str, program: &str, arguments: &[&str]) -> C
     command
 }
 
-/// Creates a project in this language, with the package as it is in its archive, and tests it without a network.
-/// `pack` writes the archive, and `unpack` writes its content into the directory that the project has it in.
+/// Creates a project in this language with the published form of the package, and tests it without a network. `pack`
+/// writes the package's archive, and `unpack` extracts it into the directory where the project has it.
 async fn new_project_in(
     lang: &str,
     environment: &[(&str, &Path)],
@@ -65,7 +65,7 @@ async fn new_project_in(
     (folder, check)
 }
 
-/// Runs the tests of the package itself, which are in the repository and not in projects.
+/// Runs the package's own tests, which are in the repository but not in projects.
 async fn package_passes(folder: &str, mut command: Command) {
     command.current_dir(repository().join("sdk").join(folder));
     let tests = finished(command).await;
@@ -84,7 +84,7 @@ fn toolchain(variable: &str, language: &str) -> Option<PathBuf> {
     path
 }
 
-/// Creates a project of each other template, and tests it without a network.
+/// Creates a project of each template but the default one, and tests it without a network.
 async fn other_templates_pass(lang: &str, environment: &[(&str, &Path)]) {
     let folder = tempfile::tempdir().unwrap();
     for template in ["mutating", "capabilities"] {
@@ -183,7 +183,7 @@ async fn new_projects_in_c_pass_their_tests() {
     assert!(text.contains(r#"{"a/b~é\"":"😀\n"}"#), "{text}");
 }
 
-/// A case for a plugin that reads two environment variables, of which only `REGION` is granted.
+/// A case for a plugin that reads two environment variables. Only `REGION` is granted.
 const REGION: &str = r#"
 allow: { environment: { REGION: eu } }
 cases:
@@ -224,7 +224,7 @@ async fn a_new_project_in_javascript_passes_its_tests() {
     let again = admittance(&directory, &["test", "--run", "label"]).await;
     assert_eq!(again.code, Some(0), "{}{}", again.stdout, again.stderr);
     assert!(!again.stderr.contains("npm run build"), "{}", again.stderr);
-    // Settings and lookups in the sandbox, where what a package imports is the host.
+    // Settings and lookups work in the sandbox, where the host provides what a package imports.
     let wrong = r#"{"label": "", "lable": 1}"#;
     fs::write(
         directory.join("pod.yaml"),
@@ -277,14 +277,14 @@ cases:
     let check = admittance(&directory, &["test", "--log", "info", "--run", "node"]).await;
     assert_eq!(check.code, Some(0), "{}{}", check.stdout, check.stderr);
     assert!(check.stderr.contains("looks up web"), "{}", check.stderr);
-    // The description declares neither of the two.
+    // The description declares neither capability.
     for told in [
         "is granted http without declaring it",
         "changes objects without declaring it",
     ] {
         assert!(check.stderr.contains(told), "{told} in {}", check.stderr);
     }
-    // The plugin is configured once, in a snapshot, and not in each call.
+    // The plugin is configured once, for the snapshot, and not in each call.
     assert!(check.stderr.contains("snapshot"), "{}", check.stderr);
     let code = r#"
 import { deny, plugin } from "admittance";
@@ -301,7 +301,7 @@ export const { describe, configure, admit } = plugin({
     assert_eq!(check.code, Some(0), "{}{}", check.stdout, check.stderr);
     assert!(!check.stderr.contains("npm install"), "{}", check.stderr);
 
-    // The error of an exception has its line, and functions that the sandbox lacks are replaced.
+    // The error for an exception contains its line, and replacements exist for functions that the sandbox lacks.
     let code = r#"
 import { plugin } from "admittance";
 export const { describe, configure, admit } = plugin({
@@ -388,7 +388,7 @@ async fn a_new_project_in_python_passes_its_tests() {
         check.stdout
     );
     other_templates_pass("python", &[("PIP_FIND_LINKS", wheels.as_path())]).await;
-    // A variable is read in a call, not in the build.
+    // The variable is read during a call, not during the build.
     let directory = folder.path().join("require-label");
     let code = r#"
 from admittance import Plugin, Request, Response, deny, environment

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::scene::{PODS, SERVICE_ACCOUNT, Scene, pod};
 
-/// Returns the message of a refusal, which is a `Status` that kubectl shows.
+/// Returns the message of a refusal, which is a `Status`, as kubectl requires.
 async fn refused(scene: &Scene, method: Method, path: &str, body: Value) -> (u16, String) {
     let reply = scene.send(method, path, body).await;
     let status = reply.json().unwrap();
@@ -95,7 +95,7 @@ async fn writes_pass_the_chains_on_their_way() {
     assert_eq!(scene.send(Method::DELETE, &path, Value::Null).await.status, 200);
     assert_eq!(scene.server.object(&path), None);
 
-    // Nothing was stored by the dry runs, and all were sent with the user's rights.
+    // Dry runs stored nothing, and all requests were sent with the user's rights.
     let received = scene.server.got();
     assert!(
         received

@@ -42,7 +42,6 @@ pub(super) struct Got {
 }
 
 impl Got {
-    /// Returns all values of a header.
     pub(super) fn values(&self, name: &str) -> Vec<String> {
         let values = self.headers.get_all(name).iter();
         values.map(|value| value.to_str().unwrap().to_owned()).collect()
@@ -73,7 +72,7 @@ impl Authority {
         self.0.pem()
     }
 
-    /// TLS of a server with a certificate of this name.
+    /// Returns the TLS settings of a server with a certificate for this name.
     pub(super) fn acceptor(&self, name: &str) -> TlsAcceptor {
         let key = KeyPair::generate().unwrap();
         let params = CertificateParams::new([name.to_owned()]).unwrap();
@@ -144,7 +143,7 @@ impl ApiServer {
         token.clone_into(&mut self.shared.token.lock().unwrap());
     }
 
-    /// Accepts patches from now on without applying them at once, as an API service may.
+    /// Accepts patches from now on without applying them immediately, as an API service may.
     pub(super) fn accept_patches(&self) {
         self.shared.is_slow_with_patches.store(true, Ordering::Relaxed);
     }
@@ -172,7 +171,7 @@ impl ApiServer {
         self.shared.put(path, object);
     }
 
-    /// Waits until as many watches are open.
+    /// Waits until this number of watches is open.
     pub(super) async fn until_watched(&self, watches: usize) {
         while self.shared.events.receiver_count() != watches {
             tokio::time::sleep(admittance_tests::POLL).await;

@@ -1,4 +1,4 @@
-//! The commands with which a cluster is connected and used.
+//! The commands that connect and use a cluster.
 
 use std::fs;
 

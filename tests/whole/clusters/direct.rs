@@ -129,7 +129,7 @@ async fn changed_credentials_and_addresses_are_used_at_once() {
     scene.report(&[&scene.server], SERVICE_ACCOUNT).await;
     assert_eq!(scene.send(Method::GET, "/version", Value::Null).await.status, 404);
     scene.server.change_token("rotated");
-    // The user's token is valid, so this is not the user's 401.
+    // The user's token is valid, so the user gets no 401 from the API server.
     let refused = scene.send(Method::GET, "/version", Value::Null).await;
     assert_eq!(refused.status, 502, "{}", refused.text());
     assert!(
@@ -137,12 +137,12 @@ async fn changed_credentials_and_addresses_are_used_at_once() {
         "{}",
         refused.text()
     );
-    // Reports of changes are limited.
+    // The number of reports about changes is limited.
     while scene.report(&[&scene.server, &second], "rotated").await.status != 200 {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     assert_eq!(scene.send(Method::GET, "/version", Value::Null).await.status, 404);
-    // One of two servers may be away.
+    // One of two servers may be unavailable.
     drop(std::mem::replace(&mut scene.server, second));
     let before = scene.server.got().len();
     for _ in 0..4 {
@@ -155,7 +155,7 @@ async fn changed_credentials_and_addresses_are_used_at_once() {
 async fn only_the_api_server_of_the_cluster_is_trusted() {
     let mut scene = Scene::start(false).await;
     let others = Authority::new();
-    // The new server has another authority, and another name.
+    // The new server has a certificate from another CA, for another name.
     scene.server = ApiServer::start(&others, SERVICE_ACCOUNT).await;
     let misnamed = ApiServer::named(&scene.authority, SERVICE_ACCOUNT, "localhost").await;
     scene.report(&[&scene.server, &misnamed], SERVICE_ACCOUNT).await;

@@ -1,4 +1,4 @@
-//! Several gateways, of which one has the tunnel.
+//! Several gateways, one of which has the tunnel.
 
 use admittance_tests::Admittance;
 use base64::{Engine as _, prelude::BASE64_STANDARD};
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::mesos::zookeeper::ZooKeeperNode;
 
-/// Waits until a gateway has a tunnel to this many others, and each of them one to it.
+/// Waits until a gateway has a tunnel to each of this many other gateways, and they have one to it.
 async fn until_linked(gateway: &Admittance, others: usize) {
     let linked = gateway.until_status("gateways know one another", |status| {
         let peers = &status["gateway"]["peers"];
@@ -64,7 +64,7 @@ async fn a_cluster_is_reached_through_the_gateway_that_has_its_tunnel() {
     assert!(refused.text().contains("images"), "{}", refused.text());
     assert!(!format!("{:?}", another.log()).contains("/tunnels/clusters/"));
 
-    // Streams, and a body that is larger than every buffer.
+    // Watches pass through, and so does a body that is larger than every buffer.
     let mut watch = scene.wire("GET", &format!("{PODS}?watch=true"), "").await;
     watch.until("\r\n\r\n").await;
     scene.server.until_watched(1).await;
@@ -82,7 +82,7 @@ async fn a_cluster_is_reached_through_the_gateway_that_has_its_tunnel() {
     assert_eq!(read.json().unwrap(), large);
     watch.until(r#""name":"c""#).await;
 
-    // The gateway with the tunnel is killed, and comes back.
+    // The gateway with the tunnel is killed and restarted.
     let address = another.tls_url("").rsplit(':').next().unwrap().parse().unwrap();
     another.kill().await.unwrap();
     watch.ended().await;
@@ -135,7 +135,7 @@ async fn a_gateway_without_the_secret_is_refused() {
 async fn a_recorded_request_opens_no_tunnel() {
     let place = ZooKeeperNode::shared("recorded").await;
     let scene = Scene::with_peers(&place.config()).await;
-    // The request of a gateway that knows the secret, as an attacker may have recorded it.
+    // The request comes from a gateway with the secret, as an attacker may have recorded it.
     let (id, key) = ("recorded", "AAAAAAAAAAAAAAAAAAAAAA==");
     let secret = hmac::Key::new(hmac::HMAC_SHA256, SECRET.as_bytes());
     let proof = |text: String| BASE64_STANDARD.encode(hmac::sign(&secret, text.as_bytes()));
@@ -165,7 +165,7 @@ async fn a_recorded_request_opens_no_tunnel() {
     opened.await.unwrap();
     drop(wire);
 
-    // The same bytes once more: the challenge is another one.
+    // The same bytes are sent again, but the challenge differs.
     let (mut again, another) = open().await;
     assert_ne!(another, challenge);
     again.write(&text_message(&recorded)).await;

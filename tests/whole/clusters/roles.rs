@@ -1,4 +1,4 @@
-//! Roles of users become role bindings in a cluster: from a file, and from an authorization system.
+//! Roles of users become role bindings in a cluster. The roles come from a file, or from an authorization system.
 
 use std::fs;
 
@@ -113,7 +113,7 @@ async fn roles_of_the_configuration_are_bound_in_the_cluster() {
     let role = scene.server.object(&role).unwrap();
     assert!(!role["rules"].to_string().contains("exec"), "{role}");
 
-    // A user without a permission reaches the cluster by the role there, and has no group.
+    // A user without a permission gets access through the role in the cluster, and is in no group.
     let authorization = format!("Bearer {bob}");
     let headers = [("authorization", &*authorization)];
     let reached = scene
@@ -174,7 +174,7 @@ impl Authorization {
             .unwrap();
     }
 
-    /// Waits until this message is acknowledged. Returns those that were acknowledged before.
+    /// Waits until this message is acknowledged. Returns the messages that were acknowledged before.
     async fn until_acknowledged(&mut self, id: u32) -> Vec<u64> {
         let mut before = Vec::new();
         let acknowledged = async {
@@ -262,7 +262,7 @@ async fn an_authorization_system_sends_roles() {
     system.until_acknowledged(6).await;
     until_bound(&scene, &[view]).await;
 
-    // A system that can send everything does so at the start.
+    // An authorization system that can send everything sends it at the start.
     drop(system);
     let mut system = Authorization::accept(&listener, &authority).await;
     let list = json!([policy("add", "alice", "cluster-readonly", None)]);

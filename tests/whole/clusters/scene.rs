@@ -33,8 +33,8 @@ pub(super) fn port_of(server: &ApiServer) -> String {
     server.url().rsplit(':').next().unwrap().to_owned()
 }
 
-/// Definitions of chains: fixed versions of images, a sidecar for Pods that ask for it, a mirror, and no `rm` in
-/// containers.
+/// Returns chains that require fixed image versions, add a sidecar to Pods that ask for one, rewrite images to a
+/// mirror, and forbid `rm` in containers.
 fn chains() -> String {
     format!(
         "apiVersion: admittance.dev/v1alpha1
@@ -96,7 +96,6 @@ spec:
 }
 
 impl Scene {
-    /// Starts a scene, with chains if `has_chains`.
     pub(super) async fn start(has_chains: bool) -> Self {
         Self::configured(has_chains, "[127.0.0.0/8]", None, "", &[]).await
     }
@@ -111,7 +110,7 @@ impl Scene {
         Self::configured(true, "[]", Some(ensemble), "", &[]).await
     }
 
-    /// Starts a scene with more keys of the gateway, and with these files.
+    /// Starts a scene with these additional keys of the gateway, and these files.
     pub(super) async fn with(more: &str, files: &[(&str, &str)]) -> Self {
         Self::configured(false, "[127.0.0.0/8]", None, more, files).await
     }
@@ -227,7 +226,7 @@ impl Scene {
         token["token"].as_str().unwrap().to_owned()
     }
 
-    /// Registers a cluster. Returns the path to it.
+    /// Registers a cluster, and returns its path at the gateway.
     pub(super) async fn cluster(&self, id: &str, creator: &str) -> String {
         let cluster = self
             .admin("POST", "/v1/clusters", json!({"id": id, "creator": creator}))
@@ -282,7 +281,7 @@ impl Scene {
             .unwrap()
     }
 
-    /// Returns a request of alice on a connection of its own, with more lines of its head.
+    /// Sends a request of alice on its own connection, with these additional header lines.
     pub(super) async fn wire(&self, method: &str, path: &str, lines: &str) -> Wire {
         let address = self.gateway_address();
         let head = format!(
@@ -342,7 +341,7 @@ impl Scene {
         command
     }
 
-    /// Waits until a request for the cluster is answered, and for at most this long.
+    /// Waits until the cluster answers a request.
     pub(super) async fn until_reached(&self) {
         let reached = async {
             while self
@@ -373,7 +372,7 @@ fn text_of(body: &Value) -> String {
     }
 }
 
-/// The agent as a process.
+/// A process that runs the agent.
 pub(super) struct Agent(tokio::process::Child);
 
 impl Agent {

@@ -1,4 +1,4 @@
-//! Clusters that the gateway cannot reach, and whose agents open tunnels.
+//! Clusters that the gateway cannot reach. Their agents open tunnels.
 
 use std::{process::Stdio, sync::atomic::Ordering};
 
@@ -46,7 +46,7 @@ async fn requests_watches_and_upgrades_pass_the_tunnel() {
         exec.write(format!("line {turn};").as_bytes()).await;
         exec.until(&format!("line {turn};")).await;
     }
-    // Closed by the client: the API server sees it.
+    // When the client closes its connection, the API server notices.
     drop(watch);
     scene.server.until_watched(0).await;
     drop(agent);
@@ -70,7 +70,7 @@ async fn an_agent_says_why_its_report_is_refused() {
     let line = tokio::time::timeout(NEVER, refused).await.unwrap();
     // The status is HTTP 200, as in replies of bcs-api.
     assert!(line.contains("200 OK") && line.contains("localServers"), "{line}");
-    // The tunnel needs no report.
+    // The tunnel works without a report.
     scene.until_reached().await;
 }
 
@@ -141,7 +141,7 @@ async fn a_tunnel_returns_after_its_agent_or_gateway_is_killed() {
     scene.restart_gateway().await;
     scene.until_reached().await;
 
-    // A register token that is revoked ends the tunnel. The addresses that were reported stay known.
+    // A revoked register token ends the tunnel. The reported addresses stay known.
     let mut watch = scene.wire("GET", &format!("{PODS}?watch=true"), "").await;
     watch.until("\r\n\r\n").await;
     scene.server.until_watched(1).await;

@@ -4,7 +4,7 @@ use tokio::{
     net::TcpStream,
 };
 
-/// A connection on which a reply is read as it comes.
+/// A connection that reads a reply as it arrives.
 pub(super) struct Wire {
     stream: TcpStream,
     read: Vec<u8>,
@@ -24,7 +24,7 @@ impl Wire {
         self.stream.write_all(bytes).await.unwrap();
     }
 
-    /// Reads everything up to this text. It is not read again.
+    /// Reads everything up to this text, including it.
     pub(super) async fn until(&mut self, text: &str) -> String {
         let reading = async {
             loop {
@@ -48,7 +48,7 @@ impl Wire {
     /// Waits until the other side closes the connection. Returns the rest.
     pub(super) async fn ended(&mut self) -> Vec<u8> {
         let reading = self.stream.read_to_end(&mut self.read);
-        // An error is an end, too.
+        // An error also ends the connection.
         let _ = tokio::time::timeout(NEVER, reading).await.unwrap();
         std::mem::take(&mut self.read)
     }

@@ -1,11 +1,12 @@
-//! The first page, the keyboard, and what holds for every page: no cut table on a telephone, and readable colours.
+//! The first page, the keyboard, and rules for every page: no table is cut off on a telephone, and colours are
+//! readable.
 
 use thirtyfour::Key;
 
 use super::chains;
 use crate::{browser::Browser, kubernetes::server::Server};
 
-/// The pages that have an address.
+/// The pages of the console, each with its address.
 const PAGES: [&str; 12] = [
     "/",
     "/live",
@@ -26,8 +27,7 @@ async fn the_overview_counts_the_requests_of_the_last_hour() {
     let Some(browser) = Browser::start().await else {
         return;
     };
-    // Of the Pods that pass the first chain, the one whose image was rewritten would be denied by the stage in mode
-    // Audit.
+    // One Pod passes the first chain, which rewrites its image. A stage in mode Audit would deny it.
     let audit = "settings: { refusedRegistries: [mirror.example.com/docker-hub] }";
     let chains = chains().replace("settings: { refuseLatest: true }", audit);
     assert!(chains.contains(audit), "{chains}");
@@ -52,7 +52,7 @@ async fn the_overview_counts_the_requests_of_the_last_hour() {
     browser.find_with("table.live tbody tr", "shop/cart").await;
     browser.picture("overview").await;
 
-    // The numbers of a chain are the same on each page, also of one that only audits.
+    // Each page has the same numbers for a chain, even for one that only audits.
     let mut numbers = Vec::new();
     for page in ["/", "/chains", "/live"] {
         browser.open(&url(page)).await;
@@ -91,7 +91,7 @@ async fn the_palette_and_lists_are_used_with_the_keyboard() {
     browser.press(Key::Enter).await;
     browser.find_with("h1", "Chain trial").await;
 
-    // The decisions are searched for a text that names no page.
+    // Text that names no page is searched in the decisions.
     browser.press(Key::Control + "k").await;
     browser.find_with("dialog.palette li", "Overview").await;
     browser.press("cart").await;
@@ -128,7 +128,7 @@ async fn no_table_is_cut_on_a_telephone() {
     for page in PAGES.into_iter().chain(["/style"]) {
         browser.open(&server.program.admin_url(page)).await;
         browser.find("h1").await;
-        // Navigation and texts of definitions scroll by themselves.
+        // Navigation and definitions have their own scroll bars.
         let script = "return [...document.querySelectorAll('body *')]
             .filter((element) => !element.closest('nav, pre, textarea, code-editor, thead, .visually-hidden, .skip, svg'))
             .filter((element) => element.getBoundingClientRect().right > 390.5)
@@ -139,7 +139,7 @@ async fn no_table_is_cut_on_a_telephone() {
     browser.end(&origin).await;
 }
 
-/// Finds texts with less contrast than WCAG 2 demands of level AA: 4.5 to 1.
+/// Finds text with less contrast than WCAG 2 requires for level AA, which is 4.5 to 1.
 const CONTRAST: &str = "
     const parse = (color) => {
       const [r, g, b, a = 1] = color.match(/[\\d.]+/g).map(Number);

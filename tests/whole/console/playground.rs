@@ -16,7 +16,7 @@ use crate::{
 impl Browser {
     /// Replaces the text of an editor, as if it was pasted.
     pub(super) async fn edit(&self, name: &str, text: &str) {
-        // Before its script has run, an editor is an unknown element, whose value cannot be read.
+        // Before its script has run, an editor is an unknown element without a value.
         let script = "
             const area = document.getElementById(arguments[0]);
             return customElements.whenDefined('code-editor').then(() => {
@@ -34,7 +34,6 @@ impl Browser {
         .await
     }
 
-    /// Types into an editor.
     async fn type_in(&self, name: &str, keys: impl AsRef<str>) {
         self.find(&format!("#{name}"))
             .await
@@ -98,7 +97,7 @@ async fn the_playground_shows_verdicts_while_a_user_types() {
         .await;
     browser.picture("playground").await;
 
-    // Other settings, and the completion of their fields by the plugin's own schema.
+    // Settings are edited, and their fields are completed by the plugin's own schema.
     browser
         .edit(
             "settings",
@@ -163,7 +162,7 @@ async fn a_looping_plugin_delays_no_other_request() {
         browser.edit("definitions", &text).await;
         browser.edit("object", POD).await;
         browser.find("#outcome[aria-busy]").await;
-        // The live chain answers meanwhile, although it has a single slot.
+        // The live chain goes on answering, although it has a single slot.
         for number in 0..5 {
             let review = pod(&format!("{behaviour}-{number}"), "shop", "web", "nginx:1.29");
             assert!(server.review("/admit", &review).await.is_allowed());
@@ -278,7 +277,7 @@ async fn an_editor_traps_no_keyboard() {
     browser.end(&origin).await;
 }
 
-/// An API that has no AdmissionReviews gets its requests in the form in which clients send them.
+/// An API without AdmissionReviews gets its requests in the form that clients send.
 #[tokio::test]
 async fn a_chain_of_rest_is_tried_with_http_requests() {
     let Some(browser) = Browser::start().await else {
@@ -427,7 +426,7 @@ async fn an_editor_has_colours_and_marks_lines_that_exist() {
         ["1", "2"]
     );
 
-    // The other page with an editor marks lines and links to them too.
+    // The other page with an editor also marks lines and links to them.
     browser.open(&server.program.admin_url("/applies")).await;
     browser.edit("object", "kind: Pod\na: b: c").await;
     browser.click("button", "What applies?").await;

@@ -1,4 +1,4 @@
-//! A full log of decisions.
+//! The console with a full log of decisions.
 
 use std::{collections::BTreeSet, fs};
 
@@ -14,7 +14,7 @@ use crate::{
 /// The number of decisions that the log keeps by default.
 const DECISIONS: usize = 10_000;
 
-/// The most bytes of a page with a list.
+/// The maximum size of a page with a list, in bytes.
 const LARGEST_PAGE: u64 = 200_000;
 
 /// Fills the log with decisions, a tenth of which are denials.
@@ -34,8 +34,8 @@ async fn fill(server: &Server) {
     assert!(replies.iter().all(|reply| reply.as_ref().unwrap().status == 200));
 }
 
-/// Milliseconds until the browser had the page, and until it showed it. Not asserted, since machines differ; kept next
-/// to the pictures.
+/// Returns the milliseconds until the browser had the page, and until it showed it. They are not asserted, since
+/// machines differ, but saved next to the pictures.
 async fn times(browser: &Browser, url: &str) -> Value {
     browser.open(url).await;
     browser.find("table.live tbody tr").await;
@@ -57,7 +57,7 @@ async fn pages_stay_small_with_a_full_log() {
     fill(&server).await;
 
     let mut figures = Vec::new();
-    // The first time, the browser has nothing of the console yet.
+    // At first, the browser has cached nothing of the console.
     for path in [
         "/live",
         "/",
@@ -67,7 +67,7 @@ async fn pages_stay_small_with_a_full_log() {
     ] {
         figures.push(times(&browser, &url(path)).await);
     }
-    // No page needs more than this at first, however many decisions there are.
+    // No page is larger than this at first, however many decisions there are.
     let largest = figures.iter().map(|page| page["bytes"].as_u64().unwrap()).max();
     assert!(largest < Some(LARGEST_PAGE), "{figures:#?}");
     let figures = serde_json::to_string_pretty(&json!(figures)).unwrap();
@@ -95,7 +95,7 @@ async fn pages_stay_small_with_a_full_log() {
     }
     assert_eq!((pages, seen.len()), (DECISIONS / 1000, DECISIONS / 10));
 
-    // The page does not grow while decisions come.
+    // The page does not grow while decisions arrive.
     browser.open(&url("/live")).await;
     browser.find_with(".live-state", "Live").await;
     fill(&server).await;

@@ -75,7 +75,7 @@ async fn a_token_opens_the_console() {
     let cookies: String = browser.evaluate("return document.cookie", Vec::new()).await;
     assert_eq!(cookies, "");
 
-    // A reader sees decisions, but no objects, and no form except the one to sign out.
+    // A reader sees decisions, but neither objects nor forms, except the form to sign out.
     browser.open(&url("/decisions/changed-1")).await;
     browser.find_with("table.timeline", "images/registry").await;
     browser.find_with("p.hint", "role Admin").await;
@@ -100,10 +100,10 @@ async fn a_token_opens_the_console() {
     browser.open(&url("/decisions/changed-1")).await;
     browser.find_with("table.diff", "docker-hub").await;
 
-    // The errors are the replies with 401.
+    // The only errors are replies with 401.
     browser.only_failed_with("401").await;
 
-    // A link on a page of another site leads to the page, with the session.
+    // A link on another site's page leads to the page, with the session.
     let link = format!("data:text/html,<a href=\"{}\">here</a>", url("/health"));
     browser.open(&link).await;
     browser.click("a", "here").await;

@@ -90,7 +90,7 @@ async fn a_candidate_is_shown_and_promoted() {
     server.three_pods().await;
     let compared = |status: &serde_json::Value| {
         let candidate = &status["chains"][0]["stages"][0]["candidate"];
-        // The message of the denial names the image as it was rewritten.
+        // The denial's message contains the rewritten image.
         candidate["different"] == 2 && candidate["same"] == 1
     };
     server
@@ -117,7 +117,7 @@ async fn a_candidate_is_shown_and_promoted() {
     let numbers = browser
         .texts("section.stage tbody tr:first-child td.number")
         .await;
-    // Allowed, changed, denied, failed.
+    // The numbers count allowed, changed, denied and failed requests.
     assert_eq!(numbers[..4], ["1", "1", "1", "0"], "{numbers:?}");
     let text = browser.find("pre.numbered").await.text().await.unwrap();
     assert!(text.contains("# Where images come from."), "{text}");
@@ -126,7 +126,7 @@ async fn a_candidate_is_shown_and_promoted() {
     let target = "return document.querySelector('.line:target').textContent";
     let target: String = browser.evaluate(target, Vec::new()).await;
     assert_eq!(target.trim(), "- name: registry");
-    // The answers are counted by resource, and one example of each difference opens as a diff.
+    // Answers are counted by resource, and an example of each difference opens as a diff.
     let counted = browser.texts("table.comparisons tbody td").await;
     assert_eq!(counted, ["1", "0", "0", "2", "0"]);
     let examples = browser.texts("details.sample summary").await;
@@ -196,7 +196,7 @@ async fn a_rollback_is_confirmed() {
         .find_with("table.diff td.added", "mistake.example.com")
         .await;
     browser.picture("revision").await;
-    // Any two can be compared, at an address of their own.
+    // Any two revisions can be compared, and the comparison has its own address.
     browser.open(&url("/history/1?from=2")).await;
     browser
         .find_with("table.diff td.added", "mirror.example.com")
@@ -216,7 +216,7 @@ async fn a_rollback_is_confirmed() {
         .await;
     assert!(answer.patch().unwrap().to_string().contains("mirror.example.com"));
 
-    // Something else goes live while the confirmation is open.
+    // Another change goes live while the confirmation is open.
     browser.open(&url("/history/2/rollback")).await;
     fs::write(&file, images().replace("mirror.example.com", "third.example.com")).unwrap();
     server
@@ -328,7 +328,7 @@ async fn a_stage_is_disabled_for_a_time() {
     let latest = pod("on", "shop", "web", "nginx");
     assert!(!server.review("/admit", &latest).await.is_allowed());
 
-    // The stage is only audited: the results that it would have had are counted.
+    // The stage is only audited, and its results are counted.
     browser
         .click("details.switch summary", "Disable it for a time")
         .await;
@@ -408,7 +408,7 @@ async fn a_rollout_is_steered() {
     rollout_is(&browser, "progressing", "50%", &progressing).await;
     assert_eq!(browser.errors().await, Vec::<String>::new());
 
-    // A reader sees the rollout without buttons, and cannot send the form either.
+    // A reader sees the rollout without buttons, and cannot send the form.
     browser.click("button", "Sign out").await;
     browser.find_with(".notice.good", "You are signed out").await;
     browser.open(&page).await;
@@ -463,7 +463,7 @@ async fn the_page_applies_lists_the_chains_for_a_kind() {
         .unwrap();
     assert!(other.contains("`resources` has configmaps"), "{other}");
     browser.picture("applies").await;
-    // The question is in the address.
+    // The address contains the question.
     let address = browser.address().await;
     assert!(
         address.contains("kind=v1%2FPod") && address.contains("namespace=kube-system"),
@@ -502,7 +502,7 @@ async fn a_reader_sees_no_buttons() {
     browser.open(&url("/chains")).await;
     sign_in::sign_in(&browser, READER).await;
     browser.find_with("h1", "Chains").await;
-    // The page to sign in has the status 401.
+    // The sign-in page has the status 401.
     browser.errors().await;
     for (path, heading) in [
         ("/", "Overview"),

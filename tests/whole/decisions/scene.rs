@@ -50,7 +50,7 @@ impl Scene {
     }
 
     pub(super) async fn start_in(directory: TempDir, additions: &str) -> Self {
-        // A restart finds them.
+        // After a restart, the files exist.
         if !directory.path().join("ca.pem").exists() {
             certificates(&directory, &[]).await;
         }
@@ -134,7 +134,7 @@ pub(super) fn tokens(directory: &TempDir) -> String {
         .to_owned()
 }
 
-/// A client that reads events from a socket.
+/// Reads events from a socket.
 pub(super) struct EventClient(pub(super) BufReader<TcpStream>);
 
 impl EventClient {
@@ -147,7 +147,7 @@ impl EventClient {
         Self(BufReader::new(stream))
     }
 
-    /// Returns the next line that begins like this.
+    /// Returns the next line with this prefix.
     pub(super) async fn until(&mut self, begin: &str) -> String {
         let mut line = String::new();
         loop {

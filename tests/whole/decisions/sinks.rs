@@ -17,7 +17,7 @@ use crate::kubernetes::server::{POD, Server};
 async fn decisions_on_disk_are_there_after_a_restart() {
     let decisions = "decisions: { share: 0%, objects: true, sqlite: { file: decisions.db } }";
     let mut scene = Scene::start(decisions).await;
-    // A Pod that is allowed unchanged is not one of the share.
+    // A Pod that is allowed unchanged is not counted in the share.
     let mut unchanged = POD.review("unchanged");
     unchanged["request"]["object"]["metadata"]["annotations"] = json!({"well-behaved": "true"});
     assert_eq!(scene.review(&unchanged).await.patch(), None);

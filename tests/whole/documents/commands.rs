@@ -98,7 +98,7 @@ async fn commands_and_flags_are_those_of_the_program() {
         for (line, code) in page.codes() {
             let place = format!("{}:{line}", page.path.display());
             check(&place, &words(code));
-            // Only flags by themselves: commands of other programs have their own. `---` separates documents.
+            // Only flags on their own count: other programs' commands have other flags. `---` separates documents.
             let is_flag = |word: &&str| word.starts_with("--") && *word != "---";
             if let Some(flag) = code.split(' ').next().filter(is_flag) {
                 assert!(all.contains(flag), "{place}: the program has no {flag}");

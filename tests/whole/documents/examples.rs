@@ -13,7 +13,7 @@ const INFOS: [&str; 16] = [
     "yaml",
     // A part of a definition or of a configuration.
     "yaml fragment",
-    // Cases for `admittance test` that pass with the stock plugin image-policy; those with `target: http`, with
+    // Cases for `admittance test` that pass with the stock plugin image-policy; with `target: http`, they pass with
     // guest-reaches-out.
     "yaml cases",
     // A definition that `check` rejects; the next block is its output.
@@ -32,7 +32,7 @@ const INFOS: [&str; 16] = [
     // Run by the tests of the packages for these languages.
     "javascript",
     "python",
-    // Compiled and run by the test of projects in C.
+    // The test of projects in C compiles and runs the block.
     "c",
     "mermaid",
 ];
@@ -42,7 +42,7 @@ const LEAST: &str = r#"dialect: { bcs: { cluster: BCS-MESOS-10001 } }
 upstream: { servers: ["http://127.0.0.1:8081"] }
 "#;
 
-/// Examples may cause these warnings: a part of each warning, and why the example is still right.
+/// Each warning that examples may cause: a part of it, and why the example is right.
 const WARNED: [(&str, &str); 3] = [
     ("undefined field 'sizes'", "the page shows this warning"),
     ("has no field \"securityContxt\"", "the page shows this warning"),
@@ -110,7 +110,7 @@ fn definitions_and_configurations_are_right() {
     assert_eq!(warnings, [""; 0], "readers copy what the pages show");
 }
 
-/// The commands for certificates on the page about TLS create the files that its fragments name.
+/// The page about TLS has commands that create certificates. They create the files that its fragments name.
 #[tokio::test]
 async fn fragments_are_valid_in_complete_files() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! The fields of cases, chains and configurations: those that are read are listed on the pages, and in the schemas.
+//! The fields of cases, chains and configurations that are read are listed on the pages and in the schemas.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,7 +24,7 @@ fn properties(schema: &Value, node: &Value, prefix: &str, found: &mut BTreeSet<S
     if node["items"].is_object() {
         properties(schema, &node["items"], prefix, found);
     }
-    // The keys may have any name.
+    // The keys of this map are arbitrary.
     if node["additionalProperties"].is_object() {
         properties(
             schema,
@@ -51,7 +51,7 @@ async fn schema_of(document: &str) -> BTreeSet<String> {
     found
 }
 
-/// Returns the fields that are read in each of these places, from the message about an unknown field.
+/// Returns the fields that are read in each of these places; the message about an unknown field lists them.
 fn known_in(places: &[(&str, &str)], known: impl Fn(&str) -> Vec<String>) -> BTreeSet<String> {
     let fields = places.iter().flat_map(|(prefix, text)| {
         let names = known(&with_unknown(text)).into_iter();
@@ -97,7 +97,7 @@ async fn fields_of_cases_are_listed_and_in_the_schema() {
     }
     let known = known_in(&places, |text| known[text].clone());
     let mut schema = schema_of("test").await;
-    // A case has the grants and answers of a file.
+    // A case has the grants and answers that a file has.
     schema.retain(|field| !field.starts_with("cases.allow.") && !field.starts_with("cases.http."));
     assert_eq!(schema, known);
 
@@ -254,7 +254,7 @@ async fn the_schema_of_chains_has_the_fields_that_are_read() {
         known(&load_text("a.yaml", &text).unwrap_err())
     });
     let mut schema = schema_of("chain").await;
-    // A document has one of two forms, and an unknown field is in neither of them.
+    // A document has one of two forms, neither of which has the unknown field.
     schema.retain(|field| !field.starts_with("spec.stages.namespaceSelector."));
     assert_eq!(schema, read);
 }
@@ -466,8 +466,8 @@ fn fields_of_definitions_are_listed() {
     const BCS: &str = "{ apiVersion: v4, kind: admissionwebhook, ";
     let pages = ["", "-requests", "-plugins", "-expressions", "-webhooks"]
         .map(|part| Page::read(&format!("docs/definitions{part}.md")));
-    // Heading; prefix of the fields; the document around them; fields that are listed by their own fields or
-    // rejected.
+    // The columns are the heading, the prefix of the fields, the document around them, and the fields that are listed
+    // by their own fields or rejected.
     for (heading, parts) in [
         (
             "AdmissionChain",

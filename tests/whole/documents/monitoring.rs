@@ -181,7 +181,7 @@ fn expressions_use_metrics_and_labels_that_exist() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// The labels of the series of a running program are those on the pages.
+/// The series of a running program have the labels on the pages.
 #[tokio::test]
 async fn labels_are_those_that_are_listed() {
     let chains = "apiVersion: admittance.dev/v1alpha1

@@ -8,14 +8,12 @@ use std::{
 
 use admittance_tests::repository;
 
-/// One Markdown file.
 pub(crate) struct Page {
     /// Relative to the root of the repository.
     pub(super) path: PathBuf,
     pub(super) text: String,
 }
 
-/// A fenced block.
 pub(super) struct Block {
     pub(super) page: PathBuf,
     /// The line number of its opening fence.
@@ -83,7 +81,6 @@ impl Page {
         blocks
     }
 
-    /// Returns the texts of the blocks of YAML.
     pub(crate) fn yaml(&self) -> Vec<String> {
         let blocks = self.blocks().into_iter().filter(|block| block.info == "yaml");
         blocks.map(|block| block.text).collect()
@@ -204,7 +201,6 @@ impl Page {
     }
 }
 
-/// Returns the code spans of a line.
 pub(super) fn codes(line: &str) -> Vec<&str> {
     line.split('`').skip(1).step_by(2).collect()
 }

@@ -57,7 +57,7 @@ fn targets() -> BTreeSet<String> {
             let named = named.and_then(|rest| rest.split([',', ')']).next());
             targets.insert(match named {
                 None => module(&file),
-                // A constant, of the plugins' lines.
+                // This constant is the target of lines from plugins.
                 Some("TARGET") => "admittance::plugin".to_owned(),
                 Some(target) => target.trim_matches('"').to_owned(),
             });

@@ -1,4 +1,4 @@
-//! The ways in which files change, each of which goes live.
+//! Every way in which files can change leads to a live change.
 
 use std::{
     fs::{self, File},
@@ -13,7 +13,7 @@ use super::scene::{Hot, chain, mistakes};
 
 type ModuleChange = (&'static str, fn(&Hot, u32));
 
-/// Ways to replace the module with a version, with at most a short moment in which the content is incomplete.
+/// Ways to replace the module with a version. The content is incomplete for at most a moment.
 const WAYS: [ModuleChange; 7] = [
     ("renamed over it", |hot, version| hot.put(version)),
     ("written in place, in pieces", |hot, version| {
@@ -53,7 +53,7 @@ async fn a_module_is_replaced_in_every_way() {
         change(&hot, version);
         hot.until_version(&program, way, version).await;
     }
-    // A write in place may be noticed before it is complete; in the end the complete content is live.
+    // A write in place may be noticed before it is complete, but in the end the complete content is live.
     let status = program
         .until_status("no problem", |status| status.get("problem").is_none())
         .await
@@ -64,7 +64,7 @@ async fn a_module_is_replaced_in_every_way() {
     );
 }
 
-/// A reload logs what changed, not every stage that has it.
+/// The log of a reload names what changed, not every stage that uses it.
 #[tokio::test]
 async fn a_changed_module_is_logged_once_for_many_stages() {
     let hot = Hot::new().await;
@@ -111,7 +111,7 @@ async fn a_partial_module_is_reported_until_it_is_complete() {
         let mark = program.mark();
         let mut file = File::create(hot.module()).unwrap();
         file.write_all(&whole[..length]).unwrap();
-        // The file stays open: readers see a part of it.
+        // The file stays open, and readers see a part of it.
         program
             .until_logged_after(mark, name, |line| line.message().contains("are rejected"))
             .await
@@ -146,7 +146,7 @@ async fn a_partial_module_is_reported_until_it_is_complete() {
     assert!(status.get("problem").is_none(), "{status:#}");
 }
 
-/// Like a volume of the kubelet: the files are links through `..data`, which is replaced by a rename.
+/// Publishes files like the kubelet's volumes: they are links through `..data`, which a rename replaces.
 fn publish(volume: &Path, name: &str, content: impl AsRef<[u8]>, revision: u32) {
     let data = format!("..2026_11_{revision:02}");
     fs::create_dir(volume.join(&data)).unwrap();
@@ -214,7 +214,7 @@ async fn half_a_definition_file_does_not_go_live() {
         annotations.contains_key("version.admittance.dev/second")
     };
     assert!(has_second().await);
-    // First a half with one of the two chains, and then the complete file with a new one.
+    // The first write is one of the two chains; then the complete file has a new one.
     let new = with_second("{ name: second, generation: 2 }");
     let half = new.split_once("---").unwrap().0.len();
     for closes in [false, true] {
@@ -224,7 +224,7 @@ async fn half_a_definition_file_does_not_go_live() {
         }
         file.write_all(&new.as_bytes()[..half]).unwrap();
         if closes {
-            // Even if the writer closes the file in between, it has time to continue.
+            // Even if it closes the file in between, the writer has time to continue.
             drop(file);
             file = File::options().append(true).open(hot.chain_file()).unwrap();
         }
@@ -251,7 +251,7 @@ async fn a_table_has_one_version_of_a_file() {
     let hot = Hot::new().await;
     let stages: String = (0..STAGES)
         .map(|number| {
-            // Different settings, so that each is prepared separately.
+            // The settings differ, so that each stage is prepared separately.
             let plugin = hot.plugin(&format!("{{ name: stage{number} }}"));
             format!("    - name: stage{number}\n      plugin: {plugin}\n")
         })
@@ -306,7 +306,7 @@ async fn a_removed_directory_is_reported_and_may_return() {
         assert!(mistakes(&status).contains(name), "{name}: {status:#}");
         assert_eq!(hot.version(&program).await, Some(version - 1), "{name}");
 
-        // The module returns with another content.
+        // The module is restored with different content.
         fs::write(hot.path("new.wasm"), hot.bytes(version)).unwrap();
         fs::rename(hot.path("away"), hot.path(name)).unwrap();
         fs::rename(hot.path("new.wasm"), hot.module()).unwrap();

@@ -17,7 +17,7 @@ async fn a_change_is_seen_whatever_the_times_of_files_say() {
         ("a day ago", |now| now - DAY),
         ("in a day", |now| now + DAY),
         ("in 1970", |_| SystemTime::UNIX_EPOCH),
-        // The new time is older than the previous one, which is in the future.
+        // The new time is older than the previous time, which is in the future.
         ("now", |now| now),
     ];
     let hot = Hot::new().await;
@@ -45,7 +45,7 @@ async fn a_change_is_seen_whatever_the_times_of_files_say() {
     }
 }
 
-/// The file keeps its size and its modification time: only the content differs.
+/// The file keeps its size and its modification time, and only the content changes.
 #[tokio::test]
 async fn a_change_that_keeps_size_and_time_is_seen() {
     let hot = Hot::new().await;

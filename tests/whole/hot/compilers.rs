@@ -7,7 +7,7 @@ use http::StatusCode;
 
 use super::scene::{Hot, chain};
 
-/// Two modules, each of which takes minutes to compile, or until a limit stops it, take both turns.
+/// Two modules that take minutes to compile, unless a limit stops them, occupy both compilers.
 #[tokio::test]
 async fn changes_without_compilation_do_not_wait_for_a_compiler() {
     let hot = Hot::new().await;
@@ -16,7 +16,7 @@ async fn changes_without_compilation_do_not_wait_for_a_compiler() {
     let applied = [b'a', b'b'].map(|name| {
         let letter = char::from(name);
         let path = hot.path(&format!("modules/{letter}.wasm"));
-        // A custom section of this name, so that they are two modules.
+        // A custom section with this name makes the modules different.
         fs::write(&path, [&slow[..], &[0, 2, 1, name]].concat()).unwrap();
         let source = format!("file:{}", path.display());
         let plugin = format!("{{ source: \"{source}\", settings: {{ behaviour: well-behaved }} }}");

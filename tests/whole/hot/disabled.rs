@@ -1,4 +1,4 @@
-//! Stages that are disabled, whatever else fails.
+//! Disabled stages stay disabled, whatever else fails.
 
 use std::{fs, time::Duration};
 
@@ -90,7 +90,7 @@ async fn a_stage_is_disabled_whatever_the_definitions_are() {
     }
 }
 
-/// Returns the output of `status`, which exits with 1 while the newest definitions are not live.
+/// Returns the output of `status`, which exits with 1 as long as the newest definitions are not live.
 async fn tell_status(program: &Admittance) -> String {
     let server = program.admin_url("");
     let finished = Admittance::run(["status", "--server", &server]).await.unwrap();
@@ -98,7 +98,7 @@ async fn tell_status(program: &Admittance) -> String {
     finished.stdout
 }
 
-/// A server of modules does not answer, and a table waits for it.
+/// A server of modules does not answer, and a new table waits for it.
 #[tokio::test]
 async fn a_stage_is_disabled_while_a_table_is_built() {
     let server = ModuleServer::start().await.unwrap();

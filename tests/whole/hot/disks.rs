@@ -74,7 +74,7 @@ fn read_only(at: &Path) -> Vec<OsString> {
     ))
 }
 
-/// Returns a path as the program sees it.
+/// Returns a path in the program's mount namespace.
 fn seen_by(program: &Admittance, path: &Path) -> PathBuf {
     let root = format!("/proc/{}/root", program.id().unwrap());
     Path::new(&root).join(path.strip_prefix("/").unwrap())
@@ -94,7 +94,7 @@ async fn write_failures(program: &Admittance, directory: &str) -> Option<f64> {
     metrics.sum("admittance_write_failures_total", &[("directory", directory)])
 }
 
-/// Returns another chain, to be applied.
+/// Returns another chain to apply.
 fn second(hot: &Hot) -> String {
     chain("second", &hot.plugin("{ name: second }"))
 }
@@ -239,7 +239,7 @@ async fn definitions_that_cannot_be_written_are_not_changed() {
     assert_eq!(status["revision"], before["revision"], "{status:#}");
     assert_eq!(hot.version(&program).await, Some(1));
 
-    // No change is left to be completed at the next start.
+    // The next start has no change to complete.
     end(program).await;
     let program = hot.start().await;
     let told = hot.annotations(&program).await;

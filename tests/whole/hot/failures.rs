@@ -1,4 +1,4 @@
-//! Changes that cannot go live leave the last valid table, and are reported everywhere.
+//! Changes that cannot go live are reported everywhere, and the last valid table stays live.
 
 use std::fs;
 

@@ -1,5 +1,5 @@
-//! Kills while the program applies, fetches, compiles and starts, of which `cargo task soak` does a hundred; and a
-//! graceful shutdown while it compiles.
+//! Kills while the program applies, fetches, compiles and starts, and a graceful shutdown while it compiles. `cargo
+//! task soak` kills it a hundred times.
 
 use std::{fs, path::Path};
 
@@ -40,7 +40,7 @@ async fn a_signal_stops_the_program_and_its_compiler() {
     hot.until(&program, "the end of the compiler", is_gone).await;
 }
 
-/// Returns whether the process with this id exists and compiles.
+/// Returns whether the process with this id exists and is a compiler.
 fn is_compiler(id: &str) -> bool {
     let command = fs::read(Path::new("/proc").join(id).join("cmdline")).unwrap_or_default();
     String::from_utf8_lossy(&command)

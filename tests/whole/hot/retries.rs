@@ -13,7 +13,6 @@ use tokio::{io::copy_bidirectional, net::TcpStream, task::JoinHandle};
 use super::scene::{Hot, chain, end, mistakes};
 use crate::operator::registry::{Access, Registry};
 
-/// Returns a port that is currently unused.
 fn free_port() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap()
@@ -54,14 +53,13 @@ async fn a_server_that_comes_up_later_is_retried() {
     );
     assert_eq!(server.begun(), 1, "it was fetched once");
 
-    // The module is in the store from now on: starting requires neither the server nor the network.
+    // The module is in the store from now on, so a start needs neither the server nor the network.
     drop(server);
     end(program).await;
     let program = hot.start().await;
     assert_eq!(hot.version(&program).await, Some(2));
 }
 
-/// Forwards connections to another port.
 async fn lead(from: SocketAddr, to: String) {
     let listener = tokio::net::TcpListener::bind(from).await.unwrap();
     tokio::spawn(async move {
@@ -116,7 +114,7 @@ fn remote_chain(source: &str, policy: &str) -> String {
     format!("{chain}      failurePolicy: {policy}\n")
 }
 
-/// Returns the result for a deployment, which matches the chain with a server's module.
+/// Returns the result for a deployment, which the chain with the server's module applies to.
 async fn deployment(hot: &Hot, program: &Admittance) -> (u16, String) {
     let object = json!({
         "apiVersion": "v4",
@@ -146,7 +144,7 @@ async fn a_server_that_is_down_holds_back_no_other_change() {
     assert_eq!(status["chains"].as_array().unwrap().len(), 1, "{status:#}");
     assert_eq!(deployment(&hot, &program).await.0, 200);
 
-    // A change by an operator does not wait either, nor does a rollback.
+    // Neither an operator's change nor a rollback waits.
     let applied = chain("versioned", &hot.plugin("{ name: applied }"));
     let reply = hot.post(&program, "/v1/definitions", &applied).await;
     assert_eq!(reply.status, 200, "{}", reply.text());
@@ -159,7 +157,7 @@ async fn a_server_that_is_down_holds_back_no_other_change() {
     assert_eq!(hot.version(&program).await, Some(1));
 }
 
-/// A file that already names a module that cannot be fetched keeps its last version while others change.
+/// A file whose module cannot be fetched keeps its last version while other files change.
 #[tokio::test]
 async fn a_file_whose_module_cannot_be_fetched_keeps_its_last_version() {
     let hot = Hot::configured("modules: { attempts: 1 }\n").await;
@@ -188,7 +186,7 @@ async fn a_file_whose_module_cannot_be_fetched_keeps_its_last_version() {
     hot.until_version(&program, "the module of both", 2).await;
     assert_eq!(deployment(&hot, &program).await.0, 200);
 
-    // The chain is not lost if it is moved to the file that cannot be used.
+    // A chain that is moved to a file that cannot be used is not lost.
     fs::remove_file(hot.path("definitions/remote.yaml")).unwrap();
     let both = format!("{}---\n{}", hot.usual_chain(), remote_chain(&source, "Fail"));
     replace(&hot.chain_file(), both).unwrap();
@@ -202,8 +200,8 @@ async fn a_file_whose_module_cannot_be_fetched_keeps_its_last_version() {
     assert_eq!(status["chains"].as_array().unwrap().len(), 2, "{status:#}");
 }
 
-/// The first start, with an empty store and no history: the rest is served, and requests to the chain whose module is
-/// missing fail according to its failure policy.
+/// The program starts for the first time, with an empty store and no history. Everything else is served, and requests
+/// to the chain whose module is missing fail according to its failure policy.
 #[tokio::test]
 async fn a_first_start_without_the_server_serves_the_rest() {
     for (policy, expected) in [("Fail", None), ("Ignore", Some(200))] {
@@ -256,10 +254,10 @@ async fn a_first_start_without_the_server_serves_the_rest() {
     }
 }
 
-/// Closes every connection to this address, and so keeps the port until it is aborted.
+/// Closes every connection to this address, and occupies the port until it is aborted.
 fn closes_connections(address: SocketAddr) -> JoinHandle<()> {
     tokio::spawn(async move {
-        // The server that had the port may not have closed it yet.
+        // The server that used the port may not have closed it yet.
         let listener = loop {
             match tokio::net::TcpListener::bind(address).await {
                 Ok(listener) => break listener,

@@ -60,23 +60,19 @@ impl Hot {
         self.path("modules/versioned.wasm")
     }
 
-    /// Returns the initial chain.
     pub(super) fn usual_chain(&self) -> String {
         chain("versioned", &self.plugin("{ name: stage }"))
     }
 
-    /// Returns a `plugin:` with the module, and with these settings.
     pub(super) fn plugin(&self, settings: &str) -> String {
         let source = format!("file:{}", self.module().display());
         format!("{{ source: \"{source}\", settings: {settings} }}")
     }
 
-    /// Returns the bytes of a version.
     pub(super) fn bytes(&self, version: u32) -> Vec<u8> {
         self.versions.module(version)
     }
 
-    /// Replaces the module with a version.
     pub(super) fn put(&self, version: u32) {
         replace(&self.module(), self.bytes(version)).unwrap();
     }
@@ -156,7 +152,6 @@ impl Hot {
             .unwrap()
     }
 
-    /// Rolls back to a revision.
     pub(super) async fn roll_back(&self, program: &Admittance, revision: u64) {
         let body = json!({"revision": revision}).to_string();
         let reply = self.post(program, "/v1/rollback", &body).await;

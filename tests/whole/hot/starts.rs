@@ -1,4 +1,4 @@
-//! Starts: the definitions are served, or else the last live table.
+//! Starts serve the definitions, or else the last live table.
 
 use std::fs;
 
@@ -90,7 +90,7 @@ async fn a_rollback_holds_until_the_files_change() {
         "no file is touched"
     );
 
-    // The rollback survives a restart of the program, and writing the same content again.
+    // The rollback survives a restart, and a second write of the same content.
     let mut program = program;
     program.terminate().unwrap();
     program.ended().await.unwrap();
@@ -103,7 +103,7 @@ async fn a_rollback_holds_until_the_files_change() {
         (&status["revision"], &status["origin"])
     );
 
-    // A change ends it.
+    // A change of the definitions ends the rollback.
     hot.put(3);
     hot.until_version(&program, "the third version", 3).await;
     let status = program.status().await.unwrap();

@@ -1,4 +1,4 @@
-//! Swaps versions under load. `cargo task soak` does the same at full length.
+//! Swaps versions under load. `cargo task soak` does so at full length.
 
 use admittance_tests::Swaps;
 use serde_json::Value;
@@ -13,7 +13,7 @@ async fn swap(swaps: Swaps) {
     assert_eq!(swapped.status["problem"], Value::Null);
     let version = &swapped.status["chains"][0]["stages"][0]["hook"]["version"];
     assert_eq!(version, &Value::from(format!("version-{:06}", swaps.rounds + 1)));
-    // A loose limit: the soak test measures.
+    // The limit is loose, since the soak test measures precisely.
     let (before, after) = (swapped.memory_before, swapped.memory_after);
     assert!(after < 3 * before, "{before} bytes before, {after} after");
 }

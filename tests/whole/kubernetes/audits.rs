@@ -17,7 +17,7 @@ use crate::{
 
 const NAME: &str = "admittance-audit";
 
-/// Returns a chain with this message about a Pod without the label that every Pod needs.
+/// Returns a chain that denies Pods without a required label, with this message.
 fn chain(message: &str) -> Value {
     json!({
         "apiVersion": "admittance.dev/v1alpha1",
@@ -89,7 +89,7 @@ definitions: [ {{ kubernetes: {{}} }} ]
     Server::start_in(directory, &config, "").await
 }
 
-/// Returns the objects of a report, and its message about each.
+/// Returns the objects in a report, with the message about each.
 fn results(report: &Value) -> Vec<(&str, &str)> {
     let results = report["results"].as_array().into_iter().flatten();
     results
@@ -100,7 +100,7 @@ fn results(report: &Value) -> Vec<(&str, &str)> {
         .collect()
 }
 
-/// Waits for a report with these results; none at all without them.
+/// Waits for a report with these results, or for no report if there are none.
 async fn until_reported(
     setting: &Setting,
     plural: &str,
@@ -178,7 +178,7 @@ async fn reports_follow_objects_chains_and_leaders() {
     let calls = &first.program.status().await.unwrap()["chains"][0]["stages"][0]["calls"];
     assert_eq!(calls["total"], 0);
 
-    // Objects that change, come and go.
+    // Objects are changed, created and deleted.
     setting
         .server
         .put("pods", pod("shop", "bad", &json!({"team": "b"})));
@@ -187,7 +187,7 @@ async fn reports_follow_objects_chains_and_leaders() {
     until_reported(&setting, "reports", "web", &[("new", "no team")]).await;
     setting.server.delete("pods", "shop", "worse");
     until_reported(&setting, "reports", "shop", &[]).await;
-    // Changes that the API server has forgotten.
+    // The API server has forgotten some changes.
     setting.server.forget();
     setting.server.put("nodes", json!({"metadata": {"name": "n1"}}));
     until_reported(&setting, "clusterreports", "", &[("n1", "no team")]).await;
@@ -299,7 +299,7 @@ async fn an_incomplete_audit_reports_what_it_could_not_read() {
         shown.stdout
     );
 
-    // A resource that could not be listed can be listed later.
+    // A resource that could not be listed is listed in a later attempt.
     setting.server.put("nodes", json!({"metadata": {"name": "n1"}}));
     setting.server.allow("list", "nodes");
     until_reported(&setting, "clusterpolicyreports", "", &[("n1", "no team")]).await;
@@ -308,13 +308,13 @@ async fn an_incomplete_audit_reports_what_it_could_not_read() {
     })
     .await;
 
-    // Reports that cannot be written are, later.
+    // Reports that could not be written are written in a later attempt.
     setting.server.forbid("patch", "policyreports");
     setting.server.put("pods", pod("web", "new", &json!({})));
     let refused =
         |line: &admittance_tests::LogLine| line.message().contains("cannot patch resource \"policyreports\"");
     server.program.until_logged("the refusal", refused).await.unwrap();
-    // Without the API server, the audit continues later.
+    // The audit continues when the API server is available again.
     setting.server.leave();
     setting.server.allow("patch", "policyreports");
     setting.server.come_back();
@@ -421,17 +421,17 @@ async fn all_objects_are_audited_at_each_interval() {
     let server = start_with(&setting, "every: 1s, rate: 1000", "").await;
     let expected = [("bad", "no team"), ("worse", "no team")];
     until_reported(&setting, "reports", "shop", &expected).await;
-    // Nobody watches reports.
+    // Nothing watches reports.
     setting.server.delete("reports", "shop", NAME);
     until_reported(&setting, "reports", "shop", &expected).await;
     let metrics = server.program.metrics().await.unwrap();
     let audits = metrics.sum("admittance_audits_total", &[("result", "ok")]);
     assert!(audits > Some(1.0), "{audits:?}");
-    // Neither was the table changed, nor the leader.
+    // Neither the table nor the leader has changed.
     assert_eq!(audit(&server.program).await["last"]["revision"], 1);
 }
 
-/// Audits that take longer than the time between them follow one another, and report what they find nevertheless.
+/// Audits that take longer than their interval run one after another, and still report their findings.
 #[tokio::test]
 async fn slow_audits_report_what_they_find() {
     let setting = setting();

@@ -20,7 +20,7 @@ use admittance_tests::repository;
 
 use self::list::{LIST, Standing};
 
-/// Checks that a test runs exactly the rows of a group that are tested here.
+/// Checks that a test runs all rows of a group that are tested here, and no others.
 fn ran<'a>(group: &str, rows: impl IntoIterator<Item = &'a str>) {
     let mut ran: Vec<_> = rows.into_iter().collect();
     ran.sort_unstable();

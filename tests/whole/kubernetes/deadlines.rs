@@ -108,7 +108,7 @@ async fn the_shortest_of_all_timeouts_applies() {
             let message = format!("stage hangs of chain fail-{number} failed (timeout): {words}");
             assert_eq!(failed.message(), message, "{case}");
 
-            // A stage that was not called has not agreed, whatever the policy.
+            // A stage that was not called has not allowed the request, whatever its policy.
             if *words == BY_REQUEST {
                 assert_eq!(two.code(), 504, "{case}: {two:?}");
                 let message = format!(

@@ -58,7 +58,7 @@ fn labels(call: &Call) -> (String, Vec<String>) {
     (call.path.clone(), labels.keys().cloned().collect())
 }
 
-/// No call is answered before all were made, so they are concurrent or never answered.
+/// No call is answered before all have been made, so the test ends only if they are concurrent.
 #[tokio::test]
 async fn validating_webhooks_are_called_at_once_with_the_final_object() {
     let directory = tempfile::tempdir().unwrap();

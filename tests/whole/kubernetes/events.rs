@@ -22,7 +22,6 @@ fn setting() -> Setting {
     setting
 }
 
-/// Waits for this number of events with this reason.
 async fn events(setting: &Setting, reason: &str, count: usize) -> Vec<Value> {
     let mut events = Vec::new();
     eventually(&format!("{count} events: {reason}"), async || {
@@ -62,7 +61,7 @@ async fn denials_are_events() {
     assert!(note.starts_with("Pod web, requested by alice: "), "{note}");
     assert!(note.contains("not allowed here"), "{note}");
 
-    // The same once more is counted.
+    // A repetition increases the event's count.
     server.review("/validate", &POD.review("p2")).await;
     eventually("a series", async || {
         setting
@@ -135,7 +134,7 @@ async fn events_are_limited_and_delay_no_request() {
     })
     .await;
 
-    // Without the right to write events, requests are answered nevertheless.
+    // Requests are answered even without the right to write events.
     setting.server.forbid("create", "events");
     let delete = ReviewedResource {
         operation: "DELETE",

@@ -12,7 +12,7 @@ use tokio::sync::watch;
 
 use crate::webhooks::{certificate, listen};
 
-/// The names of the server: of its service, and in URLs.
+/// The names of the server: the name of its service, and its name in URLs.
 const NAMES: [&str; 2] = ["hook.hooks.svc", "hook.hooks"];
 
 /// A request to the server.
@@ -21,27 +21,24 @@ pub(crate) struct Call {
     pub(crate) path: String,
     /// The query parameter, in seconds.
     pub(crate) timeout: u64,
-    /// The number of the connection.
     pub(crate) connection: usize,
     pub(crate) review: Value,
 }
 
 impl Call {
-    /// Returns a label of the object.
     pub(crate) fn label(&self, name: &str) -> Option<&str> {
         self.review["request"]["object"]["metadata"]["labels"][name].as_str()
     }
 }
 
-/// An answer of the server.
 pub(crate) enum Answer {
     /// `response` of a review, without `uid`.
     Review(Value),
     /// An answer with this status and text.
     Text(u16, String),
-    /// No answer: the connection is closed.
+    /// Closes the connection instead of answering.
     HangUp,
-    /// No answer: the call hangs.
+    /// Lets the call hang.
     Silence,
 }
 
@@ -57,12 +54,10 @@ impl Answer {
         Self::Review(json!({"allowed": true, "patchType": "JSONPatch", "patch": patch}))
     }
 
-    /// Returns `allowed`.
     pub(crate) fn allow() -> Self {
         Self::Review(json!({"allowed": true}))
     }
 
-    /// Sets the label of the object.
     pub(crate) fn label(name: &str, value: &str) -> Self {
         Self::patch(&json!([{"op": "add", "path": format!("/metadata/labels/{name}"), "value": value}]))
     }
@@ -151,7 +146,7 @@ impl Hooks {
         format!("webhooks: {{ resolve: {{ {service}: \"{address}\", {url}: \"{address}\" }} }}\n")
     }
 
-    /// Every call with this path prefix, in the order of arrival.
+    /// Returns all calls with this path prefix, in the order of arrival.
     pub(crate) fn calls(&self, path: &str) -> Vec<Call> {
         of(&self.calls.borrow(), path).cloned().collect()
     }
@@ -189,7 +184,6 @@ pub(crate) fn anything() -> Value {
     rule(&["*"], &["*"], &["*"], &["*/*"])
 }
 
-/// Returns a rule of a webhook.
 pub(crate) fn rule(operations: &[&str], groups: &[&str], versions: &[&str], resources: &[&str]) -> Value {
     json!({"operations": operations, "apiGroups": groups, "apiVersions": versions, "resources": resources})
 }

@@ -20,7 +20,7 @@ use crate::scene::source;
 /// The maximum size of a review.
 const LIMIT: usize = 7 * 1024 * 1024;
 
-/// Chains of both phases, without other requirements.
+/// Returns a chain for each phase that needs nothing else.
 fn chains() -> String {
     let images = source("image-policy");
     let chain = |phase: &str, name: &str| {
@@ -44,7 +44,7 @@ dialect: { kubernetes: {} }
 definitions: [chains.yaml]
 ";
 
-/// Serves without TLS, so that a test can see the bytes.
+/// Serves without TLS, so that the test can see the bytes.
 async fn plain(definitions: &str) -> Server {
     let directory = tempfile::tempdir().unwrap();
     certificates(&directory, &[]).await;
@@ -340,7 +340,6 @@ async fn invalid_reviews_are_answered_with_a_status_and_its_reason() {
     }
 }
 
-/// Returns a review of exactly this size.
 fn review_of(size: usize) -> String {
     let mut review = POD.review("large");
     review["request"]["object"]["metadata"]["annotations"] = json!({"pad": ""});
@@ -400,7 +399,7 @@ async fn a_review_may_have_seven_mebibytes() {
     }
 }
 
-/// A reply in two segments costs kube-apiserver 40 ms where the second waits for an acknowledgement.
+/// kube-apiserver may wait 40 ms for the second segment of a reply, until it acknowledges the first.
 #[tokio::test]
 async fn a_reply_is_sent_in_one_segment_and_the_connection_is_kept() {
     let server = plain(&chains()).await;

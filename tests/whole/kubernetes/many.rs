@@ -87,8 +87,8 @@ async fn a_change_loads_and_writes_only_the_changed_chains() {
     }
 }
 
-/// Run by `cargo task soak`: with many chains, of which half have a plugin with settings of their own, a replica is
-/// ready soon if the compiled forms are in the store.
+/// `cargo task soak` runs this test. With many chains, half of which have a plugin with their own settings, a replica
+/// is ready soon if the store has the compiled forms.
 #[tokio::test]
 async fn thousands_of_chains_are_ready_soon() {
     const LIMIT: Duration = Duration::from_secs(5);

@@ -90,7 +90,7 @@ async fn answer(method: Method, uri: Uri) -> (StatusCode, Json<Value>) {
     if let Some(found) = found {
         return (StatusCode::OK, Json(found));
     }
-    // No watch begins without a list, so every look-up is a request.
+    // Watches start with a list, which the server refuses, so every lookup is a request.
     let status =
         json!({"kind": "Status", "status": "Failure", "message": "none", "reason": "NotFound", "code": 404});
     (StatusCode::NOT_FOUND, Json(status))
@@ -142,7 +142,7 @@ async fn a_policy_of_kyverno_is_replayed_without_the_cluster_and_the_servers() {
     assert_eq!(record.unwrap().code, Some(0));
     let recorded = fs::read_to_string(&path).unwrap();
 
-    // A recording with another limit or another answer has another result, so the recording is what is read.
+    // A recording with a different limit or answer has a different result, so the recording is used.
     for (known, changed, expected) in [
         ("", "", Some(0)),
         (r#""most":"2""#, r#""most":"3""#, Some(1)),

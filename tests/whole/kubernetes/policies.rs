@@ -51,7 +51,7 @@ fn documents() -> String {
             &wapc,
             "  mode: monitor\n  settings: { required: never }\n",
         ),
-        // Would change every object, and may not.
+        // The policy would change every object, but may not.
         policy(
             "AdmissionPolicy",
             "{ name: lies, namespace: liars }",
@@ -63,8 +63,7 @@ fn documents() -> String {
     .concat()
 }
 
-/// Returns a group that allows Pods with a team, and those with an owner that the policy, which may not, would not
-/// change.
+/// Returns a group that allows Pods with a team, and Pods with an owner that the policy would leave unchanged.
 fn group(wapc: &str, program: &str) -> String {
     format!(
         "---
@@ -83,7 +82,6 @@ spec:
     )
 }
 
-/// Returns a review of a Pod in a namespace, with these labels and annotations.
 fn pod(namespace: &str, labels: &Value, annotations: &Value) -> Value {
     let mut review = POD.review("p1");
     let request = &mut review["request"];
@@ -122,7 +120,7 @@ async fn documents_of_kubewarden_are_served() {
     let labels = changed.applied_to(&object)["metadata"]["labels"].take();
     assert_eq!(labels, json!({"team": "a", "checked": "yes"}));
 
-    // A policy of a namespace, with a message of its own.
+    // A policy of a namespace has its own message.
     let (_, refused) = review(&server, "programs", &none, &none).await;
     assert!(refused.message().contains("ask the owners"), "{refused:?}");
     let causes = &refused.response["status"]["details"]["causes"];
@@ -195,7 +193,7 @@ async fn groups_of_kubewarden_are_served() {
             json!({"act": "fail"}),
             "plugin labelled of the group: the plugin returned an error: it was told to fail",
         ),
-        // The second, which is a program, ends after the first.
+        // The second policy, which is a program, ends after the first.
         (
             json!({"team": "a"}),
             json!({"act": "loop"}),

@@ -1,4 +1,4 @@
-//! Webhook configurations that the leader keeps, and the certificate that they trust.
+//! The webhook configurations that the leader writes, and the certificate that they trust.
 
 use std::{
     collections::BTreeSet,
@@ -54,7 +54,7 @@ fn setting() -> Setting {
     setting
 }
 
-/// A replica, with its own configuration.
+/// A replica with its own configuration.
 struct Replica {
     directory: TempDir,
     program: Admittance,
@@ -75,12 +75,12 @@ impl Replica {
         SocketAddr::from(([127, 0, 0, 1], url.port_u16().unwrap()))
     }
 
-    /// Returns the message of the denial of this object, by an API server that trusts this bundle.
+    /// Returns the message of this object's denial, for an API server that trusts this bundle.
     async fn message(&self, bundle: &str, resource: ReviewedResource<'_>) -> String {
         self.message_at("/validate", bundle, resource).await
     }
 
-    /// Returns the message of the denial by the chains of this path.
+    /// Returns the denial's message from the chains of this path.
     async fn message_at(&self, path: &str, bundle: &str, resource: ReviewedResource<'_>) -> String {
         let review = resource.review("u1").to_string();
         let (stream, _) = connect(self.address(), bundle).await.unwrap();
@@ -139,7 +139,6 @@ async fn connect(
     Ok((TokioIo::new(stream), served))
 }
 
-/// Returns the webhooks of chains.
 fn webhooks(setting: &Setting, plural: &str) -> Value {
     let mut configuration = setting.server.object(plural, "", NAME).unwrap_or_default();
     if let Some(all) = configuration["webhooks"].as_array_mut() {
@@ -173,7 +172,6 @@ async fn until_registered(setting: &Setting, resources: &[&str]) {
     .await;
 }
 
-/// Returns a chain for this resource.
 fn chain_of(name: &str, resource: &str, message: &str) -> Value {
     let mut chain = chain(name, message);
     chain["spec"]["rules"][0]["resources"] = json!([resource]);
@@ -230,7 +228,7 @@ async fn webhook_configurations_follow_the_live_chains() {
             .contains("second")
     );
 
-    // A foreign change does not stay.
+    // A change by another client is undone.
     let kept = webhooks(&setting, VALIDATING);
     let mut changed = setting.server.object(VALIDATING, "", NAME).unwrap();
     changed["webhooks"][0]["failurePolicy"] = json!("Ignore");
@@ -250,7 +248,7 @@ async fn webhook_configurations_follow_the_live_chains() {
         (&json!(true), &Value::Null)
     );
     assert!(kept["lastWrite"].is_string());
-    // The webhooks go with the last chain, and every write had a reason.
+    // The webhooks are removed with the last chain, and every write had a reason.
     setting.server.delete(PLURAL, "", "secrets");
     until_registered(&setting, &["pods"]).await;
     setting.server.delete(PLURAL, "", "pods");
@@ -400,8 +398,8 @@ fn ending() -> (Value, String) {
     (secret, authority.pem())
 }
 
-/// Calls these replicas, trusting the bundle that the API server had before the last calls, until all of them serve
-/// another certificate than they did. No handshake fails.
+/// Calls these replicas until all of them serve a new certificate. The calls trust the bundle that the API server had
+/// before; no handshake fails.
 async fn until_replaced(setting: &Setting, replicas: &[&Replica]) {
     eventually("a configuration", async || !bundle(setting).is_empty()).await;
     let mut trusted = bundle(setting);
@@ -472,7 +470,7 @@ async fn a_lost_secret_is_restored_and_replaced() {
     assert_eq!(authorities(&bundle(&setting)), 2);
 }
 
-/// Fields that an API server drops are not written again and again.
+/// A field that an API server drops is not written again and again.
 #[tokio::test]
 async fn fields_that_the_api_server_drops_are_written_once() {
     let setting = setting();
@@ -488,7 +486,7 @@ async fn fields_that_the_api_server_drops_are_written_once() {
     assert_eq!(webhooks(&setting, VALIDATING)[0].get("matchConditions"), None);
     let named = format!("{VALIDATING}/{NAME}");
     let looked = || setting.server.count("get", &named);
-    // A table that needs the same webhooks. When it is checked once more, the previous check has ended.
+    // The new table needs the same webhooks. When it is checked again, the previous check has ended.
     for message in ["second", "third"] {
         let before = looked();
         setting.server.put(PLURAL, everything(message));

@@ -20,8 +20,8 @@ use crate::{
 /// The validity of a replica's Lease.
 const EXPIRY: SignedDuration = SignedDuration::from_secs(15);
 
-/// The maximum number of renewals of a replica's Lease before it serves a target that it has prepared. The order of
-/// events decides and not the time, so the number is the same on a busy machine.
+/// The maximum number of times that a replica renews its Lease before it serves a target that it has prepared. It
+/// depends on the order of events and not on time, so it also holds on a busy machine.
 const RENEWALS: usize = 2;
 
 /// Returns the annotations of the Lease of a replica, or of the leader.
@@ -139,7 +139,7 @@ async fn a_replica_that_hangs_holds_the_others_back_and_is_named() {
     let name = own_name(&slow.program).await;
     until_known(&first.program, 2).await;
 
-    // The hanging replica prepares nothing.
+    // The suspended replica prepares nothing.
     slow.program.suspend().unwrap();
     setting.server.put(PLURAL, chain("pods", "second"));
     let waiting = until_waiting(&first.program, &name).await;
@@ -176,7 +176,7 @@ async fn replicas_continue_without_a_killed_one_and_without_the_api_server() {
     second.program.suspend().unwrap();
     setting.server.put(PLURAL, chain("pods", "second"));
     until_waiting(&leader.program, "has not prepared").await;
-    // The Lease reports the state later than the leader itself.
+    // The Lease reports the state later than the leader does.
     eventually("the Lease of the leader says what is prepared", async || {
         let replicas = replicas(&third.program).await;
         let mut known = replicas["replicas"].as_array().into_iter().flatten();
@@ -258,7 +258,7 @@ async fn a_replica_with_another_table_is_not_ready_and_is_named() {
     for server in &allowing {
         until_ready(&server.program).await;
     }
-    // This replica does not allow the chain, and all others wait for it.
+    // This replica rejects the chain, and all others wait for it.
     let mut strict = start(&setting).await;
     until_ready(&strict.program).await;
     let name = own_name(&strict.program).await;
@@ -290,7 +290,7 @@ async fn a_replica_with_another_table_is_not_ready_and_is_named() {
         })
         .await;
     }
-    // A new one that cannot use it delays no other replica, and gets no requests.
+    // A new replica that cannot use the chain delays no other replica, and gets no requests.
     let late = start(&setting).await;
     let known = async || replicas(&late.program).await["target"] != Value::Null;
     eventually("it knows what the others serve", known).await;

@@ -33,7 +33,6 @@ pub(super) async fn start(setting: &Setting) -> Server {
     start_with(setting, "").await
 }
 
-/// Starts a server with these additions to its configuration.
 pub(super) async fn start_with(setting: &Setting, additions: &str) -> Server {
     start_as(setting, "", additions).await
 }
@@ -52,7 +51,6 @@ pub(super) async fn start_reading(setting: &Setting, definitions: &str) -> Serve
     start_at(setting, definitions, store()).await
 }
 
-/// Starts a server with these additions to its configuration, and this store.
 pub(super) async fn start_storing(setting: &Setting, additions: &str, store: &Path) -> Server {
     start_at(
         setting,
@@ -131,7 +129,7 @@ async fn chains_are_resources() {
         .unwrap();
     assert!(server.message().await.contains("second"));
 
-    // The command line repairs it, and the resource keeps what others wrote into it.
+    // The command line repairs the chain, and keeps what others wrote into the resource.
     let file = write(&server.directory, "new.json", chain("pods", "fifth").to_string());
     let applied = server.tell(&["apply", "-f", file.to_str().unwrap()]).await;
     assert_eq!(applied.code, Some(0), "{}{}", applied.stdout, applied.stderr);
@@ -207,7 +205,6 @@ async fn exceptions_are_resources() {
     assert!(setting.server.object(EXCEPTIONS, "", "test").is_none());
 }
 
-/// Returns the chain in a namespace.
 pub(super) fn in_namespace(mut chain: Value, namespace: &str) -> Value {
     chain["kind"] = json!("NamespacedAdmissionChain");
     chain["metadata"]["namespace"] = json!(namespace);
@@ -217,7 +214,7 @@ pub(super) fn in_namespace(mut chain: Value, namespace: &str) -> Value {
 #[tokio::test]
 async fn chains_of_a_namespace_stay_in_it() {
     let setting = Setting::new();
-    // Rules for everything do not reach further.
+    // Rules for everything are limited to the namespace.
     let mut of_other = chain("all", "other");
     of_other["spec"]["rules"] = json!([{"operations": ["*"], "resources": ["*/*"]}]);
     setting.server.put(NAMESPACED, in_namespace(of_other, "other"));
@@ -229,7 +226,7 @@ async fn chains_of_a_namespace_stay_in_it() {
     server.until_revision(2).await;
     assert!(server.message().await.contains("first"));
 
-    // The name has a slash, wherever it appears.
+    // The name contains a slash wherever it appears.
     let verdict = server.review("/validate/test/pods", &POD.review("p1")).await;
     assert!(verdict.message().contains("first"), "{}", verdict.message());
     for arguments in [
@@ -247,7 +244,7 @@ async fn chains_of_a_namespace_stay_in_it() {
         );
     }
 
-    // A use that the operator did not allow is refused by name, and the rest is served.
+    // A use that the operator has not allowed is reported by name, and everything else is served.
     let mut wanting = in_namespace(chain("pods", "second"), "test");
     wanting["spec"]["stages"][0] = json!({"name": "calls", "webhook": {
         "protocol": "AdmissionReview", "url": "https://elsewhere.example.com/",
@@ -272,7 +269,7 @@ async fn chains_of_a_namespace_stay_in_it() {
         "{mistake}"
     );
     assert!(server.message().await.contains("first"), "its last version stays");
-    // The command line reports the same about this version and about another.
+    // The command line reports the same for this version and another one.
     for stage in [wanting["spec"]["stages"][0]["name"].clone(), json!("other")] {
         wanting["spec"]["stages"][0]["name"] = stage;
         let file = write(&server.directory, "new.json", wanting.to_string());
@@ -375,7 +372,7 @@ async fn definitions_are_checked_before_they_are_stored() {
         }
     }
 
-    // More memory than this host gives to any plugin.
+    // No plugin of this host gets that much memory.
     let mut large = with_source("oci://127.0.0.1:1/a:1");
     large["spec"]["stages"][0]["plugin"]["memory"] = json!("2GiB");
     let verdict = server.review("/definitions", &create(&large)).await;

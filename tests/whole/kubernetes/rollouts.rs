@@ -14,7 +14,7 @@ use crate::{
 
 pub(super) const STAGE: &str = "pods/images";
 
-/// Returns a chain whose candidate fails whenever it is called, and is rolled out so.
+/// Returns a chain with this rollout of a candidate that always fails.
 pub(super) fn rolled_out(rollout: &Value) -> Value {
     let mut chain = chain("pods", "");
     let plugin = json!({"source": source("guest-misbehaves"), "settings": {"behaviour": "well-behaved"}});
@@ -26,7 +26,7 @@ pub(super) fn rolled_out(rollout: &Value) -> Value {
     chain
 }
 
-/// Returns the rollout, as a replica sees it.
+/// Returns a replica's view of the rollout.
 async fn rollout(server: &Server) -> Value {
     let status = server.program.status().await.unwrap();
     status["chains"][0]["stages"][0]["candidate"]["rollout"].clone()
@@ -57,7 +57,7 @@ async fn three(start: impl AsyncFn() -> Server) -> [Server; 3] {
     servers
 }
 
-/// Checks that a command for one replica applies to all, and so does a limit that one of them reaches.
+/// Checks that all replicas follow a command to one of them, and stop when one of them reaches a limit.
 async fn is_shared(servers: &[Server; 3]) {
     let [first, second, third] = servers;
     let all = [first, second, third];
@@ -66,7 +66,7 @@ async fn is_shared(servers: &[Server; 3]) {
     until_at(&all, "progressing", "100%").await;
     steer(second, "pause").await;
     until_at(&all, "paused", "100%").await;
-    // Only the last replica gets requests, and it reports their results to the others.
+    // Only the last replica gets requests, and reports their results to the others.
     let name = own_name(&third.program).await;
     eventually("the rollout is aborted", async || {
         third.review("/mutate", &POD.review("p1")).await.is_allowed()
@@ -96,7 +96,7 @@ async fn replicas_share_the_rollout_of_a_resource() {
     setting.server.put(PLURAL, by_uid());
     let servers = three(async || start(&setting).await).await;
     is_shared(&servers).await;
-    // The leader, which writes the status and the Event, learned of the first abort from another replica.
+    // The leader writes the status and the Event. It learned of the first abort from another replica.
     eventually("the status says so", async || {
         let status = setting.server.object(PLURAL, "", "pods").unwrap()["status"].clone();
         status["rollouts"][0]["state"] == "aborted" && status["rollouts"][0]["attempt"] == 1
@@ -114,8 +114,8 @@ async fn replicas_share_the_rollout_of_a_file() {
     is_shared(&servers).await;
 }
 
-/// The leader is killed in the middle of a step: the others stay in it until one of them leads, which continues from
-/// there.
+/// The leader is killed in the middle of a step. The other replicas stay in the step until one of them leads and
+/// continues.
 #[tokio::test]
 async fn the_next_leader_continues_a_rollout() {
     let setting = Setting::new();

@@ -25,7 +25,6 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts a server with these additions to its configuration, and these definitions.
     pub(crate) async fn start(additions: &str, definitions: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         certificates(&directory, &[]).await;
@@ -38,7 +37,6 @@ impl Server {
         Self::start_with_store(directory, config, store()).await
     }
 
-    /// Starts a server with a store of its own.
     pub(crate) async fn start_with_store(directory: TempDir, config: &str, store: &Path) -> Self {
         let config = write(&directory, "admittance.yaml", config);
         let program = Serve::new(config).unwrap().store(store).start().await.unwrap();
@@ -65,13 +63,12 @@ impl Server {
             .unwrap()
     }
 
-    /// Returns the answer to a review.
     pub(crate) async fn review(&self, path: &str, review: &Value) -> Verdict {
         Verdict::of(review, &self.post(path, review).await)
     }
 }
 
-/// Certificates for `localhost`, of a CA in `ca.pem`, with more arguments.
+/// Creates certificates for `localhost`, with a CA in `ca.pem` and these additional arguments.
 pub(crate) async fn certificates(directory: &TempDir, more: &[&str]) {
     let out = directory.path().to_str().unwrap();
     let hosts = ["--host", "localhost", "--host", "127.0.0.1"];
@@ -115,7 +112,7 @@ impl Verdict {
         assert_eq!(answer.get("request"), None);
         let response = answer["response"].take();
         assert_eq!(response["uid"], review["request"]["uid"]);
-        // These answers are invalid for kube-apiserver.
+        // For kube-apiserver, these answers are invalid.
         assert_eq!(
             response.get("patch").is_some(),
             response.get("patchType").is_some()
@@ -132,22 +129,18 @@ impl Verdict {
         self.response["allowed"].as_bool().unwrap()
     }
 
-    /// Returns the status code of a denial.
     pub(crate) fn code(&self) -> u64 {
         self.response["status"]["code"].as_u64().unwrap_or_default()
     }
 
-    /// Returns the message of a denial.
     pub(crate) fn message(&self) -> &str {
         self.response["status"]["message"].as_str().unwrap_or_default()
     }
 
-    /// Returns the audit annotation of this key.
     pub(crate) fn annotation(&self, key: &str) -> Option<&str> {
         self.response["auditAnnotations"][key].as_str()
     }
 
-    /// Returns the patch of the answer.
     pub(crate) fn patch(&self) -> Option<Value> {
         let text = self.response.get("patch")?.as_str().unwrap();
         assert_eq!(self.response["patchType"], "JSONPatch");
@@ -165,7 +158,6 @@ impl Verdict {
     }
 }
 
-/// The subject of a review.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReviewedResource<'a> {
     pub(crate) operation: &'a str,
@@ -174,7 +166,6 @@ pub(crate) struct ReviewedResource<'a> {
     pub(crate) kind: &'a str,
 }
 
-/// A Pod that is created.
 pub(crate) const POD: ReviewedResource<'static> = ReviewedResource {
     operation: "CREATE",
     resource: "/v1/pods",

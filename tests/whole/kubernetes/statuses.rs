@@ -14,7 +14,6 @@ use crate::{
 
 const LEADER: (&str, &[(&str, &str)]) = ("admittance_cluster_leader", &[("lease", "admittance")]);
 
-/// Returns the status and the reason of a condition.
 fn condition(status: &Value, name: &str) -> (String, String) {
     let conditions = status["conditions"].as_array();
     let condition = conditions

@@ -11,7 +11,7 @@ use super::{
     server::{POD, Server, request},
 };
 
-/// A server with one webhook, which answers when `open` is.
+/// A server with a webhook that answers after `open` is set.
 struct Held {
     server: Server,
     hooks: Hooks,
@@ -55,7 +55,7 @@ impl Held {
         sent
     }
 
-    /// Stops it, and waits until it reports that it is stopping.
+    /// Stops the server, and waits until its log contains these words.
     async fn terminate(&mut self, words: &'static str) {
         self.server.program.terminate().unwrap();
         let said = self
@@ -99,7 +99,7 @@ async fn new_connections_are_served_until_the_delay_is_over() {
     for (client, is_http1) in [(&held.server.client, true), (&*newcomer, false)] {
         let reply = client.send(request(&quick, &POD.review("late"))).await.unwrap();
         assert_eq!(reply.json().unwrap()["response"]["allowed"], true);
-        // HTTP/2 has no such header; the client is notified when the port is closed.
+        // HTTP/2 has no such header; clients are notified when the port is closed.
         let close = reply
             .headers
             .get("connection")

@@ -41,7 +41,7 @@ fn define_policies(setting: &Setting) {
         .define_kind(version, BINDINGS, "ValidatingAdmissionPolicyBinding", false);
 }
 
-/// Returns a template in CEL, of constraints that deny every Pod with their message.
+/// Returns a CEL template whose constraints deny every Pod with their message.
 fn template() -> Value {
     let validations =
         json!([{"expression": "false", "messageExpression": "string(variables.params.message)"}]);
@@ -91,7 +91,7 @@ async fn policies_of_the_cluster_are_read() {
     setting.server.put(BINDINGS, binding("stray", "gone"));
     let server = start_reading(&setting, DEFINITIONS).await;
     assert!(server.message().await.contains("by a policy"));
-    // The one without its policy is reported, and holds nothing back.
+    // The binding without a policy is reported, and delays nothing.
     until_bad(
         &server,
         "validatingadmissionpolicybindings.admissionregistration.k8s.io/stray",
@@ -99,7 +99,7 @@ async fn policies_of_the_cluster_are_read() {
     .await;
     setting.server.put(POLICIES, policy("by another"));
     until_message(&server, "by another").await;
-    // An invalid version is named, and the last valid one stays in force; chains go live nevertheless.
+    // An invalid version is reported by name, and the last valid version stays in force. Chains go live despite it.
     let has_chain = |status: &Value| {
         let chains = status["chains"].as_array();
         chains.is_some_and(|chains| chains.iter().any(|chain| chain["name"] == "zother"))

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// TLS, tokens and clients of the configuration apply to the Pods' admin port.
+/// The Pods' admin port uses the TLS, tokens and clients of the configuration.
 #[tokio::test]
 async fn access_to_the_admin_port_of_a_pod_follows_the_configuration() {
     let directory = tempfile::tempdir().unwrap();
@@ -64,7 +64,8 @@ async fn access_to_the_admin_port_of_a_pod_follows_the_configuration() {
         refused.stderr
     );
 
-    // Tokens without TLS are only for loopback, which is unreachable in a Pod: the webhook's certificate is used.
+    // Tokens without TLS are allowed only on loopback, which cannot be reached from outside the Pod, so the webhook's
+    // certificate is used.
     let without = printed("").await;
     let text = without.object("ConfigMap", "-config")["data"]["admittance.yaml"]
         .as_str()
@@ -119,7 +120,7 @@ spec:
         });
         let rules: Vec<_> = rules.collect();
         let found = role["rules"].as_array().unwrap().iter();
-        // The other rules are for the webhook configurations.
+        // The other rules are about webhook configurations.
         let is_of_chains = |rule: &&Value| rule["apiGroups"][0] != "admissionregistration.k8s.io";
         assert_eq!(
             found.filter(is_of_chains).cloned().collect::<Vec<_>>(),
@@ -137,7 +138,7 @@ spec:
     }
 }
 
-/// A driver whose chains are resources may read them, report on them, and watch the other Pods.
+/// If a driver's chains are resources, it may read them, report on them, and watch the other Pods.
 #[tokio::test]
 async fn chains_that_are_resources_are_granted_and_registered() {
     let text = |more: &str| {
@@ -254,7 +255,7 @@ async fn chains_that_are_resources_are_granted_and_registered() {
     let service = json!({"name": "ADMITTANCE_SERVICE", "value": "other.admittance-system"});
     assert!(env.contains(&service), "{env:?}");
 
-    // Users of the admin port that may change definitions change resources.
+    // A user of the admin port who may change definitions changes resources.
     let tokens =
         "admin: { address: 127.0.0.1:9090, tokens: [ { name: ci, role: Admin, file: ci.token } ] }\n";
     let verbs = may(&printed(tokens, "").await, "ClusterRole", "admissionchains");

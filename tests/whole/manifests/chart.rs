@@ -74,12 +74,10 @@ impl Charts {
         Some(command.env_remove("KUBECONFIG").output().await.unwrap())
     }
 
-    /// Renders the chart with these values.
     async fn render(&self, values: &[&str]) -> Option<Rendered> {
         self.render_as("admittance", values).await
     }
 
-    /// Renders a release of this name.
     async fn render_as(&self, release: &str, values: &[&str]) -> Option<Rendered> {
         let arguments = ["template", release, "chart", "--include-crds"];
         let namespace = ["--namespace", "admittance-system"];
@@ -106,7 +104,6 @@ impl Rendered {
     }
 }
 
-/// Returns the program, if `cargo task test` could fetch it.
 fn helm() -> Option<PathBuf> {
     const VARIABLE: &str = "ADMITTANCE_TEST_HELM";
     let helm = env::var_os(VARIABLE);
@@ -139,8 +136,8 @@ cluster: {{}}
     )
 }
 
-/// The chart, with its own values, installs what the manifests do whose webhook configurations the leader keeps. So the
-/// API server calls nothing before a Pod is ready.
+/// The chart with its own values installs the same objects as the manifests if the leader keeps the webhook
+/// configurations. So the API server calls nothing before a Pod is ready.
 #[tokio::test]
 async fn a_chart_with_its_defaults_renders_the_manifests() {
     let pods = "definitions: [pods.yaml]\n";
@@ -214,7 +211,8 @@ admin: { address: 127.0.0.1:9090, tokens: [ { name: ci, role: Admin, file: ci.to
     }
 }
 
-/// Values, separated by `;`; then kind, end of the name and pointer of a place, and the value there, `-` for none.
+/// The columns are the values, separated by `;`, and the kind, name suffix and pointer of a place with its value, which
+/// is `-` if it is absent.
 const VALUES: &str = r#"
 image.reference="r.example/a:2" | Deployment | | POD/containers/0/image | "r.example/a:2"
 image.pullPolicy="Always" | Deployment | | POD/containers/0/imagePullPolicy | "Always"
@@ -290,7 +288,7 @@ async fn each_value_has_its_effect() {
     }
 }
 
-/// Every value of the file is one that a row above sets.
+/// A row above sets each value in the file.
 #[tokio::test]
 async fn every_value_of_the_chart_is_tested() {
     let charts = Charts::new(&chains(), CONFIG).await;
@@ -337,7 +335,7 @@ async fn the_schema_refuses_what_cannot_be_installed() {
     }
 }
 
-/// A chart is made to be published, and made again in its directory.
+/// A chart that has been published is created again in its directory.
 #[tokio::test]
 async fn a_chart_can_be_written_again_in_its_directory() {
     let config = format!(
@@ -349,7 +347,7 @@ async fn a_chart_can_be_written_again_in_its_directory() {
         assert!(made.stderr.contains(note), "{}", made.stderr);
     }
     for file in walk(&charts.path("chart")) {
-        // The text of a plugin may be anything.
+        // A plugin may contain any text.
         if file.extension().is_some_and(|extension| extension == "wasm") {
             continue;
         }
@@ -399,7 +397,7 @@ definitions: [pods.yaml]
     ] {
         let charts = Charts::new(&chains(), config).await;
         if config.contains("webhookConfigurations") {
-            // The Pods make their own.
+            // The Pods create their own certificate.
             fs::remove_dir_all(charts.path("certs")).unwrap();
         }
         charts
@@ -442,7 +440,7 @@ definitions: [pods.yaml]
             assert_eq!(variable(&pod).unwrap()["value"], "first");
             assert_eq!(variable(&others).unwrap()["value"], "second");
         }
-        // No selector matches the Pods of the other release.
+        // The selectors of one release do not match the other's Pods.
         let mut selectors = 0;
         for object in &first {
             for pointer in [

@@ -1,4 +1,4 @@
-//! The printed manifests, with each flag.
+//! The printed manifests with each flag.
 
 use super::*;
 
@@ -78,7 +78,7 @@ async fn every_object_that_the_manifests_name_is_printed() {
     ] {
         assert_eq!(selector, labels);
     }
-    // The Pod Security Standard `restricted`, and a read-only root file system.
+    // The Pod meets the Pod Security Standard `restricted`, and its root file system is read-only.
     let security = &pod["securityContext"];
     assert_eq!(security["runAsNonRoot"], true);
     assert_eq!(security["seccompProfile"], json!({"type": "RuntimeDefault"}));
@@ -217,7 +217,7 @@ async fn flags_appear_in_the_manifests() {
         );
     }
 
-    // The leader of the Pods registers the webhooks as the arguments say.
+    // The leader registers the webhooks according to the arguments.
     for (flags, field, expected) in [
         ("", "failurePolicy", Value::Null),
         ("--per-chain", "perChain", json!(true)),
@@ -268,7 +268,7 @@ async fn flags_appear_in_the_manifests() {
     assert!(!printed.stderr.contains("--server-side"), "{}", printed.stderr);
 }
 
-/// Notes for the user: who may be locked out, and which requests are not checked.
+/// Notes tell the user who may be locked out, and which requests are not checked.
 #[tokio::test]
 async fn notes_say_what_the_user_must_do() {
     let forgetful = chains().replace("pods, pods/ephemeralcontainers", "pods");

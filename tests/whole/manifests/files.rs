@@ -1,4 +1,4 @@
-//! Input and output in directories, and what cannot be installed.
+//! Input and output in directories, and configurations that cannot be installed.
 
 use super::*;
 
@@ -287,7 +287,7 @@ async fn every_definition_file_is_printed() {
     let plugins = json!({"name": "ADMITTANCE_PLUGINS", "value": "/usr/local/lib/admittance"});
     assert!(env.as_array().unwrap().contains(&plugins), "{env}");
 
-    // The Pod accepts them.
+    // The Pod accepts the files.
     let root = printed.directory.path().join("pod");
     printed.mount(&root);
     let config = root.join("etc/admittance/config/admittance.yaml");

@@ -1,4 +1,4 @@
-//! A Pod of the manifests, as a process.
+//! Runs a Pod of the manifests as a process.
 
 use super::*;
 
@@ -46,7 +46,7 @@ async fn a_pod_of_the_manifests_answers_the_api_server() {
         ("/validate", "nginx:1.29", json!({"allowed": true})),
         ("/validate", "nginx:latest", json!({"allowed": false})),
     ] {
-        // The client connects like kube-apiserver: by the Service's name, whatever its address.
+        // The client connects like kube-apiserver: with the Service's name, and whatever address it has.
         let host = "admittance.admittance-system.svc";
         let reply = post(
             &program,
@@ -63,7 +63,7 @@ async fn a_pod_of_the_manifests_answers_the_api_server() {
     }
 }
 
-/// A client does not trust an unknown CA or another name.
+/// A client trusts neither an unknown CA nor a different name.
 #[tokio::test]
 async fn only_the_webhook_configurations_trust_the_certificate() {
     let directory = tempfile::tempdir().unwrap();

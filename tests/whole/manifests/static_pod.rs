@@ -1,4 +1,4 @@
-//! A static Pod and webhooks as files of the API server.
+//! A static Pod, and webhooks in files of the API server.
 
 use super::{
     pod::{post, review},
@@ -6,7 +6,6 @@ use super::{
     *,
 };
 
-/// The files of a node.
 struct Node(TempDir);
 
 impl Node {
@@ -34,7 +33,6 @@ impl Node {
         .await
     }
 
-    /// Returns a path of the node.
     fn path(&self, path: &str) -> PathBuf {
         self.0.path().join("root").join(path.trim_start_matches('/'))
     }

@@ -1,4 +1,4 @@
-//! Every object has only fields that Kubernetes 1.36 knows, of their types: the API server validates strictly.
+//! Every object has only fields that Kubernetes 1.36 knows, with their types: the API server validates strictly.
 
 use k8s_openapi::{
     Resource,
@@ -83,7 +83,7 @@ async fn kubernetes_accepts_every_field_strictly() {
     kinds.dedup();
     assert_eq!(kinds.len(), 14, "{kinds:?}");
     for object in &printed.objects {
-        // The operator of Prometheus defines it.
+        // The Prometheus operator defines this kind.
         if object["kind"] != "ServiceMonitor" {
             assert_valid(object);
         }

@@ -1,4 +1,4 @@
-//! Definitions in ZooKeeper: several drivers with the same definitions, and drivers that lose the connection.
+//! Definitions in ZooKeeper, which several drivers share and whose connection may be lost.
 
 use std::time::Instant;
 
@@ -104,8 +104,8 @@ impl Surroundings {
             .collect()
     }
 
-    /// Polls a driver until its bad definitions are those whose locations end in these, in any order, in its status and
-    /// its metrics.
+    /// Polls a driver until its status and its metrics list exactly the bad definitions whose locations have these
+    /// suffixes, in any order.
     async fn until_bad(&self, driver: &Front, expected: &[&str]) {
         let mut last = (Vec::new(), Vec::new());
         let asking = async {
@@ -229,7 +229,7 @@ async fn two_drivers_see_one_change_made_through_either() {
         }
     }
 
-    // The definition is written directly, in the format of the original's scheduler.
+    // The definition is written directly, in the format of the original scheduler.
     let mut by_hand = around.definition("webhook-test", "annotates");
     by_hand["metadata"]["creationTimestamp"] = "0001-01-01T00:00:00Z".into();
     by_hand["admissionWebhooks"][0]["clientConfig"]["url"] = "".into();
@@ -252,7 +252,7 @@ async fn two_drivers_see_one_change_made_through_either() {
     assert_eq!(code_and_message(&reply).0, 1_405_202, "{}", reply.text());
 }
 
-/// A node that is not a definition, and one that conflicts with another.
+/// One node is not a definition, and another conflicts with a valid definition.
 #[tokio::test]
 async fn bad_nodes_do_not_prevent_other_definitions() {
     let place = ZooKeeperNode::shared("bad").await;
@@ -261,7 +261,7 @@ async fn bad_nodes_do_not_prevent_other_definitions() {
     let nodes = Nodes::connect(&place.connection()).await;
     let definition = around.definition("webhook-test", "annotates");
     around.change(&one, Method::POST, ROUTE, &definition).await;
-    // Of two conflicting definitions, the one whose path comes first stays, also on a driver that never served either.
+    // Of two conflicting definitions, the one with the first path stays, even on a driver that never served either.
     let second_name = "webhook-test-second";
     let second = &format!("/blueking/admissionwebhook/defaultGroup/{second_name}");
     nodes.put(second, &around.definition(second_name, "odd")).await;
@@ -274,7 +274,7 @@ async fn bad_nodes_do_not_prevent_other_definitions() {
         around.until_bad(driver, &["/junk", "/webhook-test-second"]).await;
     }
     assert_eq!(around.passed(&one).await, ["first"]);
-    // An invalid definition can be read if it can be parsed, counts as existing, and can be replaced and deleted.
+    // An invalid definition that can be parsed is returned. It counts as existing, and can be replaced and deleted.
     let path = |name: &str| format!("{ROUTE}/{name}");
     let reply = around.send(&one, Method::GET, &path("junk"), &Value::Null).await;
     assert_eq!(code_and_message(&reply).0, 1_405_200, "{}", reply.text());

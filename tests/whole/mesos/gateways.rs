@@ -41,7 +41,7 @@ async fn no_write_is_lost_or_duplicated_when_a_driver_is_killed() {
     let front_door = gateway.program.url("/bcsapi/v4/scheduler/mesos");
     let writers = Writers::start(&[front_door], CLIENTS);
     writers.until_created(50).await;
-    // Every client waits for the scheduler; they are evenly distributed over the drivers.
+    // All clients wait for the scheduler; they are evenly distributed over the drivers.
     let gate = scheduler.hold();
     let mut answered = usize::MAX;
     while answered != writers.count() {
@@ -61,8 +61,8 @@ async fn no_write_is_lost_or_duplicated_when_a_driver_is_killed() {
     assert_eq!(mistakes, [""; 0]);
     let wrong = wrong(&written, &cluster, &received);
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    // The failed requests are those in flight to the killed driver, and those sent on its connections before the
-    // failure was detected; none was sent later.
+    // Only requests in flight to the killed driver fail, and those sent on its connections before the failure was
+    // detected.
     let failed: Vec<_> = written
         .iter()
         .filter(|written| written.answer != Answer::Created)

@@ -1,5 +1,5 @@
-//! `/healthz` of the admin port from startup to exit, with the messages of the original driver, and what clients get in
-//! each of these states.
+//! `/healthz` of the admin port from startup to exit, with the messages of the original driver, and the clients'
+//! replies in each of these states.
 
 use admittance_tests::{MesosCluster, NEVER, POLL, Scheduler};
 use http::Method;
@@ -20,7 +20,7 @@ async fn health(driver: &Front) -> Value {
     reply.json().unwrap()
 }
 
-/// Polls until it has this message, and compares the rest with the original's format.
+/// Polls until `/healthz` has this message, and compares the rest with the original's format.
 async fn until_healthz(driver: &Front, message: &str) {
     let mut last = Value::Null;
     let asking = async {

@@ -21,7 +21,7 @@ pub(super) struct Hooks {
     calls: Arc<Mutex<Vec<Call>>>,
 }
 
-/// The request to a hook, and its reply.
+/// A request to a hook, and its reply.
 #[derive(Clone, Debug)]
 pub(super) struct Call {
     pub(super) path: String,
@@ -72,7 +72,7 @@ impl Hooks {
         }
     }
 
-    /// The calls for objects in this namespace, or in none, in order.
+    /// Returns the calls for objects in this namespace, or with no namespace, in order.
     pub(super) fn calls(&self, namespace: Option<&str>) -> Vec<Call> {
         let calls = self.calls.lock().unwrap();
         let is = |call: &&Call| {
@@ -92,7 +92,7 @@ fn answer(path: &str, sent: &Bytes) -> (u16, Bytes) {
     match path.rsplit('/').next().unwrap_or_default() {
         "passes" => (200, sent.clone()),
         "first" | "annotates" => (200, annotated("first").to_string().into()),
-        // Formatted as no serializer does: with spaces, line breaks and an escape.
+        // The format is one that no serializer writes: it has spaces, line breaks and an escape.
         "odd" => {
             let text = format!("{:#}", annotated("odd")).replace("\"instance\": ", "\"instance\" :\t");
             (200, text.replace("\"seen\"", "\"\\u0073een\"").into())

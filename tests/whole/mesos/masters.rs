@@ -13,7 +13,7 @@ use super::{
 
 const CLIENTS: usize = 8;
 
-/// The way in which a master is replaced.
+/// How a master is replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Goes {
     /// The master crashes while requests are in flight to it, and its node disappears later.
@@ -94,7 +94,7 @@ async fn change(goes: Goes) {
         };
         assert!(is_clean, "{written:?}");
     }
-    // Once the second was active, the first did nothing more.
+    // When the second scheduler was active, the first did nothing more.
     let writes = cluster.writes();
     let turn = writes
         .iter()

@@ -16,11 +16,9 @@ pub(super) const DRIVERS: &str = "/bcs/services/endpoints/mesosdriver";
 const PERSISTENT: CreateOptions<'static> = CreateMode::Persistent.with_acls(Acls::anyone_all());
 const IN_TURN: CreateOptions<'static> = CreateMode::EphemeralSequential.with_acls(Acls::anyone_all());
 
-/// A client of ZooKeeper.
 #[derive(Clone)]
 pub(super) struct Nodes(Client);
 
-/// A node and its data.
 #[derive(Clone, Debug)]
 pub(super) struct Node {
     pub(super) name: String,
@@ -36,7 +34,6 @@ impl Nodes {
         Self(tokio::time::timeout(NEVER, connecting).await.unwrap().unwrap())
     }
 
-    /// Connects as a user with a password.
     pub(super) async fn connect_as(servers: &str, user: &str, password: &str) -> Self {
         let auth = format!("{user}:{password}");
         let connector = Client::connector().with_auth("digest", auth.as_bytes());
@@ -55,7 +52,8 @@ impl Nodes {
         matches!(self.0.get_data(path).await, Err(Error::NoAuth))
     }
 
-    /// Returns the children of a node, sorted by sequence number like in the original; none if the node does not exist.
+    /// Returns the children of a node, sorted by sequence number as in the original. There are none if the node does
+    /// not exist.
     pub(super) async fn children(&self, path: &str) -> Vec<Node> {
         let names = match self.0.list_children(path).await {
             Ok(names) => names,

@@ -28,7 +28,7 @@ fn above() -> String {
     format!("/admittance/drivers/{CLUSTER}")
 }
 
-/// Starts a driver whose session outlives everything that a test does to it.
+/// Starts a driver whose session does not expire during a test.
 async fn patient(around: &Surroundings, place: &ZooKeeperNode) -> Front {
     let config = around.config(place, "").replace("2s", "60s");
     Front::start(&config).await
@@ -52,7 +52,7 @@ async fn leads(driver: &Front) -> bool {
     known.any(|replica| replica["self"] == true && replica["leader"] == true)
 }
 
-/// Checks that every driver that serves the target wrote so after the target was published.
+/// Checks that every driver that serves the target reported so after the target was published.
 async fn check_order(nodes: &Nodes) {
     let (published, target) = nodes.get(&above()).await.unwrap();
     for driver in nodes.children(&above()).await {
@@ -66,7 +66,7 @@ async fn check_order(nodes: &Nodes) {
     }
 }
 
-/// Simulates clients that create applications through the drivers in turn, each only if it reports that it is ready. No
+/// Simulates clients that create applications through the drivers in turn, if a driver reports that it is ready. No
 /// driver may go back to an earlier table.
 async fn load(around: &Surroundings, drivers: &[Front], is_over: &AtomicBool, answers: &mut Vec<Answer>) {
     let mut newest = vec![0; drivers.len()];
@@ -147,7 +147,7 @@ async fn three_drivers_go_live_with_each_change_together() {
     if soak.is_some() {
         assert!(overlap < Duration::from_secs(1), "{overlap:?}");
     }
-    // The first target, and one for each change.
+    // There is a first target, and one for each change.
     let (published, stat) = nodes.get(&above()).await.unwrap();
     assert_eq!(usize::try_from(stat.version).unwrap(), changes + 1);
     for driver in &drivers {
@@ -300,7 +300,7 @@ async fn drivers_continue_without_a_killed_one_and_without_zookeeper() {
     until_ready(&new.program).await;
     assert_eq!(around.passed(&new).await, ["version-2"]);
 
-    // A killed driver delays the others until its session has expired; a late one is reported.
+    // A killed driver delays the others until its session has expired. A driver that comes late is reported.
     let session = session_of(&nodes, &second).await;
     second.program.kill().await.unwrap();
     let definition = around.definition("webhook-test", "version-3");
@@ -321,7 +321,6 @@ async fn drivers_continue_without_a_killed_one_and_without_zookeeper() {
     drop(server);
 }
 
-/// Returns the session of a driver's node.
 async fn session_of(nodes: &Nodes, driver: &Front) -> i64 {
     let name = until_known(driver, 3).await;
     let of_driver = |node: &&super::nodes::Node| node.data["name"] == name.as_str();
@@ -385,7 +384,7 @@ async fn a_driver_that_cannot_prepare_a_change_is_named_and_later_not_ready() {
     unable.program.ended().await.unwrap();
     eventually("the plugin is live", async || chains(&first).await == 2).await;
 
-    // Once the others serve the plugin, a driver that cannot serve it is not ready, does not delay them, and is not
+    // When the others serve the plugin, a driver that cannot serve it is not ready, delays no other driver, and is not
     // registered for gateways.
     let late = Front::start(&strict).await;
     eventually("it knows what the others serve", async || {

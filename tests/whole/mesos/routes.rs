@@ -123,7 +123,7 @@ async fn every_route_of_the_scheduler_is_forwarded() {
     }
     wrong.extend(mesos.scheduler.mistakes());
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    // The routes left nothing behind: each was executed by the only scheduler.
+    // The routes left nothing behind, and the only scheduler executed each of them.
     let by = mesos.scheduler.address();
     assert!(mesos.cluster.writes().iter().all(|write| write.by == by));
 }

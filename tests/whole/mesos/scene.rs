@@ -101,7 +101,6 @@ impl Front {
         }
     }
 
-    /// Returns the base URL of a driver's routes.
     pub(super) fn routes(&self) -> String {
         self.program.url("/mesosdriver/v4")
     }
@@ -114,7 +113,6 @@ fn serve(directory: &TempDir, config: PathBuf) -> Serve {
         .history(directory.path().join("history"))
 }
 
-/// Returns the code and the message of an envelope.
 pub(super) fn code_and_message(reply: &Reply) -> (u64, String) {
     let envelope: Value = reply.json().unwrap();
     let message = envelope["message"].as_str().unwrap().to_owned();

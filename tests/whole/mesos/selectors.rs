@@ -1,4 +1,4 @@
-//! Section 2.5 of the reference of bcs-mesos-driver: which namespaces a hook is called for.
+//! Tests which namespaces a hook is called for: section 2.5 of the reference of bcs-mesos-driver.
 
 use http::Method;
 use serde_json::json;

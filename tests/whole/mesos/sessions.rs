@@ -1,4 +1,4 @@
-//! A driver's nodes in ZooKeeper, and what happens to them when its session or the ensemble's leader is lost.
+//! A driver's nodes in ZooKeeper, also when its session or the ensemble's leader is lost.
 
 use admittance_tests::{MesosCluster, Scheduler};
 use serde_json::{Value, json};
@@ -10,12 +10,12 @@ use super::{
     zookeeper::{Ensemble, ZooKeeperNode, blocking},
 };
 
-/// Returns the node below which bcs-api looks for the drivers of the cluster.
+/// Returns the node in which bcs-api looks for the cluster's drivers.
 fn of_cluster() -> String {
     format!("{DRIVERS}/{CLUSTER}")
 }
 
-/// Returns the only node of a driver in each of its two locations. Below the second there are also clusters.
+/// Returns the only node of a driver in each of its two locations. The second location also has nodes of clusters.
 async fn registered(nodes: &Nodes) -> (Node, Node) {
     let is_driver = |node: &Node| node.name.starts_with("_c_");
     let in_service = nodes
@@ -32,7 +32,7 @@ async fn registered(nodes: &Nodes) -> (Node, Node) {
     )
 }
 
-/// Returns whether a name is one of a protected node for this address: `_c_`, 32 hexadecimal digits, a dash, the
+/// Returns whether a name belongs to a protected node for this address: `_c_`, 32 hexadecimal digits, a dash, the
 /// address and ten digits.
 fn is_protected(name: &str, address: &str) -> bool {
     let rest = name.strip_prefix("_c_").and_then(|rest| rest.split_once('-'));
@@ -78,8 +78,8 @@ async fn a_driver_registers_at_both_places_and_again_when_its_session_is_lost() 
         assert_ne!(node.session, 0, "it is ephemeral");
     }
 
-    // The driver hangs until its sessions expire: ZooKeeper deletes the nodes, and reports the expired session when the
-    // driver reconnects.
+    // The driver is suspended until its sessions expire. ZooKeeper then deletes the nodes, and reports the expired
+    // session when the driver reconnects.
     driver.program.suspend().unwrap();
     nodes
         .until_children(&of_cluster(), "expired", <[Node]>::is_empty)
@@ -106,7 +106,7 @@ async fn a_driver_registers_at_both_places_and_again_when_its_session_is_lost() 
     assert_eq!(after_in_service.data, in_service.data);
     assert_eq!(after_in_cluster.data, in_cluster.data);
 
-    // A node is deleted: it is created again, with the same session.
+    // A deleted node is created again, with the same session.
     nodes
         .delete(&format!("{}/{}", of_cluster(), after_in_service.name))
         .await;
@@ -155,7 +155,7 @@ async fn an_ensemble_that_loses_its_leader_stops_no_request() {
     writers.until_created(20).await;
     let undisturbed = writers.count();
 
-    // The new leader still has the driver's session, or a new one, and notifies it of a new master.
+    // The new leader has the driver's session or a new one, and notifies it of a new master.
     let nodes_after = Nodes::connect(&place.connection()).await;
     registered(&nodes_after).await;
     first_stands.resign().await;

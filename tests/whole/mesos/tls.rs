@@ -49,7 +49,7 @@ fn client(trusts: &Path, shows: Option<&Path>) -> Client {
 #[tokio::test]
 async fn mutual_tls_is_used_with_clients_and_the_scheduler() {
     let directory = tempfile::tempdir().unwrap();
-    // The authorities are the cluster's, the scheduler's and a foreign one.
+    // There is a CA for the cluster, one for the scheduler, and a foreign one.
     let [ours, schedulers, theirs] = ["ours", "schedulers", "theirs"].map(|name| directory.path().join(name));
     for folder in [&ours, &schedulers, &theirs] {
         certificates(folder).await;
@@ -114,7 +114,7 @@ async fn mutual_tls_is_used_with_clients_and_the_scheduler() {
     }
     assert_eq!(scheduler.mistakes(), [""; 0]);
 
-    // A scheduler rejects a certificate of another authority, and the client gets the error.
+    // A scheduler rejects a certificate from another CA, and the client gets the error.
     let stranger = Front::start(&config.replace("discover: {}", &to_scheduler(&theirs))).await;
     let client = client(&ours, Some(&ours));
     let reply = create(&client, &stranger.program, "stranger").await.unwrap();

@@ -1,5 +1,5 @@
-//! Test vectors derived from the original's code: one row per case, each with its section in the reference of
-//! bcs-mesos-driver. The rows are run one after another.
+//! Test vectors derived from the original's code: each row is a case, with its section in the reference of
+//! bcs-mesos-driver. The rows run one after another.
 
 use admittance_tests::Reply;
 use bytes::Bytes;
@@ -18,8 +18,8 @@ struct Vector {
     source: &'static str,
     /// The namespace. The hooks of all rows of a namespace are the same.
     namespace: &'static str,
-    /// The hooks for the namespace, each with its failure policy; for Create and Update of applications and
-    /// deployments.
+    /// The hooks of the namespace, each with its failure policy. They are called for Create and Update of applications
+    /// and deployments.
     hooks: &'static [(&'static str, &'static str)],
     /// The value of `BCS-ClusterID`.
     cluster: &'static [&'static str],
@@ -32,7 +32,7 @@ struct Vector {
     received: Option<&'static str>,
     /// The hooks that are called, in order.
     called: &'static [&'static str],
-    /// Expected values in the body sent to the scheduler, with their places.
+    /// Expected values in the body sent to the scheduler, each with its path.
     sent: &'static [(&'static str, &'static str)],
 }
 
@@ -42,8 +42,8 @@ enum Body {
     /// An object of this kind, named `web`.
     Object(&'static str),
     Text(&'static str),
-    /// A definition for this operation and kind with one hook; the rest of the hook, in which `CA` stands for a good
-    /// bundle.
+    /// A definition for this operation and kind, with one hook. The last string is the rest of the hook, in which `CA`
+    /// stands for a valid bundle.
     Definition(&'static str, &'static str, &'static str),
 }
 
@@ -262,7 +262,7 @@ async fn ask(mesos: &Mesos, hooks: &Hooks, vector: &Vector) -> Vec<String> {
     let called: Vec<&str> = calls.iter().map(|call| call.path.trim_matches('/')).collect();
     expect("calls", format!("{called:?}"), format!("{:?}", vector.called));
 
-    // The first hook gets the client's bytes, and every other one the last valid reply of the hooks before it.
+    // The first hook gets the client's bytes, and each of the others gets the last valid reply of an earlier hook.
     let has_plugins = vector
         .hooks
         .iter()
@@ -315,7 +315,7 @@ fn body(vector: &Vector, bundle: &str) -> Bytes {
                 object["spec"]["selector"] = json!({"podname": "web"});
                 object["spec"]["strategy"] = json!({"type": "RollingUpdate"});
             }
-            // Spaces and line ends, which a parser and a writer would not keep.
+            // The text has spaces and line ends that parsing and serializing would not keep.
             format!("{object:#}").into()
         }
     }
@@ -329,7 +329,7 @@ fn check_reply(reply: &Reply, vector: &Vector, expect: &mut impl FnMut(&str, Str
         status.to_string(),
     );
     if !reply.text().starts_with('{') {
-        // The original sends this message outside of an envelope.
+        // The original sends this message without an envelope.
         expect("the reply", reply.text(), message.to_owned());
         return;
     }

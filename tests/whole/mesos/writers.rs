@@ -19,7 +19,7 @@ use crate::scene::application;
 /// The path for creating applications.
 pub(super) const NAMESPACE: &str = "load";
 
-/// Writers send until they are stopped.
+/// Clients that create applications until they are stopped.
 pub(super) struct Writers {
     is_over: Arc<AtomicBool>,
     written: watch::Sender<Vec<Written>>,
@@ -36,7 +36,6 @@ pub(super) struct Written {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// The object was created.
     Created,
     /// The request was refused, with HTTP 200, this code and this message.
     Refused(u64, String),
@@ -62,7 +61,6 @@ impl Writers {
         }
     }
 
-    /// Returns the number of replies.
     pub(super) fn count(&self) -> usize {
         self.written.borrow().len()
     }
@@ -127,8 +125,9 @@ async fn write(
     }
 }
 
-/// Problems with the requests to the schedulers: each application may be sent to a master at most once, and each that
-/// was reported as created must exist and have been created once. A scheduler that is not the master does nothing.
+/// Returns the problems with the requests to the schedulers. Each application may be sent to a master at most once, and
+/// each application that was reported as created must exist and have been created once. A scheduler that is not the
+/// master does nothing.
 pub(super) fn wrong(
     written: &[Written],
     cluster: &MesosCluster,
@@ -176,7 +175,7 @@ pub(super) fn received(schedulers: &[&Scheduler]) -> (Vec<SchedulerRequest>, Vec
     (received.collect(), mistakes.collect())
 }
 
-/// The checker itself must find mistakes.
+/// The check itself must find mistakes.
 #[tokio::test]
 async fn lost_and_duplicate_writes_are_detected() {
     let cluster = MesosCluster::default();

@@ -62,7 +62,6 @@ impl ZooKeeperNode {
     }
 }
 
-/// Runs a blocking function.
 pub(super) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     tokio::task::spawn_blocking(work).await.unwrap()
 }

@@ -42,7 +42,7 @@ async fn an_evaluation_has_an_outcome_and_no_effect() {
     let object = application("shop", "web", "nginx:1");
     let before = setup.json_of(&["status"]).await;
 
-    // The definitions name another module, next to the file of the live chain.
+    // The definitions name a different module, next to the live chain's file.
     let body = json!({"definitions": chain("two.wasm", ""), "request": {"object": object, "user": "ann"}});
     let reply = setup.evaluated(&body).await;
     let decision = &reply["decision"];
@@ -60,7 +60,7 @@ async fn an_evaluation_has_an_outcome_and_no_effect() {
     let annotations = &reply["object"]["metadata"]["annotations"];
     assert!(annotations.to_string().contains(&Versions::name(2)), "{reply}");
 
-    // The live chain, and the same with other settings.
+    // The live chain is evaluated, and then a copy with other settings.
     let live = json!({"chain": "Mutating:versions", "request": {"object": object}});
     let reply = setup.evaluated(&live).await;
     assert_eq!(
@@ -219,7 +219,7 @@ const TOKENS: &str = "admin:
     - { name: ops, role: Admin, file: ops.token }
 ";
 
-/// Evaluating runs code of the definitions, so it needs the role that may apply them. Listing the chains that apply
+/// Evaluation runs code of the definitions, so it needs the role that may apply them. Listing the chains for a request
 /// does not.
 #[tokio::test]
 async fn evaluating_needs_the_role_that_may_change_definitions() {

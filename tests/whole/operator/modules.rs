@@ -33,7 +33,7 @@ async fn version(program: &Admittance) -> Value {
     status["chains"][0]["stages"][0]["hook"]["version"].clone()
 }
 
-/// A tag is resolved once; after that no registry is needed, until it is resolved again explicitly.
+/// A tag is resolved once. After that, no registry is needed until the tag is explicitly resolved again.
 #[tokio::test]
 async fn a_module_of_a_registry_runs_without_it() {
     let registry = Registry::start(Access::Open, None).await;
@@ -59,7 +59,7 @@ async fn a_module_of_a_registry_runs_without_it() {
     let first = start().await;
     assert_eq!(version(&first).await, Versions::name(1));
 
-    // The tag is moved, and nothing changes.
+    // The tag is moved, which changes nothing.
     push(2).await;
     let second = start().await;
     assert_eq!(version(&second).await, Versions::name(1));
@@ -155,7 +155,7 @@ async fn only_signed_modules_run() {
     let config = format!("{BCS}{signatures}");
     let sign = |key: &KeyPair, module: &[u8]| BASE64_STANDARD.encode(key.sign(module).unwrap());
 
-    // A program that has just started has no other table to serve.
+    // A program that has just started has no earlier table to serve.
     let directory = TempDir::new().unwrap();
     let versions = Versions::find().unwrap();
     write(

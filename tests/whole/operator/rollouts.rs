@@ -73,7 +73,7 @@ async fn a_candidate_decides_its_share() {
         .until_status("the new rollout", is_by_user)
         .await
         .unwrap();
-    // Requests of one user are decided by one version.
+    // One version decides all requests of a user.
     let first = setup.versions_of("c").await;
     for name in ["d", "e", "f", "g"] {
         assert_eq!(setup.versions_of(name).await, first);
@@ -165,7 +165,7 @@ async fn a_candidate_that_does_harm_is_aborted() {
         let setup = Setup::with(&chain("one.wasm", &candidate)).await;
         let mark = setup.program.mark();
         let mut refused = 0;
-        // The candidate is aborted after the response.
+        // The abort happens after the response.
         while setup.create(&format!("a{refused}")).await.status != 200 {
             refused += 1;
         }

@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use crate::scene::{BCS, application, store, write};
 
-/// A driver with definitions in a directory, and the program's commands for it. Its plugin exists in any number of
+/// A driver with definitions in a directory, and the program's commands for it. Its plugin can have any number of
 /// versions.
 pub(super) struct Setup {
     pub(super) directory: TempDir,
@@ -18,7 +18,6 @@ pub(super) struct Setup {
 }
 
 impl Setup {
-    /// Returns a driver with this one chain.
     pub(super) async fn with(chain: &str) -> Self {
         Self::start(BCS, chain, |_| None).await
     }
@@ -72,7 +71,6 @@ impl Setup {
         fs::read_to_string(self.path(name)).unwrap()
     }
 
-    /// Replaces the module.
     pub(super) fn replace_module(&self, name: &str, version: u32) {
         replace(&self.path(name), self.versions.module(version)).unwrap();
     }

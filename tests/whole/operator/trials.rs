@@ -105,7 +105,7 @@ async fn requests_are_recorded_and_replayed() {
     }
 }
 
-/// Cases of recorded requests expect the recorded answers.
+/// The expected answers in cases of recorded requests are the recorded ones.
 #[tokio::test]
 async fn requests_are_recorded_as_cases() {
     let setup = Setup::with(&chain("one.wasm", "")).await;
@@ -128,7 +128,6 @@ async fn requests_are_recorded_as_cases() {
     assert!(failed.stdout.contains("0 passed, 3 failed"), "{}", failed.stdout);
 }
 
-/// Records three creations into this file.
 async fn record_three(setup: &Setup, arguments: &[&str], file: &str) {
     let record = setup.stdout_of([&["record", "--count", "3"], arguments].concat());
     let file = setup.path(file);

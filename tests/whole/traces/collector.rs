@@ -19,7 +19,7 @@ use opentelemetry_proto::tonic::{
 use prost::Message as _;
 use tokio::{net::TcpListener, sync::watch};
 
-/// The reaction of a collector to spans.
+/// How a collector reacts to spans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Manner {
     Accepts,
@@ -28,7 +28,7 @@ pub(crate) enum Manner {
     Hangs,
 }
 
-/// Listens until the test ends.
+/// A collector that listens until the test ends.
 pub(crate) struct Collector {
     pub(crate) address: SocketAddr,
     shared: Arc<Shared>,
@@ -77,7 +77,6 @@ impl Collector {
     }
 }
 
-/// Returns the spans of all requests.
 pub(crate) fn spans(received: &[Received]) -> Vec<Span> {
     received
         .iter()

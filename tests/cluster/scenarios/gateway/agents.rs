@@ -42,7 +42,7 @@ pub(crate) async fn role_bindings_of_the_cluster_decide(cluster: Arc<Cluster>) {
         .await;
     gate.administer("create rolebinding carol --role=secret-reader --user=plain.carol")
         .await;
-    // More than `Write` gives, and nothing else.
+    // The rights go beyond `Write` by this resource only.
     until_status(&carol, &secrets, 200).await;
     assert_eq!(status_of(&carol, &pods).await, 403);
 
@@ -93,7 +93,7 @@ pub(crate) async fn agents_find_the_addresses_of_api_servers(cluster: Arc<Cluste
         .await;
 }
 
-/// Serves the API at this address, as the only one that it lists itself. An API server lists no loopback addresses.
+/// Serves the API at this address, and lists it as the only address. An API server lists no loopback addresses.
 async fn served_at(gate: &Gate, ip: &str) -> Balancer {
     let server = Balancer::start_at(ip).await;
     server.pass_to(&[gate.scene.cluster.url()]);

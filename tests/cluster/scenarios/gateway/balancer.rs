@@ -62,7 +62,7 @@ impl Balancer {
 async fn pass(mut stream: TcpStream, gateways: Vec<String>) {
     for gateway in gateways {
         if let Ok(mut gateway) = TcpStream::connect(gateway).await {
-            // An error: either side has ended.
+            // An error means that either side has ended.
             let _ = copy_bidirectional(&mut stream, &mut gateway).await;
             return;
         }

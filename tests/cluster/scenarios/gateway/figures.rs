@@ -1,4 +1,4 @@
-//! The cost of a gateway: the hop, and the memory of watches.
+//! Measures the cost of a gateway: its delay, and the memory of watches.
 
 use std::{fmt, sync::Arc};
 
@@ -14,7 +14,7 @@ const WATCHES: usize = 1000;
 /// The number of watches that are opened at the same moment: each is a TLS handshake for four programs on one machine.
 const AT_ONCE: usize = 50;
 
-/// Creations of Pods by way of a gateway.
+/// Measures creations of Pods through a gateway.
 pub(crate) async fn measure_gateways(cluster: &Arc<Cluster>) -> Vec<Row> {
     let mut rows = Vec::new();
     for (what, has_tunnel, has_chains) in [
@@ -41,7 +41,7 @@ pub(crate) struct Watched {
     agent: u64,
 }
 
-/// Opens watches directly and by tunnel, each on a connection of its own.
+/// Opens watches directly and through a tunnel, each on its own connection.
 pub(crate) async fn memory_of_watches(cluster: &Arc<Cluster>) -> Vec<Watched> {
     let mut all = Vec::new();
     for has_tunnel in [false, true] {
@@ -75,7 +75,7 @@ pub(crate) async fn memory_of_watches(cluster: &Arc<Cluster>) -> Vec<Watched> {
     all
 }
 
-/// Returns the watches of ConfigMaps that the API server has.
+/// Returns the number of watches of ConfigMaps at the API server.
 async fn watchers(gate: &Gate) -> usize {
     let metrics = gate.scene.rest.get("/metrics").await.unwrap().text();
     let is_of_watches = |line: &&str| {

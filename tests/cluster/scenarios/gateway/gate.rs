@@ -28,9 +28,8 @@ pub(super) struct Gate {
     has_tunnel: bool,
     /// The address that agent and users connect to: the gateway, or a balancer in front of several.
     url: String,
-    /// The identifier of the cluster at the gateway.
     pub(super) cluster_id: String,
-    /// Hers, by way of the gateway.
+    /// The kubectl of alice, which connects through the gateway.
     alice: Kubectl,
     pub(super) rest: Rest,
     /// `/tunnels/clusters/{identifier}`.
@@ -40,11 +39,9 @@ pub(super) struct Gate {
 /// The setup of a gateway.
 pub(super) struct Setting<'a> {
     pub(super) has_tunnel: bool,
-    /// `dialect.gateway.accounts`.
     pub(super) accounts: Value,
     /// `dialect.gateway.peers`, and more of the configuration.
     pub(super) peers: Option<Value>,
-    /// `dialect.gateway.roles`.
     pub(super) roles: Option<Value>,
     pub(super) more: Value,
     pub(super) chains: Vec<Value>,
@@ -52,9 +49,9 @@ pub(super) struct Setting<'a> {
 }
 
 impl Setting<'_> {
-    /// One gateway with chains and SQLite.
+    /// Returns the setup of one gateway with chains and SQLite.
     pub(super) fn simple(has_tunnel: bool) -> Self {
-        // Through a tunnel, the gateway may not connect to the address that is reported.
+        // Through a tunnel, the gateway must not connect to the reported address.
         let local_servers = if has_tunnel {
             json!([])
         } else {
@@ -94,7 +91,7 @@ impl Gate {
         Self::configured(cluster, Setting::simple(has_tunnel)).await
     }
 
-    /// Connects the cluster as the documentation says.
+    /// Connects the cluster as in the documentation.
     pub(super) async fn configured(cluster: Arc<Cluster>, setting: Setting<'_>) -> Self {
         let mut gateway = json!({"accounts": setting.accounts});
         if let Some(peers) = setting.peers {
@@ -144,7 +141,6 @@ impl Gate {
         gate
     }
 
-    /// Starts the agent again.
     pub(super) fn start_agent(&mut self) {
         self.agent = agent(&self.scene, &self.url, &self.cluster_id, self.has_tunnel);
     }
@@ -174,7 +170,7 @@ impl Gate {
         mount(&self.scene, namespace, name).await
     }
 
-    /// Returns the path of a collection in the namespace of the scene, by way of the gateway.
+    /// Returns the path of a collection in the scene's namespace at the gateway.
     pub(super) fn path(&self, collection: &str) -> String {
         let namespace = &self.scene.namespace;
         format!("{}/api/v1/namespaces/{namespace}/{collection}", self.prefix)
@@ -184,7 +180,7 @@ impl Gate {
         self.until_reached_by(&self.rest).await;
     }
 
-    /// Runs `kubectl` with another client of alice.
+    /// Waits until another client of alice can read the cluster.
     pub(super) async fn until_reached_by(&self, rest: &Rest) {
         let path = format!("{}/version", self.prefix);
         until("an answer of the API server", async || {
@@ -214,13 +210,12 @@ impl Gate {
         self.alice.start(&self.here(arguments)).unwrap()
     }
 
-    /// Arguments of kubectl, with the namespace of the scene.
+    /// Returns the arguments of kubectl, with the scene's namespace.
     fn here<'a>(&'a self, arguments: &'a str) -> Vec<&'a str> {
         let here = ["--namespace", &self.scene.namespace];
         here.into_iter().chain(arguments.split(' ')).collect()
     }
 
-    /// Revokes alice's token.
     pub(super) async fn revoke(&self) {
         let listed = tell(&self.scene, "tokens list alice --output json").await.json();
         let id = &listed["tokens"][0]["id"];
@@ -348,13 +343,11 @@ fn agent_command(scene: &Scene, url: &str, cluster_id: &str, has_tunnel: bool) -
     command
 }
 
-/// Creates a token of a user.
 pub(super) async fn token(scene: &Scene, user: &str) -> String {
     let created = tell(scene, &format!("tokens create {user} --expires-in 1h")).await;
     created.succeeds().stdout.trim().to_owned()
 }
 
-/// Returns the identifier of a cluster.
 pub(super) async fn identifier(scene: &Scene, cluster_id: &str) -> String {
     let listed = tell(scene, "clusters list --output json").await.json();
     let clusters = listed["clusters"].as_array().unwrap();
@@ -365,7 +358,7 @@ pub(super) async fn identifier(scene: &Scene, cluster_id: &str) -> String {
     cluster["identifier"].as_str().unwrap().to_owned()
 }
 
-/// kubectl with the kubeconfig that is printed for a token.
+/// Writes the kubeconfig that is printed for a token, and returns a kubectl that uses it.
 async fn kubeconfig(scene: &Scene, url: &str, prefix: &str, token_file: &Path) -> Kubectl {
     let line = format!(
         "kubeconfig {} --gateway {url} --token-file {} --ca {}",

@@ -1,4 +1,4 @@
-//! The agent and the gateway are killed under load.
+//! Kills the agent and the gateway under load.
 
 use std::{
     sync::{
@@ -38,7 +38,7 @@ struct Tally {
     broken: usize,
 }
 
-/// Clients that create objects one after another, until they are stopped.
+/// Creates objects with several clients, each one after another, until it is stopped.
 struct Load {
     stop: Arc<AtomicBool>,
     clients: JoinSet<Tally>,
@@ -60,7 +60,7 @@ impl Load {
         Self { stop, clients }
     }
 
-    /// Stops the clients. Checks that everything whose creation was confirmed is there.
+    /// Stops the clients. Checks that every object whose creation was confirmed exists.
     async fn stop(self, gate: &Gate) -> Tally {
         self.stop.store(true, Ordering::Relaxed);
         let mut all = Tally::default();
@@ -132,7 +132,7 @@ pub(crate) async fn the_agent_is_killed_under_load(cluster: Arc<Cluster>) {
     gate.start_agent();
     timeout(SOON, gate.until_reached()).await.unwrap();
     let tally = load.stop(&gate).await;
-    // Only answers that were being sent at that moment are broken.
+    // Only answers in flight at the kill are broken.
     assert!(tally.refused > 0 && tally.broken <= CLIENTS, "{tally:?}");
 }
 

@@ -17,7 +17,7 @@ use crate::{cluster::Cluster, ensemble, mariadb::MariaDb, process::until, scene:
 
 const WATCHES: usize = 10;
 
-/// A server with the database of a gateway, and the keys that all of its gateways have.
+/// A server with the database of the gateways, and the keys that all of them have.
 struct Shared {
     server: MariaDb,
     directory: TempDir,
@@ -88,7 +88,7 @@ pub(crate) async fn one_of_two_gateways_is_killed(cluster: Arc<Cluster>) {
     let status = gate.scene.program().status().await.unwrap();
     assert_eq!(tunnels(&status), (Some(0), Some(1)), "{status}");
 
-    // Requests and watches by way of the second gateway pass through the first.
+    // The first gateway passes on requests and watches that come through the second.
     gate.rest = by_second.clone();
     let create = async |name: &str| {
         let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
@@ -99,7 +99,7 @@ pub(crate) async fn one_of_two_gateways_is_killed(cluster: Arc<Cluster>) {
     let mut watches = open_watches(&gate, WATCHES).await;
     first.kill().await.unwrap();
     end_with_errors(&mut watches, WATCHES).await;
-    // The agent has connected to the second.
+    // The agent has connected to the second gateway.
     timeout(SOON, gate.until_reached()).await.unwrap();
     create("through-the-second").await;
     let status = gate.scene.program().until_status("the agent's tunnel", |status| {
@@ -110,7 +110,7 @@ pub(crate) async fn one_of_two_gateways_is_killed(cluster: Arc<Cluster>) {
         .await
         .succeeds();
 
-    // A gateway that is new reaches the cluster through the second.
+    // A new gateway reaches the cluster through the second.
     drop(first);
     let second = gate.scene.serve_elsewhere().await;
     let by_third = rest(&gate.scene, &gate.scene.url(""), &alice_token);

@@ -1,4 +1,4 @@
-//! Watches: how long they last, and what ends them.
+//! How long watches last, and what ends them.
 
 use std::{sync::Arc, time::Duration};
 
@@ -9,7 +9,7 @@ use super::{SOON, gate::Gate};
 use crate::{cluster::Cluster, process::until};
 
 const WATCHES: usize = 100;
-/// Between two events.
+/// The pause between two events.
 const PAUSE: Duration = Duration::from_secs(5);
 
 pub(crate) async fn watches_last(cluster: Arc<Cluster>) {
@@ -59,7 +59,7 @@ async fn watch_for(gate: &Gate, limit: Duration) {
 pub(crate) async fn a_hundred_watches_end_with_their_token(cluster: Arc<Cluster>) {
     let gate = Gate::start(cluster, true).await;
     let mut watches = open_watches(&gate, WATCHES).await;
-    // Short requests are answered meanwhile.
+    // Short requests are answered in the meantime.
     for _ in 0..20 {
         gate.run("get configmaps").await.succeeds();
     }
@@ -93,8 +93,7 @@ pub(super) async fn open_watches(gate: &Gate, count: usize) -> Watches {
     watches
 }
 
-/// Checks that each watch ends soon, and does not seem complete: it breaks off, or is refused if the API server had not
-/// answered yet.
+/// Checks that each watch ends soon with an error: it breaks off, or is refused if the API server had not answered yet.
 pub(super) async fn end_with_errors(watches: &mut Watches, count: usize) {
     let ended = async {
         let mut ended = 0;

@@ -1,5 +1,5 @@
-//! A guest that opens a file or a connection, as any library might, although the sandbox supports neither; or that
-//! sends a request, lists Nodes or asks what a user may do, as a plugin with the capability does.
+//! A guest that opens a file or a socket, as a library might, although the sandbox supports neither. It can also send a
+//! request, list Nodes or ask what a user may do, like a plugin with these capabilities.
 
 use std::{fs, net::TcpStream};
 
@@ -31,7 +31,7 @@ pub enum Target {
     Socket,
     /// The server of `url`.
     Http,
-    /// Two pages of Nodes, with the field `spec.providerID` alone.
+    /// Two pages of Nodes, with only the field `spec.providerID`.
     Nodes,
     /// The access of the user `jo` to the Secrets of the namespace `shop`.
     Access,

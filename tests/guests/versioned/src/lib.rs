@@ -18,9 +18,9 @@ use admittance_sdk::{
 #[derive(Debug, Deserialize)]
 #[serde(crate = "admittance_sdk::serde", deny_unknown_fields)]
 pub struct Settings {
-    /// The rest of the annotations' names: the name of the stage.
+    /// The name of the stage, which the names of the annotations contain.
     pub name: String,
-    /// Reported with the version: the set of definitions to which the stage belongs.
+    /// The set of definitions to which the stage belongs; reported with the version.
     pub generation: Option<u64>,
 }
 
@@ -37,10 +37,6 @@ struct Metadata {
 }
 
 /// Returns the patch that writes the version into an object.
-///
-/// # Errors
-///
-/// If it is not an object.
 pub fn patch(settings: &Settings, version: &str, object: &str) -> Result<String, String> {
     let object: Object = serde_json::from_str(object).map_err(|error| error.to_string())?;
     let Settings { name, generation } = settings;

@@ -18,13 +18,9 @@ const REFLECT2: &str = "vendor/github.com/modern-go/reflect2";
 const IN_WORKSPACE: &str = ".go/src/k8s.io/kubernetes";
 
 pub(super) struct Source {
-    /// The directory in which the source is unpacked.
     pub(super) directory: PathBuf,
-    /// The root of Go.
     pub(super) go: PathBuf,
-    /// The home folder during compilation.
     pub(super) home: PathBuf,
-    /// The version that the program reports.
     pub(super) version: String,
     pub(super) log: PathBuf,
 }

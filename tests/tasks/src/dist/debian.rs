@@ -26,7 +26,7 @@ pub(super) fn package(contents: &Contents, staging: &Path, to: &Path) -> Result<
         "admittance_{VERSION}_{}.deb",
         contents.machine.debian_name()
     ));
-    // `D` leaves out times and owners.
+    // `D` omits times and owners.
     run(Command::new("ar")
         .arg("rcD")
         .arg(&package)

@@ -70,7 +70,7 @@ impl Expression {
     }
 }
 
-/// Returns the text between braces, and the rest.
+/// Splits the matchers in braces off a text.
 fn matchers(mut text: &str) -> (Vec<(String, String)>, &str) {
     let mut matchers = Vec::new();
     loop {
@@ -90,7 +90,7 @@ fn is_of_word(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_' || c == ':'
 }
 
-/// Returns the word at the beginning, which may be empty, and the rest.
+/// Splits the word off the start of a text; it may be empty.
 fn word_of(text: &str) -> (&str, &str) {
     text.split_at(text.find(|c| !is_of_word(c)).unwrap_or(text.len()))
 }

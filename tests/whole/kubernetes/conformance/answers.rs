@@ -9,7 +9,6 @@ use crate::kubernetes::{
     server::{POD, ReviewedResource, Server},
 };
 
-/// The expected result of an answer.
 #[derive(Clone, Copy)]
 enum Expected {
     Allowed,

@@ -1,4 +1,4 @@
-//! Calls of webhooks: connections, time, and requests for which they are never called.
+//! Calls of webhooks: connections, durations, and requests for which webhooks are never called.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -11,7 +11,6 @@ use crate::kubernetes::{
     server::{POD, ReviewedResource, Server, request},
 };
 
-/// The number of concurrent calls.
 const CALLS: usize = 10;
 
 /// Answers once all concurrent calls have arrived.
@@ -83,8 +82,8 @@ async fn ten_calls_run_concurrently() {
     let (server, hooks) = calling_together("http/1.1").await;
     let opened = at_once(&server, &hooks).await;
     assert_eq!(opened.len(), CALLS, "none waits for another");
-    // A connection is reusable only shortly after its answer, so another may be opened in the meantime; in some
-    // repetition none is.
+    // A connection can be reused only shortly after its answer, so another may be opened in the meantime. At least one
+    // repetition reuses all connections.
     let mut known = opened;
     let mut opens_none = false;
     for _ in 0..5 {
@@ -104,7 +103,7 @@ async fn ten_calls_run_concurrently() {
     ran("C14", ["C14.1", "C14.2", "C14.3", "C14.6", "C14.8"]);
 }
 
-/// Even if everything is broken, its configuration can be removed, and access reviews are answered.
+/// Even if every webhook is broken, its configuration can be removed, and access reviews are answered.
 async fn webhook_configurations_and_access_reviews_call_no_webhook() {
     let directory = tempfile::tempdir().unwrap();
     let hooks = Hooks::start(directory.path(), |_, _| async {
@@ -289,7 +288,7 @@ async fn webhooks_get_the_timeout_of_the_caller() {
         serial[2] < 20 && serial[4] <= serial[2],
         "the first took its time: {serial:?}"
     );
-    // Both are called at the same time, but the remaining seconds may change in between.
+    // Both webhooks are called at the same time, but the number of remaining seconds may change in between.
     assert!(
         serial[4].abs_diff(serial[5]) <= 1,
         "the rest is the same for both: {serial:?}"

@@ -1,4 +1,4 @@
-//! The effect of `matchConditions` of a configuration on a request, and which of them are rejected.
+//! The effect of a configuration's `matchConditions` on a request, and which conditions are rejected.
 
 use admittance_tests::Admittance;
 use serde_json::{Value, json};
@@ -19,7 +19,7 @@ enum Expected {
     Skipped,
     /// Refused, with 403.
     Refused,
-    /// The webhook is skipped, as after a failed call.
+    /// The webhook is skipped, as after a call that failed.
     Ignored,
 }
 

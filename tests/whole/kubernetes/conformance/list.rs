@@ -1,20 +1,20 @@
-//! The list: what kube-apiserver's own tests of admission webhooks check, in our words, and the status of each here.
-//! The sources are the tests of kubernetes/apiserver (`admission/plugin/webhook`, `util/webhook`) and of kubernetes
+//! What kube-apiserver's own tests of admission webhooks check, in our words, and the status of each here. The sources
+//! are the tests of kubernetes/apiserver (`admission/plugin/webhook`, `util/webhook`) and of kubernetes
 //! (`test/integration/apiserver/admissionwebhook`); the last rows of C2 were measured on a kube-apiserver of version
 //! 1.36.
 
 /// The status of a row here.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Standing {
-    /// The behaviour of kube-apiserver; tested in this folder.
+    /// Admittance behaves like kube-apiserver; tested in this folder.
     Met,
-    /// The behaviour of kube-apiserver; tested in this file, with the name of the row.
+    /// Admittance behaves like kube-apiserver; tested in this file, with the name of the row.
     MetIn(&'static str),
-    /// The behaviour of kube-apiserver; tested by the test of this name in this file.
+    /// Admittance behaves like kube-apiserver; tested by the test of this name in this file.
     MetBy(&'static str, &'static str),
-    /// Intentionally different, for this reason; our behaviour is tested in this folder.
+    /// Admittance intentionally differs, for this reason; its behaviour is tested in this folder.
     Differs(&'static str),
-    /// Not a function of a host of hooks, for this reason.
+    /// A host of hooks does not have this function, for this reason.
     Outside(&'static str),
 }
 

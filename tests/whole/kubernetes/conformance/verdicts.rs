@@ -445,7 +445,7 @@ impl Case {
             .collect();
         let mut expected = row.called[usize::from(!is_mutating)].to_vec();
         if !is_mutating {
-            // Concurrent, in any order.
+            // Concurrent calls may arrive in any order.
             called.sort_unstable();
             expected.sort_unstable();
         }

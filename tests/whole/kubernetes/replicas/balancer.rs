@@ -1,4 +1,4 @@
-//! A load balancer in front of replicas, and clients that send reviews through it without a pause.
+//! A load balancer in front of replicas, and clients that send reviews through it without pauses.
 
 use std::{
     collections::BTreeMap,
@@ -26,9 +26,10 @@ const PROBE_LIMIT: Duration = Duration::from_secs(1);
 
 /// Distributes requests over the replicas that are ready.
 ///
-/// Like other load balancers, it sends nothing to a replica that is not ready or takes no connections, until it is
-/// ready again. A request whose connection broke before the head of an answer came is sent to another replica, for a
-/// review may be repeated; one whose answer broke off is lost, since a client may have seen a part of it.
+/// Like other load balancers, it sends nothing to a replica that is not ready or accepts no connections, until it is
+/// ready again. If a connection breaks before the head of an answer, the request is sent to another replica, since
+/// reviews may be repeated. If it breaks later, the request is lost, since the client may have seen a part of the
+/// answer.
 pub(super) struct Balancer {
     shared: Arc<Shared>,
     clients: Vec<JoinHandle<Vec<Answer>>>,
@@ -43,7 +44,7 @@ struct Shared {
     repeated: AtomicUsize,
 }
 
-/// A replica, as the balancer knows it.
+/// The balancer's state of a replica.
 struct Backend {
     ready: String,
     review: String,
@@ -56,7 +57,7 @@ struct Backend {
 /// The answers that the clients got.
 #[derive(Debug)]
 pub(super) struct Answers {
-    /// The answers in the order in which they came.
+    /// The answers, in the order in which the clients got them.
     all: Vec<Answer>,
     /// The number of requests that were sent to a second replica, because the first one was gone.
     pub(super) repeated: usize,
@@ -106,7 +107,7 @@ impl Balancer {
         backend.answered.load(Ordering::SeqCst)
     }
 
-    /// Stops the clients. Each has got an answer to each of its requests.
+    /// Stops the clients, each of which has got an answer to all of its requests.
     pub(super) async fn stop(self) -> Answers {
         self.shared.is_over.store(true, Ordering::SeqCst);
         let mut all = Vec::new();
@@ -145,7 +146,7 @@ impl Shared {
         Some(ready[next].clone())
     }
 
-    /// Returns the replica that answers a review, and its answer.
+    /// Returns the answer to a review, and the replica that gave it.
     async fn answer(&self) -> (Arc<Backend>, Answer) {
         let review = POD.review("load");
         loop {
@@ -191,7 +192,7 @@ async fn send(shared: Arc<Shared>) -> Vec<Answer> {
     answers
 }
 
-/// Asks a replica again and again whether it is ready.
+/// Polls whether a replica is ready.
 async fn probe(shared: Arc<Shared>, backend: Arc<Backend>) {
     let client = Client::new().unwrap();
     let mut turns = interval(PROBE);
@@ -209,7 +210,6 @@ impl Answers {
         self.all.len()
     }
 
-    /// Calls [`longest_overlap`].
     pub(super) fn longest_overlap(&self) -> (Duration, u32) {
         longest_overlap(&self.all)
     }

@@ -24,16 +24,16 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 const CLIENTS: usize = 4;
 
-/// The pause before each chunk of a module that is downloaded slowly: until the test lets it go on.
+/// The pause before each chunk of a slow download, until the test ends it.
 const SLOWLY: Duration = Duration::from_secs(1);
 
 /// Three replicas under load.
 struct Fleet {
     setting: Setting,
     modules: ModuleServer,
-    /// The store of all replicas but the slow one, as if they ran on one node, and the store of the slow one.
+    /// The store of the fast replicas, as if they ran on one node, and the store of the slow one.
     stores: [TempDir; 2],
-    /// The servers, of which the last one is slow.
+    /// The servers; the last one is slow.
     servers: Vec<Server>,
     balancer: Balancer,
     /// The current answer of the chain.
@@ -77,13 +77,11 @@ impl Fleet {
         chain("pods", &format!("version {}", self.version))
     }
 
-    /// Begins a change.
     fn change(&mut self) {
         let next = self.next();
         self.setting.server.put(PLURAL, next);
     }
 
-    /// Waits until every replica serves the change.
     async fn until_changed(&self) {
         for server in &self.servers {
             until_message(server, &format!("version {}", self.version)).await;
@@ -97,7 +95,7 @@ impl Fleet {
         }
     }
 
-    /// Returns the place of the leader among the replicas that share a store, or of another one.
+    /// Returns the index of the leader among the replicas that share a store, or of another of them.
     async fn place(&self, is_leader: bool) -> usize {
         let mut place = None;
         eventually("a replica that leads, or not", async || {
@@ -113,7 +111,7 @@ impl Fleet {
         place.unwrap()
     }
 
-    /// Kills a replica in the middle of a change, and starts another one in its place.
+    /// Kills a replica in the middle of a change, and starts another one at its index.
     async fn kill(&mut self, place: usize) {
         self.change();
         let mut killed = self.servers.remove(place);
@@ -149,7 +147,7 @@ impl Fleet {
         self.until_changed().await;
     }
 
-    /// Waits for a replica of another node, which needs longer than the others, which have the new module.
+    /// Waits for the replica on the other node, which takes longer than the others, whose store has the new module.
     async fn wait_for_slow_replica(&mut self) {
         let module = Versions::find().unwrap().module(1);
         let digest = Digest::of(&module).to_string();
@@ -182,7 +180,7 @@ impl Fleet {
             })
             .await;
         }
-        // The slow replica answers in the meantime, as the others do.
+        // The slow replica goes on answering, as do the others.
         for server in &self.servers {
             let answered = self.balancer.answered(server);
             eventually("a replica goes on with answering", async || {
