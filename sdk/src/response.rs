@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_empty_patch_is_allow() {
+    fn an_empty_patch_allows_the_request() {
         assert_eq!(
             Response::patch(Patch::new()).into_contract().verdict,
             Verdict::Allow

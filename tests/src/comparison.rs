@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_difference_of_less_than_a_percent_is_none() {
+    fn a_difference_below_one_percent_counts_as_equal() {
         assert_eq!(verdict([0.995; 12]), Verdict::Equal);
         assert_eq!(verdict([1.005; 12]), Verdict::Equal);
     }

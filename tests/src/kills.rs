@@ -305,7 +305,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_chains_are_of_one_generation() {
+    fn chains_of_different_generations_are_a_mistake() {
         let answer = |of: fn(usize) -> (u32, u32)| {
             let mut annotations = serde_json::Map::new();
             for (index, chain) in CHAINS.iter().enumerate() {

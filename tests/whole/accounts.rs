@@ -157,7 +157,7 @@ async fn the_commands_of_the_page_succeed_in_order() {
 }
 
 #[tokio::test]
-async fn clients_of_bcs_api_get_the_errors_that_they_know() {
+async fn clients_of_bcs_api_get_its_errors() {
     let scene = Scene::start().await;
     scene
         .stdout_of(&["users", "create", "root", "--super-user"])

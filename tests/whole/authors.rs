@@ -520,7 +520,7 @@ async fn mistakes_in_cases_are_reported_with_file_and_line() {
 }
 
 #[tokio::test]
-async fn chains_have_cases_too() {
+async fn cases_can_test_chains() {
     let folder = tempfile::tempdir().unwrap();
     let plugin = Artifacts::find().unwrap().component("image-policy").unwrap();
     write(

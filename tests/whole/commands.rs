@@ -439,7 +439,7 @@ async fn run(hooks: &Path, request: &Path, more: &[&str]) -> Finished {
 }
 
 #[tokio::test]
-async fn run_takes_every_form_of_request() {
+async fn run_accepts_every_form_of_request() {
     let directory = tempfile::tempdir().unwrap();
     let chains = admittance_tests::repository().join("docs/examples/demo/chains");
     let good = application("shop", "web", "docker.io/library/nginx:1.29");
@@ -546,7 +546,7 @@ async fn init_writes_what_check_accepts_and_run_refuses() {
 }
 
 #[tokio::test]
-async fn doctor_reports_the_machine_and_the_configuration_with_what_to_do() {
+async fn doctor_reports_problems_with_advice() {
     let directory = tempfile::tempdir().unwrap();
     // No machine has an address that is reserved for documentation, and nothing listens on port 1.
     let config = "listen: { address: 192.0.2.1:8080 }\nupstream: { servers: [\"http://127.0.0.1:1\"] }\nhistory: { \
@@ -593,7 +593,7 @@ async fn run_says_that_a_chain_comes_before_requests() {
 }
 
 #[tokio::test]
-async fn run_takes_the_line_of_a_request_and_files_with_bodies() {
+async fn run_accepts_a_request_line_and_files_with_bodies() {
     let directory = tempfile::tempdir().unwrap();
     let chains = admittance_tests::repository().join("docs/examples/demo/chains");
     let object = application("shop", "web", "docker.io/library/nginx:latest");
@@ -616,7 +616,7 @@ async fn run_takes_the_line_of_a_request_and_files_with_bodies() {
 }
 
 #[tokio::test]
-async fn run_shows_people_a_row_for_each_stage_and_what_changed() {
+async fn run_shows_a_row_for_each_stage_and_the_changes() {
     let directory = tempfile::tempdir().unwrap();
     let object = application("shop", "web", "docker.io/library/nginx:1.29");
     let (_, request) = requests(&directory, &object).swap_remove(0);
@@ -644,7 +644,7 @@ async fn run_shows_people_a_row_for_each_stage_and_what_changed() {
 }
 
 #[tokio::test]
-async fn run_takes_a_plugin_with_its_settings() {
+async fn run_accepts_a_plugin_with_its_settings() {
     let directory = tempfile::tempdir().unwrap();
     let object = application("shop", "web", "nginx:latest");
     let (_, request) = requests(&directory, &object).swap_remove(0);
@@ -662,7 +662,7 @@ async fn run_takes_a_plugin_with_its_settings() {
 
 /// `kubectl get -o yaml`, several documents, a directory and standard input.
 #[tokio::test]
-async fn run_takes_many_requests() {
+async fn run_accepts_many_requests() {
     let directory = tempfile::tempdir().unwrap();
     let chain = write(
         &directory,

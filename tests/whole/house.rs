@@ -326,7 +326,7 @@ fn may_use(user: &str, used: &str) -> bool {
 }
 
 #[test]
-fn the_arrows_between_crates_point_one_way() {
+fn crates_depend_only_on_lower_layers() {
     let metadata = metadata(&["wasm32-wasip2".to_owned()]);
     let members: Vec<_> = metadata
         .packages

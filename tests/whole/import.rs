@@ -243,7 +243,7 @@ async fn imported_chains_decide_as_the_documents() {
 }
 
 #[tokio::test]
-async fn a_file_is_replaced_only_on_demand() {
+async fn import_overwrites_a_file_only_on_demand() {
     let directory = tempfile::tempdir().unwrap();
     write(&directory, "documents.yaml", SIDECAR_SET);
     let to = |more: &[&'static str]| [&["import", "documents.yaml", "--to", "a.yaml"], more].concat();

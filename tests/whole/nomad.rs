@@ -51,7 +51,7 @@ fn job(id: &str, priority: u32) -> Value {
 }
 
 #[tokio::test]
-async fn jobs_pass_through_the_house_rules() {
+async fn house_rules_apply_to_jobs() {
     let (_directory, upstream, program) = example().await;
     let client = Client::new().unwrap();
     let with_owner = |mut job: Value| {

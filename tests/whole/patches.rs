@@ -444,7 +444,7 @@ async fn updates_and_deletions_have_the_stored_object() {
 }
 
 #[tokio::test]
-async fn a_stored_object_that_is_not_known_refuses_the_request() {
+async fn a_request_without_its_stored_object_is_refused() {
     let scene = Scene::start(Teams::default()).await;
     for (name, method, status, expected) in [
         ("absent", Method::PATCH, 404, "no such team"),
@@ -483,7 +483,7 @@ async fn a_stored_object_that_is_not_known_refuses_the_request() {
 }
 
 #[tokio::test]
-async fn an_object_that_changes_meanwhile_is_not_written() {
+async fn an_object_that_changes_in_the_meantime_is_not_written() {
     let scene = Scene::start(Teams {
         has_versions: true,
         is_contended: true,

@@ -332,7 +332,7 @@ async fn until_counted(traced: &Traced, result: &str) {
 }
 
 #[tokio::test]
-async fn a_collector_that_is_in_trouble_delays_no_request() {
+async fn a_failing_collector_delays_no_request() {
     let collector = Collector::start(Manner::Hangs).await;
     let mut traced = Traced::start_with(
         &export(&collector, ", timeout: 500ms"),

@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_of_which_no_tree_can_be_built_are_refused() {
+    fn texts_that_cannot_become_a_tree_are_refused() {
         let deep = |depth: usize| format!(r#"{{"a":{}{}}}"#, "[".repeat(depth), "]".repeat(depth));
         for (case, text) in [
             ("a number beyond all", r#"{"a":1e999}"#.to_owned()),
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_is_ambiguous_unless_its_spelling_is_that_of_kubernetes() {
+    fn an_object_is_ambiguous_unless_it_has_the_spelling_of_kubernetes() {
         for text in [
             r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","uid":"b","labels":{"Name":"x"}},"spec":{"Kind":1}}"#,
             r#"{"Kind":"Pod"}"#,

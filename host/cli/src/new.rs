@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_project_replaces_nothing() {
+    fn a_new_project_overwrites_no_files() {
         let folder = tempfile::tempdir().unwrap();
         for lang in [Lang::Rust, Lang::Python, Lang::Javascript, Lang::C] {
             let directory = folder.path().join(format!("{lang:?}").to_lowercase());

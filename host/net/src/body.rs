@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn only_an_untouched_body_comes_back() {
+    async fn only_an_unread_body_is_returned() {
         let (body, replay) = ReplayBody::new(Body::from("abc"));
         drop(body);
         let (mut body, second) = replay.take_untouched().unwrap();

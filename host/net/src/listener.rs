@@ -516,7 +516,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hosts_of_urls_on_this_machine_are_known() {
+    fn local_hosts_of_urls_are_recognized() {
         for (uri, is_here) in [
             ("http://127.0.0.1:8080", true),
             ("http://[::1]:8080", true),

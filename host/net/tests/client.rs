@@ -44,7 +44,7 @@ async fn server(answer: &'static [u8]) -> (Url, tokio::task::JoinHandle<String>)
 }
 
 #[tokio::test]
-async fn informational_responses_without_end_are_given_up() {
+async fn a_request_with_endless_informational_responses_fails() {
     let (url, _serving) = server(b"HTTP/1.1 103 Early Hints\r\n\r\n").await;
     let client = client(ProxyChoice::None);
     let error = client

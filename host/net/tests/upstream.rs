@@ -403,7 +403,7 @@ async fn listed_schedulers_are_tried_in_their_order() {
 
 /// The server sends informational responses until its connection is closed.
 #[tokio::test]
-async fn informational_responses_without_end_are_given_up() {
+async fn a_request_with_endless_informational_responses_fails() {
     let listener = TcpListener::bind(loopback()).await.unwrap();
     let address = listener.local_addr().unwrap();
     let flood = tokio::spawn(async move {

@@ -241,7 +241,7 @@ async fn a_request_is_sent_over_tls() {
 }
 
 #[tokio::test]
-async fn a_certificate_that_is_not_trusted_is_refused() {
+async fn an_untrusted_certificate_is_refused() {
     let mut scene = Scene::new().await;
     let other = HttpRequest::new("GET", scene.origin("https", ALIAS).parse().unwrap());
     let grant = HttpGrant {
@@ -379,7 +379,7 @@ async fn a_slow_or_large_answer_is_given_up() {
 }
 
 #[tokio::test]
-async fn informational_responses_without_end_are_given_up() {
+async fn a_request_with_endless_informational_responses_fails() {
     let scene = Scene::new().await;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let origin = format!("http://{}", listener.local_addr().unwrap());
@@ -402,7 +402,7 @@ async fn informational_responses_without_end_are_given_up() {
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_listen_is_a_failure() {
+async fn an_unreachable_server_is_a_failure() {
     let scene = Scene::new().await;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let origin = format!("https://{HOST}:{}", listener.local_addr().unwrap().port());
@@ -476,7 +476,7 @@ async fn a_credential_is_added_where_it_may_be_sent() {
 }
 
 #[tokio::test]
-async fn responses_are_kept_as_their_headers_allow() {
+async fn responses_are_cached_as_their_headers_allow() {
     let mut scene = Scene::new().await;
     let (credential, _) = scene.credential("secret");
     scene.config.credentials.insert("policy".to_owned(), credential);

@@ -466,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prefix_without_a_port_stands_for_every_port() {
+    fn a_prefix_without_a_port_matches_every_port() {
         for (image, prefix, expected) in [
             ("a.io:443/b", "a.io", true),
             ("a.io/b", "a.io", true),

@@ -222,7 +222,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_published_unit_is_that_of_the_page() {
+    fn the_published_unit_equals_the_unit_on_the_page() {
         let read = |path: &str| fs::read_to_string(root().join(path)).expect("it can be read");
         let unit = read("docs/examples/systemd/admittance.service");
         assert!(read("docs/operators.md").contains(&unit));

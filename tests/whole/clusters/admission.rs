@@ -135,7 +135,7 @@ async fn a_patch_whose_dry_run_shows_no_object_is_not_sent() {
 }
 
 #[tokio::test]
-async fn connections_are_inspected_by_their_options() {
+async fn connections_are_judged_by_their_options() {
     let scene = Scene::start(true).await;
     scene.report(&[&scene.server], SERVICE_ACCOUNT).await;
     let upgrade = "Connection: Upgrade\r\nUpgrade: SPDY/3.1\r\n";

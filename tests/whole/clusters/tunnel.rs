@@ -153,7 +153,7 @@ async fn a_tunnel_returns_after_its_agent_or_gateway_is_killed() {
 }
 
 #[tokio::test]
-async fn a_slow_reader_does_not_hold_others_up() {
+async fn a_slow_reader_delays_no_other_reader() {
     let scene = Scene::behind_a_tunnel().await;
     let agent = scene.agent().await;
     scene.until_reached().await;

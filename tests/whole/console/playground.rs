@@ -231,7 +231,7 @@ async fn edited_text_is_saved_and_shared() {
 
 /// Tab indents, and the focus can still leave the editor.
 #[tokio::test]
-async fn an_editor_traps_no_keyboard() {
+async fn an_editor_does_not_trap_the_keyboard() {
     let Some(browser) = Browser::start().await else {
         return;
     };

@@ -14,7 +14,7 @@ use super::scene::{CONFIG, Scene, tokens, uids, until_lines};
 use crate::kubernetes::server::{POD, Server};
 
 #[tokio::test]
-async fn decisions_on_disk_are_there_after_a_restart() {
+async fn decisions_on_disk_survive_a_restart() {
     let decisions = "decisions: { share: 0%, objects: true, sqlite: { file: decisions.db } }";
     let mut scene = Scene::start(decisions).await;
     // A Pod that is allowed unchanged is not counted in the share.

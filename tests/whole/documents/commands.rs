@@ -57,7 +57,7 @@ async fn helps() -> BTreeMap<String, String> {
 }
 
 #[tokio::test]
-async fn commands_and_flags_are_those_of_the_program() {
+async fn commands_and_flags_on_the_pages_exist() {
     let helps = helps().await;
     let all: BTreeSet<String> = helps.values().flat_map(|help| flags(help)).collect();
     let check = |place: &str, command: &[String]| {

@@ -77,7 +77,7 @@ fn json_and_toml_can_be_read() {
 }
 
 #[test]
-fn definitions_and_configurations_are_right() {
+fn definitions_and_configurations_on_the_pages_are_valid() {
     let folder = tempfile::tempdir().unwrap();
     let (mut read, mut warnings) = (0, Vec::new());
     for block in blocks().iter().filter(|block| block.info == "yaml") {
@@ -219,7 +219,7 @@ async fn the_chain_of_the_readme_refuses_the_object_of_the_readme() {
 }
 
 #[tokio::test]
-async fn cases_pass() {
+async fn cases_on_the_pages_pass() {
     let folder = tempfile::tempdir().unwrap();
     let artifacts = Artifacts::find().unwrap();
     let mut tested = 0;

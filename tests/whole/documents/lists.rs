@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::page::{Page, codes};
 
 #[test]
-fn metrics_are_listed() {
+fn every_metric_is_listed() {
     let all = admittance::METRICS.iter().chain(admittance_outbound::METRICS);
     let declared: BTreeSet<_> = all
         .chain(admittance_driver::metrics())
@@ -33,7 +33,7 @@ fn metrics_are_listed() {
 }
 
 #[test]
-fn failures_are_listed() {
+fn every_failure_is_listed() {
     let page = Page::read("docs/health.md");
     assert_eq!(
         page.first_column("Failures"),

@@ -183,7 +183,7 @@ fn expressions_use_metrics_and_labels_that_exist() {
 
 /// The series of a running program have the labels on the pages.
 #[tokio::test]
-async fn labels_are_those_that_are_listed() {
+async fn series_have_the_listed_labels() {
     let chains = "apiVersion: admittance.dev/v1alpha1
 kind: AdmissionChain
 metadata: { name: names }

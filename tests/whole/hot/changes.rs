@@ -45,7 +45,7 @@ const WAYS: [ModuleChange; 7] = [
 ];
 
 #[tokio::test]
-async fn a_module_is_replaced_in_every_way() {
+async fn every_way_of_replacing_a_module_goes_live() {
     let hot = Hot::new().await;
     let program = hot.start().await;
     assert_eq!(hot.version(&program).await, Some(1));

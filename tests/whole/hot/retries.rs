@@ -129,7 +129,7 @@ async fn deployment(hot: &Hot, program: &Admittance) -> (u16, String) {
 
 /// The server accepts connections and never responds, so waiting for it takes minutes.
 #[tokio::test]
-async fn a_server_that_is_down_holds_back_no_other_change() {
+async fn a_server_that_is_down_delays_no_other_change() {
     let hot = Hot::new().await;
     let program = hot.start().await;
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -220,7 +220,7 @@ async fn reports_follow_objects_chains_and_leaders() {
 
 /// The newest of several kinds of reports is used.
 #[tokio::test]
-async fn reports_are_of_a_kind_that_the_cluster_has() {
+async fn reports_have_a_kind_that_the_cluster_serves() {
     for (absent, expected) in [
         (&["openreports.io"][..], "reports.x-k8s.io/v1beta2"),
         (&["openreports.io", "policyreports"], "reports.x-k8s.io/v1beta2"),

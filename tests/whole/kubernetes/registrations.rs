@@ -313,7 +313,7 @@ async fn nothing_is_registered_before_a_pod_is_ready() {
 
 /// A chain of a namespace that applies to all kinds costs other namespaces nothing, and no chain is called twice.
 #[tokio::test]
-async fn chains_of_a_namespace_are_called_for_it_alone() {
+async fn chains_of_a_namespace_are_called_only_for_it() {
     let setting = setting();
     let mut everything = in_namespace(chain("all", "of a team"), "test");
     everything["spec"]["rules"] = json!([{"operations": ["*"], "resources": ["*/*"]}]);

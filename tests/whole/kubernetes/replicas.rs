@@ -129,7 +129,7 @@ async fn three(setting: &Setting) -> [Server; 3] {
 }
 
 #[tokio::test]
-async fn a_replica_that_hangs_holds_the_others_back_and_is_named() {
+async fn a_hanging_replica_delays_the_others_and_is_named() {
     let setting = Setting::new();
     setting.server.put(PLURAL, chain("pods", "first"));
     let first = start(&setting).await;

@@ -212,7 +212,7 @@ pub(super) fn in_namespace(mut chain: Value, namespace: &str) -> Value {
 }
 
 #[tokio::test]
-async fn chains_of_a_namespace_stay_in_it() {
+async fn chains_of_a_namespace_apply_only_in_it() {
     let setting = Setting::new();
     // Rules for everything are limited to the namespace.
     let mut of_other = chain("all", "other");

@@ -176,7 +176,7 @@ async fn a_node_reads_the_cluster_with_a_kubeconfig() {
 }
 
 #[tokio::test]
-async fn static_pods_are_refused_for_what_a_node_cannot_have() {
+async fn static_pods_that_a_node_cannot_run_are_refused() {
     let resources = "dialect: { kubernetes: {} }\ncluster: {}\ndefinitions: [ { kubernetes: {} } ]\n";
     for (config, flags, expected) in [
         (resources, "", "chains in files"),

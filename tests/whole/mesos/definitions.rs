@@ -369,7 +369,7 @@ async fn until_ready(around: &Surroundings, driver: &Front, what: &str, is_so: i
 }
 
 #[tokio::test]
-async fn a_store_that_is_lost_leaves_the_last_good_table() {
+async fn the_last_good_table_survives_the_loss_of_its_store() {
     let mut server = blocking(Server::start).await;
     let place = ZooKeeperNode::root(server.address());
     let around = Surroundings::new(&place).await;

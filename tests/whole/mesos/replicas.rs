@@ -169,7 +169,7 @@ async fn three_drivers_go_live_with_each_change_together() {
 }
 
 #[tokio::test]
-async fn a_driver_that_hangs_holds_the_others_back_and_is_named() {
+async fn a_hanging_driver_delays_the_others_and_is_named() {
     let place = ZooKeeperNode::shared("hangs").await;
     let around = Surroundings::new(&place).await;
     let nodes = Nodes::connect(&place.connection()).await;

@@ -51,7 +51,7 @@ fn address(url: &str) -> http::uri::Authority {
 }
 
 #[tokio::test]
-async fn a_driver_registers_at_both_places_and_again_when_its_session_is_lost() {
+async fn a_driver_registers_in_both_locations_and_again_after_a_lost_session() {
     let place = ZooKeeperNode::shared("sessions").await;
     let nodes = Nodes::connect(&place.connection()).await;
     nodes.put(&of_cluster(), &Value::Null).await;

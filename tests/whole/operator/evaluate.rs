@@ -103,7 +103,7 @@ async fn an_evaluation_has_an_outcome_and_no_effect() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_evaluated_is_explained() {
+async fn impossible_evaluations_are_explained() {
     let setup = Setup::with(&chain("one.wasm", "")).await;
     let object = application("shop", "web", "nginx:1");
     let request = json!({"object": object});

@@ -35,7 +35,7 @@ async fn version(program: &Admittance) -> Value {
 
 /// A tag is resolved once. After that, no registry is needed until the tag is explicitly resolved again.
 #[tokio::test]
-async fn a_module_of_a_registry_runs_without_it() {
+async fn a_module_runs_while_its_registry_is_unreachable() {
     let registry = Registry::start(Access::Open, None).await;
     let directory = TempDir::new().unwrap();
     let versions = Versions::find().unwrap();

@@ -140,7 +140,7 @@ async fn a_rollout_is_steered_and_survives_a_restart() {
 
 /// A candidate that fails, or denies requests that the plugin allows, is aborted automatically.
 #[tokio::test]
-async fn a_candidate_that_does_harm_is_aborted() {
+async fn a_harmful_candidate_is_aborted() {
     for (package, settings, limit, at_least, reason) in [
         (
             "guest-misbehaves",

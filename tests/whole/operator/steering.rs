@@ -58,7 +58,7 @@ async fn the_status_shows_the_live_chains() {
 }
 
 #[tokio::test]
-async fn definitions_are_applied_taken_back_and_deleted() {
+async fn definitions_are_applied_rolled_back_and_deleted() {
     let setup = Setup::with(&chain("one.wasm", "")).await;
     let file = write(&setup.directory, "new.yaml", chain("two.wasm", ""));
     let apply = |more: &[&str]| {

@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cookie_is_for_this_host_alone_with_tls() {
+    fn with_tls_a_cookie_is_only_for_this_host() {
         let head = |cookies: &[&str], is_tls| {
             let mut request = http::Request::builder();
             for cookie in cookies {

@@ -31,7 +31,7 @@ async fn audit_records_and_changes_nothing() {
 
 /// However slow an audited stage is, it takes no time from the others, and it is still in the trace.
 #[tokio::test(start_paused = true)]
-async fn an_audited_stage_takes_no_time_that_others_need() {
+async fn an_audited_stage_takes_no_time_from_others() {
     use Script::*;
     let audited = |script, timeout| {
         let mut stage = Stage::new("audited", script);

@@ -80,7 +80,7 @@ async fn a_deleted_node_has_no_members_and_can_be_created_again() {
 }
 
 #[tokio::test]
-async fn names_of_children_are_followed() {
+async fn changes_of_child_names_are_followed() {
     let parent = "/children";
     let zookeeper = ZooKeeper::open(config(shared()));
     let client = other_client(shared()).await;

@@ -31,7 +31,7 @@ async fn a_session_that_expired_is_followed_by_another() {
 }
 
 #[tokio::test]
-async fn a_server_that_restarts_leaves_the_session() {
+async fn a_session_survives_a_restart_of_its_server() {
     let mut server = Server::start();
     let zookeeper = ZooKeeper::open(config(server.address()));
     let first = session(&zookeeper, None).await;

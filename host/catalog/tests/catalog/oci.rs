@@ -74,7 +74,7 @@ async fn a_tag_is_resolved_once_and_again_on_request() {
 
 /// Tools such as `docker buildx` push an index for several architectures.
 #[tokio::test]
-async fn an_index_stands_for_its_entry_for_wasm() {
+async fn an_index_is_replaced_by_its_wasm_entry() {
     let scene = Scene::new();
     let registry = Registry::start(Access::Open, None).await;
     let catalog = scene.catalog();

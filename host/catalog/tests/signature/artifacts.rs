@@ -46,7 +46,7 @@ fn found(payload: &str, signature: &str) -> FoundSignature {
 }
 
 #[test]
-fn a_signature_is_of_the_manifest_that_lists_the_module() {
+fn a_signature_signs_the_manifest_that_lists_the_module() {
     let key = ecdsa_key();
     let digest = Digest::of(manifest());
     let module_digest = Digest::of(module());
@@ -156,7 +156,7 @@ fn the_error_of_an_unsigned_artifact_says_how_to_sign_it() {
 }
 
 #[test]
-fn signatures_are_described_without_any_requirement() {
+fn signatures_are_described_even_if_none_is_required() {
     let signatures = vec![found("{}", "MAA="), found("{}", "%")];
     let material = Material {
         manifest: None,

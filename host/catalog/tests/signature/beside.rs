@@ -13,7 +13,7 @@ use admittance_catalog::{
 use crate::subject::{check, fixture, keys, module, outcome};
 
 #[test]
-fn signatures_are_found_next_to_a_file_and_to_its_target() {
+fn signatures_are_found_next_to_a_link_and_to_its_target() {
     let directory = tempfile::tempdir().unwrap();
     let root = directory.path().canonicalize().unwrap();
     std::fs::create_dir(root.join("versions")).unwrap();

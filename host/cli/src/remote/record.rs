@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_recording_is_private_and_replaces_nothing() {
+    fn a_recording_is_private_and_overwrites_no_file() {
         use std::os::unix::fs::PermissionsExt;
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("requests.ndjson");

@@ -397,7 +397,7 @@ async fn a_deadline_that_passes_is_a_timeout() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_away_is_unavailable() {
+async fn an_unreachable_server_is_unavailable() {
     let setting = Setting::new();
     nodes(&setting);
     setting.server.leave();

@@ -97,7 +97,7 @@ async fn one_candidate_leads_until_it_resigns() {
 }
 
 #[tokio::test]
-async fn a_leader_that_is_gone_is_replaced() {
+async fn a_leader_that_disappears_is_replaced() {
     let setting = Setting::new();
     let first = Candidate::of(&setting, SHORT).await;
     first.until_leader(true).await;

@@ -88,7 +88,7 @@ async fn a_replica_receives_the_reports_of_the_others() {
 }
 
 #[tokio::test]
-async fn the_lease_of_a_replica_that_is_gone_expires() {
+async fn the_lease_of_a_replica_that_disappears_expires() {
     let setting = Setting::new();
     let first = Replica::of(&setting, SHORT, "a").await;
     let second = Replica::of(&setting, SHORT, "b").await;

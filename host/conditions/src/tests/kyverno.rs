@@ -311,7 +311,7 @@ async fn an_expression_that_fails_says_why() {
 }
 
 #[tokio::test]
-async fn yaml_whose_aliases_multiply_it_is_an_error() {
+async fn yaml_with_exploding_aliases_is_an_error() {
     let nested = (1..10).map(|line| {
         format!(
             "a{line}: &a{line} [{}]\\n",
@@ -481,7 +481,7 @@ fn asking(policy: Policy) -> PolicyHook {
 }
 
 #[tokio::test]
-async fn a_policy_asks_the_servers_that_are_granted_to_it() {
+async fn a_policy_sends_requests_to_granted_servers() {
     for (expression, expected) in [
         ("http.Get('https://a.example/teams').teams == ['shop']", None),
         (

@@ -497,7 +497,7 @@ fn an_expression_of_the_wrong_type_is_refused() {
 }
 
 #[test]
-fn variables_do_not_nest_without_end() {
+fn nested_variables_have_a_depth_limit() {
     let mut compiler = PolicyCompiler::new(false);
     let mut last = "1".to_owned();
     let mut refused = None;
@@ -515,7 +515,7 @@ fn variables_do_not_nest_without_end() {
 }
 
 #[tokio::test]
-async fn expressions_of_a_policy_have_a_limit_together() {
+async fn all_expressions_of_a_policy_share_a_limit() {
     // Each expression costs about 800,000.
     let costly = "validate lists.range(100).all(x, lists.range(1000).all(y, x + y >= 0))";
     let expected =
@@ -528,7 +528,7 @@ async fn expressions_of_a_policy_have_a_limit_together() {
 }
 
 #[tokio::test]
-async fn parameters_without_a_cluster_are_refused_with_what_to_configure() {
+async fn parameters_without_a_cluster_are_refused_with_advice() {
     let hook = PolicyHook::new(
         Arc::new(policy(&["validate params == null"])),
         with_params(ParamsSelector::Name("few".to_owned()), ParamsMissing::Deny),

@@ -250,7 +250,7 @@ fn constraint(name: &str, most: &str) -> String {
 }
 
 #[test]
-fn entries_that_need_another_are_set_aside_without_it() {
+fn entries_without_their_dependency_are_set_aside() {
     let keep = OnBadDefinition::KeepLast;
     let both = entries(&[binding("b", "p"), policy("p")]);
     assert_eq!(sorted(&both, &[], keep), "p: b\n");

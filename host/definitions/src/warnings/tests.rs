@@ -41,7 +41,7 @@ const TABLE: [(&str, &str, bool); 12] = [
 ];
 
 #[test]
-fn rules_without_ephemeral_containers_are_warned_about() {
+fn rules_without_ephemeral_containers_cause_warnings() {
     for (phase, rule, forgets) in TABLE {
         let text = format!(
             "apiVersion: admittance.dev/v1alpha1\nkind: AdmissionChain\nmetadata: {{ name: images }}\n\
@@ -89,7 +89,7 @@ fn each_webhook_of_a_configuration_has_its_own_rules() {
 }
 
 #[test]
-fn rules_that_match_nothing_are_warned_about() {
+fn rules_that_match_nothing_cause_warnings() {
     for (rule, expected) in [
         (
             "resources: [Deployment]",

@@ -28,7 +28,7 @@ fn the_one_document_of_a_yaml_text_becomes_json() {
 
 #[test]
 #[rustfmt::skip]
-fn yaml_that_no_json_can_express_is_refused() {
+fn yaml_without_a_json_equivalent_is_refused() {
     let deep = "[".repeat(70) + &"]".repeat(70);
     let mut aliases = "a0: &a0 {x: 1}\n".to_owned();
     for line in 1..10 {

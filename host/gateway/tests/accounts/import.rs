@@ -223,7 +223,7 @@ async fn conflicts_are_named_and_nothing_is_imported() {
 }
 
 #[tokio::test]
-async fn users_in_the_way_are_replaced_only_on_purpose() {
+async fn conflicting_users_are_replaced_only_on_request() {
     let scene = with_tables(&[]).await;
     let accounts = &scene.accounts;
     let dan = scene.user("dan").await;

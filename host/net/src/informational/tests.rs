@@ -279,7 +279,7 @@ async fn a_large_write_yields_to_other_tasks() {
 }
 
 #[tokio::test]
-async fn reads_yield_whatever_the_connection_is_made_of() {
+async fn reads_yield_on_every_type_of_connection() {
     let mut endless = limited(TokioIo::new(AlwaysReady));
     let other = tokio::spawn(async {});
     let mut buffer = [0; 16];

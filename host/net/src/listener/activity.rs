@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_head_that_drips_expires_as_late_as_a_silent_one() {
+    async fn a_dripping_head_expires_like_a_silent_connection() {
         let activity = activity();
         let drip = async {
             loop {

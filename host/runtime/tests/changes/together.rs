@@ -125,7 +125,7 @@ async fn a_change_without_effect_on_verdicts_goes_live_at_once() {
 
 /// The content of referenced files counts too: replicas may have other files at the same paths.
 #[tokio::test]
-async fn changed_module_files_of_the_same_names_make_another_table() {
+async fn changed_module_files_with_the_same_names_make_a_new_table() {
     let scene = Scene::new();
     let [module, policy] = ["a.wasm", "a.rego"].map(|name| scene.chains().join(name));
     scene.write("a.yaml", &plugin("a", "file:a.wasm"));

@@ -319,7 +319,7 @@ async fn nothing_is_granted_to_configure() {
 }
 
 #[tokio::test]
-async fn a_call_of_files_or_sockets_fails() {
+async fn opening_a_file_or_a_socket_fails() {
     let network = Guest::running("(drop (call $network))")
         .with_world("import wasi:sockets/instance-network@0.2.3;")
         .with_items(

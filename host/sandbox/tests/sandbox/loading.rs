@@ -239,7 +239,7 @@ async fn a_memory_limit_above_the_maximum_is_refused() {
 
 /// A runtime that shuts down must not make the thread that prepares panic.
 #[test]
-fn preparing_can_be_given_up_at_any_time() {
+fn a_preparation_can_be_cancelled_at_any_time() {
     let sandbox = sandbox_with(|config| config.configure_timeout = Duration::from_secs(3600));
     let guest = Guest::default()
         .with_configure("(loop $again (br $again))")

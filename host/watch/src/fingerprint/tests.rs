@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn a_stamp_settles_when_it_is_older_than_the_clock_is_coarse() {
+fn a_stamp_settles_when_it_is_older_than_the_resolution_of_the_clock() {
     let changed = SystemTime::UNIX_EPOCH + Duration::from_secs(100);
     for (changed, now, expected) in [
         (Some(changed), changed, false),
@@ -93,7 +93,7 @@ fn a_file_that_was_just_written_is_read_each_time() {
 }
 
 #[test]
-fn files_of_other_extensions_do_not_count() {
+fn files_with_other_extensions_are_ignored() {
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name);
     let of = || {

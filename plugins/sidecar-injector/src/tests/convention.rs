@@ -192,7 +192,7 @@ fn annotations_of_kube_sidecar_injector_decide() {
 }
 
 #[test]
-fn annotations_without_a_known_value_are_warned_of() {
+fn annotations_with_an_unknown_value_cause_warnings() {
     let table = [
         (json!({ASK: "maybe"}), Some("neither \"yes\" nor \"no\"")),
         (json!({INJECT: "maybe"}), Some("neither \"true\" nor \"false\"")),

@@ -3,7 +3,7 @@ use x509_parser::extensions::GeneralName;
 use super::*;
 
 #[test]
-fn rustls_accepts_a_certificate_for_its_names_alone() {
+fn rustls_accepts_a_certificate_only_for_its_names() {
     let directory = TempDir::new().unwrap();
     let made = certs(
         &directory,

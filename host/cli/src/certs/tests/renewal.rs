@@ -77,7 +77,7 @@ fn renewal_replaces_only_certificates_that_need_it() {
 }
 
 #[test]
-fn renewal_makes_missing_certificates() {
+fn renewal_creates_missing_certificates() {
     let directory = TempDir::new().unwrap();
     let made = certs(&directory, "--service hook.ns --client driver --renew").unwrap();
     assert!(made.ca.is_new);

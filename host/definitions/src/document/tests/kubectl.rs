@@ -110,7 +110,7 @@ fn bombs() -> Vec<(&'static str, String)> {
 }
 
 #[test]
-fn aliases_may_repeat_99_values_for_each_that_is_written() {
+fn aliases_may_add_99_values_for_each_written_value() {
     for (name, text) in bombs() {
         let expected = "the aliases (`*name`) up to here repeat over 99 times as much as is written";
         assert_eq!(read(&text), Err(expected.to_owned()), "{name}");
@@ -149,7 +149,7 @@ fn a_file_has_a_limit_of_values() {
 }
 
 #[test]
-fn mistakes_are_not_beyond_the_end_of_the_text() {
+fn mistakes_have_positions_within_the_text() {
     let pieces = [
         "a: ", "- ", "\n", "\n\n", "  ", "&x ", "*x", "{", "[", "]", "? ", "'", "\"", "#", "!!int ", "---\n",
         "|\n", "\r\n", "\r", "\t", "%",

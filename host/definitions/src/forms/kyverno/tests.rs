@@ -370,7 +370,7 @@ fn an_exception_applies_to_all_stages_of_its_policy() {
 }
 
 #[test]
-fn an_exception_that_names_no_namespace_is_in_the_default_one() {
+fn an_exception_without_a_namespace_is_in_the_default_namespace() {
     let text = with_exception("ValidatingPolicy", "").replace("name: e, namespace: shop", "name: e");
     assert_eq!(&*one(&text).stages[0].spec.exceptions[0].name, "default/e");
 }

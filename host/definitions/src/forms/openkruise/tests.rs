@@ -295,7 +295,7 @@ fn a_canary_that_openkruise_refuses_is_a_mistake() {
 }
 
 #[test]
-fn annotations_without_an_effect_are_warned_of() {
+fn annotations_without_an_effect_cause_warnings() {
     for (annotations, says) in [
         (
             "kruise.io/sidecarset-hash: a, kruise.io/sidecarset-hash-without-image: b",

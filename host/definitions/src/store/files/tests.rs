@@ -97,7 +97,7 @@ async fn a_store_reads_and_owns_its_files() {
 }
 
 #[tokio::test]
-async fn changes_are_written_all_or_none() {
+async fn a_commit_writes_all_changes_or_none() {
     let place = TestDirectory::new();
     place.write("chains/a.yaml", "1");
     place.write("chains/b.yaml", "1");
@@ -324,7 +324,7 @@ async fn a_shortened_file_counts_only_after_a_while() {
 
 /// The store waits even if the part that is already written is valid and removes nothing.
 #[tokio::test]
-async fn a_file_that_is_being_written_is_waited_for() {
+async fn reads_wait_for_a_file_that_is_being_written() {
     const PAUSE: Duration = Duration::from_millis(250);
     let place = TestDirectory::new();
     place.read().await;
@@ -345,7 +345,7 @@ async fn a_file_that_is_being_written_is_waited_for() {
 
 /// A file that is being written is not read in part, however long that takes.
 #[tokio::test]
-async fn a_file_that_goes_on_being_written_is_a_mistake() {
+async fn a_file_that_is_written_for_too_long_is_a_mistake() {
     const PAUSE: Duration = Duration::from_millis(250);
     let mut place = TestDirectory::new();
     place.store.writer_timeout = PAUSE;
@@ -449,7 +449,7 @@ async fn drafts_of_a_killed_commit_are_removed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_first_read_is_compared_with_what_was_live() {
+async fn the_first_read_is_compared_with_the_last_live_definitions() {
     const SOON: Duration = Duration::from_millis(1000);
     let both = format!("{}---\n{}", chain("a"), chain("b"));
     // (live content, content of the files, whether the store waits)

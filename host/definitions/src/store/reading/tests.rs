@@ -51,7 +51,7 @@ fn a_file_that_cannot_be_read_is_a_mistake() {
 /// Files next to a link that is swapped, as Kubernetes mounts a ConfigMap, are never read half from one directory and
 /// half from the other.
 #[test]
-fn all_files_are_read_from_one_moment() {
+fn all_files_are_read_in_the_state_of_one_moment() {
     const FILES: usize = 20;
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name);

@@ -223,7 +223,7 @@ async fn a_session_lasts_from_sign_in_to_sign_out() {
 
 /// Browsers report the origin of a request in headers, which decide who may read a page and send a form.
 #[tokio::test]
-async fn other_pages_cannot_use_the_console() {
+async fn pages_of_other_sites_cannot_use_the_console() {
     let driver = guarded().await;
     let cookie = session(&driver, ADMIN).await;
     let own = format!("http://{}", driver.admin);
@@ -300,7 +300,7 @@ async fn other_pages_cannot_use_the_console() {
 }
 
 #[tokio::test]
-async fn a_console_without_tokens_is_for_loopback_alone() {
+async fn a_console_without_tokens_is_only_for_loopback() {
     let driver = open().await;
     let page = sent(&driver, "/health", &[], None).await;
     assert!(page.body.contains("loopback, Admin"), "{}", page.body);

@@ -75,7 +75,7 @@ fn a_certificate_that_cannot_be_served_is_replaced_at_once() {
 }
 
 #[test]
-fn a_lost_certificate_has_a_successor() {
+fn a_lost_certificate_is_replaced() {
     let first = after(0, None, false, false);
     let announced = after(1, Some(&first), true, true);
     assert_eq!(announced.served, first.served);

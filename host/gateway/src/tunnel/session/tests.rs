@@ -91,7 +91,7 @@ async fn connections_are_carried_and_end_on_both_sides() {
 }
 
 #[tokio::test]
-async fn an_agent_connects_only_where_it_may() {
+async fn an_agent_connects_only_to_allowed_addresses() {
     let (address, other) = (echo().await, echo().await);
     let (session, _agent) = tunnel(address).await;
     for refused in [other, "169.254.169.254:80".to_owned()] {
@@ -118,7 +118,7 @@ async fn a_gateway_opens_no_connections_for_an_agent() {
 }
 
 #[tokio::test]
-async fn an_address_that_no_frame_can_hold_leaves_the_tunnel_open() {
+async fn an_address_too_long_for_a_frame_leaves_the_tunnel_open() {
     let address = echo().await;
     let (session, _agent) = tunnel(address.clone()).await;
     assert!(open(&session, to(&"a".repeat(100))).await.is_err());

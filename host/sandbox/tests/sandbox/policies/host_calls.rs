@@ -306,7 +306,7 @@ impl ClusterReader for Threads {
 }
 
 #[tokio::test]
-async fn calls_of_the_host_that_take_long_leave_the_threads_that_serve() {
+async fn slow_host_calls_move_off_the_serving_threads() {
     let sandbox = sandbox_with(|config: &mut SandboxConfig| config.cluster = Some(Arc::new(Threads)));
     let granted = PluginConfig {
         grants: Grants {

@@ -76,7 +76,7 @@ async fn a_module_that_is_not_a_policy_is_refused_with_the_reason() {
 }
 
 #[tokio::test]
-async fn settings_are_validated_when_it_is_loaded() {
+async fn settings_are_validated_when_a_policy_is_loaded() {
     let settings = r#"{"valid":false,"message":"no label"}"#.to_owned();
     let invalid = Policy {
         settings,

@@ -8,7 +8,7 @@ fn parse(body: &str) -> Result<BcsObject, String> {
 }
 
 #[test]
-fn a_body_that_is_no_admissionwebhook_is_refused() {
+fn a_body_that_is_not_an_admissionwebhook_is_refused() {
     // (body, error)
     for (body, expected) in [
         (r#"{"kind":"admissionwebhook"}"#, None),

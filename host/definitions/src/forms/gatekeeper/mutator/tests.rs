@@ -165,7 +165,7 @@ spec: { match: [ { excludedNamespaces: [a], processes: [mutation-webhook] }, { e
 }
 
 #[test]
-fn mutators_that_never_apply_are_warned_of() {
+fn mutators_that_never_apply_cause_warnings() {
     for (matching, expected) in [
         ("source: Generated", "there is no ExpansionTemplate"),
         ("kinds: [ { apiGroups: [apps] } ]", "have nothing in common"),

@@ -309,7 +309,7 @@ spec:
 }
 
 #[test]
-fn a_binding_with_parameters_of_a_policy_without_is_a_warning() {
+fn parameters_for_a_policy_without_parameters_cause_a_warning() {
     let policy = "apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicy\nmetadata: { name: p }\n\
                   spec:\n  matchConstraints:\n    resourceRules:\n      \
                   - { operations: [CREATE], apiGroups: [\"\"], apiVersions: [v1], resources: [pods] }\n  \
@@ -678,7 +678,7 @@ fn fields_that_a_kind_does_not_have_are_found_before_a_request() {
 }
 
 #[test]
-fn policies_of_earlier_versions_are_read_as_of_v1() {
+fn policies_of_earlier_versions_are_read_like_v1() {
     let patch = "{ patchType: ApplyConfiguration, applyConfiguration: { expression: 'Object{}' } }";
     let pods = "apiGroups: [''], apiVersions: [v1], resources: [pods]";
     for version in ["v1", "v1beta1", "v1alpha1"] {

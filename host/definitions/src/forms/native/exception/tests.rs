@@ -184,7 +184,7 @@ fn an_exception_ends_after_its_last_day() {
 }
 
 #[test]
-fn an_expired_exception_is_warned_about() {
+fn an_expired_exception_causes_a_warning() {
     let definitions = defined(&exception("a", "stages: [pods/images], users: [x]"));
     let exception = &definitions.exceptions[0];
     let end = exception.exception.until;

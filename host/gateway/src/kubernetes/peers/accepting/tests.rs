@@ -13,7 +13,7 @@ use super::{
 };
 
 #[tokio::test]
-async fn announcements_of_an_ended_tunnel_leave_those_of_its_successor() {
+async fn announcements_of_an_ended_tunnel_do_not_affect_its_successor() {
     let routes = Arc::new(Routes::default());
     let added = |cluster: &str| {
         let text = format!("{cluster}\n{}", params(&credentials_of_a_test()));
