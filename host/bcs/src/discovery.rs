@@ -28,7 +28,7 @@ pub enum ServerKind {
     Schedulers,
     /// Drivers, all equal. Uses their external addresses where they register one.
     Drivers,
-    /// Gateways, all equal. Uses their internal addresses.
+    /// Gateways, which are all equal. Requests use their internal addresses.
     Gateways,
 }
 

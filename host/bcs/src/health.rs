@@ -33,7 +33,7 @@ pub struct HealthInfo {
     healthy: bool,
     /// `in starting`, `cannot connect to any scheduler` or `run ok`.
     message: &'static str,
-    /// When the health was determined, in seconds since 1970.
+    /// The time at which the health was determined, in seconds since 1970.
     #[serde(rename = "atTime")]
     at_time: u64,
 }

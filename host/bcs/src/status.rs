@@ -29,7 +29,7 @@ pub struct EnsembleStatus {
     pub servers: String,
     /// `connecting`, `connected` or `lost`.
     pub state: String,
-    /// When the session entered that state.
+    /// The time at which the session entered that state.
     pub since: Moment,
     /// The reason why there is no connection. The field is absent if the reason is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]

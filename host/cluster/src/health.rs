@@ -42,12 +42,12 @@ pub struct ClusterWatch {
     pub kind: String,
     /// The state of the watch.
     pub state: WatchState,
-    /// When the watch entered that state.
+    /// The time at which the watch entered that state.
     pub since: Moment,
     /// The number of cached objects.
     pub objects: usize,
-    /// When the API server last answered. A healthy watch is renewed every minute, so a much older time means that the
-    /// server does not respond.
+    /// The time at which the API server last answered. A healthy watch is renewed every minute, so a much older time
+    /// means that the server does not respond.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub heard: Option<Moment>,
     /// The last error. It is absent when the watch works again.
@@ -71,9 +71,9 @@ pub(crate) struct Health {
 struct State {
     state: WatchState,
     since: Moment,
-    /// When the cache was last known to be current, unless the watch is up.
+    /// The time at which the cache was last known to be current, unless the watch is up.
     current: Instant,
-    /// When the API server accepted a watch that is not confirmed yet.
+    /// The time at which the API server accepted a watch that is not confirmed yet.
     accepted: Option<Instant>,
     heard: Option<Moment>,
     last_error: Option<String>,

@@ -80,7 +80,7 @@ pub struct WebhooksStatus {
     pub name: String,
     /// Whether this replica keeps them now.
     pub is_keeper: bool,
-    /// When this replica last wrote one of them, or the certificate.
+    /// The time at which this replica last wrote one of them, or the certificate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_write: Option<Moment>,
     /// The reason why the configurations or the certificate do not fit the live chains.

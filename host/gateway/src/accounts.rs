@@ -74,7 +74,7 @@ struct Inner {
     register_token_lifetime: Duration,
     clusters_per_user: usize,
     local_servers: Vec<IpNet>,
-    /// When clusters last reported a change.
+    /// The time at which clusters last reported a change.
     reports: Mutex<HashMap<String, Instant>>,
 }
 

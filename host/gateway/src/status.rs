@@ -56,7 +56,7 @@ pub struct KubernetesCluster {
     pub tunnels: usize,
     /// The number of tunnels of the agents to other gateways, which this gateway uses if it has none.
     pub gateways: usize,
-    /// When the agent last reported changed credentials.
+    /// The time at which the agent last reported changed credentials.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reported: Option<Moment>,
     /// The API servers that requests have used.

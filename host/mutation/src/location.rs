@@ -167,7 +167,7 @@ enum Token {
     /// A number, as digits without quotes.
     Number(String),
     Sign(char),
-    /// The text ends in quotes.
+    /// The text ends before the closing quotation mark.
     Unclosed,
     End,
 }

@@ -33,7 +33,7 @@ pub(crate) struct TableProblem {
     pub(crate) error: Arc<Error>,
     since: Moment,
     attempts: u64,
-    /// When the next retry is due; `None` if only a change can help.
+    /// The time at which the next retry is due; `None` if only a change can help.
     pub(crate) next: Option<(Instant, Moment)>,
 }
 

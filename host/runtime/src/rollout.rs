@@ -35,7 +35,7 @@ pub struct RolloutStatus {
     pub by: RolloutKey,
     /// The start of the current step or of the current state, whichever is later.
     pub since: Moment,
-    /// When the next step begins, or the last one is completed; absent unless that happens by itself.
+    /// The time at which the next step begins, or the last one is completed; absent unless that happens by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<Moment>,
     /// The reason of an abort, or the user who paused it; with the name of the replica, if it was another one.

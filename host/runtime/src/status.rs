@@ -32,7 +32,7 @@ pub struct Status {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub prepared: Option<Digest>,
-    /// When that table went live, in this process.
+    /// The time at which that table went live, in this process.
     pub live_since: Moment,
     /// The action that created the live table.
     pub origin: Origin,
@@ -74,7 +74,7 @@ pub struct ExceptionStatus {
     pub owner: String,
     /// The reason for which it is granted.
     pub reason: String,
-    /// When it expires.
+    /// The time at which it expires.
     pub expires: Moment,
     /// Whether it has expired, so that it excepts nothing.
     pub expired: bool,
@@ -90,11 +90,11 @@ pub struct ExceptionStatus {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Problem {
-    /// When the problem was first seen.
+    /// The time at which the problem was first seen.
     pub since: Moment,
     /// The number of attempts.
     pub attempts: u64,
-    /// When it is retried without a change; absent if a retry cannot help.
+    /// The time at which it is retried without a change; absent if a retry cannot help.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_attempt: Option<Moment>,
     /// Each mistake as a sentence with the place, the mistake and the fix.
@@ -216,7 +216,7 @@ impl StorageStatus {
 pub struct ChainStatus {
     /// The name, unique in its phase.
     pub name: String,
-    /// When its stages are called.
+    /// The phase in which its stages are called.
     pub phase: Phase,
     /// The requests that match the chain but do not reach chains; absent if all of them do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -350,7 +350,7 @@ pub struct RecentCalls {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct FailureStatus {
-    /// When it ended.
+    /// The time at which it ended.
     pub at: Moment,
     /// The name of the failure: `trap`, `timeout` and so on.
     pub kind: String,

@@ -429,7 +429,7 @@ struct FollowingPage {
     session: Session,
     api: Api,
     ticks: Interval,
-    /// When the next group is sent.
+    /// The time at which the next group is sent.
     next: Instant,
 }
 

@@ -39,7 +39,7 @@ pub(crate) trait Ground: Sized {
     async fn come_back(&mut self);
 }
 
-/// Calls the given macro with a ground and the names of all rules.
+/// Calls the given macro with a fixture and the names of all rules.
 macro_rules! each_rule {
     ($with:ident, $ground:ty) => {
         $with! {

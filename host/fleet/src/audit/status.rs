@@ -68,7 +68,7 @@ pub struct AuditStatus {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AuditPass {
-    /// When the audit ended.
+    /// The time at which the audit ended.
     pub at: Moment,
     /// The duration of the audit.
     pub seconds: f64,

@@ -28,7 +28,7 @@ pub struct UserEntry {
     pub super_user: bool,
     /// The groups of the user in clusters.
     pub groups: Vec<String>,
-    /// When the user was created.
+    /// The time at which the user was created.
     pub created_at: Moment,
     /// The user's tokens; their values are shown only when they are created.
     pub tokens: Vec<TokenEntry>,
@@ -40,9 +40,9 @@ pub struct UserEntry {
 pub struct TokenEntry {
     /// The number of the token.
     pub id: i64,
-    /// When it was created.
+    /// The time at which it was created.
     pub created_at: Moment,
-    /// When it expires.
+    /// The time at which it expires.
     pub expires_at: Moment,
 }
 
@@ -77,7 +77,7 @@ pub struct IssuedToken {
     pub id: Option<i64>,
     /// The token itself.
     pub token: String,
-    /// When it expires; a register token that an agent has used before does not.
+    /// The time at which it expires; a register token that an agent has used before does not.
     pub expires_at: Moment,
 }
 
@@ -102,14 +102,14 @@ pub struct ClusterEntry {
     /// The user who created it; absent if it was an administrator, or the user was deleted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub creator: Option<String>,
-    /// When it was created.
+    /// The time at which it was created.
     pub created_at: Moment,
     /// The project and ID under which the platform manages it; absent for `plain`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bcs: Option<BcsCluster>,
     /// The API servers that its agent reported; empty before that.
     pub servers: Vec<String>,
-    /// When its agent last reported a change.
+    /// The time at which its agent last reported a change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reported_at: Option<Moment>,
     /// Its register token; absent if there is none.
@@ -136,11 +136,11 @@ pub struct BcsCluster {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RegisterTokenEntry {
-    /// When it was created.
+    /// The time at which it was created.
     pub created_at: Moment,
     /// The time by which an agent has to use it first.
     pub expires_at: Moment,
-    /// When an agent first used the token; after that, the token does not expire.
+    /// The time at which an agent first used the token; after that, the token does not expire.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub used_at: Option<Moment>,
 }

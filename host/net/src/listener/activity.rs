@@ -35,17 +35,17 @@ struct State {
     requests_in_flight: usize,
     /// Requests with a body that may still be in transfer.
     transfers: Vec<Weak<TransferState>>,
-    /// When the transfers are checked next.
+    /// The time at which the transfers are checked next.
     next_check: Instant,
-    /// When bytes were last received or sent.
+    /// The time at which bytes were last received or sent.
     last_bytes: Instant,
     has_received: bool,
     has_served: bool,
     is_http2: bool,
-    /// When the first byte of an incomplete head arrived.
+    /// The time at which the first byte of an incomplete head arrived.
     head_since: Option<Instant>,
     idle_since: Instant,
-    /// When the connection's task wakes up to look at its deadlines.
+    /// The time at which the connection's task wakes up to look at its deadlines.
     wakes_at: Instant,
 }
 

@@ -16,7 +16,7 @@ use crate::{Moment, RecordedRequest, Redacted};
 pub struct DecisionRecord {
     /// The id of the decision. Later decisions have larger ids, also after a restart; several may have the same uid.
     pub id: u64,
-    /// When the chains had processed the request.
+    /// The time at which the chains had processed the request.
     pub at: Moment,
     /// The uid of the request, which log lines contain too.
     pub uid: String,

@@ -56,7 +56,7 @@ pub struct RecordedRequest {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct RecordingNote {
-    /// When the chains had processed the request.
+    /// The time at which the chains had processed the request.
     pub at: Moment,
     /// The revision of the live table.
     pub revision: u64,

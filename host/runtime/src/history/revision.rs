@@ -18,7 +18,7 @@ pub struct Revision {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub hash: Option<Digest>,
-    /// When it first went live.
+    /// The time at which it first went live.
     pub at: Moment,
     /// The action that created it.
     pub origin: Origin,

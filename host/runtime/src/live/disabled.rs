@@ -39,9 +39,9 @@ pub struct DisabledStage {
     /// The user who disabled it; absent if it is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
-    /// When the stage was disabled.
+    /// The time at which the stage was disabled.
     pub since: Moment,
-    /// When it is enabled again.
+    /// The time at which it is enabled again.
     pub until: Moment,
 }
 

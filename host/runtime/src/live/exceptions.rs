@@ -61,7 +61,7 @@ impl LiveException {
     }
 }
 
-/// Logs the problems of exceptions that are new since `before`, and sets the metric of when each ends.
+/// Logs the problems of exceptions that are new since `before`, and sets the metric with the time at which each ends.
 pub(crate) fn log_new(before: &[LiveException], now: &[LiveException], moment: Moment) {
     let expired = |live: &LiveException| (live.name().to_owned(), live.until());
     for live in now {

@@ -18,7 +18,7 @@ pub struct Report {
     /// The hash of an earlier table that it could serve too, because the replicas may have agreed on it already.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub earlier: Option<Digest>,
-    /// When it first made this report.
+    /// The time at which it first made this report.
     pub since: Moment,
     /// The reason for which it has not prepared the newest definitions, or not all of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -189,7 +189,7 @@ pub struct ReplicaStatus {
     /// The hash of the newest table that it could serve.
     #[schemars(with = "String")]
     pub prepared: Digest,
-    /// When it first reported these tables.
+    /// The time at which it first reported these tables.
     pub since: Moment,
     /// The reason for which it has not prepared the newest definitions, or not all of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]

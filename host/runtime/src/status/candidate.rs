@@ -131,7 +131,7 @@ impl CandidateReport {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct DifferenceSample {
-    /// When it was compared.
+    /// The time at which it was compared.
     pub at: Moment,
     /// The uid of the request.
     pub uid: String,

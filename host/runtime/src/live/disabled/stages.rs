@@ -29,7 +29,7 @@ pub(crate) struct DisabledStages {
 pub(crate) struct Stages {
     stages: Vec<(Arc<DisabledStage>, Instant)>,
     rollouts: Rollouts,
-    /// When the next exception of the live table expires.
+    /// The time at which the next exception of the live table expires.
     exceptions_end: Option<Instant>,
     /// Exceptions that expired before this moment are logged already.
     logged_until: Moment,
