@@ -203,11 +203,27 @@ impl Browser {
         self.appear("light", [1280, 900]).await;
     }
 
+    /// Has the user prefer this value of a media feature, and only this.
+    pub(crate) async fn prefer(&self, feature: &str, value: &str) {
+        let media = json!({"features": [{"name": feature, "value": value}]});
+        let cdp = self.page.cdp();
+        cdp.send_raw("Emulation.setEmulatedMedia", media).await.unwrap();
+    }
+
+    /// Replaces what these regular expressions match in all texts on the page, and in its editors.
+    pub(crate) async fn replace_texts(&self, replaced: &[(&str, &str)]) {
+        let script = "
+            const change = (text) => arguments[0].reduce((text, [from, to]) => text.replace(new RegExp(from, 'g'), to), text);
+            const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+            while (texts.nextNode()) texts.currentNode.data = change(texts.currentNode.data);
+            for (const editor of document.querySelectorAll('textarea')) editor.value = change(editor.value);";
+        self.evaluate::<()>(script, vec![json!(replaced)]).await;
+    }
+
     /// Shows the page in a colour scheme, on a screen of this size.
     pub(crate) async fn appear(&self, scheme: &str, [width, height]: [u64; 2]) {
         let cdp = self.page.cdp();
-        let media = json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]});
-        cdp.send_raw("Emulation.setEmulatedMedia", media).await.unwrap();
+        self.prefer("prefers-color-scheme", scheme).await;
         let screen = json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false});
         cdp.send_raw("Emulation.setDeviceMetricsOverride", screen)
             .await

@@ -161,6 +161,26 @@ async fn decisions_are_shown_as_they_are_made() {
 }
 
 #[tokio::test]
+async fn users_who_prefer_less_motion_see_no_animation() {
+    let Some(browser) = Browser::start().await else {
+        return;
+    };
+    let server = Server::start("", &chains()).await;
+    let origin = server.program.admin_url("");
+    browser.open(&server.program.admin_url("/live")).await;
+    browser.find_with(".live-state", "Live").await;
+    server.three_pods().await;
+    browser.find("table.live tr.new").await;
+    for (preference, animation) in [("no-preference", "arrived"), ("reduce", "none")] {
+        browser.prefer("prefers-reduced-motion", preference).await;
+        let shown = "return getComputedStyle(document.querySelector('table.live tr.new')).animationName";
+        let shown: String = browser.evaluate(shown, Vec::new()).await;
+        assert_eq!(shown, animation, "{preference}");
+    }
+    browser.end(&origin).await;
+}
+
+#[tokio::test]
 async fn the_page_of_a_decision_shows_all_its_details() {
     let Some(browser) = Browser::start().await else {
         return;

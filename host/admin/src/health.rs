@@ -141,7 +141,7 @@ impl HealthLine {
 impl From<&ListenerStatus> for HealthLine {
     fn from(listener: &ListenerStatus) -> Self {
         let encryption = if listener.is_tls { "TLS" } else { "no TLS" };
-        Self::new(format!("listener {}", listener.listener))
+        Self::new(&listener.listener)
             .code(listener.address.to_string())
             .text(" ")
             .badge(Tone::Plain, encryption)

@@ -1,11 +1,15 @@
 //! The screenshots in the manual, which `cargo task screenshots` copies from `target/console` to `docs/console`.
 
-use std::{collections::BTreeSet, fs};
+use std::{collections::BTreeSet, env, fs};
 
 use admittance_tests::repository;
 
 use super::{pod, steering};
-use crate::{browser::Browser, kubernetes::server::Server};
+use crate::{
+    browser::Browser,
+    kubernetes::server::Server,
+    scene::{self, source},
+};
 
 /// The pages in the manual, and a text on each.
 const PAGES: [(&str, &str, &str); 10] = [
@@ -66,12 +70,32 @@ async fn screenshots_of_the_manual_are_current() {
     let server = steering::rolling_out().await;
     let origin = server.program.admin_url("");
     send_traffic(&server).await;
+    // The manual shows the paths of an installation, and not those of the machine that runs this test.
+    let plugin = source("image-policy");
+    let (plugins, _) = plugin.rsplit_once('/').unwrap();
+    let [plugins, store, directory] = [
+        plugins.strip_prefix("file:").unwrap(),
+        scene::store().to_str().unwrap(),
+        server.directory.path().to_str().unwrap(),
+    ];
+    let neutral = [
+        (plugins, "/etc/admittance/plugins"),
+        (store, "/var/lib/admittance/store"),
+        (directory, "/etc/admittance"),
+        // The only temporary directory that is left is that of the history.
+        (r"/\S*/\.tmp\w+", "/var/lib/admittance/history"),
+    ];
     for (name, path, text) in PAGES {
         browser.open(&server.program.admin_url(path)).await;
         browser.find_with("main", text).await;
         if name == "playground" {
             browser.click("button", "Evaluate").await;
             browser.find_with("#outcome h2", "changed").await;
+        }
+        browser.replace_texts(&neutral).await;
+        let shown = browser.text().await;
+        for private in [env::temp_dir(), repository()] {
+            assert!(!shown.contains(private.to_str().unwrap()), "{name}: {shown}");
         }
         browser.picture(&format!("manual-{name}")).await;
     }

@@ -65,7 +65,7 @@ async fn decision(
             let is_one_of_several = is_older || found.older > 0 || found.decisions.len() > 1;
             let content = html! {
                 div.actions {
-                    code id="uid" { (uid) }
+                    code.visually-hidden id="uid" aria-hidden="true" { (uid) }
                     copy-text from="uid" label="Copy the uid" {}
                     @if session.may_change() && found.decisions.iter().any(|detail| detail.review.is_some()) {
                         form method="post" action={ (address(&uid)) "/replay" } {

@@ -55,7 +55,7 @@ fn table(panel: &HealthPanel, now: Moment) -> Markup {
             section {
                 h2 { (panel.title) }
                 table.data {
-                    (headings(&[Text("Dependency"), Text("State")]))
+                    (headings(&[Text("Name"), Text("State")]))
                     tbody {
                         @for line in &panel.lines {
                             tr {

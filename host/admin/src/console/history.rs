@@ -51,7 +51,7 @@ async fn list(session: Session, State(api): State<Api>) -> Response {
             tbody {
                 @for (revision, changed) in &revisions {
                     tr {
-                        th.number scope="row" { a href={ "/history/" (revision.number) } { (revision.number) } }
+                        th.number scope="row" data-label="Revision" { a href={ "/history/" (revision.number) } { (revision.number) } }
                         td data-label="Live since" { (moment(revision.at)) }
                         td data-label="Made by" { (made_by(revision)) }
                         td.long data-label="Changed" { (changed_names(changed)) }

@@ -286,12 +286,14 @@ fn would_be_denied(decision: &DecisionRecord) -> bool {
 }
 
 /// The longest message that a row shows unfolded, in bytes.
-const MESSAGE: usize = 160;
+const MESSAGE: usize = 240;
 
 fn folded(text: &str) -> Markup {
-    let shown = text.get(..text.floor_char_boundary(MESSAGE)).unwrap_or(text);
+    let cut = text.get(..text.floor_char_boundary(MESSAGE)).unwrap_or(text);
+    // A word is not cut, unless it is as long as a message.
+    let shown = cut.rsplit_once(' ').map_or(cut, |(words, _)| words);
     html! {
-        @if shown.len() == text.len() { (text) }
+        @if cut.len() == text.len() { (text) }
         @else { details { summary { (shown) " …" } (text) } }
     }
 }

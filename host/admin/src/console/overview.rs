@@ -75,6 +75,7 @@ fn cards([last, before]: &[TrafficHour; 2]) -> Markup {
         ("p50", Tone::Plain, |counts| counts.p50_microseconds, duration),
         ("p99", Tone::Plain, |counts| counts.p99_microseconds, duration),
     ];
+    let has_before = before.total.requests > 0;
     html! {
         section.cards aria-label="The last hour" {
             @for (name, tone, number, shown) in numbers {
@@ -83,13 +84,15 @@ fn cards([last, before]: &[TrafficHour; 2]) -> Markup {
                     span.name { (name) ", last hour" }
                     span.figure { (shown(number(&last.total))) }
                     (sparkline(tone, &format!("{name} by the minute in the last hour"), &values))
-                    span.trend {
-                        @if before.total.requests == 0 { "no requests in the hour before" }
-                        @else { (change(number(&before.total), number(&last.total))) " the hour before (" (shown(number(&before.total))) ")" }
+                    @if has_before {
+                        span.trend {
+                            (change(number(&before.total), number(&last.total))) " the hour before (" (shown(number(&before.total))) ")"
+                        }
                     }
                 }
             }
         }
+        @if !has_before { p.hint { "No request came in the hour before, so there is nothing to compare with." } }
     }
 }
 

@@ -12,7 +12,7 @@ test("an object without a namespace is allowed", () => {
   assert.ok(plugin.admit(create(node)).allowed);
 });
 
-test("every mistake in the settings is told", () => {
+test("every mistake in the settings is reported", () => {
   assert.throws(() => configure(component, { label: "" }), (error) => {
     assert.deepEqual(error.errors.map((mistake) => mistake.pointer), ["/label"]);
     return true;

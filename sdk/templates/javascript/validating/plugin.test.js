@@ -12,7 +12,7 @@ test("an object without the label is refused", () => {
   assert.equal(outcome.denial?.message, "metadata.labels: `team` is missing; add it");
 });
 
-test("every mistake in the settings is told", () => {
+test("every mistake in the settings is reported", () => {
   assert.throws(() => configure(component, { label: "", values: [""] }), (error) => {
     const places = error.errors.map((mistake) => mistake.pointer);
     assert.deepEqual(places, ["/label", "/values/0"]);
