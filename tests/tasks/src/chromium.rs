@@ -18,16 +18,20 @@ pub(crate) fn install() -> Result<PathBuf, Error> {
     if let Some(path) = env::var_os(VARIABLE) {
         return Ok(path.into());
     }
-    let driver = PathBuf::from("chromedriver");
-    if PROGRAMS.iter().all(|(program, _)| is_on_path(program)) {
-        return Ok(driver);
+    require(&PROGRAMS)?;
+    Ok(PathBuf::from("chromedriver"))
+}
+
+/// Installs those of the programs, each given with its package, that are missing, if this is root.
+pub(crate) fn require(programs: &[(&str, &str)]) -> Result<(), Error> {
+    if programs.iter().all(|(program, _)| is_on_path(program)) {
+        return Ok(());
     }
     let top = root().join("target/chromium");
     create_directory(&top)?;
     let _one_at_a_time = lock(&top.join("lock"), "install Chromium")?;
     let lists = top.join("apt");
     let apt = Apt::new(&lists, top.join("apt.log"), "the browser of the tests comes")?;
-    apt.require_programs("opening the console", &PROGRAMS)?;
-    remove_directory(&lists)?;
-    Ok(driver)
+    apt.require_programs("opening the console", programs)?;
+    remove_directory(&lists)
 }

@@ -213,7 +213,7 @@ fn run(task: Task) -> Result<(), Error> {
         }
         Task::Book => book::write(),
         Task::Screenshots => {
-            plugins::build(Selection::All)?;
+            plugins::build(Selection::Plugins)?;
             build_programs()?;
             screenshots::renew()
         }

@@ -1,6 +1,6 @@
 //! The screenshots of the console in the manual.
 
-use std::fs;
+use std::{fs, process::Command};
 
 use crate::{
     chromium,
@@ -10,6 +10,9 @@ use crate::{
 
 /// The prefix of the pictures that tests make for the manual, and the end of their names.
 const PICTURES: (&str, &str) = ("manual-", "-light.png");
+
+/// The program that makes the pictures three times smaller, with 256 colours, and its package.
+const SMALLER: (&str, &str) = ("pngquant", "pngquant");
 
 /// Opens every page in Chromium, and copies the pictures to docs/console. The program has been compiled.
 pub(crate) fn renew() -> Result<(), Error> {
@@ -23,6 +26,9 @@ pub(crate) fn renew() -> Result<(), Error> {
         "screenshots_of_the_manual_are_current",
     ]);
     command::run(test.env(chromium::VARIABLE, chromium::install()?))?;
+    chromium::require(&[SMALLER])?;
+    let mut compress = Command::new(SMALLER.0);
+    compress.args(["--force", "--ext", ".png", "--speed", "1", "--"]);
     let (made, manual) = (root().join("target/console"), root().join("docs/console"));
     for entry in fs::read_dir(&made).map_err(at(&made))? {
         let path = entry.map_err(at(&made))?.path();
@@ -35,8 +41,10 @@ pub(crate) fn renew() -> Result<(), Error> {
             .strip_prefix(PICTURES.0)
             .and_then(|name| name.strip_suffix(PICTURES.1));
         if let Some(page) = page {
-            fs::copy(&path, manual.join(format!("{page}.png"))).map_err(at(&path))?;
+            let copy = manual.join(format!("{page}.png"));
+            fs::copy(&path, &copy).map_err(at(&path))?;
+            compress.arg(copy);
         }
     }
-    Ok(())
+    command::run(&mut compress)
 }
