@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt::Write, path::Path};
 
 use admittance_definitions::document::yaml_to_json;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::files;
 
@@ -107,12 +107,12 @@ impl Original {
         let name = path.display().to_string();
         let json = yaml_to_json(&name, &text, LARGEST)
             .map_err(|mistake| format!("{name}: line {}: {}", mistake.location.line, mistake.message))?;
-        let root: Value = serde_json::from_slice(&json.unwrap_or_default())
+        let root: Map<String, Value> = serde_json::from_slice(&json.unwrap_or_default())
             .map_err(|_| format!("{name} is not an object of keys and values"))?;
         let mut original = Self {
             values: BTreeMap::new(),
         };
-        original.add("", &root);
+        original.add("", &root.into());
         Ok(original)
     }
 
@@ -328,7 +328,8 @@ pub(super) fn gateway(path: &Path) -> crate::Result<String> {
     if let Some(dsn) = original.take("dsn").or_else(|| original.take("mysql_dsn")) {
         let mysql = mysql(&dsn).ok_or_else(|| {
             format!(
-                "{}: the DSN of the database is not of the form user:password@tcp(host:port)/database",
+                "{}: core_database.dsn, or bke.mysql_dsn, is not of the form \
+                 user:password@tcp(host:port)/database: correct it, or remove it to write the database yourself",
                 path.display()
             )
         })?;
@@ -465,6 +466,8 @@ unheard_of: 1
             assert!(text.contains(part), "{part}\n{text}");
         }
         assert!(written("{}", driver).is_err());
-        assert!(written("a: [", gateway).is_err());
+        for text in ["a: [", "[1, 2]", "core_database: { dsn: \"root@/bke\" }"] {
+            assert!(written(text, gateway).is_err(), "{text}");
+        }
     }
 }
