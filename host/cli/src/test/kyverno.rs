@@ -32,6 +32,32 @@ const CLUSTER_WIDE: [&str; 12] = [
     "ValidatingWebhookConfiguration",
 ];
 
+/// The words for a result.
+const RESULTS: [&str; 5] = ["pass", "fail", "skip", "error", "warn"];
+/// The fields of a result that say what kind of policy it is for.
+const KIND_FIELDS: [&str; 10] = [
+    "rule",
+    "generatedResource",
+    "cloneSourceResource",
+    "isValidatingPolicy",
+    "isValidatingAdmissionPolicy",
+    "isMutatingPolicy",
+    "isMutatingAdmissionPolicy",
+    "isGeneratingPolicy",
+    "isDeletingPolicy",
+    "isImageValidatingPolicy",
+];
+/// Deprecated fields of a result, and what to write instead.
+const DEPRECATED: [(&str, &str); 4] = [
+    ("status", "write `result`"),
+    ("resource", "write `resources: [...]`"),
+    ("patchedResource", "write `patchedResources`"),
+    (
+        "namespace",
+        "write the namespace before the names of objects, `shop/web`",
+    ),
+];
+
 pub(super) fn is(root: &Node<'_>) -> bool {
     let value = root.json();
     let text = |name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default();
@@ -112,7 +138,7 @@ pub(super) fn read(root: &Node<'_>) -> Option<Vec<TestCase>> {
     let name = fields.get_optional("name", readers::text);
     let scene = read_scene(&mut fields);
     let fix = "list the results, each with `policy`, `kind`, `resources` and `result`";
-    let results = fields.get_required("results", fix, Node::list);
+    let results = fields.get_required("results", fix, |node: &Node<'_>| node.filled_list(fix));
     let other = "only objects of Kubernetes are tested here";
     for field in ["jsonPayload", "jsonPayloads", "httpPayloads", "envoyPayloads"] {
         fields.refuse(field, other, "remove it, with its results");
@@ -248,15 +274,21 @@ fn read_content(node: &Node<'_>) -> Option<Value> {
 }
 
 fn read_result(node: &Node<'_>, test: &str, scene: &Scene) -> Option<Vec<TestCase>> {
-    let mut fields = node.object()?;
+    // Kyverno's command reads fields in any case, as Go does.
+    let mut fields = node.object_of_any_case()?;
+    fields.ignore(&KIND_FIELDS);
+    for (field, fix) in DEPRECATED {
+        fields.refuse(field, "Kyverno has deprecated this field", fix);
+    }
     let policy = fields.get_required("policy", "name the policy", readers::text);
     let kind = fields.get_required("kind", "name the kind of the objects", readers::text);
-    let result = fields.get_required("result", "write pass, fail, skip, error or warn", readers::text);
+    let read_word = |node: &Node<'_>| node.one_of("result", &RESULTS.map(|word| (word, word)));
+    let result = fields.get_required("result", "write pass, fail, skip, error or warn", read_word);
     let names = fields.get_or_default("resources", Node::strings);
     let operation = fields.get_optional("operation", readers::text);
     let patched = fields.get_optional("patchedResources", Node::file);
+    fields.finish();
     let (policy, kind, result) = (policy?, kind?, result?);
-    // The other fields of `patchedResources` describe the kind of policy.
     let patched = match patched {
         Some(path) => Some(objects_of(&[path], node)?),
         None => None,
@@ -274,6 +306,10 @@ fn read_result(node: &Node<'_>, test: &str, scene: &Scene) -> Option<Vec<TestCas
         }
     }
     if names.is_empty() {
+        if of_kind.is_empty() {
+            let message = format!("there is no {kind} among the resources");
+            node.wrong(message, "correct the kind, or add a file");
+        }
         chosen = of_kind;
     }
     let servers = scene
@@ -290,12 +326,12 @@ fn read_result(node: &Node<'_>, test: &str, scene: &Scene) -> Option<Vec<TestCas
             patched.map(judge::without_empty)
         });
         // A mutating policy fails a test if its result is another object.
-        let (object_after, other_object) = match result.as_str() {
+        let (object_after, other_object) = match result {
             "fail" => (None, object_after.map(Option::unwrap_or_default)),
             _ => (object_after.flatten(), None),
         };
         let expected = ExpectedOutcome {
-            allowed: matches!(result.as_str(), "pass" | "skip") || other_object.is_some(),
+            allowed: matches!(result, "pass" | "skip") || other_object.is_some(),
             message: None,
             code: None,
             failure: None,
