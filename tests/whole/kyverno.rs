@@ -231,6 +231,23 @@ async fn tests_of_kyverno_run_unchanged() {
             "there is no Pod other among the resources",
         ),
         (
+            "  - { policy: p, kind: Job, result: pass }\n",
+            "there is no Job among the resources",
+        ),
+        (
+            "  - { policy: p, kind: Pod, result: passed }\n",
+            "results[0].result: \"passed\" is not a valid result",
+        ),
+        (
+            "  - { policy: p, kind: Pod, resource: good, result: pass }\n",
+            "results[0].resource: Kyverno has deprecated this field; write `resources: [...]`",
+        ),
+        (
+            "  - { policy: p, kind: Pod, resourses: [good], result: pass }\n",
+            "results[0].resourses: unknown field; did you mean `resources`?",
+        ),
+        ("  []\n", "results: the list is empty"),
+        (
             "  []\njsonPayload: a.json\n",
             "only objects of Kubernetes are tested here",
         ),
