@@ -127,7 +127,7 @@ impl AdminAccess {
                 loopback_host(head)?;
                 (Caller::Loopback, Role::Admin)
             }
-            AccessPolicy::Guarded { tokens, clients } => known(head, tokens, clients)?,
+            AccessPolicy::Guarded { tokens, clients } => authenticate(head, tokens, clients)?,
         };
         if role < needed {
             return Err(Denied::OnlyReads { caller });
@@ -174,7 +174,11 @@ impl AdminAccess {
 }
 
 /// Identifies a client. A token takes precedence over a certificate, since it was sent on purpose.
-fn known(head: &Parts, tokens: &[Token], clients: &[CertificateHolder]) -> Result<(Caller, Role), Denied> {
+fn authenticate(
+    head: &Parts,
+    tokens: &[Token],
+    clients: &[CertificateHolder],
+) -> Result<(Caller, Role), Denied> {
     if let Some(value) = head.headers.get(AUTHORIZATION) {
         let presented = bearer(value.as_bytes()).ok_or(Denied::OtherScheme)?;
         let token = token::holder(tokens, &TokenDigest::of(presented)).ok_or(Denied::UnknownToken)?;
@@ -219,7 +223,7 @@ pub(crate) fn from_own_page(head: &Parts, changes: bool) -> Result<(), Denied> {
         // The origin may be `null`, since pages of the console request no referrer.
         Some(b"same-origin") => true,
         Some(b"none") => !changes,
-        Some(_) => !changes && is_link_from_elsewhere(head),
+        Some(_) => !changes && is_link_from_other_site(head),
         // An old browser sends no such header, but the origin with every form; other programs send neither.
         None => is_own_origin || (!changes && origin.is_none()),
     };
@@ -228,7 +232,7 @@ pub(crate) fn from_own_page(head: &Parts, changes: bool) -> Result<(), Denied> {
 
 /// Returns whether the request follows a link on a page of another site. Browsers do not send the session with such a
 /// request.
-pub(crate) fn is_link_from_elsewhere(head: &Parts) -> bool {
+pub(crate) fn is_link_from_other_site(head: &Parts) -> bool {
     let is = |name: &HeaderName, values: &[&str]| {
         let value = head.headers.get(name);
         value.is_some_and(|value| values.iter().any(|known| value == known))

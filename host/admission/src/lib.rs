@@ -86,7 +86,8 @@ pub use word::{UnknownWord, Word, enumerated};
 pub use work::deadline::Deadline;
 pub use work::long::{Expectation, LongCall, leave, leave_for, may_leave, run_long, thread_time};
 pub use work::offload::{
-    apart, background_threads, ended, lower_priority, offload, on_thread_for_long_work, pause,
+    background_threads, ended, lower_priority, offload, offload_without_deadline, on_thread_for_long_work,
+    pause,
 };
 pub use work::reschedule::long_polls;
 pub use work::ticker::{Tick, Ticker, TickerGuard};

@@ -1,13 +1,13 @@
 mod builder;
 pub(crate) mod difference;
 pub(crate) mod merge_patch;
+mod operation;
 pub(crate) mod pointer;
 mod text;
 
 use std::{borrow::Cow, fmt, sync::Arc};
 
-use jsonptr::{Pointer, PointerBuf};
-use serde_json::value::RawValue;
+use jsonptr::PointerBuf;
 
 use crate::{
     Deadline, FailureKind, Object,
@@ -17,9 +17,9 @@ use crate::{
     work::offload::{drop_apart, pause},
 };
 
-use self::text::Drafts;
-
 pub use self::builder::PatchBuilder;
+pub(crate) use self::operation::{Action, Operation};
+use self::{operation::is_same_or_below, text::Drafts};
 
 /// The number of operations between two pauses in which other threads may run.
 const UNINTERRUPTED: usize = 2048;
@@ -38,49 +38,6 @@ impl Drop for Part {
     /// long after their request.
     fn drop(&mut self) {
         drop_apart(std::mem::take(&mut self.operations), self.size);
-    }
-}
-
-#[derive(Clone, Debug)]
-pub(crate) struct Operation {
-    pub(crate) path: PointerBuf,
-    pub(crate) action: Action,
-}
-
-#[derive(Clone, Debug)]
-pub(crate) enum Action {
-    Add(Box<RawValue>),
-    Replace(Box<RawValue>),
-    Test(Box<RawValue>),
-    Remove,
-    Move(PointerBuf),
-    Copy(PointerBuf),
-}
-
-impl Action {
-    fn name(&self) -> &'static str {
-        match self {
-            Self::Add(_) => "add",
-            Self::Replace(_) => "replace",
-            Self::Test(_) => "test",
-            Self::Remove => "remove",
-            Self::Move(_) => "move",
-            Self::Copy(_) => "copy",
-        }
-    }
-
-    pub(crate) fn value(&self) -> Option<&RawValue> {
-        match self {
-            Self::Add(value) | Self::Replace(value) | Self::Test(value) => Some(value),
-            Self::Remove | Self::Move(_) | Self::Copy(_) => None,
-        }
-    }
-
-    fn from(&self) -> Option<&Pointer> {
-        match self {
-            Self::Move(from) | Self::Copy(from) => Some(from),
-            Self::Add(_) | Self::Replace(_) | Self::Test(_) | Self::Remove => None,
-        }
     }
 }
 
@@ -379,100 +336,9 @@ fn malformed(index: usize, reason: String) -> PatchError {
 fn reaches(path: &str, place: &str) -> bool {
     let (parent, last) = path.rsplit_once('/').unwrap_or(("", path));
     let in_array = last == "-" || last.bytes().all(|byte| byte.is_ascii_digit());
-    is_on_the_way(path, place) || is_on_the_way(place, path) || (in_array && is_on_the_way(parent, place))
-}
-
-fn is_on_the_way(ancestor: &str, place: &str) -> bool {
-    place
-        .strip_prefix(ancestor)
-        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-}
-
-impl Operation {
-    fn size(&self) -> usize {
-        let from = self.action.from().map_or(0, Pointer::len);
-        self.path.len() + from + self.action.value().map_or(0, |value| value.get().len())
-    }
-
-    /// Applies the operation, and returns whether it changed anything. If the object already `has_changed`, setting a
-    /// value counts as a change even if it is equal.
-    fn apply<'a>(
-        &'a self,
-        root: &mut Node<'a>,
-        has_changed: bool,
-        budget: &mut Budget,
-    ) -> Result<bool, (Problem, String)> {
-        let reason = |problem: Problem| (problem, problem.to_string());
-        let source = |from: &Pointer, problem: Problem| {
-            (problem, format!("from {}: {problem}", beginning(from.as_str())))
-        };
-        budget.begin().map_err(reason)?;
-        let path = &*self.path;
-        let replaced = match &self.action {
-            Action::Add(value) => root.add(path, Node::new(value.get()), budget).map_err(reason)?,
-            Action::Replace(value) => {
-                let place = root.get(path, budget).map_err(reason)?;
-                Some(std::mem::replace(place, Node::new(value.get())))
-            }
-            Action::Test(value) => {
-                let found = root.get(path, budget).map_err(reason)?;
-                return if found.equals(&Node::new(value.get()), budget).map_err(reason)? {
-                    Ok(false)
-                } else {
-                    let reason = format!("the value there is not {}", beginning(value.get()));
-                    Err((Problem::Nothing, reason))
-                };
-            }
-            Action::Remove => {
-                root.remove(path, budget).map_err(reason)?;
-                None
-            }
-            Action::Move(from) if from == path => {
-                root.get(path, budget).map_err(reason)?;
-                return Ok(false);
-            }
-            Action::Move(from) if is_on_the_way(from.as_str(), path.as_str()) => {
-                let reason = "a value cannot be moved into itself".to_owned();
-                return Err((Problem::Nothing, reason));
-            }
-            Action::Move(from) => {
-                let value = root
-                    .remove(from, budget)
-                    .map_err(|problem| source(from, problem))?;
-                root.add(path, value, budget).map_err(reason)?;
-                None
-            }
-            Action::Copy(from) => {
-                let original = root.get(from, budget);
-                let copy = original
-                    .and_then(|original| budget.copy(original))
-                    .map_err(|problem| source(from, problem))?;
-                root.add(path, copy, budget).map_err(reason)?
-            }
-        };
-        match replaced {
-            // Setting an equal value is not a change. The comparison is only needed while nothing has changed.
-            Some(replaced) if !has_changed => {
-                let value = root.get(path, budget).map_err(reason)?;
-                value.equals(&replaced, budget).map(|same| !same).map_err(reason)
-            }
-            _ => Ok(true),
-        }
-    }
-
-    /// Returns whether the result may be nested too deeply to be parsed. If it may, the whole result is checked. Such
-    /// operations are rare.
-    fn may_nest_deeply(&self) -> bool {
-        const HARMLESS: usize = 64;
-        let brackets = |text: &str| text.bytes().filter(|byte| matches!(byte, b'{' | b'[')).count();
-        match &self.action {
-            Action::Add(value) | Action::Replace(value) => {
-                self.path.tokens().count() + brackets(value.get()) > HARMLESS
-            }
-            Action::Move(_) | Action::Copy(_) => true,
-            Action::Remove | Action::Test(_) => false,
-        }
-    }
+    is_same_or_below(path, place)
+        || is_same_or_below(place, path)
+        || (in_array && is_same_or_below(parent, place))
 }
 
 fn beginning(text: &str) -> Cow<'_, str> {

@@ -30,7 +30,7 @@ use zookeeper_client::Error;
 use crate::{
     ClusterId, Ports,
     registration::{RegistrationConfig, hostname},
-    zookeeper::{At, Registered, Registration, RegistrationState, ZooKeeper, ZooKeeperError, sequence},
+    zookeeper::{AtNode, Registered, Registration, RegistrationState, ZooKeeper, ZooKeeperError, sequence},
 };
 
 /// The parent of the clusters' nodes. BCS itself does not use it.
@@ -77,7 +77,7 @@ struct Entry {
 
 /// The data of the parent node.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Published {
+struct ParentData {
     target: Digest,
 }
 
@@ -113,7 +113,7 @@ impl Drivers {
         self.changes.send_modify(|count| *count = count.wrapping_add(1));
     }
 
-    fn see(&self, seen: &DriverNodes) {
+    fn update(&self, seen: &DriverNodes) {
         let mut known = self.seen.lock();
         if *known != *seen {
             known.clone_from(seen);
@@ -126,13 +126,13 @@ impl Drivers {
         let mut seen = self.seen.lock().clone();
         seen.lost = Some(error.to_string());
         seen.is_refused = error.is_refused();
-        self.see(&seen);
+        self.update(&seen);
     }
 
     /// Reads the nodes whenever they change, in every session. Never returns.
     async fn follow(&self) {
         let follow =
-            |client| async move { follow::session(&client, &self.path, |seen| self.see(seen)).await };
+            |client| async move { follow::session(&client, &self.path, |seen| self.update(seen)).await };
         self.zookeeper
             .in_sessions(|error| self.lose(&error), follow)
             .await;
@@ -152,7 +152,7 @@ impl Drivers {
     /// Writes the target, unless another driver has written one since it was read.
     async fn write(&self, version: i32, target: Digest) -> Result<(), ZooKeeperError> {
         let client = self.zookeeper.client().await?;
-        let data = serde_json::to_vec(&Published { target }).unwrap_or_default();
+        let data = serde_json::to_vec(&ParentData { target }).unwrap_or_default();
         let write = client.set_data(&self.path, &data, Some(version));
         let written = timeout(TIMEOUT, self.zookeeper.while_connected(write)).await;
         match written {

@@ -10,7 +10,7 @@ use http::Method;
 pub(crate) use self::lookup::needs_kind;
 #[cfg(test)]
 pub(crate) use self::lookup::pattern;
-pub use self::lookup::{Lookup, Matched, lookup};
+pub use self::lookup::{Matched, RouteLookup, lookup};
 use self::target::Target;
 pub(crate) use self::target::{Address, SEGMENT, first};
 

@@ -34,7 +34,7 @@ use self::{
 };
 use crate::{
     reply::Code,
-    routes::{Action, Address, Body, Call, Kind, Lookup, Matched, SEGMENT, first, lookup},
+    routes::{Action, Address, Body, Call, Kind, Matched, RouteLookup, SEGMENT, first, lookup},
     scheduler::{Forwarding, NextBody, OtherServer, Rewritten, relay::DEFINITIONS_VERSION},
 };
 
@@ -80,14 +80,14 @@ static MESSAGES: LazyLock<Schema> = LazyLock::new(|| Schema::new(MESSAGE));
 /// that case, it has to be called again with the body as the chains left it.
 pub fn forwarding(head: &Parts, body: Option<&Bytes>) -> Option<Forwarding> {
     let matched = match lookup(head) {
-        Lookup::Found(matched) => matched,
-        Lookup::OtherMethod(methods) => {
+        RouteLookup::Found(matched) => matched,
+        RouteLookup::OtherMethod(methods) => {
             return Some(Forwarding::Reply(no_route(
                 StatusCode::METHOD_NOT_ALLOWED,
                 &methods,
             )));
         }
-        Lookup::NotFound => return Some(Forwarding::Reply(no_route(StatusCode::NOT_FOUND, &[]))),
+        RouteLookup::NotFound => return Some(Forwarding::Reply(no_route(StatusCode::NOT_FOUND, &[]))),
     };
     let query = head.uri.query().unwrap_or_default();
     let forwarding = match matched.route.action {

@@ -21,7 +21,7 @@ mod servers;
 mod session;
 mod watches;
 
-pub(crate) use self::{children::sequence, error::At, path::join};
+pub(crate) use self::{children::sequence, error::AtNode, path::join};
 pub use self::{
     children::{Child, ChildList, Followed, Member},
     config::{Digest, EnsembleConfig},

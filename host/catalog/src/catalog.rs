@@ -159,7 +159,7 @@ impl Catalog {
     /// # Errors
     ///
     /// Returns an error when it is no longer in the store, or is not signed as currently required.
-    pub async fn recall(&self, reference: &ModuleReference, digest: Digest) -> Result<Module, Error> {
+    pub async fn load_kept(&self, reference: &ModuleReference, digest: Digest) -> Result<Module, Error> {
         let wanted = reference.clone();
         let found = self.inner.in_store(move |store| {
             Some(FetchedModule {

@@ -187,7 +187,7 @@ impl Store {
         None
     }
 
-    /// Stores a module and its signature material, so that it can be [recalled](crate::Catalog::recall). A module that
+    /// Stores a module and its signature material, so that it can be [recalled](crate::Catalog::load_kept). A module that
     /// a catalog fetched is already stored.
     ///
     /// # Errors

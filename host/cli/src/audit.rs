@@ -9,8 +9,8 @@ use admittance::{Table, definitions::ChainDefinition};
 use admittance_admission::{Request, UserInfo};
 use admittance_bcs::zookeeper::Ensembles;
 use admittance_cluster::Cluster;
-use admittance_driver::{Config, Connections, Lists, LogFormat, Unread};
-use admittance_fleet::audit::{Auditor, Discovered, Pages, Reader, Resource};
+use admittance_driver::{Config, Connections, IncompleteList, Lists, LogFormat};
+use admittance_fleet::audit::{Auditor, DiscoveredResources, Pages, Reader, Resource};
 use clap::Args;
 use indicatif::ProgressBar;
 
@@ -120,7 +120,7 @@ async fn audit_cluster(
     let tables = arguments.tables(config, Some(&cluster), ensembles).await?;
     let reader = Reader::new(cluster, arguments.rate);
     let all: Vec<&Table> = tables.iter().map(|table| &**table).collect();
-    let Discovered {
+    let DiscoveredResources {
         resources, unknown, ..
     } = reader.discover(&all).await?;
     for (group, error) in unknown {
@@ -209,7 +209,7 @@ async fn audit_lists(
         let found: Vec<_> = found.into_iter().collect();
         return Err(format!("--resource: no list has {name}; they have {}", found.join(", ")).into());
     }
-    for Unread { path, reason } in unread {
+    for IncompleteList { path, reason } in unread {
         report.not_listed(path, &reason);
     }
     Ok(report)

@@ -91,7 +91,7 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<()> {
 }
 
 /// Returns a function that turns an error of the library into a message with the certificate's name.
-fn not_made(what: impl Display) -> impl FnOnce(rcgen::Error) -> String {
+fn creation_error(what: impl Display) -> impl FnOnce(rcgen::Error) -> String {
     move |error| format!("{what} cannot be made: {error}")
 }
 
@@ -131,7 +131,7 @@ fn make(arguments: &Arguments, now: OffsetDateTime) -> crate::Result<Certificate
             None => {
                 let issued = authority
                     .issue(&subject, arguments.days, now)
-                    .map_err(not_made(files.certificate.display()))?;
+                    .map_err(creation_error(files.certificate.display()))?;
                 write(&files, &issued.certificate, &issued.key, replace)?;
                 issued.not_after
             }
@@ -217,7 +217,7 @@ fn authority(
             Err(format!("{}: the file does not exist", files.certificate.display()).into())
         }
         [false, false] => {
-            let authority = Authority::new(now).map_err(not_made(files.certificate.display()))?;
+            let authority = Authority::new(now).map_err(creation_error(files.certificate.display()))?;
             write(files, &authority.pem, &authority.key_pem(), false)?;
             Ok((authority, true))
         }

@@ -53,7 +53,7 @@ pub(crate) async fn review(
     answer.map_err(|error| match error {
         ReviewError::Refused(words) => AuthorizerError(words),
         ReviewError::Request(failure) => {
-            let (url, reason) = (connection.url(), failure.advice(&needed()));
+            let (url, reason) = (connection.url(), failure.advice(&needed_permission()));
             AuthorizerError(format!("{url} did not answer the SubjectAccessReview: {reason}"))
         }
     })
@@ -74,7 +74,7 @@ pub(crate) async fn ask(
     .await;
     answer.map_err(|error| match error {
         ReviewError::Refused(words) => ClusterError::Refused(words),
-        ReviewError::Request(failure) => failure.for_plugin(&needed()),
+        ReviewError::Request(failure) => failure.for_plugin(&needed_permission()),
     })
 }
 
@@ -170,7 +170,7 @@ fn answer(status: Status) -> Result<Access, String> {
     })
 }
 
-fn needed() -> String {
+fn needed_permission() -> String {
     permission("`create`", "subjectaccessreviews", "authorization.k8s.io")
 }
 

@@ -18,7 +18,7 @@ use crate::{
     forward,
     health::ClusterWatch,
     kinds::Kinds,
-    lease::{Election, Terms},
+    lease::{Election, ElectionTimes},
     metrics,
     namespaces::Namespaces,
     resources::{ResourceKind, Resources},
@@ -96,7 +96,7 @@ impl Cluster {
     }
 
     /// Returns a candidate in the election by the Lease of this name, in the namespace of the account.
-    pub fn election(&self, name: impl Into<String>, terms: Terms) -> Election {
+    pub fn election(&self, name: impl Into<String>, terms: ElectionTimes) -> Election {
         Election::new(self.0.connection.clone(), name.into(), terms)
     }
 

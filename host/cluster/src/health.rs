@@ -116,13 +116,13 @@ impl Health {
         drop(now);
         if changes {
             metrics::watch_up(&self.name, state == WatchState::Watching);
-            self.something_changed();
+            self.record_change();
         }
         changes
     }
 
     /// Wakes tasks that wait for changes.
-    pub(crate) fn something_changed(&self) {
+    pub(crate) fn record_change(&self) {
         self.changes.send_modify(|number| *number += 1);
     }
 
@@ -150,7 +150,7 @@ impl Health {
 
     pub(crate) fn listed(&self) {
         self.now.lock().current = Instant::now();
-        self.something_changed();
+        self.record_change();
     }
 
     /// Records that the API server accepted a watch.

@@ -41,7 +41,7 @@ pub(crate) const LABEL: &str = "admittance.dev/replicas-of";
 
 /// The times of an election. The default is the default of client-go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Terms {
+pub struct ElectionTimes {
     /// The time without a renewal after which another program becomes the leader, in whole seconds. A leader that cannot
     /// renew its Lease resigns after two thirds of this time.
     pub duration: Duration,
@@ -49,7 +49,7 @@ pub struct Terms {
     pub pause: Duration,
 }
 
-impl Default for Terms {
+impl Default for ElectionTimes {
     fn default() -> Self {
         Self {
             duration: Duration::from_secs(15),
@@ -86,7 +86,7 @@ pub struct Election {
     name: String,
     /// A name that no other candidate has.
     identity: String,
-    terms: Terms,
+    terms: ElectionTimes,
     is_leader: watch::Sender<bool>,
     /// The annotations that this program sets while it holds the Lease.
     annotations: watch::Sender<BTreeMap<String, String>>,
@@ -103,7 +103,7 @@ struct ObservedLease {
 }
 
 impl Election {
-    pub(crate) fn new(connection: Connection, name: String, terms: Terms) -> Self {
+    pub(crate) fn new(connection: Connection, name: String, terms: ElectionTimes) -> Self {
         let host = rustix::system::uname();
         let suffix = uuid::Uuid::new_v4().simple();
         metrics::leader(&name, false);
@@ -125,7 +125,7 @@ impl Election {
     }
 
     /// Returns the replicas that take part, this program among them. Each has a Lease of its own on these terms.
-    pub fn members(&self, terms: Terms) -> Members {
+    pub fn members(&self, terms: ElectionTimes) -> Members {
         let (leader, identity) = (self.name.clone(), self.identity.clone());
         Members::new(
             self.connection.clone(),
@@ -212,7 +212,7 @@ impl Election {
             let found = self
                 .connection
                 .ask(Verb::Get, until, self.api.get_opt(&self.name));
-            see(seen, found.await?);
+            observe(seen, found.await?);
         }
         let written = match seen {
             None => {
@@ -243,7 +243,7 @@ impl Election {
                 self.replace(&lease, until).await?
             }
         };
-        see(seen, Some(written));
+        observe(seen, Some(written));
         Ok(true)
     }
 
@@ -324,7 +324,7 @@ impl Election {
     }
 }
 
-fn see(seen: &mut Option<ObservedLease>, now: Option<Lease>) {
+fn observe(seen: &mut Option<ObservedLease>, now: Option<Lease>) {
     let since = seen
         .take()
         .filter(|seen| now.as_ref().is_some_and(|now| now.spec == seen.lease.spec))

@@ -40,7 +40,7 @@ pub use discovery::ServedKind;
 pub use events::{Event, EventObject, Events};
 pub use forward::ForwardError;
 pub use health::{ClusterWatch, STALE_LIMIT, WatchState};
-pub use lease::{Election, LeaderStatus, Terms};
+pub use lease::{Election, ElectionTimes, LeaderStatus};
 pub use manifests::Manifests;
 pub use members::{Annotations, LeaseMember, LeaseMembership, Members};
 pub use metrics::METRICS;

@@ -22,7 +22,7 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::{
     cache::Key,
     connection::Connection,
-    lease::{LABEL, REQUEST_LIMIT, Terms, current_time, has_expired},
+    lease::{ElectionTimes, LABEL, REQUEST_LIMIT, current_time, has_expired},
     metrics::Verb,
     request_error::{RequestError, permission},
     watch::{Selection, View, spawn},
@@ -43,17 +43,17 @@ pub struct Members {
     /// The Lease of this replica.
     name: String,
     identity: String,
-    terms: Terms,
-    view: Arc<View<Held>>,
+    terms: ElectionTimes,
+    view: Arc<View<LeaseFields>>,
     /// The last seen versions of the Leases, and when each was first seen.
-    seen: Mutex<HashMap<String, (Held, Instant)>>,
+    seen: Mutex<HashMap<String, (LeaseFields, Instant)>>,
     annotations: watch::Sender<Annotations>,
     _task: AbortOnDropHandle<()>,
 }
 
 /// The fields of a Lease that are used here.
 #[derive(Clone, Debug, PartialEq)]
-struct Held {
+struct LeaseFields {
     spec: LeaseSpec,
     annotations: Annotations,
 }
@@ -88,12 +88,12 @@ impl Members {
         connection: Connection,
         leader: String,
         identity: String,
-        terms: Terms,
+        terms: ElectionTimes,
         runtime: &Handle,
     ) -> Self {
         let view = Arc::new(View::new("replicas"));
         let entry = |lease: Lease| {
-            let held = Held {
+            let held = LeaseFields {
                 spec: lease.spec.unwrap_or_default(),
                 annotations: lease.metadata.annotations.unwrap_or_default(),
             };
@@ -151,7 +151,7 @@ impl Members {
         seen.retain(|name, _| is_watching && leases.iter().any(|(key, _)| key.name == *name));
         let mut leader = None;
         let mut members = Vec::new();
-        let holder = |held: &Held| held.spec.holder_identity.clone().unwrap_or_default();
+        let holder = |held: &LeaseFields| held.spec.holder_identity.clone().unwrap_or_default();
         let leads = leases.iter().find(|(key, _)| key.name == self.leader);
         let leads = leads.map(|(_, held)| holder(held));
         let mut is_known = false;

@@ -212,12 +212,12 @@ fn take<K, V: PartialEq>(event: Event<K>, view: &View<V>, entry: &impl Fn(K) -> 
         Event::Apply(object) => {
             let (key, value) = entry(object);
             if view.cache.insert(key, value) {
-                view.health.something_changed();
+                view.health.record_change();
             }
         }
         Event::Delete(object) => {
             view.cache.remove(&entry(object).0);
-            view.health.something_changed();
+            view.health.record_change();
         }
     }
 }

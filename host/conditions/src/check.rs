@@ -315,30 +315,7 @@ impl<'s> Checker<'s> {
             kinds.push(kind);
         }
         self.mixed = outer;
-        if http::is_request(name)
-            && let Some(scope) = &self.scope.kyverno
-        {
-            if scope.namespace.is_some() {
-                let why = "the grants of requests are for policies of the whole cluster";
-                return fail(
-                    node,
-                    format!("'{name}' cannot be called in a policy of a namespace: {why}"),
-                );
-            }
-            self.uses.http = true;
-        }
-        if lookup::is_lookup(name)
-            && let Some(scope) = &self.scope.kyverno
-        {
-            let read = lookup::kind_of(checked.get(0..2).unwrap_or_default())
-                .or_else(|message| fail(node, message))?;
-            checked.splice(0..2, [read.api_version(), read.kind()].map(text));
-            self.lookups.push(read);
-            if let Some(namespace) = &scope.namespace {
-                checked.insert(2, text(namespace));
-                kinds.insert(2, Type::String);
-            }
-        }
+        self.check_kyverno_call(node, name, &mut checked, &mut kinds)?;
         let Some(kind) = function
             .resolve(&kinds)
             .filter(|_| checked.len() <= MOST_ARGUMENTS)
@@ -377,15 +354,57 @@ impl<'s> Checker<'s> {
             return Ok((Expression::OrElse(Box::new(parts)), kind));
         }
         if let (true, [Expression::Constant(argument)]) = (CONVERSIONS.contains(&name), checked.as_slice()) {
-            // kube-apiserver evaluates conversions of constants when it compiles, and rejects those that fail.
-            let mut machine = Machine::new(&NONE, &[], CONSTANT_COST, Deadline::after(CONSTANT_TIME));
-            return match function.call(&mut machine, std::slice::from_ref(argument)) {
-                Ok(value) => Ok((Expression::Constant(value), kind)),
-                Err(Fault::Error(why)) => fail(node, why),
-                Err(Fault::Halt(_)) => fail(node, "the constant is too large"),
-            };
+            return Ok((convert_constant(node, function, argument)?, kind));
         }
         Ok((Expression::Call(function, checked.into()), kind))
+    }
+
+    /// Checks requests and lookups of a policy of Kyverno, and restricts lookups to the namespace of the policy.
+    fn check_kyverno_call(
+        &mut self,
+        node: u64,
+        name: &str,
+        arguments: &mut Vec<Expression>,
+        kinds: &mut Vec<Type>,
+    ) -> Result<(), Mistake> {
+        let Some(scope) = &self.scope.kyverno else {
+            return Ok(());
+        };
+        if http::is_request(name) {
+            if scope.namespace.is_some() {
+                let why = "the grants of requests are for policies of the whole cluster";
+                return fail(
+                    node,
+                    format!("'{name}' cannot be called in a policy of a namespace: {why}"),
+                );
+            }
+            self.uses.http = true;
+        }
+        if lookup::is_lookup(name) {
+            let read = lookup::kind_of(arguments.get(0..2).unwrap_or_default())
+                .or_else(|message| fail(node, message))?;
+            arguments.splice(0..2, [read.api_version(), read.kind()].map(text));
+            self.lookups.push(read);
+            if let Some(namespace) = &scope.namespace {
+                arguments.insert(2, text(namespace));
+                kinds.insert(2, Type::String);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Evaluates a conversion of a constant. kube-apiserver does so when it compiles, and rejects conversions that fail.
+fn convert_constant(
+    node: u64,
+    function: &Function,
+    argument: &Value<'static>,
+) -> Result<Expression, Mistake> {
+    let mut machine = Machine::new(&NONE, &[], CONSTANT_COST, Deadline::after(CONSTANT_TIME));
+    match function.call(&mut machine, std::slice::from_ref(argument)) {
+        Ok(value) => Ok(Expression::Constant(value)),
+        Err(Fault::Error(why)) => fail(node, why),
+        Err(Fault::Halt(_)) => fail(node, "the constant is too large"),
     }
 }
 

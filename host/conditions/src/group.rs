@@ -81,12 +81,18 @@ fn formula(node: &IdedExpr, members: &[&str], depth: usize) -> Result<Formula, M
             (name, arguments) => match members.iter().position(|member| *member == name) {
                 Some(member) if arguments.is_empty() => Ok(Formula::Member(member)),
                 Some(_) => fail(format!("`{name}` takes no arguments; write `{name}()`")),
-                None if is_name(name) => fail(format!("there is no `{name}` in the group{}", known(members))),
+                None if is_name(name) => fail(format!(
+                    "there is no `{name}` in the group{}",
+                    known_members(members)
+                )),
                 None => fail(NOT_BOOLEAN.to_owned()),
             },
         },
         Expr::Ident(name) if members.contains(&name.as_str()) => fail(format!("write `{name}()`")),
-        Expr::Ident(name) => fail(format!("there is no `{name}` in the group{}", known(members))),
+        Expr::Ident(name) => fail(format!(
+            "there is no `{name}` in the group{}",
+            known_members(members)
+        )),
         _ => fail(NOT_BOOLEAN.to_owned()),
     }
 }
@@ -99,7 +105,7 @@ fn is_name(text: &str) -> bool {
         .all(|character| character.is_alphanumeric() || character == '_')
 }
 
-fn known(members: &[&str]) -> String {
+fn known_members(members: &[&str]) -> String {
     if members.is_empty() {
         return String::new();
     }

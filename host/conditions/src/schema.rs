@@ -9,7 +9,7 @@ use serde_json::{Map, Value as Json};
 
 use crate::{
     Structure,
-    types::{Declared, Type, list, map},
+    types::{SchemaObject, Type, list, map},
 };
 
 /// The longest chain of references that is followed.
@@ -47,7 +47,7 @@ impl<'a> Components<'a> {
 
     /// Returns the type of the objects of a kind with this schema; `None` if it does not list their fields.
     pub fn object(&mut self, kind: &str, schema: &Json) -> Option<ObjectSchema> {
-        let Type::Declared(found) = self.of_schema(kind, schema) else {
+        let Type::SchemaObject(found) = self.of_schema(kind, schema) else {
             return None;
         };
         let mut fields = found.fields.clone();
@@ -132,7 +132,7 @@ impl<'a> Components<'a> {
 }
 
 fn declared(name: String, fields: BTreeMap<String, Type>) -> Type {
-    Type::Declared(Arc::new(Declared { name, fields }))
+    Type::SchemaObject(Arc::new(SchemaObject { name, fields }))
 }
 
 /// Returns the target of a schema's reference. A schema that also has a default has the reference as the only item of

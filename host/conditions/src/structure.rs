@@ -50,7 +50,7 @@ impl Structure {
         self.at(path).is_none_or(|at| at.member(field).is_some())
     }
 
-    fn at(&self, path: &str) -> Option<At<'_>> {
+    fn at(&self, path: &str) -> Option<Cursor<'_>> {
         let mut at = self.root().items_or_self();
         for part in path.split('.').skip(1) {
             at = at.member(part)?.items_or_self();
@@ -58,8 +58,8 @@ impl Structure {
         Some(at)
     }
 
-    fn root(&self) -> At<'_> {
-        At::new(&self.nodes, self.root)
+    fn root(&self) -> Cursor<'_> {
+        Cursor::new(&self.nodes, self.root)
     }
 }
 
@@ -119,17 +119,17 @@ enum ListMerge {
 
 /// A position in a structure: a node, and the nodes to which it refers.
 #[derive(Clone, Copy)]
-struct At<'s> {
+struct Cursor<'s> {
     nodes: &'s [Node],
     node: &'s Node,
 }
 
-impl<'s> At<'s> {
+impl<'s> Cursor<'s> {
     fn new(nodes: &'s [Node], index: usize) -> Self {
         match nodes.get(index) {
             Some(Node::Builtin(index)) => builtin::at(*index),
-            Some(node) => At { nodes, node },
-            None => At {
+            Some(node) => Cursor { nodes, node },
+            None => Cursor {
                 nodes,
                 node: &Node::Unknown,
             },

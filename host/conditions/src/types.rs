@@ -25,7 +25,7 @@ pub(crate) enum Type {
     /// A part of `request` or `namespaceObject`, with declared fields.
     Record(Record),
     /// A part of an object whose schema is known.
-    Declared(Arc<Declared>),
+    SchemaObject(Arc<SchemaObject>),
     /// A type with functions and no fields.
     Opaque(&'static str),
     /// A part of an object to apply, by its path: `Object`, `Object.spec`. Its fields are dynamic.
@@ -48,7 +48,7 @@ pub(crate) const JSON_PATCH: Type = Type::Opaque("JSONPatch");
 
 /// A part of an object with the fields of its schema.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Declared {
+pub(crate) struct SchemaObject {
     /// The path, which begins with the kind: `Widget.spec`.
     pub(crate) name: String,
     pub(crate) fields: BTreeMap<String, Type>,
@@ -195,7 +195,7 @@ pub(crate) fn join(one: &Type, other: &Type) -> Option<Type> {
         matches!(
             kind,
             Type::Record(_)
-                | Type::Declared(_)
+                | Type::SchemaObject(_)
                 | Type::Duration
                 | Type::Timestamp
                 | Type::Opaque(_)
@@ -235,7 +235,7 @@ impl fmt::Display for Type {
             Self::Map(key, value) => write!(f, "map({key}, {value})"),
             Self::Optional(value) => write!(f, "optional_type({value})"),
             Self::Record(record) => f.write_str(record.name()),
-            Self::Declared(declared) => f.write_str(&declared.name),
+            Self::SchemaObject(declared) => f.write_str(&declared.name),
             Self::Opaque(name) => f.write_str(name),
             Self::Part(path) => f.write_str(path),
             Self::Any(0) => f.write_str("A"),

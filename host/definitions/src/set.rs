@@ -66,9 +66,9 @@ impl DefinitionSet {
 
     /// Returns the set with nothing cached: texts are parsed, and files that they name read, once more.
     #[must_use]
-    pub fn afresh(self) -> Self {
+    pub fn uncached(self) -> Self {
         Self {
-            reads: self.reads.afresh(),
+            reads: self.reads.uncached(),
             ..self
         }
     }

@@ -143,11 +143,11 @@ pub trait DefinitionStore: Send + Sync + Debug + 'static {
 
     /// Returns the path for a new definition of this name, with a number appended if a file has that path already;
     /// `None` if the store does not accept such definitions.
-    fn place_for(&self, id: &DefinitionId) -> Option<PathBuf>;
+    fn path_for(&self, id: &DefinitionId) -> Option<PathBuf>;
 
     /// Receives the definitions that were live when the host last stopped. The host calls it before the first
     /// [`read`](Self::read), which may compare them with the current content to recognize a half-written file.
-    async fn was_live(&self, _files: Vec<DefinitionFile>) {}
+    async fn set_last_live(&self, _files: Vec<DefinitionFile>) {}
 
     /// Returns all content, sorted by path, including invalid definitions, but no half-written content.
     ///
@@ -194,7 +194,7 @@ pub enum StoreError {
     /// The store cannot be reached. The definitions that were read last stay live.
     #[error("{store} cannot be reached: {reason}")]
     Unreachable {
-        /// [`DefinitionStore::location`].
+        /// The [location](DefinitionStore::location) of the store.
         store: String,
         /// The error, and what to do about it.
         reason: String,

@@ -11,7 +11,7 @@ use admittance_bcs::{
     Drivers, Ports, Registrar, RegistrationError,
     zookeeper::{Ensembles, NoEnsemble},
 };
-use admittance_cluster::{Cluster, Terms};
+use admittance_cluster::{Cluster, ElectionTimes};
 use admittance_fleet::{ChainStore, Leader, Webhooks, audit::Audits};
 use admittance_gateway::GatewayStartError;
 use admittance_net::{listener::Stop, tls::ServerTls, upstream::Upstream, workers::Workers};
@@ -294,7 +294,7 @@ fn team(
             webhooks,
             audits.cloned(),
             lease,
-            Terms::default(),
+            ElectionTimes::default(),
         )
     });
     let replicas = match &leader {

@@ -32,7 +32,7 @@ pub use config::{
 };
 pub use driver::{Connections, Driver, Error};
 pub use fronts::{FrontConfig, ProxyConfig, ReviewsConfig, StartContext, StartedFront};
-pub use lists::{Lists, ListsError, Unread};
+pub use lists::{IncompleteList, Lists, ListsError};
 pub use metric_names::{describe_metrics, metrics};
 pub use namespaces::{FileNamespaces, NamespacesConfig};
 pub use places::{

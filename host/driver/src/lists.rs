@@ -61,7 +61,7 @@ enum ReadError {
 
 /// A list that could not be read completely.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unread {
+pub struct IncompleteList {
     pub path: String,
     pub reason: String,
 }
@@ -138,7 +138,7 @@ impl Lists {
 
     /// Reads all lists, and passes the requests that would create their objects to `take`, a few at a time. Returns the
     /// lists that could not be read.
-    pub async fn read(&self, mut take: impl AsyncFnMut(Vec<Request>)) -> Vec<Unread> {
+    pub async fn read(&self, mut take: impl AsyncFnMut(Vec<Request>)) -> Vec<IncompleteList> {
         let mut unread = Vec::new();
         for list in &self.lists {
             for path in &list.route.paths {
@@ -149,7 +149,7 @@ impl Lists {
                     format!("objects that could not be read: {count}, one of them because {reason}")
                 });
                 let reasons = read.err().map(|error| error.to_string()).into_iter().chain(items);
-                unread.extend(reasons.map(|reason| Unread {
+                unread.extend(reasons.map(|reason| IncompleteList {
                     path: path.to_string(),
                     reason,
                 }));

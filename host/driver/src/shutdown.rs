@@ -44,21 +44,21 @@ impl Shutdown {
         let (delay, timeout) = (limits.shutdown_delay, limits.shutdown_timeout);
         self.graceful.cancelled().await;
         is_stopping.store(true, Ordering::Relaxed);
-        self.unless_now(registrations.withdraw()).await;
+        self.until_second_signal(registrations.withdraw()).await;
         if !delay.is_zero() {
             tracing::info!(?delay, "stopping: connections are still accepted for a while");
-            self.unless_now(tokio::time::sleep(delay)).await;
+            self.until_second_signal(tokio::time::sleep(delay)).await;
         }
         tracing::info!(?timeout, "stopping: requests in flight are finished first");
         stop.graceful.cancel();
-        match self.unless_now(tokio::time::sleep(timeout)).await {
+        match self.until_second_signal(tokio::time::sleep(timeout)).await {
             None => tracing::warn!("second stop signal: aborting requests in flight"),
             Some(()) => tracing::warn!(?timeout, "requests in flight took too long: aborting them"),
         }
     }
 
     /// Completes this work, or returns `None` at the second signal.
-    async fn unless_now(&self, work: impl Future<Output = ()>) -> Option<()> {
+    async fn until_second_signal(&self, work: impl Future<Output = ()>) -> Option<()> {
         self.now.run_until_cancelled(work).await
     }
 }

@@ -10,10 +10,10 @@ mod status;
 mod watch;
 mod writer;
 
-pub use auditor::{Auditor, Judged};
+pub use auditor::{Auditor, JudgedObject};
 pub use finding::{Finding, Judgement, Verdict};
 pub use ledger::FINDINGS;
-pub use reader::{Discovered, Pages, Reader, Resource};
+pub use reader::{DiscoveredResources, Pages, Reader, Resource};
 pub use reports::ReportApi;
 pub use schedule::Audits;
 pub use status::{AuditConfig, AuditPass, AuditStatus};

@@ -264,7 +264,7 @@ impl DefinitionStore for ChainStore {
         self.place(path).is_some()
     }
 
-    fn place_for(&self, id: &DefinitionId) -> Option<PathBuf> {
+    fn path_for(&self, id: &DefinitionId) -> Option<PathBuf> {
         let (kind, ..) = self.named(&id.kind, &id.name)?;
         Some(path_of(kind.kind.kind, &id.name))
     }

@@ -4,7 +4,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use admittance::{Host, Moment, RolloutProgress, Status, definitions::DefinitionFile, replicas::Replicas};
 use admittance_cluster::{
-    Cluster, Election, Event, Events, LeaderStatus, Resource, ResourceError, Resources, Terms,
+    Cluster, Election, ElectionTimes, Event, Events, LeaderStatus, Resource, ResourceError, Resources,
 };
 use admittance_definitions::definition_name;
 use admittance_net::Backoff;
@@ -71,7 +71,7 @@ impl Leader {
         webhooks: Option<Webhooks>,
         audits: Option<Audits>,
         lease: impl Into<String>,
-        terms: Terms,
+        terms: ElectionTimes,
     ) -> Option<Self> {
         if chains.is_some() {
             metrics::statuses_begin_at_zero();
@@ -298,13 +298,13 @@ fn new_statuses(
         .iter()
         .map(|resource| file_of(&kind.kind, resource))
         .collect();
-    let standings = host.standings(&files);
+    let version_states = host.version_states(&files);
     let now = Moment::now();
     resources
         .iter()
-        .zip(standings)
-        .filter_map(|(resource, standing)| {
-            let status = new_status(&kind.kind, resource, &standing?, pass, now)?;
+        .zip(version_states)
+        .filter_map(|(resource, state)| {
+            let status = new_status(&kind.kind, resource, &state?, pass, now)?;
             Some(StatusWrite {
                 resources: kind.resources.clone(),
                 id: format!(

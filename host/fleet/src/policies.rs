@@ -211,7 +211,7 @@ impl DefinitionStore for PolicyStore {
         group.is_some_and(|group| self.groups.iter().any(|known| known.name == group))
     }
 
-    fn place_for(&self, _: &DefinitionId) -> Option<PathBuf> {
+    fn path_for(&self, _: &DefinitionId) -> Option<PathBuf> {
         None
     }
 

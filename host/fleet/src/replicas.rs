@@ -8,7 +8,7 @@ use admittance::{
     agreement::{Replica, Report},
     replicas::{Membership, Transport},
 };
-use admittance_cluster::{Annotations, Election, LeaseMember, Members, Terms};
+use admittance_cluster::{Annotations, Election, ElectionTimes, LeaseMember, Members};
 use async_trait::async_trait;
 use serde_json::{Map, Value};
 use tokio::{sync::watch, time::interval};
@@ -18,7 +18,7 @@ const PREFIX: &str = "admittance.dev/";
 /// The annotation of the leader's Lease with the table that all replicas shall serve.
 const TARGET: &str = "admittance.dev/target";
 /// The terms of a replica's Lease, which is renewed seldom, since every replica watches the Leases of all others.
-const TERMS: Terms = Terms {
+const TERMS: ElectionTimes = ElectionTimes {
     duration: Duration::from_secs(15),
     pause: Duration::from_secs(5),
 };

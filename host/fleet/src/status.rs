@@ -2,7 +2,7 @@
 
 mod conditions;
 
-use admittance::{ChainStatus, Moment, RolloutProgress, RolloutState, StageStatus, Standing, Status};
+use admittance::{ChainStatus, Moment, RolloutProgress, RolloutState, StageStatus, Status, VersionState};
 use admittance_admission::shortened;
 use admittance_cluster::{Event, EventObject, Resource, ResourceKind};
 use admittance_definitions::definition_name;
@@ -29,7 +29,7 @@ const ROLLOUTS: &str = "rollouts";
 pub(crate) fn new_status(
     kind: &ResourceKind,
     resource: &Resource,
-    standing: &Standing,
+    state: &VersionState,
     pass: &StatusPass,
     now: Moment,
 ) -> Option<Value> {
@@ -37,12 +37,12 @@ pub(crate) fn new_status(
     let before = resource.object.get("status").unwrap_or(&Value::Null);
     let generation = resource.object.get("metadata")?.get("generation").cloned()?;
     let live = live(kind, resource, host);
-    let conditions = Conditions::new(standing, live)?;
+    let conditions = Conditions::new(state, live)?;
     let is_live = conditions.is_live();
-    let mistakes = match (standing, live) {
-        (Standing::Bad(bad), _) => bad.reasons.as_slice(),
-        (Standing::Blocked(mistakes), _) => mistakes,
-        (Standing::Live, Some(Definition::Exception(exception))) => &exception.unknown,
+    let mistakes = match (state, live) {
+        (VersionState::Bad(bad), _) => bad.reasons.as_slice(),
+        (VersionState::Blocked(mistakes), _) => mistakes,
+        (VersionState::Live, Some(Definition::Exception(exception))) => &exception.unknown,
         _ => &[],
     };
     let mut status = json!({

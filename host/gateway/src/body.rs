@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use admittance::BodyLimits;
-use admittance_admission::apart;
+use admittance_admission::offload_without_deadline;
 use axum::body::Body;
 use http::{
     HeaderValue,
@@ -47,7 +47,7 @@ pub(super) async fn converted(
     } else {
         bytes.len()
     };
-    let json = apart(work, move || yaml::to_json(&bytes, limits.size)).await?;
+    let json = offload_without_deadline(work, move || yaml::to_json(&bytes, limits.size)).await?;
     let headers = &mut head.headers;
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(CONTENT_LENGTH, json.len().into());

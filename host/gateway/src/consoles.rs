@@ -10,7 +10,7 @@ use std::{
 use admittance::BodyLimits;
 use admittance_bcs::{
     CLUSTER_HEADER,
-    routes::{Action, Lookup, PREFIX, lookup},
+    routes::{Action, PREFIX, RouteLookup, lookup},
     upstream_end,
 };
 use axum::body::Body;
@@ -51,7 +51,7 @@ struct Agent {
 pub(super) fn is_console(head: &Parts) -> bool {
     let path = head.uri.path();
     (path.contains("webconsole") || path.contains('%'))
-        && matches!(lookup(head), Lookup::Found(found) if matches!(found.route.action, Action::Console))
+        && matches!(lookup(head), RouteLookup::Found(found) if matches!(found.route.action, Action::Console))
 }
 
 fn parameter(head: &Parts, name: &str) -> Option<String> {

@@ -97,7 +97,7 @@ struct Entry {
 
 /// The reply, and the cluster and user for logs and metrics.
 #[derive(Debug)]
-pub(crate) struct Entered {
+pub(crate) struct LoggedReply {
     pub(crate) response: Response<Body>,
     /// The ID of the cluster, and the name of the user. `None` if the request ended before they were known.
     pub(crate) recipient: Option<(Arc<str>, Arc<str>)>,
@@ -124,11 +124,11 @@ impl Kubernetes {
     }
 
     /// Returns whether a request is for a cluster, or opens a tunnel.
-    pub(crate) fn takes(path: &str) -> bool {
+    pub(crate) fn handles(path: &str) -> bool {
         path.starts_with(path::PREFIX) || path == headers::PATH
     }
 
-    pub(crate) async fn answer(&self, request: Request<Body>) -> Entered {
+    pub(crate) async fn answer(&self, request: Request<Body>) -> LoggedReply {
         if request.uri().path() == headers::PATH {
             return self.connect(request).await;
         }
@@ -138,7 +138,7 @@ impl Kubernetes {
         let entry = match inner.admit(&mut head, is_upgrade).await {
             Ok(entry) => entry,
             Err((error, recipient)) => {
-                return Entered {
+                return LoggedReply {
                     response: ended(&error),
                     recipient,
                 };
@@ -177,7 +177,7 @@ impl Kubernetes {
                 }
             }
         };
-        Entered {
+        LoggedReply {
             response: response.map(|body| watched.body(body)),
             recipient: Some(recipient(&entry.cluster, &entry.session)),
         }
@@ -189,8 +189,8 @@ impl Kubernetes {
     }
 
     /// Waits until no agent has a tunnel to this gateway. Other gateways may use such tunnels for longer than requests here.
-    pub(crate) async fn agents_gone(&self) {
-        self.0.routes.agents_gone().await;
+    pub(crate) async fn until_agents_are_gone(&self) {
+        self.0.routes.until_agents_are_gone().await;
     }
 
     /// Receives a signal after every change of the tunnels of agents to this gateway.
@@ -290,7 +290,7 @@ impl Inner {
             .and_then(|cluster| Some((cluster.clone(), directory.access(&session.user, cluster)?)))
             .ok_or_else(|| unknown(KubernetesError::NoCluster(path.identifier.to_owned())))?;
         let known = |error: KubernetesError| (error, Some(recipient(&cluster, &session)));
-        let needed = path::needed(&head.method, &path.target, is_upgrade);
+        let needed = path::needed_permission(&head.method, &path.target, is_upgrade);
         let place = AccessTarget::Cluster(cluster.id.clone());
         directory
             .may(&session.user, &place, needed)

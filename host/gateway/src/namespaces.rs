@@ -6,7 +6,7 @@ use admittance::BodyLimits;
 use admittance_admission::Operation;
 use admittance_bcs::{
     Bcs, ClusterId,
-    routes::{Action, Body as RouteBody, Lookup, lookup},
+    routes::{Action, Body as RouteBody, RouteLookup, lookup},
 };
 use admittance_dialect::{Dialect, Inspection, Reading};
 use axum::body::Body;
@@ -21,7 +21,7 @@ pub(super) struct Namespaces(pub(super) Arc<BTreeSet<String>>);
 
 /// A check that remains after the check of the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Remaining {
+pub(super) enum RemainingCheck {
     Nothing,
     /// The namespace in the body must be checked: drivers use it even if the path has another one.
     Body,
@@ -29,25 +29,27 @@ pub(super) enum Remaining {
 
 impl Namespaces {
     /// Checks the path of a request for a driver.
-    pub(super) fn check_path(&self, head: &Parts) -> Result<Remaining, GatewayError> {
+    pub(super) fn check_path(&self, head: &Parts) -> Result<RemainingCheck, GatewayError> {
         let refused = |what: &str| {
             Err(GatewayError::Forbidden(format!(
                 "the token is for some namespaces only, and {what}"
             )))
         };
         let found = match lookup(head) {
-            Lookup::Found(found) if path::has_one_reading(head.uri.path()) => found,
+            RouteLookup::Found(found) if path::has_one_reading(head.uri.path()) => found,
             _ => return refused("it is not certain which one this request is for"),
         };
         let (Action::Scheduler(call) | Action::Definitions(call)) = found.route.action else {
             return refused("consoles and custom resources of an API server are not for one");
         };
         let remaining = match call.body {
-            RouteBody::Nothing | RouteBody::Message if call.target.contains("{ns}") => Remaining::Nothing,
+            RouteBody::Nothing | RouteBody::Message if call.target.contains("{ns}") => {
+                RemainingCheck::Nothing
+            }
             RouteBody::Checked(_)
             | RouteBody::Version(_)
             | RouteBody::DeploymentDef
-            | RouteBody::DaemonsetDef => Remaining::Body,
+            | RouteBody::DaemonsetDef => RemainingCheck::Body,
             RouteBody::Nothing | RouteBody::Message | RouteBody::AsIs => {
                 return refused("this route is for the whole cluster");
             }

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, str::FromStr};
 
 use admittance_admission::is_dns_subdomain;
-use admittance_bcs::routes::{Action, Lookup, Permission, lookup};
+use admittance_bcs::routes::{Action, Permission, RouteLookup, lookup};
 use http::{header::UPGRADE, request::Parts};
 
 use crate::path;
@@ -74,9 +74,9 @@ impl PlainGroups {
 /// Only requests that are known to be harmless need less than [`Permission::Hooks`]: requests for a route of the
 /// driver, with an unambiguous path. Opening a console is a GET but not a read, because a console is a shell in a
 /// container. A request that switches protocols is not a read either.
-pub(crate) fn needed(head: &Parts, plain: &PlainGroups) -> Permission {
+pub(crate) fn needed_permission(head: &Parts, plain: &PlainGroups) -> Permission {
     let path = head.uri.path();
-    let Lookup::Found(matched) = lookup(head) else {
+    let RouteLookup::Found(matched) = lookup(head) else {
         return Permission::Hooks;
     };
     if !path::has_one_reading(path) {

@@ -17,7 +17,7 @@ use serde_json::Value;
 use self::{
     error::RestError,
     handlers::Call,
-    routes::{Needs, find},
+    routes::{AllowedCallers, find},
 };
 use crate::{
     Statuses,
@@ -78,8 +78,10 @@ async fn reply(
     let (row, parameter) = find(&head.method, head.uri.path())?;
     let directory = accounts.now()?;
     let caller = match row.needs {
-        Needs::Nothing => None,
-        Needs::User | Needs::SuperUser | Needs::Cluster(_) => Some(caller(&directory, &head.headers)?),
+        AllowedCallers::Nothing => None,
+        AllowedCallers::User | AllowedCallers::SuperUser | AllowedCallers::Cluster(_) => {
+            Some(caller(&directory, &head.headers)?)
+        }
     };
     *holder = caller
         .as_ref()
@@ -130,7 +132,7 @@ fn password(encoded: &[u8]) -> Option<Vec<u8>> {
 
 /// Checks that the user may use the route. Returns the cluster that the path names.
 fn authorize(
-    needs: Needs,
+    needs: AllowedCallers,
     directory: &Directory,
     caller: Option<&Caller>,
     parameter: &str,
@@ -140,9 +142,11 @@ fn authorize(
     };
     let user = &session.user;
     match needs {
-        Needs::SuperUser if !user.is_super_user => Err(RestError::NotSuperUser(user.name.to_string())),
-        Needs::Nothing | Needs::User | Needs::SuperUser => Ok(None),
-        Needs::Cluster(needed) => {
+        AllowedCallers::SuperUser if !user.is_super_user => {
+            Err(RestError::NotSuperUser(user.name.to_string()))
+        }
+        AllowedCallers::Nothing | AllowedCallers::User | AllowedCallers::SuperUser => Ok(None),
+        AllowedCallers::Cluster(needed) => {
             // A cluster that the user may not see seems not to exist.
             let cluster = directory
                 .cluster(parameter)

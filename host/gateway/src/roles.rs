@@ -54,13 +54,13 @@ pub(crate) struct Roles {
     id: String,
     is_writer: watch::Sender<bool>,
     /// The result of the last pass over all clusters.
-    pass: watch::Sender<Pass>,
+    pass: watch::Sender<PassResult>,
     subscription_problem: Mutex<Option<String>>,
 }
 
 /// The result of a pass over all clusters.
 #[derive(Clone, Debug, Default)]
-struct Pass {
+struct PassResult {
     /// The revision of the database whose grants were written.
     revision: i64,
     /// The IDs of the clusters whose roles are not up to date, with the reason.
@@ -130,7 +130,7 @@ impl Roles {
                 _ = async { tokio::join!(self.write_all(), self.store_configured(), self.subscribe()) } => {}
                 _ = is_writer.wait_for(|is_writer| !*is_writer) => {}
             }
-            self.pass.send_replace(Pass::default());
+            self.pass.send_replace(PassResult::default());
             *self.subscription_problem.lock() = None;
         }
     }

@@ -188,7 +188,7 @@ impl Gateway {
 
     /// Returns the reply to a request for this path that ends before it is forwarded.
     pub fn reply(&self, path: &str, end: &End<'_>) -> Response<Bytes> {
-        if self.0.kubernetes.is_some() && Kubernetes::takes(path) {
+        if self.0.kubernetes.is_some() && Kubernetes::handles(path) {
             return KubernetesApi.reply(end);
         }
         GatewayError::from(end).reply(self.0.statuses)
@@ -261,9 +261,9 @@ impl Gateway {
     }
 
     /// Waits until no agent has a tunnel to this gateway.
-    pub async fn agents_gone(&self) {
+    pub async fn until_agents_are_gone(&self) {
         if let Some(kubernetes) = &self.0.kubernetes {
-            kubernetes.agents_gone().await;
+            kubernetes.until_agents_are_gone().await;
         }
     }
 

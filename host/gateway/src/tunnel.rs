@@ -20,7 +20,7 @@ use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 
 use self::session::serve_agent;
 pub use self::{
-    accepts::{Accepts, FindTunnel, Guard, TakeAnnouncement},
+    accepts::{AllowedConnections, FindTunnel, Guard, TakeAnnouncement},
     budget::Budget,
     frame::{Announcement, TunnelDestination},
     session::{Outgoing, Session},

@@ -16,10 +16,10 @@ use admittance_mutation::{Expansion, FieldLocation, Generation, Mutation, Mutato
 use serde_json::{Value, json};
 
 /// A hook that denies every request with a message about the object.
-struct Show;
+struct DenyWithObject;
 
 #[async_trait]
-impl Hook for Show {
+impl Hook for DenyWithObject {
     async fn admit(&self, request: &Arc<Request>, _: Deadline) -> Result<Response, Failure> {
         assert!(request.old_object.is_none() && request.user == UserInfo::default());
         let seen = json!({
@@ -49,7 +49,7 @@ fn stage() -> Stage {
     };
     let mut of_jobs = mutator("metadata.labels.job", json!("yes"));
     of_jobs.requests.rules = vec![of_kind("Job")];
-    let mut stage = Stage::new("generated", Show);
+    let mut stage = Stage::new("generated", DenyWithObject);
     stage.spec.rules = vec![of_kind("Pod")];
     stage.spec.expansion = Some(Arc::new(Expansion {
         generators: vec![of_kind("CronJob")],

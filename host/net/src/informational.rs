@@ -66,7 +66,7 @@ impl Credit {
         self.bytes = (self.bytes + bytes).min(bytes * Self::REQUESTS);
     }
 
-    fn spend(&mut self, heads: usize, bytes: usize) -> Result<(), TooManyInformational> {
+    fn charge(&mut self, heads: usize, bytes: usize) -> Result<(), TooManyInformational> {
         let left = |has: usize, spent| has.checked_sub(spent).ok_or(TooManyInformational);
         self.heads = left(self.heads, heads)?;
         self.bytes = left(self.bytes, bytes)?;
@@ -195,7 +195,7 @@ impl ConnectionState {
                 received.read(bytes, |kind, length| {
                     frames += 1;
                     if spent.is_ok() && matches!(kind, HEADERS | CONTINUATION) {
-                        spent = credit.spend(1, length);
+                        spent = credit.charge(1, length);
                     }
                 });
                 spent.map(|()| frames / FRAMES_PER_UNIT)
@@ -229,14 +229,14 @@ fn count_heads(
                 last: byte,
             },
             (Position::Rest { is_line_empty: true }, b'\n') => {
-                credit.spend(1, 0)?;
+                credit.charge(1, 0)?;
                 Position::START
             }
             (Position::Rest { .. }, b'\n') => Position::Rest { is_line_empty: true },
             (Position::Rest { .. }, b'\r') => *position,
             (Position::Rest { .. }, _) => Position::Rest { is_line_empty: false },
         };
-        credit.spend(0, 1)?;
+        credit.charge(0, 1)?;
     }
     Ok(None)
 }

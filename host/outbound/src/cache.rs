@@ -100,7 +100,7 @@ impl Entries {
 }
 
 /// The next step for a request.
-pub(crate) enum Lookup {
+pub(crate) enum CacheLookup {
     Answer(Answer),
     /// The request must be sent with these headers, so that the server need not repeat a response that is still valid.
     Revalidate(Arc<Stored>, HeaderMap),
@@ -150,17 +150,17 @@ impl Cache {
         request.method == Method::GET && !own.iter().any(|name| request.headers.contains_key(name))
     }
 
-    pub(crate) fn look_up(&self, key: &Key, request: &request::Parts) -> Lookup {
+    pub(crate) fn look_up(&self, key: &Key, request: &request::Parts) -> CacheLookup {
         let Some(stored) = self.entries().get(key) else {
-            return Lookup::Send;
+            return CacheLookup::Send;
         };
         match stored.policy.before_request(request, Moment::now().0) {
-            BeforeRequest::Fresh(head) => Lookup::Answer(Answer::new(&head, stored.body.clone(), true)),
+            BeforeRequest::Fresh(head) => CacheLookup::Answer(Answer::new(&head, stored.body.clone(), true)),
             BeforeRequest::Stale {
                 request,
                 matches: true,
-            } => Lookup::Revalidate(stored, request.headers),
-            BeforeRequest::Stale { .. } => Lookup::Send,
+            } => CacheLookup::Revalidate(stored, request.headers),
+            BeforeRequest::Stale { .. } => CacheLookup::Send,
         }
     }
 

@@ -19,7 +19,7 @@ use tracing::{Instrument, debug_span, field::Empty};
 use crate::{
     Credential, OutboundConfig,
     address::{self, NotPublic},
-    cache::{Cache, Key, Lookup},
+    cache::{Cache, CacheLookup, Key},
     client::{Pool, Pools},
     metrics,
     request::parse,
@@ -86,13 +86,13 @@ impl Outbound {
         let cache = self.cache.as_ref().filter(|_| Cache::is_for(&parts));
         let mut sent = parts.clone();
         let mut stored = None;
-        match cache.map_or(Lookup::Send, |cache| cache.look_up(&key, &parts)) {
-            Lookup::Answer(answer) => return Ok(answer),
-            Lookup::Revalidate(found, headers) => {
+        match cache.map_or(CacheLookup::Send, |cache| cache.look_up(&key, &parts)) {
+            CacheLookup::Answer(answer) => return Ok(answer),
+            CacheLookup::Revalidate(found, headers) => {
                 sent.headers = headers;
                 stored = Some(found);
             }
-            Lookup::Send => {}
+            CacheLookup::Send => {}
         }
         if let Some(credential) = credential {
             let value = read(credential, grant).await?;

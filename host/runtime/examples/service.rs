@@ -19,10 +19,10 @@ struct Widget {
 }
 
 /// Refuses widgets of size 0, and gives the others a label.
-struct House;
+struct WidgetRules;
 
 #[async_trait]
-impl Hook for House {
+impl Hook for WidgetRules {
     async fn admit(&self, request: &Arc<Request>, _deadline: Deadline) -> Result<Response, Failure> {
         let Some(widget) = &request.object else {
             return Ok(Response::allow());
@@ -46,7 +46,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let chain = Chain::new(
         "widgets",
         vec![Rule::for_operations([Operation::Create])],
-        vec![Stage::new("house", House)],
+        vec![Stage::new("house", WidgetRules)],
     );
     // `.definitions("chains/")` adds chains of plugins and webhooks.
     let host = Host::builder().chain(chain).build().await?;

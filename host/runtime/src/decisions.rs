@@ -19,7 +19,7 @@ mod write;
 pub(crate) use self::decided::{DecidedRequest, ObjectTexts};
 pub use self::{
     filter::DecisionFilter,
-    log::{DecisionLog, DecisionStream, Followed, LoggedDecision},
+    log::{DecisionLog, DecisionStream, LoggedDecision, StreamItem},
     record::{ChainRates, DecisionDetail, DecisionList, DecisionRecord, DecisionVerdict, StageRecord},
     replay::ReplayError,
 };

@@ -55,9 +55,9 @@ pub(crate) struct Inner {
 }
 
 /// While it exists, a table counts as being built.
-pub(crate) struct Building<'a>(&'a Inner);
+pub(crate) struct BuildGuard<'a>(&'a Inner);
 
-impl Drop for Building<'_> {
+impl Drop for BuildGuard<'_> {
     fn drop(&mut self) {
         self.0.building.fetch_sub(1, Ordering::Release);
         self.0.changes.send_replace(());
@@ -175,9 +175,9 @@ impl Host {
         });
     }
 
-    pub(crate) fn building(&self) -> Building<'_> {
+    pub(crate) fn building(&self) -> BuildGuard<'_> {
         self.0.building.fetch_add(1, Ordering::Relaxed);
-        Building(&self.0)
+        BuildGuard(&self.0)
     }
 
     /// Waits for a slot for another table, but not longer than requests on older tables can last.

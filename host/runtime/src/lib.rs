@@ -51,7 +51,7 @@ pub use decisions::recording::{
 };
 pub use decisions::{
     ChainRates, DecisionDetail, DecisionFilter, DecisionList, DecisionLog, DecisionRecord, DecisionStream,
-    DecisionVerdict, DecisionsConfig, Followed, LoggedDecision, ReplayError, StageRecord,
+    DecisionVerdict, DecisionsConfig, LoggedDecision, ReplayError, StageRecord, StreamItem,
 };
 pub use error::{Error, StageError, StageErrorCause};
 pub use history::{
@@ -63,8 +63,8 @@ pub use live::namespaced::{NamespacedChains, NamespacedWebhooks};
 pub use live::plugins::{Loaded, Progress};
 pub use live::prepared::Prepared;
 pub use live::stage::LiveStage;
-pub use live::standing::Standing;
 pub use live::table::Table;
+pub use live::version_state::VersionState;
 pub use replicas::agreement;
 pub use requests::applies::{Applies, ChainApplies, StageApplies};
 pub use requests::body::{BodyError, BodyLimits, encoding};

@@ -9,9 +9,9 @@ pub(crate) mod plugins;
 pub(crate) mod prepared;
 pub(crate) mod source;
 pub(crate) mod stage;
-pub(crate) mod standing;
 pub(crate) mod state;
 pub(crate) mod table;
+pub(crate) mod version_state;
 
 use std::{sync::Arc, time::Duration};
 

@@ -71,7 +71,7 @@ impl Sandbox {
     }
 }
 
-fn needed(import: &str) -> Grant {
+fn needed_grant(import: &str) -> Grant {
     provided(import).map_or(Grant::Never, |row| row.grant)
 }
 
@@ -81,7 +81,7 @@ fn inspection(component: &Component, description: Description) -> ModuleInspecti
     let imports: Vec<_> = imports
         .map(|(name, _)| ModuleImport {
             name: name.to_owned(),
-            grant: needed(name),
+            grant: needed_grant(name),
         })
         .collect();
     let version = |import: &ModuleImport| {
@@ -114,7 +114,7 @@ mod tests {
             ("wasi:sockets/tcp@0.2.6", Grant::Never),
             ("wasi:http/outgoing-handler@0.2.6", Grant::Never),
         ] {
-            assert_eq!(needed(import), grant, "{import}");
+            assert_eq!(needed_grant(import), grant, "{import}");
         }
     }
 }

@@ -81,7 +81,7 @@ impl<'a> Instrumented<'a> {
         instance: Instance,
     ) -> Result<Result<Vec<u8>, String>, Error> {
         // The memory would still refer to resources, which end with this instance.
-        if !store.data().holds_nothing() {
+        if !store.data().is_empty() {
             let open = "`configure` leaves a host resource open, such as a standard stream";
             return Ok(Err(open.to_owned()));
         }

@@ -172,7 +172,7 @@ impl CallState {
         self.memory.limit
     }
 
-    pub(crate) fn holds_nothing(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.table.is_empty()
     }
 

@@ -34,13 +34,13 @@ pub(crate) fn patch<'r>(request: &'r Request, nodes: &mut Nodes<'r>) -> Result<P
         .and_then(|endpoints| endpoints.subsets);
     for (index, subset) in subsets.iter().flatten().enumerate() {
         if let Some(subset) = subset {
-            take_in(index, subset, nodes, &mut patch)?;
+            move_addresses(index, subset, nodes, &mut patch)?;
         }
     }
     Ok(patch)
 }
 
-fn take_in<'r>(
+fn move_addresses<'r>(
     index: usize,
     subset: &Subset<'r>,
     nodes: &mut Nodes<'r>,

@@ -8,12 +8,12 @@ use admittance_sdk::{Text, cluster};
 use crate::node::{Judge, Node};
 
 /// Returns the Node with a name, if it exists.
-type LookUp<'r> = Box<dyn FnMut(&str) -> Result<Option<Node>, cluster::Error> + 'r>;
+type NodeLookup<'r> = Box<dyn FnMut(&str) -> Result<Option<Node>, cluster::Error> + 'r>;
 
 /// A cache of the nodes in a request.
 pub(crate) struct Nodes<'r> {
     judge: Judge,
-    look_up: LookUp<'r>,
+    look_up: NodeLookup<'r>,
     kept: BTreeMap<Text<'r>, bool>,
 }
 

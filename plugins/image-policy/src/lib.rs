@@ -199,7 +199,7 @@ impl ImagePolicy {
             ));
         }
         if let Some(allowed) = &self.allowed
-            && !allowed.iter().any(|prefix| image.is_under(prefix))
+            && !allowed.iter().any(|prefix| image.has_prefix(prefix))
         {
             let mut message =
                 String::from("is from a registry that is not listed in allowedRegistries; use one of ");

@@ -22,7 +22,7 @@ pub(crate) struct Reference<'a> {
 
 /// The reasons why a string is not a valid reference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Malformed {
+pub(crate) enum ReferenceError {
     Empty,
     Registry,
     Path,
@@ -31,7 +31,7 @@ pub(crate) enum Malformed {
     TooLong,
 }
 
-impl fmt::Display for Malformed {
+impl fmt::Display for ReferenceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Empty => "it is empty",
@@ -50,16 +50,16 @@ impl fmt::Display for Malformed {
 
 impl<'a> Reference<'a> {
     /// Parses a reference as a container runtime would.
-    pub(crate) fn parse(text: &'a str) -> Result<Self, Malformed> {
+    pub(crate) fn parse(text: &'a str) -> Result<Self, ReferenceError> {
         if text.is_empty() {
-            return Err(Malformed::Empty);
+            return Err(ReferenceError::Empty);
         }
         let (rest, digest) = match text.split_once('@') {
             Some((rest, digest)) => (rest, Some(digest)),
             None => (text, None),
         };
         if digest.is_some_and(|digest| !is_digest(digest)) {
-            return Err(Malformed::Digest);
+            return Err(ReferenceError::Digest);
         }
         // A colon after the last slash starts a tag, one before it a port.
         let (name, tag) = match rest.rsplit_once(':') {
@@ -67,17 +67,17 @@ impl<'a> Reference<'a> {
             _ => (rest, None),
         };
         if tag.is_some_and(|tag| !is_tag(tag)) {
-            return Err(Malformed::Tag);
+            return Err(ReferenceError::Tag);
         }
         let (registry, path) = match name.split_once('/') {
             Some((first, path)) if looks_like_registry(first) => (first, path),
             _ => (DEFAULT_REGISTRY, name),
         };
         if !is_registry(registry) {
-            return Err(Malformed::Registry);
+            return Err(ReferenceError::Registry);
         }
         if !is_path(path) || is_identifier(name) {
-            return Err(Malformed::Path);
+            return Err(ReferenceError::Path);
         }
         let registry = canonical(registry);
         let path = if registry == DEFAULT_REGISTRY && !path.contains('/') {
@@ -86,7 +86,7 @@ impl<'a> Reference<'a> {
             Cow::Borrowed(path)
         };
         if registry.len() + 1 + path.len() > NAME_LIMIT {
-            return Err(Malformed::TooLong);
+            return Err(ReferenceError::TooLong);
         }
         Ok(Self {
             registry,
@@ -106,7 +106,7 @@ impl<'a> Reference<'a> {
     }
 
     /// Returns whether the reference is under a prefix. Registries are case-insensitive, like host names.
-    pub(crate) fn is_under(&self, prefix: &Prefix) -> bool {
+    pub(crate) fn has_prefix(&self, prefix: &Prefix) -> bool {
         self.registry.eq_ignore_ascii_case(&prefix.registry) && self.below(prefix).is_some()
     }
 
@@ -122,7 +122,7 @@ impl<'a> Reference<'a> {
 
     /// Returns the reference with `from` replaced by `to`, if it is under `from`.
     pub(crate) fn rewritten(&self, from: &Prefix, to: &Prefix) -> Option<String> {
-        if !self.is_under(from) {
+        if !self.has_prefix(from) {
             return None;
         }
         let rest = self.below(from)?;
@@ -389,33 +389,33 @@ mod tests {
         let identifier = "a".repeat(64);
         let upper = format!("a@sha256:{}", "A".repeat(64));
         let table = [
-            ("", Malformed::Empty),
-            ("Nginx", Malformed::Path),
-            ("team/Nginx", Malformed::Path),
-            (" nginx", Malformed::Path),
-            ("nginx ", Malformed::Path),
-            ("a//b", Malformed::Path),
-            ("a/", Malformed::Path),
-            ("/a", Malformed::Path),
-            ("a..b", Malformed::Path),
-            ("a_-b", Malformed::Path),
-            ("a___b", Malformed::Path),
-            ("https://a.io/b", Malformed::Registry),
-            ("a.io./b", Malformed::Registry),
-            ("-a.io/b", Malformed::Registry),
-            ("a.io:/b", Malformed::Registry),
-            ("a.io:x/b", Malformed::Registry),
-            ("[::g]:1/b", Malformed::Registry),
-            ("nginx:", Malformed::Tag),
-            ("nginx:-1", Malformed::Tag),
-            (long_tag.as_str(), Malformed::Tag),
-            ("nginx@", Malformed::Digest),
-            ("nginx@sha256:123", Malformed::Digest),
-            (upper.as_str(), Malformed::Digest),
-            ("nginx@sha256", Malformed::Digest),
-            (long.as_str(), Malformed::TooLong),
-            (identifier.as_str(), Malformed::Path),
-            ("n\u{e4}me", Malformed::Path),
+            ("", ReferenceError::Empty),
+            ("Nginx", ReferenceError::Path),
+            ("team/Nginx", ReferenceError::Path),
+            (" nginx", ReferenceError::Path),
+            ("nginx ", ReferenceError::Path),
+            ("a//b", ReferenceError::Path),
+            ("a/", ReferenceError::Path),
+            ("/a", ReferenceError::Path),
+            ("a..b", ReferenceError::Path),
+            ("a_-b", ReferenceError::Path),
+            ("a___b", ReferenceError::Path),
+            ("https://a.io/b", ReferenceError::Registry),
+            ("a.io./b", ReferenceError::Registry),
+            ("-a.io/b", ReferenceError::Registry),
+            ("a.io:/b", ReferenceError::Registry),
+            ("a.io:x/b", ReferenceError::Registry),
+            ("[::g]:1/b", ReferenceError::Registry),
+            ("nginx:", ReferenceError::Tag),
+            ("nginx:-1", ReferenceError::Tag),
+            (long_tag.as_str(), ReferenceError::Tag),
+            ("nginx@", ReferenceError::Digest),
+            ("nginx@sha256:123", ReferenceError::Digest),
+            (upper.as_str(), ReferenceError::Digest),
+            ("nginx@sha256", ReferenceError::Digest),
+            (long.as_str(), ReferenceError::TooLong),
+            (identifier.as_str(), ReferenceError::Path),
+            ("n\u{e4}me", ReferenceError::Path),
         ];
         for (text, expected) in table {
             assert_eq!(Reference::parse(text), Err(expected), "{text:?}");
@@ -461,7 +461,7 @@ mod tests {
         for (image, prefix, expected) in table {
             let reference = Reference::parse(image).expect(image);
             let prefix = Prefix::parse(prefix).expect(prefix);
-            assert_eq!(reference.is_under(&prefix), expected, "{image} under {prefix}");
+            assert_eq!(reference.has_prefix(&prefix), expected, "{image} under {prefix}");
         }
     }
 

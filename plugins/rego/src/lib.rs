@@ -39,7 +39,7 @@ use regorus::Value;
 
 use policy::Compiled;
 pub use settings::{Action, Constraint, Settings, Version};
-use verdict::Constrained;
+use verdict::PreparedConstraint;
 
 /// The environment variable with the name of a stage's constraint.
 const CONSTRAINT: &str = "CONSTRAINT";
@@ -53,7 +53,7 @@ pub struct Rego {
     rule: String,
     parameters: Value,
     /// The constraints of a template; none with an entry point.
-    constraints: BTreeMap<String, Constrained>,
+    constraints: BTreeMap<String, PreparedConstraint>,
     inventory: Vec<(String, String)>,
     /// Whether the policy reads the object of the request's namespace.
     reads_namespace: bool,
@@ -96,7 +96,7 @@ impl Plugin for Rego {
             texts().any(|text| text.contains("namespaceObject") || text.contains("_unstable"));
         let constraints = settings.constraints.into_iter();
         let constraints = constraints.map(|(name, constraint)| {
-            let constrained = Constrained {
+            let constrained = PreparedConstraint {
                 prefix: constraint.prefix.unwrap_or_else(|| format!("[{name}]")),
                 parameters: value(constraint.parameters),
                 actions: constraint.actions,
@@ -145,7 +145,7 @@ struct Objects {
 
 impl Rego {
     /// Returns the constraint that the stage names, or the only one.
-    fn constraint(&self) -> Result<&Constrained, Error> {
+    fn constraint(&self) -> Result<&PreparedConstraint, Error> {
         let named = env::var(CONSTRAINT).ok();
         let found = match &named {
             Some(name) => self.constraints.get(name),

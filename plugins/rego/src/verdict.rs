@@ -7,7 +7,7 @@ use crate::{format, settings::Action};
 
 /// A constraint, ready for evaluation.
 #[derive(Debug)]
-pub(crate) struct Constrained {
+pub(crate) struct PreparedConstraint {
     /// The beginning of its messages.
     pub(crate) prefix: String,
     pub(crate) parameters: Value,
@@ -15,7 +15,7 @@ pub(crate) struct Constrained {
 }
 
 /// Returns the response for the violations of a constraint, in the words of Gatekeeper.
-pub(crate) fn of_constraint(constraint: &Constrained, violations: &Value) -> Result<Response, Error> {
+pub(crate) fn of_constraint(constraint: &PreparedConstraint, violations: &Value) -> Result<Response, Error> {
     let mut messages = Vec::new();
     for violation in items(violations).ok_or_else(|| Error::other("`violation` is not a set"))? {
         match field(violation, "msg") {

@@ -18,7 +18,7 @@ const INJECTED: &str = "injected";
 
 /// A pair of annotations, and their syntax.
 #[derive(Debug)]
-pub(crate) struct Marks {
+pub(crate) struct AnnotationPair {
     /// The annotation by which a workload opts in or out.
     pub(crate) answer: String,
     /// The annotation that records the injection.
@@ -37,7 +37,7 @@ pub(crate) enum Style {
 
 /// Whether a workload's annotation asks for the injection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Wish {
+pub(crate) enum InjectionChoice {
     Ask,
     Decline,
     Unclear,
@@ -46,16 +46,16 @@ pub(crate) enum Wish {
 /// The annotation that a workload has.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Answer<'a> {
-    pub(crate) wish: Wish,
+    pub(crate) wish: InjectionChoice,
     pub(crate) value: &'a str,
-    pub(crate) marks: &'a Marks,
+    pub(crate) marks: &'a AnnotationPair,
 }
 
 /// The annotations that the plugin reads: the convention's pair, and another pair that is also supported.
 #[derive(Debug)]
 pub(crate) struct Conventions {
-    pub(crate) main: Marks,
-    understood: Option<Marks>,
+    pub(crate) main: AnnotationPair,
+    understood: Option<AnnotationPair>,
 }
 
 impl Conventions {
@@ -77,7 +77,7 @@ impl Conventions {
             ),
             Convention::KubeSidecarInjector => (Style::KubeSidecarInjector, KUBE_SIDECAR_INJECTOR),
         };
-        let main = Marks {
+        let main = AnnotationPair {
             answer: answer.unwrap_or_else(|| names.0.to_owned()),
             status: status.unwrap_or_else(|| names.1.to_owned()),
             style,
@@ -86,10 +86,12 @@ impl Conventions {
         let is_taken = |name: &str| name == main.answer || name == main.status || is_added(name);
         let (answer, status) = KUBE_SIDECAR_INJECTOR;
         let understood =
-            (convention == Convention::Both && !is_taken(answer) && !is_taken(status)).then(|| Marks {
-                answer: answer.to_owned(),
-                status: status.to_owned(),
-                style: Style::KubeSidecarInjector,
+            (convention == Convention::Both && !is_taken(answer) && !is_taken(status)).then(|| {
+                AnnotationPair {
+                    answer: answer.to_owned(),
+                    status: status.to_owned(),
+                    style: Style::KubeSidecarInjector,
+                }
             });
         Self { main, understood }
     }
@@ -112,7 +114,9 @@ impl Conventions {
                 .annotation(&marks.answer)
                 .or_else(|| workload.annotation(&marks.answer))?;
             let wish = match (marks.style.read(value), marks.style) {
-                (Wish::Ask, Style::KubeSidecarInjector) if is_system(namespace) => Wish::Decline,
+                (InjectionChoice::Ask, Style::KubeSidecarInjector) if is_system(namespace) => {
+                    InjectionChoice::Decline
+                }
                 (wish, _) => wish,
             };
             Some(Answer { wish, value, marks })
@@ -153,12 +157,12 @@ impl Conventions {
     }
 
     /// Returns the pairs of annotations, the pair of the convention first.
-    pub(crate) fn all(&self) -> impl Iterator<Item = &Marks> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = &AnnotationPair> {
         std::iter::once(&self.main).chain(&self.understood)
     }
 }
 
-impl Marks {
+impl AnnotationPair {
     fn says_injected(&self, template: &PodTemplate<'_>) -> bool {
         self.style == Style::KubeSidecarInjector
             && template
@@ -168,7 +172,7 @@ impl Marks {
 }
 
 impl Style {
-    fn read(self, value: &str) -> Wish {
+    fn read(self, value: &str) -> InjectionChoice {
         let is = |words: &[&str]| words.iter().any(|word| value.eq_ignore_ascii_case(word));
         let (ask, decline): (&[&str], &[&str]) = match self {
             Self::Admittance => (
@@ -180,11 +184,11 @@ impl Style {
             Self::KubeSidecarInjector => (&["y", "yes", "true", "on"], &["n", "no", "not", "false", "off"]),
         };
         if is(ask) {
-            Wish::Ask
+            InjectionChoice::Ask
         } else if is(decline) {
-            Wish::Decline
+            InjectionChoice::Decline
         } else {
-            Wish::Unclear
+            InjectionChoice::Unclear
         }
     }
 

@@ -6,7 +6,7 @@ use admittance_sdk::Pointer;
 use admittance_sdk::prelude::*;
 use admittance_sdk::workload::{Container, PodTemplate, TextMap, Workload};
 
-use crate::convention::{Answer, Conventions, Wish};
+use crate::convention::{Answer, Conventions, InjectionChoice};
 use crate::settings::{Element, Mode, Naming, Settings, elements};
 
 /// The parts that are added, and the workloads to which they are added.
@@ -134,7 +134,7 @@ impl Injector {
         let mut unclear = None;
         for template in workload.templates() {
             let answer = self.conventions.answer(template, &workload, namespace);
-            if answer.is_some_and(|answer| answer.wish == Wish::Unclear) {
+            if answer.is_some_and(|answer| answer.wish == InjectionChoice::Unclear) {
                 unclear = answer;
             }
             if self.injects(template, answer) {
@@ -202,8 +202,8 @@ impl Injector {
     fn injects(&self, template: &PodTemplate<'_>, answer: Option<Answer<'_>>) -> bool {
         let wish = answer.map(|answer| answer.wish);
         match self.mode {
-            Mode::OptOut => wish != Some(Wish::Decline) && !self.conventions.is_done(template),
-            Mode::OptIn => wish == Some(Wish::Ask) && !self.conventions.is_done(template),
+            Mode::OptOut => wish != Some(InjectionChoice::Decline) && !self.conventions.is_done(template),
+            Mode::OptIn => wish == Some(InjectionChoice::Ask) && !self.conventions.is_done(template),
             Mode::Always => true,
         }
     }

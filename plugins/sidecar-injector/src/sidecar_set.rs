@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use admittance_sdk::prelude::*;
 use admittance_sdk::serde_json::{self, Map, Value};
 
-use pod::{Container, Metadata, Named, Pod, text};
+use pod::{Container, Metadata, NamedElement, Pod, text};
 use settings::{ContainerName, Place, Reader, Sidecar, named};
 pub use settings::{PatchPolicy, PodMetadata, SidecarSet};
 
@@ -280,7 +280,7 @@ fn merge(
 fn append(
     list: &str,
     elements: &[(String, Value)],
-    present: Option<&[Named<'_>]>,
+    present: Option<&[NamedElement<'_>]>,
     patch: &mut Patch,
 ) -> Result<(), Error> {
     let is_present = |name: &str| {

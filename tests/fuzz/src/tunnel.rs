@@ -1,5 +1,5 @@
 use admittance_gateway::tunnel::{
-    Accepts, Budget, LARGEST_OF_AGENT, Session, TunnelDestination, websocket_config,
+    AllowedConnections, Budget, LARGEST_OF_AGENT, Session, TunnelDestination, websocket_config,
 };
 use futures_util::{SinkExt, StreamExt};
 use tokio_tungstenite::{
@@ -24,7 +24,8 @@ pub fn tunnel(input: &[u8]) {
         let budget = gateway.part(LIMIT);
         let (session, outgoing) = Session::new(budget.clone());
         let running = session.clone();
-        let running = tokio::spawn(async move { running.run(ours, outgoing, &Accepts::Nothing).await });
+        let running =
+            tokio::spawn(async move { running.run(ours, outgoing, &AllowedConnections::Nothing).await });
         let open = async || {
             let cluster = None;
             let address = "a:1".to_owned();
@@ -46,7 +47,7 @@ pub fn tunnel(input: &[u8]) {
                 if sink.send(Message::binary(message.to_vec())).await.is_err() {
                     break 'messages;
                 }
-                assert!(gateway.held() <= LIMIT, "{} bytes are held", gateway.held());
+                assert!(gateway.used() <= LIMIT, "{} bytes are held", gateway.used());
             }
         }
         let _ = sink.close().await;
@@ -57,6 +58,6 @@ pub fn tunnel(input: &[u8]) {
         for _ in 0..100 {
             tokio::task::yield_now().await;
         }
-        assert_eq!(gateway.held(), 0, "the end of a tunnel releases its memory");
+        assert_eq!(gateway.used(), 0, "the end of a tunnel releases its memory");
     });
 }

@@ -18,14 +18,14 @@ use std::{collections::BTreeMap, fs};
 
 use admittance_tests::repository;
 
-use self::list::{LIST, Standing};
+use self::list::{LIST, RowStatus};
 
 /// Checks that a test runs all rows of a group that are tested here, and no others.
 fn ran<'a>(group: &str, rows: impl IntoIterator<Item = &'a str>) {
     let mut ran: Vec<_> = rows.into_iter().collect();
     ran.sort_unstable();
     ran.dedup();
-    let is_ours = |standing: &Standing| matches!(standing, Standing::Met | Standing::Differs(_));
+    let is_ours = |standing: &RowStatus| matches!(standing, RowStatus::Met | RowStatus::Differs(_));
     let in_group = LIST
         .iter()
         .filter(|(row, _, standing)| self::group(row) == group && is_ours(standing));
@@ -47,25 +47,25 @@ fn every_row_of_the_conformance_list_is_tested() {
         let expected = format!("C{number}.{}", counts.iter().sum::<usize>() + 1);
         assert_eq!(*row, expected, "row {index}: they are numbered without a gap");
         let word = match standing {
-            Standing::Met => "met".to_owned(),
-            Standing::MetIn(file) => {
+            RowStatus::Met => "met".to_owned(),
+            RowStatus::MetIn(file) => {
                 let text = fs::read_to_string(repository().join(file)).unwrap();
                 assert!(text.contains(&format!("\"{row}\"")), "{file} has no case {row}");
                 format!("met, in {file}")
             }
-            Standing::MetBy(file, test) => {
+            RowStatus::MetBy(file, test) => {
                 let text = fs::read_to_string(repository().join(file)).unwrap();
                 assert!(text.contains(&format!("fn {test}(")), "{file} has no test {test}");
                 format!("met, by {test} in {file}")
             }
-            Standing::Differs(why) => format!("differs: {why}"),
-            Standing::Outside(why) => format!("outside: {why}"),
+            RowStatus::Differs(why) => format!("differs: {why}"),
+            RowStatus::Outside(why) => format!("outside: {why}"),
         };
         println!("{row:7} {says}: {word}");
         let column = match standing {
-            Standing::Met | Standing::MetIn(_) | Standing::MetBy(..) => 0,
-            Standing::Differs(_) => 1,
-            Standing::Outside(_) => 2,
+            RowStatus::Met | RowStatus::MetIn(_) | RowStatus::MetBy(..) => 0,
+            RowStatus::Differs(_) => 1,
+            RowStatus::Outside(_) => 2,
         };
         counts[column] += 1;
     }

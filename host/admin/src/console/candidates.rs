@@ -213,7 +213,7 @@ async fn preview(
     Query(Promotion { stage }): Query<Promotion>,
 ) -> Response {
     if !session.may_change() {
-        return refusal(&session, Section::Chains, &session.only_reads());
+        return refusal(&session, Section::Chains, &session.read_only_error());
     }
     let mut how = Application::default();
     how.dry_run = true;

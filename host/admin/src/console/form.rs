@@ -53,7 +53,7 @@ pub(super) async fn read<T: DeserializeOwned>(
     if let Err(denied) = access::from_own_page(&head, true) {
         return Err(sign_in::refused(&head, &denied));
     }
-    let session = session::known(&head, api).map_err(|response| *response)?;
+    let session = session::require_session(&head, api).map_err(|response| *response)?;
     let refused = |error: ApiError| layout::refusal(&session, Section::Live, &error);
     if session.role < needed {
         let caller = session.caller.clone();

@@ -99,7 +99,7 @@ pub(super) fn made_by(revision: &Revision) -> Markup {
 
 /// The revision to compare with.
 #[derive(Debug, Deserialize)]
-struct Against {
+struct CompareQuery {
     from: Option<u64>,
 }
 
@@ -107,7 +107,7 @@ async fn revision(
     session: Session,
     State(api): State<Api>,
     Path(number): Path<u64>,
-    Query(against): Query<Against>,
+    Query(against): Query<CompareQuery>,
 ) -> Response {
     match detail(&api, &session, number, against.from) {
         Ok(content) => page(&session, Section::History, &format!("Revision {number}"), content),
@@ -233,7 +233,7 @@ fn module_change(change: &ModuleChange) -> Markup {
 
 async fn preview(session: Session, State(api): State<Api>, Path(number): Path<u64>) -> Response {
     if !session.may_change() {
-        return refusal(&session, Section::History, &session.only_reads());
+        return refusal(&session, Section::History, &session.read_only_error());
     }
     let host = &api.sources.host;
     let live = host.table().revision();

@@ -7,7 +7,7 @@ use std::{
 };
 
 use admittance::{
-    ChainRates, DecisionRecord, DecisionStream, DecisionVerdict, Followed, Host, LoggedDecision, Moment,
+    ChainRates, DecisionRecord, DecisionStream, DecisionVerdict, Host, LoggedDecision, Moment, StreamItem,
     admission::Mode,
 };
 use admittance_net::limits::Permit;
@@ -478,10 +478,10 @@ impl DecisionGroup {
         Some(group)
     }
 
-    fn add(&mut self, followed: Followed) {
+    fn add(&mut self, followed: StreamItem) {
         match followed {
-            Followed::Decision(decision) => self.decisions.push_back(decision),
-            Followed::Missed(missed) => self.missed += missed,
+            StreamItem::Decision(decision) => self.decisions.push_back(decision),
+            StreamItem::Missed(missed) => self.missed += missed,
             _ => {}
         }
         if self.decisions.len() > GROUP {

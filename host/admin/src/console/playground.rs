@@ -193,7 +193,7 @@ impl PlaygroundQuery {
                 let parsed = chain.parse::<ChainId>();
                 Some(parsed.map_err(|error| ApiError::Malformed(format!("chain: {error}")))?)
             }
-            Some(_) => return Err(session.only_reads()),
+            Some(_) => return Err(session.read_only_error()),
             // Without a request, the first live chain is shown rather than the example, because the front end is not
             // for Kubernetes.
             None if example.is_some() && session.may_change() => first_chain(api),

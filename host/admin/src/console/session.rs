@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use ring::rand::{SecureRandom, SystemRandom};
 use tokio::time::Instant;
 
-use super::sign_in::{self, Why};
+use super::sign_in::{self, SignInReason};
 use crate::{
     Api, Sources,
     access::{self, Caller, Denied},
@@ -52,7 +52,7 @@ impl Session {
     }
 
     /// Returns the reason for which the page of a change is not shown.
-    pub(super) fn only_reads(&self) -> ApiError {
+    pub(super) fn read_only_error(&self) -> ApiError {
         let caller = self.caller.clone();
         Denied::OnlyReads { caller }.into()
     }
@@ -196,18 +196,18 @@ impl FromRequestParts<Api> for Session {
         if let Err(denied) = access::from_own_page(head, false) {
             return Err(sign_in::refused(head, &denied));
         }
-        known(head, api).map_err(|response| *response)
+        require_session(head, api).map_err(|response| *response)
     }
 }
 
 /// Returns the user of a request whose origin was checked.
-pub(super) fn known(head: &Parts, api: &Api) -> Result<Session, Box<Response>> {
+pub(super) fn require_session(head: &Parts, api: &Api) -> Result<Session, Box<Response>> {
     let id = SessionId::of(head);
     if let Some(id) = &id
         && let Some(session) = api.sessions.find(id)
     {
         let Some((caller, role)) = api.access.holder(&session.token) else {
-            return Err(Box::new(sign_in::required(head, Why::Revoked)));
+            return Err(Box::new(sign_in::required(head, SignInReason::Revoked)));
         };
         return Ok(Session {
             caller,
@@ -226,9 +226,9 @@ pub(super) fn known(head: &Parts, api: &Api) -> Result<Session, Box<Response>> {
             id: None,
         }),
         Err(Denied::NoToken) => Err(Box::new(match id {
-            Some(_) => sign_in::required(head, Why::Ended),
-            None if access::is_link_from_elsewhere(head) => sign_in::again(head).into_response(),
-            None => sign_in::required(head, Why::First),
+            Some(_) => sign_in::required(head, SignInReason::Ended),
+            None if access::is_link_from_other_site(head) => sign_in::sign_in_again(head).into_response(),
+            None => sign_in::required(head, SignInReason::First),
         })),
         Err(denied) => Err(Box::new(sign_in::refused(head, &denied))),
     }

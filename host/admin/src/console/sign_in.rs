@@ -25,7 +25,7 @@ use crate::{
 
 /// The reason for which a client has to sign in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Why {
+pub(super) enum SignInReason {
     /// The client has no session.
     First,
     /// The session is unknown: it has expired, or the program has restarted.
@@ -61,7 +61,7 @@ async fn page(State(api): State<Api>, request: Request<Body>) -> Response {
     }
     let query = head.uri.query().unwrap_or_default();
     let next = route::parameters::<SignIn>("query", query).map_or_else(|_| String::new(), |query| query.next);
-    layout::plain_page("Sign in", &form_of(Why::First, &next)).into_response()
+    layout::plain_page("Sign in", &form_of(SignInReason::First, &next)).into_response()
 }
 
 async fn sign_in(State(api): State<Api>, request: Request<Body>) -> Response {
@@ -80,7 +80,7 @@ async fn sign_in(State(api): State<Api>, request: Request<Body>) -> Response {
     let digest = TokenDigest::of(token.trim());
     let Some((caller, role)) = api.access.holder(&digest) else {
         log_refusal(&head, &Denied::UnknownToken);
-        return unauthorized(Why::Unknown, &next);
+        return unauthorized(SignInReason::Unknown, &next);
     };
     match api.sessions.begin(digest, caller.clone()) {
         Ok(id) => {
@@ -99,7 +99,7 @@ async fn sign_out(State(api): State<Api>, request: Request<Body>) -> Response {
             if let Some(id) = &session.id {
                 api.sessions.end(id);
             }
-            let page = layout::plain_page("Sign in", &form_of(Why::SignedOut, ""));
+            let page = layout::plain_page("Sign in", &form_of(SignInReason::SignedOut, ""));
             ([session::forget(&head)], page).into_response()
         }
         Err(refused) => refused,
@@ -119,7 +119,7 @@ fn own_address(next: &str) -> &str {
 }
 
 /// Replies to a request without a session with the page to sign in, which then leads to the requested page.
-pub(super) fn required(head: &Parts, why: Why) -> Response {
+pub(super) fn required(head: &Parts, why: SignInReason) -> Response {
     let next = match head.method {
         http::Method::GET => head.uri.path_and_query().map_or("", |next| next.as_str()),
         _ => "",
@@ -129,7 +129,7 @@ pub(super) fn required(head: &Parts, why: Why) -> Response {
     unauthorized(why, next)
 }
 
-fn unauthorized(why: Why, next: &str) -> Response {
+fn unauthorized(why: SignInReason, next: &str) -> Response {
     let challenge = HeaderValue::from_static("Bearer realm=\"admittance\"");
     (
         StatusCode::UNAUTHORIZED,
@@ -141,7 +141,7 @@ fn unauthorized(why: Why, next: &str) -> Response {
 
 /// Replies to a link on a page of another site. Browsers do not send the session with it, so this page, which belongs
 /// to this site, opens the same address again.
-pub(super) fn again(head: &Parts) -> Response {
+pub(super) fn sign_in_again(head: &Parts) -> Response {
     let address = head.uri.path_and_query().map_or("/", |next| next.as_str());
     layout::forwarding_page(address).into_response()
 }
@@ -154,30 +154,30 @@ pub(super) fn refused(head: &Parts, denied: &Denied) -> Response {
     layout::plain_refusal(&denied.clone().into())
 }
 
-fn form_of(why: Why, next: &str) -> Markup {
+fn form_of(why: SignInReason, next: &str) -> Markup {
     let hours = LIFETIME.as_secs() / 3600;
     html! {
         form.sign-in method="post" action="/sign-in" {
             @match why {
-                Why::First => {}
-                Why::Ended => {
+                SignInReason::First => {}
+                SignInReason::Ended => {
                     p.notice.warn role="status" {
                         "Your session has ended: sessions last " (hours)
                         " hours, and until the program is restarted. Sign in again."
                     }
                 }
-                Why::Revoked => {
+                SignInReason::Revoked => {
                     p.notice.warn role="status" {
                         "The token of your session is no longer valid: it was revoked or replaced. Sign in with another one."
                     }
                 }
-                Why::Unknown => {
+                SignInReason::Unknown => {
                     p.notice.bad role="alert" {
                         "This token is unknown. Paste one of those that " code { "admin.tokens" }
                         " of the configuration lists."
                     }
                 }
-                Why::SignedOut => { p.notice.good role="status" { "You are signed out." } }
+                SignInReason::SignedOut => { p.notice.good role="status" { "You are signed out." } }
             }
             label for="token" { "Token" }
             input #token name="token" type="password" autocomplete="current-password" spellcheck="false" required autofocus;

@@ -8,8 +8,8 @@ mod ndjson;
 use std::{fmt::Debug, sync::Arc, time::Duration};
 
 use admittance::{
-    DecisionDetail, DecisionFilter, DecisionLog, DecisionStream, DecisionVerdict, Followed, LoggedDecision,
-    Moment, admission::async_trait,
+    DecisionDetail, DecisionFilter, DecisionLog, DecisionStream, DecisionVerdict, LoggedDecision, Moment,
+    StreamItem, admission::async_trait,
 };
 use admittance_cluster::{Cluster, Events};
 use admittance_definitions::Share;
@@ -223,7 +223,7 @@ async fn read(
                 .flatten(),
         };
         match followed {
-            Some(Followed::Decision(decision)) => {
+            Some(StreamItem::Decision(decision)) => {
                 if !selection.is_due(&decision, &mut unchanged) {
                     continue;
                 }
@@ -236,7 +236,7 @@ async fn read(
                     Err(_) => dropped.increment(1),
                 }
             }
-            Some(Followed::Missed(missed)) => dropped.increment(missed),
+            Some(StreamItem::Missed(missed)) => dropped.increment(missed),
             Some(_) => {}
             None => return,
         }

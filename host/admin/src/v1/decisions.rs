@@ -2,7 +2,7 @@
 
 use std::{convert::Infallible, time::Duration};
 
-use admittance::{DecisionList, DecisionRecord, DecisionStream, Followed};
+use admittance::{DecisionList, DecisionRecord, DecisionStream, StreamItem};
 use admittance_net::limits::Permit;
 use axum::response::{
     IntoResponse, Response,
@@ -209,15 +209,15 @@ impl FollowingClient {
         admitted.err().map(|denied| denied.to_string())
     }
 
-    fn event(&self, followed: Followed) -> Event {
+    fn event(&self, followed: StreamItem) -> Event {
         let event = match followed {
-            Followed::Decision(decision) => {
+            StreamItem::Decision(decision) => {
                 let mut record = decision.record();
                 hide(self.role, &mut record);
                 let event = Event::default().event("decision").id(decision.id().to_string());
                 event.json_data(record)
             }
-            Followed::Missed(missed) => Event::default()
+            StreamItem::Missed(missed) => Event::default()
                 .event("missed")
                 .json_data(json!({ "missed": missed })),
             _ => return Event::default(),

@@ -84,17 +84,21 @@ impl Grants {
             images,
             environment: _,
         } = self;
-        let cluster = cluster.difference(&allowed.cluster);
-        let cluster = cluster.map(|kind| (format!("the grant of `{kind}`"), "allow.cluster"));
-        let http = http.iter().filter(|grant| !allowed.http.contains(grant));
-        let http = http.map(|grant| {
-            let requests = format!("this grant of requests to {}", grant.origin);
-            (requests, "allow.http")
-        });
+        let mut beyond = Vec::new();
+        for kind in cluster.difference(&allowed.cluster) {
+            beyond.push((format!("the grant of `{kind}`"), "allow.cluster"));
+        }
+        for grant in http.iter().filter(|grant| !allowed.http.contains(grant)) {
+            beyond.push((
+                format!("this grant of requests to {}", grant.origin),
+                "allow.http",
+            ));
+        }
         let includes = |grant| allowed.images.contains(grant) || allowed.images.contains(&ImageGrant::ALL);
-        let images = images.iter().filter(|grant| !includes(grant));
-        let images = images.map(|grant| (format!("the grant of images in `{grant}`"), "allow.images"));
-        cluster.chain(http).chain(images).collect()
+        for grant in images.iter().filter(|grant| !includes(grant)) {
+            beyond.push((format!("the grant of images in `{grant}`"), "allow.images"));
+        }
+        beyond
     }
 }
 

@@ -61,7 +61,7 @@ pub(crate) struct Visit<'a> {
 }
 
 /// A stage of the first round that asked for reinvocation.
-struct Revisit<'a> {
+struct ReinvokedStage<'a> {
     visit: Visit<'a>,
     /// The revision of the object after the stage's turn. If the object has another revision later, the stage is called
     /// again.
@@ -135,7 +135,7 @@ impl Evaluation {
                 self.step(visit, 1, surroundings).instrument(span).await
             };
             if had_turn && spec.reinvocation == Reinvocation::IfNeeded {
-                revisits.push(Revisit {
+                revisits.push(ReinvokedStage {
                     visit,
                     revision: if spec.reinvoked_by_itself {
                         before
@@ -146,7 +146,7 @@ impl Evaluation {
                 });
             }
         }
-        for Revisit {
+        for ReinvokedStage {
             visit,
             revision,
             audit,

@@ -123,7 +123,7 @@ impl Head {
 
 /// Checks that a tree can be built from a text.
 pub(crate) fn is_whole(text: &str) -> bool {
-    serde_json::from_str::<Whole>(text).is_ok()
+    serde_json::from_str::<ValidJson>(text).is_ok()
 }
 
 /// Checks that a tree can be built from a text, and that no object in it has duplicate keys, which parsers treat
@@ -245,7 +245,7 @@ impl<'de> Visitor<'de> for TopLevel {
                     if self.skips {
                         map.next_value::<IgnoredAny>()?;
                     } else {
-                        map.next_value::<Whole>()?;
+                        map.next_value::<ValidJson>()?;
                     }
                 }
             }
@@ -257,7 +257,7 @@ impl<'de> Visitor<'de> for TopLevel {
 /// Any JSON that [`Value`] can hold, without building one. `serde_json` does not validate skipped values as strictly
 /// (`1e999`, `"\ud800"`, a thousand brackets), but an object whose tree cannot be built must not exist: its stages
 /// would see nothing where the control plane sees everything.
-struct Whole;
+struct ValidJson;
 
 /// A string; `None` for another type.
 struct Text(Option<String>);
@@ -322,13 +322,13 @@ macro_rules! visit_anything {
     };
     (@object $type:ty, $otherwise:expr) => {
         fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<$type, A::Error> {
-            while map.next_entry::<Whole, Whole>()?.is_some() {}
+            while map.next_entry::<ValidJson, ValidJson>()?.is_some() {}
             Ok($otherwise)
         }
     };
 }
 
-visit_anything!(Whole, Whole, {}, [text, object], Whole);
+visit_anything!(ValidJson, ValidJson, {}, [text, object], ValidJson);
 
 /// Any JSON without duplicate keys.
 struct UniqueKeys;
@@ -371,7 +371,7 @@ visit_anything!(
         }
     },
     [object],
-    Whole
+    ValidJson
 );
 
 visit_anything!(
@@ -392,7 +392,7 @@ visit_anything!(
                             "generateName" => std::mem::replace(&mut others[1], true),
                             _ => is_other_spelling(other, &METADATA_KEYS),
                         };
-                        map.next_value::<Whole>()?;
+                        map.next_value::<ValidJson>()?;
                     }
                 }
             }
@@ -406,7 +406,7 @@ visit_anything!(
         }
     },
     [text],
-    Whole
+    ValidJson
 );
 
 visit_anything!(
@@ -426,5 +426,5 @@ visit_anything!(
         }
     },
     [text],
-    Whole
+    ValidJson
 );

@@ -23,7 +23,7 @@ pub(super) struct Draft<'a> {
     #[serde(borrow, default)]
     from: Option<Cow<'a, str>>,
     #[serde(borrow, default)]
-    value: Written<'a>,
+    value: OperationValue<'a>,
 }
 
 /// The operations of a patch in JSON form, and their number. Operations beyond the limit are only counted.
@@ -66,9 +66,9 @@ impl<'de> Deserialize<'de> for Drafts<'de> {
 
 /// The value of an operation, which may be `null` or absent.
 #[derive(Default)]
-struct Written<'a>(Option<&'a RawValue>);
+struct OperationValue<'a>(Option<&'a RawValue>);
 
-impl<'de: 'a, 'a> Deserialize<'de> for Written<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for OperationValue<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         <&RawValue>::deserialize(deserializer).map(|value| Self(Some(value)))
     }
@@ -80,7 +80,7 @@ impl Draft<'_> {
             op,
             path,
             from,
-            value: Written(value),
+            value: OperationValue(value),
         } = self;
         let value = || match value {
             Some(value) => match unique_keys(value.get()) {

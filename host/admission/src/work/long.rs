@@ -114,7 +114,7 @@ pub fn thread_time() -> Duration {
 
 /// A call, and the processor time that it has used after it first yielded. Most calls never yield, so measuring costs
 /// them little. The time on the clock does not count: a thread may have to wait for a processor.
-struct Measured<T> {
+struct MeasuredCall<T> {
     call: LongCall<T>,
     has_yielded: bool,
     /// Whether a very long first poll counts too.
@@ -122,7 +122,7 @@ struct Measured<T> {
     spent: Duration,
 }
 
-impl<T> Measured<T> {
+impl<T> MeasuredCall<T> {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<T> {
         let begun = (self.has_yielded || self.is_suspected).then(thread_time);
         let output = self.call.as_mut().poll(context);
@@ -162,7 +162,7 @@ impl<T> Measured<T> {
 /// Runs a call. It starts on this thread, and continues on a thread for long work once it has computed for long or
 /// calls [`leave`]. An expected long call starts there. Must be called within a tokio runtime.
 pub async fn run_long<T: Send + 'static>(call: LongCall<T>, expectation: &Expectation) -> T {
-    let mut call = Measured {
+    let mut call = MeasuredCall {
         call,
         has_yielded: false,
         is_suspected: expectation.is_suspected.load(Ordering::Relaxed),

@@ -84,7 +84,10 @@ pub(crate) fn threads_for_long_work() -> Handle {
 
 /// Runs work whose time depends on this many bytes like [`offload`], but without a deadline. Must be called within a
 /// tokio runtime.
-pub async fn apart<T: Send + 'static>(bytes: usize, work: impl FnOnce() -> T + Send + 'static) -> T {
+pub async fn offload_without_deadline<T: Send + 'static>(
+    bytes: usize,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> T {
     if bytes <= SMALL {
         return work();
     }

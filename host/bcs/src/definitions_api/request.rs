@@ -2,7 +2,7 @@ use http::request::Parts;
 
 use crate::{
     definition_name::{DefinitionName, KIND},
-    routes::{Action, Lookup, Verb, lookup},
+    routes::{Action, RouteLookup, Verb, lookup},
 };
 
 /// A request to the API for definitions. Lives as long as the request.
@@ -30,7 +30,7 @@ impl DefinitionRequest {
         if !path.contains(KIND) && !path.contains('%') {
             return None;
         }
-        let Lookup::Found(matched) = lookup(head) else {
+        let RouteLookup::Found(matched) = lookup(head) else {
             return None;
         };
         if !matches!(matched.route.action, Action::Definitions(_)) {

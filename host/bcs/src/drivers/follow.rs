@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use zookeeper_client::{Client, Error};
 
-use super::{DriverNodes, Published};
-use crate::zookeeper::{At, NodeWatch, ZooKeeperError, join, sequence};
+use super::{DriverNodes, ParentData};
+use crate::zookeeper::{AtNode, NodeWatch, ZooKeeperError, join, sequence};
 
 /// The nodes that are read and watched separately.
 #[derive(Debug)]
@@ -79,7 +79,7 @@ impl Reading<'_> {
             }
             Part::Target => match NodeWatch::data(self.client, self.path).await {
                 Ok(((data, stat), watch)) => {
-                    let published: Option<Published> = serde_json::from_slice(&data).ok();
+                    let published: Option<ParentData> = serde_json::from_slice(&data).ok();
                     self.seen.above = Some((stat.version, published.map(|published| published.target)));
                     Ok(Some(watch))
                 }

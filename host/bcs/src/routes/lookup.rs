@@ -10,7 +10,7 @@ use super::{Action, PREFIX, Route, Target, Verb, routes};
 
 /// The result of a lookup.
 #[derive(Clone, Debug)]
-pub enum Lookup {
+pub enum RouteLookup {
     Found(Matched),
     /// The path has routes, but only for these methods.
     OtherMethod(Vec<Method>),
@@ -95,11 +95,11 @@ pub(crate) fn needs_kind(method: &Method, path: &str) -> bool {
 /// Finds the route of a request by its head.
 ///
 /// A path is read as Go's servers read it: decoded before it is split. So a parameter never holds a slash.
-pub fn lookup(head: &Parts) -> Lookup {
+pub fn lookup(head: &Parts) -> RouteLookup {
     let readings = PathReadings::of(head.uri.path());
     let path = readings.whole.as_deref().unwrap_or(&readings.by_segment);
     let Some(path) = path.strip_prefix(PREFIX).filter(|path| path.starts_with('/')) else {
-        return Lookup::NotFound;
+        return RouteLookup::NotFound;
     };
     let mut others = Vec::new();
     for (verb, router) in &ROUTING.routers {
@@ -111,15 +111,15 @@ pub fn lookup(head: &Parts) -> Lookup {
             continue;
         }
         let parameters = found.params.iter();
-        return Lookup::Found(Matched {
+        return RouteLookup::Found(Matched {
             route: found.value.route,
             parameters: parameters.map(|(key, value)| (key, value.to_owned())).collect(),
             target: found.value.target.as_ref(),
         });
     }
     if others.is_empty() {
-        Lookup::NotFound
+        RouteLookup::NotFound
     } else {
-        Lookup::OtherMethod(others)
+        RouteLookup::OtherMethod(others)
     }
 }

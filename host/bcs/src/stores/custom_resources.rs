@@ -150,7 +150,7 @@ impl DefinitionStore for CustomResourceStore {
         place_in(path).is_some()
     }
 
-    fn place_for(&self, id: &DefinitionId) -> Option<PathBuf> {
+    fn path_for(&self, id: &DefinitionId) -> Option<PathBuf> {
         let name = name::of(&DefinitionName::of(id)?, &self.namespace);
         Some(path_of(&DefinitionName::new(&self.namespace, &name)))
     }

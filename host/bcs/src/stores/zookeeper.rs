@@ -23,7 +23,7 @@ use self::{
 use crate::{
     definition_name::DefinitionName,
     stores::document::{self, OperationAndKind},
-    zookeeper::{At, ZooKeeper, ZooKeeperError, check_path},
+    zookeeper::{AtNode, ZooKeeper, ZooKeeperError, check_path},
 };
 
 const SCHEME: &str = "zookeeper";
@@ -317,7 +317,7 @@ impl DefinitionStore for ZooKeeperStore {
         self.place_in(path).is_some()
     }
 
-    fn place_for(&self, id: &DefinitionId) -> Option<PathBuf> {
+    fn path_for(&self, id: &DefinitionId) -> Option<PathBuf> {
         let node = format!("{}/{}", self.root, DefinitionName::of(id)?);
         check_path(&node).ok()?;
         Some(PathBuf::from(format!("{SCHEME}:{node}")))

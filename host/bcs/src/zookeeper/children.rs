@@ -7,7 +7,7 @@ use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 use zookeeper_client::{Client, Error};
 
-use super::{NodeWatch, ZooKeeper, ZooKeeperError, check_path, error::At, path::join};
+use super::{NodeWatch, ZooKeeper, ZooKeeperError, check_path, error::AtNode, path::join};
 
 /// The length of the sequence number at the end of a name, padded by ZooKeeper.
 const SEQUENCE_LENGTH: usize = 10;

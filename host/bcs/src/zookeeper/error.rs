@@ -53,11 +53,11 @@ impl ZooKeeperError {
 }
 
 /// Adds the node to an error.
-pub(crate) trait At<T> {
+pub(crate) trait AtNode<T> {
     fn at(self, action: &'static str, path: &str) -> Result<T, ZooKeeperError>;
 }
 
-impl<T> At<T> for Result<T, Error> {
+impl<T> AtNode<T> for Result<T, Error> {
     fn at(self, action: &'static str, path: &str) -> Result<T, ZooKeeperError> {
         self.map_err(|source| ZooKeeperError::Refused {
             action,

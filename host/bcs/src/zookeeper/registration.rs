@@ -24,13 +24,13 @@ pub struct Registration {
 #[derive(Debug)]
 pub struct Registered {
     state: watch::Receiver<RegistrationState>,
-    wanted: watch::Sender<Wanted>,
+    wanted: watch::Sender<NodeGoal>,
     stop: CancellationToken,
 }
 
 /// The intended state of the node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Wanted {
+struct NodeGoal {
     data: Bytes,
     /// Whether the node should exist.
     is_present: bool,
@@ -61,7 +61,7 @@ impl Registered {
             reason: "not registered yet".to_owned(),
             is_refused: false,
         });
-        let wanted = watch::Sender::new(Wanted {
+        let wanted = watch::Sender::new(NodeGoal {
             data: registration.data.clone(),
             is_present,
         });
@@ -86,7 +86,7 @@ impl Registered {
         self.change(|wanted| wanted.is_present = is_present);
     }
 
-    fn change(&self, change: impl FnOnce(&mut Wanted)) {
+    fn change(&self, change: impl FnOnce(&mut NodeGoal)) {
         self.wanted.send_if_modified(|wanted| {
             let before = wanted.clone();
             change(wanted);

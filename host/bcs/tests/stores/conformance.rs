@@ -11,7 +11,7 @@ use crate::documents::{
 };
 
 /// A place that keeps definitions for one test, and that the test also changes without a store.
-pub(crate) trait Ground: Sized {
+pub(crate) trait StoreFixture: Sized {
     type Store: DefinitionStore;
 
     /// Whether a store of this place writes several changes in one transaction.
@@ -36,7 +36,7 @@ pub(crate) trait Ground: Sized {
     async fn lose(&mut self);
 
     /// Makes the place available again.
-    async fn come_back(&mut self);
+    async fn restore(&mut self);
 }
 
 /// Calls the given macro with a fixture and the names of all rules.
@@ -44,16 +44,16 @@ macro_rules! each_rule {
     ($with:ident, $ground:ty) => {
         $with! {
             $ground:
-            what_is_created_is_there
-            what_is_there_is_not_created
-            only_what_was_read_is_replaced
-            only_what_was_read_is_deleted
+            a_created_definition_exists
+            an_existing_definition_is_not_created_again
+            only_the_version_that_was_read_is_replaced
+            only_the_version_that_was_read_is_deleted
             a_change_from_outside_is_seen
             two_stores_see_one_another
             changes_are_written_whole_or_not_at_all
             a_lost_store_is_not_empty
             names_of_all_kinds
-            what_the_original_wrote
+            definitions_of_the_original_are_read
         }
     };
 }
@@ -63,9 +63,9 @@ macro_rules! each_rule_of_shared {
     ($with:ident, $ground:ty) => {
         $with! {
             $ground:
-            of_two_who_write_one_does
-            of_two_for_one_operation_and_kind_one_is_made
-            what_is_bad_is_read_with_the_rest_and_repaired
+            one_of_two_writers_succeeds
+            one_of_two_for_one_operation_and_kind_is_created
+            a_bad_definition_is_read_and_repaired
         }
     };
 }
@@ -84,7 +84,7 @@ pub(crate) use {each_rule, each_rule_of_shared, tests};
 
 /// Returns the path of the definition `defaultGroup/hooks` in this store.
 fn place(store: &impl DefinitionStore) -> std::path::PathBuf {
-    store.place_for(&id("defaultGroup", "hooks")).unwrap()
+    store.path_for(&id("defaultGroup", "hooks")).unwrap()
 }
 
 fn hooks(hook: &str) -> String {
@@ -92,7 +92,7 @@ fn hooks(hook: &str) -> String {
 }
 
 /// Creates a place that has a definition. Returns it with a store, the definition's path and its text.
-async fn with_hooks<G: Ground>() -> (G, G::Store, std::path::PathBuf, String) {
+async fn with_hooks<G: StoreFixture>() -> (G, G::Store, std::path::PathBuf, String) {
     let ground = G::new(false).await;
     let store = ground.open().await;
     let (path, text) = (place(&store), hooks("first"));
@@ -100,7 +100,7 @@ async fn with_hooks<G: Ground>() -> (G, G::Store, std::path::PathBuf, String) {
     (ground, store, path, text)
 }
 
-pub(crate) async fn what_is_created_is_there<G: Ground>() {
+pub(crate) async fn a_created_definition_exists<G: StoreFixture>() {
     let ground = G::new(false).await;
     let store = ground.open().await;
     assert_holds(&store.read().await.unwrap(), &[]);
@@ -113,21 +113,21 @@ pub(crate) async fn what_is_created_is_there<G: Ground>() {
     store.commit(&[creation(&path, &text)]).await.unwrap();
     assert_holds(&store.read().await.unwrap(), &[(&path, &text)]);
 
-    let other = store.place_for(&id("other", "hooks")).unwrap();
+    let other = store.path_for(&id("other", "hooks")).unwrap();
     let other_text = document("other", "hooks", "other");
     store.commit(&[creation(&other, &other_text)]).await.unwrap();
     let expected = [(path.as_path(), text.as_str()), (&other, &other_text)];
     assert_holds(&store.read().await.unwrap(), &expected);
 }
 
-pub(crate) async fn what_is_there_is_not_created<G: Ground>() {
+pub(crate) async fn an_existing_definition_is_not_created_again<G: StoreFixture>() {
     let (_ground, store, path, text) = with_hooks::<G>().await;
     let result = store.commit(&[creation(&path, &hooks("second"))]).await;
     assert_changed_meanwhile(result, &path);
     assert_holds(&store.read().await.unwrap(), &[(&path, &text)]);
 }
 
-pub(crate) async fn only_what_was_read_is_replaced<G: Ground>() {
+pub(crate) async fn only_the_version_that_was_read_is_replaced<G: StoreFixture>() {
     let (ground, store, path, text) = with_hooks::<G>().await;
     let (second, third) = (hooks("second"), hooks("third"));
     let result = store.commit(&[replacement(&path, &second, &third)]).await;
@@ -160,7 +160,7 @@ pub(crate) async fn only_what_was_read_is_replaced<G: Ground>() {
     assert_holds(&store.read().await.unwrap(), &[]);
 }
 
-pub(crate) async fn only_what_was_read_is_deleted<G: Ground>() {
+pub(crate) async fn only_the_version_that_was_read_is_deleted<G: StoreFixture>() {
     let (ground, store, path, text) = with_hooks::<G>().await;
     let result = store.commit(&[deletion(&path, &hooks("second"))]).await;
     assert_changed_meanwhile(result, &path);
@@ -180,7 +180,7 @@ pub(crate) async fn only_what_was_read_is_deleted<G: Ground>() {
     assert_holds(&store.read().await.unwrap(), &[]);
 }
 
-pub(crate) async fn a_change_from_outside_is_seen<G: Ground>() {
+pub(crate) async fn a_change_from_outside_is_seen<G: StoreFixture>() {
     let ground = G::new(false).await;
     let store = ground.open().await;
     let path = place(&store);
@@ -197,7 +197,7 @@ pub(crate) async fn a_change_from_outside_is_seen<G: Ground>() {
     until_hook(&store, None).await;
 }
 
-pub(crate) async fn two_stores_see_one_another<G: Ground>() {
+pub(crate) async fn two_stores_see_one_another<G: StoreFixture>() {
     let ground = G::new(false).await;
     let (one, other) = (ground.open().await, ground.open().await);
     until_hook(&other, None).await;
@@ -218,10 +218,10 @@ pub(crate) async fn two_stores_see_one_another<G: Ground>() {
     assert_holds(&one.read().await.unwrap(), &[]);
 }
 
-pub(crate) async fn changes_are_written_whole_or_not_at_all<G: Ground>() {
+pub(crate) async fn changes_are_written_whole_or_not_at_all<G: StoreFixture>() {
     let (_ground, store, path, text) = with_hooks::<G>().await;
-    let a = store.place_for(&id("a", "a")).unwrap();
-    let b = store.place_for(&id("b", "b")).unwrap();
+    let a = store.path_for(&id("a", "a")).unwrap();
+    let b = store.path_for(&id("b", "b")).unwrap();
     let (in_a, in_b) = (document("a", "a", "a"), document("b", "b", "b"));
     let good = [
         creation(&a, &in_a),
@@ -270,7 +270,7 @@ pub(crate) async fn changes_are_written_whole_or_not_at_all<G: Ground>() {
     assert_holds(&store.read().await.unwrap(), &[(&path, &text)]);
 }
 
-pub(crate) async fn of_two_who_write_one_does<G: Ground>() {
+pub(crate) async fn one_of_two_writers_succeeds<G: StoreFixture>() {
     let (ground, store, path, text) = with_hooks::<G>().await;
     let other = ground.open().await;
     let mut there = text;
@@ -291,11 +291,11 @@ pub(crate) async fn of_two_who_write_one_does<G: Ground>() {
 }
 
 /// Tests that of two definitions for the same operation and kind, only one is created.
-pub(crate) async fn of_two_for_one_operation_and_kind_one_is_made<G: Ground>() {
+pub(crate) async fn one_of_two_for_one_operation_and_kind_is_created<G: StoreFixture>() {
     let ground = G::new(false).await;
     let (one, other) = (ground.open().await, ground.open().await);
-    let mine = one.place_for(&id("n", "mine")).unwrap();
-    let yours = other.place_for(&id("n", "yours")).unwrap();
+    let mine = one.path_for(&id("n", "mine")).unwrap();
+    let yours = other.path_for(&id("n", "yours")).unwrap();
     let text = |name: &str| document_for(0, "n", name, "hook");
     for round in 0..10 {
         let first = [creation(&mine, &text("mine"))];
@@ -309,7 +309,7 @@ pub(crate) async fn of_two_for_one_operation_and_kind_one_is_made<G: Ground>() {
         let there = text(name);
         assert_holds(&one.read().await.unwrap(), &[(path, &there)]);
         // An existing definition prevents a new one, and a changed one, for its operation and kind.
-        let third = one.place_for(&id("n", "third")).unwrap();
+        let third = one.path_for(&id("n", "third")).unwrap();
         let taken = one.commit(&[creation(&third, &text("third"))]).await;
         assert!(matches!(taken, Err(StoreError::Conflict { .. })), "{taken:?}");
         let elsewhere = document_for(1, "n", "third", "hook");
@@ -326,9 +326,9 @@ pub(crate) async fn of_two_for_one_operation_and_kind_one_is_made<G: Ground>() {
     }
 }
 
-pub(crate) async fn what_is_bad_is_read_with_the_rest_and_repaired<G: Ground>() {
+pub(crate) async fn a_bad_definition_is_read_and_repaired<G: StoreFixture>() {
     let (ground, store, path, text) = with_hooks::<G>().await;
-    let bad = store.place_for(&id("bkbcs", "bad")).unwrap();
+    let bad = store.path_for(&id("bkbcs", "bad")).unwrap();
     for junk in [
         "\"junk\"",
         "[]",
@@ -357,7 +357,7 @@ pub(crate) async fn what_is_bad_is_read_with_the_rest_and_repaired<G: Ground>() 
     }
 }
 
-pub(crate) async fn a_lost_store_is_not_empty<G: Ground>() {
+pub(crate) async fn a_lost_store_is_not_empty<G: StoreFixture>() {
     let mut ground = G::new(true).await;
     let store = ground.open().await;
     let (path, text) = (place(&store), hooks("first"));
@@ -373,10 +373,7 @@ pub(crate) async fn a_lost_store_is_not_empty<G: Ground>() {
     assert!(result.is_err());
     assert!(store.read().await.is_err());
 
-    let (_, ()) = tokio::join!(
-        soon("that it is there again", store.changed()),
-        ground.come_back()
-    );
+    let (_, ()) = tokio::join!(soon("that it is there again", store.changed()), ground.restore());
     until_hook(&store, Some("first")).await;
     // The store notices changes as before the outage.
     ground.put(&path, &hooks("third")).await;
@@ -385,7 +382,7 @@ pub(crate) async fn a_lost_store_is_not_empty<G: Ground>() {
     assert_changed_meanwhile(result, &path);
 }
 
-pub(crate) async fn names_of_all_kinds<G: Ground>() {
+pub(crate) async fn names_of_all_kinds<G: StoreFixture>() {
     let ground = G::new(false).await;
     let store = ground.open().await;
     let long = "l".repeat(200);
@@ -403,7 +400,7 @@ pub(crate) async fn names_of_all_kinds<G: Ground>() {
     ];
     let mut expected = Vec::new();
     for (subject, (namespace, name)) in names.into_iter().enumerate() {
-        let path = store.place_for(&id(namespace, name)).unwrap();
+        let path = store.path_for(&id(namespace, name)).unwrap();
         assert!(store.owns(&path), "{}", path.display());
         let text = document_for(subject, namespace, name, "hook");
         store.commit(&[creation(&path, &text)]).await.unwrap();
@@ -422,7 +419,7 @@ pub(crate) async fn names_of_all_kinds<G: Ground>() {
     assert_holds(&store.read().await.unwrap(), &[]);
 }
 
-pub(crate) async fn what_the_original_wrote<G: Ground>() {
+pub(crate) async fn definitions_of_the_original_are_read<G: StoreFixture>() {
     let ground = G::new(false).await;
     let store = ground.open().await;
     // Schedulers of BCS from before October 2019 write the first form, and later ones the second.

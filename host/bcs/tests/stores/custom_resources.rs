@@ -7,7 +7,7 @@ use admittance_definitions::{DefinitionId, DefinitionStore, StoreError};
 use serde_json::{Value, json};
 
 use crate::{
-    conformance::{Ground, each_rule, each_rule_of_shared, tests},
+    conformance::{StoreFixture, each_rule, each_rule_of_shared, tests},
     documents::{
         assert_changed_meanwhile, assert_holds, creation, deletion, document, id, ids, replacement, until,
         until_hook,
@@ -23,7 +23,7 @@ pub(crate) fn resource_of(path: &Path) -> (&str, &str) {
     place.split_once('/').unwrap()
 }
 
-impl Ground for Setting {
+impl StoreFixture for Setting {
     type Store = CustomResourceStore;
 
     const TAKES_SEVERAL: bool = false;
@@ -49,7 +49,7 @@ impl Ground for Setting {
         self.server.leave();
     }
 
-    async fn come_back(&mut self) {
+    async fn restore(&mut self) {
         self.server.come_back();
     }
 }
@@ -84,7 +84,7 @@ async fn resources_have_the_names_that_bcs_gives_them() {
             kind: kind.to_owned(),
             name: name.to_owned(),
         };
-        let path = store.place_for(&id);
+        let path = store.path_for(&id);
         let place = path.as_deref().map(|path| {
             let (namespace, name) = resource_of(path);
             format!("{namespace}/{name}")
@@ -173,7 +173,7 @@ async fn an_invalid_definition_is_reported_by_its_reader() {
         store.commit(&[change]).await.unwrap();
     }
     for text in ["kind: admissionwebhook", r#"{"kind":"AdmissionChain"}"#] {
-        let path = store.place_for(&id("a", "b")).unwrap();
+        let path = store.path_for(&id("a", "b")).unwrap();
         let result = store.commit(&[creation(&path, text)]).await;
         assert!(matches!(result, Err(StoreError::Mistakes(_))), "{result:?}");
     }
@@ -183,7 +183,7 @@ async fn an_invalid_definition_is_reported_by_its_reader() {
 async fn a_concurrent_write_is_a_conflict_only_in_the_definition() {
     let setting = Setting::new();
     let store = setting.open().await;
-    let path = store.place_for(&id("bkbcs", "a")).unwrap();
+    let path = store.path_for(&id("bkbcs", "a")).unwrap();
     let text = document("bkbcs", "a", "first");
     store.commit(&[creation(&path, &text)]).await.unwrap();
 
@@ -239,7 +239,7 @@ async fn a_forbidden_operation_is_reported() {
     let setting = Setting::new();
     let store = setting.open().await;
     setting.server.forbid("create", PLURAL);
-    let path = store.place_for(&id("bkbcs", "a")).unwrap();
+    let path = store.path_for(&id("bkbcs", "a")).unwrap();
     let text = document("bkbcs", "a", "first");
     let error = store.commit(&[creation(&path, &text)]).await.unwrap_err();
     let words = error.to_string();
@@ -263,7 +263,7 @@ async fn a_forbidden_operation_is_reported() {
 async fn the_result_of_an_unanswered_write_is_read() {
     let setting = Setting::new();
     let store = setting.open().await;
-    let path = store.place_for(&id("bkbcs", "a")).unwrap();
+    let path = store.path_for(&id("bkbcs", "a")).unwrap();
     let (text, second) = (document("bkbcs", "a", "first"), document("bkbcs", "a", "second"));
     store.commit(&[creation(&path, &text)]).await.unwrap();
     // (whether the server made the change before the connection broke, the expected error)
@@ -280,7 +280,7 @@ async fn the_result_of_an_unanswered_write_is_read() {
             })
             .await;
             if is_written {
-                Ground::put(&setting, &path, &second).await;
+                StoreFixture::put(&setting, &path, &second).await;
             }
             setting.server.break_connections();
         };

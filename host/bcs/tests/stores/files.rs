@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 use admittance_definitions::FileStore;
 use tempfile::TempDir;
 
-use crate::conformance::{Ground, each_rule, tests};
+use crate::conformance::{StoreFixture, each_rule, tests};
 
 struct Files {
     directory: TempDir,
@@ -21,7 +21,7 @@ impl Files {
     }
 }
 
-impl Ground for Files {
+impl StoreFixture for Files {
     type Store = FileStore;
 
     const TAKES_SEVERAL: bool = true;
@@ -51,7 +51,7 @@ impl Ground for Files {
         fs::rename(self.definitions(), self.away()).unwrap();
     }
 
-    async fn come_back(&mut self) {
+    async fn restore(&mut self) {
         fs::rename(self.away(), self.definitions()).unwrap();
     }
 }

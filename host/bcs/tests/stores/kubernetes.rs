@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::{
-    conformance::{Ground, each_rule, each_rule_of_shared},
+    conformance::{StoreFixture, each_rule, each_rule_of_shared},
     custom_resources::resource_of,
     setting::connect,
 };
@@ -241,7 +241,7 @@ impl Resources {
     }
 }
 
-impl Ground for Resources {
+impl StoreFixture for Resources {
     type Store = CustomResourceStore;
 
     const TAKES_SEVERAL: bool = false;
@@ -311,7 +311,7 @@ impl Ground for Resources {
         self.0.as_mut().unwrap().api_server = None;
     }
 
-    async fn come_back(&mut self) {
+    async fn restore(&mut self) {
         self.0.as_mut().unwrap().start_api_server().await;
     }
 }

@@ -11,7 +11,7 @@ use admittance_definitions::{DefinitionId, DefinitionStore, StoreError};
 use zookeeper_client::{Acls, Client, CreateMode, CreateOptions, Error};
 
 use crate::{
-    conformance::{Ground, each_rule, each_rule_of_shared, tests},
+    conformance::{StoreFixture, each_rule, each_rule_of_shared, tests},
     documents::{assert_holds, creation, deletion, document, id, ids, replacement, soon, until_hook},
     ensemble::{self, Server},
     old_server::OldServer,
@@ -62,7 +62,7 @@ impl Nodes {
     }
 }
 
-impl Ground for Nodes {
+impl StoreFixture for Nodes {
     type Store = ZooKeeperStore;
 
     const TAKES_SEVERAL: bool = true;
@@ -98,7 +98,7 @@ impl Ground for Nodes {
         self.server.as_mut().unwrap().stop();
     }
 
-    async fn come_back(&mut self) {
+    async fn restore(&mut self) {
         // The call that starts the server blocks its thread, and the store must continue on another one.
         let mut server = self.server.take().unwrap();
         let start = move || {
@@ -139,7 +139,7 @@ async fn each_definition_has_the_node_that_bcs_gives_it() {
             name: name.to_owned(),
         };
         assert_eq!(
-            store.place_for(&id).as_deref().map(node),
+            store.path_for(&id).as_deref().map(node),
             expected,
             "{kind} {name}"
         );
@@ -160,7 +160,7 @@ async fn each_definition_has_the_node_that_bcs_gives_it() {
 async fn nodes_with_unusual_content_are_read() {
     let nodes = Nodes::new(false).await;
     let store = nodes.open().await;
-    let path = store.place_for(&id("n", "a")).unwrap();
+    let path = store.path_for(&id("n", "a")).unwrap();
     let text = document("n", "a", "first");
     until_hook(&store, None).await;
     // Namespaces without definitions and nodes below a definition are ignored.
@@ -194,7 +194,7 @@ async fn nodes_with_unusual_content_are_read() {
     let read = store.read().await.unwrap();
     let texts: Vec<_> = read.iter().map(|file| file.text.as_str()).collect();
     assert_eq!(texts, [text.as_str(), "\u{fffd}\u{fffd}"]);
-    let c = store.place_for(&id("n", "c")).unwrap();
+    let c = store.path_for(&id("n", "c")).unwrap();
     store.commit(&[deletion(&c, texts[1])]).await.unwrap();
     until_hook(&store, Some("first")).await;
 
@@ -211,7 +211,7 @@ async fn nodes_with_unusual_content_are_read() {
     let change = replacement(&path, "{", &text);
     store.commit(&[change]).await.unwrap();
     for text in ["kind: admissionwebhook", r#"{"kind":"AdmissionChain"}"#] {
-        let path = store.place_for(&id("a", "b")).unwrap();
+        let path = store.path_for(&id("a", "b")).unwrap();
         let result = store.commit(&[creation(&path, text)]).await;
         assert!(matches!(result, Err(StoreError::Mistakes(_))), "{result:?}");
     }
@@ -226,8 +226,8 @@ async fn a_change_that_fails_leaves_no_nodes() {
     let nodes = Nodes::new(false).await;
     let store = nodes.open().await;
     let (a, b) = (
-        store.place_for(&id("n", "a")).unwrap(),
-        store.place_for(&id("n", "b")).unwrap(),
+        store.path_for(&id("n", "a")).unwrap(),
+        store.path_for(&id("n", "b")).unwrap(),
     );
     nodes.write("n/b", document("n", "b", "b").as_bytes()).await;
     nodes.write("n/b/deeper", b"").await;
@@ -247,7 +247,7 @@ async fn a_change_that_fails_leaves_no_nodes() {
 async fn a_session_that_expires_is_made_again() {
     let nodes = Nodes::new(true).await;
     let store = nodes.open().await;
-    let path = store.place_for(&id("n", "a")).unwrap();
+    let path = store.path_for(&id("n", "a")).unwrap();
     until_hook(&store, None).await;
     let server = nodes.server.as_ref().unwrap();
     for session in server.sessions() {
@@ -274,7 +274,7 @@ async fn nodes_of(user: &str, password: &str) {
         ..nodes.config()
     };
     let store = nodes.store(config(password));
-    let path = store.place_for(&id("n", "a")).unwrap();
+    let path = store.path_for(&id("n", "a")).unwrap();
     let text = document("n", "a", "first");
     store.commit(&[creation(&path, &text)]).await.unwrap();
     let same = nodes.store(config(password));
@@ -297,7 +297,7 @@ async fn an_old_server_gets_only_operations_that_it_supports() {
     let old = OldServer::before(ensemble::shared()).await;
     let store = nodes.store(EnsembleConfig::new(old.address().parse().unwrap()));
     until_hook(&store, None).await;
-    let path = |name: &str| store.place_for(&id("a", name)).unwrap();
+    let path = |name: &str| store.path_for(&id("a", name)).unwrap();
     // The store writes single and several changes, in a new namespace and in an existing one.
     let (one, two, three) = (
         document("a", "x", "one"),

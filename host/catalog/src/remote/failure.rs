@@ -21,7 +21,7 @@ impl Error {
     }
 
     /// Returns the time after which the server wants a retry (`Retry-After`).
-    pub(super) fn again_after(&self) -> Option<Duration> {
+    pub(super) fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Status { again_after, .. } => *again_after,
             _ => None,
@@ -39,7 +39,7 @@ pub(super) async fn success(response: ClientResponse, place: &str) -> Result<Cli
     if status.is_success() {
         return Ok(response);
     }
-    let again_after = again_after(&response);
+    let again_after = retry_after(&response);
     let message = message(response).await;
     let place = place.to_owned();
     Err(match status {
@@ -99,7 +99,7 @@ fn printable(text: &str) -> String {
 }
 
 /// Reads `Retry-After`: seconds, or a date.
-fn again_after(response: &ClientResponse) -> Option<Duration> {
+fn retry_after(response: &ClientResponse) -> Option<Duration> {
     let text = response.headers.get(header::RETRY_AFTER)?.to_str().ok()?;
     text.parse().map(Duration::from_secs).ok().or_else(|| {
         let date = httpdate::parse_http_date(text).ok()?;

@@ -8,7 +8,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use admittance_admission::{ImageError, ImageManifest, ImageReader, Signer, Signers, apart, async_trait};
+use admittance_admission::{
+    ImageError, ImageManifest, ImageReader, Signer, Signers, async_trait, offload_without_deadline,
+};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use serde::Deserialize;
@@ -200,24 +202,26 @@ impl ImageReader for Images {
         let mut material = self.material(image, &manifest).await?;
         material
             .signatures
-            .retain(|signature| signature.says(&signers.annotations));
+            .retain(|signature| signature.has_annotations(&signers.annotations));
         let material = Arc::new(material);
         for requirement in requirements {
             let needed = requirement.to_string();
             let (manifest, material) = (manifest.clone(), Arc::clone(&material));
             // Verifying a signature takes up to a millisecond.
             let verify = move || valid_signature(&requirement, &manifest, &material);
-            apart(usize::MAX, verify).await.map_err(|found| {
-                let found = found.iter().map(ToString::to_string).collect::<Vec<_>>();
-                ImageError(format!(
-                    "{image} has no valid signature: it needs {needed}; found: {}",
-                    if found.is_empty() {
-                        "none".to_owned()
-                    } else {
-                        found.join("; ")
-                    }
-                ))
-            })?;
+            offload_without_deadline(usize::MAX, verify)
+                .await
+                .map_err(|found| {
+                    let found = found.iter().map(ToString::to_string).collect::<Vec<_>>();
+                    ImageError(format!(
+                        "{image} has no valid signature: it needs {needed}; found: {}",
+                        if found.is_empty() {
+                            "none".to_owned()
+                        } else {
+                            found.join("; ")
+                        }
+                    ))
+                })?;
         }
         self.signed.keep(key, (), 0);
         Ok(digest)

@@ -53,7 +53,7 @@ impl Pauses {
         if !error.is_transient() {
             return Err(error);
         }
-        let wanted = error.again_after().unwrap_or_default();
+        let wanted = error.retry_after().unwrap_or_default();
         if wanted > LONGEST_PAUSE {
             return Err(error);
         }

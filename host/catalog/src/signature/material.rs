@@ -72,7 +72,7 @@ impl FoundSignature {
 
     /// Returns whether the signed payload has these annotations, which `cosign sign` writes into `optional`.
     #[cfg(feature = "registries")]
-    pub(crate) fn says(&self, annotations: &BTreeMap<String, String>) -> bool {
+    pub(crate) fn has_annotations(&self, annotations: &BTreeMap<String, String>) -> bool {
         #[derive(Deserialize)]
         struct Payload {
             optional: Option<BTreeMap<String, serde_json::Value>>,
@@ -157,7 +157,7 @@ pub fn gather_beside(path: &Path, resolved: &Path) -> Result<Material, Signature
     let reference = ModuleReference::File(path.to_owned());
     for place in [path, resolved] {
         for suffix in SIGNATURE_SUFFIXES {
-            if let Some((name, content)) = beside(place, suffix)? {
+            if let Some((name, content)) = read_neighbour(place, suffix)? {
                 material.add(&reference, FoundSignature::with_suffix(suffix, name, content))?;
             }
         }
@@ -169,7 +169,7 @@ pub fn gather_beside(path: &Path, resolved: &Path) -> Result<Material, Signature
     Ok(material)
 }
 
-fn beside(path: &Path, suffix: &str) -> Result<Option<(String, Blob)>, SignatureError> {
+fn read_neighbour(path: &Path, suffix: &str) -> Result<Option<(String, Blob)>, SignatureError> {
     let mut name = OsString::from(path);
     name.push(suffix);
     let path = PathBuf::from(name);

@@ -51,9 +51,12 @@ async fn a_url_is_fetched_once_and_again_on_request() {
 
     // The previous module is still in the store for a rollback.
     let reference: ModuleReference = url.parse().unwrap();
-    let module = catalog.recall(&reference, Digest::of(&first)).await.unwrap();
+    let module = catalog.load_kept(&reference, Digest::of(&first)).await.unwrap();
     assert_eq!(module.bytes(), first.as_slice());
-    let error = catalog.recall(&reference, Digest::of("other")).await.unwrap_err();
+    let error = catalog
+        .load_kept(&reference, Digest::of("other"))
+        .await
+        .unwrap_err();
     assert!(matches!(error, Error::NotKept { .. }), "{error}");
 }
 

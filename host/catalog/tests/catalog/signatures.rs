@@ -95,7 +95,10 @@ async fn signatures_next_to_a_url_are_found() {
     site.put("/a.wasm.sig", Signer::new().sign(&bytes).as_bytes(), None);
     let error = scene.obtain(&catalog, &url).await.unwrap_err();
     assert!(matches!(error, Error::Signature(_)), "{error}");
-    let error = catalog.recall(&reference, Digest::of(&bytes)).await.unwrap_err();
+    let error = catalog
+        .load_kept(&reference, Digest::of(&bytes))
+        .await
+        .unwrap_err();
     assert!(matches!(error, Error::Signature(_)), "{error}");
     site.put("/a.wasm.sig", signer.sign(&bytes).as_bytes(), None);
     let module = scene.obtain(&catalog, &url).await.unwrap();
@@ -115,14 +118,14 @@ async fn signatures_next_to_a_url_are_found() {
     assert_eq!(again.verified(), module.verified());
     scene
         .catalog()
-        .recall(&reference, Digest::of(&bytes))
+        .load_kept(&reference, Digest::of(&bytes))
         .await
         .unwrap();
     assert_eq!(received().len(), before);
     scene.config.signatures = SignaturePolicy::new(vec![Signer::new().required_of("https://**")]);
     let error = scene
         .catalog()
-        .recall(&reference, Digest::of(&bytes))
+        .load_kept(&reference, Digest::of(&bytes))
         .await
         .unwrap_err();
     assert!(matches!(error, Error::Signature(_)), "{error}");
@@ -198,7 +201,10 @@ async fn signatures_in_a_registry_are_found() {
                 .unwrap();
             assert_eq!(again.verified(), module.verified());
         }
-        let recalled = scene.catalog().recall(module.reference(), module.digest()).await;
+        let recalled = scene
+            .catalog()
+            .load_kept(module.reference(), module.digest())
+            .await;
         assert_eq!(recalled.unwrap().verified(), module.verified());
     }
 }

@@ -59,14 +59,14 @@ async fn an_entry_is_found_only_under_its_name() {
     let changed = module(&scene, b"changed").await;
     let recalled = scene
         .catalog()
-        .recall(changed.reference(), kept.digest())
+        .load_kept(changed.reference(), kept.digest())
         .await
         .unwrap();
     assert_eq!(recalled.bytes(), "bytes");
     fs::remove_file(scene.path("module.wasm")).unwrap();
     scene
         .catalog()
-        .recall(changed.reference(), kept.digest())
+        .load_kept(changed.reference(), kept.digest())
         .await
         .unwrap();
 }

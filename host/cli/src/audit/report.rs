@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use admittance_definitions::document::to_yaml;
-use admittance_fleet::audit::{FINDINGS, Finding, Judged, ReportApi, Resource, Verdict};
+use admittance_fleet::audit::{FINDINGS, Finding, JudgedObject, ReportApi, Resource, Verdict};
 use anstyle::Style;
 use clap::ValueEnum;
 use serde_json::{Value, json};
@@ -60,7 +60,7 @@ impl AuditReport {
     }
 
     /// Counts an object, and keeps its findings.
-    pub(super) fn add(&mut self, resource: &Resource, judged: Judged) {
+    pub(super) fn add(&mut self, resource: &Resource, judged: JudgedObject) {
         let found = judged.findings;
         let Some(worst) = found.iter().min_by_key(|finding| finding.judgement.verdict) else {
             return;
@@ -253,7 +253,7 @@ mod tests {
         }
     }
 
-    fn judged(number: usize, verdict: Verdict) -> Judged {
+    fn judged(number: usize, verdict: Verdict) -> JudgedObject {
         let name = format!("pod-{number}");
         let finding = Finding {
             resource: "pods".to_owned(),
@@ -270,7 +270,7 @@ mod tests {
             },
             before: None,
         };
-        Judged {
+        JudgedObject {
             namespace: finding.namespace.clone(),
             name,
             findings: vec![finding],

@@ -96,12 +96,12 @@ const LOGGER: [&str; 8] = [
 ];
 
 /// A configuration of BCS, whose keys are taken out one by one.
-struct Original {
+struct OriginalConfig {
     /// The values that are set, by their keys without the section if it only groups.
     values: BTreeMap<String, Value>,
 }
 
-impl Original {
+impl OriginalConfig {
     fn read(path: &Path) -> crate::Result<Self> {
         let text = files::read(path)?;
         let name = path.display().to_string();
@@ -266,7 +266,7 @@ fn quoted(text: &str) -> String {
 
 /// Converts the configuration of the driver of a Mesos cluster, bcs-mesos-driver.json.
 pub(super) fn driver(path: &Path) -> crate::Result<String> {
-    let mut original = Original::read(path)?;
+    let mut original = OriginalConfig::read(path)?;
     let cluster = original.take("cluster").ok_or_else(|| {
         format!(
             "{}: `cluster` is missing, without which the original does not start",
@@ -307,7 +307,7 @@ pub(super) fn driver(path: &Path) -> crate::Result<String> {
 
 /// Converts the configuration of a gateway: a bcs-api.yaml, or the JSON that the published bcs-api reads.
 pub(super) fn gateway(path: &Path) -> crate::Result<String> {
-    let mut original = Original::read(path)?;
+    let mut original = OriginalConfig::read(path)?;
     let mut text = header(path);
     if !original.values.contains_key("server_cert_file") {
         // Without a certificate, bcs-api serves only its insecure port.

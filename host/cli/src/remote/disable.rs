@@ -84,7 +84,7 @@ fn disabled(switched: &Switched) -> String {
     if let Some(replaced) = replaced {
         let _ = writeln!(text, "before, it was {}", description(replaced));
     }
-    text + &not_kept(switched)
+    text + &not_kept_note(switched)
 }
 
 fn enabled(switched: &Switched) -> String {
@@ -94,10 +94,10 @@ fn enabled(switched: &Switched) -> String {
         harmless(&disabled.stage),
         description(disabled)
     );
-    text + &not_kept(switched)
+    text + &not_kept_note(switched)
 }
 
-fn not_kept(switched: &Switched) -> String {
+fn not_kept_note(switched: &Switched) -> String {
     match &switched.not_kept {
         Some(why) => format!(
             "{BAD}a restart of the driver forgets this:{BAD:#} {}\n",

@@ -157,10 +157,10 @@ struct CaseReader<'a> {
 
 impl CaseReader<'_> {
     fn file(&mut self, root: &Node<'_>) -> Option<Vec<TestCase>> {
-        if suite::is(root) {
+        if suite::is_suite_file(root) {
             return suite::read(root);
         }
-        if kyverno::is(root) {
+        if kyverno::is_test_file(root) {
             return kyverno::read(root);
         }
         let mut fields = root.object()?;

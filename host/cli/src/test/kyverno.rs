@@ -58,7 +58,7 @@ const DEPRECATED: [(&str, &str); 4] = [
     ),
 ];
 
-pub(super) fn is(root: &Node<'_>) -> bool {
+pub(super) fn is_test_file(root: &Node<'_>) -> bool {
     let value = root.json();
     let text = |name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default();
     text("kind") == KIND && text("apiVersion").starts_with(GROUP)

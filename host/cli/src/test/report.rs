@@ -65,7 +65,7 @@ impl TestedCase {
     }
 
     /// Returns the unmet expectations without colours.
-    fn why(&self) -> String {
+    fn failure_reason(&self) -> String {
         let whys = self.failures.iter().map(|failure| {
             let mut text = format!("{}: {}", failure.what, failure.message);
             for line in &failure.diff {

@@ -72,7 +72,7 @@ fn is_suite(path: &Path) -> bool {
         })
 }
 
-pub(super) fn is(root: &Node<'_>) -> bool {
+pub(super) fn is_suite_file(root: &Node<'_>) -> bool {
     let value = root.json();
     let text = |name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default();
     text("kind") == KIND && text("apiVersion").starts_with(GROUP)

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use admittance_cluster::{Election, Terms};
+use admittance_cluster::{Election, ElectionTimes};
 use serde_json::json;
 use tokio::task::JoinHandle;
 
@@ -11,12 +11,12 @@ use crate::setting::{PATIENCE, Setting, eventually};
 const NAME: &str = "admittance";
 
 /// Terms of a Lease that does not expire during a test.
-const LONG: Terms = Terms {
+const LONG: ElectionTimes = ElectionTimes {
     duration: Duration::from_secs(600),
     pause: Duration::from_millis(20),
 };
 
-const SHORT: Terms = Terms {
+const SHORT: ElectionTimes = ElectionTimes {
     duration: Duration::from_secs(1),
     pause: Duration::from_millis(20),
 };
@@ -27,7 +27,7 @@ struct Candidate {
 }
 
 impl Candidate {
-    async fn of(setting: &Setting, terms: Terms) -> Self {
+    async fn of(setting: &Setting, terms: ElectionTimes) -> Self {
         let election = Arc::new(setting.cluster().await.election(NAME, terms));
         let part = election.clone();
         Self {

@@ -2,17 +2,17 @@
 
 use std::{sync::Arc, time::Duration};
 
-use admittance_cluster::{Annotations, LeaseMember, Members, Terms};
+use admittance_cluster::{Annotations, ElectionTimes, LeaseMember, Members};
 use tokio::task::JoinHandle;
 
 use crate::setting::{Setting, eventually};
 
-const LONG: Terms = Terms {
+const LONG: ElectionTimes = ElectionTimes {
     duration: Duration::from_secs(600),
     pause: Duration::from_millis(20),
 };
 
-const SHORT: Terms = Terms {
+const SHORT: ElectionTimes = ElectionTimes {
     duration: Duration::from_secs(2),
     pause: Duration::from_millis(20),
 };
@@ -23,7 +23,7 @@ struct Replica {
 }
 
 impl Replica {
-    async fn of(setting: &Setting, terms: Terms, says: &str) -> Self {
+    async fn of(setting: &Setting, terms: ElectionTimes, says: &str) -> Self {
         let election = setting.cluster().await.election("admittance", LONG);
         let members = Arc::new(election.members(terms));
         members.annotate(Annotations::from([("says".to_owned(), says.to_owned())]));
@@ -35,7 +35,7 @@ impl Replica {
     }
 
     /// Returns the annotations of the other live members.
-    fn hears(&self) -> Vec<String> {
+    fn received_reports(&self) -> Vec<String> {
         let alive = |member: LeaseMember| member.is_alive.then(|| member.annotations["says"].clone());
         let mut says: Vec<_> = self
             .members
@@ -48,8 +48,11 @@ impl Replica {
         says
     }
 
-    async fn until_hears(&self, expected: &[&str]) {
-        eventually("what the replicas say", async || self.hears() == expected).await;
+    async fn until_received(&self, expected: &[&str]) {
+        eventually("what the replicas say", async || {
+            self.received_reports() == expected
+        })
+        .await;
     }
 
     async fn vanish(&self) {
@@ -64,7 +67,7 @@ async fn a_replica_receives_the_reports_of_the_others() {
     let first = Replica::of(&setting, LONG, "a").await;
     let second = Replica::of(&setting, LONG, "b").await;
     for replica in [&first, &second] {
-        replica.until_hears(&["a", "b"]).await;
+        replica.until_received(&["a", "b"]).await;
     }
     eventually("one leader", async || {
         let members = second.members.look().members;
@@ -74,12 +77,12 @@ async fn a_replica_receives_the_reports_of_the_others() {
     second
         .members
         .annotate(Annotations::from([("says".to_owned(), "c".to_owned())]));
-    first.until_hears(&["a", "c"]).await;
+    first.until_received(&["a", "c"]).await;
     assert_eq!(first.members.look().problem, None);
 
     second.vanish().await;
     second.members.leave().await;
-    first.until_hears(&["a"]).await;
+    first.until_received(&["a"]).await;
 
     setting.server.leave();
     eventually("the problem", async || first.members.look().problem.is_some()).await;
@@ -92,9 +95,9 @@ async fn the_lease_of_a_replica_that_disappears_expires() {
     let setting = Setting::new();
     let first = Replica::of(&setting, SHORT, "a").await;
     let second = Replica::of(&setting, SHORT, "b").await;
-    first.until_hears(&["a", "b"]).await;
+    first.until_received(&["a", "b"]).await;
     second.vanish().await;
-    first.until_hears(&["a"]).await;
+    first.until_received(&["a"]).await;
     assert_eq!(first.members.look().members.len(), 2);
     for member in first
         .members

@@ -217,7 +217,7 @@ fn field_type(node: u64, of: &Type, field: &str) -> Result<Type, Mistake> {
             Some(kind) => Ok(kind),
             None => fail(node, format!("undefined field '{field}': {of} has no such field")),
         },
-        Type::Declared(declared) => match declared.fields.get(field) {
+        Type::SchemaObject(declared) => match declared.fields.get(field) {
             Some(kind) => Ok(kind.clone()),
             None => fail(node, format!("undefined field '{field}': {of} has no such field")),
         },

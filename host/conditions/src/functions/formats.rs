@@ -49,25 +49,25 @@ static FORMATS: [Format; 13] = [
     format(
         "uuid",
         "format.uuid",
-        |text| unless(UUID.is_match(text), "does not match the UUID format"),
+        |text| error_unless(UUID.is_match(text), "does not match the UUID format"),
         86,
     ),
     format(
         "byte",
         "format.byte",
-        |text| unless(BASE64.is_match(text), "invalid base64"),
+        |text| error_unless(BASE64.is_match(text), "invalid base64"),
         90,
     ),
     format(
         "date",
         "format.date",
-        |text| unless(is_date(text), "invalid date"),
+        |text| error_unless(is_date(text), "invalid date"),
         73,
     ),
     format(
         "datetime",
         "format.datetime",
-        |text| unless(is_datetime(text), "invalid datetime"),
+        |text| error_unless(is_datetime(text), "invalid datetime"),
         73,
     ),
 ];
@@ -280,7 +280,7 @@ fn uri(text: &str) -> Vec<String> {
     }
 }
 
-fn unless(good: bool, wrong: &str) -> Vec<String> {
+fn error_unless(good: bool, wrong: &str) -> Vec<String> {
     if good { Vec::new() } else { vec![wrong.to_owned()] }
 }
 

@@ -8,7 +8,7 @@ use std::{
 use admittance_admission::GroupVersionKind;
 use serde_json::Value as Json;
 
-use super::{At, Field, ListMerge, Node, Scalar, Structure};
+use super::{Cursor, Field, ListMerge, Node, Scalar, Structure};
 
 /// The types, one per line: the name, `=GROUP/VERSION/KIND` for a kind, `!` for an atomic type, and the fields
 /// `NAME:TYPE`, with `=DEFAULT` for a key with a default. A type is a scalar, the name of another type, `{}TYPE` for a
@@ -49,11 +49,11 @@ fn structure(root: usize) -> Structure {
     }
 }
 
-pub(super) fn at(index: usize) -> At<'static> {
-    At::new(&BUILTIN.nodes, index)
+pub(super) fn at(index: usize) -> Cursor<'static> {
+    Cursor::new(&BUILTIN.nodes, index)
 }
 
-pub(super) fn known_list(field: &str) -> Option<At<'static>> {
+pub(super) fn known_list(field: &str) -> Option<Cursor<'static>> {
     BUILTIN.lists.get(field).map(|index| at(*index))
 }
 

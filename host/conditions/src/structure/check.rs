@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use admittance_admission::{shortened, unescaped_token};
 use serde_json::Value as Json;
 
-use super::{At, ListMerge, Node, Scalar, Structure};
+use super::{Cursor, ListMerge, Node, Scalar, Structure};
 
 const MOST_MISTAKES: usize = 10;
 
@@ -110,7 +110,7 @@ impl Structure {
 }
 
 /// Returns the name of a list item by its keys, `[name="c"]`, or by its value in a set. The error says why it has none.
-pub(super) fn item_name(list: At<'_>, index: usize, item: &Json) -> Result<String, String> {
+pub(super) fn item_name(list: Cursor<'_>, index: usize, item: &Json) -> Result<String, String> {
     let Node::List { merge, .. } = list.node else {
         return Ok(format!("[{index}]"));
     };
@@ -184,7 +184,7 @@ impl Walk {
         self.path.truncate(length);
     }
 
-    fn applied(&mut self, at: At<'_>, value: &Json) {
+    fn applied(&mut self, at: Cursor<'_>, value: &Json) {
         match (at.node, value) {
             (Node::Scalar(scalar), value) => {
                 if let Some(expected) = scalar.refused(value) {
@@ -218,7 +218,7 @@ impl Walk {
         }
     }
 
-    fn atomic(&mut self, at: At<'_>, value: &Json) {
+    fn atomic(&mut self, at: Cursor<'_>, value: &Json) {
         let is_atomic = match (at.node, value) {
             (Node::Map { atomic, .. }, Json::Object(_)) => *atomic,
             (Node::List { merge, .. }, Json::Array(_)) => *merge == ListMerge::Atomic,
@@ -254,7 +254,7 @@ impl Walk {
     }
 
     /// Reports values that Go cannot decode into its types. `owner` is Go's name of the field: `PodSpec.spec.hostname`.
-    fn decoded(&mut self, at: At<'_>, value: &Json, owner: &str) {
+    fn decoded(&mut self, at: Cursor<'_>, value: &Json, owner: &str) {
         let kind = match value {
             Json::Null => return,
             Json::Bool(_) => "bool",

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use serde_json::{Map, Value as Json};
 
-use super::{At, ListMerge, Node, Structure, check::item_name};
+use super::{Cursor, ListMerge, Node, Structure, check::item_name};
 
 impl Structure {
     /// Merges a change, which must not contain atomic values or duplicate list items. Fails if an item of a list has no
@@ -14,7 +14,7 @@ impl Structure {
     }
 }
 
-fn merge(at: At<'_>, into: &mut Json, change: Json) -> Result<(), String> {
+fn merge(at: Cursor<'_>, into: &mut Json, change: Json) -> Result<(), String> {
     match (into, change) {
         (Json::Object(into), Json::Object(change)) => merge_members(at, into, change),
         (Json::Array(into), Json::Array(change)) => match at.node {
@@ -31,7 +31,11 @@ fn merge(at: At<'_>, into: &mut Json, change: Json) -> Result<(), String> {
     }
 }
 
-fn merge_members(at: At<'_>, into: &mut Map<String, Json>, change: Map<String, Json>) -> Result<(), String> {
+fn merge_members(
+    at: Cursor<'_>,
+    into: &mut Map<String, Json>,
+    change: Map<String, Json>,
+) -> Result<(), String> {
     for (key, change) in change {
         match into.get_mut(&key) {
             Some(known) => merge(at.member(&key).unwrap_or(at), known, change)?,
@@ -43,7 +47,7 @@ fn merge_members(at: At<'_>, into: &mut Map<String, Json>, change: Map<String, J
     Ok(())
 }
 
-fn names(at: At<'_>, items: &[Json]) -> Result<Vec<String>, String> {
+fn names(at: Cursor<'_>, items: &[Json]) -> Result<Vec<String>, String> {
     let names = items
         .iter()
         .enumerate()
@@ -53,7 +57,7 @@ fn names(at: At<'_>, items: &[Json]) -> Result<Vec<String>, String> {
 
 /// Merges two lists. Items that only one list has keep their order. Items of both lists are merged and take the order
 /// of the change. If the object has an item several times, the change replaces all of these.
-fn merge_items(at: At<'_>, into: &mut Vec<Json>, change: Vec<Json>) -> Result<(), String> {
+fn merge_items(at: Cursor<'_>, into: &mut Vec<Json>, change: Vec<Json>) -> Result<(), String> {
     let (old_names, new_names) = (names(at, into)?, names(at, &change)?);
     let mut old: HashMap<&str, Option<Json>> = HashMap::new();
     let mut only_old: Vec<Option<Json>> = Vec::with_capacity(into.len());

@@ -12,10 +12,10 @@ use super::*;
 
 /// A cluster with one ConfigMap, which counts the lookups.
 #[derive(Debug, Default)]
-struct Shelf(AtomicU32);
+struct ConfigMaps(AtomicU32);
 
 #[async_trait]
-impl ClusterReader for Shelf {
+impl ClusterReader for ConfigMaps {
     async fn get(
         &self,
         kind: &ClusterKind,
@@ -71,7 +71,11 @@ fn compile(namespace: Option<&str>, expressions: &[&str]) -> Result<Policy, Cond
     Ok(compiler.finish(Vec::new(), validations, Vec::new(), Vec::new()))
 }
 
-async fn admit(policy: Policy, binding: Binding, cluster: Option<Arc<Shelf>>) -> Result<Response, Failure> {
+async fn admit(
+    policy: Policy,
+    binding: Binding,
+    cluster: Option<Arc<ConfigMaps>>,
+) -> Result<Response, Failure> {
     let cluster = cluster.map(|cluster| cluster as Arc<dyn ClusterReader>);
     let hook = PolicyHook::new(Arc::new(policy), binding, Arc::new(NoAuthorizer), cluster);
     hook.admit(&Arc::new(pod()), Deadline::after(Duration::from_secs(60)))
@@ -414,12 +418,12 @@ async fn a_policy_of_a_namespace_looks_up_objects_of_that_namespace() {
 #[tokio::test]
 async fn an_object_is_looked_up_once_for_a_policy() {
     let lookup = "resource.Get('v1', 'configmaps', 'shop', 'limits') != null";
-    let shelf = Arc::new(Shelf::default());
+    let config_maps = Arc::new(ConfigMaps::default());
     let policy = compile(None, &[lookup, lookup]).unwrap();
-    admit(policy, binding(&[Action::Deny]), Some(shelf.clone()))
+    admit(policy, binding(&[Action::Deny]), Some(config_maps.clone()))
         .await
         .unwrap();
-    assert_eq!(shelf.0.load(Ordering::Relaxed), 1);
+    assert_eq!(config_maps.0.load(Ordering::Relaxed), 1);
 }
 
 #[tokio::test]
@@ -431,7 +435,7 @@ async fn a_recorded_request_keeps_the_objects_that_its_policies_looked_up() {
         "namespaceObject.metadata.labels.a == 'b'",
     ];
     let policy = Arc::new(compile(None, &expressions).unwrap());
-    let cluster: Arc<dyn ClusterReader> = Arc::<Shelf>::default();
+    let cluster: Arc<dyn ClusterReader> = Arc::<ConfigMaps>::default();
     let hook = PolicyHook::new(
         policy,
         binding(&[Action::Deny]),

@@ -53,7 +53,7 @@ async fn admit_request(
     request: &Request,
     deadline: Deadline,
 ) -> Result<Response, Failure> {
-    let cluster = Arc::new(Shelf);
+    let cluster = Arc::new(ConfigMaps);
     let hook = PolicyHook::new(
         Arc::new(policy(parts)),
         binding,
@@ -65,10 +65,10 @@ async fn admit_request(
 
 /// A cluster with two ConfigMaps of one namespace, and a Namespace.
 #[derive(Debug)]
-struct Shelf;
+struct ConfigMaps;
 
 #[async_trait]
-impl ClusterReader for Shelf {
+impl ClusterReader for ConfigMaps {
     async fn get(
         &self,
         kind: &ClusterKind,
@@ -272,7 +272,7 @@ async fn a_missing_namespace_or_parameter_denies_unless_failures_are_ignored() {
             Arc::new(policy(&["validate namespaceObject == null"])),
             binding,
             Arc::new(NoAuthorizer),
-            Some(Arc::new(Shelf)),
+            Some(Arc::new(ConfigMaps)),
         );
         let mut request = pod();
         request.kind.kind = kind.to_owned();

@@ -53,7 +53,7 @@ pub(crate) fn apply(
             let location = Location::of_file(path.display().to_string());
             return match expected {
                 Expected::New => Err(ChangeError::AlreadyThere { id, location }),
-                Expected::Any | Expected::There => Ok(Goal::Overwrite(path.to_owned())),
+                Expected::Any | Expected::There => Ok(WriteTarget::Overwrite(path.to_owned())),
             };
         }
         if expected == Expected::There {
@@ -72,7 +72,7 @@ pub(crate) fn apply(
                 "{id} cannot be written to {}, which already exists; remove it first",
                 path.display()
             ))),
-            Some(destination) => Ok(Goal::Create(destination)),
+            Some(destination) => Ok(WriteTarget::Create(destination)),
         }
     });
     let goals = goals.collect::<Result<Vec<_>, _>>()?;
@@ -80,7 +80,7 @@ pub(crate) fn apply(
     // The definitions that stay come first, then the new ones: so a conflict is reported in the applied text, with the
     // location of the other definition.
     let is_replaced = |file: usize, document: usize| {
-        let mut targets = goals.iter().filter_map(Goal::target);
+        let mut targets = goals.iter().filter_map(WriteTarget::target);
         targets.any(|target| (target.file, target.document) == (file, document))
     };
     let mut whole = Vec::new();
@@ -173,7 +173,7 @@ impl<'a> Applied<'a> {
         set: &DefinitionSet,
         there: &[Arc<ReadFile>],
         expected: Expected,
-    ) -> Result<Goal<'d, 'n>, ChangeError> {
+    ) -> Result<WriteTarget<'d, 'n>, ChangeError> {
         if expected == Expected::New {
             let location = definition.root.location();
             return Err(ChangeError::AlreadyThere {
@@ -196,9 +196,9 @@ impl<'a> Applied<'a> {
             }
         };
         if is_same {
-            return Ok(Goal::Keep(definition));
+            return Ok(WriteTarget::Keep(definition));
         }
-        is_alone.map(|()| Goal::Replace(definition))
+        is_alone.map(|()| WriteTarget::Replace(definition))
     }
 
     fn text(&self, kind: StoreKind, path: &Path, replaced: Option<&Definition<'_>>) -> String {
@@ -246,7 +246,7 @@ fn without_lists(text: &str, set: &DefinitionSet, read: &ReadFile) -> Option<Str
 }
 
 /// The way in which an applied document is written.
-enum Goal<'d, 'a> {
+enum WriteTarget<'d, 'a> {
     /// The definition stays unchanged, as the document is equal to it.
     Keep(&'d Definition<'a>),
     Replace(&'d Definition<'a>),
@@ -255,7 +255,7 @@ enum Goal<'d, 'a> {
     Create(Destination),
 }
 
-impl<'d, 'a> Goal<'d, 'a> {
+impl<'d, 'a> WriteTarget<'d, 'a> {
     fn target(&self) -> Option<&'d Definition<'a>> {
         match self {
             Self::Keep(target) | Self::Replace(target) => Some(target),
@@ -300,26 +300,26 @@ fn replaced<'d, 'a>(
     }
 }
 
-fn change(set: &DefinitionSet, applied: &[Applied<'_>], goals: Vec<Goal<'_, '_>>) -> Change {
+fn change(set: &DefinitionSet, applied: &[Applied<'_>], goals: Vec<WriteTarget<'_, '_>>) -> Change {
     let mut files = set.files().to_vec();
     let mut unusable = set.unusable().to_vec();
     let mut effects = Vec::new();
     for (one, goal) in applied.iter().zip(goals) {
         let effect = match goal {
-            Goal::Keep(_) => AppliedEffect::Unchanged,
-            Goal::Replace(target) => {
+            WriteTarget::Keep(_) => AppliedEffect::Unchanged,
+            WriteTarget::Replace(target) => {
                 if let Some(file) = files.get_mut(target.file) {
                     file.text = one.text(file.kind, &file.path, Some(target));
                 }
                 AppliedEffect::Changed
             }
-            Goal::Overwrite(path) => {
+            WriteTarget::Overwrite(path) => {
                 unusable.retain(|file| file.path != path);
                 let text = one.text(StoreKind::Entries, &path, None);
                 files.push(DefinitionFile::entry(path, text, None));
                 AppliedEffect::Changed
             }
-            Goal::Create(Destination { kind, path }) => {
+            WriteTarget::Create(Destination { kind, path }) => {
                 let path = match kind {
                     StoreKind::Files => free_path(path, &files),
                     StoreKind::Entries => path,

@@ -6,7 +6,7 @@ use granit_parser::{ErrorKind, Event, Parser, ScanError, Span, StrInput, options
 
 use super::{
     MOST_VALUES,
-    tree::{Flaw, Position},
+    tree::{Position, SyntaxMistake},
     yaml::position,
 };
 
@@ -59,7 +59,7 @@ impl<'t> Events<'t> {
         }
     }
 
-    pub(super) fn next(&mut self) -> Result<Option<(Event<'t>, Span)>, Flaw> {
+    pub(super) fn next(&mut self) -> Result<Option<(Event<'t>, Span)>, SyntaxMistake> {
         let repeated = self.next_repeated();
         let is_repeated = repeated.is_some();
         let (event, span) = match repeated {
@@ -79,7 +79,7 @@ impl<'t> Events<'t> {
         self.count(&event, is_repeated)?;
         if let Event::Alias(anchor) = event {
             let Some(events) = self.anchors.get(&anchor) else {
-                return Err(Flaw::new(
+                return Err(SyntaxMistake::new(
                     position(span.start),
                     "this alias refers to a node that contains the alias",
                     "write the value out",
@@ -90,7 +90,7 @@ impl<'t> Events<'t> {
         Ok(Some((event, span)))
     }
 
-    fn flaw(&self, error: &ScanError) -> Flaw {
+    fn flaw(&self, error: &ScanError) -> SyntaxMistake {
         let position = position(*error.marker());
         let message = match error.kind() {
             ErrorKind::UnknownAnchor => {
@@ -105,7 +105,7 @@ impl<'t> Events<'t> {
             }
             _ => format!("this is not YAML: {}", error.info()),
         };
-        Flaw::new(position, message, fix(error.kind()))
+        SyntaxMistake::new(position, message, fix(error.kind()))
     }
 
     fn next_repeated(&mut self) -> Option<(Event<'t>, Span)> {
@@ -119,7 +119,7 @@ impl<'t> Events<'t> {
     }
 
     /// Counts a value, and fails if aliases repeat too many: nested aliases could multiply a short text without limit.
-    fn count(&mut self, event: &Event<'_>, is_repeated: bool) -> Result<(), Flaw> {
+    fn count(&mut self, event: &Event<'_>, is_repeated: bool) -> Result<(), SyntaxMistake> {
         let bytes = match event {
             Event::Scalar(text, ..) => 1 + text.len(),
             Event::SequenceStart(..) | Event::MappingStart(..) | Event::Alias(_) => 1,
@@ -127,7 +127,7 @@ impl<'t> Events<'t> {
         };
         self.values += 1;
         if self.values > MOST_VALUES {
-            return Err(Flaw::too_many(self.written));
+            return Err(SyntaxMistake::too_many(self.written));
         }
         if !is_repeated {
             return Ok(());
@@ -135,11 +135,11 @@ impl<'t> Events<'t> {
         self.repeated += 1;
         self.repeated_bytes += bytes;
         if self.repeated_bytes > self.limit {
-            return Err(Flaw::too_large(self.written, self.limit));
+            return Err(SyntaxMistake::too_large(self.written, self.limit));
         }
         if self.values > UNCHECKED_VALUES && self.repeated > MOST_REPEATED * (self.values - self.repeated) {
             let message = "the aliases (`*name`) up to here repeat over 99 times as much as is written";
-            return Err(Flaw::new(self.written, message, "write the values out"));
+            return Err(SyntaxMistake::new(self.written, message, "write the values out"));
         }
         Ok(())
     }

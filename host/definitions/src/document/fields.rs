@@ -1,6 +1,6 @@
 use super::{
     Node,
-    tree::{Entry, Flaw, Position},
+    tree::{Entry, Position, SyntaxMistake},
 };
 
 /// Reads an object field by field. Get every known field, then call [`Fields::finish`], which reports the others.
@@ -142,7 +142,8 @@ impl<'a> Fields<'a> {
             // Only where case is ignored can a field be present twice.
             match first.iter().find(|(seen, _)| *seen == name) {
                 Some((_, position)) => {
-                    let Flaw { message, fix, .. } = Flaw::duplicate(entry.key_position, name, *position);
+                    let SyntaxMistake { message, fix, .. } =
+                        SyntaxMistake::duplicate(entry.key_position, name, *position);
                     self.node
                         .report(self.node.mistake_at(entry.key_position, path(), message, fix));
                 }

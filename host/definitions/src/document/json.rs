@@ -10,11 +10,11 @@ use serde_json::value::RawValue;
 
 use super::{
     MOST_VALUES,
-    tree::{DEEPEST, Entry, Flaw, MapBuilder, Position, Positioned, Value},
+    tree::{DEEPEST, Entry, MapBuilder, Position, Positioned, SyntaxMistake, Value},
 };
 
 /// Parses a JSON text. Duplicate keys do not prevent parsing, and are added to `flaws`.
-pub(super) fn read(text: &str, flaws: &mut Vec<Flaw>) -> Result<Positioned, Flaw> {
+pub(super) fn read(text: &str, flaws: &mut Vec<SyntaxMistake>) -> Result<Positioned, SyntaxMistake> {
     let mut lines = Lines::new(text);
     let raw: &RawValue = serde_json::from_str(text).map_err(|error| {
         // The column of serde_json counts bytes, up to and including the wrong one.
@@ -28,12 +28,12 @@ pub(super) fn read(text: &str, flaws: &mut Vec<Flaw>) -> Result<Positioned, Flaw
 }
 
 /// Creates the flaw without the position at the end of serde_json's message, since a flaw has its own.
-fn not_json(position: Position, error: &serde_json::Error) -> Flaw {
+fn not_json(position: Position, error: &serde_json::Error) -> SyntaxMistake {
     let text = error.to_string();
     let message = text
         .rsplit_once(" at line ")
         .map_or(&*text, |(message, _)| message);
-    Flaw::new(position, format!("this is not JSON: {message}"), "")
+    SyntaxMistake::new(position, format!("this is not JSON: {message}"), "")
 }
 
 /// Finds the line and column of parts of the text. Lookups in the order of the text are fast; a lookup of an earlier
@@ -86,16 +86,16 @@ fn value(
     lines: &mut Lines<'_>,
     raw: &RawValue,
     depth: usize,
-    flaws: &mut Vec<Flaw>,
-) -> Result<Positioned, Flaw> {
+    flaws: &mut Vec<SyntaxMistake>,
+) -> Result<Positioned, SyntaxMistake> {
     let text = raw.get();
     let position = lines.position(text);
     if depth > DEEPEST {
-        return Err(Flaw::too_deep(position));
+        return Err(SyntaxMistake::too_deep(position));
     }
     lines.values += 1;
     if lines.values > MOST_VALUES {
-        return Err(Flaw::too_many(position));
+        return Err(SyntaxMistake::too_many(position));
     }
     let wrong = |error: serde_json::Error| not_json(position, &error);
     let mut reader = serde_json::Deserializer::from_str(text);

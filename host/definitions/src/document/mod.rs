@@ -40,7 +40,7 @@ use parking_lot::Mutex;
 use serde_json::Value as Json;
 
 pub(crate) use self::mistake::ValueLocation;
-use self::tree::{Ambiguity, Flaw, Position, Positioned, Value, end_of};
+use self::tree::{Ambiguity, Position, Positioned, SyntaxMistake, Value, end_of};
 pub use self::{
     emit::to_yaml,
     fields::Fields,
@@ -292,12 +292,12 @@ pub fn yaml_to_json(name: &str, text: &str, limit: usize) -> Result<Option<Vec<u
     let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
     let trees = yaml::read(text, limit, &mut flaws);
     if let [_, (second, _), ..] = &*trees {
-        flaws.push(Flaw::second_document(second.position));
+        flaws.push(SyntaxMistake::second_document(second.position));
     }
     // Serializing a tree to memory does not fail.
     let json = trees.first().and_then(|(root, _)| serde_json::to_vec(root).ok());
     if json.as_ref().is_some_and(|json| json.len() > limit) {
-        flaws.push(Flaw::too_large(Position { line: 1, column: 1 }, limit));
+        flaws.push(SyntaxMistake::too_large(Position { line: 1, column: 1 }, limit));
     }
     match flaws.into_iter().next() {
         Some(flaw) => Err(flaw.within(end_of(text)).mistake(name)),
@@ -311,7 +311,7 @@ fn only(name: &str, documents: Vec<Document>, mistakes: &mut Mistakes) -> Option
     match (&first, documents.next()) {
         (None, _) => mistakes.push(Mistake::of_file(name, "there is no document in it", "")),
         (Some(_), Some(second)) => {
-            mistakes.push(Flaw::second_document(second.root.position).mistake(&second.file));
+            mistakes.push(SyntaxMistake::second_document(second.root.position).mistake(&second.file));
         }
         (Some(_), None) => {}
     }
@@ -348,7 +348,7 @@ fn read_in(
         .collect()
 }
 
-fn trees(is_json: bool, text: &str, flaws: &mut Vec<Flaw>) -> (Syntax, Vec<yaml::Tree>) {
+fn trees(is_json: bool, text: &str, flaws: &mut Vec<SyntaxMistake>) -> (Syntax, Vec<yaml::Tree>) {
     // JSON is not read as YAML, which lacks some of its syntax, such as surrogate pairs of `\u` escapes.
     if is_json || text.trim_start().starts_with(['{', '[']) {
         let mut json_flaws = Vec::new();

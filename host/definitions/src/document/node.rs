@@ -149,7 +149,7 @@ impl<'a> Node<'a> {
 
     /// Reads a path. A relative one starts in the directory of the document's file.
     pub fn file(&self) -> Option<PathBuf> {
-        self.text().map(|path| self.beside(path))
+        self.text().map(|path| self.resolve_path(path))
     }
 
     /// Reads a value from the only document of another file, and reports the mistakes in that file.
@@ -164,7 +164,7 @@ impl<'a> Node<'a> {
     }
 
     /// Resolves a path. A relative one starts in the directory of the document's file.
-    pub fn beside(&self, path: impl AsRef<Path>) -> PathBuf {
+    pub fn resolve_path(&self, path: impl AsRef<Path>) -> PathBuf {
         match &self.document.directory {
             Some(directory) => directory.join(path),
             None => path.as_ref().to_owned(),

@@ -107,13 +107,13 @@ pub(super) fn end_of(text: &str) -> Position {
 
 /// A mistake that prevents parsing, before paths are known.
 #[derive(Debug)]
-pub(super) struct Flaw {
+pub(super) struct SyntaxMistake {
     pub(super) position: Position,
     pub(super) message: String,
     pub(super) fix: &'static str,
 }
 
-impl Flaw {
+impl SyntaxMistake {
     pub(super) fn new(position: Position, message: impl Into<String>, fix: &'static str) -> Self {
         Self {
             position,
@@ -190,7 +190,7 @@ pub(super) struct MapBuilder {
 }
 
 impl MapBuilder {
-    pub(super) fn insert(&mut self, entry: Entry, flaws: &mut Vec<Flaw>) {
+    pub(super) fn insert(&mut self, entry: Entry, flaws: &mut Vec<SyntaxMistake>) {
         if let Some(first) = self.set(entry, true) {
             flaws.push(first);
         }
@@ -203,12 +203,12 @@ impl MapBuilder {
     }
 
     /// Sets a field. If it is written in this map twice, the first value stays, and the flaw is returned.
-    fn set(&mut self, entry: Entry, is_written: bool) -> Option<Flaw> {
+    fn set(&mut self, entry: Entry, is_written: bool) -> Option<SyntaxMistake> {
         let next = self.entries.len();
         let (index, was_written) = self.keys.entry(entry.key.clone()).or_insert((next, is_written));
         match self.entries.get_mut(*index) {
             Some(first) if is_written && *was_written => {
-                return Some(Flaw::duplicate(
+                return Some(SyntaxMistake::duplicate(
                     entry.key_position,
                     &entry.key,
                     first.key_position,

@@ -10,7 +10,7 @@ use super::{
     events::Events,
     scalar::{InvalidScalar, Scalar, in_yaml_1_2, key_of_float, of_float, resolve},
     tabs,
-    tree::{Ambiguity, DEEPEST, Entry, Flaw, MapBuilder, Position, Positioned, Value, end_of, join},
+    tree::{Ambiguity, DEEPEST, Entry, MapBuilder, Position, Positioned, SyntaxMistake, Value, end_of, join},
 };
 
 /// The most ambiguities that are reported for a document.
@@ -21,7 +21,7 @@ pub(super) type Tree = (Positioned, Vec<Ambiguity>);
 
 /// Reads the documents of a YAML text, without the empty ones. Aliases may repeat at most `limit` bytes. Reading ends
 /// at a syntax error, and the documents before it are returned.
-pub(super) fn read(text: &str, limit: usize, flaws: &mut Vec<Flaw>) -> Vec<Tree> {
+pub(super) fn read(text: &str, limit: usize, flaws: &mut Vec<SyntaxMistake>) -> Vec<Tree> {
     let mut documents = Vec::new();
     if let Err(flaw) = read_into(&mut documents, &tabs::as_spaces(text), limit, flaws) {
         flaws.push(flaw);
@@ -29,7 +29,12 @@ pub(super) fn read(text: &str, limit: usize, flaws: &mut Vec<Flaw>) -> Vec<Tree>
     documents
 }
 
-fn read_into(documents: &mut Vec<Tree>, text: &str, limit: usize, flaws: &mut Vec<Flaw>) -> Result<(), Flaw> {
+fn read_into(
+    documents: &mut Vec<Tree>,
+    text: &str,
+    limit: usize,
+    flaws: &mut Vec<SyntaxMistake>,
+) -> Result<(), SyntaxMistake> {
     let mut begun = 0_usize;
     let mut events = Events::new(text, limit);
     let mut builder = Builder {
@@ -43,7 +48,7 @@ fn read_into(documents: &mut Vec<Tree>, text: &str, limit: usize, flaws: &mut Ve
             pause(begun, UNINTERRUPTED);
             begun += 1;
             if begun > MOST_DOCUMENTS {
-                return Err(Flaw::new(
+                return Err(SyntaxMistake::new(
                     position(span.start),
                     format!("the file has more than {MOST_DOCUMENTS} documents"),
                     "split it",
@@ -102,8 +107,8 @@ impl Builder<'_> {
         &mut self,
         event: Event<'_>,
         span: Span,
-        flaws: &mut Vec<Flaw>,
-    ) -> Result<Option<Positioned>, Flaw> {
+        flaws: &mut Vec<SyntaxMistake>,
+    ) -> Result<Option<Positioned>, SyntaxMistake> {
         match event {
             Event::Scalar(text, style, _, tag) => self.scalar(text, style, tag.as_deref(), span, flaws),
             Event::SequenceStart(style, ..) => self.start(span, style, Content::List(Vec::new())),
@@ -157,8 +162,8 @@ impl Builder<'_> {
         style: ScalarStyle,
         tag: Option<&Tag>,
         span: Span,
-        flaws: &mut Vec<Flaw>,
-    ) -> Result<Option<Positioned>, Flaw> {
+        flaws: &mut Vec<SyntaxMistake>,
+    ) -> Result<Option<Positioned>, SyntaxMistake> {
         let position = position(span.start).min(self.end_of_text);
         let span = self.without_space(bytes(span));
         let is_plain = style == ScalarStyle::Plain;
@@ -211,10 +216,10 @@ impl Builder<'_> {
         span: Span,
         style: StructureStyle,
         content: Content,
-    ) -> Result<Option<Positioned>, Flaw> {
+    ) -> Result<Option<Positioned>, SyntaxMistake> {
         let position = position(span.start);
         if self.open.len() >= DEEPEST {
-            return Err(Flaw::too_deep(position));
+            return Err(SyntaxMistake::too_deep(position));
         }
         if self.missing_key().is_some() {
             return Err(key_not_text(position));
@@ -230,7 +235,11 @@ impl Builder<'_> {
         Ok(None)
     }
 
-    fn put(&mut self, value: Positioned, flaws: &mut Vec<Flaw>) -> Result<Option<Positioned>, Flaw> {
+    fn put(
+        &mut self,
+        value: Positioned,
+        flaws: &mut Vec<SyntaxMistake>,
+    ) -> Result<Option<Positioned>, SyntaxMistake> {
         let Some(open) = self.open.last_mut() else {
             return Ok(Some(value));
         };
@@ -283,7 +292,7 @@ fn bytes(span: Span) -> Range<usize> {
 
 /// Merges the fields of a map, or of a list of maps, where the first map has precedence. A merged field replaces an
 /// earlier field of the same name, even one that is written in the map itself, as in go-yaml v2.
-fn merge(map: &mut MapBuilder, value: Positioned, may_be_list: bool) -> Result<(), Flaw> {
+fn merge(map: &mut MapBuilder, value: Positioned, may_be_list: bool) -> Result<(), SyntaxMistake> {
     match value.value {
         Value::Map(entries) => map.merge(entries),
         Value::List(maps) if may_be_list => {
@@ -292,7 +301,7 @@ fn merge(map: &mut MapBuilder, value: Positioned, may_be_list: bool) -> Result<(
             }
         }
         _ => {
-            return Err(Flaw::new(
+            return Err(SyntaxMistake::new(
                 value.position,
                 "`<<` must be a map or a list of maps",
                 "write an alias of one",
@@ -302,22 +311,22 @@ fn merge(map: &mut MapBuilder, value: Positioned, may_be_list: bool) -> Result<(
     Ok(())
 }
 
-fn unusable(error: InvalidScalar, text: &str, tag: Option<&Tag>, position: Position) -> Flaw {
+fn unusable(error: InvalidScalar, text: &str, tag: Option<&Tag>, position: Position) -> SyntaxMistake {
     match error {
         InvalidScalar::Tag => {
             let tag = tag.and_then(Tag::core_suffix).unwrap_or_default();
             let message = format!("`{text}` does not fit its tag `!!{tag}`");
-            Flaw::new(position, message, "remove the tag")
+            SyntaxMistake::new(position, message, "remove the tag")
         }
         InvalidScalar::Number => {
             let message = format!("`{text}` is a number that JSON cannot hold");
-            Flaw::new(position, message, "put it in quotes if it is a text")
+            SyntaxMistake::new(position, message, "put it in quotes if it is a text")
         }
     }
 }
 
-fn key_not_text(position: Position) -> Flaw {
-    Flaw::new(
+fn key_not_text(position: Position) -> SyntaxMistake {
+    SyntaxMistake::new(
         position,
         "the name of a field must be a text",
         "write `name: value`",

@@ -57,7 +57,7 @@ impl Reads {
     }
 
     /// Returns an empty cache for the same systems.
-    pub(crate) fn afresh(&self) -> Self {
+    pub(crate) fn uncached(&self) -> Self {
         Self::new(self.0.forms.clone())
     }
 

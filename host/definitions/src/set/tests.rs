@@ -41,7 +41,7 @@ fn a_file_that_definitions_name_is_read_once() {
         assert_eq!(plugin.settings["libs"][0], "package a0", "{}", chain.name);
     }
     // A fresh set reads the file again.
-    let chains = set.afresh().chains().unwrap();
+    let chains = set.uncached().chains().unwrap();
     let (_, plugin) = chains[0].stages[0].plugins().next().unwrap();
     assert_eq!(plugin.settings["rego"], "package a1");
 }

@@ -130,8 +130,8 @@ impl DefinitionSet {
                 chains.add_all(read.definitions.iter().flatten(), &mut Mistakes::new());
             }
         }
-        entries.sort_by_cached_key(|entry| (standing(entry, in_force), entry.path.clone()));
-        let mut sorting = Sorting {
+        entries.sort_by_cached_key(|entry| (conflict_rank(entry, in_force), entry.path.clone()));
+        let mut sorting = Classifier {
             set: self,
             chains,
             files,
@@ -161,7 +161,7 @@ impl DefinitionSet {
         if has_entries {
             sorting.reject_unbound(in_force, on_bad, mistakes_of);
         }
-        let Sorting {
+        let Classifier {
             files,
             unusable,
             bad,
@@ -178,7 +178,7 @@ impl DefinitionSet {
 }
 
 /// Sorts definitions into usable and unusable ones, while it reads them one by one.
-struct Sorting<'a> {
+struct Classifier<'a> {
     set: &'a DefinitionSet,
     /// The chains of the files and of the entries that were accepted so far.
     chains: Chains,
@@ -188,7 +188,7 @@ struct Sorting<'a> {
     kept: Vec<DefinitionFile>,
 }
 
-impl Sorting<'_> {
+impl Classifier<'_> {
     fn reject(&mut self, entry: DefinitionFile, reasons: Vec<String>) {
         self.bad.push(BadDefinition {
             id: id_of(self.set, &entry),
@@ -266,11 +266,11 @@ impl Sorting<'_> {
 }
 
 impl Usable {
-    /// Returns the definitions with [nothing cached](DefinitionSet::afresh).
+    /// Returns the definitions with [nothing cached](DefinitionSet::uncached).
     #[must_use]
-    pub fn afresh(self) -> Self {
+    pub fn uncached(self) -> Self {
         Self {
-            set: self.set.afresh(),
+            set: self.set.uncached(),
             ..self
         }
     }
@@ -292,7 +292,7 @@ impl Usable {
     pub fn is_new(&self, path: &Path, in_force: &[DefinitionFile]) -> bool {
         let mut files = self.set.files().iter();
         !self.held.iter().any(|held| held == path)
-            && files.any(|file| file.path == path && standing(file, in_force) != 0)
+            && files.any(|file| file.path == path && conflict_rank(file, in_force) != 0)
     }
 
     /// Sets aside a definition that [is new](Self::is_new), because something other than its text prevents its use, such
@@ -351,7 +351,7 @@ impl Usable {
 }
 
 /// Returns the rank of a definition that conflicts with another; the lower rank wins.
-fn standing(file: &DefinitionFile, in_force: &[DefinitionFile]) -> u8 {
+fn conflict_rank(file: &DefinitionFile, in_force: &[DefinitionFile]) -> u8 {
     match in_force.iter().find(|other| other.path == file.path) {
         Some(other) if other.normalized() == file.normalized() => 0,
         Some(_) => 1,

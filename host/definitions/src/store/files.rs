@@ -152,7 +152,7 @@ impl DefinitionStore for FileStore {
         self.paths.iter().any(|own| own == path || is_in(own))
     }
 
-    fn place_for(&self, id: &DefinitionId) -> Option<PathBuf> {
+    fn path_for(&self, id: &DefinitionId) -> Option<PathBuf> {
         let directory = self.paths.iter().find(|path| path.is_dir())?;
         Some(free_path(file_of(id, directory), &[]))
     }
@@ -177,7 +177,7 @@ impl DefinitionStore for FileStore {
         Ok(found.mistakes.into_result(found.files)?)
     }
 
-    async fn was_live(&self, files: Vec<DefinitionFile>) {
+    async fn set_last_live(&self, files: Vec<DefinitionFile>) {
         let mut complete = self.complete.lock().await;
         let forms = self.forms.clone();
         let before = self.blocking(move || Complete::after(None, &FilesRead::of_files(files), &forms));

@@ -4,7 +4,7 @@ use admittance_admission::{MergePatch, Object, Patch, PatchError};
 use bytes::Bytes;
 use http::{Method, header::CONTENT_TYPE, request::Parts};
 
-use super::{Matched, PlainPatch, malformed, spliced};
+use super::{Matched, PlainPatch, document::malformed, spliced};
 use crate::{Reading, Rejection, RejectionKind, StoredState, ambiguous, template::enclosed};
 
 const MERGE: &str = "application/merge-patch+json";

@@ -8,7 +8,10 @@ use http::{
     request::Parts,
 };
 
-use super::{Document, Matched, PlainPatch, Route, RouteProblem, ValueSource, malformed};
+use super::{
+    Matched, PlainPatch, Route, RouteProblem, ValueSource,
+    document::{Document, malformed},
+};
 use crate::{
     Rejection, StoredQuery, ambiguous,
     template::{Template, encoded, is_segment},

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use admittance_admission::{Denial, GroupVersionResource, Refusal};
+use admittance_admission::{Denial, GroupVersionResource, Operation, Refusal};
 use http::{HeaderName, HeaderValue, Method, header::RETRY_AFTER};
 use serde_json::Value;
 

@@ -161,7 +161,7 @@ pub(crate) fn namespace(text: &str) -> Result<String, String> {
         })
 }
 
-/// Reads when replicas go live. They can go live together only if a leader decides when.
+/// Reads whether replicas go live together, which needs a leader.
 fn switch_mode(node: &Node<'_>, has_leader: bool) -> Option<SwitchMode> {
     let mode = node.word()?;
     if mode == SwitchMode::Together && !has_leader {

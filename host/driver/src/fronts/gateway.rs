@@ -136,7 +136,7 @@ impl Front for Gateway {
     fn tunnels_ended(&self) -> BoxFuture<'_, ()> {
         async {
             join_all(self.upstreams().iter().map(Upstream::tunnels_ended)).await;
-            self.agents_gone().await;
+            self.until_agents_are_gone().await;
         }
         .boxed()
     }

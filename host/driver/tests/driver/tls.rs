@@ -238,7 +238,7 @@ pub(crate) async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
 }
 
 /// Returns the certificate that the driver presents to a new connection.
-async fn shown(driver: &Running, authority: &Authority) -> CertificateDer<'static> {
+async fn presented_certificate(driver: &Running, authority: &Authority) -> CertificateDer<'static> {
     let stream = handshake(driver, authority.client(None, b"http/1.1"))
         .await
         .unwrap();
@@ -335,7 +335,11 @@ async fn a_changed_certificate_is_presented() {
         replace(&mount, "2026_1", &first);
         let tls = ServerTls::of_files(mounted(&mount), None).unwrap();
         let driver = Setup::new(&[echo().await]).tls(tls).start().await;
-        assert_eq!(shown(&driver, &authority).await, der(&first.certificate), "{way}");
+        assert_eq!(
+            presented_certificate(&driver, &authority).await,
+            der(&first.certificate),
+            "{way}"
+        );
         let client = Arc::new(authority.client(None, b"http/1.1"));
         let mut before = Open::new(&driver, client.clone()).await.unwrap();
         for revision in ["2026_2", "2026_3", "2026_4"] {
@@ -343,7 +347,7 @@ async fn a_changed_certificate_is_presented() {
             replace(&mount, revision, &next);
             let expected = der(&next.certificate);
             until(&format!("{way}: {revision}"), async || {
-                shown(&driver, &authority).await == expected
+                presented_certificate(&driver, &authority).await == expected
             })
             .await;
             assert!(before.is_served().await, "{way}: what is open goes on");
@@ -409,12 +413,19 @@ async fn an_invalid_certificate_or_key_does_not_replace_the_last_valid_one() {
         .await;
         let problem = certificate(&driver).await["problem"].to_string();
         assert!(problem.contains(part), "{case}: {problem}");
-        assert_eq!(shown(&driver, &authority).await, serving, "{case}");
+        assert_eq!(
+            presented_certificate(&driver, &authority).await,
+            serving,
+            "{case}"
+        );
 
         let repaired = authority.sign("localhost");
         rename_over(&mount, "", &repaired);
         serving = der(&repaired.certificate);
-        until(case, async || shown(&driver, &authority).await == serving).await;
+        until(case, async || {
+            presented_certificate(&driver, &authority).await == serving
+        })
+        .await;
         until(case, async || certificate(&driver).await == expected).await;
     }
 }
@@ -578,7 +589,10 @@ async fn problems_with_certificates_are_logged_and_counted() {
     })
     .await;
     assert_eq!(warnings(exposed), 2);
-    assert_eq!(shown(&driver, &authority).await, der(&next.certificate));
+    assert_eq!(
+        presented_certificate(&driver, &authority).await,
+        der(&next.certificate)
+    );
 }
 
 /// The mode is also the mode of copies of the file.

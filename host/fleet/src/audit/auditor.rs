@@ -20,7 +20,7 @@ pub struct Auditor {
 }
 
 #[derive(Debug)]
-pub struct Judged {
+pub struct JudgedObject {
     pub namespace: Option<String>,
     pub name: String,
     /// The findings on the object. There are none if it matches no chain.
@@ -43,7 +43,12 @@ impl Auditor {
     }
 
     /// Audits objects of a resource, several at a time, in no order. Stops when the future is dropped.
-    pub async fn audit(&self, resource: &Resource, requests: Vec<Request>, mut take: impl FnMut(Judged)) {
+    pub async fn audit(
+        &self,
+        resource: &Resource,
+        requests: Vec<Request>,
+        mut take: impl FnMut(JudgedObject),
+    ) {
         let (sender, mut judged) = mpsc::channel(self.jobs);
         let mut tasks = JoinSet::new();
         let share = requests.len().div_ceil(self.jobs).max(1);
@@ -69,7 +74,7 @@ impl Auditor {
         }
     }
 
-    pub async fn judge(&self, resource: &Resource, object: &Request) -> Judged {
+    pub async fn judge(&self, resource: &Resource, object: &Request) -> JudgedObject {
         let mut findings: Vec<Finding> = Vec::new();
         for operation in OPERATIONS {
             let mut request = object.clone();
@@ -109,7 +114,7 @@ impl Auditor {
                 findings.push(finding);
             }
         }
-        Judged {
+        JudgedObject {
             namespace: object.namespace.clone(),
             name: object.name.clone(),
             findings,

@@ -8,7 +8,7 @@ use std::{
 use admittance_admission::Patch;
 
 use super::{
-    auditor::Judged,
+    auditor::JudgedObject,
     finding::{Finding, Verdict},
     reports::RESULTS,
 };
@@ -88,8 +88,8 @@ impl Ledger {
     }
 
     /// Replaces the findings on an object.
-    pub(super) fn record(&mut self, resource: u16, judged: Judged) {
-        let Judged {
+    pub(super) fn record(&mut self, resource: u16, judged: JudgedObject) {
+        let JudgedObject {
             namespace,
             name,
             findings,
@@ -199,7 +199,7 @@ mod tests {
     use super::*;
     use crate::audit::finding::Judgement;
 
-    fn judged(namespace: &str, name: &str, verdict: Verdict) -> Judged {
+    fn judged(namespace: &str, name: &str, verdict: Verdict) -> JudgedObject {
         let finding = Finding {
             resource: "pods".to_owned(),
             api_version: "v1".to_owned(),
@@ -215,7 +215,7 @@ mod tests {
             },
             before: None,
         };
-        Judged {
+        JudgedObject {
             namespace: finding.namespace.clone(),
             name: name.to_owned(),
             findings: vec![finding],

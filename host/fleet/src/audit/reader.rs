@@ -146,7 +146,7 @@ pub struct Reader {
 
 /// The resources that an audit found in the API server.
 #[derive(Debug)]
-pub struct Discovered {
+pub struct DiscoveredResources {
     pub resources: Vec<Resource>,
     /// The groups whose resources could not be discovered, with the error.
     pub unknown: Vec<(String, AnswerError)>,
@@ -204,9 +204,9 @@ impl Reader {
     ///
     /// Returns an error if the API server does not list its groups. A group that cannot be listed is among the
     /// `unknown`.
-    pub async fn discover(&self, tables: &[&Table]) -> Result<Discovered, AnswerError> {
+    pub async fn discover(&self, tables: &[&Table]) -> Result<DiscoveredResources, AnswerError> {
         let core: ResourceList = self.get_as("/api/v1").await?;
-        let mut found = Discovered {
+        let mut found = DiscoveredResources {
             resources: auditable(core, tables),
             unknown: Vec::new(),
             reports: None,

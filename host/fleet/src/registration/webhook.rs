@@ -81,7 +81,7 @@ impl RegisteredWebhook {
                 // Webhooks that are called in the same way become one, since each chain checks the namespace again.
                 match of_namespaces
                     .iter_mut()
-                    .find(|known| known.needs_the_same(&webhook))
+                    .find(|known| known.has_same_settings(&webhook))
                 {
                     Some(known) => known.namespaces.extend(webhook.namespaces),
                     None => of_namespaces.push(webhook),
@@ -93,7 +93,7 @@ impl RegisteredWebhook {
     }
 
     /// Returns whether both webhooks differ at most in their namespaces.
-    fn needs_the_same(&self, other: &Self) -> bool {
+    fn has_same_settings(&self, other: &Self) -> bool {
         fn needs(webhook: &RegisteredWebhook) -> impl PartialEq + '_ {
             let RegisteredWebhook {
                 rules,

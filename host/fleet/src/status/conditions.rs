@@ -1,6 +1,6 @@
 //! The conditions of a definition in the status of its resource.
 
-use admittance::{ChainStatus, ExceptionStatus, Moment, Served, StageStatus, Standing, admission::Mode};
+use admittance::{ChainStatus, ExceptionStatus, Moment, Served, StageStatus, VersionState, admission::Mode};
 use admittance_admission::shortened;
 use admittance_cluster::ResourceKind;
 use serde_json::{Value, json};
@@ -45,16 +45,16 @@ pub(super) enum Definition<'a> {
 
 impl Conditions {
     /// Returns the conditions for this state of a definition; `None` if the state is not known yet.
-    pub(super) fn new(standing: &Standing, live: Option<Definition<'_>>) -> Option<Self> {
-        Some(match standing {
-            Standing::Live => conditions_of_live(live?),
-            Standing::Bad(bad) if matches!(bad.served, Served::LastModules | Served::FailingStages) => {
+    pub(super) fn new(state: &VersionState, live: Option<Definition<'_>>) -> Option<Self> {
+        Some(match state {
+            VersionState::Live => conditions_of_live(live?),
+            VersionState::Bad(bad) if matches!(bad.served, Served::LastModules | Served::FailingStages) => {
                 Conditions {
                     modules_resolved: Condition::new(false, "NotFetched", bad.reasons.join("\n")),
                     ..conditions_of_live(live?)
                 }
             }
-            Standing::Bad(bad) => {
+            VersionState::Bad(bad) => {
                 let (reason, message) = match bad.served {
                     Served::LastVersion => ("LastVersion", "The last valid version is live."),
                     _ => ("NotServed", "Nothing of this chain is live."),
@@ -74,12 +74,12 @@ impl Conditions {
                 };
                 not_live(accepted, modules_resolved, reason, message)
             }
-            Standing::Blocked(mistakes) => {
+            VersionState::Blocked(mistakes) => {
                 let unknown = || Condition::new(None, "NoTable", mistakes.join("\n"));
                 let message = "No table can be built from all definitions; the previous one is live.";
                 not_live(unknown(), unknown(), "NoTable", message)
             }
-            Standing::RolledBack => {
+            VersionState::RolledBack => {
                 let message = "A user rolled back to an earlier revision, which is live.";
                 let unknown = || Condition::new(None, "RolledBack", message);
                 not_live(unknown(), unknown(), "RolledBack", message)

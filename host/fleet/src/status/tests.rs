@@ -50,10 +50,10 @@ fn resource(status: Option<Value>) -> Resource {
     }
 }
 
-fn bad(served: Served, is_transient: bool) -> Standing {
+fn bad(served: Served, is_transient: bool) -> VersionState {
     let mut bad = BadDefinition::new("kubernetes:AdmissionChain/pods", served, is_transient);
     bad.reasons = vec!["first".to_owned(), "second".to_owned()];
-    Standing::Bad(bad)
+    VersionState::Bad(bad)
 }
 
 /// Returns the type, the status and the reason of each condition.
@@ -80,11 +80,11 @@ fn the_conditions_of_a_chain_follow_from_its_standing() {
         "stage": "Mutating:pods/a", "audit": false, "reason": "r",
         "since": "2026-01-01T00:00:00Z", "until": "2026-01-02T00:00:00Z",
     });
-    // (standing, stages, status and reason of Accepted, ModulesResolved, Live, Enforced, modules, mistakes)
+    // (state, stages, status and reason of Accepted, ModulesResolved, Live, Enforced, modules, mistakes)
     let unknown = ("Unknown", "NoTable");
-    for (standing, stages, expected, modules, mistakes) in [
+    for (state, stages, expected, modules, mistakes) in [
         (
-            Standing::Live,
+            VersionState::Live,
             json!([stage("a", &plugin()), stage("b", &group)]),
             [
                 ("True", "Valid"),
@@ -96,7 +96,7 @@ fn the_conditions_of_a_chain_follow_from_its_standing() {
             0,
         ),
         (
-            Standing::Live,
+            VersionState::Live,
             json!([audited]),
             [
                 ("True", "Valid"),
@@ -108,7 +108,7 @@ fn the_conditions_of_a_chain_follow_from_its_standing() {
             0,
         ),
         (
-            Standing::Live,
+            VersionState::Live,
             json!([disabled]),
             [
                 ("True", "Valid"),
@@ -120,7 +120,7 @@ fn the_conditions_of_a_chain_follow_from_its_standing() {
             0,
         ),
         (
-            Standing::Live,
+            VersionState::Live,
             json!([stage("a", &unavailable)]),
             [
                 ("True", "Valid"),
@@ -168,14 +168,14 @@ fn the_conditions_of_a_chain_follow_from_its_standing() {
             2,
         ),
         (
-            Standing::Blocked(vec!["a mistake in a file".to_owned()]),
+            VersionState::Blocked(vec!["a mistake in a file".to_owned()]),
             json!([]),
             [unknown, unknown, ("False", "NoTable"), ("False", "NotLive")],
             0,
             1,
         ),
         (
-            Standing::RolledBack,
+            VersionState::RolledBack,
             json!([]),
             [
                 ("Unknown", "RolledBack"),
@@ -188,40 +188,40 @@ fn the_conditions_of_a_chain_follow_from_its_standing() {
         ),
     ] {
         let host = host(&stages);
-        let status = new_status(&CHAIN, &resource(None), &standing, &host, Moment::now()).unwrap();
+        let status = new_status(&CHAIN, &resource(None), &state, &host, Moment::now()).unwrap();
         let names = ["Accepted", "ModulesResolved", "Live", "Enforced"];
         let expected: Vec<_> = names
             .into_iter()
             .zip(expected)
             .map(|(name, (status, reason))| (name, status, reason))
             .collect();
-        assert_eq!(conditions(&status), expected, "{standing:?}");
+        assert_eq!(conditions(&status), expected, "{state:?}");
         let count = |field: &str| status.get(field).and_then(Value::as_array).map_or(0, Vec::len);
         assert_eq!(
             (count("modules"), count("mistakes")),
             (modules, mistakes),
-            "{standing:?}"
+            "{state:?}"
         );
         let is_live = expected[2].1 == "True";
-        assert_eq!(status.get("revision").is_some(), is_live, "{standing:?}");
+        assert_eq!(status.get("revision").is_some(), is_live, "{state:?}");
         let reason = event(&CHAIN, &resource(None), &status).map(|event| event.reason);
         let expected = match (is_live, expected[0].1) {
             (true, _) => Some("Live"),
             (false, "False") => Some("Refused"),
             (false, _) => None,
         };
-        assert_eq!(reason, expected, "{standing:?}");
+        assert_eq!(reason, expected, "{state:?}");
         assert_eq!(
             event(&CHAIN, &resource(Some(status.clone())), &status),
             None,
-            "{standing:?}"
+            "{state:?}"
         );
         // A written status is not written again.
         let written = resource(Some(status));
         assert_eq!(
-            new_status(&CHAIN, &written, &standing, &host, Moment::now()),
+            new_status(&CHAIN, &written, &state, &host, Moment::now()),
             None,
-            "{standing:?}"
+            "{state:?}"
         );
     }
 }
@@ -237,7 +237,7 @@ fn a_chain_that_gets_no_request_is_not_live() {
             is_whole,
             reasons: vec!["spec.rules[0] has only `kinds`".to_owned()],
         });
-        let status = new_status(&CHAIN, &resource(None), &Standing::Live, &host, Moment::now()).unwrap();
+        let status = new_status(&CHAIN, &resource(None), &VersionState::Live, &host, Moment::now()).unwrap();
         let found = conditions(&status);
         assert_eq!(found[2], ("Live", live.0, live.1));
         assert_eq!(found[3], ("Enforced", enforced.0, enforced.1));
@@ -249,7 +249,7 @@ fn a_chain_that_gets_no_request_is_not_live() {
         assert_eq!(status["revision"], 7);
         let written = resource(Some(status));
         assert_eq!(
-            new_status(&CHAIN, &written, &Standing::Live, &host, Moment::now()),
+            new_status(&CHAIN, &written, &VersionState::Live, &host, Moment::now()),
             None
         );
     }
@@ -259,7 +259,7 @@ fn a_chain_that_gets_no_request_is_not_live() {
 fn only_conditions_that_change_get_a_new_time() {
     let early = Moment(std::time::SystemTime::UNIX_EPOCH);
     let mut host = host(&json!([]));
-    let first = new_status(&CHAIN, &resource(None), &Standing::Live, &host, early).unwrap();
+    let first = new_status(&CHAIN, &resource(None), &VersionState::Live, &host, early).unwrap();
     assert_eq!(
         (&first["observedGeneration"], &first["revision"]),
         (&json!(3), &json!(7))
@@ -268,13 +268,13 @@ fn only_conditions_that_change_get_a_new_time() {
     host.status.revision = 8;
     let written = resource(Some(first.clone()));
     assert_eq!(
-        new_status(&CHAIN, &written, &Standing::Live, &host, Moment::now()),
+        new_status(&CHAIN, &written, &VersionState::Live, &host, Moment::now()),
         None
     );
     // Only conditions that changed get a new time.
     let now = Moment::now();
-    let standing = bad(Served::LastModules, true);
-    let second = new_status(&CHAIN, &written, &standing, &host, now).unwrap();
+    let state = bad(Served::LastModules, true);
+    let second = new_status(&CHAIN, &written, &state, &host, now).unwrap();
     assert_eq!(second["revision"], 7);
     let times: Vec<_> = second["conditions"].as_array().unwrap().iter().collect();
     let expected = [early, now, early, early].map(|moment| moment.to_string());
@@ -284,7 +284,7 @@ fn only_conditions_that_change_get_a_new_time() {
     // A different version has a different revision.
     let mut changed = written;
     changed.object["metadata"]["generation"] = json!(4);
-    let third = new_status(&CHAIN, &changed, &Standing::Live, &host, now).unwrap();
+    let third = new_status(&CHAIN, &changed, &VersionState::Live, &host, now).unwrap();
     assert_eq!(
         (&third["observedGeneration"], &third["revision"]),
         (&json!(4), &json!(8))
@@ -309,7 +309,14 @@ fn the_conditions_of_an_exception_follow_from_its_standing() {
             writes_counts: false,
             rollouts: Vec::new(),
         };
-        let status = new_status(&EXCEPTION, &resource(None), &Standing::Live, &host, Moment::now()).unwrap();
+        let status = new_status(
+            &EXCEPTION,
+            &resource(None),
+            &VersionState::Live,
+            &host,
+            Moment::now(),
+        )
+        .unwrap();
         let expected = [("Accepted", "True", "Valid"), ("Live", expected.0, expected.1)];
         assert_eq!(conditions(&status), expected);
         assert_eq!(status.get("modules"), None);
@@ -336,7 +343,13 @@ fn new_counts_alone_are_written_only_at_their_interval() {
     let write = |stages: &Value, counts: bool, before: Option<Value>| {
         let mut pass = host(stages);
         pass.writes_counts = counts;
-        new_status(&CHAIN, &resource(before), &Standing::Live, &pass, Moment::now())
+        new_status(
+            &CHAIN,
+            &resource(before),
+            &VersionState::Live,
+            &pass,
+            Moment::now(),
+        )
     };
     // No stage was called yet.
     assert_eq!(write(&json!([]), true, None).unwrap().get(RECENT), None);
@@ -364,7 +377,7 @@ fn messages_are_bounded() {
     let status = new_status(
         &CHAIN,
         &resource(None),
-        &Standing::Bad(bad),
+        &VersionState::Bad(bad),
         &host(&json!([])),
         Moment::now(),
     )
@@ -395,14 +408,14 @@ fn the_status_of_a_chain_has_its_rollouts() {
         ],
         ..host(&json!([stage("a", &plugin())]))
     };
-    let of = |before: Option<Value>, standing: &Standing, pass: &StatusPass| {
-        new_status(&CHAIN, &resource(before), standing, pass, Moment::now())
+    let of = |before: Option<Value>, state: &VersionState, pass: &StatusPass| {
+        new_status(&CHAIN, &resource(before), state, pass, Moment::now())
     };
-    let first = of(None, &Standing::Live, &pass("progressing")).unwrap();
+    let first = of(None, &VersionState::Live, &pass("progressing")).unwrap();
     let there = resource(Some(first.clone()));
     assert_eq!(rollouts(&there), [rollout("Mutating:pods/a", "progressing")]);
     assert_eq!(
-        of(Some(first.clone()), &Standing::Live, &pass("progressing")),
+        of(Some(first.clone()), &VersionState::Live, &pass("progressing")),
         None
     );
     // The progress of a chain that is not live for a time is kept.
@@ -414,7 +427,7 @@ fn the_status_of_a_chain_has_its_rollouts() {
         ("aborted", Some((true, "RolloutAborted"))),
         ("completed", Some((false, "RolloutCompleted"))),
     ] {
-        let next = of(Some(first.clone()), &Standing::Live, &pass(state)).unwrap();
+        let next = of(Some(first.clone()), &VersionState::Live, &pass(state)).unwrap();
         let event = event(&CHAIN, &there, &next);
         let event = event.map(|event| (event.is_warning, event.reason));
         assert_eq!(event, expected, "{state}");
@@ -422,7 +435,7 @@ fn the_status_of_a_chain_has_its_rollouts() {
     // Without a rollout, the status has no such field.
     let none = of(
         Some(first),
-        &Standing::Live,
+        &VersionState::Live,
         &host(&json!([stage("a", &plugin())])),
     )
     .unwrap();

@@ -286,7 +286,7 @@ impl CertificateSecret {
         };
         let contents = renewal
             .next_contents(basis.as_ref().or(found.as_ref()))
-            .map_err(not_made)?;
+            .map_err(certificate_error)?;
         if found.as_ref() != Some(&contents) {
             let set = |object: &mut Map<String, Value>| contents.set(object, &self.registration);
             let namespace = &self.registration.namespace;
@@ -340,13 +340,13 @@ async fn read_or_create(
         is_trusted: false,
         is_early: false,
     };
-    let contents = renewal.next_contents(held.as_ref()).map_err(not_made)?;
+    let contents = renewal.next_contents(held.as_ref()).map_err(certificate_error)?;
     let set = |object: &mut Map<String, Value>| contents.set(object, registration);
     secret.put(&registration.namespace, name, found, set).await?;
     Ok(contents)
 }
 
-fn not_made(error: rcgen::Error) -> ResourceError {
+fn certificate_error(error: rcgen::Error) -> ResourceError {
     ResourceError::Refused(format!("the certificate cannot be made: {error}"))
 }
 

@@ -74,7 +74,7 @@ async fn written_chains_are_read_back() {
     let setting = Setting::new();
     let store = store(&setting).await;
     assert_eq!(read(&store).await, []);
-    let path = store.place_for(&id("AdmissionChain", "pods")).unwrap();
+    let path = store.path_for(&id("AdmissionChain", "pods")).unwrap();
     assert_eq!(path, Path::new("kubernetes:AdmissionChain/pods"));
     assert!(store.owns(&path));
     let mut first = chain("pods", "first");
@@ -173,7 +173,7 @@ async fn written_exceptions_are_read_back() {
             "namespaces": ["shop"],
         },
     });
-    let path = store.place_for(&id("AdmissionException", "shop")).unwrap();
+    let path = store.path_for(&id("AdmissionException", "shop")).unwrap();
     assert_eq!(path, Path::new("kubernetes:AdmissionException/shop"));
     store
         .commit(&[change(&path, None, Some(&exception))])
@@ -215,7 +215,7 @@ async fn written_chains_of_namespaces_are_read_back() {
     setting.server.put(NAMESPACED, in_namespace("bakery", "first"));
     setting.server.put(PLURAL, chain("pods", "first"));
     let path = store
-        .place_for(&id("NamespacedAdmissionChain", "shop/pods"))
+        .path_for(&id("NamespacedAdmissionChain", "shop/pods"))
         .unwrap();
     assert_eq!(path, Path::new("kubernetes:NamespacedAdmissionChain/shop/pods"));
     assert!(store.owns(&path));
@@ -254,7 +254,7 @@ async fn written_chains_of_namespaces_are_read_back() {
     store.commit(&[change(&path, Some(&second), None)]).await.unwrap();
     assert_eq!(read(&store).await.len(), 2);
     for name in ["pods", "Shop/pods", "shop/Pods", "shop/a/b", "a.b/pods"] {
-        let place = store.place_for(&id("NamespacedAdmissionChain", name));
+        let place = store.path_for(&id("NamespacedAdmissionChain", name));
         assert_eq!(place, None, "{name}");
     }
 }
@@ -268,7 +268,7 @@ async fn definitions_of_other_places_or_kinds_are_refused() {
         ("AdmissionChain", "Pods"),
         ("AdmissionChain", "a/b"),
     ] {
-        assert_eq!(store.place_for(&id(kind, name)), None, "{kind}/{name}");
+        assert_eq!(store.path_for(&id(kind, name)), None, "{kind}/{name}");
     }
     for path in [
         "kubernetes:AdmissionChain",
@@ -277,7 +277,7 @@ async fn definitions_of_other_places_or_kinds_are_refused() {
     ] {
         assert!(!store.owns(Path::new(path)), "{path}");
     }
-    let path = store.place_for(&id("AdmissionChain", "pods")).unwrap();
+    let path = store.path_for(&id("AdmissionChain", "pods")).unwrap();
     for (definition, expected) in [
         (chain("other", "first"), "not AdmissionChain/pods"),
         (json!({"kind": "Pod"}), "not AdmissionChain/pods"),
@@ -290,7 +290,7 @@ async fn definitions_of_other_places_or_kinds_are_refused() {
     let several = [
         change(&path, None, Some(&chain("pods", "first"))),
         change(
-            &store.place_for(&id("AdmissionChain", "other")).unwrap(),
+            &store.path_for(&id("AdmissionChain", "other")).unwrap(),
             None,
             None,
         ),

@@ -185,7 +185,7 @@ async fn policies_can_be_read_but_not_written() {
         let error = store.commit(&[change]).await.unwrap_err().to_string();
         assert!(error.contains("is only read; change it with kubectl"), "{error}");
     }
-    assert_eq!(store.place_for(&id("ValidatingAdmissionPolicy", "new")), None);
+    assert_eq!(store.path_for(&id("ValidatingAdmissionPolicy", "new")), None);
     for path in [
         "kubernetes:AdmissionChain/p",
         "validatingadmissionpolicies.yaml",

@@ -22,21 +22,21 @@ use tokio_tungstenite::{
 use tracing::{Instrument, info_span};
 
 use super::{
-    Entered, Kubernetes, ended,
+    Kubernetes, LoggedReply, ended,
     error::KubernetesError,
     headers::{CLUSTER, ID, MODULE, MODULES, PARAMS, PATH, TOKEN},
     routes::{ConnectVia, OpenTunnel, Route},
 };
 use crate::{
     accounts::{Cluster, Credentials, Report, Secret},
-    tunnel::{Accepts, LARGEST_OF_AGENT, Outgoing, Session, websocket_config},
+    tunnel::{AllowedConnections, LARGEST_OF_AGENT, Outgoing, Session, websocket_config},
 };
 
 /// The interval at which the gateway looks for unused tunnels while it stops.
 const IDLE_POLL: Duration = Duration::from_millis(50);
 
 /// The WebSocket of a tunnel, at the side that accepts it.
-pub(super) type Accepted = WebSocketStream<TokioIo<hyper::upgrade::Upgraded>>;
+pub(super) type TunnelSocket = WebSocketStream<TokioIo<hyper::upgrade::Upgraded>>;
 
 /// The cluster's credentials: a header contains them as base64 of JSON.
 #[derive(Deserialize)]
@@ -72,7 +72,7 @@ impl TunnelRequest {
 }
 
 /// A tunnel whose connection is about to become a WebSocket.
-struct Opening {
+struct PendingTunnel {
     cluster: Arc<Cluster>,
     token: Vec<u8>,
     session: Session,
@@ -83,31 +83,31 @@ struct Opening {
 impl Kubernetes {
     /// Returns the reply to an agent or another gateway that opens a tunnel. The tunnel stays open until the other side
     /// is gone, or until its token or secret is no longer valid.
-    pub(crate) async fn connect(&self, request: Request<Body>) -> Entered {
+    pub(crate) async fn connect(&self, request: Request<Body>) -> LoggedReply {
         let is_of_gateway = request.headers().contains_key(ID);
         let entered = match is_websocket(&request) {
             Ok(()) if is_of_gateway => self.accept_gateway(request),
             Ok(()) => self.accept_agent(request).await,
             Err(error) => Err(error),
         };
-        entered.unwrap_or_else(|error| Entered {
+        entered.unwrap_or_else(|error| LoggedReply {
             response: ended(&error),
             recipient: None,
         })
     }
 
-    async fn accept_agent(&self, request: Request<Body>) -> Result<Entered, KubernetesError> {
+    async fn accept_agent(&self, request: Request<Body>) -> Result<LoggedReply, KubernetesError> {
         let opening = self.open(TunnelRequest::of(&request)?).await?;
         let id: Arc<str> = opening.cluster.id.as_str().into();
         let kubernetes = self.clone();
         let carry = async move |socket, guard| kubernetes.carry(opening, socket, guard).await;
-        Ok(Entered {
+        Ok(LoggedReply {
             response: switch(request, LARGEST_OF_AGENT, carry),
             recipient: Some((id, "agent".into())),
         })
     }
 
-    async fn open(&self, request: TunnelRequest) -> Result<Opening, KubernetesError> {
+    async fn open(&self, request: TunnelRequest) -> Result<PendingTunnel, KubernetesError> {
         let TunnelRequest {
             cluster,
             token,
@@ -133,7 +133,7 @@ impl Kubernetes {
         let open = open.ok_or_else(|| {
             KubernetesError::Tunnel(format!("the agents of {} have too many tunnels open", cluster.id))
         })?;
-        Ok(Opening {
+        Ok(PendingTunnel {
             cluster,
             token,
             session,
@@ -142,8 +142,8 @@ impl Kubernetes {
         })
     }
 
-    async fn carry(&self, opening: Opening, socket: Accepted, guard: Option<TunnelGuard>) {
-        let Opening {
+    async fn carry(&self, opening: PendingTunnel, socket: TunnelSocket, guard: Option<TunnelGuard>) {
+        let PendingTunnel {
             cluster,
             token,
             session,
@@ -153,7 +153,7 @@ impl Kubernetes {
         let cluster = cluster.id.as_str();
         tracing::info!(cluster, "the agent of a cluster has opened a tunnel");
         let why = tokio::select! {
-            why = session.run(socket, outgoing, &Accepts::Nothing).instrument(info_span!("tunnel", cluster)) => why,
+            why = session.run(socket, outgoing, &AllowedConnections::Nothing).instrument(info_span!("tunnel", cluster)) => why,
             denied = self.0.accounts.until_agent_denied(cluster, &token) => denied.to_string(),
             () = closed(guard.as_ref()) => CLOSED.to_owned(),
             () = self.stopped(|| open.is_idle()) => STOPPING.to_owned(),
@@ -203,7 +203,7 @@ fn is_websocket(request: &Request<Body>) -> Result<(), KubernetesError> {
 pub(super) fn switch<F>(
     mut request: Request<Body>,
     largest: usize,
-    carry: impl FnOnce(Accepted, Option<TunnelGuard>) -> F + Send + 'static,
+    carry: impl FnOnce(TunnelSocket, Option<TunnelGuard>) -> F + Send + 'static,
 ) -> Response<Body>
 where
     F: Future<Output = ()> + Send + 'static,

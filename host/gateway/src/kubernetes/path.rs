@@ -60,7 +60,7 @@ pub(super) fn is_proxied(path: &str) -> bool {
 }
 
 /// Returns the permission for the cluster that a request needs. The cluster itself decides what the user may do in it.
-pub(super) fn needed(method: &Method, target: &Target, is_upgrade: bool) -> Permission {
+pub(super) fn needed_permission(method: &Method, target: &Target, is_upgrade: bool) -> Permission {
     let is_read = [Method::GET, Method::HEAD, Method::OPTIONS].contains(method);
     let Target::Resource(target) = target else {
         return if is_read {
@@ -131,7 +131,7 @@ mod tests {
             (Method::POST, "/other", false, Permission::Write),
         ] {
             let target = Target::of(path).unwrap();
-            assert_eq!(needed(&method, &target, is_upgrade), expected, "{method} {path}");
+            assert_eq!(needed_permission(&method, &target, is_upgrade), expected, "{method} {path}");
         }
     }
 }

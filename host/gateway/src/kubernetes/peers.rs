@@ -31,7 +31,7 @@ use tokio::{sync::watch, task::JoinSet, time::Instant};
 use tokio_tungstenite::tungstenite::{Message, handshake::client::generate_key};
 
 pub use self::secrets::PeerSecrets;
-use self::secrets::{Occasion, Role};
+use self::secrets::{ConnectionContext, Role};
 use super::{
     Kubernetes, OtherGateways,
     agents::{STOPPING, params},
@@ -42,7 +42,7 @@ use crate::{
     metric_names,
     status::{Peer, PeersStatus},
     tunnel::{
-        Accepts, Announcement, LARGEST_OF_GATEWAY, Session,
+        AllowedConnections, Announcement, LARGEST_OF_GATEWAY, Session,
         connect::{ConnectError, LONGEST_PAUSE, TIMEOUT, at_path, pauses, websocket},
     },
 };
@@ -224,7 +224,7 @@ impl Peers {
             return Err(PeerError::Plain);
         }
         let secret = self.secrets.first().ok_or(PeerError::NoSecret)?;
-        let mut occasion = Occasion {
+        let mut occasion = ConnectionContext {
             id: self.id.clone(),
             key: generate_key(),
             server: text,
@@ -250,7 +250,7 @@ impl Peers {
         self.report(server, None);
         let (session, outgoing) = Session::new(kubernetes.0.memory.gateway().clone());
         let routes = kubernetes.0.routes.clone();
-        let accepts = Accepts::Through(Box::new(move |cluster| routes.tunnel(cluster)));
+        let accepts = AllowedConnections::Through(Box::new(move |cluster| routes.tunnel(cluster)));
         Ok(tokio::select! {
             why = session.run(socket, outgoing, &accepts) => why,
             () = announce(&session, kubernetes) => String::new(),

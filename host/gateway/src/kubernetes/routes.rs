@@ -320,7 +320,7 @@ impl Routes {
     }
 
     /// Waits until no agent has a tunnel to this gateway.
-    pub(super) async fn agents_gone(&self) {
+    pub(super) async fn until_agents_are_gone(&self) {
         let mut changes = self.changes();
         while !self.tunnels.lock().of_agents.is_empty() {
             // The sender lives as long as `self`, so this does not fail.

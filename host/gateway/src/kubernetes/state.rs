@@ -43,7 +43,7 @@ pub(super) struct Question<'a> {
 }
 
 /// The reply that ends a request before it is forwarded.
-type Replied = Box<Response<Body>>;
+type EarlyReply = Box<Response<Body>>;
 
 impl Question<'_> {
     /// Adds the [`StoredState`] that the chains need, if `may_match` says that one of them may match. Returns the body,
@@ -56,7 +56,7 @@ impl Question<'_> {
         head: &mut Parts,
         body: Body,
         may_match: impl Fn(&Inspection) -> bool,
-    ) -> Result<Body, Replied> {
+    ) -> Result<Body, EarlyReply> {
         let Class::Inspect(mut inspection) = KubernetesApi.classify(head) else {
             return Ok(body);
         };
@@ -99,7 +99,7 @@ impl Question<'_> {
         head: &Parts,
         target: &ResourceTarget,
         may_create: bool,
-    ) -> Result<Option<Object>, Replied> {
+    ) -> Result<Option<Object>, EarlyReply> {
         let path = head.uri.path();
         let mut reply = self
             .ask(Method::GET, path.to_owned(), head, Body::empty())
@@ -125,7 +125,7 @@ impl Question<'_> {
         uri: String,
         head: &Parts,
         body: Body,
-    ) -> Result<Response<Body>, Replied> {
+    ) -> Result<Response<Body>, EarlyReply> {
         let mut headers = head.headers.clone();
         for name in NOT_ASKED {
             headers.remove(name);
@@ -142,7 +142,7 @@ impl Question<'_> {
     }
 
     /// Returns the object in a reply. A reply without one is sent to the client.
-    async fn object_in(&self, request: &Parts, reply: Response<Body>) -> Result<Object, Replied> {
+    async fn object_in(&self, request: &Parts, reply: Response<Body>) -> Result<Object, EarlyReply> {
         if !reply.status().is_success() {
             return Err(Box::new(Passage::Ended("refused-by-cluster").mark(reply)));
         }
@@ -170,7 +170,7 @@ impl Question<'_> {
     }
 }
 
-fn ended(end: &End<'_>) -> Replied {
+fn ended(end: &End<'_>) -> EarlyReply {
     tracing::info!(end = end.as_str(), "the request ends here: {end}");
     Box::new(end_reply(end))
 }

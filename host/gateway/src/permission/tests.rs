@@ -16,7 +16,11 @@ fn assert_needs(method: &str, path: &str, expected: Permission) {
         .method(method)
         .uri(format!("/mesosdriver/v4{path}"));
     let head = request.body(()).unwrap().into_parts().0;
-    assert_eq!(needed(&head, &plain_groups()), expected, "{method} {path}");
+    assert_eq!(
+        needed_permission(&head, &plain_groups()),
+        expected,
+        "{method} {path}"
+    );
 }
 
 #[test]
@@ -106,7 +110,7 @@ fn switching_protocols_needs_more_than_read() {
     ] {
         let request = Request::get(format!("/mesosdriver/v4{path}")).header("upgrade", "websocket");
         let head = request.body(()).unwrap().into_parts().0;
-        assert_eq!(needed(&head, &PlainGroups::default()), expected, "{path}");
+        assert_eq!(needed_permission(&head, &PlainGroups::default()), expected, "{path}");
     }
 }
 
@@ -120,7 +124,7 @@ fn changing_definitions_needs_the_permission_for_hooks() {
             .method(route.verb.method())
             .uri(format!("/mesosdriver/v4{path}"));
         let head = request.body(()).unwrap().into_parts().0;
-        let needed = needed(&head, &PlainGroups::default());
+        let needed = needed_permission(&head, &PlainGroups::default());
         let is_plain = matches!(route.action, Action::Scheduler(_) | Action::Console);
         match (is_plain, route.verb) {
             (false, Verb::Get) => assert_eq!(needed, Read, "{}", route.path),

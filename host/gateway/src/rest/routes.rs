@@ -11,7 +11,7 @@ use super::error::RestError;
 
 /// The callers who may use a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Needs {
+pub(super) enum AllowedCallers {
     /// Anybody may use the route, because the request has its own proof of identity.
     Nothing,
     User,
@@ -41,11 +41,11 @@ pub(super) struct Row {
     method: &'static str,
     /// The path without `/rest`, and without the slash at the end.
     path: &'static str,
-    pub(super) needs: Needs,
+    pub(super) needs: AllowedCallers,
     pub(super) action: Action,
 }
 
-const fn row(method: &'static str, path: &'static str, needs: Needs, action: Action) -> Row {
+const fn row(method: &'static str, path: &'static str, needs: AllowedCallers, action: Action) -> Row {
     Row {
         method,
         path,
@@ -58,18 +58,18 @@ const fn row(method: &'static str, path: &'static str, needs: Needs, action: Act
 /// register token needs a greater permission than reading the credentials.
 #[rustfmt::skip]
 pub(super) const ROUTES: [Row; 12] = [
-    row("POST", "/users", Needs::SuperUser, Action::CreateUser),
-    row("GET", "/users/{name}", Needs::SuperUser, Action::GetUser),
-    row("POST", "/users/{name}/tokens", Needs::SuperUser, Action::CreateToken),
-    row("POST", "/clusters", Needs::User, Action::CreateCluster),
-    row("POST", "/clusters/bcs", Needs::User, Action::CreateBcsCluster),
-    row("GET", "/clusters/bcs/query_by_id", Needs::User, Action::QueryById),
-    row("GET", "/clusters/bcs/query_by_cluster_id", Needs::User, Action::QueryByClusterId),
-    row("POST", "/clusters/{name}/register_tokens", Needs::Cluster(Permission::Write), Action::CreateRegisterToken),
-    row("GET", "/clusters/{name}/register_tokens", Needs::Cluster(Permission::Write), Action::GetRegisterToken),
-    row("PUT", "/clusters/{name}/credentials", Needs::Nothing, Action::PutCredentials),
-    row("GET", "/clusters/{name}/credentials", Needs::SuperUser, Action::GetCredentials),
-    row("GET", "/clusters/{name}/client_credentials", Needs::Cluster(Permission::Read), Action::GetClientCredentials),
+    row("POST", "/users", AllowedCallers::SuperUser, Action::CreateUser),
+    row("GET", "/users/{name}", AllowedCallers::SuperUser, Action::GetUser),
+    row("POST", "/users/{name}/tokens", AllowedCallers::SuperUser, Action::CreateToken),
+    row("POST", "/clusters", AllowedCallers::User, Action::CreateCluster),
+    row("POST", "/clusters/bcs", AllowedCallers::User, Action::CreateBcsCluster),
+    row("GET", "/clusters/bcs/query_by_id", AllowedCallers::User, Action::QueryById),
+    row("GET", "/clusters/bcs/query_by_cluster_id", AllowedCallers::User, Action::QueryByClusterId),
+    row("POST", "/clusters/{name}/register_tokens", AllowedCallers::Cluster(Permission::Write), Action::CreateRegisterToken),
+    row("GET", "/clusters/{name}/register_tokens", AllowedCallers::Cluster(Permission::Write), Action::GetRegisterToken),
+    row("PUT", "/clusters/{name}/credentials", AllowedCallers::Nothing, Action::PutCredentials),
+    row("GET", "/clusters/{name}/credentials", AllowedCallers::SuperUser, Action::GetCredentials),
+    row("GET", "/clusters/{name}/client_credentials", AllowedCallers::Cluster(Permission::Read), Action::GetClientCredentials),
 ];
 
 /// The rows of a path, one for each method.
@@ -132,7 +132,7 @@ mod tests {
     #[test]
     fn only_the_report_of_an_agent_needs_no_user() {
         for row in ROUTES {
-            let is_open = row.needs == Needs::Nothing;
+            let is_open = row.needs == AllowedCallers::Nothing;
             assert_eq!(is_open, row.action == Action::PutCredentials, "{row:?}");
         }
     }

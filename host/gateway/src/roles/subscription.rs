@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_tungstenite::tungstenite::{Bytes, Message, handshake::client::generate_key};
 
-use super::{Pass, Roles, warn_of_unknown};
+use super::{PassResult, Roles, warn_of_unknown};
 use crate::{
     accounts::{
         AccountsError, GrantEdit, GrantScope, GrantSource, GrantedClusters, GrantedRole, InvalidGrant,
@@ -151,7 +151,7 @@ struct Unacknowledged {
 }
 
 impl Unacknowledged {
-    fn is_written(&self, pass: &Pass) -> bool {
+    fn is_written(&self, pass: &PassResult) -> bool {
         pass.revision >= self.revision
             && match &self.cluster {
                 Some(cluster) => !pass.unwritten.contains_key(cluster),
@@ -328,7 +328,7 @@ impl Roles {
 fn acknowledgements(
     config: &SubscriptionConfig,
     waiting: &mut Vec<Unacknowledged>,
-    pass: &Pass,
+    pass: &PassResult,
 ) -> Vec<Message> {
     let written = waiting.extract_if(.., |change| change.is_written(pass));
     let messages = written.map(|change| {
@@ -382,7 +382,7 @@ mod tests {
             revision: 7,
             cluster: cluster.map(str::to_owned),
         };
-        let pass = |revision, unwritten: &[&str]| Pass {
+        let pass = |revision, unwritten: &[&str]| PassResult {
             revision,
             unwritten: std::sync::Arc::new(
                 unwritten

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use super::{
-    Pass, Roles,
+    PassResult, Roles,
     bindings::{self, WantedBindings},
     rules::{self, GROUP},
 };
@@ -58,7 +58,7 @@ enum WriteError {
 
 /// The grants that were last written to a cluster, and when.
 #[derive(Debug)]
-struct Written {
+struct LastWrite {
     grants: BTreeSet<GrantedBinding>,
     at: Instant,
 }
@@ -68,7 +68,7 @@ impl Roles {
     pub(super) async fn write_all(&self) {
         let mut changes = self.accounts.changes();
         let mut tunnels = self.kubernetes.tunnel_changes();
-        let mut written: HashMap<String, Written> = HashMap::new();
+        let mut written: HashMap<String, LastWrite> = HashMap::new();
         let mut retries = Backoff::new(FIRST_RETRY, LAST_RETRY);
         let mut known = BTreeMap::new();
         loop {
@@ -88,7 +88,7 @@ impl Roles {
                     pause = retries.after_failure();
                 }
                 known.clone_from(&unwritten);
-                self.pass.send_replace(Pass {
+                self.pass.send_replace(PassResult {
                     revision: directory.revision(),
                     unwritten: Arc::new(unwritten),
                 });
@@ -108,7 +108,7 @@ impl Roles {
     async fn write_pass(
         &self,
         directory: &Directory,
-        written: &mut HashMap<String, Written>,
+        written: &mut HashMap<String, LastWrite>,
     ) -> BTreeMap<String, String> {
         let none = BTreeSet::new();
         let clusters = directory.clusters().filter(|cluster| cluster.is_kubernetes());
@@ -133,7 +133,7 @@ impl Roles {
             match result {
                 Ok(()) => {
                     let at = Instant::now();
-                    written.insert(cluster.id.clone(), Written { grants, at });
+                    written.insert(cluster.id.clone(), LastWrite { grants, at });
                 }
                 // An agent has never connected the cluster, and no grant is to be written.
                 Err(WriteError::Call(CallError::NotConnected(_))) if grants.is_empty() => {}

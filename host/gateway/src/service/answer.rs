@@ -24,7 +24,7 @@ use crate::{
     error::GatewayError,
     kubernetes::Kubernetes,
     metric_names,
-    namespaces::{Namespaces, Remaining},
+    namespaces::{Namespaces, RemainingCheck},
     path, permission, rest,
     services::{EVERY_CLUSTER, ServiceTarget, Services},
     tokens::{self, AccessRequest, Holder},
@@ -46,7 +46,7 @@ impl Inner {
     pub(super) async fn answer(&self, request: Request<Body>) -> Answer {
         let started = Instant::now();
         if let Some(kubernetes) = &self.kubernetes
-            && Kubernetes::takes(request.uri().path())
+            && Kubernetes::handles(request.uri().path())
         {
             return entered(kubernetes, request, started).await;
         }
@@ -153,7 +153,9 @@ impl Inner {
         consoles::name_cluster(head);
         let cluster = cluster(&head.headers)?.to_owned();
         let holder = self
-            .holder(head, &cluster, || permission::needed(head, &self.plain_groups))
+            .holder(head, &cluster, || {
+                permission::needed_permission(head, &self.plain_groups)
+            })
             .await?;
         if !self.forward_token {
             tokens::remove(&mut head.headers);
@@ -225,7 +227,7 @@ impl Inner {
         is_mesos: bool,
     ) -> Result<(Response<Body>, Passage), GatewayError> {
         let remaining = match &namespaces {
-            None => Remaining::Nothing,
+            None => RemainingCheck::Nothing,
             Some(namespaces) => namespaces.check_path(head)?,
         };
         let (body, cut_off, passage) = if is_mesos && body::is_yaml(head) {
@@ -235,7 +237,7 @@ impl Inner {
             let (body, cut_off) = body::streamed(head, body, self.limits).await?;
             (body, cut_off, Passage::Untouched)
         };
-        let body = match namespaces.filter(|_| remaining == Remaining::Body) {
+        let body = match namespaces.filter(|_| remaining == RemainingCheck::Body) {
             Some(namespaces) => {
                 namespaces
                     .checked_body(head, body, &drivers.id, self.limits)

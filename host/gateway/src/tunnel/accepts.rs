@@ -13,7 +13,7 @@ use super::{
 const DIAL_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// The connections that a side accepts from the other one.
-pub enum Accepts {
+pub enum AllowedConnections {
     /// No connection is opened, as by a gateway for an agent.
     Nothing,
     /// Only connections to these addresses are opened, each `host:port`, as by an agent to its API server.
@@ -30,14 +30,14 @@ pub type TakeAnnouncement = Box<dyn Fn(Announcement) -> Result<(), String> + Sen
 pub type Guard = Arc<dyn Any + Send + Sync>;
 
 /// The connection to open for the other side.
-pub(super) enum Wanted {
+pub(super) enum ConnectTarget {
     /// A TCP connection to `host:port`.
     Tcp(String),
     /// A connection in this tunnel. The guard is held as long as the connection is open.
     Tunnel(Session, Guard, TunnelDestination),
 }
 
-impl std::fmt::Debug for Accepts {
+impl std::fmt::Debug for AllowedConnections {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Nothing => "Nothing",
@@ -48,7 +48,7 @@ impl std::fmt::Debug for Accepts {
     }
 }
 
-impl Wanted {
+impl ConnectTarget {
     /// Returns the budget of the connection. If it uses another tunnel, it is charged to that tunnel.
     pub(super) fn budget<'a>(&'a self, own: &'a Arc<Budget>) -> &'a Arc<Budget> {
         match self {
@@ -58,11 +58,13 @@ impl Wanted {
     }
 }
 
-impl Accepts {
+impl AllowedConnections {
     /// Returns the connection to open, or the reason to send to the other side.
-    pub(super) fn wanted(&self, to: TunnelDestination) -> Result<Wanted, String> {
+    pub(super) fn wanted(&self, to: TunnelDestination) -> Result<ConnectTarget, String> {
         match (self, to.cluster) {
-            (Self::Only(addresses), None) if addresses.contains(&to.address) => Ok(Wanted::Tcp(to.address)),
+            (Self::Only(addresses), None) if addresses.contains(&to.address) => {
+                Ok(ConnectTarget::Tcp(to.address))
+            }
             (Self::Through(find), Some(cluster)) => {
                 let (session, guard) =
                     find(&cluster).ok_or_else(|| format!("there is no tunnel of {cluster}"))?;
@@ -70,7 +72,7 @@ impl Accepts {
                     cluster: None,
                     address: to.address,
                 };
-                Ok(Wanted::Tunnel(session, guard, to))
+                Ok(ConnectTarget::Tunnel(session, guard, to))
             }
             _ => Err(format!("connections to {} are not allowed", to.address)),
         }

@@ -44,7 +44,7 @@ impl Budget {
     pub fn charge(&self, bytes: usize) -> Result<(), &Self> {
         let whole = self.whole.as_deref();
         if let Some(whole) = whole
-            && self.held() >= whole.free().saturating_mul(SHARE)
+            && self.used() >= whole.free().saturating_mul(SHARE)
         {
             return Err(whole);
         }
@@ -77,12 +77,12 @@ impl Budget {
         self.released.notified()
     }
 
-    pub fn held(&self) -> usize {
+    pub fn used(&self) -> usize {
         self.held.load(Ordering::Acquire)
     }
 
     fn free(&self) -> usize {
-        self.limit.saturating_sub(self.held())
+        self.limit.saturating_sub(self.used())
     }
 
     /// Returns whether a budget that this one is a part of has less than the `divisor`th part free.
@@ -93,7 +93,7 @@ impl Budget {
     }
 
     /// Returns whether both are parts of the same budget.
-    pub(super) fn is_beside(&self, other: &Self) -> bool {
+    pub(super) fn shares_budget(&self, other: &Self) -> bool {
         match (&self.whole, &other.whole) {
             (Some(whole), Some(other)) => Arc::ptr_eq(whole, other),
             _ => false,
@@ -104,7 +104,7 @@ impl Budget {
 impl Drop for Budget {
     fn drop(&mut self) {
         if let Some(whole) = &self.whole {
-            whole.release(self.held());
+            whole.release(self.used());
         }
     }
 }
@@ -119,7 +119,7 @@ mod tests {
         let user = gateway.part(400);
         let tunnels = [user.part(250), user.part(250)];
         assert!(tunnels[0].charge(250).is_ok());
-        let held = || [&gateway, &user, &tunnels[0], &tunnels[1]].map(|budget| budget.held());
+        let held = || [&gateway, &user, &tunnels[0], &tunnels[1]].map(|budget| budget.used());
         assert_eq!(held(), [250, 250, 250, 0]);
         // A charge may fail in each budget, and then nothing stays charged in the others.
         assert!(std::ptr::eq(tunnels[0].charge(1).unwrap_err(), &*tunnels[0]));
@@ -129,7 +129,7 @@ mod tests {
         tunnels[0].release(200);
         assert_eq!(held(), [200, 200, 50, 150]);
         drop(tunnels);
-        assert_eq!((user.held(), gateway.held()), (0, 0));
+        assert_eq!((user.used(), gateway.used()), (0, 0));
     }
 
     #[test]
@@ -138,7 +138,7 @@ mod tests {
         let users = [(); 4].map(|()| gateway.part(1024));
         let taken = users.each_ref().map(|user| {
             while user.charge(1).is_ok() {}
-            user.held()
+            user.used()
         });
         assert_eq!(taken, [768, 192, 48, 12]);
         assert!(gateway.part(1024).charge(1).is_ok());

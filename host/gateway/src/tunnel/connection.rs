@@ -51,12 +51,12 @@ impl Connection {
 
     /// Returns whether to ask the other side to pause now.
     pub(super) fn begin_pause(&self) -> bool {
-        self.inbox.budget.held() > self.thresholds().0 && !self.pause_requested.swap(true, Ordering::AcqRel)
+        self.inbox.budget.used() > self.thresholds().0 && !self.pause_requested.swap(true, Ordering::AcqRel)
     }
 
     /// Returns whether to tell the other side now that it may resume.
     pub(super) fn end_pause(&self) -> bool {
-        self.inbox.budget.held() <= self.thresholds().1 && self.pause_requested.swap(false, Ordering::AcqRel)
+        self.inbox.budget.used() <= self.thresholds().1 && self.pause_requested.swap(false, Ordering::AcqRel)
     }
 
     fn thresholds(&self) -> (usize, usize) {

@@ -22,7 +22,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{
     CHUNK, PING_INTERVAL, SILENCE, TUNNEL_LIMIT,
-    accepts::{Accepts, Wanted, connect},
+    accepts::{AllowedConnections, ConnectTarget, connect},
     budget::Budget,
     connection::Connection,
     frame::{Announcement, Content, EOF, Frame, TunnelDestination},
@@ -125,7 +125,7 @@ impl Session {
     }
 
     /// Carries the connections over the WebSocket until it ends. Returns why it ended.
-    pub async fn run<S>(&self, socket: S, outgoing: Outgoing, accepts: &Accepts) -> String
+    pub async fn run<S>(&self, socket: S, outgoing: Outgoing, accepts: &AllowedConnections) -> String
     where
         S: Stream<Item = Result<Message, WsError>> + Sink<Message, Error = WsError> + Send,
     {
@@ -150,7 +150,9 @@ where
     S: Stream<Item = Result<Message, WsError>> + Sink<Message, Error = WsError> + Send,
 {
     let (session, outgoing) = Session::new(Budget::new(TUNNEL_LIMIT));
-    session.run(socket, outgoing, &Accepts::Only(addresses)).await
+    session
+        .run(socket, outgoing, &AllowedConnections::Only(addresses))
+        .await
 }
 
 /// Writes frames and pings.
@@ -177,7 +179,7 @@ where
 
 impl Shared {
     /// Reads frames until the WebSocket ends. Returns why it ended.
-    async fn receive<S>(self: &Arc<Self>, mut stream: S, accepts: &Accepts) -> String
+    async fn receive<S>(self: &Arc<Self>, mut stream: S, accepts: &AllowedConnections) -> String
     where
         S: Stream<Item = Result<Message, WsError>> + Unpin,
     {
@@ -204,7 +206,7 @@ impl Shared {
     }
 
     /// Handles a frame. An error ends the tunnel.
-    async fn handle(self: &Arc<Self>, frame: Frame, accepts: &Accepts) -> Result<(), String> {
+    async fn handle(self: &Arc<Self>, frame: Frame, accepts: &AllowedConnections) -> Result<(), String> {
         let number = frame.connection;
         let connection = self.connections.lock().get(&number).cloned();
         match (frame.content, connection) {
@@ -274,7 +276,7 @@ impl Shared {
                     }
                 },
                 Err(_) => {
-                    let (largest, victim) = self.largest_beside(number, connection);
+                    let (largest, victim) = self.largest_in_budget(number, connection);
                     self.end(
                         largest,
                         &victim,
@@ -293,14 +295,14 @@ impl Shared {
     }
 
     /// Returns the connection of this tunnel that shares a budget with this one and holds the most. It may be this one.
-    fn largest_beside(&self, number: i64, connection: &Arc<Connection>) -> (i64, Arc<Connection>) {
+    fn largest_in_budget(&self, number: i64, connection: &Arc<Connection>) -> (i64, Arc<Connection>) {
         let own = &connection.inbox.budget;
         let connections = self.connections.lock();
         let larger = connections.iter().filter(|(_, other)| {
             let budget = &other.inbox.budget;
-            budget.is_beside(own) && budget.held() > own.held()
+            budget.shares_budget(own) && budget.used() > own.used()
         });
-        let largest = larger.max_by_key(|(_, other)| other.inbox.budget.held());
+        let largest = larger.max_by_key(|(_, other)| other.inbox.budget.used());
         let (number, connection) = largest.unwrap_or((&number, connection));
         (*number, connection.clone())
     }
@@ -337,7 +339,7 @@ impl Shared {
     }
 
     /// Opens a connection for the other side, and carries its bytes.
-    async fn dial(self: Arc<Self>, number: i64, wanted: Wanted, connection: Arc<Connection>) {
+    async fn dial(self: Arc<Self>, number: i64, wanted: ConnectTarget, connection: Arc<Connection>) {
         let ended = connection.ended.clone();
         let unwanted = async {
             tokio::select! {
@@ -346,7 +348,7 @@ impl Shared {
             }
         };
         let why = match wanted {
-            Wanted::Tcp(address) => {
+            ConnectTarget::Tcp(address) => {
                 let connected = tokio::select! {
                     connected = connect(&address) => connected,
                     () = unwanted => return,
@@ -356,7 +358,7 @@ impl Shared {
                     Err(why) => why,
                 }
             }
-            Wanted::Tunnel(session, _guard, to) => {
+            ConnectTarget::Tunnel(session, _guard, to) => {
                 let opened = tokio::select! {
                     opened = session.open(to, session.budget()) => opened,
                     () = unwanted => return,

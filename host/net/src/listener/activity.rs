@@ -63,7 +63,7 @@ pub(super) enum Expiry {
 }
 
 /// The next step and its time: check the bodies, or close the connection.
-struct Next {
+struct NextStep {
     at: Instant,
     expiry: Option<Expiry>,
 }
@@ -82,9 +82,9 @@ impl Inner {
 }
 
 impl State {
-    fn next(&self, head_timeout: Duration) -> Next {
+    fn next(&self, head_timeout: Duration) -> NextStep {
         if self.requests_in_flight > 0 {
-            return Next {
+            return NextStep {
                 at: self.next_check,
                 expiry: None,
             };
@@ -94,7 +94,7 @@ impl State {
             None if self.has_served => (self.idle_since, KEEP_ALIVE, Expiry::Idle),
             None => (self.idle_since, head_timeout, Expiry::Idle),
         };
-        Next {
+        NextStep {
             at: since + limit,
             expiry: Some(expiry),
         }
@@ -196,7 +196,7 @@ impl Activity {
         }
     }
 
-    fn next(&self) -> Next {
+    fn next(&self) -> NextStep {
         let mut state = self.0.state.lock();
         let next = state.next(self.0.limits.header_timeout);
         state.wakes_at = next.at;

@@ -48,7 +48,7 @@ fn write_row(outcome: &Outcome, row: &TraceRow) {
 
 /// Returns the beginning of a patch, without serializing the rest, which may be megabytes.
 fn beginning(patch: &Patch) -> String {
-    let mut beginning = Beginning(Vec::with_capacity(256));
+    let mut beginning = TruncatedWriter(Vec::with_capacity(256));
     // Serializing fails once the limit is reached.
     let is_whole = serde_json::to_writer(&mut beginning, patch).is_ok();
     let mut text = String::from_utf8_lossy(&beginning.0).into_owned();
@@ -58,9 +58,9 @@ fn beginning(patch: &Patch) -> String {
     text
 }
 
-struct Beginning(Vec<u8>);
+struct TruncatedWriter(Vec<u8>);
 
-impl Write for Beginning {
+impl Write for TruncatedWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let fit = bytes.len().min(MOST_PATCH.saturating_sub(self.0.len()));
         self.0.write(bytes.get(..fit).unwrap_or_default())

@@ -16,7 +16,7 @@ use crate::{
     host::Inner,
     live::{
         TableProblem, TableSlots,
-        assembly::{MayFail, Modules, Servers},
+        assembly::{MissingModules, Modules, Servers},
         disabled::{DisabledStages, follow_ends},
         exceptions, log_bad,
         prepared::PreparedTables,
@@ -196,7 +196,9 @@ pub(crate) async fn rebuilt(source: &Source, entry: &HistoryEntry) -> Result<Bui
     // The permissions of namespaced chains may have changed since the revision was live.
     let usable = source.usable(definitions).await?;
     // Stages that were live without their modules are built without them again.
-    let mut built = source.build_all(usable.served(), modules, MayFail::All).await?;
+    let mut built = source
+        .build_all(usable.served(), modules, MissingModules::All)
+        .await?;
     built.bad.splice(0..0, usable.bad);
     Ok(built)
 }

@@ -63,7 +63,7 @@ impl Stores {
     pub(crate) async fn record_last_live(&self, files: &[DefinitionFile]) {
         for store in &self.stores {
             let own = files.iter().filter(|file| store.owns(&file.path));
-            store.was_live(own.cloned().collect()).await;
+            store.set_last_live(own.cloned().collect()).await;
         }
     }
 
@@ -110,7 +110,7 @@ impl Stores {
         self.stores.iter().find_map(|store| {
             Some(Destination {
                 kind: store.kind(),
-                path: store.place_for(id)?,
+                path: store.path_for(id)?,
             })
         })
     }

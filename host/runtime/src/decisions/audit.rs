@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::{
     Error, Host, Table,
     changes::start::modules_of,
-    live::assembly::{Assembled, MayFail},
+    live::assembly::{Assembled, MissingModules},
     live::exceptions::LiveException,
     live::plugins::LiveModules,
     live::source::blocking,
@@ -47,7 +47,7 @@ impl Host {
         .await??;
         let assembler = &self.0.evaluator.assembler;
         let none = LiveModules::default();
-        let assembled = assembler.assemble(definitions, modules_of(&live.entry), &none, MayFail::All);
+        let assembled = assembler.assemble(definitions, modules_of(&live.entry), &none, MissingModules::All);
         let Assembled { chains, plugins, .. } = assembled.await?;
         let native = source.chains.iter().map(|chain| assembler.native(chain));
         let table = Table {

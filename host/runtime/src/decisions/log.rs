@@ -46,7 +46,7 @@ pub struct LoggedDecision {
 /// An item of a [`DecisionStream`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub enum Followed {
+pub enum StreamItem {
     /// A decision that matches the filter.
     Decision(LoggedDecision),
     /// This many decisions, whether they match the filter or not, had left the log before they could be read.
@@ -54,7 +54,7 @@ pub enum Followed {
 }
 
 /// Decisions as they are made. It never ends, and never delays a request: a reader that is too slow misses decisions.
-pub struct DecisionStream(Pin<Box<dyn Stream<Item = Followed> + Send>>);
+pub struct DecisionStream(Pin<Box<dyn Stream<Item = StreamItem> + Send>>);
 
 impl DecisionLog {
     /// The size of a page of decisions, in bytes. A single larger decision is a page of its own.
@@ -220,7 +220,7 @@ struct Follower {
 }
 
 impl Follower {
-    async fn next(&mut self) -> Vec<Followed> {
+    async fn next(&mut self) -> Vec<StreamItem> {
         let log = self.log.clone();
         loop {
             let mut arrived = std::pin::pin!(log.0.arrived.notified());
@@ -234,11 +234,11 @@ impl Follower {
             }
             let mut batch = Vec::new();
             if missed > 0 {
-                batch.push(Followed::Missed(missed));
+                batch.push(StreamItem::Missed(missed));
             }
             let included = entries.into_iter().filter(|entry| self.filter.includes(entry));
             let logged = included.filter_map(|entry| self.log.logged(entry));
-            batch.extend(logged.map(Followed::Decision));
+            batch.extend(logged.map(StreamItem::Decision));
             if !batch.is_empty() {
                 return batch;
             }
@@ -302,7 +302,7 @@ impl LoggedDecision {
 }
 
 impl Stream for DecisionStream {
-    type Item = Followed;
+    type Item = StreamItem;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         self.0.as_mut().poll_next(context)

@@ -29,7 +29,7 @@ use crate::{
     changes::smallest_first::SmallestFirst,
     live::plugins::{LiveModules, Loaded, LoadedPlugin, Order, Plugins, Preparation, Progress},
     live::stage::{LiveChain, LiveStage},
-    rollout::candidate::{Shadowed, TrialIdentity, Trials},
+    rollout::candidate::{HookWithCandidate, TrialIdentity, Trials},
     status::statistics::Statistics,
 };
 
@@ -71,12 +71,12 @@ impl Servers {
 
 /// Selects the stages that may be built without a module that cannot be fetched now. Their calls fail.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum MayFail<'a> {
+pub(crate) enum MissingModules<'a> {
     All,
     Of(&'a HashSet<PathBuf>),
 }
 
-impl MayFail<'_> {
+impl MissingModules<'_> {
     fn includes(&self, order: &Order) -> bool {
         match self {
             Self::All => true,
@@ -130,7 +130,7 @@ impl Assembler {
         definitions: Vec<ChainDefinition>,
         modules: Modules,
         live: &LiveModules,
-        may_fail: MayFail<'_>,
+        may_fail: MissingModules<'_>,
     ) -> Result<Assembled, Error> {
         let mut loaded = self
             .load_plugins(&definitions, modules, live, may_fail)
@@ -238,7 +238,7 @@ impl Assembler {
         definition: &CandidateDefinition,
         address: &str,
         timeout: Duration,
-    ) -> Arc<Shadowed> {
+    ) -> Arc<HookWithCandidate> {
         let identity = TrialIdentity {
             stage: address.to_owned(),
             plugin: plugin.identity(),
@@ -252,7 +252,7 @@ impl Assembler {
         let trial = self
             .trials
             .of(identity, plugin.status.clone(), candidate.status.clone());
-        Arc::new(Shadowed {
+        Arc::new(HookWithCandidate {
             plugin: plugin.plugin.clone(),
             candidate: candidate.plugin.clone(),
             timeout,
@@ -267,7 +267,7 @@ impl Assembler {
         definitions: &[ChainDefinition],
         modules: Modules,
         live: &LiveModules,
-        may_fail: MayFail<'_>,
+        may_fail: MissingModules<'_>,
     ) -> Result<Vec<OrderedPlugin>, Error> {
         let wanted = orders(definitions);
         if wanted.is_empty() {
@@ -295,7 +295,7 @@ impl Assembler {
             tasks.spawn(async move {
                 let plugins = &assembler.plugins;
                 let loading = plugins.load(&assembler, &sandbox, &resolver, &order, &modules, &preparation);
-                let loaded = plugins.or_live(loading.await, &order, &live);
+                let loaded = plugins.or_live_plugin(loading.await, &order, &live);
                 (assembler.progress)(match &loaded {
                     Ok(LoadedPlugin {
                         plugin, is_new: true, ..

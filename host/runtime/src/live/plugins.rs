@@ -283,7 +283,7 @@ impl Plugins {
     }
 
     /// Returns the plugin of the live table if loading failed temporarily.
-    pub(crate) fn or_live(
+    pub(crate) fn or_live_plugin(
         &self,
         loaded: Result<LoadedPlugin, StageErrorCause>,
         order: &Order,

@@ -24,7 +24,7 @@ use crate::{
     changes::stores::{Contents, Stores},
     decisions::observer::Observer,
     history::HistoryEntry,
-    live::assembly::{Assembled, Assembler, MayFail, Modules, address},
+    live::assembly::{Assembled, Assembler, MissingModules, Modules, address},
     live::exceptions::LiveException,
     live::hash,
     live::plugins::{LiveModules, Loaded},
@@ -130,7 +130,7 @@ impl Source {
         .await?;
         // Files that changed before the fingerprint was taken must be read again, because the watch would not report
         // these changes.
-        let known = if is_current { known } else { known.afresh() };
+        let known = if is_current { known } else { known.uncached() };
         Ok(Input {
             contents,
             known,
@@ -194,7 +194,7 @@ impl Source {
         let mut not_fetched = false;
         loop {
             let built = self
-                .build_all(usable.served(), modules.clone(), MayFail::Of(&failing))
+                .build_all(usable.served(), modules.clone(), MissingModules::Of(&failing))
                 .await;
             let errors = match built {
                 Err(Error::Stages(errors)) => errors,
@@ -277,7 +277,7 @@ impl Source {
         &self,
         set: DefinitionSet,
         modules: Modules,
-        may_fail: MayFail<'_>,
+        may_fail: MissingModules<'_>,
     ) -> Result<BuiltTable, Error> {
         let given = self.given.clone();
         let (files, texts, definitions, exceptions) = blocking(move || {

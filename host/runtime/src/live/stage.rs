@@ -8,7 +8,7 @@ use admittance_definitions::{HookStatus, PreparedHook};
 use crate::{
     DisabledStage, StageStatus,
     live::disabled::Stages,
-    rollout::candidate::{Shadowed, Trial},
+    rollout::candidate::{HookWithCandidate, Trial},
     rollout::{Rollout, RolloutProgress},
     status::statistics::StageStatistics,
 };
@@ -22,7 +22,7 @@ pub struct LiveStage {
     is_disabled: bool,
     pub(crate) prepared: PreparedHook,
     pub(crate) statistics: Arc<StageStatistics>,
-    shadowed: Option<Arc<Shadowed>>,
+    shadowed: Option<Arc<HookWithCandidate>>,
     pub(crate) progress: Option<Arc<RolloutProgress>>,
     pub(crate) disabled: Option<Arc<DisabledStage>>,
 }
@@ -33,7 +33,7 @@ impl LiveStage {
     pub(crate) fn new(
         spec: StageSpec,
         mut prepared: PreparedHook,
-        shadowed: Option<Arc<Shadowed>>,
+        shadowed: Option<Arc<HookWithCandidate>>,
         statistics: Arc<StageStatistics>,
     ) -> Self {
         if let Some(shadowed) = &shadowed {
@@ -68,7 +68,7 @@ impl LiveStage {
     }
 
     /// Returns the hook in which the candidate decides its share of the requests, if it has a rollout.
-    fn deciding(&self) -> Option<Shadowed> {
+    fn deciding(&self) -> Option<HookWithCandidate> {
         let share = self.progress.as_ref()?.share(self.rollout()?)?;
         Some(self.shadowed.as_ref()?.deciding(share))
     }

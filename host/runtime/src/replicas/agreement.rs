@@ -121,7 +121,7 @@ pub fn agreement(target: Option<Digest>, replicas: &[Replica]) -> Agreement {
             Agreement::Switch(prepared)
         };
     }
-    let wanted = most_wanted(target, &voters);
+    let wanted = most_prepared(target, &voters);
     let is_missing = |voter: &&&Replica| Some(voter.report.prepared) != wanted;
     let missing = voters.iter().filter(is_missing).filter_map(|voter| {
         Some(Missing {
@@ -134,7 +134,7 @@ pub fn agreement(target: Option<Digest>, replicas: &[Replica]) -> Agreement {
 }
 
 /// Returns the table other than the target that most voters have prepared; if several have as many, the leader's table.
-fn most_wanted(target: Option<Digest>, voters: &[&Replica]) -> Option<Digest> {
+fn most_prepared(target: Option<Digest>, voters: &[&Replica]) -> Option<Digest> {
     let others = voters
         .iter()
         .filter(|voter| Some(voter.report.prepared) != target);

@@ -2,7 +2,7 @@
 
 use std::{pin::Pin, time::Duration};
 
-use admittance_admission::apart;
+use admittance_admission::offload_without_deadline;
 use admittance_dialect::End;
 use admittance_net::{
     budget::{BodyMemory, NoBodyMemory},
@@ -132,15 +132,15 @@ impl BodyLimits {
         };
         match tokio::time::timeout(self.time, arriving).await {
             Ok(Ok(body)) => Ok(body),
-            Ok(Err(Interrupted::NoMemory(refused))) => {
+            Ok(Err(ReadError::NoMemory(refused))) => {
                 drain(body).await;
                 Err(BodyError::NoMemory(refused))
             }
-            Ok(Err(Interrupted::Body(error))) if error.is::<LengthLimitError>() => {
+            Ok(Err(ReadError::Body(error))) if error.is::<LengthLimitError>() => {
                 drain(body).await;
                 Err(BodyError::TooLarge(limit))
             }
-            Ok(Err(Interrupted::Body(error))) => {
+            Ok(Err(ReadError::Body(error))) => {
                 let reason = error.to_string();
                 Err(match find::<Stall>(&*error) {
                     Some(_) => BodyError::Stalled(reason),
@@ -152,14 +152,14 @@ impl BodyLimits {
     }
 }
 
-/// Returns the work of reading a body, in the unit of [`apart`]: a quarter of the body's bytes, because reading is four
+/// Returns the work of reading a body, in the unit of [`offload_without_deadline`]: a quarter of the body's bytes, because reading is four
 /// times faster than the work that a unit stands for.
 pub(crate) fn reading_work(body: &Bytes) -> usize {
     body.len() / 4
 }
 
 #[derive(Debug, thiserror::Error)]
-enum Interrupted {
+enum ReadError {
     #[error(transparent)]
     NoMemory(#[from] NoBodyMemory),
     #[error(transparent)]
@@ -210,7 +210,7 @@ impl PartialBody {
         if self.complete_pieces.is_empty() {
             return self.last_piece.into();
         }
-        apart(self.length, move || {
+        offload_without_deadline(self.length, move || {
             let mut all = Vec::with_capacity(self.length);
             // Each piece is freed once it is copied, so that the body is in memory only about once.
             for piece in self.complete_pieces.into_iter().chain([self.last_piece]) {
@@ -224,7 +224,7 @@ impl PartialBody {
 
 /// Reads the bytes of a body. Each part is dropped once it is copied, so that the connection can reuse its memory; a
 /// body of one part is not copied.
-async fn whole<B>(mut body: B, memory: &mut BodyMemory) -> Result<Bytes, Interrupted>
+async fn whole<B>(mut body: B, memory: &mut BodyMemory) -> Result<Bytes, ReadError>
 where
     B: Body<Data = Bytes, Error = Box<dyn std::error::Error + Send + Sync>> + Unpin,
 {

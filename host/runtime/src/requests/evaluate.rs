@@ -23,7 +23,7 @@ use crate::{
     changes::smallest_first::SmallestFirst,
     changes::start::modules_of,
     history::HistoryEntry,
-    live::assembly::{Assembled, Assembler, MayFail, Modules, Servers},
+    live::assembly::{Assembled, Assembler, MissingModules, Modules, Servers},
     live::plugins::{LiveModules, Loaded, Plugins},
     live::source::{Source, blocking, plugins},
     live::stage::{LiveChain, stage_calling_server},
@@ -261,7 +261,7 @@ impl Host {
         let evaluator = &self.0.evaluator;
         let (live, none) = (LiveModules::default(), HashSet::new());
         let assembler = &evaluator.assembler;
-        let assembling = assembler.assemble(definitions, modules, &live, MayFail::Of(&none));
+        let assembling = assembler.assemble(definitions, modules, &live, MissingModules::Of(&none));
         let Assembled { chains, plugins, .. } = assembling.await?;
         let plugins: Vec<_> = plugins.into_iter().map(|(_, plugin)| plugin).collect();
         let settings_schemas = schemas(&plugins);

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use admittance_admission::{Decision, FrontEnd, TraceContext, Uid, apart};
+use admittance_admission::{Decision, FrontEnd, TraceContext, Uid, offload_without_deadline};
 use admittance_dialect::{Class, Dialect, End, Inspection, Reading, Rejection, StoredState, append_warnings};
 use bytes::Bytes;
 use http::{
@@ -211,7 +211,7 @@ impl<R: From<Bytes>, E> From<Response<Bytes>> for Stop<R, E> {
 }
 
 /// A request on its way to the inner service.
-struct Passed<B> {
+struct ForwardedRequest<B> {
     request: Request<B>,
     passage: Passage,
     warnings: Vec<String>,
@@ -226,7 +226,7 @@ impl LayerState {
         uid: Uid,
         trace: Option<TraceContext>,
         inner: &mut S,
-    ) -> Result<Passed<B>, Stop<R, S::Error>>
+    ) -> Result<ForwardedRequest<B>, Stop<R, S::Error>>
     where
         S: Service<Request<B>, Response = Response<R>> + Clone,
         B: Body<Data = Bytes> + From<Bytes>,
@@ -238,7 +238,7 @@ impl LayerState {
             Class::Refuse(rejection) => return Err(self.end(&End::Rejected(&rejection), &[]).into()),
             Class::Inspect(inspection) if self.host.table().may_match(&inspection.outline()) => inspection,
             Class::Inspect(_) | Class::Pass => {
-                return Ok(Passed {
+                return Ok(ForwardedRequest {
                     request: Request::from_parts(head, body),
                     passage: Passage::Untouched,
                     warnings: Vec::new(),
@@ -259,7 +259,7 @@ impl LayerState {
         uid: Uid,
         trace: Option<TraceContext>,
         inner: &mut S,
-    ) -> Result<Passed<B>, Stop<R, S::Error>>
+    ) -> Result<ForwardedRequest<B>, Stop<R, S::Error>>
     where
         S: Service<Request<B>, Response = Response<R>> + Clone,
         B: Body<Data = Bytes> + From<Bytes>,
@@ -283,7 +283,7 @@ impl LayerState {
             work = body.len() + stored.map_or(0, |stored| stored.text().len());
         }
         let (dialect, original) = (self.dialect.clone(), body.clone());
-        let (head, inspection, reading) = apart(work, move || {
+        let (head, inspection, reading) = offload_without_deadline(work, move || {
             let reading = dialect.read(&head, &inspection, &original);
             (head, inspection, reading)
         })
@@ -291,7 +291,7 @@ impl LayerState {
         let (mut request, canonical, fixed) = match reading {
             Ok(Reading::Admit { request, canonical }) => (*request, canonical, None),
             Ok(Reading::Fixed { request, rejection }) => (*request, None, Some(rejection)),
-            Ok(Reading::Nothing) => return Ok(Passed::whole(head, body, Passage::Untouched)),
+            Ok(Reading::Nothing) => return Ok(ForwardedRequest::whole(head, body, Passage::Untouched)),
             Err(rejection) => return Err(rejected(&rejection).into()),
         };
         request.uid = uid;
@@ -308,14 +308,14 @@ impl LayerState {
         }
         // No stage has read the object, so the body keeps its spelling.
         if outcome.trace.is_empty() {
-            return Ok(Passed::whole(head, body, Passage::Untouched));
+            return Ok(ForwardedRequest::whole(head, body, Passage::Untouched));
         }
         let original = canonical.unwrap_or(body);
         let (head, body, passage) = match outcome.object {
             Some(object) if !outcome.patch.is_empty() => {
                 let (dialect, patch) = (self.dialect.clone(), outcome.patch);
                 let work = work.max(object.text().len());
-                let (head, written) = apart(work, move || {
+                let (head, written) = offload_without_deadline(work, move || {
                     let written = dialect.write(&head, &inspection, &original, &object, &patch);
                     (head, written)
                 })
@@ -325,7 +325,7 @@ impl LayerState {
             }
             _ => (head, original, Passage::Allowed),
         };
-        let mut passed = Passed::whole(head, body, passage);
+        let mut passed = ForwardedRequest::whole(head, body, passage);
         passed.warnings = outcome.warnings;
         Ok(passed)
     }
@@ -349,7 +349,7 @@ impl LayerState {
     }
 }
 
-impl<B: From<Bytes>> Passed<B> {
+impl<B: From<Bytes>> ForwardedRequest<B> {
     fn whole(mut head: Parts, body: Bytes, passage: Passage) -> Self {
         let headers = &mut head.headers;
         // The body is complete, so neither `Expect` nor `Transfer-Encoding` applies.

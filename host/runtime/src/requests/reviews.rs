@@ -10,7 +10,7 @@ use std::{
 
 use admittance_admission::{
     Decision, Denial, FrontEnd, Object, Operation, Outcome, Phase, Refusal, RefusalCause, Review, Selection,
-    TraceContext, Uid, apart, read_review, write_response,
+    TraceContext, Uid, offload_without_deadline, read_review, write_response,
 };
 use admittance_definitions::DefinitionFile;
 use admittance_dialect::{End, ReviewAddress, status_reply};
@@ -171,7 +171,7 @@ impl ReviewService {
             .collect(head, body)
             .await
             .map_err(|error| Box::new(self.reply(&error.end())))?;
-        let mut review = apart(reading_work(&body), move || read_review(body))
+        let mut review = offload_without_deadline(reading_work(&body), move || read_review(body))
             .await
             .map_err(|error| rejected(StatusCode::BAD_REQUEST, &error.to_string()))?;
         let front = head.extensions.get().unwrap_or(&state.front);
@@ -264,7 +264,7 @@ async fn judge(table: &Table, review: Review, selection: &Selection, patience: D
         Decision::Allowed => Passage::Allowed,
     };
     let (bytes, id) = (outcome.patch.memory(), uid.clone());
-    let body = apart(bytes, move || write_response(version, &id, Some(&outcome))).await;
+    let body = offload_without_deadline(bytes, move || write_response(version, &id, Some(&outcome))).await;
     reply(&uid, body, passage)
 }
 

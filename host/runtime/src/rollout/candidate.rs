@@ -15,8 +15,8 @@ use std::{
 
 use ::metrics::{Counter, counter};
 use admittance_admission::{
-    Deadline, Digest, Effect, Failure, FailureKind, Hook, Request, Response, apart, async_trait,
-    decided_by_candidate,
+    Deadline, Digest, Effect, Failure, FailureKind, Hook, Request, Response, async_trait,
+    decided_by_candidate, offload_without_deadline,
 };
 use admittance_definitions::{RolloutDefinition, Share};
 use futures_util::FutureExt;
@@ -42,7 +42,7 @@ const BACKGROUND_CALLS: usize = 8;
 
 /// A plugin and its candidate as one hook: one of them answers, then the other one is called in the background.
 #[derive(Clone)]
-pub(crate) struct Shadowed {
+pub(crate) struct HookWithCandidate {
     pub(crate) plugin: Arc<dyn Hook>,
     pub(crate) candidate: Arc<dyn Hook>,
     /// The timeout of one call in the background.
@@ -127,7 +127,7 @@ impl Trials {
 }
 
 #[async_trait]
-impl Hook for Shadowed {
+impl Hook for HookWithCandidate {
     async fn admit(&self, request: &Arc<Request>, deadline: Deadline) -> Result<Response, Failure> {
         let by_candidate = self.is_for_candidate(request);
         let hook = if by_candidate {
@@ -145,7 +145,7 @@ impl Hook for Shadowed {
     }
 }
 
-impl Shadowed {
+impl HookWithCandidate {
     /// Returns this hook with a candidate that answers this share of the requests.
     pub(crate) fn deciding(&self, share: Share) -> Self {
         Self {
@@ -225,7 +225,7 @@ impl Trial {
         let before = request.object.as_ref().map_or(0, |object| object.text().len());
         let bytes = before + ours.size() + theirs.size();
         let span = Span::current();
-        apart(bytes, move || {
+        offload_without_deadline(bytes, move || {
             span.in_scope(|| self.compare(&request, &ours, &theirs))
         })
         .await;
@@ -308,9 +308,9 @@ impl Trial {
     }
 }
 
-impl std::fmt::Debug for Shadowed {
+impl std::fmt::Debug for HookWithCandidate {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Shadowed")
+        f.debug_struct("HookWithCandidate")
             .field("trial", &self.trial)
             .finish_non_exhaustive()
     }

@@ -3,8 +3,8 @@
 use admittance::{Application, ChangeError, Expected, Host, HostBuilder, OnBadDefinition, Served};
 
 use crate::{
+    memory_store::MemoryStore,
     scene::{Scene, by, chain, live},
-    shelf::Shelf,
     stores::{bcs, builder, id},
 };
 
@@ -43,10 +43,10 @@ fn bad(host: &Host) -> Vec<String> {
 }
 
 /// Creates a host that has never read the store, with this policy for invalid definitions.
-fn fresh(scene: &Scene, shelf: &Shelf, on_bad: OnBadDefinition) -> HostBuilder {
+fn fresh(scene: &Scene, memory: &MemoryStore, on_bad: OnBadDefinition) -> HostBuilder {
     Host::builder()
         .definitions(scene.chains())
-        .definition_store(shelf.clone())
+        .definition_store(memory.clone())
         .on_bad_definition(on_bad)
 }
 
@@ -59,21 +59,21 @@ async fn an_invalid_entry_keeps_its_last_version_or_is_left_out() {
                 OnBadDefinition::KeepLast,
                 "1 n/x=1 n/y=1 !",
                 "2 n/x=2 n/y=1 !",
-                "shelf:/a/n/y+",
+                "memory:/a/n/y+",
             ),
             (
                 OnBadDefinition::ServeRest,
                 "2 n/x=1 !",
                 "3 n/x=2 !",
-                "shelf:/a/n/y",
+                "memory:/a/n/y",
             ),
         ] {
-            let (scene, shelf) = (Scene::new(), Shelf::new("a"));
-            shelf.put("n/x", &bcs("x", "Application", "1"));
-            shelf.put("n/y", &bcs("y", "Secret", "1"));
-            let begin = || builder(&scene, &shelf).on_bad_definition(on_bad);
+            let (scene, memory) = (Scene::new(), MemoryStore::new("a"));
+            memory.put("n/x", &bcs("x", "Application", "1"));
+            memory.put("n/y", &bcs("y", "Secret", "1"));
+            let begin = || builder(&scene, &memory).on_bad_definition(on_bad);
             let host = begin().build().await.unwrap();
-            shelf.put("n/y", &text);
+            memory.put("n/y", &text);
             host.reload().await.unwrap();
             assert_eq!(live(&host), served, "{text}");
             assert_eq!(bad(&host), [place], "{text}");
@@ -82,12 +82,12 @@ async fn an_invalid_entry_keeps_its_last_version_or_is_left_out() {
             let host = begin().build().await.unwrap();
             assert_eq!(live(&host), served, "{text}");
             // Other definitions can change.
-            shelf.put("n/x", &bcs("x", "Application", "2"));
+            memory.put("n/x", &bcs("x", "Application", "2"));
             host.reload().await.unwrap();
             assert_eq!(live(&host), changed, "{text}");
             assert_eq!(bad(&host), [place], "{text}");
             // Another program repairs the definition.
-            shelf.put("n/y", &bcs("y", "Secret", "3"));
+            memory.put("n/y", &bcs("y", "Secret", "3"));
             host.reload().await.unwrap();
             assert!(live(&host).ends_with(" n/x=2 n/y=3"), "{}", live(&host));
             assert_eq!(bad(&host), [""; 0]);
@@ -99,13 +99,13 @@ async fn an_invalid_entry_keeps_its_last_version_or_is_left_out() {
 async fn a_new_host_starts_with_an_invalid_entry_in_its_store() {
     for text in junk() {
         for on_bad in OnBadDefinition::ALL {
-            let (scene, shelf) = (Scene::new(), Shelf::new("a"));
+            let (scene, memory) = (Scene::new(), MemoryStore::new("a"));
             scene.write("a.yaml", &chain("a", "1"));
-            shelf.put("n/x", &bcs("x", "Application", "1"));
-            shelf.put("n/y", &text);
-            let host = fresh(&scene, &shelf, on_bad).build().await.unwrap();
+            memory.put("n/x", &bcs("x", "Application", "1"));
+            memory.put("n/y", &text);
+            let host = fresh(&scene, &memory, on_bad).build().await.unwrap();
             assert_eq!(live(&host), "1 a=1 n/x=1 !", "{text}");
-            assert_eq!(bad(&host), ["shelf:/a/n/y"], "{text}");
+            assert_eq!(bad(&host), ["memory:/a/n/y"], "{text}");
         }
     }
 }
@@ -114,11 +114,11 @@ async fn a_new_host_starts_with_an_invalid_entry_in_its_store() {
 async fn definitions_can_be_changed_despite_an_invalid_entry() {
     for text in junk() {
         for on_bad in OnBadDefinition::ALL {
-            let (scene, shelf) = (Scene::new(), Shelf::new("a"));
-            shelf.put("n/x", &bcs("x", "Application", "1"));
-            shelf.put("n/y", &text);
+            let (scene, memory) = (Scene::new(), MemoryStore::new("a"));
+            memory.put("n/x", &bcs("x", "Application", "1"));
+            memory.put("n/y", &text);
             let begin = async || {
-                let host = builder(&scene, &shelf).on_bad_definition(on_bad);
+                let host = builder(&scene, &memory).on_bad_definition(on_bad);
                 host.build().await.unwrap()
             };
             let host = begin().await;
@@ -131,7 +131,7 @@ async fn definitions_can_be_changed_despite_an_invalid_entry() {
             assert_eq!(live(&host), "3 n/x=2 n/z=1 !", "{text}");
             host.delete(&id("admissionwebhook/n/z"), &by("ci")).await.unwrap();
             assert_eq!(live(&host), "4 n/x=2 !", "{text}");
-            assert_eq!(shelf.text("n/y"), text);
+            assert_eq!(memory.text("n/y"), text);
             // The invalid definition is listed, is not new, and can be replaced.
             let stored = host.definitions().await.unwrap();
             let found = stored
@@ -150,7 +150,7 @@ async fn definitions_can_be_changed_despite_an_invalid_entry() {
                 .unwrap();
             assert_eq!(live(&host), "5 n/x=2 n/y=1", "{text}");
             // The invalid definition can also be deleted, together with its previous version, which is in force.
-            shelf.put("n/y", &text);
+            memory.put("n/y", &text);
             host.reload().await.unwrap();
             host.delete(&id("admissionwebhook/n/y"), &by("ci")).await.unwrap();
             assert!(live(&host).ends_with(" n/x=2"), "{text}: {}", live(&host));
@@ -169,22 +169,22 @@ async fn definitions_can_be_changed_despite_an_invalid_entry() {
 /// without one in force, the first is used.
 #[tokio::test]
 async fn an_entry_in_force_wins_over_a_conflicting_entry() {
-    let (scene, shelf) = (Scene::new(), Shelf::new("a"));
-    shelf.put("n/x", &bcs("x", "Application", "1"));
-    let host = builder(&scene, &shelf).build().await.unwrap();
-    shelf.put("n/b", &bcs("b", "Application", "1"));
+    let (scene, memory) = (Scene::new(), MemoryStore::new("a"));
+    memory.put("n/x", &bcs("x", "Application", "1"));
+    let host = builder(&scene, &memory).build().await.unwrap();
+    memory.put("n/b", &bcs("b", "Application", "1"));
     host.reload().await.unwrap();
     assert_eq!(
         (live(&host).as_str(), bad(&host)),
-        ("1 n/x=1 !", vec!["shelf:/a/n/b".to_owned()])
+        ("1 n/x=1 !", vec!["memory:/a/n/b".to_owned()])
     );
-    let other = fresh(&scene, &shelf, OnBadDefinition::KeepLast)
+    let other = fresh(&scene, &memory, OnBadDefinition::KeepLast)
         .build()
         .await
         .unwrap();
     assert_eq!(
         (live(&other).as_str(), bad(&other)),
-        ("1 n/b=1 !", vec!["shelf:/a/n/x".to_owned()])
+        ("1 n/b=1 !", vec!["memory:/a/n/x".to_owned()])
     );
     // The definition in force can be changed, and the other one does not interfere.
     host.apply(&bcs("x", "Application", "2"), "new", &expecting(Expected::There))
@@ -201,14 +201,14 @@ async fn a_definition_without_its_module_is_reported_and_the_rest_is_served() {
     let client = r#""clientConfig":{"url":"http://127.0.0.1:1/1"}"#;
     let plugin = |path: &str| format!(r#""plugin":{{"source":"file:{path}"}}"#);
     let missing = bcs("y", "Secret", "1").replace(client, &plugin("/nonexistent/x.wasm"));
-    let (scene, shelf) = (Scene::new(), Shelf::new("a"));
-    shelf.put("n/x", &bcs("x", "Application", "1"));
-    shelf.put("n/y", &missing);
-    let serving = builder(&scene, &shelf).on_bad_definition(OnBadDefinition::ServeRest);
+    let (scene, memory) = (Scene::new(), MemoryStore::new("a"));
+    memory.put("n/x", &bcs("x", "Application", "1"));
+    memory.put("n/y", &missing);
+    let serving = builder(&scene, &memory).on_bad_definition(OnBadDefinition::ServeRest);
     let host = serving.build().await.unwrap();
     assert_eq!(
         (live(&host).as_str(), bad(&host)),
-        ("1 n/x=1 !", vec!["shelf:/a/n/y".to_owned()])
+        ("1 n/x=1 !", vec!["memory:/a/n/y".to_owned()])
     );
     // A definition that is applied through the host must be valid.
     let own = bcs("z", "Process", "1").replace(client, &plugin("/nonexistent/z.wasm"));
@@ -217,16 +217,16 @@ async fn a_definition_without_its_module_is_reported_and_the_rest_is_served() {
         .await
         .unwrap();
     assert_eq!(live(&host), "2 n/x=1 n/z=1 !");
-    shelf.put("n/y", &bcs("y", "Secret", "1"));
+    memory.put("n/y", &bcs("y", "Secret", "1"));
     host.reload().await.unwrap();
     assert_eq!(live(&host), "3 n/x=1 n/y=1 n/z=1");
     // The previous version stays in place of one that cannot be loaded.
     drop(host);
-    let kept = builder(&scene, &shelf).build().await.unwrap();
-    shelf.put("n/y", &missing);
+    let kept = builder(&scene, &memory).build().await.unwrap();
+    memory.put("n/y", &missing);
     kept.reload().await.unwrap();
     assert_eq!(
         (live(&kept).as_str(), bad(&kept)),
-        ("3 n/x=1 n/y=1 n/z=1 !", vec!["shelf:/a/n/y+".to_owned()])
+        ("3 n/x=1 n/y=1 n/z=1 !", vec!["memory:/a/n/y+".to_owned()])
     );
 }

@@ -8,8 +8,8 @@ use admittance::{
 };
 
 use crate::{
+    memory_store::MemoryStore,
     scene::{Scene, by, chain, live},
-    shelf::Shelf,
     stores::{bcs, builder},
 };
 
@@ -50,7 +50,7 @@ async fn used_for(host: &Host, kind: &str) -> Vec<String> {
         .collect()
 }
 
-fn shown(host: &Host) -> Vec<ExceptionStatus> {
+fn exception_statuses(host: &Host) -> Vec<ExceptionStatus> {
     host.status().exceptions
 }
 
@@ -66,7 +66,7 @@ async fn exceptions_go_live_with_their_chains() {
     assert_eq!((applied.revision, applied.warnings.len()), (2, 0));
     assert_eq!(scene.read("AdmissionException-legacy.yaml"), text);
     assert_eq!(used(&host).await, ["a legacy"]);
-    let status = shown(&host);
+    let status = exception_statuses(&host);
     assert_eq!(status[0].stages, ["Mutating:a/hook"]);
     assert_eq!((status[0].owner.as_str(), status[0].expired), ("team-web", false));
 
@@ -77,7 +77,7 @@ async fn exceptions_go_live_with_their_chains() {
     host.delete(&"AdmissionChain/a".parse().unwrap(), &by("ci"))
         .await
         .unwrap();
-    let status = shown(&host);
+    let status = exception_statuses(&host);
     assert_eq!(status[0].stages, [""; 0]);
     assert!(
         status[0].unknown[0].contains(":8:12: spec.stages[0]: there is no stage a/hook"),
@@ -85,10 +85,10 @@ async fn exceptions_go_live_with_their_chains() {
     );
     host.apply(&chain("a", "3"), "new", &by("ci")).await.unwrap();
     assert_eq!(used(&host).await, ["a legacy"]);
-    assert_eq!(shown(&host)[0].unknown, [""; 0]);
+    assert_eq!(exception_statuses(&host)[0].unknown, [""; 0]);
 
     host.rollback(1, None).await.unwrap();
-    assert_eq!((used(&host).await, shown(&host)), (vec![], vec![]));
+    assert_eq!((used(&host).await, exception_statuses(&host)), (vec![], vec![]));
     host.rollback(2, None).await.unwrap();
     assert_eq!(used(&host).await, ["a legacy"]);
     drop(host);
@@ -97,7 +97,7 @@ async fn exceptions_go_live_with_their_chains() {
     host.delete(&"AdmissionException/legacy".parse().unwrap(), &by("ci"))
         .await
         .unwrap();
-    assert_eq!((used(&host).await, shown(&host)), (vec![], vec![]));
+    assert_eq!((used(&host).await, exception_statuses(&host)), (vec![], vec![]));
 }
 
 #[tokio::test]
@@ -116,7 +116,7 @@ async fn an_exception_that_expired_or_names_no_stage_is_a_warning() {
     );
     assert!(unknown.contains("there is no stage a/hooks"), "{unknown}");
     assert_eq!(live(&host), "2 a=1");
-    assert!(shown(&host)[0].expired);
+    assert!(exception_statuses(&host)[0].expired);
     assert_eq!(used(&host).await, [""; 0]);
     // A change of another definition does not repeat the warnings.
     let applied = host.apply(&chain("b", "1"), "new.yaml", &by("ci")).await.unwrap();
@@ -131,16 +131,16 @@ async fn an_exception_that_expired_or_names_no_stage_is_a_warning() {
 
 #[tokio::test]
 async fn chains_of_shared_stores_have_exceptions_in_files() {
-    let (scene, shelf) = (Scene::new(), Shelf::new("a"));
-    shelf.put("n/x", &bcs("x", "Application", "1"));
+    let (scene, memory) = (Scene::new(), MemoryStore::new("a"));
+    memory.put("n/x", &bcs("x", "Application", "1"));
     scene.write("a.yaml", &exception("legacy", "[n/x/hook]", after(3_600_000)));
-    let host = builder(&scene, &shelf).build().await.unwrap();
+    let host = builder(&scene, &memory).build().await.unwrap();
     assert_eq!(used_for(&host, "Application").await, ["n/x legacy"]);
-    shelf.remove("n/x");
+    memory.remove("n/x");
     host.reload().await.unwrap();
     assert_eq!(live(&host), "2");
-    assert_eq!(shown(&host)[0].unknown.len(), 1);
-    shelf.put("n/x", &bcs("x", "Application", "2"));
+    assert_eq!(exception_statuses(&host)[0].unknown.len(), 1);
+    memory.put("n/x", &bcs("x", "Application", "2"));
     host.reload().await.unwrap();
     assert_eq!(
         (used_for(&host, "Application").await, live(&host).as_str()),

@@ -12,11 +12,11 @@ mod files;
 #[expect(dead_code, reason = "tests of the sandbox need more of it")]
 #[path = "../../../sandbox/tests/sandbox/guest.rs"]
 mod guest;
+mod memory_store;
 mod preparing;
 mod recording;
 mod rollback;
 mod scene;
-mod shelf;
 mod start;
 mod steering;
 mod stores;

@@ -3,8 +3,8 @@
 use admittance::Origin;
 
 use crate::{
+    memory_store::MemoryStore,
     scene::{Scene, by, chain, live},
-    shelf::Shelf,
     stores::{bcs, builder},
 };
 
@@ -87,15 +87,15 @@ async fn a_rollback_to_a_revision_that_is_not_kept_is_refused() {
 /// rollback.
 #[tokio::test]
 async fn a_change_that_is_read_during_a_rollback_takes_effect_after_it() {
-    let (scene, shelf) = (Scene::new(), Shelf::new("a"));
-    shelf.put("n/x", &bcs("x", "Application", "1"));
-    let host = builder(&scene, &shelf).build().await.unwrap();
-    shelf.put("n/x", &bcs("x", "Application", "2"));
+    let (scene, memory) = (Scene::new(), MemoryStore::new("a"));
+    memory.put("n/x", &bcs("x", "Application", "1"));
+    let host = builder(&scene, &memory).build().await.unwrap();
+    memory.put("n/x", &bcs("x", "Application", "2"));
     host.reload().await.unwrap();
     // The first change was read before the rollback, so it does not end the rollback; the second one does.
     for (change, expected) in [("2", "3 n/x=1"), ("3", "5 n/x=3")] {
-        shelf.put("n/x", &bcs("x", "Application", change));
-        let (has_read, release) = shelf.hold_reading();
+        memory.put("n/x", &bcs("x", "Application", change));
+        let (has_read, release) = memory.hold_reading();
         let reading = {
             let host = host.clone();
             tokio::spawn(async move { host.reload().await.map(drop) })

@@ -6,8 +6,8 @@ use std::time::Duration;
 use admittance::{ChangeError, Error, Host, HostBuilder, definitions::DefinitionId};
 
 use crate::{
+    memory_store::MemoryStore,
     scene::{Scene, by, chain, dry_run, live},
-    shelf::Shelf,
 };
 
 /// Writes a definition of BCS with one hook, which calls a webhook at this path.
@@ -22,10 +22,10 @@ pub(crate) fn id(text: &str) -> DefinitionId {
 }
 
 /// Configures a host with files, a store and a history.
-pub(crate) fn builder(scene: &Scene, shelf: &Shelf) -> HostBuilder {
+pub(crate) fn builder(scene: &Scene, memory: &MemoryStore) -> HostBuilder {
     Host::builder()
         .definitions(scene.chains())
-        .definition_store(shelf.clone())
+        .definition_store(memory.clone())
         .history(scene.folder.path().join("history"))
 }
 
@@ -42,15 +42,15 @@ pub(crate) async fn until(host: &Host, expected: &str) {
 }
 
 /// Lets a host follow its definitions until this is dropped.
-pub(crate) struct Following(tokio::task::JoinHandle<()>);
+pub(crate) struct FollowTask(tokio::task::JoinHandle<()>);
 
-impl Following {
+impl FollowTask {
     pub(crate) fn of(host: &Host) -> Self {
         Self(tokio::spawn(host.clone().follow()))
     }
 }
 
-impl Drop for Following {
+impl Drop for FollowTask {
     fn drop(&mut self) {
         self.0.abort();
     }
@@ -58,20 +58,20 @@ impl Drop for Following {
 
 #[tokio::test]
 async fn definitions_of_stores_and_files_are_live_together() {
-    let (scene, shelf) = (Scene::new(), Shelf::new("a"));
+    let (scene, memory) = (Scene::new(), MemoryStore::new("a"));
     scene.write("a.yaml", &chain("a", "1"));
-    shelf.put("n/x", &bcs("x", "Application", "1"));
-    let host = builder(&scene, &shelf).build().await.unwrap();
+    memory.put("n/x", &bcs("x", "Application", "1"));
+    let host = builder(&scene, &memory).build().await.unwrap();
     assert_eq!(live(&host), "1 a=1 n/x=1");
-    let _following = Following::of(&host);
+    let _following = FollowTask::of(&host);
 
-    shelf.put("n/x", &bcs("x", "Application", "2"));
+    memory.put("n/x", &bcs("x", "Application", "2"));
     until(&host, "2 a=1 n/x=2").await;
-    shelf.put("n/y", &bcs("y", "Secret", "1"));
+    memory.put("n/y", &bcs("y", "Secret", "1"));
     until(&host, "3 a=1 n/x=2 n/y=1").await;
     scene.write("a.yaml", &chain("a", "2"));
     until(&host, "4 a=2 n/x=2 n/y=1").await;
-    shelf.remove("n/x");
+    memory.remove("n/x");
     until(&host, "5 a=2 n/y=1").await;
 
     let stored = host.definitions().await.unwrap();
@@ -84,12 +84,12 @@ async fn definitions_of_stores_and_files_are_live_together() {
         rows,
         [
             ("AdmissionChain/a".to_owned(), file),
-            ("admissionwebhook/n/y".to_owned(), "shelf:/a/n/y".to_owned()),
+            ("admissionwebhook/n/y".to_owned(), "memory:/a/n/y".to_owned()),
         ]
     );
 
     // Another formatting does not create a revision.
-    shelf.put(
+    memory.put(
         "n/y",
         &bcs("y", "Secret", "1").replace(",\"resourcesRef\"", ",\n  \"resourcesRef\""),
     );
@@ -109,64 +109,64 @@ async fn definitions_of_stores_and_files_are_live_together() {
 
 #[tokio::test]
 async fn mistakes_in_a_store_are_reported_with_their_places() {
-    let (scene, shelf) = (Scene::new(), Shelf::new("a"));
-    shelf.put("n/x", &bcs("x", "Application", "1"));
-    let host = builder(&scene, &shelf).build().await.unwrap();
+    let (scene, memory) = (Scene::new(), MemoryStore::new("a"));
+    memory.put("n/x", &bcs("x", "Application", "1"));
+    let host = builder(&scene, &memory).build().await.unwrap();
     let plugin = r#""plugin":{"source":"file:x.wasm"}"#;
     let client = r#""clientConfig":{"url":"http://127.0.0.1:1/1"}"#;
     // (text, expected mistake)
     let table = [
-        ("{".to_owned(), "shelf:/a/n/y:1:"),
+        ("{".to_owned(), "memory:/a/n/y:1:"),
         (
             bcs("y", "Secret", "1").replace("Fail\"", "Fial\""),
-            "shelf:/a/n/y:1:192: admissionWebhooks[0].failurePolicy: \"Fial\" is not a valid failure policy; write Fail or Ignore",
+            "memory:/a/n/y:1:192: admissionWebhooks[0].failurePolicy: \"Fial\" is not a valid failure policy; write Fail or Ignore",
         ),
         (
             bcs("y", "Secret", "1").replace(client, plugin),
-            "shelf:/a/n/y:1:218: admissionWebhooks[0].plugin.source: the path \"x.wasm\" is relative, and this \
+            "memory:/a/n/y:1:218: admissionWebhooks[0].plugin.source: the path \"x.wasm\" is relative, and this \
              definition is not in a directory; write an absolute path, or `https:` or `oci:`",
         ),
         (
             bcs("y", "Application", "1"),
-            "shelf:/a/n/y:1:101: resourcesRef: shelf:/a/n/x:1:101 already defines hooks for Create of application; BCS \
+            "memory:/a/n/y:1:101: resourcesRef: memory:/a/n/x:1:101 already defines hooks for Create of application; BCS \
              has one definition for each operation and kind: put the hooks into one",
         ),
     ];
     for (text, expected) in table {
-        shelf.put("n/y", &text);
+        memory.put("n/y", &text);
         host.reload().await.unwrap();
         let problem = host.status().problem.unwrap();
         let [bad] = &problem.bad_definitions[..] else {
             panic!("{problem:?}");
         };
-        assert_eq!(bad.location, "shelf:/a/n/y");
+        assert_eq!(bad.location, "memory:/a/n/y");
         assert_eq!(bad.id.as_deref(), Some("admissionwebhook/n/y"));
         assert!(bad.reasons[0].starts_with(expected), "{bad:?}");
         assert_eq!(live(&host), "1 n/x=1 !");
     }
-    shelf.remove("n/y");
+    memory.remove("n/y");
     host.reload().await.unwrap();
     assert_eq!(live(&host), "1 n/x=1");
 }
 
 #[tokio::test]
 async fn a_lost_store_keeps_the_table_and_catches_up() {
-    let (scene, shelf) = (Scene::new(), Shelf::new("a"));
+    let (scene, memory) = (Scene::new(), MemoryStore::new("a"));
     scene.write("a.yaml", &chain("a", "1"));
-    shelf.put("n/x", &bcs("x", "Application", "1"));
-    let host = builder(&scene, &shelf).build().await.unwrap();
-    let _following = Following::of(&host);
+    memory.put("n/x", &bcs("x", "Application", "1"));
+    let host = builder(&scene, &memory).build().await.unwrap();
+    let _following = FollowTask::of(&host);
 
-    shelf.set_lost(true);
+    memory.set_lost(true);
     until(&host, "1 a=1 n/x=1 !").await;
     let problem = host.status().problem.unwrap();
-    assert_eq!(problem.mistakes, ["shelf:/a cannot be reached: it is away"]);
+    assert_eq!(problem.mistakes, ["memory:/a cannot be reached: it is away"]);
     assert!(problem.next_attempt.is_some());
     // The mistake in the store is reported together with mistakes in files.
     std::fs::write(scene.chains().join("b.yaml"), b"\xff").unwrap();
     let error = host.reload().await.unwrap_err().to_string();
     assert!(
-        error.starts_with("shelf:/a cannot be reached: it is away\n") && error.contains("b.yaml:1:1: "),
+        error.starts_with("memory:/a cannot be reached: it is away\n") && error.contains("b.yaml:1:1: "),
         "{error}"
     );
     scene.remove("b.yaml");
@@ -184,43 +184,43 @@ async fn a_lost_store_keeps_the_table_and_catches_up() {
         assert!(matches!(error, ChangeError::Table(Error::Stores(_))), "{error}");
     }
 
-    shelf.put("n/x", &bcs("x", "Application", "2"));
-    shelf.set_lost(false);
+    memory.put("n/x", &bcs("x", "Application", "2"));
+    memory.set_lost(false);
     until(&host, "2 a=1 n/x=2").await;
     // Losing and restoring the store without changes does not create a revision.
-    shelf.set_lost(true);
+    memory.set_lost(true);
     until(&host, "2 a=1 n/x=2 !").await;
-    shelf.set_lost(false);
+    memory.set_lost(false);
     until(&host, "2 a=1 n/x=2").await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_start_without_the_store_serves_the_last_live_table() {
-    let (scene, shelf) = (Scene::new(), Shelf::new("a"));
-    shelf.put("n/x", &bcs("x", "Application", "1"));
-    shelf.set_lost(true);
+    let (scene, memory) = (Scene::new(), MemoryStore::new("a"));
+    memory.put("n/x", &bcs("x", "Application", "1"));
+    memory.set_lost(true);
     // Without a previous table, the start fails after five seconds.
     let begin = tokio::time::Instant::now();
-    let error = builder(&scene, &shelf).build().await.unwrap_err();
-    assert_eq!(error.to_string(), "shelf:/a cannot be reached: it is away");
+    let error = builder(&scene, &memory).build().await.unwrap_err();
+    assert_eq!(error.to_string(), "memory:/a cannot be reached: it is away");
     assert_eq!(begin.elapsed().as_secs(), 5);
 
     // A start continues if the store returns while it waits.
-    let builder = || builder(&scene, &shelf);
+    let builder = || builder(&scene, &memory);
     let returns = async {
         tokio::task::yield_now().await;
-        shelf.set_lost(false);
+        memory.set_lost(false);
     };
     let (host, ()) = tokio::join!(builder().build(), returns);
     assert_eq!(live(&host.unwrap()), "1 n/x=1");
 
     // The last live table is served until the store returns.
-    shelf.set_lost(true);
+    memory.set_lost(true);
     let host = builder().build().await.unwrap();
     assert_eq!(live(&host), "1 n/x=1 !");
-    let _following = Following::of(&host);
-    shelf.put("n/x", &bcs("x", "Application", "2"));
-    shelf.set_lost(false);
+    let _following = FollowTask::of(&host);
+    memory.put("n/x", &bcs("x", "Application", "2"));
+    memory.set_lost(false);
     until(&host, "2 n/x=2").await;
 }
 
@@ -228,30 +228,30 @@ async fn a_start_without_the_store_serves_the_last_live_table() {
 /// still go live with the change.
 #[tokio::test]
 async fn a_change_that_was_read_but_not_used_goes_live_later() {
-    let (scene, shelf) = (Scene::new(), Shelf::new("a"));
-    shelf.put("n/x", &bcs("x", "Application", "1"));
-    let host = builder(&scene, &shelf).build().await.unwrap();
-    shelf.put("n/x", &bcs("x", "Application", "2"));
+    let (scene, memory) = (Scene::new(), MemoryStore::new("a"));
+    memory.put("n/x", &bcs("x", "Application", "1"));
+    let host = builder(&scene, &memory).build().await.unwrap();
+    memory.put("n/x", &bcs("x", "Application", "2"));
     host.definitions().await.unwrap();
     assert_eq!(live(&host), "1 n/x=1");
-    let following = Following::of(&host);
+    let following = FollowTask::of(&host);
     until(&host, "2 n/x=2").await;
     drop(following);
 
-    shelf.put("n/x", &bcs("x", "Application", "3"));
+    memory.put("n/x", &bcs("x", "Application", "3"));
     host.delete(&id("admissionwebhook/n/y"), &by("ci"))
         .await
         .unwrap_err();
     assert_eq!(live(&host), "2 n/x=2");
-    let _following = Following::of(&host);
+    let _following = FollowTask::of(&host);
     until(&host, "3 n/x=3").await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_rollback_holds_until_the_store_changes() {
-    let (scene, shelf) = (Scene::new(), Shelf::new("a"));
-    shelf.put("n/x", &bcs("x", "Application", "1"));
-    let host = builder(&scene, &shelf).build().await.unwrap();
+    let (scene, memory) = (Scene::new(), MemoryStore::new("a"));
+    memory.put("n/x", &bcs("x", "Application", "1"));
+    let host = builder(&scene, &memory).build().await.unwrap();
     host.apply(&bcs("x", "Application", "2"), "new", &by("ci"))
         .await
         .unwrap();
@@ -260,33 +260,33 @@ async fn a_rollback_holds_until_the_store_changes() {
     assert_eq!(live(&host), "3 n/x=1");
     host.reload().await.unwrap();
     assert_eq!(live(&host), "3 n/x=1");
-    assert!(shelf.text("n/x").contains("1:1/2"));
+    assert!(memory.text("n/x").contains("1:1/2"));
 
     // Losing the store creates no revision, and neither does a restart, even while the store is lost.
-    shelf.set_lost(true);
+    memory.set_lost(true);
     host.reload().await.unwrap_err();
     assert_eq!(live(&host), "3 n/x=1 !");
     drop(host);
-    let host = builder(&scene, &shelf).build().await.unwrap();
+    let host = builder(&scene, &memory).build().await.unwrap();
     assert_eq!(live(&host), "3 n/x=1 !");
-    shelf.set_lost(false);
+    memory.set_lost(false);
     host.reload().await.unwrap();
     assert_eq!(live(&host), "3 n/x=1");
     drop(host);
-    let host = builder(&scene, &shelf).build().await.unwrap();
+    let host = builder(&scene, &memory).build().await.unwrap();
     assert_eq!(live(&host), "3 n/x=1");
     // A rollback while the store is unreachable stays in force when the store is back.
-    shelf.put("n/x", &bcs("x", "Application", "3"));
+    memory.put("n/x", &bcs("x", "Application", "3"));
     host.reload().await.unwrap();
     assert_eq!(live(&host), "4 n/x=3");
-    shelf.set_lost(true);
+    memory.set_lost(true);
     host.reload().await.unwrap_err();
     host.rollback(1, None).await.unwrap();
     assert_eq!(live(&host), "5 n/x=1");
-    shelf.set_lost(false);
+    memory.set_lost(false);
     host.reload().await.unwrap();
     assert_eq!(live(&host), "5 n/x=1");
-    shelf.put("n/x", &bcs("x", "Application", "4"));
+    memory.put("n/x", &bcs("x", "Application", "4"));
     host.reload().await.unwrap();
     assert_eq!(live(&host), "6 n/x=4");
 }

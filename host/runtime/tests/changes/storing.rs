@@ -3,9 +3,9 @@
 use admittance::{Application, AppliedEffect, ChangeError, Expected, Host, Origin, definitions::StoreError};
 
 use crate::{
+    memory_store::MemoryStore,
     scene::{Scene, by, chain, dry_run, live},
-    shelf::Shelf,
-    stores::{Following, bcs, builder, id},
+    stores::{FollowTask, bcs, builder, id},
 };
 
 fn expecting(expected: Expected) -> Application {
@@ -16,38 +16,38 @@ fn expecting(expected: Expected) -> Application {
 
 #[tokio::test]
 async fn definitions_of_a_store_are_changed_there() {
-    let (scene, shelf) = (Scene::new(), Shelf::new("a"));
+    let (scene, memory) = (Scene::new(), MemoryStore::new("a"));
     scene.write("a.yaml", &chain("a", "1"));
-    let host = builder(&scene, &shelf).build().await.unwrap();
-    shelf.put("n/x", &bcs("x", "Application", "1"));
+    let host = builder(&scene, &memory).build().await.unwrap();
+    memory.put("n/x", &bcs("x", "Application", "1"));
     host.reload().await.unwrap();
-    let _following = Following::of(&host);
+    let _following = FollowTask::of(&host);
 
     let new = bcs("x", "Application", "2");
     host.apply(&new, "new", &dry_run()).await.unwrap();
-    assert_eq!((live(&host).as_str(), shelf.commits()), ("2 a=1 n/x=1", 0));
+    assert_eq!((live(&host).as_str(), memory.commits()), ("2 a=1 n/x=1", 0));
     let applied = host.apply(&new, "new", &by("ci")).await.unwrap();
     assert_eq!(applied.definitions[0].effect, AppliedEffect::Changed);
     assert_eq!(live(&host), "3 a=1 n/x=2");
-    assert!(shelf.text("n/x").contains("http://127.0.0.1:1/2"));
+    assert!(memory.text("n/x").contains("http://127.0.0.1:1/2"));
     // The same definition in YAML changes nothing.
     let yaml = "kind: admissionwebhook\napiVersion: v4\nmetadata: { namespace: 'n', name: x }\nresourcesRef: { operation: \
                 Create, kind: Application }\nadmissionWebhooks: [ { name: hook, failurePolicy: Fail, clientConfig: { url: \
                 http://127.0.0.1:1/2 } } ]\n";
     let again = host.apply(yaml, "new.yaml", &by("ci")).await.unwrap();
     assert_eq!(again.definitions[0].effect, AppliedEffect::Unchanged);
-    assert_eq!((again.revision, shelf.commits()), (3, 1));
+    assert_eq!((again.revision, memory.commits()), (3, 1));
     // YAML is stored as JSON, for other readers of the store.
     let yaml = yaml.replace("/2", "/3");
     host.apply(&yaml, "new.yaml", &by("ci")).await.unwrap();
     assert_eq!(live(&host), "4 a=1 n/x=3");
-    serde_json::from_str::<serde_json::Value>(&shelf.text("n/x")).unwrap();
+    serde_json::from_str::<serde_json::Value>(&memory.text("n/x")).unwrap();
 
     host.delete(&id("admissionwebhook/n/x"), &by("ops"))
         .await
         .unwrap();
     assert_eq!(live(&host), "5 a=1");
-    assert_eq!(shelf.names(), [""; 0]);
+    assert_eq!(memory.names(), [""; 0]);
     let origins: Vec<_> = host
         .history()
         .into_iter()
@@ -70,17 +70,17 @@ async fn definitions_of_a_store_are_changed_there() {
 
 #[tokio::test]
 async fn an_apply_fails_if_its_expectations_are_not_met() {
-    let (scene, shelf) = (Scene::new(), Shelf::new("a"));
+    let (scene, memory) = (Scene::new(), MemoryStore::new("a"));
     scene.write("a.yaml", &chain("a", "1"));
-    shelf.put("n/x", &bcs("x", "Application", "1"));
-    let host = builder(&scene, &shelf).build().await.unwrap();
+    memory.put("n/x", &bcs("x", "Application", "1"));
+    let host = builder(&scene, &memory).build().await.unwrap();
     let [x, y] = [bcs("x", "Application", "2"), bcs("y", "Secret", "1")];
     // Each row has a text, the expectation and the error.
     let table = [
         (
             &x,
             Expected::New,
-            "admissionwebhook/n/x already exists in shelf:/a/n/x:1:1".to_owned(),
+            "admissionwebhook/n/x already exists in memory:/a/n/x:1:1".to_owned(),
         ),
         (
             &y,
@@ -99,7 +99,7 @@ async fn an_apply_fails_if_its_expectations_are_not_met() {
     for (text, expected, message) in table {
         let error = host.apply(text, "new", &expecting(expected)).await.unwrap_err();
         assert_eq!(error.to_string(), message);
-        assert_eq!((live(&host).as_str(), shelf.commits()), ("1 a=1 n/x=1", 0));
+        assert_eq!((live(&host).as_str(), memory.commits()), ("1 a=1 n/x=1", 0));
     }
     host.apply(&x, "new", &expecting(Expected::There)).await.unwrap();
     host.apply(&y, "new", &expecting(Expected::New)).await.unwrap();
@@ -108,11 +108,11 @@ async fn an_apply_fails_if_its_expectations_are_not_met() {
 
 #[tokio::test]
 async fn a_concurrent_write_to_the_store_fails_the_change() {
-    let (scene, shelf) = (Scene::new(), Shelf::new("a"));
-    shelf.put("n/x", &bcs("x", "Application", "1"));
-    let host = builder(&scene, &shelf).build().await.unwrap();
+    let (scene, memory) = (Scene::new(), MemoryStore::new("a"));
+    memory.put("n/x", &bcs("x", "Application", "1"));
+    let host = builder(&scene, &memory).build().await.unwrap();
     let new = bcs("x", "Application", "2");
-    shelf.conflict_once();
+    memory.conflict_once();
     let error = host.apply(&new, "new", &by("ci")).await.unwrap_err();
     assert!(
         matches!(error, ChangeError::Store(StoreError::ChangedMeanwhile { .. })),
@@ -126,7 +126,7 @@ async fn a_concurrent_write_to_the_store_fails_the_change() {
 
 #[tokio::test]
 async fn a_new_definition_goes_to_the_first_store_that_accepts_it() {
-    let (scene, first, second) = (Scene::new(), Shelf::new("1"), Shelf::new("2"));
+    let (scene, first, second) = (Scene::new(), MemoryStore::new("1"), MemoryStore::new("2"));
     scene.write("a.yaml", &chain("a", "1"));
     let history = scene.folder.path().join("history");
     let file = scene.chains().join("a.yaml");
@@ -183,7 +183,7 @@ async fn a_new_definition_goes_to_the_first_store_that_accepts_it() {
     let error = host.apply(&both, "new", &by("ci")).await.unwrap_err().to_string();
     assert!(error.starts_with("this changes definitions in "), "{error}");
     assert!(
-        error.ends_with(" and in shelf:/2; change one store at a time"),
+        error.ends_with(" and in memory:/2; change one store at a time"),
         "{error}"
     );
     assert_eq!(scene.read("a.yaml"), chain("a", "1"));
@@ -194,11 +194,11 @@ async fn a_new_definition_goes_to_the_first_store_that_accepts_it() {
 /// A change of files is written to the history first; a store changes atomically.
 #[tokio::test]
 async fn a_store_is_changed_without_a_history() {
-    let (scene, shelf) = (Scene::new(), Shelf::new("a"));
+    let (scene, memory) = (Scene::new(), MemoryStore::new("a"));
     scene.write("a.yaml", &chain("a", "1"));
     let host = Host::builder()
         .definitions(scene.chains().join("a.yaml"))
-        .definition_store(shelf.clone())
+        .definition_store(memory.clone())
         .build()
         .await
         .unwrap();
@@ -214,18 +214,18 @@ async fn a_store_is_changed_without_a_history() {
 /// The definitions are read again while a change is prepared, and the change does not hide the problem that was found.
 #[tokio::test]
 async fn a_change_does_not_hide_a_problem_found_while_it_is_prepared() {
-    let (scene, shelf) = (Scene::new(), Shelf::new("a"));
+    let (scene, memory) = (Scene::new(), MemoryStore::new("a"));
     let [x, y] = [bcs("x", "Application", "1"), bcs("y", "Secret", "1")];
-    shelf.put("n/x", &x);
-    shelf.put("n/y", &y);
-    let host = builder(&scene, &shelf).build().await.unwrap();
-    let (has_read, release) = shelf.hold_reading();
+    memory.put("n/x", &x);
+    memory.put("n/y", &y);
+    let host = builder(&scene, &memory).build().await.unwrap();
+    let (has_read, release) = memory.hold_reading();
     let applying = {
         let host = host.clone();
         tokio::spawn(async move { host.apply(&y, "new", &by("ci")).await })
     };
     has_read.await.unwrap();
-    shelf.put("n/x", "nonsense");
+    memory.put("n/x", "nonsense");
     host.reload().await.unwrap();
     assert_eq!(live(&host), "1 n/x=1 n/y=1 !");
     drop(release);

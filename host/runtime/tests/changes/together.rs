@@ -10,7 +10,7 @@ use admittance::{
 use crate::{
     guest::Guest,
     scene::{Scene, chain, live, plugin},
-    stores::Following,
+    stores::FollowTask,
 };
 
 async fn start(scene: &Scene) -> Host {
@@ -96,7 +96,7 @@ async fn an_agreed_change_goes_live_before_its_reversal_does() {
     let second = prepare(&scene, &host, "2").await;
     assert_eq!(prepare(&scene, &host, "1").await, first);
     assert_eq!(host.prepared().earlier, Some(second));
-    let _following = Following::of(&host);
+    let _following = FollowTask::of(&host);
     assert!(host.go_live_with(second).await);
     assert_eq!(live(&host), "2 a=2");
     until_prepared(&host, first).await;

@@ -15,7 +15,7 @@ use super::{
 impl Parts<'_> {
     pub(super) fn encode(&self, levels: &[Vec<usize>]) -> Option<Vec<u8>> {
         let mut component = wasm_encoder::Component::new();
-        let mut placed = Placed::new(&self.items);
+        let mut placed = NewIndices::new(&self.items);
         for kept in &self.before {
             kept.encode(&mut component, &mut placed)?;
         }
@@ -72,7 +72,7 @@ impl Parts<'_> {
 }
 
 impl OtherPart<'_> {
-    fn encode(&self, component: &mut wasm_encoder::Component, placed: &mut Placed<'_>) -> Option<()> {
+    fn encode(&self, component: &mut wasm_encoder::Component, placed: &mut NewIndices<'_>) -> Option<()> {
         match self {
             Self::Section(raw) => component.section(raw),
             Self::Aliases(aliases) => component.section(aliases),
@@ -91,7 +91,7 @@ impl OtherPart<'_> {
 }
 
 /// The core index spaces of the new component. Replaces the indices of the old one, which functions refer to.
-struct Placed<'a> {
+struct NewIndices<'a> {
     old: &'a PerKind<Vec<Item>>,
     new: HashMap<(Kind, Item), u32>,
     counts: PerKind<u32>,
@@ -99,7 +99,7 @@ struct Placed<'a> {
     instances: u32,
 }
 
-impl<'a> Placed<'a> {
+impl<'a> NewIndices<'a> {
     fn new(old: &'a PerKind<Vec<Item>>) -> Self {
         Self {
             old,
@@ -166,7 +166,7 @@ impl<'a> Placed<'a> {
     }
 }
 
-impl Reencode for Placed<'_> {
+impl Reencode for NewIndices<'_> {
     type Error = ();
 
     fn function_index(&mut self, index: u32) -> Result<u32, Error<()>> {
@@ -178,4 +178,4 @@ impl Reencode for Placed<'_> {
     }
 }
 
-impl ReencodeComponent for Placed<'_> {}
+impl ReencodeComponent for NewIndices<'_> {}

@@ -34,8 +34,8 @@ pub(crate) fn sandbox_with(change: impl FnOnce(&mut SandboxConfig)) -> Sandbox {
 
 /// The log of all tests. The process has one subscriber: tracing caches that an event has no listeners, so a subscriber
 /// of one test would sometimes miss lines.
-static LOG: LazyLock<Written> = LazyLock::new(|| {
-    let written = Written::default();
+static LOG: LazyLock<LogBuffer> = LazyLock::new(|| {
+    let written = LogBuffer::default();
     let writer = written.clone();
     let format = tracing_subscriber::fmt().without_time().with_ansi(false);
     format.with_writer(move || writer.clone()).init();
@@ -43,9 +43,9 @@ static LOG: LazyLock<Written> = LazyLock::new(|| {
 });
 
 #[derive(Clone, Default)]
-struct Written(Arc<Mutex<Vec<u8>>>);
+struct LogBuffer(Arc<Mutex<Vec<u8>>>);
 
-impl Write for Written {
+impl Write for LogBuffer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.lock().unwrap().extend_from_slice(bytes);
         Ok(bytes.len())

@@ -80,7 +80,7 @@ impl Server {
         let connections = Arc::new(AtomicUsize::new(0));
         let (arrivals, arrived) = mpsc::unbounded_channel();
         let (losses, given_up) = mpsc::unbounded_channel();
-        let desk = Desk {
+        let desk = ConnectionServer {
             handler,
             arrivals,
             losses,
@@ -128,13 +128,13 @@ impl Drop for Server {
 }
 
 #[derive(Clone)]
-struct Desk {
+struct ConnectionServer {
     handler: Handler,
     arrivals: mpsc::UnboundedSender<ReceivedRequest>,
     losses: mpsc::UnboundedSender<()>,
 }
 
-impl Desk {
+impl ConnectionServer {
     async fn serve(self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) {
         let service = service_fn(move |request| self.clone().answer(request));
         // The result only says how the client disconnected.

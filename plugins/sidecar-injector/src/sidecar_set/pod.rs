@@ -37,9 +37,9 @@ pub(super) struct Spec<'a> {
     #[serde(borrow, default)]
     pub(super) init_containers: Option<Vec<Container<'a>>>,
     #[serde(borrow, default)]
-    pub(super) volumes: Option<Vec<Named<'a>>>,
+    pub(super) volumes: Option<Vec<NamedElement<'a>>>,
     #[serde(borrow, default)]
-    pub(super) image_pull_secrets: Option<Vec<Named<'a>>>,
+    pub(super) image_pull_secrets: Option<Vec<NamedElement<'a>>>,
 }
 
 #[view]
@@ -55,7 +55,7 @@ pub(super) struct Container<'a> {
 }
 
 #[view]
-pub(super) struct Named<'a> {
+pub(super) struct NamedElement<'a> {
     #[serde(borrow, default)]
     pub(super) name: Text<'a>,
 }

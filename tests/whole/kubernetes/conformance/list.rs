@@ -5,7 +5,7 @@
 
 /// The status of a row here.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Standing {
+pub(super) enum RowStatus {
     /// Admittance behaves like kube-apiserver; tested in this folder.
     Met,
     /// Admittance behaves like kube-apiserver; tested in this file, with the name of the row.
@@ -18,10 +18,10 @@ pub(super) enum Standing {
     Outside(&'static str),
 }
 
-use Standing::{Differs, Met, MetBy, MetIn, Outside};
+use RowStatus::{Differs, Met, MetBy, MetIn, Outside};
 
 /// A row: its name, the behaviour of kube-apiserver, and its status here.
-pub(super) type Row = (&'static str, &'static str, Standing);
+pub(super) type Row = (&'static str, &'static str, RowStatus);
 
 const MATCHING: &str = "host/admission/tests/matching.rs";
 

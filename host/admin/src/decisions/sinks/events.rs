@@ -3,7 +3,7 @@
 use std::{collections::HashMap, time::Duration};
 
 use admittance::{
-    DecisionFilter, DecisionRecord, DecisionStream, DecisionVerdict, Followed, LoggedDecision,
+    DecisionFilter, DecisionRecord, DecisionStream, DecisionVerdict, LoggedDecision, StreamItem,
     admission::Operation,
 };
 use admittance_cluster::{Event, EventObject, Events};
@@ -58,8 +58,8 @@ async fn read(
     let mut limits = EventLimits::default();
     while let Some(Some(followed)) = stop.run_until_cancelled(decisions.next()).await {
         let decision = match followed {
-            Followed::Decision(decision) => decision,
-            Followed::Missed(missed) => {
+            StreamItem::Decision(decision) => decision,
+            StreamItem::Missed(missed) => {
                 dropped.increment(missed);
                 continue;
             }

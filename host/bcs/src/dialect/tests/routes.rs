@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::*;
-use crate::routes::{Action, Body, Lookup, lookup, pattern, routes, table};
+use crate::routes::{Action, Body, RouteLookup, lookup, pattern, routes, table};
 
 #[test]
 fn every_route_of_the_table_is_matched_and_sent() {
@@ -15,7 +15,7 @@ fn every_route_of_the_table_is_matched_and_sent() {
         let path = format!("{PREFIX}{}", pattern(route.path).replace("{*uri}", "{uri}"))
             .replace('{', "x-")
             .replace('}', "");
-        let Lookup::Found(matched) = lookup(&head(route.verb.method().as_str(), &path, &[])) else {
+        let RouteLookup::Found(matched) = lookup(&head(route.verb.method().as_str(), &path, &[])) else {
             panic!("{route:?} is not found by {path}")
         };
         assert_eq!((matched.route.verb, matched.route.path), (route.verb, route.path));

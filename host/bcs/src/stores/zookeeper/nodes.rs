@@ -12,7 +12,7 @@ use zookeeper_client::{Client, Error, SessionId};
 
 use crate::{
     definition_name::DefinitionName,
-    zookeeper::{At, NodeWatch, ZooKeeperError},
+    zookeeper::{AtNode, NodeWatch, ZooKeeperError},
 };
 
 /// The number of attempts to read, if nodes change meanwhile.

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use zookeeper_client::{Acls, Client, CreateMode, MultiWriteError};
 
-use crate::zookeeper::{At, ZooKeeperError};
+use crate::zookeeper::{AtNode, ZooKeeperError};
 
 /// The write of a change, and the version that it replaces.
 pub(super) struct Write {

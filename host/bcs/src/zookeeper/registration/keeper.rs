@@ -12,9 +12,9 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 use zookeeper_client::{Client, CreateMode, Error, SessionId};
 
-use super::{Registration, RegistrationState, Wanted};
+use super::{NodeGoal, Registration, RegistrationState};
 use crate::zookeeper::{
-    NodeWatch, ZooKeeper, ZooKeeperError, check_path, error::At, path::join, session::RECONNECT_PAUSE,
+    NodeWatch, ZooKeeper, ZooKeeperError, check_path, error::AtNode, path::join, session::RECONNECT_PAUSE,
 };
 
 /// The first pause before the node is created again; it doubles. Half of each pause is random.
@@ -38,7 +38,7 @@ struct Node {
 struct Keeper {
     zookeeper: ZooKeeper,
     registration: Registration,
-    wanted: watch::Receiver<Wanted>,
+    wanted: watch::Receiver<NodeGoal>,
     state: watch::Sender<RegistrationState>,
     node: Option<Node>,
     pauses: Backoff,
@@ -48,7 +48,7 @@ struct Keeper {
 pub(super) async fn keep(
     zookeeper: ZooKeeper,
     registration: Registration,
-    wanted: watch::Receiver<Wanted>,
+    wanted: watch::Receiver<NodeGoal>,
     state: watch::Sender<RegistrationState>,
     stop: CancellationToken,
 ) {

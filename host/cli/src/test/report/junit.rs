@@ -19,7 +19,7 @@ pub(super) fn document(tested: &[TestedCase]) -> String {
                 Some(first) => format!(
                     ">\n      <failure message=\"{}\">{}</failure>\n    </testcase>\n",
                     escaped(&format!("{}: {}", first.what, first.message)),
-                    escaped(&case.why())
+                    escaped(&case.failure_reason())
                 ),
             };
         }

@@ -66,7 +66,7 @@ impl ApiServer {
 }
 
 impl Data {
-    fn let_happen(&mut self, verb: &str) {
+    fn apply_write(&mut self, verb: &str) {
         for event in self.before.remove(verb).unwrap_or_default() {
             event(self);
         }
@@ -82,7 +82,7 @@ impl Shared {
     /// Runs a write, and wakes the watches.
     fn write(&self, verb: &str, write: impl FnOnce(&mut Data) -> Reply) -> Reply {
         let mut data = self.data();
-        data.let_happen(verb);
+        data.apply_write(verb);
         let reply = write(&mut data);
         drop(data);
         self.changed.send_replace(());
@@ -257,7 +257,7 @@ pub(super) fn has_status(plural: &str) -> bool {
     )
 }
 
-/// Returns the new generation of an object, which every change increments except of metadata and status.
+/// Returns the new generation of an object. Every change increments it, except a change of only metadata or status.
 pub(super) fn generation(before: Option<&Value>, object: &Value) -> u64 {
     let without = |object: &Value| {
         let mut object = object.clone();

@@ -6,7 +6,7 @@ use super::{chain, json, line, summary, text, to};
 use crate::{DefinitionFile, DefinitionId, DefinitionSet, Destination, Expected, StageId, StoreKind};
 
 /// Returns the file `f.yaml` with the chain `a`, and a store with these entries.
-fn beside(stored: &[(&str, &str)]) -> DefinitionSet {
+fn with_stored(stored: &[(&str, &str)]) -> DefinitionSet {
     let entry = |(path, text): &(&str, &str)| DefinitionFile::entry(path, *text, None);
     let file = DefinitionFile::file("f.yaml", chain("a"));
     DefinitionSet::of_files(stored.iter().map(entry).chain([file]).collect())
@@ -37,7 +37,7 @@ fn with_metadata(labels: &str, annotations: &str) -> String {
 #[test]
 fn labels_and_annotations_of_other_writers_are_kept() {
     let there = with_metadata(r#"{"team": "a", "helm": "x"}"#, r#"{"backup": "1"}"#);
-    let old = beside(&[("store:/x/b", &there)]);
+    let old = with_stored(&[("store:/x/b", &there)]);
     let kept = |team: &str| {
         with_metadata(
             &format!(r#"{{"team": "{team}", "helm": "x"}}"#),
@@ -69,7 +69,7 @@ fn the_items_of_a_list_are_applied_one_by_one() {
         format!("apiVersion: v1\nkind: List\nitems: [ {items} ]\n")
     };
     let [b, c] = ["b", "c"].map(|name| absolute(&json(name)));
-    let old = beside(&[("store:/x/b", &b)]);
+    let old = with_stored(&[("store:/x/b", &b)]);
     let both = list(&[b.clone(), c]);
     for (new, expected) in [
         (
@@ -97,7 +97,7 @@ fn the_items_of_a_list_are_applied_one_by_one() {
 #[test]
 fn a_change_writes_entries_of_a_store() {
     let [b, c] = ["b", "c"].map(|name| absolute(&json(name)));
-    let old = beside(&[("store:/x/c", &c), ("store:/x/b", &b)]);
+    let old = with_stored(&[("store:/x/c", &c), ("store:/x/b", &b)]);
     let paths: Vec<_> = of_kind(&old, StoreKind::Entries)
         .into_iter()
         .map(|file| file.path.display().to_string())
@@ -162,7 +162,7 @@ fn a_change_writes_entries_of_a_store() {
 #[test]
 fn stored_definitions_are_deleted_and_promoted_besides_files() {
     let [b, c] = ["b", "c"].map(|name| absolute(&json(name)));
-    let old = beside(&[("store:/x/b", &b), ("store:/x/c", &c)]);
+    let old = with_stored(&[("store:/x/b", &b), ("store:/x/c", &c)]);
     for (id, expected, left) in [
         ("AdmissionChain/a", "AdmissionChain/a Deleted; -f.yaml", (0, 2)),
         (
@@ -187,7 +187,7 @@ fn stored_definitions_are_deleted_and_promoted_besides_files() {
             .unwrap()
             .to_string(),
     ] {
-        let old = beside(&[("store:/x/b", &candidate)]);
+        let old = with_stored(&[("store:/x/b", &candidate)]);
         let stage: StageId = "b/s".parse().unwrap();
         let change = old.promote(&stage).unwrap();
         assert_eq!(summary(&change), "AdmissionChain/b Changed; ~store:/x/b");
@@ -206,7 +206,7 @@ fn stored_definitions_are_deleted_and_promoted_besides_files() {
 #[test]
 fn a_definition_is_not_written_over_another() {
     for there in [absolute(&json("c")), "nonsense".to_owned()] {
-        let old = beside(&[("store:/x/b", &there)]);
+        let old = with_stored(&[("store:/x/b", &there)]);
         let error = old
             .apply(&absolute(&json("b")), "new", Expected::Any, &to_store)
             .unwrap_err();
@@ -226,19 +226,19 @@ fn there_are_no_relative_paths_in_a_store() {
              not in a directory; write an absolute path, or `https:` or `oci:`"
         )
     };
-    let there = beside(&[("store:/x/b", &json("b"))]);
+    let there = with_stored(&[("store:/x/b", &json("b"))]);
     let column = json("b").find("\"file:").unwrap() + 1;
     assert_eq!(
         there.chains().unwrap_err().to_string(),
         path("store:/x/b", column)
     );
     // When it is applied, the mistake is reported at its place in the applied text.
-    let empty = beside(&[]);
+    let empty = with_stored(&[]);
     let error = empty
         .apply(&json("b"), "new", Expected::Any, &to_store)
         .unwrap_err();
     assert_eq!(error.to_string(), path("new", column));
-    let old = beside(&[("store:/x/b", &absolute(&json("b")))]);
+    let old = with_stored(&[("store:/x/b", &absolute(&json("b")))]);
     let error = old
         .apply(&json("b"), "new", Expected::Any, &to_store)
         .unwrap_err();

@@ -167,15 +167,15 @@ impl<'a> Node<'a> {
 
     /// Reads one of these words, case-sensitive. `what` describes them in messages: `failure policy`.
     pub fn one_of<T: Copy>(&self, what: &str, words: &[(&str, T)]) -> Option<T> {
-        self.one_that(what, words, |text, word| text == word)
+        self.matching_word(what, words, |text, word| text == word)
     }
 
     /// Reads one of these words in any case.
     pub fn one_of_any_case<T: Copy>(&self, what: &str, words: &[(&str, T)]) -> Option<T> {
-        self.one_that(what, words, str::eq_ignore_ascii_case)
+        self.matching_word(what, words, str::eq_ignore_ascii_case)
     }
 
-    fn one_that<T: Copy>(
+    fn matching_word<T: Copy>(
         &self,
         what: &str,
         words: &[(&str, T)],

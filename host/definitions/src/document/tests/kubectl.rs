@@ -3,7 +3,7 @@
 
 use serde_json::{Value as Json, json};
 
-use super::{BYTE_ORDER_MARK, Flaw, LARGEST_FILE, MOST_VALUES, reading, yaml};
+use super::{BYTE_ORDER_MARK, LARGEST_FILE, MOST_VALUES, SyntaxMistake, reading, yaml};
 use crate::{ChainDefinition, PluginDefinition, load_text};
 
 /// Each line has a text and the values of its documents. It has no values if kubectl refuses the text.
@@ -14,7 +14,7 @@ fn read(text: &str) -> Result<Vec<Json>, String> {
     let mut flaws = Vec::new();
     let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
     let trees = yaml::read(text, LARGEST_FILE, &mut flaws);
-    if let Some(Flaw { message, .. }) = flaws.into_iter().next() {
+    if let Some(SyntaxMistake { message, .. }) = flaws.into_iter().next() {
         return Err(message);
     }
     let values = trees.iter().map(|(root, _)| serde_json::to_value(root).unwrap());

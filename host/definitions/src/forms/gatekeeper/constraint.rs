@@ -6,7 +6,7 @@ use super::{
     TemplateDocument,
     expansion::Row,
     matching::{self, Match, Source},
-    schema::Located,
+    schema::LocatedValue,
 };
 use crate::{
     Location, Mistake,
@@ -54,7 +54,7 @@ pub(super) struct ConstraintDocument {
     enforcement: Enforcement,
     scoped: Vec<(Enforcement, Vec<Point>)>,
     pub(super) matching: Match,
-    pub(super) parameters: Option<Located>,
+    pub(super) parameters: Option<LocatedValue>,
 }
 
 pub(super) fn read(root: &Node<'_>) -> Option<ConstraintDocument> {
@@ -100,7 +100,7 @@ impl ConstraintDocument {
             spec.node().wrong("`scopedEnforcementActions` is missing", fix);
         }
         self.matching = spec.get_or_default("match", matching::read);
-        self.parameters = spec.optional("parameters").map(|node| Located::new(&node));
+        self.parameters = spec.optional("parameters").map(|node| LocatedValue::new(&node));
         spec.finish();
     }
 

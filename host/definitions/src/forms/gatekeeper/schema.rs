@@ -9,19 +9,19 @@ use crate::{
 
 /// A value with the location of each of its parts, which may outlive its document.
 #[derive(Clone, Debug)]
-pub(super) struct Located {
+pub(super) struct LocatedValue {
     location: ValueLocation,
     value: Parts,
 }
 
 #[derive(Clone, Debug)]
 enum Parts {
-    Object(Vec<(String, Located)>),
-    List(Vec<Located>),
+    Object(Vec<(String, LocatedValue)>),
+    List(Vec<LocatedValue>),
     Other(Json),
 }
 
-impl Located {
+impl LocatedValue {
     pub(super) fn new(node: &Node<'_>) -> Self {
         let children = node.children();
         let value = match node.json() {
@@ -73,7 +73,7 @@ pub(super) struct SchemaCheck<'m> {
 
 impl SchemaCheck<'_> {
     /// Reports every mistake in a value, and returns the value with the defaults of the schema.
-    pub(super) fn check(&mut self, value: &Located, schema: &Json) -> Json {
+    pub(super) fn check(&mut self, value: &LocatedValue, schema: &Json) -> Json {
         if matches!(value.value, Parts::Other(Json::Null)) && flag(schema, "nullable") {
             return Json::Null;
         }
@@ -91,7 +91,7 @@ impl SchemaCheck<'_> {
         }
     }
 
-    fn has_type(&mut self, value: &Located, schema: &Json) -> bool {
+    fn has_type(&mut self, value: &LocatedValue, schema: &Json) -> bool {
         let found = value.type_name();
         let is_int_or_string = flag(schema, "x-kubernetes-int-or-string");
         let expected = match schema.get("type").and_then(Json::as_str) {
@@ -114,7 +114,7 @@ impl SchemaCheck<'_> {
         fits
     }
 
-    fn check_value(&mut self, value: &Located, schema: &Json) {
+    fn check_value(&mut self, value: &LocatedValue, schema: &Json) {
         let json = value.json();
         if let Some(Json::Array(allowed)) = schema.get("enum")
             && !allowed.contains(&json)
@@ -156,7 +156,7 @@ impl SchemaCheck<'_> {
         }
     }
 
-    fn object(&mut self, value: &Located, fields: &[(String, Located)], schema: &Json) -> Json {
+    fn object(&mut self, value: &LocatedValue, fields: &[(String, LocatedValue)], schema: &Json) -> Json {
         let none = Map::new();
         let properties = schema
             .get("properties")

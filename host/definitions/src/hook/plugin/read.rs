@@ -186,7 +186,7 @@ pub(crate) fn read_source(node: &Node<'_>) -> Option<ModuleReference> {
             let message = format!("the path {path} is relative, and this definition is not in a directory");
             node.reject(message, "write an absolute path, or `https:` or `oci:`")
         }
-        Ok(ModuleReference::File(path)) => Some(ModuleReference::File(node.beside(path))),
+        Ok(ModuleReference::File(path)) => Some(ModuleReference::File(node.resolve_path(path))),
         Ok(reference) => Some(reference),
         Err(InvalidReference { text, problem, fix }) => {
             node.reject(format!("{text} {problem}", text = quoted(&text)), fix)

@@ -88,12 +88,12 @@ async fn a_store_reads_and_owns_its_files() {
         ("AdmissionChain/a", "chains/AdmissionChain-a.yaml"),
         ("admissionwebhook/n/x", "chains/admissionwebhook-n-x-2.yaml"),
     ] {
-        let found = place.store.place_for(&id.parse().unwrap());
+        let found = place.store.path_for(&id.parse().unwrap());
         assert_eq!(found, Some(place.path(expected)), "{id}");
         assert!(place.store.owns(&found.unwrap()), "{id}");
     }
     let file = FileStore::new(vec![place.path("more.yaml")]);
-    assert_eq!(file.place_for(&"AdmissionChain/a".parse().unwrap()), None);
+    assert_eq!(file.path_for(&"AdmissionChain/a".parse().unwrap()), None);
 }
 
 #[tokio::test]
@@ -464,7 +464,7 @@ async fn the_first_read_is_compared_with_the_last_live_definitions() {
         place.write("chains/.admittance-Ab3dEf", "half");
         if let Some(before) = before {
             let before = DefinitionFile::file(place.path("more.yaml"), before);
-            place.store.was_live(vec![before]).await;
+            place.store.set_last_live(vec![before]).await;
         }
         let (took, files) = timed(&place).await;
         assert_eq!((took > SOON, files), (is_waited_for, 1), "{took:?}: {now}");

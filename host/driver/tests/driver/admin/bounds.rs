@@ -52,14 +52,14 @@ fn called(token: &str, method: &str, path: &str, body: impl Into<Body>) -> Reque
 }
 
 /// Namespaces that block the thread of each lookup until the test releases it, or 20 s have passed.
-struct HeldNamespaces {
+struct BlockingNamespaces {
     is_held: Arc<AtomicBool>,
     gave_up: Arc<AtomicBool>,
     release: Mutex<Receiver<()>>,
 }
 
 #[async_trait]
-impl NamespaceSource for HeldNamespaces {
+impl NamespaceSource for BlockingNamespaces {
     async fn labels(&self, _: &str) -> Result<Labels, NamespaceLookupError> {
         self.is_held.store(true, Ordering::SeqCst);
         // The test drops the other end to release the lookups.
@@ -83,7 +83,7 @@ async fn a_slow_reply_delays_no_probe_and_no_connection() {
     let (release, released) = channel::<()>();
     let host = Host::builder()
         .definitions(directory.path())
-        .namespaces(HeldNamespaces {
+        .namespaces(BlockingNamespaces {
             is_held: is_held.clone(),
             gave_up: gave_up.clone(),
             release: Mutex::new(released),

@@ -23,7 +23,7 @@ type RivalWrite = (PathBuf, Option<String>);
 
 /// A store of files to which other programs write at the worst moment, and which can become unavailable.
 #[derive(Clone, Debug)]
-struct Contested(Arc<Inner>);
+struct ContestedStore(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
@@ -32,7 +32,7 @@ struct Inner {
     is_lost: AtomicBool,
 }
 
-impl Contested {
+impl ContestedStore {
     fn new(directory: &Path) -> Self {
         let chains = directory.join("chains");
         fs::create_dir(&chains).unwrap();
@@ -70,7 +70,7 @@ impl Contested {
 }
 
 #[async_trait]
-impl DefinitionStore for Contested {
+impl DefinitionStore for ContestedStore {
     fn location(&self) -> String {
         "contested".to_owned()
     }
@@ -79,8 +79,8 @@ impl DefinitionStore for Contested {
         self.0.files.owns(path)
     }
 
-    fn place_for(&self, id: &DefinitionId) -> Option<PathBuf> {
-        self.0.files.place_for(id)
+    fn path_for(&self, id: &DefinitionId) -> Option<PathBuf> {
+        self.0.files.path_for(id)
     }
 
     async fn read(&self) -> Result<Vec<DefinitionFile>, StoreError> {
@@ -110,7 +110,7 @@ impl DefinitionStore for Contested {
 #[tokio::test]
 async fn a_concurrent_write_to_the_store_is_refused() {
     let directory = TempDir::new().unwrap();
-    let store = Contested::new(directory.path());
+    let store = ContestedStore::new(directory.path());
     let driver = store.driver().await;
     let one = format!("{ROUTE}/w");
     let at = |url: &str| definition("w", url).to_string();
@@ -123,7 +123,7 @@ async fn a_concurrent_write_to_the_store_is_refused() {
         kind: "admissionwebhook".to_owned(),
         name: "defaultGroup/w".to_owned(),
     };
-    let file = store.place_for(&id).unwrap();
+    let file = store.path_for(&id).unwrap();
     store.contest(vec![(file.clone(), Some(at("https://theirs.example")))]);
     let (_, answer) = driver.define("POST", ROUTE, at("https://ours.example")).await;
     assert_eq!(refusal(&answer).0, 1_405_201);
@@ -181,7 +181,7 @@ async fn a_concurrent_write_to_the_store_is_refused() {
 #[tokio::test]
 async fn changes_are_refused_while_the_store_is_unavailable() {
     let directory = TempDir::new().unwrap();
-    let store = Contested::new(directory.path());
+    let store = ContestedStore::new(directory.path());
     let driver = store.driver().await;
     let body = || definition("w", "https://h.example").to_string();
     let one = format!("{ROUTE}/w");

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use admittance_bcs::routes::{Action, Lookup, lookup, routes};
+use admittance_bcs::routes::{Action, RouteLookup, lookup, routes};
 use axum::body::Body;
 use serde_json::json;
 
@@ -176,7 +176,7 @@ async fn every_route_reaches_the_scheduler() {
         let (head, ()) = request(method, &below(path), Body::empty())
             .map(|_| ())
             .into_parts();
-        let Lookup::Found(matched) = lookup(&head) else {
+        let RouteLookup::Found(matched) = lookup(&head) else {
             panic!("{method} {path} has no route")
         };
         seen.insert((matched.route.verb, matched.route.path));

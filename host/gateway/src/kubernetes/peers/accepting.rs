@@ -20,16 +20,18 @@ use tokio_tungstenite::tungstenite::{Error as WsError, Message, handshake::clien
 
 use super::{
     super::{
-        Entered, Kubernetes,
-        agents::{Accepted, CLOSED, STOPPING, closed, credentials, header, switch},
+        Kubernetes, LoggedReply,
+        agents::{CLOSED, STOPPING, TunnelSocket, closed, credentials, header, switch},
         error::KubernetesError,
         headers::{CHALLENGE, ID, TOKEN},
         routes::{ConnectVia, OpenTunnel, Route, Routes},
     },
     Peers, REMOVED,
-    secrets::{Occasion, PeerSecret, Role},
+    secrets::{ConnectionContext, PeerSecret, Role},
 };
-use crate::tunnel::{Accepts, Announcement, Budget, LARGEST_OF_GATEWAY, Session, connect::TIMEOUT};
+use crate::tunnel::{
+    AllowedConnections, Announcement, Budget, LARGEST_OF_GATEWAY, Session, connect::TIMEOUT,
+};
 
 /// The most clusters that one gateway may announce.
 const MOST_CLUSTERS: usize = 16 * 1024;
@@ -50,7 +52,7 @@ impl Kubernetes {
     pub(in super::super) fn accept_gateway(
         &self,
         request: Request<Body>,
-    ) -> Result<Entered, KubernetesError> {
+    ) -> Result<LoggedReply, KubernetesError> {
         let peers = self.0.peers.clone().ok_or_else(|| {
             let message = "this gateway knows no others: configure `dialect.gateway.peers`";
             KubernetesError::Tunnel(message.to_owned())
@@ -93,7 +95,7 @@ impl Kubernetes {
             Some((HeaderName::from_static(name), value))
         });
         response.headers_mut().extend(replied);
-        Ok(Entered {
+        Ok(LoggedReply {
             response,
             recipient: None,
         })
@@ -105,7 +107,7 @@ impl Kubernetes {
         id: &str,
         peers: &Peers,
         secret: &PeerSecret,
-        socket: Accepted,
+        socket: TunnelSocket,
         guard: Option<TunnelGuard>,
     ) {
         tracing::info!(gateway = id, "another gateway has opened a tunnel");
@@ -113,7 +115,7 @@ impl Kubernetes {
         let announced = Arc::new(Mutex::new(HashMap::new()));
         let accepts = {
             let (inner, session, announced) = (self.0.clone(), session.clone(), announced.clone());
-            Accepts::Announcements(Box::new(move |announcement| {
+            AllowedConnections::Announcements(Box::new(move |announcement| {
                 let memory = |cluster: &str| inner.memory.of_owner(cluster, &inner.accounts);
                 learn(
                     announcement,
@@ -137,14 +139,14 @@ impl Kubernetes {
 
 impl Peers {
     /// Checks the request of a gateway that opens a tunnel. Returns the secret that both know, and a challenge.
-    fn check(&self, headers: &HeaderMap) -> Result<(PeerSecret, Occasion), KubernetesError> {
+    fn check(&self, headers: &HeaderMap) -> Result<(PeerSecret, ConnectionContext), KubernetesError> {
         let id = header(headers, ID)?;
         if id == self.id {
             let message = "this is the gateway that opens the tunnel";
             return Err(KubernetesError::Tunnel(message.to_owned()));
         }
         let key = headers.get(SEC_WEBSOCKET_KEY);
-        let mut occasion = Occasion {
+        let mut occasion = ConnectionContext {
             id: id.to_owned(),
             key: key
                 .and_then(|key| key.to_str().ok())
@@ -168,7 +170,7 @@ impl Peers {
 
 /// Returns whether the first message of a gateway that opens a tunnel answers the challenge of this occasion. So a
 /// recorded request cannot be used again.
-async fn is_answered<S>(socket: &mut S, secret: &PeerSecret, occasion: &Occasion) -> bool
+async fn is_answered<S>(socket: &mut S, secret: &PeerSecret, occasion: &ConnectionContext) -> bool
 where
     S: Stream<Item = Result<Message, WsError>> + Unpin,
 {

@@ -34,7 +34,7 @@ pub(super) enum Role {
 
 /// The connection to one gateway for which a proof is valid.
 #[derive(Clone, Debug)]
-pub(super) struct Occasion {
+pub(super) struct ConnectionContext {
     /// The ID of the gateway that opens the tunnel.
     pub(super) id: String,
     /// The random key of its WebSocket.
@@ -50,23 +50,23 @@ impl PeerSecret {
         hmac::Key::new(HMAC_SHA256, self.0.0.as_bytes())
     }
 
-    pub(super) fn proof(&self, role: Role, occasion: &Occasion) -> String {
+    pub(super) fn proof(&self, role: Role, occasion: &ConnectionContext) -> String {
         BASE64_STANDARD.encode(hmac::sign(&self.key(), text(role, occasion).as_bytes()))
     }
 
-    pub(super) fn accepts(&self, proof: &str, role: Role, occasion: &Occasion) -> bool {
+    pub(super) fn accepts(&self, proof: &str, role: Role, occasion: &ConnectionContext) -> bool {
         let proof = BASE64_STANDARD.decode(proof).unwrap_or_default();
         hmac::verify(&self.key(), text(role, occasion).as_bytes(), &proof).is_ok()
     }
 }
 
-fn text(role: Role, occasion: &Occasion) -> String {
+fn text(role: Role, occasion: &ConnectionContext) -> String {
     let role = match role {
         Role::Opens => "opens",
         Role::Accepts => "accepts",
         Role::Answers => "answers",
     };
-    let Occasion {
+    let ConnectionContext {
         id,
         key,
         server,
@@ -88,7 +88,7 @@ impl PeerSecrets {
     }
 
     /// Returns the secret with which this proof was made.
-    pub(super) fn accept(&self, proof: &str, role: Role, occasion: &Occasion) -> Option<PeerSecret> {
+    pub(super) fn accept(&self, proof: &str, role: Role, occasion: &ConnectionContext) -> Option<PeerSecret> {
         let secrets = self.0.current();
         let known = secrets
             .iter()
@@ -170,8 +170,8 @@ mod tests {
         }
         let before = write(&format!("{old}\n"), 0o600).unwrap();
         let both = write(&format!("{new}\n{old}\n"), 0o600).unwrap();
-        let occasion = |change: fn(&mut Occasion)| {
-            let mut occasion = Occasion {
+        let occasion = |change: fn(&mut ConnectionContext)| {
+            let mut occasion = ConnectionContext {
                 id: "a".to_owned(),
                 key: "k".to_owned(),
                 server: "https://10.0.0.1:8443".to_owned(),

@@ -76,7 +76,7 @@ async fn a_late_end_of_a_tunnel_leaves_newer_ones_open() {
     assert!(routes.tunnel("a").is_some());
     drop(newer);
     assert!(newest(&routes).is_some() && routes.tunnel("a").is_none());
-    routes.agents_gone().await;
+    routes.until_agents_are_gone().await;
     drop(through);
     assert!(newest(&routes).is_none());
 }

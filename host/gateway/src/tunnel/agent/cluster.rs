@@ -211,16 +211,16 @@ fn addresses(found: &Endpoints) -> Result<Vec<Uri>, String> {
 struct Kubeconfig {
     current_context: String,
     #[serde(default)]
-    contexts: Vec<Named>,
+    contexts: Vec<NamedEntry>,
     #[serde(default)]
-    clusters: Vec<Named>,
+    clusters: Vec<NamedEntry>,
     #[serde(default)]
-    users: Vec<Named>,
+    users: Vec<NamedEntry>,
 }
 
 /// A named entry of a list of the kubeconfig.
 #[derive(Deserialize)]
-struct Named {
+struct NamedEntry {
     name: String,
     #[serde(flatten)]
     content: serde_json::Map<String, serde_json::Value>,
@@ -259,7 +259,7 @@ impl From<AgentError> for KubeconfigError {
 }
 
 /// Returns the entry of this name, whose content is below `key`.
-fn entry<T: DeserializeOwned>(list: &[Named], key: &str, name: &str) -> Result<T, KubeconfigError> {
+fn entry<T: DeserializeOwned>(list: &[NamedEntry], key: &str, name: &str) -> Result<T, KubeconfigError> {
     let found = list.iter().find(|entry| entry.name == name);
     let content = found
         .and_then(|entry| entry.content.get(key))

@@ -18,7 +18,7 @@ async fn socket() -> [WebSocketStream<DuplexStream>; 2] {
 fn gateway(budget: &Arc<Budget>, socket: WebSocketStream<DuplexStream>) -> Session {
     let (session, outgoing) = Session::new(budget.clone());
     let running = session.clone();
-    tokio::spawn(async move { running.run(socket, outgoing, &Accepts::Nothing).await });
+    tokio::spawn(async move { running.run(socket, outgoing, &AllowedConnections::Nothing).await });
     session
 }
 
@@ -107,8 +107,8 @@ async fn a_gateway_opens_no_connections_for_an_agent() {
     let new = || Session::new(Budget::new(TUNNEL_LIMIT));
     let ((gateway, to_agent), (agent, to_gateway)) = (new(), new());
     let running = (gateway.clone(), agent.clone());
-    tokio::spawn(async move { running.0.run(ours, to_agent, &Accepts::Nothing).await });
-    let allowed = Accepts::Only(vec![address.clone()]);
+    tokio::spawn(async move { running.0.run(ours, to_agent, &AllowedConnections::Nothing).await });
+    let allowed = AllowedConnections::Only(vec![address.clone()]);
     tokio::spawn(async move { running.1.run(theirs, to_gateway, &allowed).await });
     let mut stream = open(&agent, to(&address)).await.unwrap();
     assert_eq!(stream.read(&mut [0; 8]).await.unwrap(), 0);
@@ -163,12 +163,12 @@ async fn frames_without_data_take_no_memory() {
     let session = gateway(&budget, ours);
     let mut attacker = Attacker(theirs);
     let unread = open(&session, to("a:1")).await.unwrap();
-    let idle = budget.held();
+    let idle = budget.used();
     for _ in 0..20_000 {
         attacker.send(1, Content::Data(Bytes::new())).await;
     }
     attacker.settle().await;
-    assert_eq!(budget.held(), idle);
+    assert_eq!(budget.used(), idle);
     drop(unread);
 }
 
@@ -193,7 +193,7 @@ async fn a_peer_that_goes_on_sending_after_a_pause_loses_the_connection() {
     unread.read_to_end(&mut all).await.unwrap();
     assert!(all.len() <= BUFFER, "{}", all.len());
     attacker.settle().await;
-    assert_eq!(budget.held(), 0);
+    assert_eq!(budget.used(), 0);
 }
 
 #[tokio::test]
@@ -211,7 +211,7 @@ async fn slow_readers_together_stay_within_the_limit_of_a_tunnel() {
     for _ in 0..64 {
         for connection in 1..=8 {
             attacker.send(connection, Content::Data(chunk.clone())).await;
-            assert!(budget.held() <= 4 << 20);
+            assert!(budget.used() <= 4 << 20);
         }
         // Connections with a reader lose nothing.
         attacker.send(9, Content::Data(chunk.clone())).await;
@@ -223,7 +223,7 @@ async fn slow_readers_together_stay_within_the_limit_of_a_tunnel() {
     assert!(ended < 9, "slow readers are ended");
     drop((unread, healthy));
     session.0.ended.cancel();
-    while budget.held() > 0 {
+    while budget.used() > 0 {
         tokio::task::yield_now().await;
     }
 }

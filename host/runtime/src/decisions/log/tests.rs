@@ -370,8 +370,8 @@ fn a_log_that_is_off_keeps_nothing() {
 async fn next(stream: &mut DecisionStream, count: usize) -> Vec<String> {
     let items: Vec<_> = stream.by_ref().take(count).collect().await;
     let items = items.into_iter().map(|item| match item {
-        Followed::Decision(decision) => decision.record().uid,
-        Followed::Missed(missed) => format!("{missed} missed"),
+        StreamItem::Decision(decision) => decision.record().uid,
+        StreamItem::Missed(missed) => format!("{missed} missed"),
     });
     items.collect()
 }

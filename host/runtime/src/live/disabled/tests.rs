@@ -55,7 +55,7 @@ async fn admit(host: &Host) -> Outcome {
 }
 
 /// Returns the disabled stages in the status.
-fn shown(host: &Host) -> Vec<DisabledStage> {
+fn disabled_stages(host: &Host) -> Vec<DisabledStage> {
     let stages = host.status().chains.into_iter().flat_map(|chain| chain.stages);
     stages.filter_map(|stage| stage.disabled).collect()
 }
@@ -79,7 +79,7 @@ async fn a_stage_is_not_called_until_its_time_ends() {
     assert_eq!(switched.disabled.stage, "Mutating:pods/images");
     assert_eq!(switched.disabled.reason, "broken");
     assert!(switched.not_kept.unwrap().contains("directory"));
-    assert_eq!(shown(&host), std::slice::from_ref(&switched.disabled));
+    assert_eq!(disabled_stages(&host), std::slice::from_ref(&switched.disabled));
     assert_eq!(host.table().revision(), 1);
 
     let outcome = admit(&host).await;
@@ -92,7 +92,7 @@ async fn a_stage_is_not_called_until_its_time_ends() {
     until_all_are_enabled(&host).await;
     assert_eq!(started.elapsed(), minutes(30));
     assert!(!admit(&host).await.is_allowed());
-    assert_eq!(shown(&host), []);
+    assert_eq!(disabled_stages(&host), []);
 }
 
 #[tokio::test(start_paused = true)]
@@ -121,7 +121,7 @@ async fn disabling_again_replaces_end_and_reason() {
     let started = Instant::now();
     let second = host.disable(&stage, off(minutes(10), "two")).await.unwrap();
     assert_eq!((first.replaced, second.replaced), (None, Some(first.disabled)));
-    assert_eq!(shown(&host), std::slice::from_ref(&second.disabled));
+    assert_eq!(disabled_stages(&host), std::slice::from_ref(&second.disabled));
     until_all_are_enabled(&host).await;
     assert_eq!(started.elapsed(), minutes(10));
 
@@ -178,7 +178,7 @@ async fn a_wrong_stage_duration_or_reason_is_refused() {
         let error = host.disable(&id(stage), off(duration, reason)).await.unwrap_err();
         assert!(error.to_string().contains(expected), "{error}");
     }
-    assert_eq!(shown(&host), []);
+    assert_eq!(disabled_stages(&host), []);
     let error = host.enable(&id("pods/images"), None).await.unwrap_err();
     assert!(
         error.to_string().ends_with("the disabled stages are: none"),
@@ -237,7 +237,7 @@ async fn a_disabled_stage_stays_disabled_after_a_restart() {
     assert_eq!(switched.not_kept, None);
     drop(host);
     let host = start().await;
-    let shown = shown(&host);
+    let shown = disabled_stages(&host);
     // Times on disk are in milliseconds.
     assert_eq!(shown.len(), 1);
     assert_eq!(shown[0].until.to_string(), switched.disabled.until.to_string());

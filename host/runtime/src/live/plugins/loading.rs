@@ -25,7 +25,7 @@ pub(super) async fn module(
     let catalog = &assembler.catalog;
     let freshness = match modules {
         Modules::AsOf(digests) => match digests.get(&order.address()) {
-            Some(digest) => return Ok(catalog.recall(&order.reference, *digest).await?),
+            Some(digest) => return Ok(catalog.load_kept(&order.reference, *digest).await?),
             // The stage was live without its module, which may be in the store now.
             None => Freshness::Stored,
         },

@@ -6,12 +6,12 @@ use super::{
 };
 use crate::status::candidate::AnswerSample;
 
-type Say = fn() -> Result<Response, Failure>;
+type AnswerFn = fn() -> Result<Response, Failure>;
 
-struct Says(Say);
+struct FixedAnswer(AnswerFn);
 
 #[async_trait]
-impl Hook for Says {
+impl Hook for FixedAnswer {
     async fn admit(&self, _: &Arc<Request>, _: Deadline) -> Result<Response, Failure> {
         (self.0)()
     }
@@ -62,13 +62,13 @@ fn identity(candidate: &str, share: &str) -> TrialIdentity {
     }
 }
 
-fn shadowed(plugin: impl Hook, candidate: impl Hook, share: &str) -> Shadowed {
+fn shadowed(plugin: impl Hook, candidate: impl Hook, share: &str) -> HookWithCandidate {
     let trial = Trials::default().of(
         identity("candidate", share),
         status("plugin"),
         status("candidate"),
     );
-    Shadowed {
+    HookWithCandidate {
         plugin: Arc::new(plugin),
         candidate: Arc::new(candidate),
         timeout: Duration::from_secs(1),
@@ -78,7 +78,7 @@ fn shadowed(plugin: impl Hook, candidate: impl Hook, share: &str) -> Shadowed {
 }
 
 /// Waits until all comparisons have ended.
-async fn settled(shadowed: &Shadowed) -> CandidateStatus {
+async fn settled(shadowed: &HookWithCandidate) -> CandidateStatus {
     let all = u32::try_from(BACKGROUND_CALLS).unwrap();
     drop(shadowed.trial.slots.acquire_many(all).await.unwrap());
     shadowed.trial.status(None)
@@ -86,29 +86,29 @@ async fn settled(shadowed: &Shadowed) -> CandidateStatus {
 
 #[tokio::test]
 async fn answers_are_compared_by_their_effects_and_notes() {
-    let add: Say = || patch(r#"[{"op":"add","path":"/spec/b","value":1}]"#);
-    let replace: Say = || {
+    let add: AnswerFn = || patch(r#"[{"op":"add","path":"/spec/b","value":1}]"#);
+    let replace: AnswerFn = || {
         let whole = r#"{"spec":{"b":1,"a":1},"metadata":{"name":"web"}}"#;
         Ok(Response::new(Verdict::Replace(Object::parse(whole).unwrap())))
     };
-    let other: Say = || patch(r#"[{"op":"add","path":"/spec/b","value":2}]"#);
-    let nothing: Say = || patch(r#"[{"op":"replace","path":"/spec/a","value":1}]"#);
-    let doubling: Say = || {
+    let other: AnswerFn = || patch(r#"[{"op":"add","path":"/spec/b","value":2}]"#);
+    let nothing: AnswerFn = || patch(r#"[{"op":"replace","path":"/spec/a","value":1}]"#);
+    let doubling: AnswerFn = || {
         let copy = |i| format!(r#"{{"op":"copy","from":"","path":"/b{i}"}}"#);
         patch(&format!("[{}]", (0..35).map(copy).collect::<Vec<_>>().join(",")))
     };
-    let respells: Say = || patch(r#"[{"op":"add","path":"/metadata/Name","value":"x"}]"#);
-    let broken: Say = || patch(r#"[{"op":"remove","path":"/none"}]"#);
-    let allow: Say = || Ok(Response::allow());
-    let warn: Say = || {
+    let respells: AnswerFn = || patch(r#"[{"op":"add","path":"/metadata/Name","value":"x"}]"#);
+    let broken: AnswerFn = || patch(r#"[{"op":"remove","path":"/none"}]"#);
+    let allow: AnswerFn = || Ok(Response::allow());
+    let warn: AnswerFn = || {
         let mut response = Response::allow();
         response.warnings = vec!["careful".to_owned()];
         Ok(response)
     };
-    let deny: Say = || Ok(Response::deny(Denial::forbidden("no")));
-    let deny_otherwise: Say = || Ok(Response::deny(Denial::forbidden("never")));
-    let fail: Say = || Err(Failure::new(FailureKind::Trap, "unreachable"));
-    let panics: Say = || panic!("the test wants it");
+    let deny: AnswerFn = || Ok(Response::deny(Denial::forbidden("no")));
+    let deny_otherwise: AnswerFn = || Ok(Response::deny(Denial::forbidden("never")));
+    let fail: AnswerFn = || Err(Failure::new(FailureKind::Trap, "unreachable"));
+    let panics: AnswerFn = || panic!("the test wants it");
     for (row, (plugin, candidate, expected)) in [
         (allow, allow, ["allow", "allow", "same"]),
         (allow, nothing, ["allow", "allow", "same"]),
@@ -130,7 +130,7 @@ async fn answers_are_compared_by_their_effects_and_notes() {
     .into_iter()
     .enumerate()
     {
-        let shadowed = shadowed(Says(plugin), Says(candidate), "100%");
+        let shadowed = shadowed(FixedAnswer(plugin), FixedAnswer(candidate), "100%");
         let answer = shadowed
             .admit(&Arc::new(request()), Deadline::after(Duration::from_secs(1)))
             .await;
@@ -165,8 +165,8 @@ async fn answers_are_compared_by_their_effects_and_notes() {
 #[tokio::test]
 async fn the_share_is_compared_and_the_newest_samples_are_kept() {
     let shadowed = shadowed(
-        Says(|| Ok(Response::allow())),
-        Says(|| Ok(Response::deny(Denial::forbidden("no")))),
+        FixedAnswer(|| Ok(Response::allow())),
+        FixedAnswer(|| Ok(Response::deny(Denial::forbidden("no")))),
         "50%",
     );
     for _ in 0..2 * SAMPLES + 4 {
@@ -218,7 +218,7 @@ fn differences_are_counted_by_kind_and_each_keeps_an_example() {
 #[tokio::test]
 async fn a_slow_candidate_delays_no_request_and_is_skipped() {
     let gate = Arc::new(Semaphore::new(0));
-    let shadowed = shadowed(Says(|| Ok(Response::allow())), Waits(gate.clone()), "100%");
+    let shadowed = shadowed(FixedAnswer(|| Ok(Response::allow())), Waits(gate.clone()), "100%");
     for _ in 0..BACKGROUND_CALLS + 3 {
         shadowed
             .admit(&Arc::new(request()), Deadline::after(Duration::from_secs(1)))
@@ -247,12 +247,12 @@ fn a_trial_continues_while_a_table_has_it() {
 
 #[tokio::test]
 async fn samples_contain_no_secrets_and_no_redacted_values() {
-    let patch: Say = || patch(r#"[{"op":"add","path":"/spec/token","value":"s3cret"}]"#);
-    let allow: Say = || Ok(Response::allow());
+    let patch: AnswerFn = || patch(r#"[{"op":"add","path":"/spec/token","value":"s3cret"}]"#);
+    let allow: AnswerFn = || Ok(Response::allow());
     for (kind, redact) in [("Secret", &[][..]), ("Pod", &["/spec/token"])] {
         let redact: Vec<_> = redact.iter().map(|text| text.parse().unwrap()).collect();
         let trials = Trials::redacting(&redact);
-        let mut shadowed = shadowed(Says(patch), Says(allow), "100%");
+        let mut shadowed = shadowed(FixedAnswer(patch), FixedAnswer(allow), "100%");
         shadowed.trial = trials.of(
             identity("candidate", "100%"),
             status("plugin"),
@@ -281,7 +281,7 @@ async fn samples_contain_no_secrets_and_no_redacted_values() {
     }
 }
 
-fn rolled_out(plugin: Say, candidate: Say, share: &str) -> (Shadowed, Arc<Trials>) {
+fn rolled_out(plugin: AnswerFn, candidate: AnswerFn, share: &str) -> (HookWithCandidate, Arc<Trials>) {
     let text = "apiVersion: admittance.dev/v1alpha1\nkind: AdmissionChain\nmetadata: { name: a }\nspec:\n  rules: [ { \
                 operations: ['*'], resources: [pods] } ]\n  stages:\n  - name: b\n    plugin: { source: file:a.wasm }\n    \
                 candidate: { source: file:b.wasm, rollout: { percent: 50, by: user, abortOn: { refusals: 1 } } }\n";
@@ -292,9 +292,9 @@ fn rolled_out(plugin: Say, candidate: Say, share: &str) -> (Shadowed, Arc<Trials
         ..identity("candidate", "100%")
     };
     let trials = Arc::new(Trials::default());
-    let shadowed = Shadowed {
-        plugin: Arc::new(Says(plugin)),
-        candidate: Arc::new(Says(candidate)),
+    let shadowed = HookWithCandidate {
+        plugin: Arc::new(FixedAnswer(plugin)),
+        candidate: Arc::new(FixedAnswer(candidate)),
         timeout: Duration::from_secs(1),
         trial: trials.of(identity, status("plugin"), status("candidate")),
         decides: None,
@@ -304,7 +304,7 @@ fn rolled_out(plugin: Say, candidate: Say, share: &str) -> (Shadowed, Arc<Trials
 
 #[tokio::test]
 async fn a_candidate_decides_its_share_and_is_compared_with_its_plugin() {
-    let (allow, deny): (Say, Say) = (
+    let (allow, deny): (AnswerFn, AnswerFn) = (
         || Ok(Response::allow()),
         || Ok(Response::deny(Denial::forbidden("no"))),
     );
@@ -340,13 +340,13 @@ async fn a_candidate_decides_its_share_and_is_compared_with_its_plugin() {
 
 #[tokio::test]
 async fn only_requests_that_the_candidate_decided_count_as_refused() {
-    let (allow, deny): (Say, Say) = (
+    let (allow, deny): (AnswerFn, AnswerFn) = (
         || Ok(Response::allow()),
         || Ok(Response::deny(Denial::forbidden("no"))),
     );
     let (shadowed, trials) = rolled_out(allow, deny, "0.01%");
     let limit_reached = || tokio::time::timeout(Duration::ZERO, trials.limits.notified());
-    let admit = async |shadowed: &Shadowed| {
+    let admit = async |shadowed: &HookWithCandidate| {
         let answer = shadowed
             .admit(&Arc::new(request()), Deadline::after(Duration::from_secs(1)))
             .await;

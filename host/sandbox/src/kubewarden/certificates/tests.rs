@@ -48,7 +48,7 @@ fn trusted(question: &Value, now: SystemTime) -> Answer {
 
 /// Creates a certificate, and a chain of this many intermediates with one name. Each could have issued every other, so
 /// the paths are all orders of them. The root signed the certificate if `is_rooted`; otherwise no path leads to it.
-fn tangle(now: SystemTime, intermediates: usize, is_rooted: bool) -> Value {
+fn cross_signed_chain(now: SystemTime, intermediates: usize, is_rooted: bool) -> Value {
     let signing = |name: &str| {
         let mut params = params(name, now);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -76,12 +76,20 @@ fn tangle(now: SystemTime, intermediates: usize, is_rooted: bool) -> Value {
 fn a_verification_of_any_chain_ends_after_a_limited_number_of_steps() {
     let now = SystemTime::now();
     for (case, question, expected) in [
-        ("few with one name", tangle(now, 3, true), Ok(true)),
-        ("many paths", tangle(now, 31, false), Err("too many paths")),
-        ("many certificates", tangle(now, 32, true), Err("the limit is 32")),
+        ("few with one name", cross_signed_chain(now, 3, true), Ok(true)),
+        (
+            "many paths",
+            cross_signed_chain(now, 31, false),
+            Err("too many paths"),
+        ),
+        (
+            "many certificates",
+            cross_signed_chain(now, 32, true),
+            Err("the limit is 32"),
+        ),
         (
             "large certificates",
-            json!({"cert": tangle(now, 0, true)["cert"], "cert_chain": [{"encoding": "Der", "data": vec![0; CHAIN_SIZE + 1]}]}),
+            json!({"cert": cross_signed_chain(now, 0, true)["cert"], "cert_chain": [{"encoding": "Der", "data": vec![0; CHAIN_SIZE + 1]}]}),
             Err("of 262144 bytes"),
         ),
     ] {
@@ -95,7 +103,7 @@ fn a_verification_of_any_chain_ends_after_a_limited_number_of_steps() {
         }
     }
     let late = is_trusted(
-        tangle(now, 3, true).to_string().as_bytes(),
+        cross_signed_chain(now, 3, true).to_string().as_bytes(),
         now,
         Deadline::after(Duration::ZERO),
     );

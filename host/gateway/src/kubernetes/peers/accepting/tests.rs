@@ -54,7 +54,7 @@ async fn only_a_new_proof_answers_a_challenge() {
     std::fs::write(&path, "0123456789abcdef0123456789abcdef").unwrap();
     std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).unwrap();
     let secret = PeerSecrets::read(&path).unwrap().first().unwrap();
-    let occasion = |challenge: &str| Occasion {
+    let occasion = |challenge: &str| ConnectionContext {
         id: "a".to_owned(),
         key: "k".to_owned(),
         server: "https://10.0.0.1:8443".to_owned(),

@@ -10,7 +10,7 @@ use crate::{Host, Origin, live::TableProblem};
 /// Whether a version of a definition is live.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Standing {
+pub enum VersionState {
     /// The version is in the live table.
     Live,
     /// The version cannot be used, or its modules cannot be fetched.
@@ -28,9 +28,9 @@ impl Host {
         self.0.changes.subscribe()
     }
 
-    /// Returns the standing of each of these versions of definitions. It is `None` until the version was read and a
+    /// Returns the state of each of these versions of definitions. It is `None` until the version was read and a
     /// table was built.
-    pub fn standings(&self, versions: &[DefinitionFile]) -> Vec<Option<Standing>> {
+    pub fn version_states(&self, versions: &[DefinitionFile]) -> Vec<Option<VersionState>> {
         // The order of these reads matters: the content is read first, so if no build is running then, the live table
         // and its problem account for all of it.
         let known = self.0.stores.known_content();
@@ -49,29 +49,31 @@ impl Host {
         let problem = live.problem.as_ref();
         let bad = problem.map(TableProblem::bad).unwrap_or_default();
         let bad: HashMap<&Path, &BadDefinition> = bad.iter().map(|bad| (bad.path.as_path(), bad)).collect();
-        let standing = |version: &DefinitionFile| {
+        let state = |version: &DefinitionFile| {
             let path = version.path.as_path();
             let text = version.normalized();
             let is_served = served.get(path) == Some(&&*text);
             let is_judged = !is_building && read.get(path).is_some_and(|read| read.normalized() == text);
             match (bad.get(path), problem) {
                 (Some(bad), _) if is_served && keeps_version(bad.served) => {
-                    Some(Standing::Bad((*bad).clone()))
+                    Some(VersionState::Bad((*bad).clone()))
                 }
-                (Some(bad), _) if !is_served => is_judged.then(|| Standing::Bad((*bad).clone())),
-                _ if is_served => Some(Standing::Live),
+                (Some(bad), _) if !is_served => is_judged.then(|| VersionState::Bad((*bad).clone())),
+                _ if is_served => Some(VersionState::Live),
                 _ if !is_judged => None,
                 (_, Some(problem)) if problem.bad().is_empty() => {
                     let mistakes = problem.error.to_string();
-                    Some(Standing::Blocked(mistakes.lines().map(str::to_owned).collect()))
+                    Some(VersionState::Blocked(
+                        mistakes.lines().map(str::to_owned).collect(),
+                    ))
                 }
                 _ if matches!(live.entry.revision().origin, Origin::RolledBack { .. }) => {
-                    Some(Standing::RolledBack)
+                    Some(VersionState::RolledBack)
                 }
                 _ => None,
             }
         };
-        versions.iter().map(standing).collect()
+        versions.iter().map(state).collect()
     }
 }
 

@@ -19,7 +19,7 @@ use tokio::sync::{oneshot, watch};
 /// A store of definitions in memory, which tests can change and make unreachable. Like a store of resources, it
 /// normalizes JSON. Its clones share their content.
 #[derive(Clone, Debug)]
-pub(crate) struct Shelf(Arc<Inner>);
+pub(crate) struct MemoryStore(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
@@ -42,7 +42,7 @@ struct State {
     commits: usize,
 }
 
-impl Shelf {
+impl MemoryStore {
     pub(crate) fn new(name: &'static str) -> Self {
         Self(Arc::new(Inner {
             name,
@@ -130,16 +130,16 @@ impl Shelf {
 }
 
 #[async_trait]
-impl DefinitionStore for Shelf {
+impl DefinitionStore for MemoryStore {
     fn location(&self) -> String {
-        format!("shelf:/{}", self.0.name)
+        format!("memory:/{}", self.0.name)
     }
 
     fn owns(&self, path: &Path) -> bool {
         path.starts_with(self.location())
     }
 
-    fn place_for(&self, id: &DefinitionId) -> Option<PathBuf> {
+    fn path_for(&self, id: &DefinitionId) -> Option<PathBuf> {
         id.kind
             .eq_ignore_ascii_case("admissionwebhook")
             .then(|| self.path(&id.name))

@@ -1,0 +1,216 @@
+//! Reads the parts of a request from its body, path, query and headers.
+
+use std::borrow::Cow;
+
+use admittance_admission::{GroupVersionKind, Object, Operation, Pointer, Request, SpellingError};
+use bytes::Bytes;
+use http::{Method, request::Parts};
+
+use super::{KindSource, Matched, ValueSource};
+use crate::{Rejection, RejectionKind};
+
+/// The body of a request that is not a patch.
+pub(super) enum Document<'b> {
+    /// The body has no object for the chains.
+    Nothing,
+    /// There is no body, and the operation needs none.
+    Empty,
+    Whole {
+        /// The body in the spelling of the route.
+        text: Cow<'b, str>,
+        object: Object,
+    },
+}
+
+impl Matched {
+    /// Reads the body of a request that is not a patch.
+    pub(super) fn document<'b>(&self, head: &Parts, body: &'b Bytes) -> Result<Document<'b>, Rejection> {
+        let route = &self.route.route;
+        let text = std::str::from_utf8(body).map_err(malformed)?;
+        if text.trim().is_empty() {
+            return match (route.operation, route.optional) {
+                (Operation::Delete | Operation::Connect, _) => Ok(Document::Empty),
+                (_, true) => Ok(Document::Nothing),
+                (operation, false) if head.method == Method::DELETE => Err(malformed(format!(
+                    "it is empty, and the route's operation is {operation}, which has an object: a route of its own for \
+                     DELETE, with `operation: DELETE`, accepts it"
+                ))),
+                (_, false) => Err(malformed("it is empty, expected a JSON object")),
+            };
+        }
+        let text = self.canonical(text)?;
+        let whole = Object::parse(&*text).map_err(malformed)?;
+        let part = match self.part(&text)? {
+            None => return Ok(Document::Nothing),
+            Some(part) => part,
+        };
+        let object = if route.object.segments().is_empty() {
+            whole
+        } else {
+            Object::parse(part).map_err(|error| malformed(format!("at `{}`: {error}", route.object)))?
+        };
+        Ok(Document::Whole { text, object })
+    }
+
+    /// Returns a document in the spelling of the route.
+    pub(super) fn canonical<'t>(&self, text: &'t str) -> Result<Cow<'t, str>, Rejection> {
+        match self.route.spelling.canonical(text) {
+            Ok(canonical) => Ok(canonical.map_or(Cow::Borrowed(text), Cow::Owned)),
+            Err(SpellingError::Json(error)) => Err(malformed(error)),
+            Err(SpellingError::Ambiguous(error)) => Err(Rejection::new(
+                RejectionKind::Ambiguous,
+                format!("the body is ambiguous: {error}"),
+            )),
+        }
+    }
+
+    /// Returns the text of the object in a body; `None` if the body has no object and needs none.
+    pub(super) fn part<'t>(&self, text: &'t str) -> Result<Option<&'t str>, Rejection> {
+        let route = &self.route.route;
+        match route.object.locate(text).and_then(|place| text.get(place)) {
+            Some("null") | None if route.optional => Ok(None),
+            None => Err(malformed(format!("there is nothing at {}", route.object))),
+            part => Ok(part),
+        }
+    }
+
+    /// Builds the admission request. `body` is empty if the request has none.
+    pub(super) fn request(
+        &self,
+        head: &Parts,
+        body: &str,
+        object: Option<Object>,
+    ) -> Result<Request, Rejection> {
+        let route = &self.route.route;
+        let resource = (*self.route.resource).clone();
+        let kind = match &route.kind {
+            KindSource::Fixed(kind) => kind.clone(),
+            KindSource::Pointer(pointer) => {
+                let kind = self.text_at(body, object.as_ref(), pointer)?;
+                kind.ok_or_else(|| malformed(format!("there is no kind at {pointer}")))?
+            }
+        };
+        let kind = GroupVersionKind {
+            group: resource.group.clone(),
+            version: resource.version.clone(),
+            kind,
+        };
+        let mut request = Request::new(route.operation, kind, resource);
+        request.subresource.clone_from(&route.subresource);
+        let whole = object.as_ref();
+        request.namespace = self.first(&route.namespace, head, body, whole)?;
+        request.name = self.first(&route.name, head, body, whole)?.unwrap_or_default();
+        request.dry_run = route.dry_run;
+        request.identity = self.route.identity.clone();
+        request.spelling = self.route.object_spelling.clone();
+        request.object = object;
+        Ok(request)
+    }
+
+    pub(super) fn parameter(&self, name: &str) -> Option<&str> {
+        let mut parameters = self.parameters.iter();
+        parameters
+            .find(|(key, _)| key == name)
+            .map(|(_, value)| value.as_str())
+    }
+
+    /// Returns the first source with a non-empty value.
+    pub(super) fn first(
+        &self,
+        sources: &[ValueSource],
+        head: &Parts,
+        body: &str,
+        object: Option<&Object>,
+    ) -> Result<Option<String>, Rejection> {
+        for source in sources {
+            let value = match source {
+                ValueSource::Fixed(value) => Some(value.clone()),
+                ValueSource::Path(name) => self.parameter(name).map(str::to_owned),
+                ValueSource::Query(name) => from_query(head.uri.query().unwrap_or_default(), name)?,
+                ValueSource::Header(name) => from_header(head, name)?,
+                ValueSource::Pointer(pointer) => self.text_at(body, object, pointer)?,
+            };
+            if let Some(value) = value.filter(|value| !value.is_empty()) {
+                return Ok(Some(value));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns the string at a pointer into the body. If the body is the object, its head may already have the string.
+    fn text_at(
+        &self,
+        body: &str,
+        object: Option<&Object>,
+        pointer: &Pointer,
+    ) -> Result<Option<String>, Rejection> {
+        let is_body = self.route.route.object.segments().is_empty();
+        let head = object.filter(|_| is_body).map(Object::head);
+        let known = head.and_then(|head| match pointer.as_str() {
+            "/kind" => head.kind.as_ref(),
+            "/metadata/name" => head.name.as_ref(),
+            "/metadata/namespace" => head.namespace.as_ref(),
+            _ => None,
+        });
+        known.map_or_else(|| text_at(body, pointer), |text| Ok(Some(text.clone())))
+    }
+}
+
+/// Returns the value of a query parameter. Servers disagree about which of two values counts, and about semicolons and
+/// invalid escapes, so all of these are refused.
+fn from_query(query: &str, name: &str) -> Result<Option<String>, Rejection> {
+    let broken_escape = query.split('%').skip(1).any(|rest| {
+        !rest
+            .as_bytes()
+            .get(..2)
+            .is_some_and(|two| two.iter().all(u8::is_ascii_hexdigit))
+    });
+    if query.contains(';') || broken_escape {
+        return Err(Rejection::new(
+            RejectionKind::Ambiguous,
+            "the query has a semicolon or an invalid escape, which servers parse differently; encode it",
+        ));
+    }
+    let mut values = form_urlencoded::parse(query.as_bytes()).filter(|(key, _)| key == name);
+    let value = values.next().map(|(_, value)| value.into_owned());
+    if values.next().is_some() {
+        return Err(Rejection::new(
+            RejectionKind::Ambiguous,
+            format!("the query has `{name}` more than once; keep one"),
+        ));
+    }
+    Ok(value)
+}
+
+fn from_header(head: &Parts, name: &http::HeaderName) -> Result<Option<String>, Rejection> {
+    let mut values = head.headers.get_all(name).iter();
+    let value = values.next();
+    if values.next().is_some() {
+        return Err(Rejection::new(
+            RejectionKind::Ambiguous,
+            format!("the header {name} is set more than once; keep one"),
+        ));
+    }
+    value
+        .map(|value| value.to_str().map(str::to_owned))
+        .transpose()
+        .map_err(|_| malformed(format!("the header {name} is not plain text")))
+}
+
+/// Returns the string at a pointer; `None` if it is absent or null.
+fn text_at(body: &str, pointer: &Pointer) -> Result<Option<String>, Rejection> {
+    let value = pointer.locate(body).and_then(|place| body.get(place));
+    match value {
+        None | Some("" | "null") => Ok(None),
+        Some(text) => serde_json::from_str(text)
+            .map(Some)
+            .map_err(|_| malformed(format!("the value at {pointer} is not a string"))),
+    }
+}
+
+pub(super) fn malformed(error: impl std::fmt::Display) -> Rejection {
+    Rejection::new(
+        RejectionKind::Malformed,
+        format!("the body is not valid for this route: {error}"),
+    )
+}
