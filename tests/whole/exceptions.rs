@@ -95,7 +95,8 @@ async fn the_example_is_checked_and_run() {
     fs::write(at.join("chains.yaml"), misspelt).unwrap();
     let checked = admittance(at, &["check", "chains.yaml"]).await;
     assert_eq!(checked.code, Some(1), "{}", checked.stdout);
-    let mistake = "chains.yaml:26:12: spec.stages[0]: there is no stage replicas/limits; correct the name, or remove it";
+    let mistake =
+        "chains.yaml:26:12: spec.stages[0]: there is no stage replicas/limits; did you mean replicas/limit?";
     assert!(checked.stdout.contains(mistake), "{}", checked.stdout);
 }
 

@@ -6,8 +6,8 @@ use std::{
 };
 
 use admittance::definitions::{self, ChainDefinition};
-use admittance_admission::{UnknownWord, Word};
-use admittance_definitions::{DefinitionFile, did_you_mean, read_files};
+use admittance_admission::{UnknownWord, Word, did_you_mean};
+use admittance_definitions::{DefinitionFile, read_files};
 use admittance_driver::Config;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 

@@ -5,10 +5,12 @@ use std::path::PathBuf;
 use admittance_cluster::{Cluster, ClusterConfig, ClusterSource};
 use clap::Args;
 
+use crate::arguments::existing;
+
 #[derive(Debug, Args)]
 pub(crate) struct ClusterArguments {
     /// The kubeconfig of the cluster [default: the one that kubectl would use].
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = existing)]
     kubeconfig: Option<PathBuf>,
     /// The context in the kubeconfig [default: the current one].
     #[arg(long, value_name = "NAME")]

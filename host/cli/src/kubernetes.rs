@@ -39,7 +39,7 @@ use self::{
     values::{KubernetesVersion, claim, directory, label, name, quantity},
 };
 use crate::{
-    arguments::{no_definition, word},
+    arguments::{existing, no_definition, word},
     output::WARN,
 };
 
@@ -88,17 +88,17 @@ enum Command {
 #[derive(Clone, Debug, Args)]
 struct Installation {
     /// Files and directories of chain definitions. May be given more than once.
-    #[arg(long, value_name = "PATH", num_args = 1.., required_unless_present_any = ["config", "agent"])]
+    #[arg(long, value_name = "PATH", num_args = 1.., required_unless_present_any = ["config", "agent"], value_parser = existing)]
     definitions: Vec<PathBuf>,
     /// A configuration of `serve` with the dialect `kubernetes`, whose definitions are installed. Its settings of
     /// limits, webhooks, modules, signatures, sandbox, requests of plugins, log, clients and the admin port apply to
     /// the Pods. Namespaces come from the cluster.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = existing)]
     config: Option<PathBuf>,
     /// Files and directories of definitions that are resources of the cluster, for a configuration with `definitions: [
     /// { kubernetes: {} } ]`: the Pods get the permissions that these definitions need, but the definitions are not
     /// printed. May be given more than once.
-    #[arg(long, value_name = "PATH", num_args = 1.., requires = "config")]
+    #[arg(long, value_name = "PATH", num_args = 1.., requires = "config", value_parser = existing)]
     resources: Vec<PathBuf>,
     /// The namespace of the installation. It should contain nothing else, since the webhooks are not called for its
     /// objects.

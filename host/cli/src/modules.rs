@@ -165,7 +165,7 @@ mod tests {
             ("push a.wasm https://example.com/a.wasm", false),
             ("push a.wasm", false),
             (
-                "inspect oci://r.example.com/a:1 -o yaml --key cosign.pub --insecure-registry r:5000",
+                "inspect oci://r.example.com/a:1 -o yaml --key Cargo.toml --insecure-registry r:5000",
                 true,
             ),
             ("inspect", false),

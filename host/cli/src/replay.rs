@@ -21,7 +21,9 @@ use self::{
     report::{ReplayDifference, ReplayReport},
 };
 use crate::{
-    arguments::definitions_or_configured, files, host, logging, modules, output::Output,
+    arguments::{definitions_or_configured, existing},
+    files, host, logging, modules,
+    output::Output,
     surroundings::SimulatedSurroundings,
 };
 
@@ -36,10 +38,10 @@ use crate::{
   admittance replay reviews.json new-chains/ --against chains/")]
 pub(crate) struct Arguments {
     /// A file from `record`, or a file of AdmissionReviews one after the other.
-    #[arg(value_name = "REQUESTS")]
+    #[arg(value_name = "REQUESTS", value_parser = existing)]
     requests: PathBuf,
     /// Chain files, or directories of them [default: the definitions of --config].
-    #[arg(value_name = "CHAINS", required_unless_present = "config")]
+    #[arg(value_name = "CHAINS", required_unless_present = "config", value_parser = existing)]
     chains: Vec<PathBuf>,
     /// Run this module in place of the plugin of --stage: a file or a reference.
     #[arg(long, value_name = "FILE|REFERENCE", requires = "stage", value_parser = modules::module_or_file)]
@@ -48,14 +50,14 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "CHAIN/STAGE", requires = "module")]
     stage: Option<StageId>,
     /// Compare with the answers of these chains instead of the recorded ones.
-    #[arg(long, value_name = "CHAINS", num_args = 1..)]
+    #[arg(long, value_name = "CHAINS", num_args = 1.., value_parser = existing)]
     against: Vec<PathBuf>,
     /// Call the webhooks of the chains for each request, as live traffic does. Without this option, chains with
     /// webhooks are refused.
     #[arg(long)]
     call_webhooks: bool,
     /// A configuration of `serve`, for its settings of modules, signatures, namespaces and webhook addresses.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = existing)]
     config: Option<PathBuf>,
     /// The directory of modules and their compiled forms [default: the user's cache directory].
     #[arg(long, value_name = "DIRECTORY", env = "ADMITTANCE_STORE")]

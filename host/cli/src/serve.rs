@@ -22,7 +22,12 @@ use admittance_outbound::Outbound;
 use clap::Args;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::{arguments::word, directories, exporter::Metrics, host, logging, process_metrics};
+use crate::{
+    arguments::{existing, word},
+    directories,
+    exporter::Metrics,
+    files, host, logging, process_metrics,
+};
 
 pub(crate) const DEFAULT_CONFIG: &str = "admittance.yaml";
 
@@ -138,6 +143,9 @@ fn read(path: &Path) -> crate::Result<Config> {
              `admittance init kubernetes` for a webhook of kube-apiserver, `admittance init bcs`"
         )
         .into());
+    }
+    if !path.exists() {
+        existing(&path.to_string_lossy()).map_err(files::at(path))?;
     }
     Ok(Config::read(path)?)
 }

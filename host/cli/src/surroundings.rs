@@ -19,7 +19,7 @@ use admittance_driver::Config;
 use clap::Args;
 use parking_lot::RwLock;
 
-use crate::{host, request_file};
+use crate::{arguments::existing, host, request_file};
 
 /// The limit of calls in flight; requests are run one at a time.
 const CALLS_IN_FLIGHT: u32 = 4;
@@ -48,11 +48,11 @@ impl RequestSurroundings {
 pub(crate) struct SurroundingFiles {
     /// A file or directory with the objects that lookups find; a Namespace among them has its labels. May be given
     /// more than once.
-    #[arg(long, value_name = "FILE|DIRECTORY")]
+    #[arg(long, value_name = "FILE|DIRECTORY", value_parser = existing)]
     pub(crate) cluster: Vec<PathBuf>,
     /// A file with the answers to HTTP requests of plugins, in the form of `http` in a case of `test`; nothing is sent.
     /// May be given more than once.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = existing)]
     pub(crate) http: Vec<PathBuf>,
 }
 

@@ -1,13 +1,15 @@
 //! Checks the types of a parsed expression as kube-apiserver's compiler does.
 
-use std::{collections::HashMap, mem, sync::Arc, time::Duration};
+use std::{collections::HashMap, fmt::Display, mem, sync::Arc, time::Duration};
 
-use admittance_admission::{ClusterKind, Deadline};
+use admittance_admission::{ClusterKind, Deadline, suggestion};
 use cel::common::ast::{CallExpr, EntryExpr, Expr, IdedExpr, ListExpr, LiteralValue, MapExpr, operators};
 
 use crate::{
     expression::{Entry, Expression, Item, OrElse},
-    functions::{Function, Style, find, find_for_kyverno, format, http, lookup, refusal, regex::Pattern},
+    functions::{
+        Function, Style, find, find_for_kyverno, format, http, lookup, names, refusal, regex::Pattern,
+    },
     machine::{Fault, MOST_ARGUMENTS, Machine},
     types::{Type, join, list, map},
     value::{Text, Value},
@@ -302,7 +304,10 @@ impl<'s> Checker<'s> {
         let Some(function) = self.find(name, style).filter(|_| is_known) else {
             return fail(
                 node,
-                format!("undeclared reference to '{name}': there is no such function here"),
+                format!(
+                    "undeclared reference to '{name}': there is no such function here{}",
+                    meant(name, names(style, self.scope.kyverno.is_some()))
+                ),
             );
         };
         let mut checked = Vec::with_capacity(arguments.len() + 1);
@@ -428,6 +433,11 @@ const ESCAPE_KEY: &str = "jsonpatch.escapeKey";
 
 fn text(text: &str) -> Expression {
     Expression::Constant(Value::string(text))
+}
+
+/// Returns the names that are similar to this one for the end of a message: ` (did you mean a or b?)`.
+fn meant<T: Display>(name: &str, names: impl IntoIterator<Item = T>) -> String {
+    suggestion(name, names).map_or_else(String::new, |text| format!(" ({text})"))
 }
 
 fn fail<T>(node: u64, message: impl Into<String>) -> Result<T, Mistake> {

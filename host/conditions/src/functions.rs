@@ -112,6 +112,16 @@ impl Library {
         }
     }
 
+    /// Returns the names of the functions that expressions can call by name: those of operators have other characters.
+    fn names(&self, style: Style) -> impl Iterator<Item = &'static str> {
+        let functions = match style {
+            Style::Global => &self.globals,
+            Style::Member => &self.members,
+        };
+        let is_name = |name: &&'static str| name.starts_with(|first: char| first.is_ascii_alphabetic());
+        functions.keys().copied().filter(is_name)
+    }
+
     fn function(&mut self, name: &'static str, style: Style) -> &mut Function {
         let functions = match style {
             Style::Global => &mut self.globals,
@@ -218,6 +228,13 @@ pub(crate) fn find(name: &str, style: Style) -> Option<&'static Function> {
 /// Returns the function of this name and call style in expressions of Kyverno.
 pub(crate) fn find_for_kyverno(name: &str, style: Style) -> Option<&'static Function> {
     KYVERNO.get(name, style).or_else(|| find(name, style))
+}
+
+/// Returns the names of all functions of this call style.
+pub(crate) fn names(style: Style, for_kyverno: bool) -> impl Iterator<Item = &'static str> {
+    let kyverno = for_kyverno.then_some(&*KYVERNO);
+    let libraries = kyverno.into_iter().chain([&*LIBRARY]);
+    libraries.flat_map(move |library| library.names(style))
 }
 
 pub(crate) use kyverno::refusal;

@@ -16,12 +16,12 @@ use std::{
     sync::Arc,
 };
 
+use admittance_admission::enumerated;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
-use self::error::either_of;
-pub use self::error::{ChangeError, did_you_mean};
+pub use self::error::ChangeError;
 pub(crate) use self::{
     apply::{apply, chains_of, file_of, free_path},
     promote::promote,
@@ -184,10 +184,12 @@ fn find<'d, 'a>(
         [only] => Ok(*only),
         [] => Err(unknown(id, definitions)),
         several => {
-            let locations = several.iter().map(|definition| definition.root.location());
+            let locations = several
+                .iter()
+                .map(|definition| definition.root.location().to_string());
             Err(ChangeError::Conflict(format!(
                 "there are several of the name {id}: {}; edit the file",
-                either_of(locations)
+                enumerated(locations, "or")
             )))
         }
     }

@@ -42,7 +42,7 @@ pub const CHAIN_SCHEMA: &str = include_str!("chain.schema.json");
 
 pub use admittance_admission::{Digest, ModuleReference, OciReference};
 pub use change::import::{Import, ImportResult, Imported, import};
-pub use change::{AppliedEffect, Change, ChangeError, Destination, Expected, FileChange, did_you_mean};
+pub use change::{AppliedEffect, Change, ChangeError, Destination, Expected, FileChange};
 pub use document::{Location, Mistake, Mistakes};
 pub use forms::bcs::{BcsObject, NoBcsObject};
 pub use forms::native::{ambiguities, exception::ExceptionDefinition};

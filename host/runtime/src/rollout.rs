@@ -117,9 +117,8 @@ impl Host {
     ) -> Result<Steered, DisableError> {
         let (stage, rollout) = {
             let mut stages = self.0.disabled.lock();
-            let stage = resolve_stage(stage, stages.rollouts().stages(), |rollouts| {
-                format!("there is no rollout of a candidate of {stage}; the rollouts are of: {rollouts}")
-            })?;
+            let missing = format!("there is no rollout of a candidate of {stage}");
+            let stage = resolve_stage(stage, stages.rollouts().stages(), &missing, "rollouts are of")?;
             let refused = |state| {
                 DisableError::Conflict(format!(
                     "the rollout of the candidate of {stage} is {state}, which leaves nothing to {action}"

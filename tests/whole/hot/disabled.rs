@@ -165,7 +165,7 @@ async fn a_stage_is_enabled_when_its_time_ends() {
     assert!(
         finished
             .stderr
-            .contains("there is no stage versioned/stages; the stages are: Mutating:versioned/stage"),
+            .contains("there is no stage versioned/stages; did you mean versioned/stage?"),
         "{}",
         finished.stderr
     );

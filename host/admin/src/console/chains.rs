@@ -7,6 +7,7 @@ use admittance::{
     admission::{Mode, Phase},
     definitions::{ChainId, StoredDefinition},
 };
+use admittance_admission::did_you_mean;
 use admittance_definitions::without_granted_values;
 use axum::{
     Router,
@@ -171,7 +172,11 @@ async fn content(api: &Api, session: &Session, phase: &str, name: &str) -> Resul
     let status = host.status();
     let is_it = |chain: &&ChainStatus| chain.phase.as_str() == phase && chain.name == name;
     let Some(chain) = status.chains.iter().find(is_it) else {
-        return Err(ApiError::NotFound(format!("no {phase} chain {name} is live")));
+        let of_phase = status.chains.iter().filter(|chain| chain.phase.as_str() == phase);
+        let near = did_you_mean(name, of_phase.map(|chain| &chain.name));
+        return Err(ApiError::NotFound(format!(
+            "no {phase} chain {name} is live{near}"
+        )));
     };
     let id = ChainId {
         phase: chain.phase,
@@ -259,7 +264,7 @@ fn stage_section(
                             td.number data-label="p99" { (time(calls.p99_microseconds)) }
                         }
                         tr {
-                            th.nowrap scope="row" title={ "since " (calls.since) } { "in all" }
+                            th.nowrap scope="row" title={ "since " (calls.since) } { "in total" }
                             (number("Allowed", calls.allowed, None)) (number("Changed", calls.changed, None))
                             (number("Denied", calls.denied, None)) (number("Failed", calls.failed, Some(Tone::Bad)))
                             td {} td {}

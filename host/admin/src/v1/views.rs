@@ -3,7 +3,8 @@
 use std::marker::PhantomData;
 
 use admittance::{CandidateReport, Comparison, Host, RevisionDetail};
-use admittance_definitions::{StoredDefinition, did_you_mean, without_granted_values};
+use admittance_admission::did_you_mean;
+use admittance_definitions::{StoredDefinition, without_granted_values};
 use axum::response::{IntoResponse, Response};
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::Deserialize;

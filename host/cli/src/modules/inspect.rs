@@ -16,6 +16,7 @@ use serde_json::Value;
 
 use super::{ModuleArguments, inspected, module_or_file, pull::manifest};
 use crate::{
+    arguments::existing,
     output::{BAD, BOLD, DIM, GOOD, Output, WARN, harmless, harmless_lines},
     progress::transfer,
 };
@@ -38,7 +39,7 @@ pub(crate) struct InspectArguments {
     output: Output,
     /// The public key that must have signed the module (PEM, as cosign writes it). May be given more than once; one of
     /// the keys must match.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = existing)]
     key: Vec<PathBuf>,
     #[command(flatten)]
     modules: ModuleArguments,

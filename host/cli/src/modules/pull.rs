@@ -9,6 +9,7 @@ use clap::Args;
 
 use super::ModuleArguments;
 use crate::{
+    arguments::existing,
     files::{self, PUBLIC},
     output::{BOLD, GOOD, harmless, write},
     progress::transfer,
@@ -29,7 +30,7 @@ pub(crate) struct PullArguments {
     output: Option<PathBuf>,
     /// The public key that must have signed the module (PEM, as cosign writes it). May be given more than once; one of
     /// the keys must match.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = existing)]
     key: Vec<PathBuf>,
     #[command(flatten)]
     modules: ModuleArguments,

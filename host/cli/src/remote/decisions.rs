@@ -3,7 +3,8 @@
 use std::{io, num::NonZeroUsize};
 
 use admittance::{DecisionList, DecisionRecord, DecisionVerdict, admission::Mode};
-use admittance_definitions::{did_you_mean, document::to_yaml};
+use admittance_admission::did_you_mean;
+use admittance_definitions::document::to_yaml;
 use admittance_driver::status::DriverStatus;
 use anstyle::Style;
 use clap::{Args, builder::PossibleValuesParser};

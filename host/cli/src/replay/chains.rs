@@ -6,6 +6,7 @@ use admittance::{
     ModuleReference,
     definitions::{ChainDefinition, StageId},
 };
+use admittance_admission::suggestion;
 
 use crate::arguments;
 
@@ -43,7 +44,8 @@ pub(super) fn replace(
     let (mut known, mut found) = (Vec::new(), Vec::new());
     for chain in chains {
         for stage in &mut chain.stages {
-            known.push(format!("{}:{}/{}", chain.phase, chain.name, stage.spec.name));
+            let phase = id.phase.map_or_else(String::new, |_| format!("{}:", chain.phase));
+            known.push(format!("{phase}{}/{}", chain.name, stage.spec.name));
             if id.is(chain.phase, &chain.name, &stage.spec.name) {
                 found.push(stage);
             }
@@ -51,7 +53,11 @@ pub(super) fn replace(
     }
     let stage = match found.as_mut_slice() {
         [stage] => stage,
-        [] => return Err(format!("--stage: there is no stage {id}; there are {}", known.join(", ")).into()),
+        [] => {
+            let near = suggestion(&id.to_string(), &known);
+            let near = near.unwrap_or_else(|| format!("there are {}", known.join(", ")));
+            return Err(format!("--stage: there is no stage {id}; {near}").into());
+        }
         _ => {
             let error = format!("--stage: {id} is in both phases; write Mutating:{id} or Validating:{id}");
             return Err(error.into());

@@ -143,20 +143,20 @@ fn differences_between_two_sets_of_chains_are_counted() {
             "calls no plugin and has no module",
         ),
         (
-            format!("{requests} {lax} {common} --module file:a.wasm --stage pods/other"),
-            "there is no stage pods/other; there are Mutating:pods/limits",
-        ),
-        (
-            format!("{} {lax} {common}", folder.path().join("none").display()),
-            "none: ",
-        ),
-        (
-            format!("{requests} {} {common}", folder.path().join("none").display()),
-            "none",
+            format!("{requests} {lax} {common} --module file:a.wasm --stage pods/limit"),
+            "there is no stage pods/limit; did you mean pods/limits?",
         ),
     ] {
         let error = replayed(&line).unwrap_err().to_string();
         assert!(error.contains(expected), "{line}: {error}");
+    }
+    let none = folder.path().join("none").display().to_string();
+    for line in [
+        format!("{none} {lax} {common}"),
+        format!("{requests} {none} {common}"),
+    ] {
+        let error = parse(&line).unwrap_err().to_string();
+        assert!(error.contains("there is no such file"), "{line}: {error}");
     }
 }
 
@@ -211,16 +211,16 @@ spec:
 #[test]
 fn invalid_arguments_are_refused() {
     crate::assert_accepted(&[
-        ("replay a.ndjson chains/", true),
-        ("replay a.ndjson chains/ more/ --against old/ -o json", true),
-        ("replay a.ndjson --config admittance.yaml", true),
-        ("replay a.ndjson", false),
-        ("replay a.ndjson chains/ --module file:a.wasm", false),
-        ("replay a.ndjson chains/ --stage pods/a", false),
-        ("replay a.ndjson chains/ --module file:a.wasm --stage pods", false),
+        ("replay Cargo.toml src", true),
         (
-            "replay a.ndjson chains/ --module file:a.wasm --stage pods/a",
+            "replay Cargo.toml src src/remote --against src/test -o json",
             true,
         ),
+        ("replay Cargo.toml --config Cargo.toml", true),
+        ("replay Cargo.toml", false),
+        ("replay Cargo.toml src --module file:a.wasm", false),
+        ("replay Cargo.toml src --stage pods/a", false),
+        ("replay Cargo.toml src --module file:a.wasm --stage pods", false),
+        ("replay Cargo.toml src --module file:a.wasm --stage pods/a", true),
     ]);
 }

@@ -3,6 +3,7 @@
 use std::{collections::BTreeSet, path::PathBuf, str::FromStr};
 
 use admittance::admission::{HttpAnswer, HttpOrigin, Object, Operation, Request};
+use admittance_admission::suggestion;
 use admittance_cluster::Manifests;
 use admittance_definitions::document::{Fields, Node, readers};
 use regex::Regex;
@@ -301,7 +302,11 @@ fn read_result(node: &Node<'_>, test: &str, scene: &Scene) -> Option<Vec<TestCas
             Some(object) => chosen.push(*object),
             None => {
                 let message = format!("there is no {kind} {name} among the resources");
-                node.wrong(message, "correct the name, or add its file");
+                let near = suggestion(name, of_kind.iter().filter_map(|object| metadata(object, "name")));
+                node.wrong(
+                    message,
+                    near.as_deref().unwrap_or("correct the name, or add its file"),
+                );
             }
         }
     }

@@ -7,6 +7,7 @@ use admittance::{
     admission::{GroupVersionKind, HttpGrant, Matcher, Outcome, ResourcePattern},
     definitions::{self, CelDefinition, ChainDefinition, Mistakes},
 };
+use admittance_admission::did_you_mean;
 use admittance_driver::Config;
 use admittance_net::causes;
 use serde_json::json;
@@ -113,14 +114,16 @@ impl TestBench {
 /// Loads a policy of Kyverno, whose validations deny: a test is about their results.
 fn enforced(files: &[PathBuf], policy: &str) -> crate::Result<Vec<ChainDefinition>> {
     let mut chains = definitions::load(files)?;
-    let is_tested = |chain: &ChainDefinition| {
-        let name = chain.name.rsplit_once('/').map_or(&*chain.name, |(_, name)| name);
-        chain.name == policy || name == policy
+    let names = |chain: &ChainDefinition| match chain.name.rsplit_once('/') {
+        Some((_, name)) => [chain.name.clone(), name.to_owned()],
+        None => [chain.name.clone(), chain.name.clone()],
     };
-    chains.retain(is_tested);
-    if chains.is_empty() {
-        return Err(format!("there is no policy {policy} in {}", files::list(files)).into());
+    let is_tested = |chain: &ChainDefinition| names(chain).iter().any(|name| name == policy);
+    if !chains.iter().any(is_tested) {
+        let near = did_you_mean(policy, chains.iter().flat_map(names));
+        return Err(format!("there is no policy {policy} in {}{near}", files::list(files)).into());
     }
+    chains.retain(is_tested);
     for stage in chains.iter_mut().flat_map(|chain| &mut chain.stages) {
         if let Some(cel) = stage.hook.get::<CelDefinition>() {
             stage.hook = cel.denying().into();

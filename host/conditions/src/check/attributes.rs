@@ -2,7 +2,7 @@
 
 use cel::common::ast::{Expr, IdedExpr};
 
-use super::{Checker, MAX_DEPTH, Mistake, Typed, fail};
+use super::{Checker, MAX_DEPTH, Mistake, Typed, fail, meant};
 use crate::{
     expression::{Expression, Index, Select, Variable},
     functions::{Style, find},
@@ -70,7 +70,8 @@ impl Checker<'_> {
             .find(|(_, known)| *known.name == *name);
         let Some((index, known)) = found else {
             let message = format!(
-                "undefined field '{name}': no variable of this name is defined before this expression"
+                "undefined field '{name}': no variable of this name is defined before this expression{}",
+                meant(name, variables.iter().map(|variable| &variable.name))
             );
             return Some(fail(node, message));
         };
@@ -215,19 +216,24 @@ fn field_type(node: u64, of: &Type, field: &str) -> Result<Type, Mistake> {
         },
         Type::Record(record) => match record.field(field) {
             Some(kind) => Ok(kind),
-            None => fail(node, format!("undefined field '{field}': {of} has no such field")),
+            None => no_such_field(node, of, field, ""),
         },
         Type::SchemaObject(declared) => match declared.fields.get(field) {
             Some(kind) => Ok(kind.clone()),
-            None => fail(node, format!("undefined field '{field}': {of} has no such field")),
+            None => no_such_field(node, of, field, &meant(field, declared.fields.keys())),
         },
         patch if *patch == JSON_PATCH => match json_patch_field(field) {
             Some(kind) => Ok(kind),
-            None => fail(node, format!("undefined field '{field}': {of} has no such field")),
+            None => no_such_field(node, of, field, ""),
         },
         other => fail(
             node,
             format!("type '{other}' does not support field selection: it has no field '{field}'"),
         ),
     }
+}
+
+fn no_such_field(node: u64, of: &Type, field: &str, meant: &str) -> Result<Type, Mistake> {
+    let message = format!("undefined field '{field}': {of} has no such field{meant}");
+    fail(node, message)
 }

@@ -110,6 +110,11 @@ fn an_invalid_expression_is_refused_with_a_reason() {
         ),
         (
             "a",
+            "object.x.startWith('a')",
+            "there is no such function here (did you mean startsWith?)",
+        ),
+        (
+            "a",
             "object.x.frobnicate()",
             "undeclared reference to 'frobnicate'",
         ),

@@ -1,8 +1,9 @@
 use std::path::Path;
 
+use admittance_admission::enumerated;
 use serde_json::{Map, Value as Json};
 
-use super::{AppliedEffect, Change, ChangeError, either_of, ensure_alone, pretty_json};
+use super::{AppliedEffect, Change, ChangeError, ensure_alone, pretty_json};
 use crate::{
     ChainDefinition, DefinitionSet, Location, StageDefinition, StageId,
     document::{self, BYTE_ORDER_MARK, Mistakes, Node, Syntax},
@@ -106,7 +107,7 @@ fn with_candidate(chains: &[ChainDefinition], id: &StageId) -> Result<Location, 
             };
             Err(ChangeError::AmbiguousStage(format!(
                 "there are several stages of the name {id}; write {}",
-                either_of(several.iter().map(full))
+                enumerated(several.iter().map(|found| full(found).to_string()), "or")
             )))
         }
     }

@@ -1,3 +1,5 @@
+use admittance_admission::similar;
+
 use super::{
     Node,
     tree::{Entry, Position, SyntaxMistake},
@@ -166,7 +168,7 @@ impl<'a> Fields<'a> {
     }
 
     fn suggestion(&self, key: &str, absent: &[&'static str]) -> String {
-        match closest(key, absent.iter().copied()) {
+        match similar(key, absent.iter().copied()).first() {
             Some(name) => format!("did you mean `{name}`?"),
             None => {
                 let mut known = self.known.clone();
@@ -176,21 +178,4 @@ impl<'a> Fields<'a> {
             }
         }
     }
-}
-
-/// Returns the candidate that the text was perhaps meant to be. Case is ignored; the longer the text, the more typing
-/// mistakes are allowed, up to three.
-pub(super) fn closest<'n>(text: &str, candidates: impl Iterator<Item = &'n str>) -> Option<&'n str> {
-    let text = text.to_lowercase();
-    let allowed = match text.chars().count() {
-        0..=2 => 0,
-        3..=5 => 1,
-        6..=9 => 2,
-        _ => 3,
-    };
-    candidates
-        .map(|name| (strsim::osa_distance(&text, &name.to_lowercase()), name))
-        .filter(|(distance, _)| *distance <= allowed)
-        .min_by_key(|(distance, _)| *distance)
-        .map(|(_, name)| name)
 }

@@ -13,6 +13,7 @@ use std::{
     time::Duration,
 };
 
+use admittance_admission::suggestion;
 use admittance_definitions::StageId;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -124,9 +125,12 @@ impl Host {
         let (disabled, replaced) = {
             let mut stages = self.0.disabled.lock();
             let disabled = DisabledStage {
-                stage: resolve_stage(stage, addresses(&self.table()), |stages| {
-                    format!("there is no stage {stage}; the stages are: {stages}")
-                })?,
+                stage: resolve_stage(
+                    stage,
+                    addresses(&self.table()),
+                    &format!("there is no stage {stage}"),
+                    "stages are",
+                )?,
                 audit: how.audit,
                 reason,
                 by: how.by,
@@ -153,17 +157,18 @@ impl Host {
     ///
     /// Fails if the stage is not disabled.
     pub async fn enable(&self, stage: &StageId, by: Option<String>) -> Result<Switched, DisableError> {
+        let missing = format!("the stage {stage} is not disabled");
         let disabled = {
             let mut stages = self.0.disabled.lock();
             let disabled = stages.list();
             // The live table may lack a disabled stage, so the names come from the list.
             let names = disabled.iter().map(|disabled| disabled.stage.clone());
-            let name = resolve_stage(stage, names.collect(), |disabled| not_disabled(stage, disabled))?;
+            let name = resolve_stage(stage, names.collect(), &missing, "disabled stages are")?;
             stages.remove(|disabled, _| disabled.stage == name);
             self.apply_disabled(&stages);
             disabled.into_iter().find(|disabled| disabled.stage == name)
         };
-        let disabled = disabled.ok_or_else(|| DisableError::NotFound(not_disabled(stage, &list(&[]))))?;
+        let disabled = disabled.ok_or(DisableError::NotFound(missing))?;
         metrics::stage_disabled(&disabled.stage, false);
         log(by.as_deref(), "enable", &disabled);
         Ok(Switched {
@@ -242,23 +247,20 @@ fn addresses(table: &Table) -> Vec<String> {
         .collect()
 }
 
-fn not_disabled(stage: &StageId, disabled: &str) -> String {
-    format!("the stage {stage} is not disabled; the disabled stages are: {disabled}")
-}
-
-/// Finds the stage's name in the list. `describe_missing` gets a list of all names. Names of BCS may contain a `/`, so
-/// whole names are compared.
+/// Finds the stage's name in the list. If it is missing, the error is `missing`, with similar names or else all of them,
+/// which `known` announces. Names of BCS may contain a `/`, so whole names are compared.
 pub(crate) fn resolve_stage(
     id: &StageId,
     names: Vec<String>,
-    describe_missing: impl FnOnce(&str) -> String,
+    missing: &str,
+    known: &str,
 ) -> Result<String, DisableError> {
     let text = id.to_string();
-    let is_meant = |name: &String| match id.phase {
-        Some(_) => *name == text,
-        None => name.split_once(':').is_some_and(|(_, name)| name == text),
+    let in_short = |name: &String| match (id.phase, name.split_once(':')) {
+        (None, Some((_, name))) => name.to_owned(),
+        _ => name.clone(),
     };
-    let (mut meant, others): (Vec<_>, Vec<_>) = names.into_iter().partition(is_meant);
+    let (mut meant, others): (Vec<_>, Vec<_>) = names.into_iter().partition(|name| in_short(name) == text);
     match (meant.pop(), meant.is_empty()) {
         (Some(name), true) => Ok(name),
         (Some(name), false) => {
@@ -268,7 +270,11 @@ pub(crate) fn resolve_stage(
                 "there are several stages of the name {id}; write one of: {meant}"
             )))
         }
-        (None, _) => Err(DisableError::NotFound(describe_missing(&list(&others)))),
+        (None, _) => {
+            let near = suggestion(&text, others.iter().map(in_short));
+            let near = near.unwrap_or_else(|| format!("the {known}: {}", list(&others)));
+            Err(DisableError::NotFound(format!("{missing}; {near}")))
+        }
     }
 }
 

@@ -2,10 +2,10 @@
 
 use std::{collections::BTreeMap, fmt, ops::RangeInclusive, str::FromStr, time::Duration};
 
-use admittance_admission::{Word, enumerated};
+use admittance_admission::{Word, enumerated, similar};
 
 use super::Node;
-use crate::document::{fields::closest, mistake::quoted, tree::Value};
+use crate::document::{mistake::quoted, tree::Value};
 
 impl<'a> Node<'a> {
     /// Reads a list.
@@ -191,7 +191,7 @@ impl<'a> Node<'a> {
         }
         let fix = match names().find(|word| word.eq_ignore_ascii_case(text)) {
             Some(word) => format!("case matters: write {word}"),
-            None => match closest(text, names()) {
+            None => match similar(text, names()).first() {
                 Some(word) if words.len() > 4 => format!("did you mean {word}?"),
                 _ => format!("write {}", enumerated(names(), "or")),
             },

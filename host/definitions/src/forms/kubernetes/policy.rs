@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use admittance_admission::{
     ClusterKind, FailurePolicy, LabelSelector, MatchPolicy, Matcher, Operation, Phase, Reinvocation, Rule,
-    StageSpec,
+    StageSpec, suggestion,
 };
 use admittance_conditions::{Action, Binding, Params, ParamsMissing, ParamsSelector, Policy, Wording};
 
@@ -232,7 +232,9 @@ impl BindingDocument {
             Phase::Mutating => "MutatingAdmissionPolicy",
         };
         let message = format!("there is no {kind} {}", quoted(&self.policy));
-        let fix = "add its document, or correct the name";
+        let others = policies.iter().filter(|policy| policy.phase == self.phase);
+        let near = suggestion(&self.policy, others.map(|policy| &policy.name));
+        let fix = near.as_deref().unwrap_or("add its document, or correct the name");
         mistakes.push(self.policy_location.mistake(message, fix));
     }
 

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use admittance_admission::{Exception, Moment};
+use admittance_admission::{Exception, Moment, suggestion};
 use admittance_conditions::{Allowance, CelConditions, MatchCondition, PolicyCompiler};
 
 use crate::{
@@ -110,25 +110,22 @@ impl ExceptionDocument {
     /// their documents.
     pub(super) fn attach(&self, chains: &mut [(&str, ChainDefinition)], mistakes: &mut Mistakes) {
         for reference in &self.policies {
-            let is_named = |chain: &ChainDefinition| {
-                let name = chain.name.rsplit_once('/').map_or(&*chain.name, |(_, name)| name);
-                name == reference.name
-            };
-            let mut named = chains
-                .iter_mut()
-                .filter(|(kind, chain)| *kind == reference.kind && is_named(chain))
-                .peekable();
-            if named.peek().is_none() {
+            let of_kind = || chains.iter().filter(|(kind, _)| *kind == reference.kind);
+            let names = || of_kind().map(|(_, chain)| own_name(chain));
+            if !names().any(|name| name == reference.name) {
                 let (location, path) = reference.at.clone();
+                let near = suggestion(&reference.name, names());
                 mistakes.push(Mistake {
                     location,
                     path,
                     message: format!("there is no {} {}", reference.kind, quoted(&reference.name)),
-                    fix: "add its document, or correct the name".to_owned(),
+                    fix: near.unwrap_or_else(|| "add its document, or correct the name".to_owned()),
                 });
             }
-            for (_, chain) in named {
-                self.except(chain);
+            for (kind, chain) in chains.iter_mut() {
+                if *kind == reference.kind && own_name(chain) == reference.name {
+                    self.except(chain);
+                }
             }
         }
     }
@@ -159,4 +156,9 @@ impl ExceptionDocument {
             .filter_map(|(name, text)| compiler.condition(name, text).ok())
             .collect()
     }
+}
+
+/// Returns the name of the policy of a chain, without its namespace.
+fn own_name(chain: &ChainDefinition) -> &str {
+    chain.name.rsplit_once('/').map_or(&*chain.name, |(_, name)| name)
 }

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::SystemTime};
 
-use admittance_admission::{Exception, Glob, MatchPolicy, Moment, Phase};
+use admittance_admission::{Exception, Glob, MatchPolicy, Moment, Phase, suggestion};
 use time::{Duration, OffsetDateTime, UtcOffset, format_description::well_known::Rfc3339};
 
 use crate::{
@@ -159,7 +159,14 @@ impl ExceptionDefinition {
                     ALL => format!("there is no chain {} with stages", id.chain),
                     _ => format!("there is no stage {id}"),
                 };
-                location.mistake(message, "correct the name, or remove it")
+                let near = suggestion(
+                    &id.to_string(),
+                    chains.iter().flat_map(|chain| addresses(chain, id)),
+                );
+                location.mistake(
+                    message,
+                    near.as_deref().unwrap_or("correct the name, or remove it"),
+                )
             })
             .collect()
     }
@@ -172,6 +179,26 @@ impl ExceptionDefinition {
             let fix = "remove it, or agree on a new end";
             Mistake::new(&self.source, "spec.expires", message, fix)
         })
+    }
+}
+
+/// Returns the stages of the chain in the form in which `id` names its own.
+fn addresses(chain: &ChainDefinition, id: &StageId) -> Vec<String> {
+    let address = |stage: &str| {
+        let id = StageId {
+            phase: id.phase.and(Some(chain.phase)),
+            chain: chain.name.clone(),
+            stage: stage.to_owned(),
+        };
+        id.to_string()
+    };
+    match id.stage.as_str() {
+        ALL => vec![address(ALL)],
+        _ => chain
+            .stages
+            .iter()
+            .map(|stage| address(&stage.spec.name))
+            .collect(),
     }
 }
 

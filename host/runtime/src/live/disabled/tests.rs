@@ -147,7 +147,7 @@ async fn a_wrong_stage_duration_or_reason_is_refused() {
             "pods/image",
             minutes(1),
             "x",
-            "there is no stage pods/image; the stages are: Mutating:pods/images, Validating:pods/images",
+            "there is no stage pods/image; did you mean pods/images?",
         ),
         (
             "pods/images",

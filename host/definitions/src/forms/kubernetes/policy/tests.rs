@@ -350,7 +350,7 @@ fn expressions_are_checked_with_the_schemas_of_kinds() {
     for (wrong, expected) in [
         (
             "object.spec.sizes > 1",
-            "undefined field 'sizes': Widget.spec has no such field",
+            "undefined field 'sizes': Widget.spec has no such field (did you mean size?)",
         ),
         (
             "object.status.ready == true",
@@ -481,7 +481,7 @@ spec:
     for (wrong, expected) in [
         (
             "object.spec.replica <= 5",
-            "undefined field 'replica': DeploymentSpec has no such field",
+            "undefined field 'replica': DeploymentSpec has no such field (did you mean replicas?)",
         ),
         ("object.spec.replicas == 'a'", "applied to '(int, string)'"),
         (

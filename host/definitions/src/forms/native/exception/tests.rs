@@ -106,7 +106,7 @@ spec:
   stages:
   - pods/images
   - pods/image
-  - \"nodes/*\"
+  - \"deployments/*\"
 ";
     let chains = load_text("chains.yaml", CHAINS).unwrap();
     let texts: Vec<_> = defined(text).exceptions[0]
@@ -117,8 +117,8 @@ spec:
     assert_eq!(
         texts,
         [
-            "a.yaml:11:5: spec.stages[1]: there is no stage pods/image; correct the name, or remove it",
-            "a.yaml:12:5: spec.stages[2]: there is no chain nodes with stages; correct the name, or remove it",
+            "a.yaml:11:5: spec.stages[1]: there is no stage pods/image; did you mean pods/images?",
+            "a.yaml:12:5: spec.stages[2]: there is no chain deployments with stages; correct the name, or remove it",
         ]
     );
 }

@@ -1,0 +1,65 @@
+//! Suggestions for misspelt names.
+
+use std::fmt::Display;
+
+use crate::enumerated;
+
+/// Returns those of the names that are similar to the text, the most similar first. Case is ignored.
+pub fn similar<T: Display>(text: &str, names: impl IntoIterator<Item = T>) -> Vec<T> {
+    let text = text.to_lowercase();
+    let length = text.chars().count();
+    let near = names.into_iter().filter_map(|name| {
+        let lowercase = name.to_string().to_lowercase();
+        let other = lowercase.chars().count();
+        let allowed = 2 * length.max(other) / 5;
+        // Comparing texts of very different lengths takes long for nothing.
+        if length.abs_diff(other) > allowed {
+            return None;
+        }
+        let distance = strsim::osa_distance(&text, &lowercase);
+        (distance <= allowed).then_some((distance, lowercase, name))
+    });
+    let mut near: Vec<(usize, String, T)> = near.collect();
+    near.sort_by(|(a, one, _), (b, other, _)| (a, one).cmp(&(b, other)));
+    // Names that share a long prefix, such as a kind, are similar to each other: only the best are meant.
+    let best = near.first().map_or(0, |(distance, ..)| *distance);
+    near.retain(|(distance, ..)| *distance <= 2 * best);
+    near.into_iter().map(|(_, _, name)| name).collect()
+}
+
+/// Returns a suggestion with at most three of the names: `did you mean a or b?`. `None` if none is similar to the text.
+pub fn suggestion<T: Display>(text: &str, names: impl IntoIterator<Item = T>) -> Option<String> {
+    let near = similar(text, names).into_iter().map(|name| name.to_string());
+    let mut near: Vec<String> = near.collect();
+    near.dedup();
+    near.truncate(3);
+    (!near.is_empty()).then(|| format!("did you mean {}?", enumerated(near, "or")))
+}
+
+/// Returns the [`suggestion`] as the end of a message, with a semicolon before it; empty without a suggestion.
+pub fn did_you_mean<T: Display>(text: &str, names: impl IntoIterator<Item = T>) -> String {
+    suggestion(text, names).map_or_else(String::new, |text| format!("; {text}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_most_similar_names_are_suggested() {
+        let names = ["images", "image-tags", "Limits", "limit", "labels"];
+        for (text, expected) in [
+            ("imagse", "; did you mean images?"),
+            ("LIMITS", "; did you mean Limits?"),
+            ("limita", "; did you mean limit or Limits?"),
+            ("quota", ""),
+            ("", ""),
+        ] {
+            assert_eq!(did_you_mean(text, names), expected, "{text}");
+        }
+        assert_eq!(
+            suggestion("ab-5", ["ab-1", "ab-2", "ab-2", "ab-3", "ab-4"]),
+            Some("did you mean ab-1, ab-2 or ab-3?".to_owned())
+        );
+    }
+}
