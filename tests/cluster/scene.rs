@@ -193,7 +193,7 @@ impl Scene {
         self.running().metrics().await.unwrap()
     }
 
-    /// Its address on the admin port.
+    /// Returns the URL of the admin port.
     pub(crate) fn admin_url(&self) -> String {
         self.program.as_ref().unwrap().admin_url("")
     }

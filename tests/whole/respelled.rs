@@ -196,7 +196,7 @@ async fn the_scheduler_gets_applications_in_the_spelling_of_bcs() {
 }
 
 #[tokio::test]
-async fn another_control_plane_gets_objects_in_the_spelling_of_its_routes() {
+async fn a_rest_upstream_gets_objects_in_the_spelling_of_its_routes() {
     let directory = tempfile::tempdir().unwrap();
     let rule = "apiGroups: [\"\"], apiVersions: [v1], resources: [jobs]";
     let (chain, resolve) = hooked(&directory, &JOBS, rule).await;

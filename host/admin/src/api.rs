@@ -58,7 +58,8 @@ pub struct ListedRevision {
     #[serde(flatten)]
     pub revision: Revision,
     /// The names of the definitions, and of the stages with another module, that differ from the revision before:
-    /// `added AdmissionChain/a`, `AdmissionChain/b`, `removed AdmissionChain/c`. Empty for the oldest revision that is kept.
+    /// `added AdmissionChain/a`, `AdmissionChain/b`, `removed AdmissionChain/c`. Empty for the oldest revision that is
+    /// kept.
     pub changed: Vec<String>,
 }
 

@@ -45,8 +45,8 @@ pub(crate) struct DecisionQuery {
     pub(crate) user: Option<String>,
     /// A part of the type, the namespace, the name, the uid, the user or the message.
     pub(crate) text: Option<String>,
-    /// `allowed`, `changed`, `denied`, `failed`, `deadline` or `dry-run`; `refused` for the last four. May be given more
-    /// than once.
+    /// `allowed`, `changed`, `denied`, `failed`, `deadline` or `dry-run`; `refused` for the last four. May be given
+    /// more than once.
     pub(crate) verdict: Vec<String>,
     /// Lists only decisions since this moment (`2026-01-02T03:04:05Z`), or in the last minutes or hours (`10m`, `2h`).
     pub(crate) since: Option<String>,

@@ -78,7 +78,7 @@ pub use rules::namespace::{NamespaceLookupError, NamespaceSelector, NamespaceSou
 pub use rules::path;
 pub use rules::reach::{Reach, Unreached};
 pub use rules::rule::{MatchPolicy, Matcher, Outline, ResourcePattern, Rule, RuleError, RulePart, Scope};
-pub use similar::{did_you_mean, similar, suggestion};
+pub use similar::{did_you_mean, similar, suggestion, suggestion_or};
 pub use verdict::failure::{Failure, FailureKind};
 pub use verdict::outcome::{
     AuditAnnotation, Decision, Outcome, Refusal, RefusalCause, SkipReason, StageResult, TraceRow,

@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use crate::enumerated;
 
-/// Returns those of the names that are similar to the text, the most similar first. Case is ignored.
+/// Returns the names that are similar to the text, the most similar first. Case is ignored.
 pub fn similar<T: Display>(text: &str, names: impl IntoIterator<Item = T>) -> Vec<T> {
     let text = text.to_lowercase();
     let length = text.chars().count();
@@ -12,7 +12,7 @@ pub fn similar<T: Display>(text: &str, names: impl IntoIterator<Item = T>) -> Ve
         let lowercase = name.to_string().to_lowercase();
         let other = lowercase.chars().count();
         let allowed = 2 * length.max(other) / 5;
-        // Comparing texts of very different lengths takes long for nothing.
+        // The distance is at least the difference of the lengths, so this comparison can be skipped.
         if length.abs_diff(other) > allowed {
             return None;
         }
@@ -21,7 +21,8 @@ pub fn similar<T: Display>(text: &str, names: impl IntoIterator<Item = T>) -> Ve
     });
     let mut near: Vec<(usize, String, T)> = near.collect();
     near.sort_by(|(a, one, _), (b, other, _)| (a, one).cmp(&(b, other)));
-    // Names that share a long prefix, such as a kind, are similar to each other: only the best are meant.
+    // Names that share a long prefix, such as a kind, are all similar, so only those up to twice the best distance are
+    // kept.
     let best = near.first().map_or(0, |(distance, ..)| *distance);
     near.retain(|(distance, ..)| *distance <= 2 * best);
     near.into_iter().map(|(_, _, name)| name).collect()
@@ -34,6 +35,11 @@ pub fn suggestion<T: Display>(text: &str, names: impl IntoIterator<Item = T>) ->
     near.dedup();
     near.truncate(3);
     (!near.is_empty()).then(|| format!("did you mean {}?", enumerated(near, "or")))
+}
+
+/// Returns the [`suggestion`], or this text if no name is similar.
+pub fn suggestion_or<T: Display>(text: &str, names: impl IntoIterator<Item = T>, fallback: &str) -> String {
+    suggestion(text, names).unwrap_or_else(|| fallback.to_owned())
 }
 
 /// Returns the [`suggestion`] as the end of a message, with a semicolon before it; empty without a suggestion.

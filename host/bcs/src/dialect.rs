@@ -40,8 +40,8 @@ const KEYS: [&str; 3] = [
 ///
 /// Differences from the driver: the header `BCS-ClusterID` is checked before any hook runs, a body that cannot be
 /// parsed is refused instead of bypassing the hooks, and keys in another case are first changed to the documented case.
-/// Requests are forwarded unchanged to a driver. So in front of one, a request without hooks that a lenient server could
-/// read as one with hooks is refused, as by [`Rest`](admittance_dialect::Rest).
+/// Requests are forwarded unchanged to a driver. So in front of one, a request without hooks that a lenient server
+/// could read as one with hooks is refused, as by [`Rest`](admittance_dialect::Rest).
 ///
 /// [`Bcs::in_front_of`] sets the upstream. In front of the scheduler, requests that have passed the chains are
 /// [translated](crate::forwarding) as by the driver: the [routes](crate::routes) define the requests to the scheduler.

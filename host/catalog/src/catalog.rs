@@ -100,8 +100,8 @@ impl Catalog {
     ///
     /// # Errors
     ///
-    /// Returns an error when it cannot be fetched or read, is larger than the limit, has another digest, or is not signed as
-    /// required.
+    /// Returns an error when it cannot be fetched or read, is larger than the limit, has another digest, or is not
+    /// signed as required.
     pub async fn obtain(
         &self,
         reference: &ModuleReference,

@@ -28,9 +28,9 @@ use resolution::name_with;
 /// compiled forms, and the resolutions of references. Lives as long as the program; several programs may share one
 /// directory.
 ///
-/// The contents run as native code, so the directory must belong to the user and not be writable by others, entries are
-/// written atomically, and each is checked against its digest whenever it is read. A read-only store still serves its
-/// entries.
+/// Compiled forms run as native code, so the directory must belong to the user and not be writable by others, entries
+/// are written atomically, and each is checked against its digest whenever it is read. A read-only store still serves
+/// its entries.
 #[derive(Clone, Debug)]
 pub struct Store {
     directory: PathBuf,
@@ -93,17 +93,17 @@ impl Kind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompiledForm {
     pub code: CompiledCode,
-    /// What is known of the native code, as it was stored.
+    /// The header that was stored with the code.
     pub header: Vec<u8>,
 }
 
 /// The native code of a compiled form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CompiledCode {
-    /// A file that begins with the code, and can be mapped into memory. Then programs with the same store share its pages,
-    /// and only pages that are used take memory.
+    /// A file that begins with the code, and can be mapped into memory. Then programs with the same store share its
+    /// pages, and only pages that are used take memory.
     File(PathBuf),
-    /// The code itself, where mapping files [is not safe](mapping::is_safe_in).
+    /// The code itself, if files of this store cannot safely be mapped.
     Memory(Vec<u8>),
 }
 
@@ -145,6 +145,11 @@ impl Store {
         &self.directory
     }
 
+    /// Returns whether compiled code is mapped into memory: the store is on a local disk from which code may run.
+    pub fn maps_code(&self) -> bool {
+        self.maps_code
+    }
+
     /// Reads the compiled form under this key. A damaged one is removed and treated as missing.
     pub fn compiled(&self, key: CompiledKey) -> Option<CompiledForm> {
         let path = self.path(Kind::Compiled, key.0);
@@ -164,7 +169,7 @@ impl Store {
         }
     }
 
-    /// Stores native code, and what is known of it.
+    /// Stores native code with its header.
     ///
     /// # Errors
     ///
@@ -187,8 +192,8 @@ impl Store {
         None
     }
 
-    /// Stores a module and its signature material, so that it can be [recalled](crate::Catalog::load_kept). A module that
-    /// a catalog fetched is already stored.
+    /// Stores a module and its signature material, so that it can be [recalled](crate::Catalog::load_kept). A module
+    /// that a catalog fetched is already stored.
     ///
     /// # Errors
     ///

@@ -38,13 +38,14 @@ pub(crate) struct Arguments {
     /// The chain that is served: a file, or a directory of them [default: chain.yaml in the project].
     #[arg(long, value_name = "FILE|DIRECTORY", value_parser = existing)]
     chain: Option<PathBuf>,
-    /// The address to serve on; with port 0, the system chooses one [default: listen.address of --config, or 127.0.0.1:9980].
+    /// The address to serve on; with port 0, the system chooses one [default: listen.address of --config, or
+    /// 127.0.0.1:9980].
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<SocketAddr>,
     #[command(flatten)]
     surroundings: SurroundingFiles,
-    /// A configuration of `serve`, with the dialect to serve and the settings of modules and signatures. Its definitions
-    /// are not served.
+    /// A configuration of `serve`, with the dialect to serve and the settings of modules and signatures. Its
+    /// definitions are not served.
     #[arg(long, value_name = "FILE", value_parser = existing)]
     config: Option<PathBuf>,
     /// Where modules and their compiled forms are kept [default: the user's cache directory].

@@ -24,10 +24,10 @@ use crate::{
 
 /// Write policies of other systems as native chains, and report which ones are translated exactly.
 ///
-/// The command reads webhook configurations and policies of Kubernetes, policies of Kubewarden and Kyverno, documents of
-/// Gatekeeper, SidecarSets of OpenKruise and BCS admissionwebhooks, from manifests, from a cluster, or both. It writes
-/// each as a native chain if a chain can do the same, and otherwise keeps it as it is, since this program reads it too.
-/// Exits with 1 if one of them has mistakes.
+/// The command reads webhook configurations and policies of Kubernetes, policies of Kubewarden and Kyverno, documents
+/// of Gatekeeper, SidecarSets of OpenKruise and BCS admissionwebhooks, from manifests, from a cluster, or both. It
+/// writes each as a native chain if a chain can do the same, and otherwise keeps it as it is, since this program reads
+/// it too. Exits with 1 if one of them has mistakes.
 ///
 /// Two arguments, --bcs-api and --bcs-mesos-driver, write a configuration instead.
 #[derive(Debug, Args)]

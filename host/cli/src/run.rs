@@ -75,8 +75,8 @@ pub(crate) struct HookArguments {
     allow: Vec<Grants>,
     #[command(flatten)]
     surroundings: SurroundingFiles,
-    /// The configuration whose dialect reads an HTTP request [default: admittance.yaml here with --request, otherwise the
-    /// BCS driver's]. Its settings of modules and signatures are used too.
+    /// The configuration whose dialect reads an HTTP request [default: admittance.yaml here with --request, otherwise
+    /// the BCS driver's]. Its settings of modules and signatures are used too.
     #[arg(long, value_name = "FILE", value_parser = existing)]
     config: Option<PathBuf>,
     /// The directory of modules and their compiled forms [default: the user's cache directory].

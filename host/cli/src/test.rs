@@ -41,8 +41,8 @@ use crate::{arguments::existing, files, logging, modules, project::Project, requ
   admittance test chains/pods.yaml
   admittance test images.wasm --cases cases/ --run 'latest' --output junit")]
 pub(crate) struct Arguments {
-    /// The directory of a plugin's project, a plugin (.wasm, or stock:rego), a chain file, a suite of Gatekeeper, a test of
-    /// Kyverno, or a directory of them.
+    /// The directory of a plugin's project, a plugin (.wasm, or stock:rego), a chain file, a suite of Gatekeeper, a
+    /// test of Kyverno, or a directory of them.
     #[arg(value_name = "PROJECT|PLUGIN|CHAIN", default_value = ".", value_parser = subject)]
     subject: PathBuf,
     /// A file of cases, or a directory of them [default: the directory `tests` next to the plugin or chain, or in the

@@ -15,8 +15,8 @@ use crate::metrics;
 
 /// The time for which the cache is used while the watch is down. After that, every lookup is sent to the API server.
 pub const STALE_LIMIT: Duration = Duration::from_secs(300);
-/// The time for which an accepted watch must stay open before it counts as up. The API server also accepts a watch from an
-/// expired version, and sends the error as its first event.
+/// The time for which an accepted watch must stay open before it counts as up. The API server also accepts a watch from
+/// an expired version, and sends the error as its first event.
 const CONFIRM_AFTER: Duration = Duration::from_millis(250);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +28,8 @@ pub enum WatchState {
     Watching,
     /// The API server cannot be watched now. The watch is retried at least every 30 s.
     Down,
-    /// The API server does not allow the watch. Every lookup is sent to the server, and the watch is retried every minute.
+    /// The API server does not allow the watch. Every lookup is sent to the server, and the watch is retried every
+    /// minute.
     Refused,
 }
 

@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn the_beginning_of_a_page_is_read_back_from_its_text() {
+    fn a_page_start_round_trips_through_text() {
         for start in [
             Start::After(Key::new(Some("shop"), "web")),
             Start::After(Key::new(None, "n1")),

@@ -1,5 +1,5 @@
-//! The election of one program among several by a Lease, in the way of client-go. Clocks of machines are not compared: a
-//! Lease has expired when this program has seen no renewal for the duration of the Lease.
+//! The election of one program among several by a Lease, in the way of client-go. Clocks of machines are not compared:
+//! a Lease has expired when this program has seen no renewal for the duration of the Lease.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -42,8 +42,8 @@ pub(crate) const LABEL: &str = "admittance.dev/replicas-of";
 /// The times of an election. The default is the default of client-go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ElectionTimes {
-    /// The time without a renewal after which another program becomes the leader, in whole seconds. A leader that cannot
-    /// renew its Lease resigns after two thirds of this time.
+    /// The time without a renewal after which another program becomes the leader, in whole seconds. A leader that
+    /// cannot renew its Lease resigns after two thirds of this time.
     pub duration: Duration,
     /// The pause between renewals, and between checks of the Lease of another leader.
     pub pause: Duration,

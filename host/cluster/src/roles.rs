@@ -258,8 +258,8 @@ mod tests {
     #[test]
     fn roles_decide_what_users_may_do() {
         let roles = roles();
-        // (user, group, action, whether it is allowed); an action is a verb, a group, a resource or path, a subresource, a
-        // namespace and a name.
+        // (user, group, action, whether it is allowed); an action is a verb, a group, a resource or path, a
+        // subresource, a namespace and a name.
         for (user, group, action, expected) in [
             (
                 "jo",

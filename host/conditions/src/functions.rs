@@ -1,7 +1,7 @@
 //! The functions that expressions may call.
 //!
-//! Each overload is registered as a closure. Its Rust types give the CEL types by which the checker resolves a call. For
-//! values of dynamic types, they also select the overload at evaluation.
+//! Each overload is registered as a closure. Its Rust types give the CEL types by which the checker resolves a call.
+//! For values of dynamic types, they also select the overload at evaluation.
 
 use std::{collections::HashMap, fmt, sync::LazyLock};
 

@@ -17,8 +17,8 @@
 //! # Cost
 //!
 //! Every operation is charged before it runs, in roughly the units of kube-apiserver and with its limits: 1,000,000 for
-//! an expression, 2,500,000 for all conditions of a stage, 10,000,000 for a policy. The limits bound time and memory of an
-//! evaluation, whatever the object contains.
+//! an expression, 2,500,000 for all conditions of a stage, 10,000,000 for a policy. The limits bound time and memory of
+//! an evaluation, whatever the object contains.
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 use std::sync::Arc;
@@ -73,8 +73,8 @@ impl MatchCondition {
     /// The most conditions that a stage may have: kube-apiserver's limit.
     pub const MOST: usize = 64;
 
-    /// Compiles a condition. The name is a qualified name (an optional DNS name and `/`, then at most 63 letters, digits,
-    /// `-`, `_` and `.`). The expression has at most 16 KiB and the type bool.
+    /// Compiles a condition. The name is a qualified name (an optional DNS name and `/`, then at most 63 letters,
+    /// digits, `-`, `_` and `.`). The expression has at most 16 KiB and the type bool.
     ///
     /// # Errors
     ///
@@ -137,8 +137,8 @@ impl From<CelConditions> for MatchConditions {
 }
 
 impl CelConditions {
-    /// Returns the name of the first false condition; `None` if the request matches all of them. As in kube-apiserver, a
-    /// false condition takes precedence over failed ones.
+    /// Returns the name of the first false condition; `None` if the request matches all of them. As in kube-apiserver,
+    /// a false condition takes precedence over failed ones.
     ///
     /// No thread is blocked: an expression that calls the authorizer is evaluated again when the reply has arrived. The
     /// cost limits allow two calls in an expression, and seven in all conditions of a stage.

@@ -107,8 +107,8 @@ impl PolicyExpression {
         matches!(self.checked.kind, Type::List(_))
     }
 
-    /// Describes each value set by the mutation that does not fit this structure; without a structure, each value that fits
-    /// no structure at all.
+    /// Describes each value set by the mutation that does not fit this structure; without a structure, each value that
+    /// fits no structure at all.
     pub fn misfits(&self, structure: Option<&Structure>) -> Vec<String> {
         let values = self.checked.set_values.iter();
         values.filter_map(|value| value.misfit(structure)).collect()
@@ -145,8 +145,8 @@ impl PolicyCompiler {
         }
     }
 
-    /// Compiles expressions of a policy of Kyverno: they may call its functions, and match conditions see variables. A policy
-    /// of a namespace may look up only the objects in it.
+    /// Compiles expressions of a policy of Kyverno: they may call its functions, and match conditions see variables. A
+    /// policy of a namespace may look up only the objects in it.
     #[must_use]
     pub fn of_kyverno(mut self, namespace: Option<&str>) -> Self {
         let namespace = namespace.map(Into::into);

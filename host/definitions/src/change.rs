@@ -1,7 +1,7 @@
 //! Plans the writes that apply, delete or promote definitions.
 //!
-//! A file with one definition is replaced or removed as a whole. A file with several is not changed: the error says where
-//! to edit it.
+//! A file with one definition is replaced or removed as a whole. A file with several is not changed: the error says
+//! where to edit it.
 
 mod apply;
 mod error;

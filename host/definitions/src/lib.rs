@@ -1,7 +1,7 @@
 //! Reads documents as definitions of chains, and reports all mistakes at once.
 //!
-//! [`load`] reads files and directories. A document of any system becomes a [`ChainDefinition`]. Each system is a row of
-//! [`DocumentForms`], and a program may add its own [`DocumentForm`]:
+//! [`load`] reads files and directories. A document of any system becomes a [`ChainDefinition`]. Each system is a row
+//! of [`DocumentForms`], and a program may add its own [`DocumentForm`]:
 //!
 //! - the native form, and `AdmissionException`, with requests for which stages are not called;
 //! - Kubernetes: webhook configurations, and policies in CEL with their bindings: a chain for a policy, and a stage of it

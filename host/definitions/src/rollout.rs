@@ -17,8 +17,8 @@ const DEFAULT_PAUSE: Duration = Duration::from_secs(10 * 60);
 
 const LARGEST_COUNT: i64 = 1_000_000;
 
-/// A limit that is a share is a share of at least this many requests, so that one failure among the first requests does not
-/// end the rollout.
+/// A limit that is a share is a share of at least this many requests, so that one failure among the first requests does
+/// not end the rollout.
 const FEWEST: u64 = 100;
 
 /// The gradual replacement of a stage's plugin by its candidate: the candidate decides a growing share of the requests.
@@ -37,8 +37,8 @@ pub struct RolloutDefinition {
     pub refusals: RolloutLimit,
 }
 
-/// The property of a request that selects the version that decides it. Requests with the same value are decided by the same
-/// version.
+/// The property of a request that selects the version that decides it. Requests with the same value are decided by the
+/// same version.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum RolloutKey {
     /// The namespace; the name of the object if it has no namespace.

@@ -17,7 +17,7 @@ pub(crate) const OPERATIONS: [(&str, Option<Operation>); 5] = [
     ("*", None),
 ];
 
-/// Reads an operation: in any case in a native rule, and exactly as in Kubernetes in another rule.
+/// Reads an operation. A native rule may write it in upper or lower case; other rules must spell it as Kubernetes does.
 type ReadOperation<'a> = fn(&Node<'a>, &str, &[(&str, Option<Operation>)]) -> Option<Option<Operation>>;
 
 /// Reads the rules of a native chain, stage or exception. An empty list is a mistake with this `fix`.

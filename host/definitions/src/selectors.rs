@@ -58,8 +58,8 @@ pub(crate) fn namespaces(node: &Node<'_>) -> Option<NamespaceSelector> {
     )))
 }
 
-/// Reads the namespace selector of a BCS hook. Without values, `In` selects no namespace and `NotIn` every one, as in the
-/// BCS driver.
+/// Reads the namespace selector of a BCS hook. Without values, `In` selects no namespace and `NotIn` every one, as in
+/// the BCS driver.
 pub(crate) fn bcs_namespaces(node: &Node<'_>) -> Option<NamespaceSelector> {
     by_names(node.object_of_any_case()?)
 }

@@ -234,8 +234,8 @@ impl DefinitionSet {
     ///
     /// # Errors
     ///
-    /// Fails if no stage or several stages have this name, the stage has no candidate, the definition shares its file with
-    /// others, or the definitions have mistakes.
+    /// Fails if no stage or several stages have this name, the stage has no candidate, the definition shares its file
+    /// with others, or the definitions have mistakes.
     pub fn promote(&self, stage: &StageId) -> Result<Change, ChangeError> {
         change::promote(self, stage)
     }

@@ -202,7 +202,7 @@ pub enum StoreError {
     /// The store refuses the request, for example because a permission is missing.
     #[error("{store} refused the request: {reason}")]
     Refused {
-        /// [`DefinitionStore::location`].
+        /// The [location](DefinitionStore::location) of the store.
         store: String,
         /// The error, and what to do about it.
         reason: String,
@@ -210,7 +210,7 @@ pub enum StoreError {
     /// The store does not take several changes at once.
     #[error("{store} takes one change at a time; make them one after another")]
     OneAtATime {
-        /// [`DefinitionStore::location`].
+        /// The [location](DefinitionStore::location) of the store.
         store: String,
     },
     /// The definitions in the store cannot be read.

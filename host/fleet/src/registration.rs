@@ -168,8 +168,8 @@ pub fn of_definitions(registration: &Registration, ca: &str) -> Json {
     })
 }
 
-/// Returns the webhook that checks definitions. Definitions are stored unchecked while no Pod answers, and writes of the
-/// Pods themselves are never checked, so that the webhook cannot keep anyone from repairing the definitions.
+/// Returns the webhook that checks definitions. Definitions are stored unchecked while no Pod answers, and writes of
+/// the Pods themselves are never checked, so that the webhook cannot keep anyone from repairing the definitions.
 pub(crate) fn check_of_definitions(registration: &Registration, ca: &str) -> Json {
     const SECONDS: u64 = 5;
     let Registration { name, namespace, .. } = registration;

@@ -214,8 +214,8 @@ fn modules(stage: &StageStatus) -> impl Iterator<Item = Value> {
     })
 }
 
-/// Returns the revision with which this version went live. It stays in the status, because each replica counts revisions
-/// for itself.
+/// Returns the revision with which this version went live. It stays in the status, because each replica counts
+/// revisions for itself.
 fn revision(before: &Value, generation: &Value, host: &Status) -> Value {
     let kept = before
         .get(REVISION)

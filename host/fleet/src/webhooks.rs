@@ -135,8 +135,8 @@ impl Drop for KeeperGuard<'_> {
 }
 
 impl Webhooks {
-    /// Waits for the certificate if this program makes it, and makes the first one. `limit` is the timeout of all chains
-    /// together; `checks_definitions` says whether definitions are resources.
+    /// Waits for the certificate if this program makes it, and makes the first one. `limit` is the timeout of all
+    /// chains together; `checks_definitions` says whether definitions are resources.
     pub async fn open(
         cluster: &Cluster,
         config: WebhooksConfig,
@@ -191,7 +191,8 @@ impl Webhooks {
         self.0.status.lock().clone()
     }
 
-    /// Serves the certificate in the Secret, or reads its CAs again whenever they change, in every replica. Never completes.
+    /// Serves the certificate in the Secret, or reads its CAs again whenever they change, in every replica. Never
+    /// completes.
     pub async fn follow(&self) {
         match &self.0.trust {
             Trust::Own(secret) => secret.follow().await,

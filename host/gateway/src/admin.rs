@@ -74,7 +74,7 @@ struct UserPath {
 
 #[derive(Debug, Deserialize, JsonSchema)]
 struct TokenPath {
-    /// `alice`, or `plain:alice`.
+    /// The name of the user: `alice`, or `plain:alice`.
     name: String,
     /// The number of the token.
     id: i64,
@@ -82,15 +82,15 @@ struct TokenPath {
 
 #[derive(Debug, Deserialize, JsonSchema)]
 struct ClusterPath {
-    /// `plain-dev`.
+    /// The ID of the cluster: `plain-dev`.
     id: String,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
 struct PermissionPath {
-    /// `plain-dev`.
+    /// The ID of the cluster: `plain-dev`.
     id: String,
-    /// `alice`, or `plain:alice`.
+    /// The name of the user: `alice`, or `plain:alice`.
     user: String,
 }
 
@@ -284,8 +284,8 @@ async fn reencrypt(call: Call) -> Result<Json<Reencrypted>, ApiError> {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct ImportQuery {
-    /// Users of the gateway that are deleted, with their tokens, if they conflict with a user of bcs-api: names, separated by
-    /// commas.
+    /// Users of the gateway that are deleted, with their tokens, if they conflict with a user of bcs-api: names,
+    /// separated by commas.
     #[serde(default)]
     replace: Option<String>,
 }

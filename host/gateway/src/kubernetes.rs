@@ -188,7 +188,8 @@ impl Kubernetes {
         self.0.stop.cancel();
     }
 
-    /// Waits until no agent has a tunnel to this gateway. Other gateways may use such tunnels for longer than requests here.
+    /// Waits until no agent has a tunnel to this gateway. Other gateways may use such tunnels for longer than requests
+    /// here.
     pub(crate) async fn until_agents_are_gone(&self) {
         self.0.routes.until_agents_are_gone().await;
     }
@@ -297,12 +298,12 @@ impl Inner {
             .map_err(|denied| known(denied.into()))?;
         let route = self.routes.to(&cluster, &self.accounts).map_err(known)?;
         let user = &session.user;
-        let of_super_user = if user.is_super_user {
-            route.groups_of_super_users().await
+        let super_user_groups = if user.is_super_user {
+            route.super_user_groups().await
         } else {
             &[]
         };
-        let identity = Identity::new(user.name.impersonated(), &user.groups, access, of_super_user);
+        let identity = Identity::new(user.name.impersonated(), &user.groups, access, super_user_groups);
         head.uri = path.rest;
         if !identity.replace(&mut head.headers, &route.authorization, is_upgrade) {
             let message = format!(
@@ -358,8 +359,8 @@ fn end_reply(end: &End<'_>) -> Response<Body> {
     Passage::Ended(end.as_str()).mark(KubernetesApi.reply(end).map(Body::from))
 }
 
-/// Returns whether a request switches to a protocol of Kubernetes. Another protocol, such as `h2c`, could carry requests that
-/// are not checked.
+/// Returns whether a request switches to a protocol of Kubernetes. Another protocol, such as `h2c`, could carry
+/// requests that are not checked.
 fn switches(headers: &HeaderMap) -> bool {
     let is_known =
         |name: &[u8]| name.eq_ignore_ascii_case(b"websocket") || name.eq_ignore_ascii_case(b"SPDY/3.1");

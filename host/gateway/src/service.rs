@@ -88,7 +88,8 @@ pub struct Answer {
 }
 
 impl Gateway {
-    /// Creates a gateway on these ports. Requests for Kubernetes clusters pass the chains of `host`; `limits` are for bodies.
+    /// Creates a gateway on these ports. Requests for Kubernetes clusters pass the chains of `host`; `limits` are for
+    /// bodies.
     pub async fn new(
         mut config: GatewayConfig,
         ports: Ports,

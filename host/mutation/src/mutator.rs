@@ -53,7 +53,8 @@ pub struct Mutator {
     pub labels: LabelSelector,
     pub(crate) location: FieldLocation,
     pub(crate) mutation: Mutation,
-    /// The path tests: the index of a step of the location, and whether the value after it must exist or must not.
+    /// The path tests: each has the index of a step of the location, and whether a value must exist there (`true`) or
+    /// be absent (`false`).
     pub(crate) tests: Vec<(usize, bool)>,
 }
 

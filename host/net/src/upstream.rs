@@ -206,8 +206,8 @@ impl Upstream {
         }
     }
 
-    /// Creates an upstream of one more server with the same configuration. It shares the connection pool of this upstream,
-    /// and its tunnels end with the tunnels of this upstream. It gets the client's `Host`, as web pages need.
+    /// Creates an upstream of one more server with the same configuration. It shares the connection pool of this
+    /// upstream, and its tunnels end with the tunnels of this upstream. It gets the client's `Host`, as web pages need.
     pub fn beside(&self, server: Server) -> Self {
         Self {
             servers: Arc::new(ServerSet::new(Servers::Listed(vec![server]), Choice::Turns)),

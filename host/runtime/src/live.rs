@@ -49,8 +49,8 @@ impl TableProblem {
         Some(Self::after(before, Arc::new(Error::BadDefinitions(bad.to_vec()))))
     }
 
-    /// Returns the definitions that are not live as they are, if everything else is live; an empty list if nothing of
-    /// the change is live.
+    /// Returns the definitions that could not go live as written, if the rest of the change is live; an empty list if
+    /// the whole change failed.
     pub(crate) fn bad(&self) -> &[BadDefinition] {
         match &*self.error {
             Error::BadDefinitions(bad) => bad,

@@ -42,8 +42,8 @@ use crate::{
     store::{Call, CallState},
 };
 
-/// The version of [`Prepared`]'s bytes; part of the fingerprint.
-pub(crate) const FORMAT: u32 = 2;
+/// The version of the header and the code of a [`Prepared`] plugin; part of the fingerprint.
+pub(crate) const FORMAT: u32 = 3;
 
 /// The factor from a step's limit of processor time to its wall-clock limit: other work may occupy most of the machine.
 const WALL_CLOCK_FACTOR: u32 = 10;
@@ -78,8 +78,8 @@ impl Sandbox {
         on_blocking_thread(async move || work.run(module, &shared).await).await
     }
 
-    /// Loads a prepared plugin, which takes less than a millisecond and several hundred kilobytes. Plugins with the same
-    /// module and settings can share these: see [`Plugin::with`].
+    /// Loads a prepared plugin, which takes less than a millisecond and several hundred kilobytes. Plugins with the
+    /// same module and settings can share these: see [`Plugin::with`].
     ///
     /// # Errors
     ///

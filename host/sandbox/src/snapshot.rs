@@ -126,7 +126,8 @@ pub(crate) struct KeptMemory {
 }
 
 impl KeptMemory {
-    /// Counts a memory. Returns its content, or nothing if that is too much.
+    /// Adds the pages of a memory to the total when it is first read. Returns its content, or an empty slice if the
+    /// total is then above the limit.
     pub(crate) fn part<'m>(&mut self, name: &str, memory: &'m [u8]) -> &'m [u8] {
         let held = self.held.get(name).copied().unwrap_or_else(|| {
             let pages = memory

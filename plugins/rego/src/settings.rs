@@ -63,7 +63,8 @@ pub enum Action {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum Version {
-    /// Before OPA 1.0, without `if` and `contains`. Templates of Gatekeeper are in this version unless they say otherwise.
+    /// Before OPA 1.0, without `if` and `contains`. Templates of Gatekeeper are in this version unless they say
+    /// otherwise.
     V0,
     /// Since OPA 1.0.
     #[default]

@@ -68,9 +68,9 @@ pub enum Convention {
     Both,
     /// Only the annotations named by `annotation` and `statusAnnotation`.
     Admittance,
-    /// The plugin does what kube-sidecar-injector does since 2022: it injects all workloads except those that opt out with
-    /// `sidecar-injector-webhook.morven.me/inject`, unless `mode` says otherwise; none with the status
-    /// `injected`, unless the mode is `always`; and none in `kube-system` and `kube-public`.
+    /// The plugin does what kube-sidecar-injector does since 2022: it injects all workloads except those that opt out
+    /// with `sidecar-injector-webhook.morven.me/inject`, unless `mode` says otherwise; none with the status `injected`,
+    /// unless the mode is `always`; and none in `kube-system` and `kube-public`.
     KubeSidecarInjector,
 }
 

@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_wrong_place_has_its_own_message() {
+    fn a_misplaced_attribute_is_refused_with_a_fix() {
         let table = [
             (
                 quote!(

@@ -130,7 +130,7 @@ shape! {
 }
 
 shape! {
-    /// A container, of any of the three lists.
+    /// A container: an ordinary, init or ephemeral one.
     pub struct Container {
         /// Its name. BCS containers may have none.
         "name" => pub name: Text<'a>,

@@ -74,8 +74,8 @@ impl Shape {
     }
 }
 
-/// Returns the problems with the headers. The original sends these two and the headers that HTTP requires, but none of
-/// its client's.
+/// Returns the problems with the headers. The original sends `Accept` and `Content-Type`, and the headers that HTTP
+/// requires; it forwards none of its client's.
 pub(super) fn headers(headers: &HeaderMap, body: &[u8]) -> Vec<String> {
     let mut mistakes = Vec::new();
     for name in headers.keys() {

@@ -219,7 +219,7 @@ async fn the_chain_of_the_readme_refuses_the_object_of_the_readme() {
 }
 
 #[tokio::test]
-async fn cases_on_the_pages_pass() {
+async fn test_cases_in_the_documentation_pass() {
     let folder = tempfile::tempdir().unwrap();
     let artifacts = Artifacts::find().unwrap();
     let mut tested = 0;

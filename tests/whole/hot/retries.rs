@@ -271,7 +271,7 @@ fn closes_connections(address: SocketAddr) -> JoinHandle<()> {
 /// A module with a schedule stays live while its server is down, does not delay other changes, and is fetched when the
 /// server is back.
 #[tokio::test]
-async fn a_module_on_a_schedule_stays_while_its_server_is_down() {
+async fn a_module_with_refresh_stays_live_while_its_server_is_down() {
     let hot = Hot::configured("modules: { ca: ca.pem, attempts: 1 }\n").await;
     let identity = Identity::new().unwrap();
     fs::write(hot.path("ca.pem"), identity.authority()).unwrap();

@@ -142,7 +142,8 @@ async fn a_policy_of_kyverno_is_replayed_without_the_cluster_and_the_servers() {
     assert_eq!(record.unwrap().code, Some(0));
     let recorded = fs::read_to_string(&path).unwrap();
 
-    // A recording with a different limit or answer has a different result, so the recording is used.
+    // The unchanged recording replays with the same result. With another limit or answer in it, the result differs,
+    // which shows that the replay uses the recorded values.
     for (known, changed, expected) in [
         ("", "", Some(0)),
         (r#""most":"2""#, r#""most":"3""#, Some(1)),

@@ -226,8 +226,8 @@ fn article(
     }
 }
 
-/// Shows a link to the playground for each chain that saw the request, with the chain and the request. Only users with the
-/// role Admin get the request.
+/// Shows a link to the playground for each chain that saw the request, with the chain and the request. Only users with
+/// the role Admin get the request.
 fn playground_links(detail: &DecisionDetail) -> Markup {
     let decision = &detail.decision;
     let chains: BTreeSet<_> = decision

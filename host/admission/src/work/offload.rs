@@ -108,8 +108,8 @@ async fn in_turn<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -
     on_thread_for_long_work(work).await
 }
 
-/// Starts work that may block, such as reading files and compiling, on a thread for long work. Must be called within a tokio
-/// runtime.
+/// Starts work that may block, such as reading files and compiling, on a thread for long work. Must be called within a
+/// tokio runtime.
 pub fn on_thread_for_long_work<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> JoinHandle<T> {

@@ -1,9 +1,9 @@
 //! Lets waiting threads run within a millisecond although long work occupies the processors.
 //!
-//! When a thread that serves wakes up shortly after it ran, Linux lets the thread that has the processor continue until the
-//! next tick of the kernel, up to 4 ms later, even if its priority is lower and another processor is idle. Any thread that
-//! wakes up on that processor makes the kernel choose again. So while long work runs, one thread for each processor wakes
-//! up every millisecond.
+//! When a thread that serves wakes up shortly after it ran, Linux lets the thread that has the processor continue until
+//! the next tick of the kernel, up to 4 ms later, even if its priority is lower and another processor is idle. Any
+//! thread that wakes up on that processor makes the kernel choose again. So while long work runs, one thread for each
+//! processor wakes up every millisecond.
 
 use std::{pin::pin, sync::LazyLock};
 
@@ -48,7 +48,8 @@ mod linux {
 
     use crate::work::ticker::{Tick, Ticker};
 
-    /// The number of ticks without long work after which the threads sleep. Starting them again costs a system call each.
+    /// The number of ticks without long work after which the threads sleep. Starting them again costs a system call
+    /// each.
     const IDLE_TICKS: u32 = 16;
 
     /// Starts a thread for each processor that this process may use.
@@ -95,7 +96,8 @@ mod tests {
     use super::{linux::processors, *};
     use crate::work::ticker::TICK;
 
-    /// Returns how often each of these threads gave up its processor by itself, with the processors that it may use.
+    /// Returns, for each thread `reschedule-*`, the processors that it may use and its number of voluntary context
+    /// switches.
     fn threads() -> Vec<(String, u64)> {
         let field = |status: &str, name: &str| {
             let line = status.lines().find_map(|line| line.strip_prefix(name));

@@ -40,7 +40,7 @@ enum Sources {
     },
 }
 
-/// A host, or all hosts with one more label before its name.
+/// An exact host, or every host with exactly one label before the name: `*.example.com`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct HostPattern {
     name: String,

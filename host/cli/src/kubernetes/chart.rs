@@ -166,7 +166,7 @@ struct InstallationFacts<'a> {
     /// Whether keys and tokens of the admin port are in the Secret `RELEASE-admin`.
     has_admin_secret: bool,
     grace_period_seconds: u64,
-    /// Whether the leader's Lease is named by the release.
+    /// Whether the leader's Lease is named after the release: two installations would otherwise share the default one.
     needs_lease: bool,
     /// Whether the Pods connect to other servers.
     calls_out: bool,

@@ -1,8 +1,8 @@
 //! Writes log lines to standard error.
 //!
-//! A system call for each line of the access log would take longer than many requests, and wake whoever reads the log for
-//! each of them. So these lines are collected, and written together a few milliseconds later. All other lines are written
-//! at once, and the collected lines before them.
+//! A system call for each line of the access log would take longer than many requests, and wake whoever reads the log
+//! for each of them. So these lines are collected, and written together a few milliseconds later. All other lines are
+//! written at once, and the collected lines before them.
 
 use std::{
     io::{self, StderrLock, Write, stderr},
@@ -22,8 +22,8 @@ const ACCESS: &str = "admittance::access";
 /// The time in which lines are collected.
 const DELAY: Duration = Duration::from_millis(10);
 
-/// The most bytes that are collected. A line that exceeds them is written at once, so that a slow reader of the log slows
-/// requests down rather than filling the memory.
+/// The most bytes that are collected. A line that exceeds them is written at once, so that a slow reader of the log
+/// slows requests down rather than filling the memory.
 const MOST: usize = 64 << 10;
 
 static COLLECTED: CollectedLines = CollectedLines::new();

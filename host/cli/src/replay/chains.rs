@@ -6,7 +6,7 @@ use admittance::{
     ModuleReference,
     definitions::{ChainDefinition, StageId},
 };
-use admittance_admission::suggestion;
+use admittance_admission::suggestion_or;
 
 use crate::arguments;
 
@@ -54,8 +54,8 @@ pub(super) fn replace(
     let stage = match found.as_mut_slice() {
         [stage] => stage,
         [] => {
-            let near = suggestion(&id.to_string(), &known);
-            let near = near.unwrap_or_else(|| format!("there are {}", known.join(", ")));
+            let all = format!("there are {}", known.join(", "));
+            let near = suggestion_or(&id.to_string(), &known, &all);
             return Err(format!("--stage: there is no stage {id}; {near}").into());
         }
         _ => {

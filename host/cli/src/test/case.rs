@@ -70,7 +70,7 @@ pub(super) enum CaseHooks {
     Kyverno {
         /// The files of the policies and exceptions.
         policies: Vec<PathBuf>,
-        /// The name of the policy, after its namespace if it has one.
+        /// `NAME`, or `NAMESPACE/NAME` for a policy of a namespace.
         policy: String,
         /// The servers whose answers the test lists: requests to them are granted.
         servers: BTreeSet<HttpOrigin>,

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, path::PathBuf, str::FromStr};
 
 use admittance::admission::{HttpAnswer, HttpOrigin, Object, Operation, Request};
-use admittance_admission::suggestion;
+use admittance_admission::{enumerated, suggestion_or};
 use admittance_cluster::Manifests;
 use admittance_definitions::document::{Fields, Node, readers};
 use regex::Regex;
@@ -33,9 +33,9 @@ const CLUSTER_WIDE: [&str; 12] = [
     "ValidatingWebhookConfiguration",
 ];
 
-/// The words for a result.
+/// The valid values of `result`.
 const RESULTS: [&str; 5] = ["pass", "fail", "skip", "error", "warn"];
-/// The fields of a result that say what kind of policy it is for.
+/// The fields of a result that name the kind of policy, or matter only for other kinds.
 const KIND_FIELDS: [&str; 10] = [
     "rule",
     "generatedResource",
@@ -65,8 +65,8 @@ pub(super) fn is_test_file(root: &Node<'_>) -> bool {
     text("kind") == KIND && text("apiVersion").starts_with(GROUP)
 }
 
-/// The selection of cases as Kyverno's command writes it: `policy=require-*, resource=web`. Rules are parts of other policies
-/// than those that are tested here, so `rule` selects all cases.
+/// The selection of cases as Kyverno's command writes it: `policy=require-*, resource=web`. Rules are parts of other
+/// policies than those that are tested here, so `rule` selects all cases.
 #[derive(Clone, Debug)]
 pub(super) struct CaseSelector {
     policy: Regex,
@@ -244,8 +244,8 @@ fn read_objects(node: &Node<'_>) -> Option<Vec<Value>> {
     objects_of(&files, node)
 }
 
-/// Reads the objects of these files, also those in a `ClusterResource`. As in Kyverno, an object that names no namespace is
-/// in `default`.
+/// Reads the objects of these files, also those in a `ClusterResource`. As in Kyverno, an object that names no
+/// namespace is in `default`.
 fn objects_of(files: &[PathBuf], node: &Node<'_>) -> Option<Vec<Value>> {
     let mut objects = Vec::new();
     for object in node.accept(request_file::manifests(files))? {
@@ -284,7 +284,11 @@ fn read_result(node: &Node<'_>, test: &str, scene: &Scene) -> Option<Vec<TestCas
     let policy = fields.get_required("policy", "name the policy", readers::text);
     let kind = fields.get_required("kind", "name the kind of the objects", readers::text);
     let read_word = |node: &Node<'_>| node.one_of("result", &RESULTS.map(|word| (word, word)));
-    let result = fields.get_required("result", "write pass, fail, skip, error or warn", read_word);
+    let result = fields.get_required(
+        "result",
+        &format!("write {}", enumerated(RESULTS, "or")),
+        read_word,
+    );
     let names = fields.get_or_default("resources", Node::strings);
     let operation = fields.get_optional("operation", readers::text);
     let patched = fields.get_optional("patchedResources", Node::file);
@@ -302,18 +306,19 @@ fn read_result(node: &Node<'_>, test: &str, scene: &Scene) -> Option<Vec<TestCas
             Some(object) => chosen.push(*object),
             None => {
                 let message = format!("there is no {kind} {name} among the resources");
-                let near = suggestion(name, of_kind.iter().filter_map(|object| metadata(object, "name")));
-                node.wrong(
-                    message,
-                    near.as_deref().unwrap_or("correct the name, or add its file"),
-                );
+                let names = of_kind.iter().filter_map(|object| metadata(object, "name"));
+                let fix = suggestion_or(name, names, "correct the name, or add its file");
+                node.wrong(message, fix);
             }
         }
     }
     if names.is_empty() {
         if of_kind.is_empty() {
             let message = format!("there is no {kind} among the resources");
-            node.wrong(message, "correct the kind, or add a file");
+            node.wrong(
+                message,
+                "correct the kind, or add the file of an object of this kind",
+            );
         }
         chosen = of_kind;
     }

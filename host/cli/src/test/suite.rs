@@ -1,4 +1,5 @@
-//! Finds suites of Gatekeeper and tests of Kyverno, and reads suites, as its program `gator` runs them: cases of templates with their constraints.
+//! Finds suites of Gatekeeper and tests of Kyverno, and reads suites, as its program `gator` runs them: cases of
+//! templates with their constraints.
 
 mod assertion;
 

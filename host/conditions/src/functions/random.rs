@@ -12,7 +12,7 @@ use crate::{
 
 /// The longest text, in bytes.
 const LONGEST: usize = 4096;
-/// The limit of an unlimited repetition, beyond its minimum.
+/// The repetitions that `*`, `+` and `{n,}` may add to their minimum.
 const MOST_REPETITIONS: u32 = 32;
 
 pub(super) fn text<'a>(machine: &mut Machine<'_>, pattern: &str) -> Result<Text<'a>, Fault> {

@@ -169,7 +169,7 @@ fn offset_in(zone: &str, time: OffsetDateTime) -> Option<UtcOffset> {
     UtcOffset::from_whole_seconds(minutes.checked_mul(60)?).ok()
 }
 
-/// Parses a timestamp of RFC 3339. It keeps its offset, which is only visible in its text.
+/// Parses an RFC 3339 timestamp. The offset is kept, but shows only when the value is printed.
 pub(crate) fn read_timestamp(text: &str) -> Option<OffsetDateTime> {
     let time = OffsetDateTime::parse(text, &Rfc3339).ok()?;
     time.checked_to_offset(UtcOffset::UTC).map(|_| time)

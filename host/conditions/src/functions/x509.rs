@@ -1,5 +1,5 @@
-//! Kyverno's `x509.decode`: what a certificate, or a request for one, contains. The names of the fields are those of Go's
-//! package `crypto/x509`.
+//! Kyverno's `x509.decode`: what a certificate, or a request for one, contains. The fields are named as in Go's
+//! `crypto/x509`.
 
 use std::net::IpAddr;
 
@@ -21,6 +21,9 @@ use x509_parser::{
     time::ASN1Time,
     x509::{SubjectPublicKeyInfo, X509Name},
 };
+
+/// The number of RSA among the algorithms of `crypto/x509`.
+const RSA: u64 = 1;
 
 /// The longest modulus in bytes. The time to write it as a decimal number grows with its square.
 const LONGEST_MODULUS: usize = 2048;
@@ -91,7 +94,7 @@ fn certificate(der: &[u8]) -> Result<Json, String> {
         add_extension(&mut fields, extension)?;
     }
     let serial = certificate.raw_serial().iter();
-    // As in Go, the lowest 64 bits.
+    // Kyverno returns only the lowest 64 bits.
     let serial = serial
         .fold(0_u64, |number, byte| number << 8 | u64::from(*byte))
         .cast_signed();
@@ -104,8 +107,7 @@ fn certificate(der: &[u8]) -> Result<Json, String> {
         ("RawSubject", base64(certificate.subject().as_raw())),
         ("RawIssuer", base64(certificate.issuer().as_raw())),
         ("Signature", base64(&certificate.signature_value.data)),
-        // RSA.
-        ("PublicKeyAlgorithm", json!(1)),
+        ("PublicKeyAlgorithm", json!(RSA)),
         ("PublicKey", public_key(key)?),
         ("SerialNumber", json!(serial)),
         ("Issuer", name_fields(certificate.issuer())?),
@@ -149,7 +151,7 @@ fn request(der: &[u8]) -> Result<Json, String> {
         ("RawSubject", base64(info.subject.as_raw())),
         ("Version", json!(info.version.0)),
         ("Signature", base64(&request.signature_value.data)),
-        ("PublicKeyAlgorithm", json!(1)),
+        ("PublicKeyAlgorithm", json!(RSA)),
         ("PublicKey", public_key(&info.subject_pki)?),
         ("Subject", name_fields(&info.subject)?),
         ("Extensions", raw_extensions(requested)),
@@ -184,6 +186,8 @@ fn public_key(key: &SubjectPublicKeyInfo<'_>) -> Result<Json, String> {
         _ => None,
     };
     let (modulus, exponent) = parsed.ok_or("failed to parse subject public key info")?;
+    // A positive number in DER may begin with a zero.
+    let modulus = modulus.strip_prefix(&[0]).unwrap_or(modulus);
     if modulus.len() > LONGEST_MODULUS {
         let bits = LONGEST_MODULUS * 8;
         return Err(format!("the RSA key has more than {bits} bits"));
@@ -334,6 +338,9 @@ fn add_constraints(
                 GeneralName::RFC822Name(name) => ("EmailAddresses", (*name).into()),
                 GeneralName::URI(name) => ("URIDomains", (*name).into()),
                 GeneralName::IPAddress(bytes) => {
+                    if !matches!(bytes.len(), 8 | 32) {
+                        return Err("failed to parse an address of the name constraints".to_owned());
+                    }
                     let (address, mask) = bytes.split_at(bytes.len() / 2);
                     (
                         "IPRanges",
@@ -375,7 +382,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_damaged_certificate_ends_the_program() {
+    fn damaged_certificates_do_not_panic() {
         let certificate = include_str!("../tests/x509/certificate.pem");
         let request = include_str!("../tests/x509/request.pem");
         for text in [certificate, request] {

@@ -159,7 +159,7 @@ async fn each_function_of_kyverno_gives_its_value() {
 }
 
 #[tokio::test]
-async fn a_certificate_has_the_fields_of_the_package_of_go() {
+async fn x509_decode_returns_the_fields_of_go() {
     const CERTIFICATE: &str = include_str!("x509/certificate.pem");
     const REQUEST: &str = include_str!("x509/request.pem");
     const ELLIPTIC: &str = include_str!("x509/elliptic.pem");

@@ -3,8 +3,8 @@ use super::*;
 #[test]
 fn an_invalid_expression_is_refused_with_a_reason() {
     let long_name = "a".repeat(64);
-    // (name, expression, part of the error); source: kube-apiserver's validation of match conditions, and the checker of
-    // CEL.
+    // (name, expression, part of the error); source: kube-apiserver's validation of match conditions, and the checker
+    // of CEL.
     let table: &[(&str, &str, &str)] = &[
         ("", "true", "it is empty"),
         ("no good", "true", "the name part may have"),

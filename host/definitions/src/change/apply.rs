@@ -217,7 +217,7 @@ impl<'a> Applied<'a> {
         }
     }
 
-    /// Merges the document with the definition that it replaces, if its system does that.
+    /// Returns the document merged with the definition that it replaces; `None` if its form writes it unchanged.
     fn merged(&self, replaced: &Definition<'_>) -> Option<Json> {
         let form = &replaced.read.form;
         form.merge(

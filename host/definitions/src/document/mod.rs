@@ -1,14 +1,14 @@
 //! Reads YAML and JSON files so that all mistakes in them are reported at once, each with its file,
 //! its line and the path of the field.
 //!
-//! A [`Document`] is a tree of values with positions. A [`Node`] is one of these values; its methods read it as the type
-//! that is expected there, and report mistakes. [`Fields`] reads an object field by field, with the methods
-//! of a node or with [`readers`], and reports unknown fields.
+//! A [`Document`] is a tree of values with positions. A [`Node`] is one of these values; its methods read it as the
+//! type that is expected there, and report mistakes. [`Fields`] reads an object field by field, with the methods of a
+//! node or with [`readers`], and reports unknown fields.
 //!
 //! YAML is read as by kubectl: with the syntax and the scalars of go-yaml v2 (YAML 1.1: `on` and `yes` are true, `0644`
-//! is 420), converted to JSON as sigs.k8s.io/yaml does. A duplicate key is a mistake. A file has at most [`LARGEST_FILE`]
-//! bytes, [`MOST_DOCUMENTS`] documents and [`MOST_VALUES`] values, and nests at most 64 levels deep, also after aliases
-//! were replaced by their values. Aliases repeat each value at most 99 times on average.
+//! is 420), converted to JSON as sigs.k8s.io/yaml does. A duplicate key is a mistake. A file has at most
+//! [`LARGEST_FILE`] bytes, [`MOST_DOCUMENTS`] documents and [`MOST_VALUES`] values, and nests at most 64 levels deep,
+//! also after aliases were replaced by their values. Aliases repeat each value at most 99 times on average.
 
 mod emit;
 mod events;
@@ -106,8 +106,8 @@ impl Document {
         self.syntax
     }
 
-    /// Returns the part of the file's text that belongs to the document: the text between the markers around it, or all of
-    /// the text if the document is the only one.
+    /// Returns the part of the file's text that belongs to the document: the text between the markers around it, or all
+    /// of the text if the document is the only one.
     pub(crate) fn text_in<'t>(&self, text: &'t str, is_only: bool) -> &'t str {
         let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
         if is_only {
@@ -143,8 +143,8 @@ impl Document {
     }
 }
 
-/// Replaces these parts of the text by others. Parts may overlap, as where an alias repeats a value inside of another; then
-/// only the larger one is replaced.
+/// Replaces these parts of the text by others. Parts may overlap, as where an alias repeats a value inside of another;
+/// then only the larger one is replaced.
 pub fn with_replaced(text: &str, mut parts: Vec<(Range<usize>, String)>) -> String {
     parts.sort_by_key(|(part, _)| (part.start, Reverse(part.end)));
     let mut end = 0;
@@ -226,8 +226,8 @@ pub(crate) fn text_of(path: &Path) -> Result<(String, Metadata), Mistake> {
     Ok((text, metadata))
 }
 
-/// Reads documents from a text as [`read_file`] does from a file, as if it were the content of the file `name`: mistakes
-/// name that file, and relative paths start in its directory.
+/// Reads documents from a text as [`read_file`] does from a file, as if it were the content of the file `name`:
+/// mistakes name that file, and relative paths start in its directory.
 pub fn read_text(name: &str, text: &str, mistakes: &mut Mistakes) -> Vec<Document> {
     if text.len() > LARGEST_FILE {
         let message = format!("the text has more than {LARGEST_FILE} bytes");

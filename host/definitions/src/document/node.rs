@@ -16,8 +16,8 @@ use super::{
 
 /// A value in a document. Methods that read it return `None` after they have reported a mistake.
 ///
-/// Mistakes are added to the list that [`Document::root`] was given, or [`reporting_to`](Self::reporting_to) for the value
-/// or for one that contains it; without a list, they are ignored.
+/// Mistakes are added to the list that [`Document::root`] was given, or [`reporting_to`](Self::reporting_to) for the
+/// value or for one that contains it; without a list, they are ignored.
 #[derive(Clone)]
 pub struct Node<'a> {
     document: &'a Document,
@@ -107,7 +107,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Returns the number of mistakes that were reported so farto the list, by all nodes that share it.
+    /// Returns the number of mistakes in the list so far, from all nodes that share it.
     pub fn mistake_count(&self) -> usize {
         self.mistakes.map_or(0, |cell| {
             let mistakes = cell.take();
@@ -171,8 +171,8 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Returns the text of a file that the document names. All documents that are read together see the same version of it,
-    /// even if it changes meanwhile.
+    /// Returns the text of a file that the document names. All documents that are read together see the same version of
+    /// it, even if it changes meanwhile.
     pub(crate) fn text_of(&self, path: &Path) -> Result<String, Mistake> {
         let mut texts = self.document.texts.lock();
         let text = texts
@@ -198,7 +198,8 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Returns the value of this key, or the entry of a list with this index. Keys may be in any case, as in documents of BCS.
+    /// Returns the value of this key, or the entry of a list with this index. Keys may be in any case, as in documents
+    /// of BCS.
     pub fn child(&self, key: &str) -> Option<Self> {
         let children = self.children();
         let exact = children.iter().find(|(name, _)| *name == Some(key));

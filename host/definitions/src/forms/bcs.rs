@@ -27,8 +27,8 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
 const OPERATIONS: [(&str, Operation); 2] = [("Create", Operation::Create), ("Update", Operation::Update)];
 
-/// The kinds of BCS whose objects are created and changed through the driver: in definitions, and in paths of requests. The
-/// BCS driver calls hooks only for the first two.
+/// The kinds of BCS whose objects are created and changed through the driver: in definitions, and in paths of requests.
+/// The BCS driver calls hooks only for the first two.
 const RESOURCE_KINDS: [(&str, &str); 7] = [
     ("Application", "application"),
     ("Deployment", "deployment"),
@@ -126,8 +126,8 @@ struct LocatedTarget {
     location: ValueLocation,
 }
 
-/// Reads a definition under `spec` of a custom resource. As in the BCS driver, the `metadata` under `spec` is used; without
-/// it, the `metadata` of the resource.
+/// Reads a definition under `spec` of a custom resource. As in the BCS driver, the `metadata` under `spec` is used;
+/// without it, the `metadata` of the resource.
 fn read_custom_resource(root: &Node<'_>) -> Option<FormContent> {
     let mut fields = root.object()?;
     fields.ignore(&["apiVersion", "kind", "status"]);

@@ -1,9 +1,10 @@
-//! Reads the documents of Gatekeeper: `ConstraintTemplate`, its constraints, `Config` and `SyncSet`, which list the kinds
-//! of the cluster that policies may read, mutators, and `ExpansionTemplate`.
+//! Reads the documents of Gatekeeper: `ConstraintTemplate`, its constraints, `Config` and `SyncSet`, which list the
+//! kinds of the cluster that policies may read, mutators, and `ExpansionTemplate`.
 //!
-//! A template is a chain, and each of its constraints is a stage. The host evaluates a template in CEL, the stock plugin
-//! `rego` a template in Rego. The stages of a template share one configured plugin: its settings hold all constraints, and
-//! each stage names its own. Objects that an expansion template generates are checked by further stages of each constraint.
+//! A template is a chain, and each of its constraints is a stage. The host evaluates a template in CEL, the stock
+//! plugin `rego` a template in Rego. The stages of a template share one configured plugin: its settings hold all
+//! constraints, and each stage names its own. Objects that an expansion template generates are checked by further
+//! stages of each constraint.
 
 mod constraint;
 mod expansion;

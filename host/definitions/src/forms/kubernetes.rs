@@ -1,8 +1,8 @@
 //! Reads the webhook configurations and the policies in CEL of Kubernetes.
 //!
-//! A document is what a Kubernetes API server accepts and prints. Every document that the server accepts is accepted here,
-//! except for a few with which every call would fail. The fields `plugin`, instead of `clientConfig`, `timeout` and `mode`
-//! are additions.
+//! A document is what a Kubernetes API server accepts and prints. Every document that the server accepts is accepted
+//! here, except for a few with which every call would fail. The fields `plugin`, instead of `clientConfig`, `timeout`
+//! and `mode` are additions.
 
 mod openapi;
 pub(super) mod policy;

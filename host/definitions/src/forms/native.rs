@@ -83,7 +83,8 @@ impl DocumentForm for Native {
         defined.exceptions.extend(exceptions.into_iter().cloned());
     }
 
-    /// Keeps the labels and annotations of the replaced resource: other tools write them, to install or back up resources.
+    /// Keeps the labels and annotations of the replaced resource: other tools write them, to install or back up
+    /// resources.
     fn merge(&self, mut applied: Json, replaced: &Json) -> Option<Json> {
         let mut differs = false;
         for field in ["labels", "annotations"] {
@@ -108,8 +109,8 @@ impl DocumentForm for Native {
     }
 }
 
-/// Returns a warning for each scalar of a native chain in these files that YAML 1.2 reads differently. Chains with mistakes
-/// are included.
+/// Returns a warning for each scalar of a native chain in these files that YAML 1.2 reads differently. Chains with
+/// mistakes are included.
 pub fn ambiguities(paths: &[PathBuf]) -> Vec<Mistake> {
     let ignored = &mut Mistakes::new();
     let files = read_readable_files(paths, ignored);

@@ -1,8 +1,8 @@
 //! Reads the SidecarSets of OpenKruise, which the stock plugin `sidecar-injector` injects.
 //!
-//! A SidecarSet is a chain with one stage, for Pods that are created; a paused one has no stage. OpenKruise also changes
-//! existing Pods; this is not done here, and a warning says so. A canary is injected instead of the SidecarSet that it names
-//! as its base.
+//! A SidecarSet is a chain with one stage, for Pods that are created; a paused one has no stage. OpenKruise also
+//! changes existing Pods; this is not done here, and a warning says so. A canary is injected instead of the SidecarSet
+//! that it names as its base.
 
 mod canary;
 
@@ -131,8 +131,8 @@ fn read(root: &Node<'_>) -> Option<(ChainDefinition, Option<Canary>)> {
     Some((chain, canary))
 }
 
-/// Returns the name of the chain. It begins like the name of OpenKruise's webhook, so that chains are called in the same
-/// order as webhooks in a cluster.
+/// Returns the name of the chain. It begins like the name of OpenKruise's webhook, so that chains are called in the
+/// same order as webhooks in a cluster.
 fn chain_name(name: &str) -> String {
     format!("kruise-sidecarset-{name}")
 }

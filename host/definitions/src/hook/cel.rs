@@ -33,7 +33,8 @@ impl CelDefinition {
         denying
     }
 
-    /// Makes the hook that evaluates the expressions. They may use the authorizer, and read parameters from the cluster.
+    /// Makes the hook that evaluates the expressions. They may use the authorizer, and read parameters from the
+    /// cluster.
     pub fn hook(
         &self,
         authorizer: Arc<dyn Authorizer>,

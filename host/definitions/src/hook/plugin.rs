@@ -32,7 +32,7 @@ pub enum PluginRole<'a> {
     Member(&'a MemberDefinition),
 }
 
-/// The part of a stage that a plugin is: its name, its location and its limits.
+/// A plugin's place in its stage: its name, location, timeout and role.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PluginPart<'a> {
@@ -51,7 +51,7 @@ pub struct PluginPart<'a> {
 }
 
 impl<'a> PluginRole<'a> {
-    /// Returns the part of the stage that a plugin in this role is.
+    /// Returns the place of a plugin with this role in its stage.
     pub(crate) fn part(self, stage: &'a StageDefinition, plugin: &PluginDefinition) -> PluginPart<'a> {
         let of_stage = |path: &str| PluginPart {
             name: stage.spec.name.clone(),

@@ -81,7 +81,8 @@ fn read_file(node: &Node<'_>, read_from: &mut Vec<PathBuf>) -> Option<String> {
     .ok()
 }
 
-/// Finds the object with the settings of a policy in Rego: `rego` of a stage, or the target of a template of Gatekeeper.
+/// Finds the object with the settings of a policy in Rego: `rego` of a stage, or the target of a template of
+/// Gatekeeper.
 pub(crate) fn settings<'a>(stage: &Node<'a>) -> Option<Node<'a>> {
     let of_template = || {
         let target = stage.child("spec")?.child("targets")?.child("0")?;

@@ -26,8 +26,8 @@ pub struct StoredDefinition {
     /// The text with its comments: the whole file, or the document between `---` markers. An item of a list loses its
     /// indentation.
     pub text: String,
-    /// Phase and name of its chain, `Mutating:pods`. It is absent if the definition has mistakes or defines no chain, like
-    /// an exception or the binding of a policy.
+    /// Phase and name of its chain, `Mutating:pods`. It is absent if the definition has mistakes or defines no chain,
+    /// like an exception or the binding of a policy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub chain: Option<ChainId>,

@@ -41,7 +41,8 @@ pub struct BadDefinition {
     pub reasons: Vec<String>,
     /// The definition that is served in its place.
     pub served: Served,
-    /// Whether a retry may succeed without a change: the text is valid, but a module that it names cannot be fetched now.
+    /// Whether a retry may succeed without a change: the text is valid, but a module that it names cannot be fetched
+    /// now.
     pub is_transient: bool,
 }
 
@@ -106,14 +107,15 @@ pub struct Usable {
 impl DefinitionSet {
     /// Sets aside the entries that cannot be used. Mistakes in files stay: [`chains`](Self::chains) reports them.
     ///
-    /// `in_force` are the texts of the live table. Of two conflicting definitions, the one in force stays, or else the one
-    /// with the first path, so that all replicas that read the store agree.
+    /// `in_force` are the texts of the live table. Of two conflicting definitions, the one in force stays, or else the
+    /// one with the first path, so that all replicas that read the store agree.
     #[must_use]
     pub fn usable(&self, in_force: &[DefinitionFile], on_bad: OnBadDefinition) -> Usable {
         self.usable_if(in_force, on_bad, &|_| Vec::new())
     }
 
-    /// Sets aside entries as [`usable`](Self::usable) does, and also entries in whose chain `mistakes_of` finds a mistake.
+    /// Sets aside entries as [`usable`](Self::usable) does, and also entries in whose chain `mistakes_of` finds a
+    /// mistake.
     #[must_use]
     pub fn usable_if(
         &self,
@@ -198,8 +200,8 @@ impl Classifier<'_> {
         self.unusable.push(entry);
     }
 
-    /// Rejects entries whose counterpart is missing or does not fit, such as a binding without its policy. This comes after
-    /// all entries were read, since either of two counterparts may come first.
+    /// Rejects entries whose counterpart is missing or does not fit, such as a binding without its policy. This comes
+    /// after all entries were read, since either of two counterparts may come first.
     fn reject_unbound(
         &mut self,
         in_force: &[DefinitionFile],
@@ -295,9 +297,9 @@ impl Usable {
             && files.any(|file| file.path == path && conflict_rank(file, in_force) != 0)
     }
 
-    /// Sets aside a definition that [is new](Self::is_new), because something other than its text prevents its use, such
-    /// as a module that does not compile. Its previous version, if any, is served in its place; for an entry, only if
-    /// `on_bad` is [`KeepLast`](OnBadDefinition::KeepLast).
+    /// Sets aside a definition that [is new](Self::is_new), because something other than its text prevents its use,
+    /// such as a module that does not compile. Its previous version, if any, is served in its place; for an entry, only
+    /// if `on_bad` is [`KeepLast`](OnBadDefinition::KeepLast).
     pub fn set_aside(
         &mut self,
         path: &Path,

@@ -34,9 +34,9 @@ const WRITER_TIMEOUT: Duration = Duration::from_secs(20);
 /// Keeps definitions in files and directories, which people edit too. It lives as long as the host.
 ///
 /// Files are read as by [`read_files`](crate::read_files), with two precautions: while a program is writing a file, the
-/// read waits, and fails after 20 s; and a file that may be incomplete is used only after 2 s without a change. A commit
-/// replaces whole files; it writes to the target of a symbolic link, but removes the link itself. New definitions go to
-/// the first directory. The first read removes the temporary files of a commit that was killed.
+/// read waits, and fails after 20 s; and a file that may be incomplete is used only after 2 s without a change. A
+/// commit replaces whole files; it writes to the target of a symbolic link, but removes the link itself. New
+/// definitions go to the first directory. The first read removes the temporary files of a commit that was killed.
 #[derive(Debug)]
 pub struct FileStore {
     paths: Arc<[PathBuf]>,

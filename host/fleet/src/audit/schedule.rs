@@ -88,8 +88,8 @@ struct ChainAudit {
 }
 
 impl Audits {
-    /// Audits the objects of this cluster, except in the namespaces that the webhooks exclude. `name` is the name of the
-    /// installation.
+    /// Audits the objects of this cluster, except in the namespaces that the webhooks exclude. `name` is the name of
+    /// the installation.
     pub fn new(cluster: &Cluster, mut config: AuditConfig, name: &str, webhooks: Option<&Webhooks>) -> Self {
         let excluded = webhooks.into_iter().flat_map(Webhooks::excluded_namespaces);
         config.excluded_namespaces.extend(excluded);

@@ -15,7 +15,8 @@ pub struct AuditConfig {
     pub rate: u32,
     /// The number of objects in a page of a list.
     pub page: u32,
-    /// The resources that are audited, such as `pods` or `deployments.apps`. If it is empty, all that match a chain are.
+    /// The resources that are audited, such as `pods` or `deployments.apps`. If it is empty, all that match a chain
+    /// are.
     pub resources: Vec<String>,
     /// The namespaces that are not audited, in addition to the namespaces that the webhooks exclude.
     pub excluded_namespaces: Vec<String>,

@@ -1,8 +1,9 @@
 //! Copies the users and clusters of bcs-api, whose tables are in the same MySQL database and stay unchanged.
 //!
-//! Users, tokens and clusters keep their IDs, because platforms store them and send them to `/rest`. A row whose ID or name
-//! belongs to something else here is a conflict, and with any conflict nothing is written. Imported rows are recorded, so that
-//! another import copies only new rows of bcs-api, and restores nothing that was deleted or revoked here.
+//! Users, tokens and clusters keep their IDs, because platforms store them and send them to `/rest`. A row whose ID or
+//! name belongs to something else here is a conflict, and with any conflict nothing is written. Imported rows are
+//! recorded, so that another import copies only new rows of bcs-api, and restores nothing that was deleted or revoked
+//! here.
 
 mod plan;
 mod source;
@@ -64,9 +65,9 @@ pub struct ImportedAccounts {
 impl Accounts {
     /// Copies users, tokens, clusters, credentials, register tokens and permissions of bcs-api, in one transaction.
     ///
-    /// A user who is named in `replace` is deleted with all tokens if that resolves a conflict with a user of bcs-api. If
-    /// the user of bcs-api has the same name, that user gets the clusters and permissions of the deleted one. The error
-    /// [`ImportConflicts`](AccountsError::ImportConflicts) has every row that would need another ID.
+    /// A user who is named in `replace` is deleted with all tokens if that resolves a conflict with a user of bcs-api.
+    /// If the user of bcs-api has the same name, that user gets the clusters and permissions of the deleted one. The
+    /// error [`ImportConflicts`](AccountsError::ImportConflicts) has every row that would need another ID.
     pub async fn import(&self, by: &str, replace: &[UserName]) -> Result<ImportedAccounts, AccountsError> {
         if self.0.database.is_sqlite() {
             return Err(AccountsError::Invalid(
@@ -167,8 +168,8 @@ impl Accounts {
         Ok(insert_token(change, row).await?)
     }
 
-    /// Inserts credentials if the gateway may connect to their addresses, and can verify them by their CA. bcs-api has stored
-    /// whatever agents reported. Returns whether they were inserted.
+    /// Inserts credentials if the gateway may connect to their addresses, and can verify them by their CA. bcs-api has
+    /// stored whatever agents reported. Returns whether they were inserted.
     async fn insert_source_credentials(
         &self,
         change: &mut Change,

@@ -54,8 +54,8 @@ impl Accounts {
         self.insert_new_token(change, by, user, lifetime, false).await
     }
 
-    /// Returns the token that this function created for the user earlier, or that was imported as the user's plain token.
-    /// Creates one if there is none, or if it has expired, was revoked, or cannot be decrypted.
+    /// Returns the token that this function created for the user earlier, or that was imported as the user's plain
+    /// token. Creates one if there is none, or if it has expired, was revoked, or cannot be decrypted.
     pub async fn get_or_create_token(
         &self,
         by: &str,

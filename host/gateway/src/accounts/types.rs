@@ -195,8 +195,8 @@ impl Cluster {
     }
 }
 
-/// The addresses and credentials of a cluster, as its agent reported them. Compare with `==` to see whether they changed;
-/// unchanged ones keep their `Arc`.
+/// The addresses and credentials of a cluster, as its agent reported them. Compare with `==` to see whether they
+/// changed; unchanged ones keep their `Arc`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Credentials {
     /// `https://{host}:{port}` each, at least one, with an IP address or a name as the host.

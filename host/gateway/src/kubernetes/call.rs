@@ -9,11 +9,11 @@ use http::{
 };
 use http_body_util::{BodyExt, Limited};
 use serde_json::{Value, json};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::{
     Kubernetes,
-    identity::{MASTERS, SUPER_USERS},
+    identity::{SUPER_USERS, SUPER_USERS_AND_MASTERS},
     routes::Route,
     send,
 };
@@ -24,6 +24,10 @@ const LARGEST_REPLY: usize = 16 << 20;
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// The time for which an answer about the rights of an agent is used. They change when somebody edits its bindings.
 const REVIEW_LIFETIME: Duration = Duration::from_secs(60);
+/// The time for which the rights of an agent count as unknown after the API server did not answer.
+const REVIEW_PAUSE: Duration = Duration::from_secs(5);
+/// The wait for an answer about the rights of an agent, for which a user's request waits.
+const REVIEW_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The reason why a request of the gateway got no reply of the API server.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -53,14 +57,33 @@ impl Kubernetes {
 }
 
 impl Route {
-    /// Returns the groups of super users. The API server is asked whether the agent may impersonate `system:masters`, as
-    /// a service account with the role `cluster-admin` may.
-    pub(super) async fn groups_of_super_users(&self) -> &'static [&'static str] {
-        let groups = |impersonates_all| if impersonates_all { MASTERS } else { SUPER_USERS };
-        let known = *self.impersonates_all.lock();
-        if let Some((known, _)) = known.filter(|(_, since)| since.elapsed() < REVIEW_LIFETIME) {
-            return groups(known);
+    /// Returns the groups of super users. The API server is asked whether the agent may impersonate `system:masters`,
+    /// which the role `cluster-admin` allows. Requests at the same time wait for one answer.
+    pub(super) async fn super_user_groups(&self) -> &'static [&'static str] {
+        let mut last = self.may_impersonate_masters.lock().await;
+        let is_allowed = match *last {
+            Some((is_allowed, until)) if Instant::now() < until => is_allowed,
+            _ => {
+                let reviewed = self.review_impersonation().await;
+                let lifetime = if reviewed.is_some() {
+                    REVIEW_LIFETIME
+                } else {
+                    REVIEW_PAUSE
+                };
+                let is_allowed = reviewed.unwrap_or_default();
+                *last = Some((is_allowed, Instant::now() + lifetime));
+                is_allowed
+            }
+        };
+        if is_allowed {
+            SUPER_USERS_AND_MASTERS
+        } else {
+            SUPER_USERS
         }
+    }
+
+    /// Asks the API server whether the agent may impersonate `system:masters`. `None` if it does not answer in time.
+    async fn review_impersonation(&self) -> Option<bool> {
         let attributes = json!({"verb": "impersonate", "resource": "groups", "name": "system:masters"});
         let review = json!({
             "apiVersion": "authorization.k8s.io/v1",
@@ -68,19 +91,16 @@ impl Route {
             "spec": {"resourceAttributes": attributes},
         });
         let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
-        match self.call(&Method::POST, path, Some(&review)).await {
-            Ok((status, reply)) if status.is_success() => {
-                let is_allowed = reply.pointer("/status/allowed") == Some(&Value::Bool(true));
-                *self.impersonates_all.lock() = Some((is_allowed, Instant::now()));
-                groups(is_allowed)
+        match timeout(REVIEW_TIMEOUT, self.call(&Method::POST, path, Some(&review))).await {
+            Ok(Ok((status, reply))) if status.is_success() => {
+                Some(reply.pointer("/status/allowed") == Some(&Value::Bool(true)))
             }
-            // The request of the user will most likely fail too, and the next one asks again.
             failed => {
                 tracing::debug!(
                     ?failed,
                     "the API server did not say whom the agent may impersonate"
                 );
-                SUPER_USERS
+                None
             }
         }
     }

@@ -40,20 +40,19 @@ const GROUPS: [(Permission, &str); 3] = [
     (Permission::Write, "admittance:edit"),
     (Permission::Hooks, "admittance:hooks"),
 ];
-/// The groups of super users in a cluster whose agent may impersonate only them.
+/// The groups of super users in a cluster whose agent may not impersonate `system:masters`.
 pub(super) const SUPER_USERS: &[&str] = &["admittance:super-users"];
-/// The groups of super users in a cluster whose agent may impersonate everybody. Members of `system:masters` need no
-/// binding.
-pub(super) const MASTERS: &[&str] = &["admittance:super-users", "system:masters"];
+/// The groups of super users in a cluster whose agent may impersonate `system:masters`, whose members need no binding.
+pub(super) const SUPER_USERS_AND_MASTERS: &[&str] = &["admittance:super-users", "system:masters"];
 
 impl Identity {
     /// Adds the groups of the access, and those of a super user, to the user's own `groups`.
-    pub(super) fn new(user: String, groups: &[String], access: Access, of_super_user: &[&str]) -> Self {
+    pub(super) fn new(user: String, groups: &[String], access: Access, super_user_groups: &[&str]) -> Self {
         let is_granted = |needed| matches!(access, Access::Permission(permission) if permission >= needed);
         let granted = GROUPS.iter().filter(|(needed, _)| is_granted(*needed));
         let granted = granted.map(|(_, group)| *group);
         let all = granted
-            .chain(of_super_user.iter().copied())
+            .chain(super_user_groups.iter().copied())
             .map(ToOwned::to_owned);
         Self {
             user,

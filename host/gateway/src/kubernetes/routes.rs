@@ -55,8 +55,8 @@ pub(super) struct Route {
     /// The cluster's own token.
     pub(super) authorization: HeaderValue,
     via: ConnectVia,
-    /// The last answer of the API server whether the agent may impersonate everybody, and when it came.
-    pub(super) impersonates_all: Mutex<Option<(bool, Instant)>>,
+    /// Whether the agent may impersonate `system:masters`, and until when that is not asked again.
+    pub(super) may_impersonate_masters: tokio::sync::Mutex<Option<(bool, Instant)>>,
     /// Whether requests use this route. Its servers are checked only while they do.
     is_newest: watch::Sender<bool>,
     _checking: AbortOnDropHandle<()>,
@@ -108,7 +108,7 @@ impl Route {
             upstream,
             authorization,
             via,
-            impersonates_all: Mutex::default(),
+            may_impersonate_masters: tokio::sync::Mutex::default(),
             is_newest,
             _checking: AbortOnDropHandle::new(checking),
         })

@@ -12,7 +12,8 @@ use tokio::sync::watch;
 use super::AllowedRights;
 use crate::accounts::{GrantScope, GrantSource, GrantedClusters, GrantedRole, RoleGrant, UserName};
 
-/// The roles in a file, which is read again when it changes. If it becomes invalid, the last valid content stays in use.
+/// The roles in a file, which is read again when it changes. If it becomes invalid, the last valid content stays in
+/// use.
 #[derive(Clone, Debug)]
 pub struct RoleTable(Reloaded<BTreeSet<RoleGrant>>);
 

@@ -21,8 +21,8 @@ use crate::{error::GatewayError, metric_names, namespaces::Namespaces};
 /// The key for every cluster that a token does not name.
 const ANY_CLUSTER: &str = "*";
 
-/// The holders of the tokens in a file and their permissions for each cluster. The file is reloaded when it changes. Cheap to
-/// clone; clones share the same table. Lives as long as the gateway.
+/// The holders of the tokens in a file and their permissions for each cluster. The file is reloaded when it changes.
+/// Cheap to clone; clones share the same table. Lives as long as the gateway.
 ///
 /// The file holds only digests of tokens. If it becomes invalid or is removed, the last valid content stays in use.
 #[derive(Clone, Debug)]
@@ -51,7 +51,8 @@ impl TokenTable {
         Reloaded::load([path.clone()], move || read(&path)).map(Self)
     }
 
-    /// Returns the holder of this token and its namespaces, if the access is allowed. The time does not depend on the token.
+    /// Returns the holder of this token and its namespaces, if the access is allowed. The time does not depend on the
+    /// token.
     pub(super) fn admit(
         &self,
         token: &[u8],

@@ -77,8 +77,8 @@ struct UpstreamConnection {
     driver: Option<Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>>,
 }
 
-/// The connection of a reply. When this is dropped, the connection goes back to the pool if it can take another request,
-/// and is closed otherwise.
+/// The connection of a reply. When this is dropped, the connection goes back to the pool if it can take another
+/// request, and is closed otherwise.
 struct Lease {
     connection: Option<UpstreamConnection>,
     pool: Arc<IdleConnections>,
@@ -87,8 +87,8 @@ struct Lease {
 /// The body of a reply, which drives its connection.
 pub(super) struct ReplyBody {
     incoming: Incoming,
-    /// `None` after the end of the body, and if a task drives the connection. It is dropped after `incoming`, so that the
-    /// connection does not wait for the rest to be read.
+    /// `None` after the end of the body, and if a task drives the connection. It is dropped after `incoming`, so that
+    /// the connection does not wait for the rest to be read.
     lease: Option<Lease>,
     /// An error that is reported next, after the bytes before it were sent.
     failure: Option<hyper::Error>,
@@ -103,8 +103,8 @@ impl Pool {
         }
     }
 
-    /// Sends a request, whose URL is only a path and a query, and returns the reply. A request that could not be sent on an
-    /// idle connection, since the server had closed it, is sent on another one.
+    /// Sends a request, whose URL is only a path and a query, and returns the reply. A request that could not be sent
+    /// on an idle connection, since the server had closed it, is sent on another one.
     pub(super) async fn request(
         &self,
         server: &Server,
@@ -190,8 +190,8 @@ fn poll_unwoken<T>(poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> Poll<T> {
 }
 
 impl UpstreamConnection {
-    /// Sends and receives as much as is possible now, until the connection is closed. If it fails, the request or the body
-    /// of the reply gets the error.
+    /// Sends and receives as much as is possible now, until the connection is closed. If it fails, the request or the
+    /// body of the reply gets the error.
     fn drive(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if let Some(driver) = &mut self.driver {
             // An error remains here only if no request is in flight.
@@ -290,8 +290,8 @@ impl Body for ReplyBody {
             *lease = None;
         }
         if let Poll::Ready(Some(Err(failure))) = polled {
-            // hyper's server sends what it has received of a reply before it waits for more, and discards it after an
-            // error. So the error follows later.
+            // When a body fails, hyper's server discards the part that it has not sent yet. So this poll is pending,
+            // which makes hyper send that part, and the next one returns the error.
             self.failure = Some(failure);
             cx.waker().wake_by_ref();
             return Poll::Pending;

@@ -321,9 +321,9 @@ impl Host {
         Ok(find(from)?.detail.compare(&find(to)?.detail))
     }
 
-    /// Returns at most this many kept revisions, the newest first, and the names of what each added, changed and removed:
-    /// definitions, and stages with another module. The oldest one that is kept has no names, since there is none to compare
-    /// it with.
+    /// Returns at most this many kept revisions, the newest first, and the names of what each added, changed and
+    /// removed: definitions, and stages with another module. The oldest one that is kept has no names, since there is
+    /// none to compare it with.
     pub fn revision_changes(&self, most: usize) -> Vec<(Revision, Vec<String>)> {
         let live = self.0.live.load();
         // One more revision is read, with which the oldest returned revision is compared.

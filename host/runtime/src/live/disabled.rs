@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use admittance_admission::suggestion;
+use admittance_admission::suggestion_or;
 use admittance_definitions::StageId;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -97,8 +97,8 @@ const LONGEST_REASON: usize = 1000;
 /// The number of names that an error lists; it counts the others.
 const MOST_NAMES: usize = 30;
 
-/// The interval at which the ends of disabled stages are compared with the system clock. A timer alone would be wrong: the clock
-/// may be corrected, and it continues while the machine sleeps.
+/// The interval at which the ends of disabled stages are compared with the system clock. A timer alone would be wrong:
+/// the clock may be corrected, and it continues while the machine sleeps.
 const CLOCK_CHECK: Duration = Duration::from_secs(60);
 
 impl Host {
@@ -247,8 +247,8 @@ fn addresses(table: &Table) -> Vec<String> {
         .collect()
 }
 
-/// Finds the stage's name in the list. If it is missing, the error is `missing`, with similar names or else all of them,
-/// which `known` announces. Names of BCS may contain a `/`, so whole names are compared.
+/// Finds the stage's name in the list. If it is missing, the error is `missing`, followed by similar names, or by all
+/// names after the heading `known`. Names of BCS may contain a `/`, so whole names are compared.
 pub(crate) fn resolve_stage(
     id: &StageId,
     names: Vec<String>,
@@ -271,8 +271,8 @@ pub(crate) fn resolve_stage(
             )))
         }
         (None, _) => {
-            let near = suggestion(&text, others.iter().map(in_short));
-            let near = near.unwrap_or_else(|| format!("the {known}: {}", list(&others)));
+            let all = format!("the {known}: {}", list(&others));
+            let near = suggestion_or(&text, others.iter().map(in_short), &all);
             Err(DisableError::NotFound(format!("{missing}; {near}")))
         }
     }

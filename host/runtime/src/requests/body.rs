@@ -152,8 +152,8 @@ impl BodyLimits {
     }
 }
 
-/// Returns the work of reading a body, in the unit of [`offload_without_deadline`]: a quarter of the body's bytes, because reading is four
-/// times faster than the work that a unit stands for.
+/// Returns the work of reading a body, in the unit of [`offload_without_deadline`]: a quarter of the body's bytes,
+/// because reading is four times faster than the work that a unit stands for.
 pub(crate) fn reading_work(body: &Bytes) -> usize {
     body.len() / 4
 }

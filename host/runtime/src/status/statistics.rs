@@ -45,7 +45,8 @@ struct Durations {
 pub(crate) struct Statistics(Mutex<HashMap<(String, String), Weak<StageStatistics>>>);
 
 impl Statistics {
-    /// Returns the statistics of this stage with this hook, which continue while a table has it.
+    /// Returns the statistics of this stage with this hook. Tables share them; they start again once no table has the
+    /// stage.
     pub(crate) fn of(&self, stage: &str, hook: &str) -> Arc<StageStatistics> {
         let mut statistics = self.0.lock();
         let key = (stage.to_owned(), hook.to_owned());

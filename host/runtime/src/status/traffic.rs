@@ -47,8 +47,8 @@ pub struct TrafficHour {
 #[derive(Debug)]
 pub struct Traffic {
     begun: Instant,
-    /// Each thread has minutes of its own, so that no request waits for another one. Only readers share the lock, and they
-    /// take the list and add up without it.
+    /// Each thread has minutes of its own, so that no request waits for another one. Only readers share the lock, and
+    /// they take the list and add up without it.
     threads: ThreadLocal<Mutex<Minutes>>,
 }
 

@@ -1,9 +1,9 @@
-//! Tests of changes during the preparation of a plugin whose `configure` never returns. Its timeout is too long for a
-//! test to wait for.
+//! Tests of plugins that are prepared, and of changes while one is whose `configure` never returns. Its timeout is too
+//! long for a test to wait for.
 
-use std::{fs, time::Duration};
+use std::{fs, path::PathBuf, time::Duration};
 
-use admittance::{ChangeError, Host, sandbox::SandboxConfig};
+use admittance::{ChangeError, Digest, Host, sandbox::SandboxConfig};
 
 use crate::{
     guest::Guest,
@@ -110,4 +110,36 @@ async fn a_rollback_cancels_a_hanging_change() {
     assert_eq!(live(&host), "3 a=1");
     until_building(&host, false).await;
     assert_eq!(live(&host), "3 a=1");
+}
+
+/// Returns the only compiled form in the store.
+fn compiled_form(scene: &Scene) -> (PathBuf, Vec<u8>) {
+    let compiled = scene.folder.path().join("history/store/compiled");
+    let mut entries = fs::read_dir(compiled).unwrap();
+    let path = entries.next().unwrap().unwrap().path();
+    assert!(entries.next().is_none());
+    let bytes = fs::read(&path).unwrap();
+    (path, bytes)
+}
+
+/// The digest of the form is right, so it is only found to be wrong when it is loaded.
+#[tokio::test]
+async fn a_compiled_form_that_cannot_be_loaded_is_compiled_again() {
+    let scene = Scene::new();
+    let module = scene.folder.path().join("allows.wasm");
+    fs::write(&module, Guest::default().component()).unwrap();
+    scene.write("a.yaml", &plugin("a", &format!("file:{}", module.display())));
+    drop(scene.start().await.unwrap());
+
+    let (path, intact) = compiled_form(&scene);
+    let (content, seal) = intact.split_at(intact.len() - 40);
+    let mut content = content.to_vec();
+    content[..4].copy_from_slice(b"none");
+    let damaged = [&content, Digest::of(&content).as_bytes().as_slice(), &seal[32..]].concat();
+    fs::remove_file(&path).unwrap();
+    fs::write(&path, damaged).unwrap();
+
+    let host = scene.start().await.unwrap();
+    assert_eq!(host.status().plugins, 1);
+    assert!(compiled_form(&scene).1 == intact);
 }

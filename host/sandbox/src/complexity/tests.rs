@@ -187,7 +187,7 @@ fn each_counted_item_has_a_limit() {
 }
 
 #[test]
-fn definitions_of_nested_components_count_each_time() {
+fn definitions_of_a_component_count_for_each_instance() {
     let exports: String = (0..900).map(|n| format!("(export \"e{n}\" (func $f))")).collect();
     let text = format!(
         "(component (component $a (import \"f\" (func $f)) {exports})

@@ -15,9 +15,9 @@ pub struct Prepared {
 
 /// Native code.
 ///
-/// It must be the unchanged output of the compiler of this very wasmtime. It comes from `Preparation::compile`, which is
-/// this program or a compiler that it trusts as itself, or from a cache that is private to this program and that verifies
-/// it before it comes here (see [`Prepared::from_file`]). The fingerprint, and wasmtime itself, refuse code of another
+/// It must be the unchanged output of the compiler of this very wasmtime. It was compiled by this program or by a
+/// compiler process that this program trusts as itself, or it comes from a cache that is private to this program and
+/// that verifies it first (see [`Prepared::from_file`]). The fingerprint, and wasmtime itself, refuse code of another
 /// version or configuration.
 #[derive(Clone)]
 pub(crate) enum Code {
@@ -57,7 +57,7 @@ impl Prepared {
         &self.header.configured
     }
 
-    /// Serializes what is known of the native code.
+    /// Serializes the header: the description, how the plugin is configured, and the fingerprint.
     pub fn header(&self) -> Vec<u8> {
         // The header is plain data, so serialization cannot fail.
         serde_json::to_vec(&self.header).unwrap_or_default()
@@ -73,8 +73,8 @@ impl Prepared {
 
     /// Creates a plugin from its [header](Self::header) and its native code.
     ///
-    /// The code is trusted like this program. A caller that reads it from disk must make sure that no one else can write
-    /// it.
+    /// The code is trusted like this program. A caller that reads it from disk must make sure that no one else can
+    /// write it.
     ///
     /// # Errors
     ///
@@ -83,10 +83,10 @@ impl Prepared {
         Self::new(Code::Memory(code.into()), header)
     }
 
-    /// Like [`from_bytes`](Self::from_bytes), with a file that begins with the code. Loading the plugin maps the file into
-    /// memory, so that processes which load the same file share its pages.
+    /// Like [`from_bytes`](Self::from_bytes), with a file that begins with the code. Loading the plugin maps the file
+    /// into memory, so that processes which load the same file share its pages.
     ///
-    /// Nobody may write to the file again, even after the plugin was loaded. It may be removed.
+    /// Nobody may write to the file again, even after the plugin has been loaded. It may be removed.
     ///
     /// # Errors
     ///

@@ -34,7 +34,8 @@ fn get() -> String {
 
 /// Returns a guest that reads the node, and denies with the text of the object or of the host's error.
 fn reader() -> Guest {
-    // In a `result<option<json>, error>`, the texts of an object and of an error are at the same place: both follow a tag.
+    // In a `result<option<json>, error>`, the texts of an object and of an error are at the same place: both follow a
+    // tag.
     let deny = format!(
         "(i32.store8 (i32.const {verdict}) (i32.const 3))
          (i32.store (i32.const {message}) (i32.load (i32.const {text})))

@@ -208,8 +208,8 @@ impl Rules {
         }
     }
 
-    /// Returns the path of the function that a rule defines, and the definition; none if its result must not be
-    /// remembered.
+    /// Returns the path of the function that the rule defines, and its definition, which is `None` if results must not
+    /// be remembered. Returns `None` if the rule defines no function.
     fn function(&self, rule: &Rule, module: usize, scope: &Scope) -> Option<(String, Option<Definition>)> {
         let (refr, args, bodies) = match rule {
             Rule::Spec {

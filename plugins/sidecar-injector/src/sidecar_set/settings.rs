@@ -23,7 +23,8 @@ pub struct SidecarSet {
     /// Init containers, written as the containers. They are injected in the order of their names.
     #[serde(default, deserialize_with = "null_is_empty")]
     pub init_containers: Vec<Map<String, Value>>,
-    /// Volumes, written as in a pod spec. Those that an injected container mounts, or has as a device, are added to the Pod.
+    /// Volumes, written as in a pod spec. Those that an injected container mounts, or has as a device, are added to the
+    /// Pod.
     #[serde(default, deserialize_with = "null_is_empty")]
     pub volumes: Vec<Map<String, Value>>,
     /// Image pull secrets, written as in a pod spec.

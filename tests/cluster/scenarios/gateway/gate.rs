@@ -145,7 +145,8 @@ impl Gate {
         self.agent = agent(&self.scene, &self.url, &self.cluster_id, self.has_tunnel);
     }
 
-    /// Replaces the agent by one with the service account in this directory, which lists the endpoints of the API server.
+    /// Replaces the agent by one with the service account in this directory, which lists the endpoints of the API
+    /// server.
     pub(super) async fn replace_agent(&mut self, account: &Path) {
         self.agent.kill().await.unwrap();
         let mut command = agent_command(&self.scene, &self.url, &self.cluster_id, self.has_tunnel);

@@ -241,7 +241,7 @@ async fn changes_under_load_go_live_everywhere_at_once() {
             "{overlap:?} after version {before}"
         );
     }
-    // All replicas report the same state, in the same way.
+    // All replicas report the same hash, which is also the target, and their metrics agree.
     let hash = servers[0].program.status().await.unwrap()["hash"].clone();
     for server in &servers {
         let status = server.program.status().await.unwrap();

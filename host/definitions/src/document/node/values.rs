@@ -29,8 +29,8 @@ impl<'a> Node<'a> {
         Some(entries)
     }
 
-    /// Reads a list and each of its entries with `read`, so that all mistakes are reported; returns `None` if an entry is
-    /// invalid.
+    /// Reads a list and each of its entries with `read`, so that all mistakes are reported; returns `None` if an entry
+    /// is invalid.
     pub fn list_of<T>(&self, read: impl FnMut(&Node<'a>) -> Option<T>) -> Option<Vec<T>> {
         read_each(&self.list()?, read)
     }

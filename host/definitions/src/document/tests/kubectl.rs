@@ -136,7 +136,7 @@ fn aliases_may_add_99_values_for_each_written_value() {
 }
 
 #[test]
-fn a_file_has_a_limit_of_values() {
+fn the_number_of_values_in_a_file_is_limited() {
     for (name, at, places) in [("f.yaml", "# YAML\n", (2, 2)), ("f.json", "", (1, 2))] {
         let text = format!("{at}[{}1]", "1,".repeat(MOST_VALUES));
         let (line, width) = places;

@@ -21,7 +21,8 @@ const KEPT: [&str; 3] = ["apiVersion", "kind", "metadata"];
 #[derive(Clone, Debug, PartialEq)]
 pub struct BcsObject(Map<String, Json>);
 
-/// The reasons why a body is not an `admissionwebhook`. A message begins like that of the BCS driver, and adds the reason.
+/// The reasons why a body is not an `admissionwebhook`. A message begins like that of the BCS driver, and adds the
+/// reason.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoBcsObject {
     /// The body is not valid JSON, or ambiguous.
@@ -160,8 +161,8 @@ impl StoredDefinition {
         self.read_bcs(object)
     }
 
-    /// Returns the text to apply in order to replace the object of this BCS definition; `None` for a definition of another
-    /// system.
+    /// Returns the text to apply in order to replace the object of this BCS definition; `None` for a definition of
+    /// another system.
     pub fn with_bcs_object(&self, object: &BcsObject) -> Option<String> {
         self.read_bcs(|document| {
             if !is_resource(document) {

@@ -125,7 +125,7 @@ fn the_documented_body_has_invalid_ca_bundles() {
 
 /// The page about migrating quotes what is wrong in the examples of BCS, and each quotation is a mistake.
 #[test]
-fn the_documented_examples_are_wrong_where_the_page_says() {
+fn each_quoted_mistake_of_the_bcs_examples_is_reported() {
     const PAGE: &str = include_str!("../../../../../docs/bcs-migration.md");
     let rows = PAGE.lines().filter_map(|line| line.strip_prefix("| `\""));
     let quoted: Vec<Value> = rows

@@ -1,6 +1,6 @@
 //! Reads constraints: objects of the kinds that templates define.
 
-use admittance_admission::suggestion;
+use admittance_admission::suggestion_or;
 use admittance_conditions::Action;
 
 use super::{
@@ -158,8 +158,8 @@ impl ConstraintDocument {
             "there is no ConstraintTemplate for constraints of kind {}",
             quoted(&self.kind)
         );
-        let near = suggestion(&self.kind, templates.iter().map(|template| &template.kind));
-        let fix = near.as_deref().unwrap_or("add its document, or correct the kind");
+        let kinds = templates.iter().map(|template| &template.kind);
+        let fix = suggestion_or(&self.kind, kinds, "add its document, or correct the kind");
         mistakes.push(Mistake::new(&self.source, "kind", message, fix));
     }
 }

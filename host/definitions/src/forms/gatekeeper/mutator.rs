@@ -25,8 +25,8 @@ use crate::{
     selectors,
 };
 
-/// The name of the chain of all mutators. It begins like Gatekeeper's webhook configuration, so that chains are called in
-/// the same order as webhooks in a cluster.
+/// The name of the chain of all mutators. It begins like Gatekeeper's webhook configuration, so that chains are called
+/// in the same order as webhooks in a cluster.
 pub(super) const CHAIN: &str = "gatekeeper-mutation";
 /// The name of the stage, which is also the name of Gatekeeper's webhook.
 const STAGE: &str = "mutation.gatekeeper.sh";
@@ -151,8 +151,8 @@ impl MutatorDocument {
         &self.mutator.name
     }
 
-    /// Reports another mutator of the same kind of objects whose location contradicts this one's. Gatekeeper applies neither
-    /// of the two.
+    /// Reports another mutator of the same kind of objects whose location contradicts this one's. Gatekeeper applies
+    /// neither of the two.
     pub(super) fn check_consistency(
         &self,
         others: &[&Self],
@@ -178,7 +178,8 @@ impl MutatorDocument {
         definition.wrong(message, "correct one of the locations", mistakes);
     }
 
-    /// Returns the rules of the requests that the mutator changes; none if `applyTo` and `match` have nothing in common.
+    /// Returns the rules of the requests that the mutator changes; none if `applyTo` and `match` have nothing in
+    /// common.
     fn rules(&self) -> Vec<Rule> {
         let changing = [Operation::Create, Operation::Update];
         let rules = self.matching.rules(&changing).into_iter().map(|rule| Rule {
@@ -248,8 +249,8 @@ impl ApplyTo {
     }
 }
 
-/// Returns the mutators for objects of this source, in the order in which they are applied, without mutators that match no
-/// object.
+/// Returns the mutators for objects of this source, in the order in which they are applied, without mutators that match
+/// no object.
 pub(super) fn mutators(
     documents: &[&MutatorDocument],
     source: Source,

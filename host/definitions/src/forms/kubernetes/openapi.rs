@@ -66,7 +66,8 @@ pub(super) fn read(root: &Node<'_>) -> Option<ResourceDocument> {
     })
 }
 
-/// Returns the kind and the resource that a POST to this path creates; `None` for the path of an object or a subresource.
+/// Returns the kind and the resource that a POST to this path creates; `None` for the path of an object or a
+/// subresource.
 fn created(path: &str, item: &Json) -> Option<(GroupVersionKind, String)> {
     let (before, plural) = path.rsplit_once('/')?;
     if plural.contains('{') || before.contains("{name}") {

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use admittance_admission::{
     ClusterKind, FailurePolicy, LabelSelector, MatchPolicy, Matcher, Operation, Phase, Reinvocation, Rule,
-    StageSpec, suggestion,
+    StageSpec, suggestion_or,
 };
 use admittance_conditions::{Action, Binding, Params, ParamsMissing, ParamsSelector, Policy, Wording};
 
@@ -233,8 +233,8 @@ impl BindingDocument {
         };
         let message = format!("there is no {kind} {}", quoted(&self.policy));
         let others = policies.iter().filter(|policy| policy.phase == self.phase);
-        let near = suggestion(&self.policy, others.map(|policy| &policy.name));
-        let fix = near.as_deref().unwrap_or("add its document, or correct the name");
+        let names = others.map(|policy| &policy.name);
+        let fix = suggestion_or(&self.policy, names, "add its document, or correct the name");
         mistakes.push(self.policy_location.mistake(message, fix));
     }
 
@@ -244,8 +244,8 @@ impl BindingDocument {
 }
 
 impl PolicyDocument {
-    /// Makes the chain of the policy, with a stage for each of its bindings, sorted by name. Expressions that do not fit the
-    /// schemas of these resources become warnings.
+    /// Makes the chain of the policy, with a stage for each of its bindings, sorted by name. Expressions that do not
+    /// fit the schemas of these resources become warnings.
     pub(super) fn chain(
         &self,
         bindings: &[&BindingDocument],

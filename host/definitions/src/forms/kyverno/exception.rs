@@ -5,7 +5,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use admittance_admission::{Exception, Moment, suggestion};
+use admittance_admission::{Exception, Moment, suggestion_or};
 use admittance_conditions::{Allowance, CelConditions, MatchCondition, PolicyCompiler};
 
 use crate::{
@@ -49,7 +49,7 @@ pub(super) fn read(root: &Node<'_>) -> Option<ExceptionDocument> {
     let spec = fields.get_required("spec", "write which policies the exception is for", Node::object);
     fields.finish();
     let mut spec = spec?;
-    // These fields concern Kyverno's reports and its other servers.
+    // Kyverno uses these fields for reports and outside of admission, so they have no effect here.
     spec.ignore(&["reportResult", "properties", "evaluationMode"]);
     let until = spec.get_optional("expiresAt", read_end);
     let fix = "list the policies, each with `name` and `kind`";
@@ -114,12 +114,11 @@ impl ExceptionDocument {
             let names = || of_kind().map(|(_, chain)| own_name(chain));
             if !names().any(|name| name == reference.name) {
                 let (location, path) = reference.at.clone();
-                let near = suggestion(&reference.name, names());
                 mistakes.push(Mistake {
                     location,
                     path,
                     message: format!("there is no {} {}", reference.kind, quoted(&reference.name)),
-                    fix: near.unwrap_or_else(|| "add its document, or correct the name".to_owned()),
+                    fix: suggestion_or(&reference.name, names(), "add its document, or correct the name"),
                 });
             }
             for (kind, chain) in chains.iter_mut() {

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::SystemTime};
 
-use admittance_admission::{Exception, Glob, MatchPolicy, Moment, Phase, suggestion};
+use admittance_admission::{Exception, Glob, MatchPolicy, Moment, Phase, suggestion_or};
 use time::{Duration, OffsetDateTime, UtcOffset, format_description::well_known::Rfc3339};
 
 use crate::{
@@ -159,14 +159,9 @@ impl ExceptionDefinition {
                     ALL => format!("there is no chain {} with stages", id.chain),
                     _ => format!("there is no stage {id}"),
                 };
-                let near = suggestion(
-                    &id.to_string(),
-                    chains.iter().flat_map(|chain| addresses(chain, id)),
-                );
-                location.mistake(
-                    message,
-                    near.as_deref().unwrap_or("correct the name, or remove it"),
-                )
+                let names = chains.iter().flat_map(|chain| addresses(chain, id));
+                let fix = suggestion_or(&id.to_string(), names, "correct the name, or remove it");
+                location.mistake(message, fix)
             })
             .collect()
     }

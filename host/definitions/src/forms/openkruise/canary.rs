@@ -1,5 +1,5 @@
-//! Reads the annotations of SidecarSets: two of them make a canary, which is injected instead of its base; others have no
-//! effect here.
+//! Reads the annotations of SidecarSets: two of them make a canary, which is injected instead of its base; others have
+//! no effect here.
 
 use std::sync::Arc;
 

@@ -10,9 +10,9 @@ use crate::{
     rego,
 };
 
-/// Returns the location of the setting at this JSON Pointer. `stage` is the location of a stage or of a member of a group,
-/// and `of_candidate` chooses the stage's candidate. If the setting is missing, returns the location of the innermost value
-/// on its path. Returns `None` if the file has changed meanwhile.
+/// Returns the location of the setting at this JSON Pointer. `stage` is the location of a stage or of a member of a
+/// group, and `of_candidate` chooses the stage's candidate. If the setting is missing, returns the location of the
+/// innermost value on its path. Returns `None` if the file has changed meanwhile.
 ///
 /// `line` is the line of a mistake in the text of the setting, counted from 1.
 pub fn setting_location(
@@ -59,8 +59,8 @@ pub fn setting_location(
     Some(location)
 }
 
-/// Returns the location of the module reference of the stage at this location, in the current file; `None` if the file has
-/// none.
+/// Returns the location of the module reference of the stage at this location, in the current file; `None` if the file
+/// has none.
 pub fn module_location(stage: &Location, of_candidate: bool) -> Option<Location> {
     let documents = document::read_file(Path::new(&stage.file), &mut Mistakes::new());
     let stage = stage_at(&documents, stage)?;

@@ -204,7 +204,7 @@ async fn a_removed_definition_counts_only_after_a_while() {
     };
     let (read, ()) = tokio::join!(place.read(), completed);
     assert!(read.contains(&both), "{read}");
-    // An emptied file and a new empty file are mistakes once they have lasted.
+    // An emptied file and a new empty file are mistakes only after a wait.
     for (path, text) in [("more.yaml", ""), ("chains/new.yaml", "\n")] {
         place.write(path, text);
         let (took, _) = timed(&place).await;
@@ -213,7 +213,7 @@ async fn a_removed_definition_counts_only_after_a_while() {
         place.write("more.yaml", &both);
         assert!(timed(&place).await.0 < SOON);
     }
-    // A removed chain and a removed file are read once they have lasted.
+    // A removal of a chain or a file is read only after a wait, since it may be half of a change.
     type Step = fn(&TestDirectory);
     let steps: [Step; 2] = [
         |place| place.write("more.yaml", &chain("a")),

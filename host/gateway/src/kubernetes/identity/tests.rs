@@ -104,7 +104,8 @@ fn headers_without_an_identity_reach_the_cluster() {
 
 #[test]
 fn the_groups_of_a_user_follow_from_the_access() {
-    let groups = |access, of_super_user| Identity::new("a".to_owned(), &[], access, of_super_user).groups;
+    let groups =
+        |access, super_user_groups| Identity::new("a".to_owned(), &[], access, super_user_groups).groups;
     assert_eq!(
         groups(Access::Permission(Permission::Write), &[]),
         ["admittance:view", "admittance:edit"]

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use admittance_admission::on_thread_for_long_work;
 use admittance_catalog::{
-    CompiledCode, CompiledForm, CompiledKey, Freshness, Module, ModuleReference, Resolver,
+    CompiledCode, CompiledForm, CompiledKey, Freshness, Module, ModuleReference, Resolver, Store,
 };
-use admittance_sandbox::{Plugin, Prepared, Sandbox};
+use admittance_sandbox::{Error, Plugin, Prepared, Sandbox};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::{Order, Progress};
@@ -86,8 +86,10 @@ pub(super) async fn plugin(
         return Ok((Arc::new(plugin), true));
     }
     let prepared = prepare(assembler, sandbox, module, key, order).await?;
-    // The compiled form that is now in the store is mapped, and takes less memory than the one that was compiled.
-    if let Some(plugin) = stored(assembler, sandbox, key, order).await? {
+    // A mapped form takes less memory than the one that was compiled.
+    if assembler.catalog.store().is_some_and(Store::maps_code)
+        && let Some(plugin) = stored(assembler, sandbox, key, order).await?
+    {
         return Ok((Arc::new(plugin), false));
     }
     let _permit = permit(&assembler.loaders).await?;
@@ -98,8 +100,8 @@ pub(super) async fn plugin(
     Ok((Arc::new(plugin), false))
 }
 
-/// Loads a plugin from the store. Reading and loading hold one permit, so that few compiled forms are in memory at a
-/// time.
+/// Loads a plugin from the store; `None` if its compiled form is not there, or cannot be loaded. Reading and loading
+/// hold one permit, so that few compiled forms are in memory at a time.
 async fn stored(
     assembler: &Assembler,
     sandbox: &Sandbox,
@@ -117,8 +119,16 @@ async fn stored(
             CompiledCode::File(path) => Prepared::from_file(path, &header),
             CompiledCode::Memory(code) => Prepared::from_bytes(code, &header),
         };
-        let prepared = prepared.ok()?;
-        Some(sandbox.load(&prepared, &config))
+        let loaded = prepared.and_then(|prepared| sandbox.load(&prepared, &config));
+        // Another program may have removed the file in the meantime, or the system does not let it be mapped.
+        if let Err(Error::Artifact(reason)) = loaded {
+            tracing::warn!(
+                reason,
+                "a compiled plugin in the store cannot be loaded; it is compiled again"
+            );
+            return None;
+        }
+        Some(loaded)
     };
     let loaded = on_thread_for_long_work(load)
         .await

@@ -87,7 +87,7 @@ impl ImageReader for Manifests {
 }
 
 #[tokio::test]
-async fn calls_of_the_host_are_answered_within_the_grants() {
+async fn host_calls_are_answered_only_if_granted() {
     let sandbox = sandbox_with(|config: &mut SandboxConfig| {
         config.cluster = Some(Arc::new(Objects));
         config.images = Some(Arc::new(Manifests));

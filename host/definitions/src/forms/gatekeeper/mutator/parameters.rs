@@ -145,8 +145,8 @@ fn read_from_metadata(node: &Node<'_>) -> Option<Mutation> {
     })
 }
 
-/// Reads `assignDomain`, `assignPath` and `assignTag`. Gatekeeper's rules ensure that each part is recognized as such when
-/// the image is parsed again.
+/// Reads `assignDomain`, `assignPath` and `assignTag`. Gatekeeper's rules ensure that each part is recognized as such
+/// when the image is parsed again.
 fn read_image(fields: &mut Fields<'_>) -> Option<ImageParts> {
     static DOMAIN: LazyLock<Option<Regex>> = LazyLock::new(|| {
         Regex::new(r"^(?:[0-9A-Za-z_][0-9A-Za-z_-]*\.[0-9A-Za-z_.-]*[0-9A-Za-z_]|localhost)(?::[0-9]+)?$")
