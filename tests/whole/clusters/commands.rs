@@ -77,7 +77,10 @@ async fn the_manifests_of_the_agent_have_its_token_and_rights() {
     }
     for (line, expected) in [
         ("kubernetes manifests --agent".to_owned(), "--gateway"),
-        (format!("{line} --definitions x"), "cannot be used with"),
+        (
+            format!("{line} --definitions {}", directory.path().display()),
+            "cannot be used with",
+        ),
         (
             line.replace("developers", "system:masters"),
             "does not begin with system:",
