@@ -46,7 +46,9 @@ pub enum Error {
 ///
 /// `api_version` is `v1` or `apps/v1`; `namespace` is `None` for cluster-scoped kinds.
 ///
-/// # Errors Fails if the call fails, or if the object cannot be parsed as the type.
+/// # Errors
+///
+/// Fails if the call fails, or if the object cannot be parsed as the type.
 pub fn get<T: DeserializeOwned>(
     api_version: &str,
     kind: &str,
@@ -61,7 +63,9 @@ pub fn get<T: DeserializeOwned>(
 /// Returns the objects of a kind whose labels match the selector (`app=web,tier!=cache`; empty for all); without a
 /// namespace, the objects of all namespaces.
 ///
-/// # Errors Fails if the call fails, or if an object cannot be parsed as the type.
+/// # Errors
+///
+/// Fails if the call fails, or if an object cannot be parsed as the type.
 pub fn list<T: DeserializeOwned>(
     api_version: &str,
     kind: &str,
