@@ -110,7 +110,11 @@ async fn denials_are_events() {
         of("Secret")["note"],
         "Secret web, requested by alice: denied by stage deny of chain pods"
     );
-    assert_eq!(decisions(&server, "s_written").await, 4.0);
+    // A decision counts as written once the API server's reply has arrived.
+    eventually("four decisions are written", async || {
+        decisions(&server, "s_written").await == 4.0
+    })
+    .await;
     assert_eq!(decisions(&server, "s_dropped").await, 0.0);
 }
 

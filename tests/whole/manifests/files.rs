@@ -178,7 +178,7 @@ async fn unusable_arguments_are_reported_instead_of_manifests() {
     let pods = "{ operations: [CREATE], resources: [pods] }";
     let proxy =
         "dialect: { bcs: { cluster: BCS-MESOS-10001 } }\nupstream: { servers: [\"http://127.0.0.1:1\"] }\n";
-    // (definitions, configuration, an additional argument, expected message)
+    // (definitions, configuration, an additional argument, in which CHAINS is the file, expected message)
     for (definitions, config, argument, expected) in [
         (
             chain("{ operations: [CREATE], kinds: [Pod] }", &stage),
@@ -218,7 +218,7 @@ async fn unusable_arguments_are_reported_instead_of_manifests() {
         (
             chain(pods, &stage),
             Some("dialect: { kubernetes: {} }\ndefinitions: [chains.yaml]\n"),
-            "--resources chains.yaml",
+            "--resources CHAINS",
             "kubernetes: {}",
         ),
         (chain(pods, &stage), None, "--memory-limit 1MB", "256Mi"),
@@ -230,7 +230,9 @@ async fn unusable_arguments_are_reported_instead_of_manifests() {
         let config = config
             .map(|path| format!("--config {}", path.display()))
             .unwrap_or_default();
-        let finished = run(&format!("--definitions {} {config} {argument}", chains.display())).await;
+        let chains = chains.display().to_string();
+        let argument = argument.replace("CHAINS", &chains);
+        let finished = run(&format!("--definitions {chains} {config} {argument}")).await;
         assert_eq!(finished.code, Some(2), "{expected}: {}", finished.stderr);
         assert!(
             finished.stderr.contains(expected),
