@@ -18,10 +18,10 @@ mod qualified;
 mod request;
 mod review;
 mod rules;
+mod scheduling;
 mod similar;
 mod verdict;
 mod word;
-mod work;
 
 pub use capabilities::cluster::{
     ClusterError, ClusterKind, ClusterPage, ClusterQuery, ClusterReader, InvalidClusterKind, RecordedCluster,
@@ -78,6 +78,14 @@ pub use rules::namespace::{NamespaceLookupError, NamespaceSelector, NamespaceSou
 pub use rules::path;
 pub use rules::reach::{Reach, Unreached};
 pub use rules::rule::{MatchPolicy, Matcher, Outline, ResourcePattern, Rule, RuleError, RulePart, Scope};
+pub use scheduling::deadline::Deadline;
+pub use scheduling::long::{Expectation, LongCall, leave, leave_for, may_leave, run_long, thread_time};
+pub use scheduling::offload::{
+    background_threads, ended, lower_priority, offload, offload_without_deadline, on_thread_for_long_work,
+    pause,
+};
+pub use scheduling::reschedule::long_polls;
+pub use scheduling::ticker::{Tick, Ticker, TickerGuard};
 pub use similar::{did_you_mean, similar, suggestion, suggestion_or};
 pub use verdict::failure::{Failure, FailureKind};
 pub use verdict::outcome::{
@@ -85,14 +93,6 @@ pub use verdict::outcome::{
 };
 pub use verdict::{Denial, Response, Verdict, bounded_warnings, shorten, shortened};
 pub use word::{UnknownWord, Word, enumerated};
-pub use work::deadline::Deadline;
-pub use work::long::{Expectation, LongCall, leave, leave_for, may_leave, run_long, thread_time};
-pub use work::offload::{
-    background_threads, ended, lower_priority, offload, offload_without_deadline, on_thread_for_long_work,
-    pause,
-};
-pub use work::reschedule::long_polls;
-pub use work::ticker::{Tick, Ticker, TickerGuard};
 
 #[doc(hidden)]
 pub use schemars as __schemars;

@@ -16,7 +16,7 @@ use serde_json::{Value, value::RawValue};
 use crate::{
     Deadline, Failure, Head, Labels,
     object::head::unique_keys,
-    work::offload::{SMALL, drop_apart, offload},
+    scheduling::offload::{SMALL, drop_apart, offload},
 };
 
 /// A JSON object: the resource of a request. Cheap to clone.

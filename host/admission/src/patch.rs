@@ -13,8 +13,8 @@ use crate::{
     Deadline, FailureKind, Object,
     object::head::is_whole,
     object::tree::{Budget, Node, Problem},
+    scheduling::offload::{drop_apart, pause},
     shortened,
-    work::offload::{drop_apart, pause},
 };
 
 pub use self::builder::PatchBuilder;

@@ -2,7 +2,7 @@
 
 use crate::{
     Deadline, Denial, Failure, FailureKind, Object, Patch, Request, SpellingError, Verdict,
-    object::head::unique_keys, work::offload::offload,
+    object::head::unique_keys, scheduling::offload::offload,
 };
 
 /// The effect of a verdict on a request.

@@ -14,7 +14,7 @@ use crate::{
     chain::expansion::Generated,
     chain::spans::ChainSpan,
     chain::turn::{ResponseNotes, Step, Turn},
-    work::offload::offload,
+    scheduling::offload::offload,
 };
 
 use self::audit::Audit;

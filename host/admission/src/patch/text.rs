@@ -10,7 +10,7 @@ use serde::{
 use serde_json::value::RawValue;
 
 use super::{Action, Operation, Patch, UNINTERRUPTED, beginning, parse_pointer};
-use crate::{object::head::unique_keys, work::offload::pause};
+use crate::{object::head::unique_keys, scheduling::offload::pause};
 
 /// An operation in its JSON form. Unknown members are ignored.
 #[derive(Deserialize)]

@@ -135,7 +135,7 @@ mod tests {
                 format!("00-{TRACE}-{SPAN}-ff"),
                 Some(format!("00-{TRACE}-{SPAN}-03")),
             ),
-            // The version is later than the one of the specification.
+            // The specification describes an earlier version.
             (format!("01-{TRACE}-{SPAN}-01"), Some(valid.clone())),
             (format!("cc-{TRACE}-{SPAN}-01-what-comes"), Some(valid.clone())),
             (format!("cc-{TRACE}-{SPAN}-01."), None),

@@ -7,7 +7,7 @@
 
 use std::{pin::pin, sync::LazyLock};
 
-use crate::work::ticker::{Ticker, TickerGuard};
+use crate::scheduling::ticker::{Ticker, TickerGuard};
 
 /// The threads that wake up. Without them work continues, and others wait longer for it.
 static RESCHEDULER: LazyLock<Option<Ticker>> = LazyLock::new(|| {
@@ -46,7 +46,7 @@ mod linux {
 
     use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-    use crate::work::ticker::{Tick, Ticker};
+    use crate::scheduling::ticker::{Tick, Ticker};
 
     /// The number of ticks without long work after which the threads sleep. Starting them again costs a system call
     /// each.
@@ -94,7 +94,7 @@ mod tests {
     };
 
     use super::{linux::processors, *};
-    use crate::work::ticker::TICK;
+    use crate::scheduling::ticker::TICK;
 
     /// Returns, for each thread `reschedule-*`, the processors that it may use and its number of voluntary context
     /// switches.

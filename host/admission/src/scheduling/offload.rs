@@ -15,7 +15,7 @@ use tokio::{
     time::timeout_at,
 };
 
-use crate::{Deadline, Failure, FailureKind, work::reschedule::reschedule_often};
+use crate::{Deadline, Failure, FailureKind, scheduling::reschedule::reschedule_often};
 
 /// The size up to which work is fast enough for a thread that serves, in bytes.
 pub(crate) const SMALL: usize = 32 << 10;

@@ -15,7 +15,7 @@ use tracing::Instrument as _;
 
 use crate::{
     capabilities::log::with_current_notes,
-    work::{
+    scheduling::{
         offload::{SMALL, ended, threads_for_long_work},
         reschedule::long_polls,
     },
