@@ -57,14 +57,14 @@ macro_rules! levels {
 }
 
 levels! {$
-    /// Logs a step of an operation; the arguments are those of `format!`.
+    /// Logs a step of an operation; it takes the arguments of `format!`.
     __trace as trace: Trace;
-    /// Logs details of an operation and their reasons; the arguments are those of `format!`.
+    /// Logs details of an operation and their reasons; it takes the arguments of `format!`.
     __debug as debug: Debug;
-    /// Logs something that an operator may want to know; the arguments are those of `format!`.
+    /// Logs something that an operator may want to know; it takes the arguments of `format!`.
     __info as info: Info;
-    /// Logs something unexpected that did not stop the work; the arguments are those of `format!`.
+    /// Logs something unexpected that did not stop the work; it takes the arguments of `format!`.
     __warn as warn: Warn;
-    /// Logs something that stopped this piece of work; the arguments are those of `format!`.
+    /// Logs something that stopped this piece of work; it takes the arguments of `format!`.
     __error as error: Error;
 }

@@ -36,7 +36,7 @@ pub enum ReplyForm {
     Plain,
 }
 
-/// What the upstream does with the bodies of requests.
+/// The way in which the upstream treats the bodies of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Bodies {
     /// The upstream records the body, and returns it in `data`.

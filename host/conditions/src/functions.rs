@@ -1,7 +1,7 @@
 //! The functions that expressions may call.
 //!
 //! Each overload is registered as a closure. Its Rust types give the CEL types by which the checker resolves a call.
-//! For values of dynamic types, they also select the overload at evaluation.
+//! They also select the overload at evaluation if the types of the values were not known before.
 
 use std::{collections::HashMap, fmt, sync::LazyLock};
 
@@ -112,7 +112,7 @@ impl Library {
         }
     }
 
-    /// Returns the names of the functions that expressions can call by name: those of operators have other characters.
+    /// Returns the names of the functions that expressions can call by name. Names of operators have other characters.
     fn names(&self, style: Style) -> impl Iterator<Item = &'static str> {
         let functions = match style {
             Style::Global => &self.globals,

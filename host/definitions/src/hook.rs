@@ -166,7 +166,7 @@ impl PartialEq for HookDefinition {
     }
 }
 
-/// Reads a hook from its field of a native stage. The phase is that of the chain.
+/// Reads a hook from its field of a native stage, in a chain of this phase.
 pub(crate) type ReadHook = fn(&Node<'_>, Phase) -> Option<HookDefinition>;
 
 /// The fields of a native stage that define its hook. A stage has exactly one of them.

@@ -33,7 +33,7 @@ pub(crate) struct HistoryEntry {
     pub(crate) instead_of: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) pending: Vec<FileChange>,
-    /// The names of what it changed, once they were read from its definitions and those of its predecessor.
+    /// The names of what the revision changed, once [`changed_since`](Self::changed_since) has computed them.
     #[serde(skip)]
     pub(crate) changed: OnceLock<Vec<String>>,
 }

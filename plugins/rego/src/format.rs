@@ -1,5 +1,5 @@
-//! `sprintf` with OPA's output, which is that of Go's `fmt.Sprintf`: neither a wrong number of arguments nor an unknown
-//! verb is an error.
+//! `sprintf` with the output of OPA, and so of Go's `fmt.Sprintf`: neither a wrong number of arguments nor an unknown verb
+//! is an error.
 
 use std::fmt::Write as _;
 

@@ -11,8 +11,7 @@ use regorus::{Engine, Value};
 
 use crate::{cidr, format, globs};
 
-/// The names of the functions and their numbers of arguments. A policy may call these functions, its own, and those of
-/// regorus.
+/// The names of the functions that are added to the functions of regorus, and their numbers of arguments.
 const ADDED: [(&str, u8); 17] = [
     ("all", 1),
     ("any", 1),

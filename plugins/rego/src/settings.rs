@@ -63,7 +63,7 @@ pub enum Action {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum Version {
-    /// Before OPA 1.0, without `if` and `contains`. Templates of Gatekeeper are in this version unless they say
+    /// The syntax before OPA 1.0, without `if` and `contains`. Templates of Gatekeeper are in this version unless they say
     /// otherwise.
     V0,
     /// Since OPA 1.0.

@@ -208,8 +208,8 @@ impl Injector {
         }
     }
 
-    /// Adds operations for the elements that one template lacks to the patch. Templates without containers, such as
-    /// those of kinds other than Pods, stay unchanged.
+    /// Adds operations for the elements that one template lacks to the patch. Templates without containers stay
+    /// unchanged, such as templates of other kinds than Pods.
     fn inject(
         &self,
         template: &PodTemplate<'_>,

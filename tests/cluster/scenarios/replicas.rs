@@ -115,7 +115,7 @@ struct Replica {
     asking: Asking,
 }
 
-/// How a replica ends.
+/// The way in which a replica ends.
 #[derive(Clone, Copy)]
 enum End {
     /// SIGTERM, as in a rollout of its Deployment.
@@ -134,7 +134,7 @@ struct Fleet {
     /// The addresses of the replicas, to which connections go in turn.
     addresses: Arc<Mutex<Vec<SocketAddr>>>,
     users: Vec<Asking>,
-    /// The answers that users received before they were stopped, and those of replicas that have ended.
+    /// The answers of replicas that have ended, and all that users received before they were stopped.
     answers: Vec<Answer>,
     /// The number of requests that came through the API server.
     through_api_server: usize,

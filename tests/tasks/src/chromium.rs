@@ -22,7 +22,7 @@ pub(crate) fn install() -> Result<PathBuf, Error> {
     Ok(PathBuf::from("chromedriver"))
 }
 
-/// Installs those of the programs, each given with its package, that are missing, if this is root.
+/// Installs the packages of missing programs, if this is root. Each program is given with its package.
 pub(crate) fn require(programs: &[(&str, &str)]) -> Result<(), Error> {
     if programs.iter().all(|(program, _)| is_on_path(program)) {
         return Ok(());

@@ -28,7 +28,7 @@ const ZOOKEEPER: &str = "zookeeper.jar";
 /// The Java runtime: the program, and its package.
 const JAVA: (&str, &str) = ("java", "default-jre-headless");
 
-/// What the packages are for, in errors.
+/// The beginning of an error about the packages.
 const PURPOSE: &str = "the ZooKeeper of the tests comes";
 
 /// The variable that tells tests where the jars are.

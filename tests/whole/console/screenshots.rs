@@ -29,7 +29,7 @@ const PAGES: [(&str, &str, &str); 10] = [
     ("health", "/health", "Listeners"),
 ];
 
-/// Sends requests like those of several teams.
+/// Sends requests as several teams would.
 async fn send_traffic(server: &Server) {
     for number in 0..40 {
         for (namespace, name, image) in [
@@ -70,7 +70,7 @@ async fn screenshots_of_the_manual_are_current() {
     let server = steering::rolling_out().await;
     let origin = server.program.admin_url("");
     send_traffic(&server).await;
-    // The manual shows the paths of an installation, and not those of the machine that runs this test.
+    // The manual shows paths of an installation, not of the machine that runs this test.
     let plugin = source("image-policy");
     let (plugins, _) = plugin.rsplit_once('/').unwrap();
     let [plugins, store, directory] = [
@@ -82,7 +82,7 @@ async fn screenshots_of_the_manual_are_current() {
         (plugins, "/etc/admittance/plugins"),
         (store, "/var/lib/admittance/store"),
         (directory, "/etc/admittance"),
-        // The only temporary directory that is left is that of the history.
+        // The only temporary directory that is left holds the history.
         (r"/\S*/\.tmp\w+", "/var/lib/admittance/history"),
     ];
     for (name, path, text) in PAGES {

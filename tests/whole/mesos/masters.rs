@@ -13,7 +13,7 @@ use super::{
 
 const CLIENTS: usize = 8;
 
-/// How a master is replaced.
+/// The way in which a master is replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Goes {
     /// The master crashes while requests are in flight to it, and its node disappears later.

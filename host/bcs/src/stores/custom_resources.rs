@@ -28,7 +28,7 @@ const SCHEME: &str = "customresources";
 /// ends when this is dropped.
 ///
 /// The `spec` of a resource is the definition, whatever the name and namespace of the resource. A definition without a
-/// name or namespace gets that of its resource. An updated definition keeps its resource, and a new one gets a resource
+/// name or namespace gets the one in its resource. An updated definition keeps its resource, and a new one gets a resource
 /// in the store's namespace. The resource's version guards every write. A transaction cannot cover several resources,
 /// so the store takes one change at a time.
 #[derive(Debug)]

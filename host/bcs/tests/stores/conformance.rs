@@ -290,7 +290,7 @@ pub(crate) async fn one_of_two_writers_succeeds<G: StoreFixture>() {
     }
 }
 
-/// Tests that of two definitions for the same operation and kind, only one is created.
+/// Tests that a second definition for the same operation and kind is not created.
 pub(crate) async fn one_of_two_for_one_operation_and_kind_is_created<G: StoreFixture>() {
     let ground = G::new(false).await;
     let (one, other) = (ground.open().await, ground.open().await);

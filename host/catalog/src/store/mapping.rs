@@ -9,17 +9,16 @@ pub(super) fn is_safe_in(directory: &Path) -> bool {
     use rustix::fs::{StatVfsMountFlags, statfs, statvfs};
 
     /// The local file systems, by the numbers of statfs(2).
-    const LOCAL: [(u64, &str); 7] = [
-        (0x9123_683e, "btrfs"),
-        (0xef53, "ext2, ext3, ext4"),
-        (0xf2f5_2010, "F2FS"),
-        (0x794c_7630, "overlayfs"),
-        (0x0102_1994, "tmpfs"),
-        (0x5846_5342, "XFS"),
-        (0x2fc1_2fc1, "ZFS"),
+    const LOCAL: [u64; 7] = [
+        0x9123_683e, // btrfs
+        0xef53,      // ext2, ext3 and ext4
+        0xf2f5_2010, // F2FS
+        0x794c_7630, // overlayfs
+        0x0102_1994, // tmpfs
+        0x5846_5342, // XFS
+        0x2fc1_2fc1, // ZFS
     ];
-    let is_local =
-        statfs(directory).is_ok_and(|found| LOCAL.iter().any(|(number, _)| *number == found.f_type as u64));
+    let is_local = statfs(directory).is_ok_and(|found| LOCAL.contains(&(found.f_type as u64)));
     let executes = statvfs(directory).is_ok_and(|found| !found.f_flag.contains(StatVfsMountFlags::NOEXEC));
     is_local && executes
 }

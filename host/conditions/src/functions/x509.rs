@@ -93,9 +93,10 @@ fn certificate(der: &[u8]) -> Result<Json, String> {
     for extension in certificate.extensions() {
         add_extension(&mut fields, extension)?;
     }
-    let serial = certificate.raw_serial().iter();
     // Kyverno returns only the lowest 64 bits.
-    let serial = serial
+    let serial = certificate
+        .raw_serial()
+        .iter()
         .fold(0_u64, |number, byte| number << 8 | u64::from(*byte))
         .cast_signed();
     let validity = certificate.validity();
@@ -210,8 +211,9 @@ fn name_fields(name: &X509Name<'_>) -> Result<Json, String> {
     }
     for attribute in name.iter_attributes() {
         let kind = arcs(attribute.attr_type());
-        let text = attribute.as_str();
-        let text = text.map_err(|_| format!("x509: {} of a name is not a text", attribute.attr_type()))?;
+        let text = attribute
+            .as_str()
+            .map_err(|_| format!("x509: {} of a name is not text", attribute.attr_type()))?;
         push(&mut fields, "Names", json!({"Type": kind, "Value": text}));
         let [2, 5, 4, last] = kind.as_slice() else {
             continue;

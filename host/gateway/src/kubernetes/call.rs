@@ -22,7 +22,7 @@ use crate::accounts::Cluster;
 /// The largest reply in bytes.
 const LARGEST_REPLY: usize = 16 << 20;
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// The time for which an answer about the rights of an agent is used. They change when somebody edits its bindings.
+/// The time for which the gateway uses an answer about the rights of an agent, which change with its bindings.
 const REVIEW_LIFETIME: Duration = Duration::from_secs(60);
 /// The time for which the rights of an agent count as unknown after the API server did not answer.
 const REVIEW_PAUSE: Duration = Duration::from_secs(5);
@@ -57,8 +57,8 @@ impl Kubernetes {
 }
 
 impl Route {
-    /// Returns the groups of super users. The API server is asked whether the agent may impersonate `system:masters`,
-    /// which the role `cluster-admin` allows. Requests at the same time wait for one answer.
+    /// Returns the groups of super users, which depend on whether the agent may impersonate `system:masters`, as the role
+    /// `cluster-admin` allows. Requests at the same time wait for one answer of the API server.
     pub(super) async fn super_user_groups(&self) -> &'static [&'static str] {
         let mut last = self.may_impersonate_masters.lock().await;
         let is_allowed = match *last {

@@ -46,7 +46,7 @@ pub(super) const SUPER_USERS: &[&str] = &["admittance:super-users"];
 pub(super) const SUPER_USERS_AND_MASTERS: &[&str] = &["admittance:super-users", "system:masters"];
 
 impl Identity {
-    /// Adds the groups of the access, and those of a super user, to the user's own `groups`.
+    /// Adds the groups of the access, and `super_user_groups`, to the user's own `groups`.
     pub(super) fn new(user: String, groups: &[String], access: Access, super_user_groups: &[&str]) -> Self {
         let is_granted = |needed| matches!(access, Access::Permission(permission) if permission >= needed);
         let granted = GROUPS.iter().filter(|(needed, _)| is_granted(*needed));

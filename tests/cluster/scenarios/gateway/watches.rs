@@ -1,4 +1,4 @@
-//! How long watches last, and what ends them.
+//! Watches last until their permission, their token or their connection ends.
 
 use std::{sync::Arc, time::Duration};
 

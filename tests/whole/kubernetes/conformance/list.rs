@@ -1,4 +1,4 @@
-//! What kube-apiserver's own tests of admission webhooks check, in our words, and the status of each here. The sources
+//! The checks of kube-apiserver's own tests of admission webhooks, in our words, and the status of each here. The sources
 //! are the tests of kubernetes/apiserver (`admission/plugin/webhook`, `util/webhook`) and of kubernetes
 //! (`test/integration/apiserver/admissionwebhook`); the last rows of C2 were measured on a kube-apiserver of version
 //! 1.36.

@@ -221,7 +221,7 @@ async fn decisions_beyond_the_queue_are_dropped_and_counted() {
         objects: false,
     };
     let counter = Counter::from_arc(dropped.clone());
-    // The queue has room for ten decisions, and nobody reads it. The half absorbs differences in size, which come from
+    // The queue has room for ten decisions, and nobody reads it. The half absorbs differences in size from
     // the digits of durations.
     let room = 10 * size + size / 2;
     let reading = read(decisions, sender, room, selection, counter, stop);

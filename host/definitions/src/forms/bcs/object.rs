@@ -21,8 +21,7 @@ const KEPT: [&str; 3] = ["apiVersion", "kind", "metadata"];
 #[derive(Clone, Debug, PartialEq)]
 pub struct BcsObject(Map<String, Json>);
 
-/// The reasons why a body is not an `admissionwebhook`. A message begins like that of the BCS driver, and adds the
-/// reason.
+/// The reasons why a body is not an `admissionwebhook`. A message begins like the BCS driver's, and adds the reason.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoBcsObject {
     /// The body is not valid JSON, or ambiguous.
