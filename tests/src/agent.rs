@@ -1,4 +1,4 @@
-//! An agent that attacks its gateway: its replies never end, and it ignores requests to pause.
+//! An agent that attacks its gateway: it sends endless replies, and ignores the gateway's requests to pause.
 
 use std::{
     collections::HashMap,
@@ -34,19 +34,18 @@ pub struct TunnelFlood {
     pub gateway: String,
     pub cluster: String,
     pub register_token: String,
-    /// The number of frames without data after each frame with data.
+    /// The number of empty data frames that follow each frame with data.
     pub empty_frames: usize,
     pub reply: EndlessReply,
-    /// Counts the bytes of data that were sent.
+    /// The bytes of data that the agent has sent.
     pub sent: Arc<AtomicU64>,
 }
 
-/// A reply that does not end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndlessReply {
-    /// A body without a length.
+    /// A body that never ends.
     Body,
-    /// Informational responses, which no final response follows.
+    /// Informational responses without a final response.
     Informational,
 }
 
@@ -55,8 +54,7 @@ const CONNECT: i64 = 2;
 const ERROR: i64 = 3;
 
 impl TunnelFlood {
-    /// Opens a tunnel, and answers every connection in it with a reply that does not end, until the gateway ends the
-    /// tunnel.
+    /// Opens a tunnel and sends an endless reply on every connection in it, until the gateway closes the tunnel.
     pub async fn run(&self) -> Result<(), Error> {
         let (acceptor, ca) = server()?;
         let params = json!({
@@ -117,7 +115,7 @@ impl TunnelFlood {
                 DATA => {
                     let _deadline = take(&mut bytes);
                     if let Some(write) = connections.get_mut(&connection) {
-                        // An error means that the reply has ended.
+                        // A failed write means that the reply has ended.
                         let _ = write.write_all(&bytes).await;
                     }
                 }
@@ -127,8 +125,8 @@ impl TunnelFlood {
         }
     }
 
-    /// Opens a watch at this path of the cluster, and reads nothing of the reply. The client's address differs from
-    /// other clients, and the kernel keeps little of the reply for it.
+    /// Opens a watch at this path of the cluster and reads nothing of the reply. The socket has a source address that
+    /// no other client uses, and a small receive buffer.
     pub async fn watch(&self, path: &str, token: &str) -> Result<TcpStream, Error> {
         let head = format!("GET {path}?watch=1 HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {token}\r\n\r\n");
         let opening = async {
@@ -143,7 +141,7 @@ impl TunnelFlood {
         opening.await.map_err(Error::io("opening a watch"))
     }
 
-    /// Serves a connection of the gateway. Returns where its data is written to.
+    /// Serves a connection from the gateway, and returns the writer for the bytes that arrive on it.
     fn serve(
         &self,
         connection: i64,
@@ -211,7 +209,7 @@ fn server() -> Result<(TlsAcceptor, String), Error> {
     Ok((TlsAcceptor::from(Arc::new(config)), certified.cert.pem()))
 }
 
-/// Returns a number, which must not be negative, in the encoding of frames.
+/// Encodes a number, which must not be negative, as a zigzag varint, like the numbers in frames.
 fn varint(value: i64) -> Vec<u8> {
     let mut rest = value.cast_unsigned() << 1;
     let mut bytes = Vec::new();

@@ -3,16 +3,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// When a client got an answer, and the version of the table that gave it.
+/// The time at which a client received an answer, and the version of the table that gave it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Answer {
     pub at: Instant,
-    /// The version in the message.
     pub version: u32,
 }
 
 impl Answer {
-    /// Returns an answer that arrives now. Its message contains `version N` or `version-N`; `None` if it does not.
+    /// Returns an answer received now, with the version `N` from `version N` or `version-N` in its message. Returns
+    /// `None` if the message contains no version.
     pub fn now(message: &str) -> Option<Self> {
         let (_, number) = message.split_once("version")?;
         let number = number.strip_prefix([' ', '-'])?;
@@ -24,8 +24,8 @@ impl Answer {
     }
 }
 
-/// Returns the longest time from the first answer of a table to a later answer of an older one, with its version. The
-/// answers are in the order in which they came.
+/// Returns the longest time during which an old table still answered after the first answer of a newer one, and the
+/// version of the old table. `answers` are in order of arrival.
 pub fn longest_overlap(answers: &[Answer]) -> (Duration, u32) {
     let mut first: BTreeMap<u32, Instant> = BTreeMap::new();
     let mut longest = (Duration::ZERO, 0);

@@ -5,7 +5,7 @@ use std::{
 
 use crate::Error;
 
-/// Returns the top of the repository.
+/// Returns the root directory of the repository.
 pub fn repository() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.parent().unwrap_or(here).to_owned()
@@ -25,7 +25,7 @@ impl Artifacts {
         let target = program
             .ancestors()
             .find(|folder| folder.join("CACHEDIR.TAG").exists());
-        // The path is target/{profile}/program, or target/{profile}/deps/test-0123456789abcdef.
+        // The path is `target/{profile}/program`, or `target/{profile}/deps/test-0123456789abcdef` for a test.
         let profile = program.ancestors().find(|folder| folder.parent() == target);
         match (target, profile) {
             (Some(target), Some(profile)) => Ok(Self {
@@ -42,7 +42,7 @@ impl Artifacts {
         there(path, "cargo build --workspace --bins")
     }
 
-    /// Returns a program of the Kubernetes API server that `cargo task cluster` builds.
+    /// Returns a program of the Kubernetes API server, as built by `cargo task cluster`.
     pub fn kubernetes(name: &str) -> Result<PathBuf, Error> {
         there(
             repository().join("target/kubernetes/bin").join(name),
@@ -50,7 +50,7 @@ impl Artifacts {
         )
     }
 
-    /// Returns the component of a plugin or guest, by the name of its package.
+    /// Returns the component of a plugin or test guest, by its package's name.
     pub fn component(&self, package: &str) -> Result<PathBuf, Error> {
         self.module("wasm32-wasip2", &package.replace('-', "_"))
     }

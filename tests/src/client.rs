@@ -14,20 +14,20 @@ use serde_json::Value;
 
 use crate::Error;
 
-/// A client with its own connections.
+/// An HTTP client with its own connection pool.
 #[derive(Clone, Debug)]
 pub struct Client(Pool<HttpsConnector<HttpConnector>, Full<Bytes>>);
 
-/// The send buffer of clients that attack, in bytes. The kernel copies as much in one system call, which no other
-/// thread interrupts; a larger one would delay the program in a way that clients on other machines cannot.
+/// The send buffer of attacking clients, in bytes. The kernel copies this much in one uninterruptible system call on
+/// the same machine; a larger buffer would delay the program more than a remote client can.
 pub const ATTACKING_SEND_BUFFER: u32 = 64 << 10;
 
-/// The trust store and the certificate of a TLS client.
+/// The authorities that a TLS client trusts, and its own certificate.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Trust<'a> {
-    /// Certificates of authorities, as PEM.
+    /// PEM certificates of the trusted authorities.
     pub authorities: &'a str,
-    /// Its own certificate and key, as PEM.
+    /// The client's certificate and key, as PEM.
     pub identity: Option<(&'a str, &'a str)>,
 }
 
@@ -57,17 +57,17 @@ impl Client {
         Self::trusting(Trust::default())
     }
 
-    /// Returns a client for plain HTTP that attacks, with the [`ATTACKING_SEND_BUFFER`].
+    /// Returns a client for plain HTTP whose send buffer is [`ATTACKING_SEND_BUFFER`].
     pub fn attacking() -> Result<Self, Error> {
         Self::connecting(Version::HTTP_11, Trust::default(), Some(ATTACKING_SEND_BUFFER))
     }
 
-    /// Returns a client for HTTP over TLS as well.
+    /// Returns a client for HTTP and HTTPS.
     pub fn trusting(trust: Trust<'_>) -> Result<Self, Error> {
         Self::connecting(Version::HTTP_11, trust, None)
     }
 
-    /// Returns a client for HTTP over TLS, which offers HTTP/2 as well.
+    /// Returns a client for HTTP and HTTPS that also offers HTTP/2.
     pub fn over_http2(trust: Trust<'_>) -> Result<Self, Error> {
         Self::connecting(Version::HTTP_2, trust, None)
     }
@@ -142,7 +142,7 @@ impl Client {
         self.send(request).await
     }
 
-    /// Sends a request with a JSON body, and the header required by the BCS driver.
+    /// Sends a JSON body with the header that the BCS driver requires.
     pub async fn bcs(&self, method: Method, url: &str, body: impl Into<Bytes>) -> Result<Reply, Error> {
         let request = Request::builder()
             .method(method)

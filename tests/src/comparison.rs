@@ -1,12 +1,12 @@
 /// Two builds of the program, measured in alternating rounds.
 ///
-/// Each round of one build is compared with the neighbouring round of the other, so that a machine that becomes slower
-/// during the run affects both in the same way.
+/// Each round of one build is compared with the next round of the other, so that a machine that slows down during the
+/// run affects both equally.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Comparison {
-    /// The median of the ratios, above 1 if this build is better.
+    /// The median of the ratios of this build to the other; above 1 if this build is better.
     pub ratio: f64,
-    /// The noise: the true median is in this range in 99 of 100 runs of twelve rounds.
+    /// The 99 % confidence interval of the true median, for twelve rounds.
     pub range: (f64, f64),
 }
 
@@ -21,10 +21,11 @@ pub enum Verdict {
 }
 
 impl Comparison {
-    /// Smaller differences are ignored: the order of code in a program changes its speed by as much.
+    /// Ratios closer to 1 than this are ignored: the layout of the code alone changes speed by as much.
     const LEAST: f64 = 0.01;
 
-    /// Compares the rounds of this build with the rounds of another; more is better. Returns `None` without rounds.
+    /// Compares the rounds of this build with the rounds of another; higher values are better. Returns `None` if there
+    /// are no rounds.
     pub fn from_rounds(this: &[f64], other: &[f64]) -> Option<Self> {
         let mut ratios: Vec<f64> = this
             .iter()
@@ -33,7 +34,7 @@ impl Comparison {
             .filter(|ratio| ratio.is_finite())
             .collect();
         ratios.sort_unstable_by(f64::total_cmp);
-        // One outlier on each side is ignored where there are enough rounds.
+        // With eight or more rounds, one outlier on each side is ignored.
         let outliers = usize::from(ratios.len() >= 8);
         let last = ratios.len().checked_sub(1 + outliers)?;
         let (lower, upper) = (ratios.get((ratios.len() - 1) / 2)?, ratios.get(ratios.len() / 2)?);
@@ -43,7 +44,6 @@ impl Comparison {
         })
     }
 
-    /// Returns whether this build is better or worse than the other.
     pub fn verdict(&self) -> Verdict {
         if self.range.1 < 1.0 && self.ratio < 1.0 - Self::LEAST {
             Verdict::Lost
@@ -59,7 +59,7 @@ impl Comparison {
 mod tests {
     use super::{Comparison, Verdict};
 
-    /// Returns twelve rounds of the other build, on a machine that becomes slower.
+    /// Returns twelve rounds of the other build on a machine that slows down.
     fn other() -> Vec<f64> {
         (0..12).map(|round| 1000.0 - 50.0 * f64::from(round)).collect()
     }

@@ -1,6 +1,6 @@
 use std::{io, path::PathBuf, time::Duration};
 
-/// Errors of the environment of a test.
+/// An error of a test's environment.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A build artifact is missing.
@@ -17,39 +17,39 @@ pub enum Error {
     NoReply {
         method: http::Method,
         url: String,
-        /// The error with all causes.
+        /// The error and its causes.
         reason: String,
     },
-    /// A reply broke off after its head.
+    /// A connection broke after the head of the reply.
     #[error("{method} {url}: the reply broke off: {reason}")]
     BrokenReply {
         method: http::Method,
         url: String,
-        /// The error with all causes.
+        /// The error and its causes.
         reason: String,
     },
-    /// A request that cannot be sent, or an unexpected body.
+    /// The request is invalid, or the body is unexpected.
     #[error("{0}")]
     Invalid(String),
-    /// The program exited although it should be serving.
+    /// The program exited while it should be serving.
     #[error("the program ended while {what} was awaited; its log:\n{log}")]
     Ended {
         what: String,
-        /// The text that the program wrote to standard error.
+        /// The program's standard error.
         log: String,
     },
-    /// Something did not happen within the limit, which only ends hanging tests.
+    /// An expected event did not happen within the limit, which exists only to end hanging tests.
     #[error("{what} did not come within {limit:?}; the log:\n{log}")]
     Never {
         what: String,
         limit: Duration,
-        /// The text that the program had written to standard error until then.
+        /// The program's standard error so far.
         log: String,
     },
 }
 
 impl Error {
-    /// Converts an error of a socket, a file or a process, with a description of the operation.
+    /// Returns a function that wraps an I/O error with a description of the operation.
     pub fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let what = what.into();
         move |source| Self::Io { what, source }

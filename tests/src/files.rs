@@ -2,7 +2,7 @@ use std::{fs, path::Path};
 
 use crate::Error;
 
-/// Writes a file atomically: under another name first, which is then renamed.
+/// Replaces a file atomically: writes a temporary file, then renames it.
 pub fn replace(path: &Path, content: impl AsRef<[u8]>) -> Result<(), Error> {
     let mut name = std::ffi::OsString::from(".");
     name.push(path.file_name().unwrap_or_default());

@@ -13,45 +13,44 @@ use tempfile::TempDir;
 
 use crate::{Admittance, Client, Error, ModuleServer, Serve, Upstream, Versions, files::write};
 
-/// A number of kills. Each set of definitions that is applied has a generation, which its stages write into every
-/// object, so that a response shows the set of each chain.
+/// How to kill the program repeatedly. Each applied set of definitions has a generation number that its stages write
+/// into every object, so that a response shows which set each chain belongs to.
 #[derive(Clone, Copy, Debug)]
 pub struct Kills {
     pub rounds: u32,
-    /// The seed of the random moments.
+    /// The seed of the random delays before the kills.
     pub seed: u64,
 }
 
 /// The counts of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Killed {
-    /// Kills while a new set was applied, whose modules had to be fetched and compiled.
+    /// Kills while a new set was applied, whose modules were fetched and compiled.
     pub new: u32,
-    /// Kills while a set was applied that was completely in the store.
+    /// Kills while a set was applied whose modules were all in the store.
     pub known: u32,
     /// Kills while the program started.
     pub starting: u32,
-    /// Cases in which the set was live after the restart although success had not been reported before the kill.
+    /// Kills before the program had reported success, after which the set was live nevertheless.
     pub finished: u32,
-    /// Cases in which success had been reported before the kill.
+    /// Kills after the program had reported success.
     pub acknowledged: u32,
-    /// The longest time from a start until it served again.
+    /// The longest time from a restart until the program served again.
     pub longest_start: Duration,
     pub mistakes: Vec<String>,
 }
 
-/// The activity that the kill interrupts.
+/// What the program is doing when it is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Moment {
-    /// Modules that have to be fetched and compiled are applied.
+    /// It applies modules that it has to fetch and compile.
     New,
-    /// Modules that are in the store already are applied.
+    /// It applies modules that are in its store.
     Known,
     Start,
 }
 
-/// The chains of a set; each is in a file of its own, with a stage whose module is fetched and one whose module is a
-/// file.
+/// The chains of a set. Each has its own file and two stages: one whose module is fetched, one whose module is a file.
 const CHAINS: [&str; 3] = ["first", "second", "third"];
 
 const CONFIG: &str = "
@@ -61,18 +60,18 @@ definitions: [definitions]
 modules: { ca: ca.pem }
 ";
 
-/// The pause between chunks of a download, so that it takes about as long as compiling.
+/// The pause between the chunks of a download: a download should take about as long as compiling the module.
 const PAUSE: Duration = Duration::from_millis(8);
 
 impl Kills {
-    /// Runs the kills, and calls `progress` after each with its number and a message.
-    /// Wrong content is not an error, but part of the result.
+    /// Runs all kills, and calls `progress` after each with its number and a message. Wrong content after a restart is
+    /// counted in the result and is not an error.
     pub async fn run(self, mut progress: impl FnMut(u32, &str)) -> Result<Killed, Error> {
         let scene = Scene::new().await?;
         let mut rng = Rng::with_seed(self.seed);
         let mut program = scene.start().await?;
         let mut killed = Killed::default();
-        // The usual duration of each step.
+        // The time to apply a new set; a kill comes after a random part of it.
         let mut usual = Duration::ZERO;
         for generation in [1, 2] {
             let started = Instant::now();
@@ -91,7 +90,7 @@ impl Kills {
             };
             let wanted = match moment {
                 Moment::New => newest + 1,
-                // Any known version except the live one will do.
+                // Any earlier generation except the live one has its modules in the store.
                 Moment::Known => {
                     let other = rng.u32(1..newest);
                     other + u32::from(other >= live)
@@ -141,7 +140,6 @@ impl Kills {
     }
 }
 
-/// A program with its environment, which outlives it.
 struct Scene {
     directory: TempDir,
     upstream: Upstream,
@@ -182,7 +180,7 @@ impl Scene {
         self.serve()?.start().await
     }
 
-    /// Applies a set and waits for the response; returns why it was refused, if it was.
+    /// Applies a set and waits for the response. The inner error is the reason of a refusal.
     async fn apply(&self, program: &Admittance, generation: u32) -> Result<Result<(), String>, Error> {
         let request = self.application(program, generation)?;
         let reply = Client::new()?.send(request).await?;
@@ -198,7 +196,8 @@ impl Scene {
         self.modules.put(&fetched, self.versions.module(generation));
         let file = self.path("modules").join(&fetched);
         if !file.exists() {
-            // The module must differ from the one that is fetched.
+            // The file has another version than the fetched module, so that a response shows whether each stage runs
+            // its own module.
             write(&file, self.versions.module(generation + 500_000))?;
         }
         let text: String = CHAINS
@@ -210,7 +209,7 @@ impl Scene {
             .map_err(|error| Error::Invalid(error.to_string()))
     }
 
-    /// Kills the program after a delay; returns whether it had reported success before.
+    /// Kills the program after a delay, and returns whether it had reported success before.
     async fn interrupt(
         &self,
         program: &mut Admittance,
@@ -227,7 +226,7 @@ impl Scene {
         }
         let (request, client) = (self.application(program, generation)?, Client::new()?);
         let applying = tokio::spawn(async move { client.send(request).await });
-        // The kill has to happen at this moment.
+        // A fixed delay is intended: the kill must hit an arbitrary point of the work.
         tokio::time::sleep(delay).await;
         program.kill().await?;
         match applying.await {
@@ -241,7 +240,7 @@ impl Scene {
         }
     }
 
-    /// Returns the common generation of all chains, or what is wrong with them.
+    /// Returns the generation of all chains; the inner error says what is wrong with them.
     async fn generation(&self, program: &Admittance) -> Result<Result<u32, String>, Error> {
         let object = json!({
             "apiVersion": "v4",
@@ -276,7 +275,8 @@ spec:
     )
 }
 
-/// Returns the generation reported by every stage of every chain, each with the right module.
+/// Returns the generation that every stage of every chain reported. An error says which stage is missing, or ran the
+/// wrong module.
 fn generation(answer: &Value) -> Result<u32, String> {
     let annotations = answer.pointer("/data/metadata/annotations");
     let annotations: BTreeMap<String, String> = annotations

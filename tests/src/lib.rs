@@ -49,7 +49,8 @@ pub use swaps::{Swapped, Swaps};
 pub use upstream::{Gate, Received, ReplyForm, Upstream};
 pub use versions::Versions;
 
-/// Tests the examples of the documentation for plugin authors. The SDK cannot, since it reads only its own files.
+/// Compiles and runs the examples in the documentation for plugin authors. The SDK cannot include that page, since its
+/// package contains only its own files.
 #[cfg(doctest)]
 mod documents {
     #[doc = include_str!("../../README.md")]

@@ -12,8 +12,9 @@ use tokio::{sync::watch, task::JoinSet, time::MissedTickBehavior};
 
 use crate::{Client, Error, Versions, log::NEVER};
 
-/// Clients that create objects one after another, each on its own connection, and check every response. All stages must
-/// have the same version, which must be neither older than the last version on the same connection nor gone.
+/// Clients that create objects one after another, each on its own connection, and check every response: all stages must
+/// report the same version. The version must not be older than the previous one on that connection, nor older than
+/// [`Load::oldest`] allowed when the request was sent.
 #[derive(Debug)]
 pub struct Load {
     shared: Arc<Shared>,
@@ -26,7 +27,7 @@ struct Shared {
     url: String,
     /// The number of stages that write their version.
     stages: usize,
-    /// Older versions than this one are gone.
+    /// The oldest version that may still handle new requests.
     oldest: AtomicU32,
     is_over: AtomicBool,
 }
@@ -42,14 +43,15 @@ pub struct LoadCounts {
     newest: Vec<u32>,
 }
 
-/// The minimum time between two requests of a connection, to leave time for other work.
+/// The minimum time between two requests of a connection. It leaves processor time to the program.
 const PACE: Duration = Duration::from_millis(2);
 
-/// The maximum number of wrong responses that are described.
+/// The maximum length of [`LoadCounts::mistakes`].
 const MISTAKES: usize = 10;
 
 impl Load {
-    /// Starts the clients. `url` accepts BCS applications; each of this number of stages writes its version.
+    /// Starts the clients. `url` is where BCS applications are created; `stages` is the number of stages that write
+    /// their versions into each one.
     pub fn start(url: String, stages: usize, connections: usize) -> Result<Self, Error> {
         let shared = Arc::new(Shared {
             url,
@@ -72,7 +74,7 @@ impl Load {
         })
     }
 
-    /// Declares older versions than this one gone: they must not handle requests that are sent from now on.
+    /// Declares that requests sent from now on must not be handled by versions older than `version`.
     pub fn oldest(&self, version: u32) {
         self.shared.oldest.store(version, Ordering::SeqCst);
     }
@@ -109,7 +111,7 @@ impl Load {
         self.told.borrow().clone()
     }
 
-    /// Waits for the responses to all sent requests, and stops.
+    /// Stops sending, and waits for the outstanding responses.
     pub async fn end(mut self) -> LoadCounts {
         self.shared.is_over.store(true, Ordering::SeqCst);
         while self.connections.join_next().await.is_some() {}
@@ -166,7 +168,7 @@ async fn send(client: Client, connection: usize, shared: Arc<Shared>, told: watc
     }
 }
 
-/// Returns the common version of all stages in a response.
+/// Returns the version that all stages of a response have in common.
 fn version(answer: &Value, stages: usize) -> Result<u32, String> {
     let annotations = answer.pointer("/data/metadata/annotations");
     let mut versions = annotations

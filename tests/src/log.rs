@@ -5,7 +5,7 @@ use tokio::sync::watch;
 
 use crate::Error;
 
-/// The limit of waits, longer than anything takes on a busy machine.
+/// The timeout of waits; no step takes this long even on a busy machine.
 pub const NEVER: Duration = Duration::from_secs(120);
 
 /// The lines that a program has written to standard error.
@@ -56,7 +56,8 @@ impl LogLine {
     }
 }
 
-/// Waits for the first matching line from this line on, written or still to come, and returns it.
+/// Waits for the first line that matches, starting at line number `from`, and returns it. The line may already be
+/// written.
 pub(crate) async fn until_logged(
     mut log: watch::Receiver<Log>,
     from: usize,

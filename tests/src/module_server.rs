@@ -34,7 +34,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::Error;
 
-/// A server for modules, over TLS, with its own authority. It stops when it is dropped.
+/// An HTTPS server for modules with its own certificate authority. It stops when it is dropped.
 #[derive(Debug)]
 pub struct ModuleServer {
     address: SocketAddr,
@@ -46,13 +46,13 @@ pub struct ModuleServer {
 #[derive(Debug)]
 struct Shared {
     modules: Mutex<HashMap<String, Bytes>>,
-    /// The pause between two chunks of a module, in microseconds.
+    /// The pause between two chunks, in microseconds.
     pause: AtomicU64,
-    /// The number of downloads that were begun.
+    /// The number of downloads that have started.
     begun: watch::Sender<u64>,
 }
 
-/// The size of a chunk.
+/// The size of a chunk in bytes.
 const PIECE: usize = 4096;
 
 impl ModuleServer {
@@ -61,7 +61,7 @@ impl ModuleServer {
         Self::start_at(SocketAddr::from(([127, 0, 0, 1], 0)), Identity::new()?).await
     }
 
-    /// Listens here, with this identity.
+    /// Listens on `address`, with the given certificate.
     pub async fn start_at(address: SocketAddr, identity: Identity) -> Result<Self, Error> {
         let listener = TcpListener::bind(address)
             .await
@@ -98,7 +98,7 @@ impl ModuleServer {
         modules.insert(format!("/{name}"), module.into());
     }
 
-    /// Sends chunks of 4 KiB from now on, with this pause before each, also in downloads that have begun.
+    /// Sends chunks of 4 KiB, with this pause before each, in current and future downloads.
     pub fn slow_down(&self, pause: Duration) {
         let microseconds = u64::try_from(pause.as_micros()).unwrap_or(u64::MAX);
         self.shared.pause.store(microseconds, Ordering::Relaxed);
@@ -115,7 +115,7 @@ impl Drop for ModuleServer {
     }
 }
 
-/// The identity of a server: its certificate, and its authority.
+/// A server's certificate and key, and the authority that signed it.
 #[derive(Clone, Debug)]
 pub struct Identity {
     authority: String,
@@ -123,7 +123,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Returns a new authority, and a certificate for `localhost`.
+    /// Creates an authority, and a certificate for `localhost` signed by it.
     pub fn new() -> Result<Self, Error> {
         let wrong = |error: &dyn std::fmt::Display| Error::Invalid(format!("a certificate: {error}"));
         let made = || -> Result<_, rcgen::Error> {
@@ -159,13 +159,13 @@ impl Identity {
 }
 
 async fn accept(listener: TcpListener, acceptor: TlsAcceptor, router: Router) {
-    // The connections end with this task.
+    // Dropping the set when this task ends closes all connections.
     let mut connections = JoinSet::new();
     while let Ok((stream, _)) = listener.accept().await {
         while connections.try_join_next().is_some() {}
         let (acceptor, service) = (acceptor.clone(), TowerToHyperService::new(router.clone()));
         connections.spawn(async move {
-            // A client that does not trust the authority aborts the handshake; a killed one breaks the connection.
+            // The handshake fails if the client does not trust the authority, or was killed.
             let Ok(stream) = acceptor.accept(stream).await else {
                 return;
             };

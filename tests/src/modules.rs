@@ -1,4 +1,4 @@
-//! Modules that are expensive to compile despite their small size, or that let the host do expensive work.
+//! Modules that are small but expensive to compile, or that make the host do expensive work.
 
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
@@ -19,7 +19,7 @@ pub fn exploding() -> Result<Vec<u8>, Error> {
     compiled(&text)
 }
 
-/// Returns a valid plugin with an additional core module of 28 KiB: blocks with a thousand results each.
+/// Returns a valid plugin with an additional core module of 28 KiB, whose blocks have a thousand results each.
 pub fn slow() -> Result<Vec<u8>, Error> {
     let values = "i32 ".repeat(1_000);
     beside_a_plugin(&format!(
@@ -28,11 +28,9 @@ pub fn slow() -> Result<Vec<u8>, Error> {
     ))
 }
 
-/// Returns a component that is expensive within the structural limits: it is compiled until the compiler is stopped by
-/// a limit.
+/// Returns a component that passes the structural checks but takes so long to compile that a limit stops the compiler.
 pub fn slow_within_limits() -> Result<Vec<u8>, Error> {
-    // Each function has almost the maximum number of merges per function, and all together have almost the maximum per
-    // module.
+    // Each function has almost the allowed number of control-flow merges, and the module has almost its allowed total.
     let function = format!(
         "(func (local {}) {})",
         "i32 ".repeat(2_000),
@@ -41,8 +39,8 @@ pub fn slow_within_limits() -> Result<Vec<u8>, Error> {
     beside_a_plugin(&format!("(module {})", function.repeat(27)))
 }
 
-/// Returns a policy of Kubewarden that makes the host verify a certificate. Each of the 31 intermediate certificates
-/// could have signed all others, and no path leads to the root.
+/// Returns a Kubewarden policy that makes the host verify a certificate chain with 31 intermediates. Each intermediate
+/// could have signed every other one, and no path leads to the root.
 pub fn verifying() -> Result<Vec<u8>, Error> {
     let question = question()
         .map_err(|error| Error::Invalid(error.to_string()))?
@@ -55,7 +53,7 @@ pub fn verifying() -> Result<Vec<u8>, Error> {
     let metadata =
         r#"{"protocolVersion": "v1", "mutating": false, "executionMode": "kubewarden-wapc", "rules": []}"#;
     let (operation, length) = ("v1/is_certificate_trusted", question.len());
-    // The operation is at 0, the texts of the call are at 64, and the answers at 1024.
+    // In memory, the operation is at 0, the strings of the host call are at 64, and its responses are at 1024.
     compiled(&format!(
         r#"(module (@custom "io.kubewarden.metadata" "{}")
             (import "wapc" "__guest_request" (func $request (param i32 i32)))
@@ -85,7 +83,7 @@ pub fn verifying() -> Result<Vec<u8>, Error> {
     ))
 }
 
-/// Returns the question to the host whether a certificate is trusted.
+/// Returns the payload of the host call that asks whether a certificate is trusted.
 fn question() -> Result<Value, rcgen::Error> {
     let params = |name: &str, is_authority: bool| {
         let mut params = CertificateParams::default();
@@ -114,7 +112,7 @@ fn compiled(text: &str) -> Result<Vec<u8>, Error> {
     wat::parse_str(text).map_err(|error| Error::Invalid(error.to_string()))
 }
 
-/// Adds a core module to a component. The component never instantiates it, but the module is compiled too.
+/// Appends a core module to a component. It is compiled although the component never instantiates it.
 fn beside_a_plugin(module: &str) -> Result<Vec<u8>, Error> {
     let plugin = Artifacts::find()?.component("guest-misbehaves")?;
     let mut bytes = std::fs::read(&plugin).map_err(Error::io(plugin.display().to_string()))?;

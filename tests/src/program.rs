@@ -20,14 +20,14 @@ use crate::{
     metrics::Metrics,
 };
 
-/// The running program. It is killed when it is dropped.
+/// A running program, which is killed when it is dropped.
 #[derive(Debug)]
 pub struct Admittance {
     child: Child,
     log: watch::Receiver<Log>,
     listen: Option<SocketAddr>,
     admin: Option<SocketAddr>,
-    /// The directory is removed when it is dropped.
+    /// The temporary directory of the history, which is removed on drop.
     _history: Option<TempDir>,
 }
 
@@ -40,10 +40,11 @@ pub struct Finished {
     pub stderr: String,
 }
 
-/// The polling interval where no event can be awaited. It is not too short, since the program needs the processor.
+/// The polling interval for conditions that cannot be awaited. Shorter intervals would take processor time from the
+/// program.
 pub const POLL: std::time::Duration = std::time::Duration::from_millis(5);
 
-/// A place in the log of a program.
+/// A position in the log of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark(usize);
 
@@ -52,7 +53,7 @@ impl Mark {
 }
 
 impl Admittance {
-    /// Returns the program, without arguments and without environment variables that would affect it.
+    /// Returns a command for the program without arguments, with all environment variables removed that affect it.
     pub fn command() -> Result<Command, Error> {
         Ok(Self::command_of(&Artifacts::find()?.program("admittance")?))
     }
@@ -64,7 +65,7 @@ impl Admittance {
                 command.env_remove(name);
             }
         }
-        // The program runs with the stock plugins of this build.
+        // Stock plugins are loaded from this build.
         let rego = Artifacts::find().and_then(|artifacts| artifacts.component("rego"));
         if let Some(directory) = rego.as_deref().ok().and_then(Path::parent) {
             command.env("ADMITTANCE_PLUGINS", directory);
@@ -105,7 +106,7 @@ impl Admittance {
         })
     }
 
-    /// Waits until its admin port is open, while it loads chains and plugins.
+    /// Waits until the admin port is open; chains and plugins may still be loading.
     pub async fn until_starting(&mut self) -> Result<(), Error> {
         let starting = self
             .until_logged("the line that it starts", |line| line.message() == "starting")
@@ -138,7 +139,7 @@ impl Admittance {
     fn at(scheme: &str, address: Option<SocketAddr>, path: &str) -> String {
         match address {
             Some(address) => format!("{scheme}://{address}{path}"),
-            // A request to this URL fails with a message that says why.
+            // A request to this URL fails, and the error message contains the host name `not-listening`.
             None => format!("{scheme}://not-listening.invalid{path}"),
         }
     }
@@ -149,7 +150,7 @@ impl Admittance {
             .ok_or_else(|| Error::Invalid("admittance has ended already".to_owned()))
     }
 
-    /// Stops it with SIGTERM.
+    /// Sends SIGTERM.
     pub fn terminate(&self) -> Result<(), Error> {
         self.signal(Signal::TERM)
     }
@@ -169,7 +170,7 @@ impl Admittance {
         kill_process(id, signal).map_err(|error| Error::io("a signal to admittance")(error.into()))
     }
 
-    /// Kills it with SIGKILL.
+    /// Sends SIGKILL.
     pub async fn kill(&mut self) -> Result<(), Error> {
         self.child.kill().await.map_err(Error::io("killing admittance"))
     }
@@ -207,7 +208,7 @@ impl Admittance {
         until_logged(self.log.clone(), 0, what, wanted).await
     }
 
-    /// Waits like [`until_logged`](Self::until_logged), from this place on.
+    /// Waits like [`until_logged`](Self::until_logged), for lines after `mark`.
     pub async fn until_logged_after(
         &self,
         mark: Mark,
@@ -217,7 +218,7 @@ impl Admittance {
         until_logged(self.log.clone(), mark.0, what, wanted).await
     }
 
-    /// Waits like [`until_logged`](Self::until_logged), without borrowing the program.
+    /// Returns a future like that of [`until_logged`](Self::until_logged) that does not borrow the program.
     pub fn when_logged<F>(
         &self,
         what: &'static str,
@@ -235,7 +236,7 @@ impl Admittance {
         Ok(Metrics(reply.text()))
     }
 
-    /// Returns whether `/readyz` says that it is ready.
+    /// Returns whether `/readyz` reports that the program is ready.
     pub async fn is_ready(&self) -> bool {
         let asked = async { Client::new()?.get(&self.admin_url("/readyz")).await };
         asked.await.is_ok_and(|reply| reply.status == 200)
@@ -245,7 +246,7 @@ impl Admittance {
         Client::new()?.get(&self.admin_url("/v1/status")).await?.json()
     }
 
-    /// Polls `/v1/status` until it meets a condition.
+    /// Polls `/v1/status` until its JSON meets a condition.
     pub async fn until_status(
         &self,
         what: &str,
@@ -276,13 +277,13 @@ impl Admittance {
         }
     }
 
-    /// Waits for its exit, however long it runs.
+    /// Waits for the program to exit, without a timeout.
     pub async fn exited(&mut self) -> Result<ExitStatus, Error> {
         let status = self.child.wait().await;
         status.map_err(Error::io("waiting for the program's end"))
     }
 
-    /// Waits for its exit, which is expected now.
+    /// Waits for the program to exit, for at most [`NEVER`](crate::NEVER).
     pub async fn ended(&mut self) -> Result<ExitStatus, Error> {
         match tokio::time::timeout(NEVER, self.exited()).await {
             Ok(status) => status,
@@ -310,7 +311,7 @@ pub fn resident_memory(process: u32) -> Result<u64, Error> {
     Ok(kilobytes * 1024)
 }
 
-/// Runs a program to its end, without standard input.
+/// Runs a program without standard input, and waits for it to exit.
 pub async fn finish(mut command: Command) -> Result<Finished, Error> {
     command.stdin(Stdio::null()).kill_on_drop(true);
     let output = match tokio::time::timeout(NEVER, command.output()).await {

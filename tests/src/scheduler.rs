@@ -40,11 +40,9 @@ mod types;
 pub use holdings::{Kind, MesosCluster, ObjectKey, Verb, Write};
 use routes::RouteMatch;
 
-/// A fake BCS Mesos scheduler, as seen by a driver: the routes of the original's `sched/api/routes.go` and the
-/// behaviour of its handlers. Requests are compared with what the original could decode, and problems are recorded
-/// with them. It stops, with all of its connections, when it is dropped.
-///
-/// Like the original, it answers every request with 200 and an empty body while it is not the master.
+/// A fake BCS Mesos scheduler, as a driver sees it: the routes of the original's `sched/api/routes.go` with the
+/// behaviour of its handlers. Each request is recorded with every part that the original could not decode. While it is
+/// not the master, it answers with 200 and an empty body, like the original. Dropping it closes all connections.
 #[derive(Debug)]
 pub struct Scheduler {
     address: SocketAddr,
@@ -62,16 +60,14 @@ struct Shared {
     open: watch::Sender<bool>,
 }
 
-/// One request as it arrived.
 #[derive(Clone, Debug)]
 pub struct SchedulerRequest {
     pub method: Method,
     pub uri: Uri,
     pub headers: HeaderMap,
     pub body: Bytes,
-    /// Whether the scheduler was the master when the request arrived.
     pub by_master: bool,
-    /// Parts of the request that the original would not have decoded or received.
+    /// Descriptions of the parts that the original would not have received or decoded.
     pub mistakes: Vec<String>,
 }
 
@@ -80,28 +76,28 @@ impl SchedulerRequest {
         format!("{} {}", self.method, self.uri)
     }
 
-    /// Returns the body as JSON; null if it is not JSON.
+    /// Returns the body as JSON, or null if it is not JSON.
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_default()
     }
 }
 
-/// The certificate of a scheduler, and the authority of its clients, all as PEM.
+/// A scheduler's certificate and the authority of its clients, as PEM.
 #[derive(Clone, Copy, Debug)]
 pub struct SchedulerTls<'a> {
     pub certificate: &'a str,
     pub key: &'a str,
-    /// The authority of its clients' certificates; every client must have one.
+    /// The authority that must have signed the certificate of every client.
     pub client_authority: &'a str,
 }
 
 impl Scheduler {
-    /// Listens on a port that the kernel chooses. The scheduler is the master.
+    /// Listens on a port that the kernel chooses, as the master of the cluster.
     pub async fn start(cluster: &MesosCluster) -> Result<Self, Error> {
         Self::serve(cluster, None).await
     }
 
-    /// Starts a scheduler with mutual TLS.
+    /// Starts a scheduler that requires mutual TLS.
     pub async fn start_over_tls(cluster: &MesosCluster, tls: SchedulerTls<'_>) -> Result<Self, Error> {
         Self::serve(cluster, Some(tls.acceptor()?)).await
     }
@@ -144,18 +140,18 @@ impl Scheduler {
         format!("{}://{}", self.scheme, self.address)
     }
 
-    /// Becomes the master, or stops being it. Requests that arrived before are answered in the previous role.
+    /// Sets whether this scheduler is the master. Requests that have already arrived are answered in the previous role.
     pub fn lead(&self, is_master: bool) {
         self.shared.is_master.store(is_master, Ordering::SeqCst);
     }
 
-    /// Returns [`Self::lead`] as a function that does not borrow the scheduler.
+    /// Returns a function like [`Self::lead`] that does not borrow the scheduler.
     pub fn leading(&self) -> impl Fn(bool) + Send + Sync + use<> {
         let shared = self.shared.clone();
         move |is_master| shared.is_master.store(is_master, Ordering::SeqCst)
     }
 
-    /// Simulates a crash: stops listening, and breaks all connections. The received requests remain available.
+    /// Simulates a crash: stops listening and breaks all connections. The recorded requests remain available.
     pub fn kill(&self) {
         self.task.abort();
     }
@@ -164,7 +160,7 @@ impl Scheduler {
         self.shared.received.borrow().clone()
     }
 
-    /// Returns all problems with the requests so far, each with the request line.
+    /// Returns the problems with all requests so far, each with its request line.
     pub fn mistakes(&self) -> Vec<String> {
         let of = |received: &SchedulerRequest| {
             let line = received.line();
@@ -183,7 +179,7 @@ impl Scheduler {
         let wait = received.wait_for(|received| received.len() >= count);
         let waited = tokio::time::timeout(NEVER, wait).await;
         match waited {
-            // The sender lives as long as `self`.
+            // `self` owns the sender, so the wait cannot fail.
             Ok(_) => Ok(()),
             Err(_) => Err(Error::Never {
                 what: format!("request {count} to the scheduler"),
@@ -193,7 +189,7 @@ impl Scheduler {
         }
     }
 
-    /// Holds replies back until the gate is dropped. Requests are still received and executed.
+    /// Delays all replies until the gate is dropped. Requests are still received and executed.
     pub fn hold(&self) -> Gate {
         self.shared.open.send_replace(false);
         Gate::of(&self.shared.open)
@@ -234,7 +230,7 @@ impl SchedulerTls<'_> {
 }
 
 async fn accept(listener: TcpListener, tls: Option<TlsAcceptor>, router: Router) {
-    // The connections end with this task.
+    // Dropping the set when this task ends closes all connections.
     let mut connections = JoinSet::new();
     while let Ok((stream, _)) = listener.accept().await {
         while connections.try_join_next().is_some() {}
@@ -243,7 +239,7 @@ async fn accept(listener: TcpListener, tls: Option<TlsAcceptor>, router: Router)
             match tls {
                 None => converse(stream, router).await,
                 Some(tls) => {
-                    // The handshake with a client without a certificate fails here.
+                    // The handshake fails if the client has no certificate.
                     if let Ok(stream) = tls.accept(stream).await {
                         converse(stream, router).await;
                     }
@@ -255,7 +251,7 @@ async fn accept(listener: TcpListener, tls: Option<TlsAcceptor>, router: Router)
 
 async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, router: Router) {
     let service = TowerToHyperService::new(router);
-    // A client may close a connection in any way.
+    // A client may close a connection at any point, so errors are ignored.
     let _ = auto::Builder::new(TokioExecutor::new())
         .serve_connection(TokioIo::new(stream), service)
         .await;
@@ -292,9 +288,9 @@ async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response
         }
     };
     shared.received.send_modify(|all| all.push(received));
-    // The sender lives as long as the scheduler.
+    // The scheduler owns the sender, so the wait cannot fail.
     let _ = shared.open.subscribe().wait_for(|open| *open).await;
-    // The original sets no content type; its server detects this one.
+    // The original sets no content type; Go's server detects this one from the body.
     let (status, text) = reply;
     (status, [(CONTENT_TYPE, "text/plain; charset=utf-8")], text).into_response()
 }

@@ -12,7 +12,8 @@ use crate::{
     program::{Finished, finish},
 };
 
-/// Builds a command `admittance serve`. Unless set otherwise, it has its own history, which is removed with it.
+/// Builds the command `admittance serve`. By default, revisions are stored in a temporary directory that is removed
+/// with the program.
 #[derive(Debug)]
 pub struct Serve {
     command: Command,
@@ -22,7 +23,7 @@ pub struct Serve {
 }
 
 impl Serve {
-    /// Serves with this configuration, on ports that the kernel chooses.
+    /// Serves this configuration on ports that the kernel chooses.
     pub fn new(config: impl AsRef<Path>) -> Result<Self, Error> {
         Ok(Self::of(
             &Artifacts::find()?.program("admittance")?,
@@ -51,7 +52,7 @@ impl Serve {
         self
     }
 
-    /// Listens on the configured address.
+    /// Listens on the configured address instead of a port that the kernel chooses.
     pub fn listen_as_configured(mut self) -> Self {
         self.listen = None;
         self
@@ -61,12 +62,12 @@ impl Serve {
         self.arguments(["--upstream", url])
     }
 
-    /// Stores modules and compiled plugins here.
+    /// Sets the directory for modules and compiled plugins.
     pub fn store(self, directory: impl AsRef<Path>) -> Self {
         self.arguments([OsStr::new("--store"), directory.as_ref().as_os_str()])
     }
 
-    /// Stores revisions in this directory, which is not removed after the program's exit.
+    /// Sets the directory for revisions, which is kept after the program's exit.
     pub fn history(mut self, directory: impl AsRef<Path>) -> Self {
         self.history = Some(directory.as_ref().to_owned());
         self
@@ -82,33 +83,33 @@ impl Serve {
         self
     }
 
-    /// Starts the program through another one: the whole command is appended to these arguments. The other program must
-    /// be replaced by it.
+    /// Starts the program through a wrapper: its whole command line is appended to these arguments. The wrapper must
+    /// `exec` the program, so that both have the same process ID.
     pub fn around<A: Into<OsString>>(mut self, arguments: impl IntoIterator<Item = A>) -> Self {
         self.around = arguments.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Starts it, and returns when it serves.
+    /// Starts the program, and waits until it serves.
     pub async fn start(self) -> Result<Admittance, Error> {
         let mut program = self.spawn()?;
         program.until_serving().await?;
         Ok(program)
     }
 
-    /// Starts it, and returns immediately.
+    /// Starts the program without waiting.
     pub fn spawn(self) -> Result<Admittance, Error> {
         let (command, history) = self.command()?;
         Admittance::spawn(command, history)
     }
 
-    /// Runs it and waits for its exit.
+    /// Runs the program until it exits.
     pub async fn finish(self) -> Result<Finished, Error> {
         let (command, _history) = self.command()?;
         finish(command).await
     }
 
-    /// Returns the command, and its temporary history.
+    /// Returns the command line, and the temporary directory for revisions if there is one.
     fn command(self) -> Result<(Command, Option<TempDir>), Error> {
         let Self {
             mut command,
@@ -129,7 +130,7 @@ impl Serve {
     }
 }
 
-/// Appends the command to these arguments.
+/// Appends the command line to a wrapper's arguments.
 fn within(command: Command, around: Vec<OsString>) -> Command {
     let mut around = around.into_iter();
     let Some(first) = around.next() else {

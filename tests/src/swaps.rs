@@ -9,10 +9,10 @@ use serde_json::Value;
 
 use crate::{Error, Load, LoadCounts, Serve, Upstream, Versions, files::write, replace};
 
-/// A number of changes of a module that is used in each stage of a chain.
+/// How to change a module repeatedly while every stage of a chain uses it.
 #[derive(Clone, Copy, Debug)]
 pub struct Swaps {
-    /// The number of versions that follow the first one.
+    /// The number of versions after the first one.
     pub rounds: u32,
     pub stages: usize,
     pub connections: usize,
@@ -20,22 +20,22 @@ pub struct Swaps {
 
 #[derive(Clone, Debug)]
 pub struct Swapped {
-    /// The results of the clients.
+    /// The counts of the clients that created objects during the changes.
     pub told: LoadCounts,
-    /// The times from the rename to the first response of the new version, sorted.
+    /// The times from renaming a module to the first response of the new version, ascending.
     pub latencies: Vec<Duration>,
-    /// The program's memory in bytes, under load before the first change.
+    /// The program's resident memory before the first change, under load, in bytes.
     pub memory_before: u64,
-    /// The maximum after any change.
+    /// The highest resident memory after any change, in bytes.
     pub memory_most: u64,
-    /// The memory under load after the last change.
+    /// The resident memory after the last change, under load, in bytes.
     pub memory_after: u64,
-    /// The final `/v1/status`, when no request was in flight.
+    /// `/v1/status` after all clients have stopped.
     pub status: Value,
 }
 
 impl Swapped {
-    /// Returns a percentile of the latencies.
+    /// Returns a percentile of [`Self::latencies`].
     pub fn latency(&self, percent: usize) -> Duration {
         let last = self.latencies.len().saturating_sub(1);
         let at = (self.latencies.len() * percent / 100).min(last);
@@ -52,7 +52,8 @@ store: { directory: store, sizeLimit: 64MiB }
 ";
 
 impl Swaps {
-    /// Runs the changes, and calls `progress` after each with its number and the clients' results.
+    /// Changes the module `rounds` times, and calls `progress` after each change with its number and the clients'
+    /// counts.
     pub async fn run(self, mut progress: impl FnMut(u32, &LoadCounts)) -> Result<Swapped, Error> {
         let versions = Versions::find()?;
         let directory = tempfile::tempdir().map_err(Error::io("a directory"))?;
@@ -77,7 +78,7 @@ impl Swaps {
             replace(&module, bytes)?;
             load.until_seen(version).await?;
             latencies.push(started.elapsed());
-            // All connections use the new table from now on.
+            // Every connection has seen the new version, so older ones must be gone.
             load.oldest(version);
             memory_most = memory_most.max(program.resident_memory()?);
             progress(version - 1, &load.counts());

@@ -17,8 +17,8 @@ use tokio::{net::TcpListener, sync::watch};
 
 use crate::Error;
 
-/// A fake control plane: records requests, and answers like a BCS scheduler, with the received object in `data`, unless
-/// it is given another [`ReplyForm`]. It stops when it is dropped.
+/// A fake control plane that records requests. By default, it answers like a BCS scheduler, with the received object in
+/// `data`; see [`ReplyForm`]. It stops when it is dropped.
 #[derive(Debug)]
 pub struct Upstream {
     address: SocketAddr,
@@ -27,16 +27,15 @@ pub struct Upstream {
     task: tokio::task::JoinHandle<()>,
 }
 
-/// The form of the upstream's replies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplyForm {
     /// Like a BCS scheduler, with the received object in `data`.
     Envelope,
-    /// Like a small JSON API: the object that was written to the path last.
+    /// Like a small JSON API: the object that was last written to the path.
     Plain,
 }
 
-/// The way in which the upstream treats the bodies of requests.
+/// What the upstream does with request bodies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Bodies {
     /// The upstream records the body, and returns it in `data`.
@@ -46,7 +45,7 @@ enum Bodies {
     Discarded,
 }
 
-/// One request as it arrived.
+/// A received request.
 #[derive(Clone, Debug)]
 pub struct Received {
     pub method: Method,
@@ -62,12 +61,12 @@ impl Received {
     }
 }
 
-/// Holds replies back while it lives.
+/// Delays replies until it is dropped.
 #[derive(Debug)]
 pub struct Gate(watch::Sender<bool>);
 
 impl Gate {
-    /// Returns a gate that sets `open` again when it is dropped.
+    /// Returns a gate that sets `open` to true when it is dropped.
     pub(crate) fn of(open: &watch::Sender<bool>) -> Self {
         Self(open.clone())
     }
@@ -96,18 +95,18 @@ impl Upstream {
         Self::start_with(any_port(), None, Bodies::Recorded, ReplyForm::Envelope).await
     }
 
-    /// Starts like [`start`](Self::start), but without recording requests: for more requests than fit into memory.
+    /// Starts like [`start`](Self::start), but records no requests, so that memory stays constant under load.
     pub async fn forgetful() -> Result<Self, Error> {
         Self::start_with(any_port(), None, Bodies::Returned, ReplyForm::Envelope).await
     }
 
-    /// Starts like [`forgetful`](Self::forgetful), but without returning objects, so that a large object delays no
-    /// other request.
+    /// Starts like [`forgetful`](Self::forgetful), but does not return the objects either, so that large objects do not
+    /// delay other requests.
     pub async fn discarding() -> Result<Self, Error> {
         Self::start_with(any_port(), None, Bodies::Discarded, ReplyForm::Envelope).await
     }
 
-    /// Listens on a port that the kernel chooses, replies in this form, and calls `watcher` with each request.
+    /// Listens on a port that the kernel chooses, replies in the given form, and calls `watcher` with each request.
     pub async fn watched(
         form: ReplyForm,
         watcher: impl Fn(&Received) + Send + 'static,
@@ -138,7 +137,7 @@ impl Upstream {
         };
         let router = Router::new().fallback(answer).with_state(shared);
         let task = tokio::spawn(async move {
-            // The server only ends when it is aborted.
+            // The server runs until its task is aborted.
             let _ = axum::serve(listener, router).await;
         });
         Ok(Self {
@@ -176,7 +175,7 @@ impl Upstream {
 
     /// Waits until at least this many requests have arrived.
     pub async fn until_received(&self, count: usize) {
-        // The sender lives as long as `self`, so the wait cannot fail.
+        // `self` owns the sender, so the wait cannot fail.
         let _ = self
             .received
             .subscribe()
@@ -184,7 +183,7 @@ impl Upstream {
             .await;
     }
 
-    /// Holds replies back until the gate is dropped. Requests are still received.
+    /// Delays all replies until the gate is dropped. Requests are still received.
     pub fn close(&self) -> Gate {
         self.gate.send_replace(false);
         Gate::of(&self.gate)
@@ -227,7 +226,7 @@ async fn answer(State(mut shared): State<Shared>, request: Request) -> Response 
     if shared.bodies == Bodies::Recorded {
         shared.received.send_modify(|all| all.push(received));
     }
-    // The sender lives as long as the upstream.
+    // The upstream owns the sender, so the wait cannot fail.
     let _ = shared.open.wait_for(|open| *open).await;
     match shared.form {
         ReplyForm::Envelope => accepted(&data),
@@ -236,7 +235,7 @@ async fn answer(State(mut shared): State<Shared>, request: Request) -> Response 
     }
 }
 
-/// Replies with the object that was written to a path last.
+/// Replies with the object that was last written to a path.
 fn written(received: &[Received], path: &str) -> Response {
     let mut writes = received.iter().rev().filter(|request| request.uri.path() == path);
     let last = writes.find_map(|request| request.json().ok());
@@ -249,7 +248,7 @@ fn written(received: &[Received], path: &str) -> Response {
     )
 }
 
-/// Reads a body without holding all of it, so that a large body delays no other request.
+/// Reads a body chunk by chunk without keeping it, so that large bodies do not delay other requests.
 async fn discard(mut body: Body) -> Response {
     while let Some(frame) = body.frame().await {
         if frame.is_err() {

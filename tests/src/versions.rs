@@ -2,18 +2,17 @@ use std::fs;
 
 use crate::{Artifacts, Error, guest_names::VERSION};
 
-/// The guest `versioned` in any version: about 170 kB each, which differ only in six digits.
+/// Builds of the guest `versioned` that differ only in the six digits of their version. Each has about 170 kB.
 #[derive(Clone, Debug)]
 pub struct Versions {
     component: Vec<u8>,
-    /// The offset of the version.
+    /// The offset of the version string in the component.
     at: usize,
 }
 
 const PREFIX: &str = "version-";
 
 impl Versions {
-    /// Reads the component.
     pub fn find() -> Result<Self, Error> {
         let path = Artifacts::find()?.component("guest-versioned")?;
         let component = fs::read(&path).map_err(Error::io(path.display().to_string()))?;
@@ -31,17 +30,17 @@ impl Versions {
         }
     }
 
-    /// Returns the version string of the plugin with this number. Numbers have at most six digits.
+    /// Returns the version string for this number, which has at most six digits.
     pub fn name(number: u32) -> String {
         format!("{PREFIX}{number:06}")
     }
 
-    /// Returns the number of a version string.
+    /// Parses a version string; returns `None` for any other text.
     pub fn number(name: &str) -> Option<u32> {
         name.strip_prefix(PREFIX)?.parse().ok()
     }
 
-    /// Returns the bytes of the version with this number.
+    /// Returns the component with this version.
     pub fn module(&self, number: u32) -> Vec<u8> {
         let mut module = self.component.clone();
         for (byte, new) in module.iter_mut().skip(self.at).zip(Self::name(number).bytes()) {

@@ -1,4 +1,4 @@
-//! The state of a cluster, and the behaviour of the handlers in the original's `sched/api/api.go`.
+//! The state of a cluster, changed like by the handlers in the original's `sched/api/api.go`.
 
 use std::{
     collections::BTreeMap,
@@ -10,8 +10,7 @@ use serde_json::{Value, json};
 
 use super::SchedulerRequest;
 
-/// The shared state of one cluster's schedulers, which the original keeps in ZooKeeper. Clones refer to the same
-/// cluster.
+/// The state that the schedulers of a cluster share; the original keeps it in ZooKeeper. Clones share the state.
 #[derive(Clone, Debug, Default)]
 pub struct MesosCluster(Arc<Mutex<Holdings>>);
 
@@ -21,10 +20,9 @@ struct Holdings {
     writes: Vec<Write>,
 }
 
-/// The key of an object: its kind, namespace and name.
+/// An object's kind, namespace and name.
 pub type ObjectKey = (Kind, String, String);
 
-/// The kinds of objects in a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     Application,
@@ -46,7 +44,7 @@ pub enum Verb {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Write {
-    /// The scheduler that wrote the object.
+    /// The address of the scheduler that handled the write.
     pub by: SocketAddr,
     pub verb: Verb,
     pub to: ObjectKey,
@@ -64,11 +62,11 @@ pub(super) enum Does {
     /// Returns an object's `raw_json`, the JSON from which it was created.
     Define(Kind),
     Versions,
-    /// The route has no effect here.
+    /// The route does not change the state that the fake keeps.
     Nothing,
 }
 
-/// A refusal of a scheduler, with its code and its reason.
+/// A scheduler's error: its code and message.
 struct Refused(u32, String);
 
 const DECODE: u32 = 1_405_010;
@@ -109,7 +107,7 @@ impl MesosCluster {
         self.lock().objects.get(&key).cloned()
     }
 
-    /// Returns all events, in order.
+    /// Returns all writes, oldest first.
     pub fn writes(&self) -> Vec<Write> {
         self.lock().writes.clone()
     }
@@ -272,7 +270,7 @@ fn decode(received: &SchedulerRequest) -> Result<Value, Refused> {
     serde_json::from_slice(&received.body).map_err(|error| Refused(DECODE, error.to_string()))
 }
 
-/// Returns a query parameter; empty if it is missing.
+/// Returns a query parameter, or an empty string.
 fn query(received: &SchedulerRequest, name: &str) -> String {
     let pairs = received.uri.query().unwrap_or_default().split('&');
     pairs

@@ -9,19 +9,19 @@ use super::{
     types,
 };
 
-/// A route: its parameters and its action.
+/// A route of the scheduler: its parameters, the type of its body and its effect.
 #[derive(Debug)]
 pub(super) struct Route {
     method: &'static str,
     path: &'static str,
-    /// The parameters that its query may have.
+    /// The allowed query parameters.
     query: &'static [&'static str],
-    /// The type of its body, if it has one.
+    /// The type of the body; `None` if the route has no body.
     body: Option<Shape>,
     pub(super) does: Does,
 }
 
-/// The route of a request, and the parameters of its path.
+/// The route that handles a request, with the parameters in the path.
 pub(super) enum RouteMatch {
     Route(&'static Route, Vec<(&'static str, String)>),
     Nothing,
@@ -47,9 +47,9 @@ const fn body(shape: Shape) -> Option<Shape> {
     Some(shape)
 }
 
-/// The settings of agents, as a list.
+/// A list of agents' settings.
 const AGENTS: Shape = Shape::List(&Shape::Object(&[Field("innerIP", must(&Shape::Text))]));
-/// An object whose fields are not checked, such as a command or a custom resource.
+/// An object whose members are not checked, such as a command or a custom resource.
 const ANY: Shape = Shape::Object(&[]);
 
 #[rustfmt::skip]
@@ -144,7 +144,7 @@ fn parameters(pattern: &'static str, path: &str) -> Option<Vec<(&'static str, St
 }
 
 impl Route {
-    /// Returns the problems with the query and the body.
+    /// Returns the problems with a request's query and body.
     pub(super) fn mistakes(&self, uri: &Uri, body: &[u8]) -> Vec<String> {
         let query = uri.query().unwrap_or_default().split('&');
         let names = query.filter(|pair| !pair.is_empty()).map(|pair| {

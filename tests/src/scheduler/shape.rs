@@ -14,7 +14,7 @@ pub(super) enum Shape {
     Number,
     Flag,
     OneOf(&'static [&'static str]),
-    /// An object whose members are strings.
+    /// An object whose values are all strings.
     Texts,
     List(&'static Self),
     Object(&'static [Field]),
@@ -23,7 +23,6 @@ pub(super) enum Shape {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Field(pub(super) &'static str, pub(super) Member);
 
-/// Whether a member is required.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Member {
     Must(&'static Shape),
@@ -74,8 +73,8 @@ impl Shape {
     }
 }
 
-/// Returns the problems with the headers. The original sends `Accept` and `Content-Type`, and the headers that HTTP
-/// requires; it forwards none of its client's.
+/// Returns the problems with a request's headers. The original driver sends `Accept`, `Content-Type` and the headers
+/// that HTTP requires, and forwards no header of its client.
 pub(super) fn headers(headers: &HeaderMap, body: &[u8]) -> Vec<String> {
     let mut mistakes = Vec::new();
     for name in headers.keys() {
@@ -154,7 +153,7 @@ mod tests {
             SHAPE.check("b", &value, &mut mistakes);
             assert_eq!(mistakes.join("; "), expected, "{value}");
         }
-        // An application in the client's format is not in the scheduler's format.
+        // A body in the client's format lacks the fields of the scheduler's format.
         let mut mistakes = Vec::new();
         VERSION.check(
             "b",

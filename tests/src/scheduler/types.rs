@@ -16,7 +16,7 @@ const METADATA: Shape = Object(&[
     Field("clusterName", may(&Text)),
 ]);
 
-/// Objects that are stored unchanged.
+/// An object that is stored unchanged, of which only the metadata is checked.
 pub(super) const NAMED: Shape = Object(&[Field("metadata", must(&METADATA))]);
 
 const RESOURCES: Shape = Object(&[
@@ -74,7 +74,7 @@ const POLICIES: [Shape; 2] = [
     ]),
 ];
 
-/// The version of an application or a process. The version of a daemonset has no `raw_json`.
+/// A version of an application or a process. Versions of daemonsets have no `raw_json`.
 pub(super) const VERSION: Shape = Object(&[
     Field("ID", must(&Text)),
     Field("Name", must(&Text)),
@@ -103,7 +103,7 @@ pub(super) const DEPLOYMENT_DEF: Shape = Object(&[
     Field("raw_json", must(&Object(&[Field("kind", must(&Text))]))),
 ]);
 
-/// A daemonset has its metadata in its own fields.
+/// A daemonset, whose metadata are fields of the object itself.
 pub(super) const DAEMONSET_DEF: Shape = Object(&[
     Field("name", must(&Text)),
     Field("namespace", must(&Text)),
