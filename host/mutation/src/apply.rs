@@ -5,22 +5,21 @@ use serde_json::{Map, Value};
 
 use crate::{Mutation, Mutator, Step, location::Steps, mutator::AssignableMetadata};
 
-/// The limits for a mutation: the growth of the object, and the deadline.
+/// Limits the growth and the duration of a mutation.
 pub(crate) struct Growth {
     /// The size limit of the object, in bytes.
     limit: usize,
     /// The bytes by which the object may still grow.
     left: usize,
     deadline: Deadline,
-    /// The number of values that are visited until the deadline is checked again.
+    /// The number of values to visit before the deadline is checked again.
     until_check: usize,
 }
 
 impl Growth {
-    /// The number of values that are visited between two checks of the deadline.
     const INTERVAL: usize = 1024;
 
-    /// Creates the limits for an object of this size.
+    /// Creates the limits for an object of this size in bytes.
     pub(crate) fn of(size: usize, deadline: Deadline) -> Self {
         let limit = Patch::result_limit(size);
         Self {
@@ -48,7 +47,7 @@ impl Growth {
         Ok(())
     }
 
-    /// Counts `after` bytes that replace `before` bytes.
+    /// Counts the growth when `after` bytes replace `before` bytes. Fails if the object becomes too large.
     fn replace(&mut self, after: usize, before: usize) -> Result<(), Failure> {
         let left = (self.left + before).checked_sub(after);
         self.left = left.ok_or(PatchError::ResultTooLarge(self.limit))?;
@@ -56,7 +55,7 @@ impl Growth {
     }
 }
 
-/// Returns a lower bound of the bytes that a value takes as text.
+/// Returns a lower bound of the length of a value as JSON text, in bytes.
 fn length(value: &Value) -> usize {
     match value {
         Value::Null | Value::Bool(_) => 4,
@@ -72,9 +71,9 @@ fn member((name, value): (&String, &Value)) -> usize {
 }
 
 impl Mutator {
-    /// Applies the mutator to an object. Returns whether that changed it.
+    /// Applies the mutator to an object. Returns whether the object was changed.
     ///
-    /// Missing objects and lists of the location are created, unless a test of a path says otherwise.
+    /// Missing objects and lists of the location are created, unless a path test forbids that.
     ///
     /// # Errors
     ///
@@ -104,7 +103,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Applies the rest of the path to a value, from the step with this index. Returns whether the value was changed.
+    /// Applies the steps from `index` on to a value. Returns whether the value was changed.
     fn at(&mut self, value: &mut Value, index: usize) -> Result<bool, Failure> {
         self.growth.visit()?;
         let steps = self.steps;
@@ -133,14 +132,14 @@ impl Walk<'_> {
         let mut next = self.missing(index + 1);
         let is_changed = self.at(&mut next, index + 1)?;
         if is_changed {
-            // The content of the new value has already been counted.
+            // The content of the new value was counted when its parts were set.
             self.growth.replace(name.len() + 4, 0)?;
             object.insert(name.to_owned(), next);
         }
         Ok(is_changed)
     }
 
-    /// Applies the rest of the path to every item of a list.
+    /// Applies the steps from `index` on to every item of a list.
     fn each(&mut self, list: &mut [Value], index: usize) -> Result<bool, Failure> {
         let mut is_changed = false;
         if self.may_be(true, index) {
@@ -151,10 +150,10 @@ impl Walk<'_> {
         Ok(is_changed)
     }
 
-    /// Applies the rest of the path to the items whose key has this value, or to a new item if there are none.
+    /// Applies the steps from `index` on to the items whose key has this value, or to a new item if no item has it.
     fn item(&mut self, list: &mut Vec<Value>, key: &str, of: &Value, index: usize) -> Result<bool, Failure> {
         let mutator = self.mutator;
-        // If the path ends at an item, the item as a whole can only be assigned.
+        // If the path ends at an item, only the mutation `Assign` is possible, and it sets the whole item.
         let whole = match &mutator.mutation {
             Mutation::Assign(value) if self.is_last(index) => Some(value),
             _ => None,
@@ -166,7 +165,7 @@ impl Walk<'_> {
                 return Ok(false);
             }
             if let Some(value) = whole {
-                // Like Gatekeeper, replace only the first of several items.
+                // Like Gatekeeper, only the first of several matching items is replaced.
                 return self.replace(item, value.clone());
             }
             is_changed |= self.at(item, index + 1)?;
@@ -190,7 +189,7 @@ impl Walk<'_> {
         Ok(is_added)
     }
 
-    /// Returns whether the path tests allow the value after this step to exist, or to be missing.
+    /// Returns whether the path tests allow the value after this step to exist (`there`), or to be missing.
     fn may_be(&self, there: bool, index: usize) -> bool {
         let mut tests = self.mutator.tests.iter();
         tests.all(|(step, must_exist)| *step != index || *must_exist == there)
@@ -200,7 +199,7 @@ impl Walk<'_> {
         index + 1 == self.steps.len()
     }
 
-    /// Returns an empty value into which the step of this index can lead.
+    /// Returns the empty list or object that the step with this index expects.
     fn missing(&self, index: usize) -> Value {
         match self.steps.get(index) {
             Some(Step::Items { .. }) => Value::Array(Vec::new()),
@@ -251,7 +250,7 @@ impl Walk<'_> {
         Ok(is_other)
     }
 
-    /// Returns the failure for a value of another type than expected, at the end of the steps before this index.
+    /// Returns the failure for a value of an unexpected type. `index` is the number of steps that lead to the value.
     fn other_type(&self, found: &Value, expected: &'static str, index: usize) -> Failure {
         let at = match index {
             0 => "the object".to_owned(),

@@ -1,4 +1,5 @@
-//! Generates the objects that a control plane will generate from others, as an `ExpansionTemplate` of Gatekeeper says.
+//! Generates the objects that a control plane will generate from the object of a request, as Gatekeeper's
+//! `ExpansionTemplate` describes.
 
 use std::{any::Any, borrow::Cow, sync::Arc};
 
@@ -11,21 +12,21 @@ use serde_json::{Map, Value, json};
 use crate::{Mutator, mutator::mutate};
 
 /// Generates the object that the control plane will generate from the object of a request, such as the Pod of a
-/// Deployment. Stages see the generated object instead of the object of the request.
+/// Deployment. Stages see the generated object instead of the request's object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expansion {
-    /// The requests whose objects generate others.
+    /// The requests from whose objects another object is generated.
     pub generators: Vec<Rule>,
-    /// The generations in their order: a CronJob generates a Job, and the Job generates a Pod.
+    /// The generations, in order: a CronJob generates a Job, and the Job generates a Pod.
     pub steps: Vec<Generation>,
     /// The mutators that are applied to each generated object.
     pub mutators: Arc<[Mutator]>,
 }
 
-/// One kind of object that is generated from another one.
+/// Describes how one object is generated from another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Generation {
-    /// The path to the generated object in the generating one, such as `spec` and `template`.
+    /// The path to the generated object in its generator, such as `spec` and `template`.
     pub source: Vec<String>,
     /// The kind of the generated object.
     pub kind: GroupVersionKind,
@@ -93,7 +94,7 @@ impl Generation {
             );
             Failure::new(FailureKind::Error, message)
         })?;
-        // As in Gatekeeper, the user is unknown: a controller creates the object.
+        // As in Gatekeeper, the generated object has no user: a controller will create it.
         let mut seen = request.clone();
         seen.operation = Operation::Create;
         seen.resource = self.kind.guess_resource();
@@ -109,17 +110,17 @@ impl Generation {
     }
 }
 
-/// The parts of a generated object.
+/// The parts of a generated object that do not come from its generator's content.
 struct Template {
     generation: Generation,
     name: String,
     namespace: Option<String>,
-    /// The reference to the generating object, if that has a name.
+    /// The owner reference to the generator; `None` if the generator has no name.
     owner: Option<Value>,
 }
 
 impl Template {
-    /// Builds the generated object; returns `None` if the generating object has no object at the source.
+    /// Builds the generated object; returns `None` if the generator has no object at the source.
     fn object(self, generator: Option<&Value>) -> Option<Object> {
         let Generation { source, kind } = self.generation;
         let found = source

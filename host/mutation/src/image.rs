@@ -1,4 +1,4 @@
-//! Replaces parts of the names of container images.
+//! Replaces the registry, repository, or tag in names of container images.
 
 /// The parts of an image's name that a mutator sets. `None` leaves a part as it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -7,12 +7,12 @@ pub struct ImageParts {
     pub domain: Option<String>,
     /// The repository in the registry, such as `library/nginx`.
     pub path: Option<String>,
-    /// The tag with its `:`, or the digest with its `@`.
+    /// The tag with its leading `:`, or the digest with its leading `@`.
     pub tag: Option<String>,
 }
 
 impl ImageParts {
-    /// Returns the name of the image with these parts in place of its own.
+    /// Returns the name of the image with these parts replaced.
     pub(crate) fn replace_in(&self, image: &str) -> String {
         let (domain, rest) = split_domain(image).unwrap_or(("", image));
         let (path, tag) = rest.split_at(rest.find([':', '@']).unwrap_or(rest.len()));
@@ -23,7 +23,7 @@ impl ImageParts {
         format!("{domain}{slash}{path}{tag}")
     }
 
-    /// Returns whether the first segment of the path would be taken for a domain when the image is read again.
+    /// Returns whether the first segment of the path would be parsed as a domain.
     pub fn path_has_domain(&self) -> bool {
         self.path
             .as_deref()
@@ -31,7 +31,7 @@ impl ImageParts {
     }
 }
 
-/// Splits the name of an image into domain and rest; returns `None` if the name has no domain.
+/// Splits an image's name into domain and rest; returns `None` if the name has no domain.
 fn split_domain(image: &str) -> Option<(&str, &str)> {
     let (domain, rest) = image.split_once('/')?;
     (domain.contains(['.', ':']) || domain == "localhost").then_some((domain, rest))
@@ -41,7 +41,7 @@ fn split_domain(image: &str) -> Option<(&str, &str)> {
 mod tests {
     use super::*;
 
-    /// The rows are from Gatekeeper 3.x, pkg/mutation/mutators/assignimage/imageparser_test.go.
+    /// Source: Gatekeeper 3.x, pkg/mutation/mutators/assignimage/imageparser_test.go.
     #[test]
     fn each_part_of_an_image_is_set_separately() {
         let [domain, path, tag] = [

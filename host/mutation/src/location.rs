@@ -1,22 +1,22 @@
-//! Parses the location at which a mutator changes an object.
+//! Parses the location of the value that a mutator changes.
 
 use std::{fmt, iter::Peekable, str::Chars};
 
 use serde_json::Value;
 
-/// A path into an object, in which the items of a list are found by one of their fields: `spec.containers[name:
-/// *].image`.
+/// A path into an object, in which an item of a list is identified by one of its fields:
+/// `spec.containers[name: *].image`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldLocation(Vec<Step>);
 
-/// A step of a location.
+/// One step of a location.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// A field of an object.
+    /// Leads to a field of an object.
     Field(String),
-    /// Items of a list of objects.
+    /// Leads to items of a list of objects.
     Items {
-        /// The field that tells items apart.
+        /// The field that identifies an item.
         key: String,
         /// The value of the key, a string or a whole number; `None` selects all items.
         value: Option<Value>,
@@ -33,9 +33,9 @@ pub struct LocationError {
 }
 
 impl FieldLocation {
-    /// Parses a location. A location begins with a field, and a list follows a field. Names that have other characters
-    /// than letters, digits, `-` and `_`, or that begin with a digit, are in single or double quotes, in which `\`
-    /// escapes a quote or another `\`.
+    /// Parses a location, which begins with a field. A list can only follow a field. A name with other characters than
+    /// letters, digits, `-` and `_`, or with a digit as its first character, is written in single or double quotes, in
+    /// which `\` escapes a quote or another `\`.
     ///
     /// # Errors
     ///
@@ -66,8 +66,8 @@ impl FieldLocation {
         &self.0
     }
 
-    /// Returns whether no object can have both locations: one has a list where the other has an object, or a list whose
-    /// items are identified by another field. `one_shape` and `other_shape` are the shapes at the end of each.
+    /// Returns whether no object can have both locations: one expects a list where the other expects an object, or they
+    /// identify the items of a list by different fields. `one_shape` and `other_shape` are the types at their ends.
     pub fn contradicts(&self, one_shape: Shape, other: &Self, other_shape: Shape) -> bool {
         for (index, (one, two)) in self.0.iter().zip(&other.0).enumerate() {
             match (one, two) {
@@ -84,7 +84,7 @@ impl FieldLocation {
         false
     }
 
-    /// Returns the shape of the value at this step.
+    /// Returns the type of the value to which this step leads.
     fn shape(&self, index: usize, at_end: Shape) -> Shape {
         match self.0.get(index + 1) {
             Some(Step::Field(_)) => Shape::Object,
@@ -94,18 +94,18 @@ impl FieldLocation {
     }
 }
 
-/// The type of the value at a location.
+/// The type of a value at a location.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// The value is an object.
     Object,
-    /// The value is a list of objects that a field identifies.
+    /// The value is a list of objects that are identified by a field.
     List,
     /// The value is a list whose order does not matter.
     Set,
     /// The value is a string.
     Text,
-    /// Any type, because the mutator sets the value.
+    /// The value can have any type, because the mutator sets the whole value.
     Any,
 }
 
@@ -116,7 +116,7 @@ impl fmt::Display for FieldLocation {
     }
 }
 
-/// The first steps of a location, for messages.
+/// Formats the beginning of a location for messages.
 pub(crate) struct Steps<'a>(pub(crate) &'a [Step]);
 
 impl fmt::Display for Steps<'_> {
@@ -164,7 +164,7 @@ fn is_plain(c: char) -> bool {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Token {
     Word(String),
-    /// A number, as digits without quotes.
+    /// A number in digits without quotes.
     Number(String),
     Sign(char),
     /// The text ends before the closing quotation mark.
@@ -229,7 +229,7 @@ impl Tokens<'_> {
         }
     }
 
-    /// Parses the rest of a step after the `[`.
+    /// Parses the rest of a list step after its `[`.
     fn items(&mut self) -> Result<Step, LocationError> {
         let key = self.word("the field that tells the items apart, as in `[name: web]`,")?;
         self.sign(':', "`:`")?;

@@ -14,25 +14,25 @@ use serde_json::Value;
 
 use crate::{FieldLocation, ImageParts, Shape, apply::Growth, location::Steps};
 
-/// The value that a mutator sets at its location.
+/// The change that a mutator makes at its location.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Mutation {
-    /// Sets this value.
+    /// Sets the value to this one.
     Assign(Value),
-    /// Sets the namespace of the object.
+    /// Sets the value to the namespace of the object.
     AssignNamespace,
-    /// Sets the name of the object.
+    /// Sets the value to the name of the object.
     AssignName,
-    /// Appends the values that the list does not contain yet.
+    /// Appends those of these values that the list does not contain.
     Merge(Vec<Value>),
     /// Removes these values from the list.
     Prune(Vec<Value>),
-    /// Replaces these parts of the name of an image.
+    /// Replaces these parts of an image's name.
     Image(ImageParts),
 }
 
 impl Mutation {
-    /// Returns the shape of the value after the mutation.
+    /// Returns the type of the value after the mutation.
     pub fn shape(&self) -> Shape {
         match self {
             Self::Assign(_) | Self::AssignNamespace | Self::AssignName => Shape::Any,
@@ -42,26 +42,25 @@ impl Mutation {
     }
 }
 
-/// A mutation with its location and the requests to which it applies.
+/// A mutation with its location, and the selection of requests and objects to which it applies.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mutator {
-    /// The name in audit annotations and failures.
+    /// The name that audit annotations and failures show.
     pub name: String,
     /// The rules, namespaces and conditions that select requests.
     pub requests: StageSpec,
-    /// The labels that select objects. They are compared after the mutators before this one were applied.
+    /// Selects objects by their labels, after the earlier mutators were applied.
     pub labels: LabelSelector,
     pub(crate) location: FieldLocation,
     pub(crate) mutation: Mutation,
-    /// The path tests: each has the index of a step of the location, and whether a value must exist there (`true`) or
-    /// be absent (`false`).
+    /// The path tests: the index of a step, and whether the value at this step must exist or must be absent.
     pub(crate) tests: Vec<(usize, bool)>,
 }
 
 /// The reason why a path test is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PathTestError {
-    /// The path is not a part of the location.
+    /// The path is not the beginning of the location.
     #[error("{test} is not the beginning of the location {location}")]
     Elsewhere {
         /// The path of the test.
@@ -75,7 +74,7 @@ pub enum PathTestError {
 }
 
 impl Mutator {
-    /// Returns a mutator for all requests.
+    /// Returns a mutator that applies to all requests.
     pub fn new(name: impl Into<String>, location: FieldLocation, mutation: Mutation) -> Self {
         let name = name.into();
         Self {
@@ -88,8 +87,7 @@ impl Mutator {
         }
     }
 
-    /// Adds a path test: the object stays as it is unless there is a value at the path (`must_exist`), or unless there
-    /// is none.
+    /// Adds a path test: the mutator applies only if a value exists at the path (`must_exist`), or only if none exists.
     ///
     /// # Errors
     ///
@@ -123,13 +121,12 @@ impl Mutator {
         }
     }
 
-    /// Returns whether no object can have both mutators applied, because their locations expect different types.
+    /// Returns whether the two mutators cannot apply to one object, because their locations expect different types.
     pub fn contradicts(&self, other: &Self) -> bool {
         let shapes = (self.mutation.shape(), other.mutation.shape());
         self.location.contradicts(shapes.0, &other.location, shapes.1)
     }
 
-    /// Returns whether the selector matches the labels of the object.
     fn selects(&self, object: &Value) -> bool {
         if self.labels.is_empty() {
             return true;
@@ -143,9 +140,9 @@ impl Mutator {
     }
 }
 
-/// The hook that applies mutators in their order, and repeats this until no mutator changes the object.
+/// Applies mutators in order, and repeats this until no mutator changes the object.
 ///
-/// If a mutator cannot be applied, or if the object never stops changing, the hook fails and the object stays as it is.
+/// If a mutator cannot be applied, or the object never stops changing, the hook fails and changes nothing.
 #[derive(Clone)]
 pub struct Mutators {
     mutators: Arc<[Mutator]>,
@@ -153,7 +150,7 @@ pub struct Mutators {
 }
 
 impl Mutators {
-    /// The key of the audit annotation with the names of the mutators that changed an object.
+    /// The key of the audit annotation that names the mutators that changed the object.
     pub const ANNOTATION: &'static str = "mutators";
 
     /// Returns a hook that applies these mutators.
@@ -202,7 +199,7 @@ pub(crate) async fn mutate(
     if selected.is_empty() {
         return Ok(Response::allow());
     }
-    // Each mutator visits the object, and visits it again after another mutator has changed it.
+    // The cost estimate is the object's size for each mutator, because each mutator visits the object.
     let bytes = object.text().len().saturating_mul(selected.len());
     let (namespace, name) = (request.namespace.clone(), request.name.clone());
     let mutators = Arc::clone(mutators);
@@ -211,7 +208,7 @@ pub(crate) async fn mutate(
         let selected = selected.iter().filter_map(|index| mutators.get(*index)).collect();
         let run = Run {
             selected,
-            // Gatekeeper has the same limit: every mutator may need one round.
+            // Gatekeeper also limits the rounds: each mutator may need one.
             rounds: mutators.len() + 1,
             metadata: &metadata,
         };
@@ -226,8 +223,7 @@ pub(crate) struct AssignableMetadata {
 }
 
 impl AssignableMetadata {
-    /// Reads the metadata from the object, or else from the request: a control plane may write them into the object
-    /// later.
+    /// Reads name and namespace from the object, or else from the request: the control plane may add them later.
     fn of(object: &Object, namespace: Option<&str>, name: &str) -> Self {
         let of = |pointer: &str, otherwise: &str| {
             let text = object.value().pointer(pointer).and_then(Value::as_str);
@@ -251,8 +247,8 @@ impl Run<'_> {
         let original = object.value();
         let mut growth = Growth::of(object.text().len(), deadline);
         let mut current = original.clone();
-        // `previous` is the hash of the object after the previous round, because a copy would take as much memory as
-        // the object. The keys of the hash are random, so that no client can prepare objects with equal hashes.
+        // The object of the previous round is kept as a hash, because a copy would take as much memory as the object.
+        // The keys of the hash are random, so that no client can prepare objects with equal hashes.
         let hashes = RandomState::new();
         let mut previous = None;
         let mut changed = Vec::new();
@@ -277,7 +273,7 @@ impl Run<'_> {
         Err(Failure::new(FailureKind::Error, message))
     }
 
-    /// Applies each mutator once. Returns whether one of them changed the object.
+    /// Applies each mutator once. Returns whether any of them changed the object.
     fn round(
         &self,
         current: &mut Value,
@@ -305,7 +301,7 @@ impl Run<'_> {
 }
 
 fn respond(object: &Object, current: Value, changed: &[String]) -> Response {
-    // The mutators change only fields, so the value is always an object.
+    // Mutators change only fields, so the value is always an object.
     let patch = Object::from_value(current).map(|after| Patch::between(object, &after));
     let Some(patch) = patch.filter(|patch| !patch.is_empty()) else {
         return Response::allow();

@@ -1,4 +1,4 @@
-//! Tests of stages that see objects generated from the objects of requests.
+//! Stages that see objects generated from the objects of requests.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -15,7 +15,7 @@ use admittance_admission::{
 use admittance_mutation::{Expansion, FieldLocation, Generation, Mutation, Mutator};
 use serde_json::{Value, json};
 
-/// A hook that denies every request with a message about the object.
+/// Denies every request with a message that describes the object.
 struct DenyWithObject;
 
 #[async_trait]
@@ -113,7 +113,7 @@ async fn result(stage: Stage, object: Value) -> StageResult {
 
 /// Source: Gatekeeper 3.20, pkg/expansion/system.go.
 #[tokio::test(start_paused = true)]
-async fn a_stage_sees_the_last_generated_object() {
+async fn a_stage_sees_the_object_of_the_last_generation() {
     let mut selecting = stage();
     selecting.spec.object_selector = labelled("a", "b");
     for stage in [stage(), selecting] {
@@ -166,7 +166,7 @@ async fn selectors_and_rules_match_generated_objects() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_without_a_source_is_a_failure() {
+async fn a_generator_without_an_object_at_the_source_is_a_failure() {
     let mut object = cron_job();
     object["spec"]["jobTemplate"]["spec"] = json!({"template": []});
     let StageResult::Failed { failure, .. } = result(stage(), object).await else {
@@ -179,7 +179,7 @@ async fn an_object_without_a_source_is_a_failure() {
     );
 }
 
-/// A hook that allows every request, and remembers the text of its object.
+/// Allows every request, and remembers the text of its object.
 struct Remember(Arc<Mutex<Vec<usize>>>);
 
 #[async_trait]

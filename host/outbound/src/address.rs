@@ -1,4 +1,4 @@
-//! The addresses to which host names may resolve.
+//! Resolves host names, and refuses addresses that the grant does not allow.
 
 use std::{
     collections::BTreeMap,
@@ -10,14 +10,14 @@ use std::{
 use admittance_admission::{HttpGrant, IpNet};
 use hyper_util::client::legacy::connect::dns::Name;
 
-/// Resolves host names for one grant, to addresses that may be connected to.
+/// Resolves host names for one grant, to public addresses and addresses in the networks that the grant names.
 #[derive(Clone, Debug)]
 pub(crate) struct Resolver {
     pub(crate) fixed: Arc<BTreeMap<String, IpAddr>>,
     pub(crate) networks: Arc<[IpNet]>,
 }
 
-/// The error for a host name whose addresses are all outside of the grant.
+/// The error if the grant allows none of the addresses of a host name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{host}` resolves to {address}, which is not a public address; if that is intended, add `{address}` or its \
@@ -48,8 +48,8 @@ impl Resolver {
     }
 }
 
-/// Returns the networks that may be connected to besides public ones. A host that is itself an address is not resolved:
-/// the grant names it.
+/// Returns the networks whose addresses are allowed in addition to public addresses. An origin that is an IP address is
+/// not among them, because it is never resolved.
 pub(crate) fn networks(grant: &HttpGrant) -> Vec<IpNet> {
     let mut networks = grant.networks.clone();
     if grant.origin.is_localhost() {
@@ -65,8 +65,8 @@ fn may_be_dialled(address: IpAddr, networks: &[IpNet]) -> bool {
     networks.iter().any(|network| network.contains(&address)) || is_public(address)
 }
 
-/// Networks of IPv4 that are not part of the public internet (RFC 6890 and its registry), and the address at which
-/// Azure has the metadata of a machine. Those of the other clouds are link-local or private.
+/// IPv4 networks that are not public (RFC 6890 and its registry), and the address of Azure's metadata service. The
+/// metadata services of other clouds have link-local or private addresses.
 const NOT_PUBLIC_V4: [(Ipv4Addr, u8); 17] = [
     (Ipv4Addr::new(0, 0, 0, 0), 8),
     (Ipv4Addr::new(10, 0, 0, 0), 8),
@@ -87,8 +87,7 @@ const NOT_PUBLIC_V4: [(Ipv4Addr, u8); 17] = [
     (Ipv4Addr::new(240, 0, 0, 0), 4),
 ];
 
-/// The ranges of IPv6's global unicast space that are not public: protocol assignments with Teredo, 6to4, and two for
-/// documentation.
+/// Networks of IPv6's global unicast space that are not public: protocol assignments, 6to4, and documentation.
 const NOT_PUBLIC_V6: [(Ipv6Addr, u8); 4] = [
     (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 23),
     (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0), 32),
@@ -103,7 +102,7 @@ fn is_public(address: IpAddr) -> bool {
         IpAddr::V4(_) => !NOT_PUBLIC_V4
             .iter()
             .any(|(network, length)| is_in((*network).into(), *length)),
-        // In a network without IPv4, this prefix leads to IPv4 addresses (RFC 6052).
+        // NAT64 translates addresses with this prefix to IPv4 addresses (RFC 6052).
         IpAddr::V6(v6) if is_in(Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0).into(), 96) => {
             let [.., a, b, c, d] = v6.octets();
             is_public(Ipv4Addr::new(a, b, c, d).into())

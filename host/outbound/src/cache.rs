@@ -1,4 +1,4 @@
-//! The cache of responses, which follows their `Cache-Control`.
+//! Caches responses as their `Cache-Control` allows.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -14,14 +14,13 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::sender::Answer;
 
-/// Everything that a response may depend on. A stage never gets a response that was fetched with a grant that it lacks
-/// or with other headers, any of which may contain a credential.
+/// The key of a cached response: everything that the response may depend on. Requests with other grants or other
+/// headers, which may contain credentials, never share a response.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
     networks: Vec<IpNet>,
     credential: Option<String>,
     uri: Uri,
-    /// The headers of the plugin's request.
     headers: Vec<(HeaderName, HeaderValue)>,
 }
 
@@ -39,7 +38,7 @@ impl Key {
     }
 }
 
-/// A response, and the policy that decides when it may be used.
+/// A response, and the policy that decides when it may be used again.
 #[derive(Debug)]
 pub(crate) struct Stored {
     policy: CachePolicy,
@@ -47,7 +46,7 @@ pub(crate) struct Stored {
     size: u64,
 }
 
-/// The cache, bounded by the size of its responses: the least recently used ones make room for others.
+/// A cache with a limit on the total size of its responses. The least recently used ones are evicted.
 #[derive(Debug)]
 pub(crate) struct Cache {
     limit: u64,
@@ -56,7 +55,7 @@ pub(crate) struct Cache {
 
 #[derive(Debug, Default)]
 struct Entries {
-    /// The responses with the number of their last use.
+    /// Each response with the number of its last use, which is its key in `by_use`.
     by_key: HashMap<Arc<Key>, (u64, Arc<Stored>)>,
     by_use: BTreeMap<u64, Arc<Key>>,
     uses: u64,
@@ -99,15 +98,15 @@ impl Entries {
     }
 }
 
-/// The next step for a request.
+/// The result of looking up a request in the cache.
 pub(crate) enum CacheLookup {
     Answer(Answer),
-    /// The request must be sent with these headers, so that the server need not repeat a response that is still valid.
+    /// The stored response is stale. With these headers, the server can confirm it instead of sending it again.
     Revalidate(Arc<Stored>, HeaderMap),
     Send,
 }
 
-/// A private cache without heuristic freshness: no response is shared between keys.
+/// The options of a private cache without heuristic freshness: no response is shared between keys.
 const OPTIONS: CacheOptions = CacheOptions {
     shared: false,
     cache_heuristic: 0.0,
@@ -115,15 +114,15 @@ const OPTIONS: CacheOptions = CacheOptions {
     ignore_cargo_cult: false,
 };
 
-/// The bytes that a response counts in addition to its texts, and each header in addition to its name and value.
+/// The estimated memory of a response besides its texts, and of a header besides its name and value, in bytes.
 const OVERHEAD: usize = 1 << 10;
 const HEADER_OVERHEAD: usize = 1 << 8;
 
-/// The largest `Age` of a response that is kept, in seconds. Values near the maximum would overflow in the policy.
+/// The largest `Age` of a cached response, in seconds. Values near the maximum would overflow in the policy.
 const OLDEST: u64 = 365 * 24 * 3600;
 
 impl Cache {
-    /// Creates a cache of this size; `None` for the size 0.
+    /// Creates a cache of this size in bytes; returns `None` if the size is 0.
     pub(crate) fn new(limit: u64) -> Option<Self> {
         (limit > 0).then(|| Self {
             limit,
@@ -164,7 +163,7 @@ impl Cache {
         }
     }
 
-    /// Removes the responses of this URI, because a request that may change its content is sent.
+    /// Removes the cached responses of this URI, before a request is sent that may change its content.
     pub(crate) fn invalidate(&self, uri: &Uri) {
         let mut entries = self.entries();
         let keys: Vec<_> = entries
@@ -178,14 +177,13 @@ impl Cache {
         }
     }
 
-    /// Keeps the response if its headers allow that.
+    /// Caches the response if its headers allow that.
     pub(crate) fn keep(&self, key: Key, request: &request::Parts, head: &response::Parts, body: &Bytes) {
         let policy = CachePolicy::new_options(request, head, Moment::now().0, OPTIONS);
         self.keep_with(key, request, &head.headers, policy, body);
     }
 
-    /// Returns the stored response, which the server has confirmed; `None` if the confirmation is for a different
-    /// response.
+    /// Returns the stored response if the server confirmed it; `None` if the server confirmed a different one.
     pub(crate) fn validated(
         &self,
         key: Key,
@@ -239,8 +237,8 @@ impl Cache {
     }
 }
 
-/// Returns whether the response can be used again, at least after the server has validated it. Responses that are never
-/// fresh and have no validator would only take the place of others.
+/// Returns whether the response can be used again, at least after the server has confirmed it. A response that is never
+/// fresh and has no validator would only occupy memory.
 fn is_reusable(policy: &CachePolicy, headers: &HeaderMap) -> bool {
     !policy.is_stale(Moment::now().0)
         || headers.contains_key(header::ETAG)

@@ -29,16 +29,16 @@ use tower::{BoxError, ServiceExt as _, service_fn, util::BoxCloneSyncService};
 
 use crate::{OutboundConfig, address::Resolver};
 
-/// The time for connecting: a lost SYN is sent again after a second, and may still be answered.
+/// The limit for connecting. A lost SYN is sent again after one second, and may still be answered within the limit.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The time after which an idle connection is closed.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The number of idle connections to each server that are kept.
+/// The number of idle connections that are kept to each server.
 const IDLE_CONNECTIONS: usize = 16;
 
-/// The number of pools that are kept. Grants name few different networks.
+/// The number of pools that are kept. The grants of an installation have few different lists of networks.
 const POOLS: usize = 64;
 
 pub(crate) type Pool = Client<
@@ -46,8 +46,7 @@ pub(crate) type Pool = Client<
     Full<Bytes>,
 >;
 
-/// The pools of connections. Grants with the same networks share a pool, so that a stage never uses a connection to an
-/// address that its own grant does not allow.
+/// One pool per list of granted networks, so that no stage uses a connection to an address outside its grant.
 pub(crate) struct Pools {
     tls: ClientConfig,
     fixed: Arc<BTreeMap<String, IpAddr>>,
@@ -65,13 +64,12 @@ impl Pools {
         })
     }
 
-    /// Returns the pool for grants with these networks.
     pub(crate) fn of(&self, networks: Vec<IpNet>) -> Pool {
         let mut pools = self.pools.lock();
         if let Some(pool) = pools.get(&networks) {
             return pool.clone();
         }
-        // All pools are dropped, because it is unknown which of them are still needed.
+        // All pools are dropped, because it is unknown which ones grants still use.
         if pools.len() >= POOLS {
             pools.clear();
         }
@@ -89,7 +87,7 @@ impl Pools {
         tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
         let https = HttpsConnectorBuilder::new()
             .with_tls_config(self.tls.clone())
-            // Grants allow http only on loopback interfaces.
+            // A grant allows plain HTTP only to loopback addresses.
             .https_or_http()
             .enable_http1()
             .enable_http2()

@@ -7,18 +7,18 @@ use std::{
 use admittance_admission::HttpOrigin;
 use http::HeaderName;
 
-/// The settings of the requests of plugins.
+/// The configuration of the requests that plugins send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutboundConfig {
     /// A PEM file of CAs that are trusted in addition to the operating system's.
     pub ca: Option<PathBuf>,
     /// The largest body of a response, in bytes. Default: 1 MiB.
     pub response_limit: usize,
-    /// The size of the cache in bytes; 0 for none. Default: 16 MiB.
+    /// The size of the response cache in bytes; 0 disables it. Default: 16 MiB.
     pub cache_size: u64,
     /// The credentials that grants may name.
     pub credentials: BTreeMap<String, Credential>,
-    /// Addresses of host names, used instead of DNS. They are checked like those from DNS.
+    /// The addresses of host names, used instead of DNS. Grants limit them like addresses from DNS.
     pub resolve: BTreeMap<String, IpAddr>,
 }
 
@@ -34,11 +34,11 @@ impl Default for OutboundConfig {
     }
 }
 
-/// A secret in a file, for requests to some origins. The file is read for each request.
+/// A secret in a file, which is added to requests to some origins. The file is read for each request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Credential {
     pub file: PathBuf,
-    /// The origins that may get the secret, whatever a definition grants.
+    /// The only origins that may get the secret, even if a definition grants others.
     pub origins: BTreeSet<HttpOrigin>,
     /// The header whose value is the content of the file. Default: `Authorization` with the content as a bearer
     /// token.

@@ -1,4 +1,4 @@
-//! The metrics of this crate, through the `metrics` facade: the embedding program chooses the exporter.
+//! Metrics of outbound requests, through the `metrics` facade: the embedding program chooses the exporter.
 
 use std::time::Duration;
 

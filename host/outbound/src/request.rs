@@ -1,4 +1,4 @@
-//! Checks the requests that plugins write.
+//! Checks and converts the requests of plugins.
 
 use admittance_admission::{HttpError, HttpRequest, path::header_key};
 use bytes::Bytes;
@@ -6,14 +6,14 @@ use http::{HeaderName, HeaderValue, Method, Request, Uri, header, request};
 
 const USER_AGENT: HeaderValue = HeaderValue::from_static(concat!("admittance/", env!("CARGO_PKG_VERSION")));
 
-/// The largest body, in bytes: the sandbox lets no more out of a plugin by default.
+/// The largest body of a request in bytes, which is also the sandbox's default for what a plugin returns.
 const BODY_LIMIT: usize = 1 << 20;
 
-/// The limits of the number of headers and of their size in bytes, which servers commonly accept.
+/// The largest number of headers, and their largest total size in bytes. Servers commonly accept this much.
 const HEADERS_LIMIT: usize = 64;
 const HEADERS_SIZE_LIMIT: usize = 16 << 10;
 
-/// Headers of the connection, which the host sets.
+/// The headers of the connection. The host sets them, and a plugin may not.
 const OF_THE_HOST: [HeaderName; 11] = [
     header::CONNECTION,
     header::CONTENT_LENGTH,
@@ -28,8 +28,7 @@ const OF_THE_HOST: [HeaderName; 11] = [
     header::UPGRADE,
 ];
 
-/// Converts a plugin's request to the request that is sent. The credential, which is added later, goes to the header
-/// `credential`.
+/// Converts a plugin's request, which must not have the header `credential`: the caller adds it.
 pub(crate) fn parse(
     request: HttpRequest,
     credential: Option<&HeaderName>,

@@ -35,7 +35,7 @@ const ADVICE: TlsAdvice<'static> = TlsAdvice {
 /// The largest content of a credential's file, in bytes.
 const CREDENTIAL_LIMIT: usize = 8 << 10;
 
-/// Sends requests of plugins. Lives as long as the program.
+/// Sends the requests of plugins. Lives as long as the program.
 #[derive(Debug)]
 pub struct Outbound {
     config: OutboundConfig,
@@ -64,7 +64,7 @@ impl Answer {
 }
 
 impl Outbound {
-    /// Creates the sender, which connects at the first request.
+    /// Creates the sender. It connects at the first request.
     ///
     /// # Errors
     ///
@@ -100,7 +100,7 @@ impl Outbound {
         }
         let pool = self.pools.of(networks);
         let changes = self.cache.as_ref().filter(|_| !parts.method.is_safe());
-        // Cached responses are also removed before the request, which may take effect although its response is late.
+        // Cached responses are removed before sending too, because a request may take effect before its response.
         if let Some(cache) = changes {
             cache.invalidate(&parts.uri);
         }
@@ -178,7 +178,7 @@ impl Credential {
     }
 }
 
-/// Reads the value of the header from its file. If that fails, the plugin learns only that there is no credential.
+/// Reads the header's value from the credential's file. A plugin learns of an error only that there is no credential.
 async fn read(credential: &Credential, grant: &HttpGrant) -> Result<HeaderValue, HttpError> {
     let unusable = |reason: &dyn std::fmt::Display| {
         let (file, origin) = (credential.file.display(), &grant.origin);

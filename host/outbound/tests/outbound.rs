@@ -38,10 +38,10 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 
-/// The name in the server's certificate.
+/// The host name in the server's certificate.
 const HOST: &str = "policy.example.com";
 
-/// A name that is configured to resolve to a loopback address.
+/// A host name that is configured to resolve to a loopback address.
 const ALIAS: &str = "other.example.com";
 
 type Answer = Response<BoxBody<Bytes, Infallible>>;
@@ -105,12 +105,11 @@ impl Scene {
         Outbound::new(self.config.clone()).unwrap()
     }
 
-    /// Returns the origin of the server under this name.
     fn origin(&self, scheme: &str, host: &str) -> String {
         format!("{scheme}://{host}:{}", self.address.port())
     }
 
-    /// Grants requests to the server under its own name, and connections to its address.
+    /// Returns a grant for the server's host name and its loopback address.
     fn grant(&self) -> HttpGrant {
         HttpGrant {
             networks: vec!["127.0.0.0/8".parse().unwrap()],
@@ -133,7 +132,7 @@ impl Scene {
         std::mem::take(&mut self.seen.lock().unwrap())
     }
 
-    /// Creates a credential for the server, with this text in its file.
+    /// Creates a credential for the server, whose file has this content.
     fn credential(&self, text: &str) -> (Credential, PathBuf) {
         let file = self.directory.path().join("token");
         fs::write(&file, text).unwrap();
@@ -277,7 +276,7 @@ async fn a_name_that_resolves_to_a_private_address_is_refused() {
         networks: Vec::new(),
         ..scene.grant()
     };
-    // The connection of one grant is not used for another grant with the same origin and address.
+    // The connection of the first grant is not reused for a grant that does not allow its address.
     send(&sender, &scene.grant(), scene.get("/")).await.unwrap();
     for grant in [&narrow, &open] {
         let message = denied(send(&sender, grant, scene.get("/")).await);
@@ -359,7 +358,7 @@ async fn redirects_are_not_followed() {
 }
 
 #[tokio::test]
-async fn a_slow_or_large_answer_is_given_up() {
+async fn a_response_that_is_slow_or_too_large_is_abandoned() {
     let scene = Scene::new().await;
     let sender = scene.sender();
     let soon = Deadline::after(Duration::from_millis(200));
@@ -368,7 +367,7 @@ async fn a_slow_or_large_answer_is_given_up() {
     assert!(soon.has_passed());
     let large = send(&sender, &scene.grant(), scene.get("/large")).await;
     assert_eq!(large, Err(HttpError::TooLarge(1 << 20)));
-    // The next request works.
+    // The sender still works after the failures.
     assert_eq!(
         send(&sender, &scene.grant(), scene.get("/"))
             .await
@@ -420,7 +419,7 @@ async fn an_unreachable_server_is_a_failure() {
 }
 
 #[tokio::test]
-async fn a_credential_is_added_where_it_may_be_sent() {
+async fn a_credential_is_added_only_for_its_origins() {
     let mut scene = Scene::new().await;
     let (credential, file) = scene.credential("secret-1\n");
     scene.config.credentials.insert("policy".to_owned(), credential);
@@ -430,7 +429,7 @@ async fn a_credential_is_added_where_it_may_be_sent() {
         ..scene.grant()
     };
     send(&sender, &grant("policy"), scene.get("/")).await.unwrap();
-    // A changed file is read again.
+    // A changed credential file is read again.
     fs::write(&file, "secret-2").unwrap();
     send(&sender, &grant("policy"), scene.get("/")).await.unwrap();
     assert_eq!(scene.seen(), ["GET / Bearer secret-1", "GET / Bearer secret-2"]);
@@ -492,7 +491,7 @@ async fn responses_are_cached_as_their_headers_allow() {
         assert_eq!((second.status, second.body), (200, first.body), "{path}");
         assert_eq!(scene.seen(), requests, "{path}");
     }
-    // A request with another header, which may be a credential of the plugin, gets no cached response.
+    // A request with an additional header, which may be the plugin's own credential, gets no cached response.
     for (name, value) in [
         ("authorization", "Bearer own"),
         ("range", "bytes=0-1"),

@@ -1,8 +1,7 @@
-//! Reads a file by its path: only a regular file, only up to a size limit, and only if it does not change
-//! meanwhile.
+//! Reads regular files by their paths, up to a size limit, and only if the file does not change during the read.
 //!
 //! Opening a FIFO waits for a writer, and opening a device may have side effects. A configured path can lead to either,
-//! so everything that the program reads by path is read by these functions.
+//! so the program reads every path with these functions.
 
 #![allow(
     clippy::disallowed_methods,
@@ -25,7 +24,7 @@ use crate::Stamp;
 const ATTEMPTS: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Flags for opening a path that may not be a regular file, without blocking.
+/// The flags that open a path of any file type without blocking.
 pub const NO_WAIT: i32 = OFlags::NONBLOCK.union(OFlags::NOCTTY).bits().cast_signed();
 
 /// Opens a regular file for reading, without blocking for other kinds of files.
@@ -42,8 +41,7 @@ pub fn open(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Opens a regular file for appending, without blocking for other kinds of files. A new file is readable only by its
-/// owner, since logs may hold secrets of requests, users or clusters.
+/// Opens a regular file for appending. Only the owner may read a new file, because logs may hold secrets.
 ///
 /// # Errors
 ///
@@ -77,7 +75,7 @@ pub fn create_private(path: &Path) -> io::Result<File> {
         .open(path)
 }
 
-/// Waits until the names in a directory are on disk.
+/// Waits until created, renamed and removed entries of a directory are on disk.
 ///
 /// # Errors
 ///
@@ -111,7 +109,7 @@ pub fn read_with_metadata(path: &Path, limit: u64) -> io::Result<(Vec<u8>, Metad
     Err(io::Error::new(io::ErrorKind::ResourceBusy, message))
 }
 
-/// Reads a regular file, as [`read_with_metadata`].
+/// Reads a regular file of at most `limit` bytes, as [`read_with_metadata`] does.
 ///
 /// # Errors
 ///
@@ -120,7 +118,7 @@ pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     Ok(read_with_metadata(path, limit)?.0)
 }
 
-/// Reads a regular file as text.
+/// Reads a regular file of at most `limit` bytes as text.
 ///
 /// # Errors
 ///
@@ -180,7 +178,7 @@ pub enum SecretError {
 }
 
 impl SecretError {
-    /// Writes the error for the operator. `what` says what the file is, such as `the key file`.
+    /// Returns the error as a message for the operator. `what` describes the file, such as `the key file`.
     pub fn describe(&self, path: &Path, what: &str) -> String {
         let name = path.display();
         match self {
@@ -196,7 +194,7 @@ impl From<io::Error> for SecretError {
     }
 }
 
-/// Reads at most `limit` bytes of a file, unless every user of the machine may read it.
+/// Reads a file of at most `limit` bytes, unless every user of the machine may read it.
 ///
 /// # Errors
 ///
@@ -220,7 +218,7 @@ pub fn read_secret_to_string(path: &Path, limit: u64) -> Result<String, SecretEr
     Ok(text(read_secret(path, limit)?)?)
 }
 
-/// Returns whether every user of the machine may read the file. False for a missing file.
+/// Returns whether every user of the machine may read the file; `false` if it is missing.
 pub fn is_world_readable(path: &Path) -> bool {
     open(path).is_ok_and(|file| has_world_read(&file).unwrap_or_default())
 }

@@ -12,20 +12,20 @@ use sha2::{Digest as _, Sha256};
 
 use crate::file;
 
-/// Digests of the content of some paths at one moment. If it is taken before the files are read,
-/// [`Watch::since`](crate::Watch::since) misses no change to what was read.
+/// The digests of files and directories at one moment. A fingerprint that is taken before the files are read lets
+/// [`Watch::since`](crate::Watch::since) report every later change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fingerprint {
     pub(crate) contents: BTreeMap<PathBuf, Content>,
     pub(crate) extensions: Extensions,
 }
 
-/// The extensions of the files that count in a directory, ignoring case. With extensions, hidden files do not count;
-/// without any, all files do.
+/// The extensions of the files in a directory that are read, ignoring case. With extensions, hidden files are left out;
+/// an empty list selects all files.
 pub type Extensions = &'static [&'static str];
 
-/// Returns whether an entry of a directory counts, by its name alone. The backups of editors do not: `a.yaml~`,
-/// `#a.yaml#` and `a.yaml.bak` have another extension, and `.#a.yaml` is hidden.
+/// Returns whether an entry of a directory is read, by its name alone. Backups of editors are not: `a.yaml~`,
+/// `#a.yaml#` and `a.yaml.bak` have other extensions, and `.#a.yaml` is hidden.
 pub fn counts(path: &Path, extensions: Extensions) -> bool {
     let is_hidden = |name: &OsStr| name.as_encoded_bytes().starts_with(b".");
     let is_known = |extension: &OsStr| {
@@ -41,8 +41,7 @@ pub fn counts(path: &Path, extensions: Extensions) -> bool {
 pub(crate) enum Content {
     Absent,
     File([u8; 32]),
-    /// A directory, with its entries by name. Directories in it are left out, unless their name has one of the
-    /// extensions that count.
+    /// A directory, with its entries by name. Subdirectories are left out unless their name has a selected extension.
     Directory(BTreeMap<OsString, Content>),
     /// A device, a pipe or a socket, which is not read, because it may be infinite.
     Other,
@@ -50,17 +49,17 @@ pub(crate) enum Content {
 }
 
 impl Fingerprint {
-    /// Reads these paths. This blocks.
+    /// Reads these paths, and all files of directories. This blocks.
     pub fn of(paths: impl IntoIterator<Item = PathBuf>) -> Self {
         Self::of_extensions(paths, &[])
     }
 
-    /// Reads these paths. Of directories, it reads only the files with these extensions. This blocks.
+    /// Reads these paths; of directories, only the files with these extensions. This blocks.
     pub fn of_extensions(paths: impl IntoIterator<Item = PathBuf>, extensions: Extensions) -> Self {
         Self::with(paths, extensions, &mut Digests::default())
     }
 
-    /// Returns a digest of all paths and contents. It is the same in all processes.
+    /// Returns one digest of all paths and contents, which is the same in every process.
     pub fn digest(&self) -> [u8; 32] {
         let mut hasher = Sha256::new();
         for (path, content) in &self.contents {
@@ -89,7 +88,7 @@ impl Fingerprint {
         Self { contents, extensions }
     }
 
-    /// Returns the paths whose content differs from the other fingerprint, or is missing there.
+    /// Returns the paths whose content differs in the other fingerprint, or that are missing there.
     pub(crate) fn differs_from(&self, other: &Self) -> Vec<PathBuf> {
         self.contents
             .iter()
@@ -99,7 +98,7 @@ impl Fingerprint {
     }
 }
 
-/// Hashes the length of some bytes, which separates them from what follows, and the bytes.
+/// Hashes the length of the bytes before the bytes themselves, so that adjacent parts cannot be confused.
 fn hash_part(hasher: &mut Sha256, bytes: &[u8]) {
     hasher.update((bytes.len() as u64).to_le_bytes());
     hasher.update(bytes);
@@ -151,7 +150,7 @@ impl Content {
             if is_directory && extensions.is_empty() || !counts(&path, extensions) {
                 continue;
             }
-            // A directory with the name of a watched file is a mistake of the operator, and its removal is a change.
+            // A directory with the extension of a file is an operator's mistake. Its removal is a change.
             let content = if is_directory {
                 Self::Other
             } else {
@@ -163,19 +162,17 @@ impl Content {
     }
 }
 
-/// The cached digests of files, so that a large file is read again only when its stamp has changed.
+/// Caches the digests of files, so that a large file is read again only when its stamp has changed.
 #[derive(Debug, Default)]
 pub(crate) struct Digests {
     last: HashMap<PathBuf, (Stamp, [u8; 32])>,
     next: HashMap<PathBuf, (Stamp, [u8; 32])>,
 }
 
-/// The time after a write within which the next write may leave a file's times unchanged, because the clocks of file
-/// systems are coarse.
+/// The resolution of the clocks of file systems. A second write within this time may leave the stamp unchanged.
 const COARSENESS: Duration = Duration::from_secs(2);
 
-/// A file above this size in bytes is considered changed when its stamp has changed: files this large are not
-/// used, and reading them would take long.
+/// The size in bytes above which a changed stamp counts as a change: reading would take long, and no such file is used.
 const LARGEST: u64 = 256 << 20;
 
 impl Digests {
@@ -202,7 +199,7 @@ impl Digests {
         #[allow(clippy::disallowed_methods, reason = "it is compared with the times of files")]
         let now = SystemTime::now();
         let mut file = file::open(path)?;
-        // The path may now lead to a different file.
+        // The path may lead to a different file than before, so the stamp of the open file is taken.
         let stamp = Stamp::of(&file.metadata()?);
         let digest = digest(&mut (&mut file).take(LARGEST))?;
         if stamp.is_settled(now) {
@@ -225,7 +222,7 @@ fn digest(file: &mut impl Read) -> io::Result<[u8; 32]> {
     }
 }
 
-/// The metadata of a file: the same settled stamp means the same content.
+/// The metadata of a file. Equal stamps mean equal content, if it was read more than two seconds after the last change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
     file: (u64, u64),
@@ -250,17 +247,17 @@ impl Stamp {
         }
     }
 
-    /// Returns a digest in place of the content of a file that is too large to be read.
+    /// Returns a digest of the stamp, for a file that is too large to read.
     fn digest(&self) -> [u8; 32] {
         Sha256::digest(format!("{self:?}")).into()
     }
 
-    /// Returns the time since the file was last written or replaced; `None` if that lies in the future.
+    /// Returns the time since the file was last written or replaced; `None` if the file's time is in the future.
     pub fn age(&self, now: SystemTime) -> Option<Duration> {
         now.duration_since(self.changed?).ok()
     }
 
-    /// Returns whether every change of the file after `now` changes its stamp.
+    /// Returns whether every later change of the file will change its stamp.
     fn is_settled(&self, now: SystemTime) -> bool {
         self.age(now).is_some_and(|age| age > COARSENESS)
     }

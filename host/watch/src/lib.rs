@@ -1,11 +1,10 @@
 //! Reads [files](mod@file), and watches the content of files and directories.
 //!
-//! A [`Watch`] compares content: it reports a path when the bytes that it leads to have changed, whatever caused that:
-//! a file written in place, a temporary file renamed over it, a symbolic link that is swapped anywhere in the path (as
-//! in mounted Secrets and ConfigMaps), or a directory that is removed and created again. Touching a file is not a
-//! change.
+//! A [`Watch`] compares content. It reports a path when the bytes that the path leads to have changed, for whatever
+//! reason: a file written in place, a temporary file renamed over it, a symbolic link swapped anywhere in the path (as
+//! in mounted Secrets and ConfigMaps), or a directory removed and created again. Touching a file is not a change.
 //!
-//! Notifications of the system (inotify) trigger a check. If they are not available, polling finds the change.
+//! Notifications of the operating system (inotify) trigger a check. Without them, polling finds changes.
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 pub mod file;
@@ -28,18 +27,18 @@ pub use self::{
     reloaded::Reloaded,
 };
 
-/// When a [`Watch`] checks for changes.
+/// The delays after which a [`Watch`] checks for changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WatchConfig {
-    /// The quiet time before a check. While events continue, it checks at ten times this interval. Default: 100 ms.
+    /// The time without events before a check, which happens at the latest after ten times this long. Default: 100 ms.
     pub debounce: Duration,
-    /// The quiet time after a file was closed by its writer or renamed, and is therefore complete: only other files
-    /// may follow. Default: 10 ms.
+    /// The shorter delay after a file was closed by its writer or renamed: the file is complete, and only changes to
+    /// other files may follow. Default: 10 ms.
     pub settle: Duration,
-    /// The quiet time while a file is being written, and may be incomplete. After ten times this long it is checked
-    /// anyway. Default: 2 s.
+    /// The delay after the last write to a file that is still open, and may be incomplete. The check happens after ten
+    /// times this long at the latest. Default: 2 s.
     pub hold: Duration,
-    /// The polling interval without events. Default: 10 s.
+    /// The interval of checks without events. Default: 10 s.
     pub poll: Duration,
 }
 
@@ -54,11 +53,11 @@ impl Default for WatchConfig {
     }
 }
 
-/// The multiple of the debounce or the hold by which a check is delayed at most.
+/// The factor of [`WatchConfig::debounce`] or [`WatchConfig::hold`] after which a check is no longer delayed.
 const PATIENCE: u32 = 10;
 
-/// The multiple of the settle time after which a change that may be incomplete is checked again. It is reported when
-/// two checks find the same.
+/// The factor of [`WatchConfig::settle`] after which a change that may be incomplete is checked again. It is reported
+/// when two checks in a row find the same content.
 const SECOND_LOOK: u32 = 5;
 
 /// Watches files and directories until it is dropped.
@@ -68,11 +67,11 @@ pub struct Watch {
     seen: Fingerprint,
     /// Whether something may have changed since the last check.
     is_due: bool,
-    /// Whether an event has happened that no check has followed yet.
+    /// Whether an event happened after the last check.
     is_notified: bool,
     next_poll: Instant,
     notifier: Arc<Notifier>,
-    /// The state of checks. A check that continues after its future was dropped shares it.
+    /// The state of the checks, shared with a check that continues after its future was dropped.
     scanner: Arc<Mutex<Scanner>>,
 }
 
@@ -83,17 +82,16 @@ struct Scanner {
 }
 
 impl Watch {
-    /// Watches these files and directories from now on. Read them after this call, not before, so that no change is
-    /// missed.
+    /// Watches these files and directories from now on. To miss no change, read them after this call.
     ///
-    /// The paths need not exist. For a directory, its files are watched, but not the files in subdirectories.
+    /// The paths need not exist. The files of a directory are watched, but not its subdirectories.
     pub async fn new(paths: impl IntoIterator<Item = PathBuf>, config: WatchConfig) -> Self {
         let paths: Vec<PathBuf> = paths.into_iter().collect();
         let seen = blocking(move || Fingerprint::of(paths)).await;
         Self::since(seen, config)
     }
 
-    /// Watches the paths of this fingerprint, and reports changes since it was taken.
+    /// Watches the paths of a fingerprint, and reports changes since the fingerprint was taken.
     pub fn since(seen: Fingerprint, config: WatchConfig) -> Self {
         Self::with_opener(seen, config, notices::open)
     }
@@ -114,7 +112,7 @@ impl Watch {
         }
     }
 
-    /// Returns the writers of the watched files.
+    /// Returns a handle that waits for the writers of the watched files.
     pub fn writers(&self) -> Writers {
         Writers {
             config: self.config,
@@ -127,9 +125,9 @@ impl Watch {
         self.seen.contents.keys()
     }
 
-    /// Watches the paths of this fingerprint instead, and reports changes since it was taken.
+    /// Watches the paths of this fingerprint instead, and reports changes since the fingerprint was taken.
     pub fn expect(&mut self, seen: Fingerprint) {
-        // A check sets up the notifications of new paths, and finds what changed before.
+        // The next check sets up the notifications of new paths, and finds earlier changes.
         self.is_due |= self.seen != seen;
         self.seen = seen;
     }
@@ -154,8 +152,7 @@ impl Watch {
         }
     }
 
-    /// Returns the content of the paths when two checks in a row find the same, or when they keep changing for too
-    /// long.
+    /// Returns the content of the paths once two checks in a row agree, or once it has changed for too long.
     async fn until_quiet(&self, mut found: Fingerprint) -> Fingerprint {
         let latest = Instant::now() + self.config.hold * PATIENCE;
         loop {
@@ -200,7 +197,7 @@ impl Watch {
         blocking(move || {
             let mut scanner = scanner.lock();
             let Scanner { notices, digests } = &mut *scanner;
-            // Notifications are set up before the content is read, so that no change in between is missed.
+            // Notifications are set up before the content is read, so that no change is missed.
             notices.watch(&paths, extensions);
             Fingerprint::with(paths, extensions, digests)
         })
@@ -208,7 +205,7 @@ impl Watch {
     }
 }
 
-/// The writers of watched files.
+/// Waits for the writers of watched files.
 #[derive(Clone, Debug)]
 pub struct Writers {
     config: WatchConfig,
@@ -216,8 +213,8 @@ pub struct Writers {
 }
 
 impl Writers {
-    /// Waits until no file is being written, as [`WatchConfig::hold`] says and as far as the system reports it. Returns
-    /// the files that still are after this time.
+    /// Waits until no file is being written, but at most for `patience`. A file counts as being written for
+    /// [`WatchConfig::hold`] after its last reported write. Returns the files that are still being written.
     pub async fn finished(&self, patience: Duration) -> Vec<PathBuf> {
         let latest = Instant::now() + patience;
         loop {

@@ -22,28 +22,28 @@ use crate::{
     trail,
 };
 
-/// Creates a watcher of the system; the handler is called for each notification.
+/// Creates a watcher of the operating system, which calls the handler for each notification.
 pub(crate) type Open = fn(Handler) -> notify::Result<RecommendedWatcher>;
 
 pub(crate) fn open(handler: Handler) -> notify::Result<RecommendedWatcher> {
     notify::recommended_watcher(handler)
 }
 
-/// Signals events. Shared by a watch and the system's notifications.
+/// Wakes a watch when the operating system reports an event.
 #[derive(Debug, Default)]
 pub(crate) struct Notifier {
     pub(crate) notify: Notify,
     /// Whether the last event completed a change: a file was closed by its writer, or renamed.
     is_settled: AtomicBool,
-    /// Files that are being written, and when they were last written to.
+    /// The files that are being written, and when each was last written to.
     written: Mutex<HashMap<PathBuf, Instant>>,
-    /// The watched paths. Writes to others are ignored.
+    /// The watched paths. Writes to other paths are ignored.
     watched: Mutex<Watched>,
 }
 
 #[derive(Debug, Default)]
 struct Watched {
-    /// Files, and directories whose files are watched.
+    /// The files, and the directories whose files are watched.
     paths: HashSet<PathBuf>,
     names: HashSet<OsString>,
     extensions: Extensions,
@@ -59,8 +59,8 @@ impl Notifier {
         self.is_settled.load(Ordering::Acquire)
     }
 
-    /// Returns whether a file was being written within this time. Without a time limit, a lost notification about the
-    /// end of a write would delay all checks.
+    /// Returns whether a file was being written within this time. The time limit matters if the notification about the
+    /// end of a write is lost: all checks would wait for it.
     pub(crate) fn is_written_to(&self, within: Duration) -> bool {
         !self.written_to(within).is_empty()
     }
@@ -74,12 +74,12 @@ impl Notifier {
         paths
     }
 
-    /// Records that the watched ones of these files are being written, and returns whether there are any.
+    /// Records which of the files are watched and being written, and returns whether there are any.
     fn record_opened(&self, mut paths: Vec<PathBuf>) -> bool {
         {
             let watched = self.watched.lock();
             paths.retain(|path| {
-                // A log file in a watched directory is written all the time.
+                // Log files in a watched directory are written all the time, so their paths are dropped early.
                 if !counts(path, watched.extensions)
                     && !path.file_name().is_some_and(|name| watched.names.contains(name))
                 {
@@ -100,12 +100,11 @@ impl Notifier {
         is_any
     }
 
-    /// Sets the watched files and directories.
     fn set_watched(&self, paths: &[PathBuf], extensions: Extensions) {
         let mut now = HashSet::new();
         for path in paths {
             if let Ok(target) = path.canonicalize() {
-                // A directory's files may be links into a subdirectory.
+                // The files of a directory may be links into its subdirectories, as in mounted ConfigMaps.
                 let directories = trail::directories(path).into_iter();
                 let below = directories.filter_map(|directory| directory.canonicalize().ok());
                 now.extend(below.filter(|directory| directory.starts_with(&target)));
@@ -146,7 +145,7 @@ impl notify::EventHandler for Handler {
             }
             // A check opens files, and must not trigger another check.
             EventKind::Access(_) => {}
-            // The event for closing the file follows.
+            // An event for closing the file follows, which signals the change.
             EventKind::Create(CreateKind::File) => {
                 self.0
                     .record_opened(event.paths.into_iter().filter(|path| is_new(path)).collect());
@@ -166,13 +165,13 @@ impl notify::EventHandler for Handler {
     }
 }
 
-/// Returns whether a created file was opened by its creator. A link was not, and no close event follows it.
+/// Returns whether the creator of a file opened it, so that an event for closing it follows. A link was not opened.
 fn is_new(path: &Path) -> bool {
     path.symlink_metadata()
         .is_ok_and(|metadata| metadata.is_file() && metadata.nlink() == 1)
 }
 
-/// Registers for notifications of the system about events in directories.
+/// Registers with the operating system for events in directories.
 #[derive(Debug)]
 pub(crate) struct Notices {
     open: Open,
@@ -184,7 +183,7 @@ pub(crate) struct Notices {
 }
 
 impl Notices {
-    /// `poll` is the interval of polling, which is named in a warning if there are no notifications.
+    /// Creates the registrations. Without notifications, a warning names `poll`, the interval of polling.
     pub(crate) fn new(open: Open, notifier: Arc<Notifier>, poll: Duration) -> Self {
         Self {
             open,
@@ -196,7 +195,7 @@ impl Notices {
         }
     }
 
-    /// Registers for events of all directories in which a change may alter what these paths lead to.
+    /// Registers for the events of all directories in which a change may alter what these paths lead to.
     pub(crate) fn watch(&mut self, paths: &[PathBuf], extensions: Extensions) {
         if self.watcher.is_none() {
             match (self.open)(Handler(self.notifier.clone())) {
@@ -208,8 +207,7 @@ impl Notices {
             return;
         };
         self.notifier.set_watched(paths, extensions);
-        // All directories are registered again, because a registration stays with a directory that was moved or
-        // removed, and does not see its replacement.
+        // All directories are registered again: a moved or removed directory takes its registration along.
         for directory in std::mem::take(&mut self.watched) {
             if let Err(error) = watcher.unwatch(&directory) {
                 tracing::trace!(%error, directory = %directory.display(), "it is no longer watched");
@@ -224,7 +222,7 @@ impl Notices {
                 Ok(()) => {
                     self.watched.insert(directory);
                 }
-                // The directory was removed in the meantime, and an event of its parent follows.
+                // The directory was removed meanwhile. An event of its parent follows.
                 Err(error) if matches!(error.kind, ErrorKind::PathNotFound) => {}
                 Err(error) => failed = Some(error),
             }

@@ -5,23 +5,21 @@ use tokio::sync::watch;
 
 use crate::{Fingerprint, Watch, WatchConfig, blocking};
 
-/// A value that is loaded from files, and loaded again when their content changes. Cheap to clone; clones share the
-/// value.
-///
-/// When loading fails, the last valid value stays in use.
+/// A value that is loaded from files, and loaded again when their content changes. Clones share the value. When loading
+/// fails, the last valid value stays in use.
 pub struct Reloaded<T>(Arc<Inner<T>>);
 
 struct Inner<T> {
     current: watch::Sender<Arc<T>>,
-    /// `None` for a value that does not come from files and never changes.
+    /// `None` for a value that never changes, because it does not come from files.
     source: Option<Source<T>>,
 }
 
 struct Source<T> {
     load: Arc<dyn Fn() -> Result<T, String> + Send + Sync>,
-    /// The files when they were first read.
+    /// The content of the files before the first load.
     seen: Fingerprint,
-    /// The error of loading the current content of the files.
+    /// The error, if the current content of the files cannot be loaded.
     problem: Mutex<Option<String>>,
 }
 
@@ -36,7 +34,7 @@ impl<T> Reloaded<T> {
         Self(Arc::new(Inner { current, source }))
     }
 
-    /// Loads a value. `load` reads these files; it may block.
+    /// Loads a value from these files with `load`, which may block.
     ///
     /// # Errors
     ///
@@ -56,17 +54,17 @@ impl<T> Reloaded<T> {
         Ok(Self::new(value, Some(source)))
     }
 
-    /// Returns the value that was last loaded.
+    /// Returns the last value that was loaded.
     pub fn current(&self) -> Arc<T> {
         self.0.current.borrow().clone()
     }
 
-    /// Receives every value that is loaded from now on.
+    /// Returns a receiver of every value that is loaded from now on.
     pub fn subscribe(&self) -> watch::Receiver<Arc<T>> {
         self.0.current.subscribe()
     }
 
-    /// Returns the error of loading the current content of the files; `None` if that content is in use.
+    /// Returns the error if the current content of the files cannot be loaded; otherwise `None`.
     pub fn problem(&self) -> Option<String> {
         let source = self.0.source.as_ref()?;
         let problem = source.problem.lock();
@@ -87,8 +85,8 @@ impl<T: Send + Sync + 'static> Reloaded<T> {
         }
     }
 
-    /// Loads the value again now, and reports the new value or the error. A value that depends on more than its files
-    /// needs this.
+    /// Loads the value again now, and reports the new value or the error. Call this when something else than the files
+    /// changes that the value depends on.
     pub async fn reload(&self, mut report: impl FnMut(Result<&T, &str>)) {
         if let Some(source) = &self.0.source {
             self.load_from(source, &mut report).await;
@@ -146,7 +144,7 @@ mod tests {
             move || fs::read_to_string(&path).unwrap().parse::<u8>()
         };
         let number = Reloaded::load([path.clone()], load).unwrap();
-        // This change comes before the files are followed.
+        // The file changes before `follow` is called.
         fs::write(&path, "2").unwrap();
         let (reports, mut reported) = tokio::sync::mpsc::unbounded_channel();
         let follow = number.follow(|loaded| reports.send(loaded.copied().map_err(str::to_owned)).unwrap());

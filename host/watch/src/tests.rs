@@ -11,14 +11,13 @@ use super::*;
 const SOON: Duration = Duration::from_secs(20);
 const NEVER: Duration = Duration::from_secs(3600);
 
-/// Uses notifications only.
+/// Reports changes through notifications only.
 const NOTICED: WatchConfig = WatchConfig {
     debounce: Duration::from_millis(5),
     settle: Duration::from_millis(1),
     hold: Duration::from_millis(20),
     poll: NEVER,
 };
-/// A configuration that polls often.
 const POLLED: WatchConfig = WatchConfig {
     debounce: Duration::from_millis(5),
     settle: Duration::from_millis(1),
@@ -26,7 +25,7 @@ const POLLED: WatchConfig = WatchConfig {
     poll: Duration::from_millis(10),
 };
 
-/// Returns a system without notifications.
+/// Fails like a system that has no notifications left.
 fn none_left(_: notices::Handler) -> notify::Result<notify::RecommendedWatcher> {
     Err(notify::Error::new(notify::ErrorKind::MaxFilesWatch))
 }
@@ -46,8 +45,8 @@ async fn changed(watch: &mut Watch) -> Vec<PathBuf> {
         .expect("no change is seen")
 }
 
-/// Waits until notifications are set up, by having a change of a scratch file reported. Until then, the first check
-/// would find every change.
+/// Waits until a change of a scratch file is reported, which shows that notifications are set up. Without this, the
+/// first check could find every change.
 async fn armed(watch: &mut Watch, scratch: &Path) {
     fs::write(scratch, "armed").unwrap();
     assert_eq!(changed(watch).await, [scratch]);
@@ -58,8 +57,8 @@ fn write(path: PathBuf, text: &str) {
     fs::write(path, text).unwrap();
 }
 
-/// Mounts a file as kubelet does: in a separate directory, with a link `..data` to it, and a link through `..data` to
-/// the file.
+/// Mounts a file as kubelet does: the file is in a directory of its own, a link `..data` leads to the directory, and a
+/// link with the file's name leads through `..data`.
 fn mount(root: &Path, revision: &str, text: &str) {
     let directory = root.join("mount");
     write(directory.join(format!("..{revision}/file")), text);
@@ -77,7 +76,7 @@ fn mount(root: &Path, revision: &str, text: &str) {
 #[tokio::test]
 async fn every_way_of_changing_a_file_is_reported() {
     type Step = fn(&Path);
-    // (case, the watched path, how it is prepared, changes of which each must be reported)
+    // (case, watched path, preparation, changes that must each be reported)
     let cases: [(&str, &str, Step, &[Step]); 9] = [
         (
             "written in place",
@@ -137,7 +136,7 @@ async fn every_way_of_changing_a_file_is_reported() {
                     fs::rename(root.join("some"), root.join("old")).unwrap();
                     fs::rename(root.join("new"), root.join("some")).unwrap();
                 },
-                // The new directory is watched instead of the old one.
+                // The new directory is watched in place of the removed one.
                 |root| write(root.join("some/file"), "3"),
             ],
         ),
@@ -204,7 +203,7 @@ async fn every_way_of_changing_a_file_is_reported() {
                     Ok(vec![path.clone()]),
                     "{case}, step {number}, noticed: {is_noticed}"
                 );
-                // A step that consists of two changes may be reported after each of them.
+                // A step with two changes may be reported once or twice.
                 while !Fingerprint::of([path.clone()])
                     .differs_from(&watch.seen)
                     .is_empty()
@@ -216,7 +215,7 @@ async fn every_way_of_changing_a_file_is_reported() {
     }
 }
 
-/// No step changes the content of the file, so only the change to the other file is reported.
+/// None of the steps changes the content, so only the change to another file is reported.
 #[tokio::test]
 async fn writes_without_new_content_are_not_changes() {
     type Step = fn(&Path);
@@ -251,13 +250,13 @@ async fn writes_without_new_content_are_not_changes() {
 }
 
 #[tokio::test]
-async fn a_change_is_reported_after_its_future_was_dropped() {
+async fn a_change_is_reported_after_the_waiting_future_was_dropped() {
     let directory = TempDir::new().unwrap();
     let file = directory.path().join("file");
     let mut watch = watch(std::slice::from_ref(&file), true);
     armed(&mut watch, &file).await;
     fs::write(&file, "2").unwrap();
-    // The growing timeout drops the future at each await point.
+    // The growing timeout drops the future at each of its await points.
     let seen = tokio::time::timeout(SOON, async {
         let mut patience = Duration::ZERO;
         loop {
@@ -299,7 +298,7 @@ async fn changes_since_a_fingerprint_are_reported() {
     assert_eq!(changed(&mut watch).await, [file]);
 }
 
-/// A file that its writer has closed is complete, so the debounce does not delay the check.
+/// A file that its writer has closed is complete, so the check does not wait for the debounce.
 #[tokio::test]
 async fn a_closed_file_is_reported_at_once() {
     let directory = TempDir::new().unwrap();
@@ -330,7 +329,7 @@ async fn an_open_file_is_reported_after_its_last_write() {
     for step in ["made", "written anew"] {
         let mut writer = fs::File::create(&file).unwrap();
         for half in ["the first half, ", "the second half"] {
-            // The time is many times the debounce, so that a check would have happened.
+            // The time is long enough for a check to happen if the open file did not delay it.
             let seen = tokio::time::timeout(held.debounce * 40, watch.changed()).await;
             assert!(seen.is_err(), "{step}: before {half:?}");
             writer.write_all(format!("{step}: {half}").as_bytes()).unwrap();
@@ -344,7 +343,7 @@ async fn an_open_file_is_reported_after_its_last_write() {
     neighbour.write_all(b"a line").unwrap();
     fs::write(&file, "whole").unwrap();
     assert_eq!(changed(&mut watch).await, std::slice::from_ref(&file));
-    // A file that stays open is reported when nothing was written to it for `hold`.
+    // A file that stays open is reported when it was not written to for `hold`.
     let brief = WatchConfig {
         hold: Duration::from_millis(50),
         ..NOTICED
@@ -375,7 +374,7 @@ async fn a_file_that_is_still_being_written_is_named() {
     writer.write_all(b"a half").unwrap();
     let patience = held.settle * 40;
     let named = tokio::time::timeout(SOON, async {
-        // The notification of the write may arrive later.
+        // The notification of the write may not have arrived yet.
         while writers.finished(patience).await.is_empty() {
             tokio::task::yield_now().await;
         }

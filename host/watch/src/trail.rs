@@ -4,12 +4,11 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
-/// The number of symbolic links in a path that Linux follows.
+/// The number of symbolic links that Linux follows in one path.
 const MOST_LINKS: usize = 40;
 
-/// Returns the directories in which a change may alter what this path leads to: the parents of every symbolic link in
-/// the path and of the file itself, and, if a part of the path is missing, the last existing directory. Their paths
-/// contain no symbolic links.
+/// Returns the directories in which a change may alter what this path leads to, as paths without symbolic links: the
+/// parents of the file and of each symbolic link in the path, or else the last directory that exists.
 pub(crate) fn directories(path: &Path) -> BTreeSet<PathBuf> {
     let mut found = BTreeSet::new();
     follow(path, &mut found);
@@ -55,7 +54,7 @@ fn follow(path: &Path, found: &mut BTreeSet<PathBuf>) {
     }
 }
 
-/// Pushes the parts of a path, so that the first part is on top. An absolute path continues from the root.
+/// Pushes the parts of a path onto the stack, the first part last. An absolute path starts with the root.
 fn push(rest: &mut Vec<OsString>, path: &Path) {
     let parts = path
         .components()
@@ -87,7 +86,7 @@ mod tests {
         symlink("round", root.join("round")).unwrap();
         symlink("nowhere/file", root.join("dangling")).unwrap();
         fs::write(root.join("file"), "").unwrap();
-        // (a path, the directories to watch for it), both below the root.
+        // (path, directories to watch for it), both relative to the root.
         for (path, expected) in [
             ("file", &[""][..]),
             ("absent", &[""]),
@@ -95,7 +94,7 @@ mod tests {
             ("file/below", &["file"]),
             ("mount/tls.crt", &["mount", "mount/..2026_1"]),
             ("mount/..data/tls.crt", &["mount", "mount/..2026_1"]),
-            // The files in a directory may lead to other directories.
+            // The files in the directory may be links into other directories.
             ("mount", &["", "mount", "mount/..2026_1"]),
             ("absolute/tls.crt", &["", "mount", "mount/..2026_1"]),
             ("./absolute/../file", &["", ""]),

@@ -9,7 +9,7 @@ fn location(text: &str) -> FieldLocation {
     FieldLocation::parse(text).unwrap()
 }
 
-/// Returns the object after the mutation; `None` if that left it as it was.
+/// Returns the object after the mutation; `None` if the mutation did not change it.
 fn applied(
     at: &str,
     tests: &[(&str, bool)],
@@ -189,10 +189,10 @@ fn a_value_is_set_at_its_location() {
     assert_eq!(found, Ok(Some(expected)), "a number is not a string");
 }
 
-/// The rows of lists are from Gatekeeper 3.x, pkg/mutation/mutators/modifyset/modify_set_mutator_test.go; the rows of
-/// images are from pkg/mutation/mutators/assignimage/assignimage_mutator_test.go.
+/// Sources: Gatekeeper 3.x, pkg/mutation/mutators/modifyset/modify_set_mutator_test.go for lists, and
+/// pkg/mutation/mutators/assignimage/assignimage_mutator_test.go for images.
 #[test]
-fn values_are_merged_pruned_and_replaced_in_images() {
+fn lists_are_merged_and_pruned_and_image_parts_replaced() {
     let list = |items: &[&str]| json!({"spec": {"args": items}});
     let values = |items: &[&str]| items.iter().map(|item| Value::from(*item)).collect::<Vec<_>>();
     let image = |domain: &str| {
@@ -271,7 +271,7 @@ fn values_are_merged_pruned_and_replaced_in_images() {
     }
 }
 
-/// The types are those for which Gatekeeper's mutation_function.go and its setters return an error.
+/// Gatekeeper's mutation_function.go and its setters return an error for the same types.
 #[test]
 fn a_value_of_another_type_is_a_failure() {
     for (at, mutation, object, expected) in [
@@ -323,7 +323,7 @@ fn a_value_of_another_type_is_a_failure() {
 }
 
 #[test]
-fn a_passed_deadline_ends_a_mutation() {
+fn a_mutation_stops_at_its_deadline() {
     let mutator = Mutator::new("m", location("spec.containers[name: *].image"), assign("i"));
     let metadata = AssignableMetadata {
         namespace: String::new(),

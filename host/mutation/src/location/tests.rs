@@ -81,7 +81,7 @@ fn a_location_is_parsed_into_steps() {
     ] {
         let location = FieldLocation::parse(text).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(location.steps(), expected, "{text}");
-        // The text that is shown is read as the same location.
+        // The displayed location is parsed to an equal location.
         assert_eq!(
             FieldLocation::parse(&location.to_string()),
             Ok(location),
@@ -90,9 +90,9 @@ fn a_location_is_parsed_into_steps() {
     }
 }
 
-/// Source: Gatekeeper 3.x, pkg/mutation/path/parser/parser_test.go, without the empty text, which its mutators refuse.
+/// Source: Gatekeeper 3.x, pkg/mutation/path/parser/parser_test.go, except for the empty text.
 #[test]
-fn a_text_that_is_not_a_location_is_refused() {
+fn invalid_locations_are_refused() {
     for (text, found) in [
         ("", "it ends, where the name of a field is expected"),
         (".spec", "there is `.`"),
@@ -138,7 +138,7 @@ fn a_text_that_is_not_a_location_is_refused() {
 
 /// Source: Gatekeeper 3.x, pkg/mutation/schema/schema_test.go and node_test.go.
 #[test]
-fn locations_of_different_types_contradict_each_other() {
+fn locations_that_expect_different_types_contradict_each_other() {
     for (one, end, other, other_end, expected) in [
         (
             "spec.containers.image",

@@ -51,7 +51,7 @@ async fn changed(mutators: Vec<Mutator>, object: Value) -> (Value, String) {
 /// Source: Gatekeeper 3.x, pkg/mutation/system.go and system_test.go.
 #[tokio::test]
 async fn mutators_are_applied_until_nothing_changes() {
-    // A mutator may depend on a value that a later mutator sets.
+    // A mutator may depend on a value that a later mutator sets in the first round.
     let chained = vec![
         with_test(assign("a", "spec.b.a", 1), "spec.b", true),
         with_test(assign("b", "spec.b.c", 1), "spec.b", false),
@@ -66,7 +66,7 @@ async fn mutators_are_applied_until_nothing_changes() {
     assert_eq!(after, json!({"spec": {"x": 2}}));
     assert_eq!(changed(disputed, after.clone()).await, (after, String::new()));
 
-    // The next round splits the path into a domain and a path.
+    // The second round parses the new path as a domain and a path.
     let parts = ImageParts {
         path: Some("gcr.io/repo".to_owned()),
         ..ImageParts::default()
@@ -124,7 +124,7 @@ async fn a_mutator_applies_only_to_selected_requests_and_labels() {
 
 /// Source: Gatekeeper 3.x, pkg/mutation/path/tester/tester_test.go.
 #[test]
-fn path_tests_that_cannot_apply_are_refused() {
+fn invalid_path_tests_are_refused() {
     let at = |text: &str| FieldLocation::parse(text).unwrap();
     for (tests, expected) in [
         (
@@ -167,7 +167,7 @@ fn path_tests_that_cannot_apply_are_refused() {
     }
 }
 
-/// A client can send many items, and a mutator may add a field to each.
+/// A client can send many items, and a mutator may add a field to each item.
 #[tokio::test]
 async fn the_size_of_the_result_is_limited() {
     let pod = |items: usize, item: Value| json!({"spec": {"containers": vec![item; items]}});
@@ -202,7 +202,7 @@ async fn the_size_of_the_result_is_limited() {
             Some(FailureKind::OutputTooLarge),
         ),
         ("a few", vec![policy()], pod(1_000, json!({})), None),
-        // A replaced value no longer counts.
+        // A value that was replaced no longer counts.
         (
             "smaller ones in place of others",
             vec![short(), policy()],

@@ -11,7 +11,7 @@ fn a_stamp_settles_when_it_is_older_than_the_resolution_of_the_clock() {
             changed + COARSENESS + Duration::from_nanos(1),
             true,
         ),
-        // The file is newer than the clock says.
+        // The time of the file is in the future.
         (Some(changed), changed - Duration::from_secs(1), false),
         (None, changed, false),
     ] {
@@ -32,7 +32,7 @@ fn a_file_is_read_again_when_its_stamp_has_changed() {
     std::fs::write(&path, "1").unwrap();
     let mut digests = Digests::default();
     let stamp = Stamp::of(&path.metadata().unwrap());
-    // This is not the digest of the file, so it shows that the file was not read.
+    // A wrong digest in the cache shows that the file was not read.
     let kept = [7; 32];
     digests.last.insert(path.clone(), (stamp, kept));
     for _ in 0..2 {
@@ -81,7 +81,7 @@ fn a_file_that_is_too_large_is_not_read() {
     assert_ne!(Fingerprint::of([path]), before);
 }
 
-/// Another write soon after the first may leave the times of the file unchanged.
+/// A second write within the clock's resolution may leave the stamp of the file unchanged.
 #[test]
 fn a_file_that_was_just_written_is_read_each_time() {
     let directory = tempfile::tempdir().unwrap();
@@ -111,7 +111,7 @@ fn files_with_other_extensions_are_ignored() {
         ("a.yaml.bak", false),
         ("yaml", false),
         ("app.log", false),
-        // A path that is watched by its own name counts.
+        // The extensions do not apply to a path that is watched by name.
         ("named.log", true),
     ] {
         std::fs::write(path(name), "1").unwrap();
