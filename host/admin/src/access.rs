@@ -19,9 +19,9 @@ use crate::{
     token::{self, Token},
 };
 
-/// The header in which browsers send whether the request comes from another site.
+/// The header that says whether another site caused a browser's request.
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
-/// The header in which browsers send whether the request opens a page.
+/// The header that says whether a browser's request opens a page.
 const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 
 /// Decides who may use the API. Cheap to clone; lives as long as the admin port.
@@ -60,7 +60,7 @@ impl fmt::Display for Caller {
     }
 }
 
-/// The reason for which a request to the API is refused.
+/// The reason why a request is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Denied {
     #[error(
@@ -89,14 +89,13 @@ pub enum Denied {
 }
 
 impl Denied {
-    /// Returns whether to log the refusal: the client presented wrong credentials or lacks a role, and did not merely
-    /// omit credentials.
+    /// Returns whether to log the refusal: the client presented wrong credentials or lacks a role. Requests without
+    /// credentials are not logged.
     pub(crate) fn is_notable(&self) -> bool {
         !matches!(self, Self::Closed | Self::NoToken | Self::NoCertificate)
     }
 }
 
-/// Logs that a request was refused.
 pub(crate) fn log_refusal(head: &Parts, why: &dyn fmt::Display) {
     let client = head.extensions.get::<Client>().map(|client| client.address);
     let client = client.map(tracing::field::display);
@@ -118,7 +117,7 @@ impl AdminAccess {
         Self(Arc::new(policy))
     }
 
-    /// Returns the caller and its role, if the role is sufficient.
+    /// Returns the client and its role if the role includes `needed`.
     pub(crate) fn admit(&self, head: &Parts, needed: Role) -> Result<(Caller, Role), Denied> {
         let (caller, role) = match &*self.0 {
             AccessPolicy::Closed => return Err(Denied::Closed),
@@ -135,8 +134,8 @@ impl AdminAccess {
         Ok((caller, role))
     }
 
-    /// Returns a client that needs no session for pages of the console: on loopback without authentication, or with a
-    /// certificate. [`from_own_page`] decides which requests of browsers are accepted.
+    /// Identifies a client that uses the console without signing in: on loopback without authentication, or with a
+    /// certificate. Callers check the request's origin with [`from_own_page`].
     pub(crate) fn visitor(&self, head: &Parts) -> Result<(Caller, Role), Denied> {
         match &*self.0 {
             AccessPolicy::Closed => Err(Denied::Closed),
@@ -148,7 +147,7 @@ impl AdminAccess {
         }
     }
 
-    /// Returns the holder of a token; `None` if no current token has this digest.
+    /// Returns the holder of the token with this digest; `None` if no current token has it.
     pub(crate) fn holder(&self, presented: &TokenDigest) -> Option<(Caller, Role)> {
         match &*self.0 {
             AccessPolicy::Guarded { tokens, .. } => {
@@ -159,7 +158,7 @@ impl AdminAccess {
         }
     }
 
-    /// Returns whether clients may sign in to the console.
+    /// Returns whether clients may sign in to the console with a token.
     pub(crate) fn has_tokens(&self) -> bool {
         matches!(&*self.0, AccessPolicy::Guarded { tokens, .. } if !tokens.is_empty())
     }
@@ -173,7 +172,8 @@ impl AdminAccess {
     }
 }
 
-/// Identifies a client. A token takes precedence over a certificate, since it was sent on purpose.
+/// Identifies a client. A token takes precedence over a certificate: clients send tokens deliberately, but browsers
+/// send certificates unasked.
 fn authenticate(
     head: &Parts,
     tokens: &[Token],
@@ -185,7 +185,7 @@ fn authenticate(
         return Ok((Caller::Token(token.name.as_str().into()), token.role));
     }
     if head.extensions.get::<ClientCertificate>().is_some() {
-        // A browser presents the client certificate for requests of any page, so browsers are refused.
+        // A browser presents the client certificate with requests of pages of any site, so browsers are refused.
         no_browser(head)?;
     }
     certified(head, tokens, clients)
@@ -211,9 +211,8 @@ fn certified(
     Ok((Caller::Certificate(client.name.as_str().into()), client.role))
 }
 
-/// Refuses a request whose origin the console does not accept. It accepts a page of the console, the address bar, a
-/// link on any page that opens a page in its place, and clients that are not browsers; with `changes`, only pages of
-/// the console.
+/// Refuses a browser's request that a page of another site caused. The console's own pages, the address bar, links on
+/// other sites, and clients that are not browsers are accepted; if `changes` is true, only the console's own pages are.
 pub(crate) fn from_own_page(head: &Parts, changes: bool) -> Result<(), Denied> {
     let text = |name: &HeaderName| head.headers.get(name).map(|value| value.as_bytes());
     let site = text(&SEC_FETCH_SITE);
@@ -224,14 +223,13 @@ pub(crate) fn from_own_page(head: &Parts, changes: bool) -> Result<(), Denied> {
         Some(b"same-origin") => true,
         Some(b"none") => !changes,
         Some(_) => !changes && is_link_from_other_site(head),
-        // An old browser sends no such header, but the origin with every form; other programs send neither.
+        // Old browsers do not send `Sec-Fetch-Site`, but send `Origin` with every form. Other programs send neither.
         None => is_own_origin || (!changes && origin.is_none()),
     };
     if allowed { Ok(()) } else { Err(Denied::OtherPage) }
 }
 
-/// Returns whether the request follows a link on a page of another site. Browsers do not send the session with such a
-/// request.
+/// Returns whether the request follows a link on a page of another site. Browsers omit the session's cookie from it.
 pub(crate) fn is_link_from_other_site(head: &Parts) -> bool {
     let is = |name: &HeaderName, values: &[&str]| {
         let value = head.headers.get(name);
@@ -242,8 +240,8 @@ pub(crate) fn is_link_from_other_site(head: &Parts) -> bool {
         && is(&SEC_FETCH_MODE, &["navigate"])
 }
 
-/// Returns whether an origin is the origin of this request's URL. The scheme is not compared: TLS may end before this
-/// program.
+/// Returns whether an origin has the host and port of this request. The scheme is not compared, because a proxy in
+/// front of this program may terminate TLS.
 fn is_own_origin(head: &Parts, origin: &[u8]) -> bool {
     let authority = match head.headers.get(HOST) {
         Some(host) => host.as_bytes(),
@@ -258,7 +256,8 @@ fn is_own_origin(head: &Parts, origin: &[u8]) -> bool {
     named.is_some_and(|named| !named.is_empty() && named.eq_ignore_ascii_case(authority))
 }
 
-/// Refuses requests from browsers, because pages of any site can make a browser on this machine send requests here.
+/// Refuses requests of browsers, because pages of any site can make a browser on this machine send requests to this
+/// port.
 fn no_browser(head: &Parts) -> Result<(), Denied> {
     let is_of_page = head.headers.contains_key(ORIGIN)
         || head
@@ -268,8 +267,8 @@ fn no_browser(head: &Parts) -> Result<(), Denied> {
     if is_of_page { Err(Denied::Browser) } else { Ok(()) }
 }
 
-/// Refuses hosts other than loopback ones. A page can make its own host name resolve to this machine (DNS rebinding),
-/// so that the browser treats both as one site; but the browser sends that name.
+/// Refuses requests whose host is not a loopback name. By DNS rebinding, a page can make its own host name resolve to
+/// this machine, but the browser still sends that name as the host.
 fn loopback_host(head: &Parts) -> Result<(), Denied> {
     let named = head
         .headers

@@ -1,5 +1,4 @@
-//! Defines the types of requests and replies of the API below `/v1`, in addition to types of other crates such as
-//! [`Revision`].
+//! Defines the requests and replies of the API below `/v1`. Some types are in other crates, such as [`Revision`].
 
 mod decisions;
 pub mod evaluation;
@@ -37,7 +36,7 @@ pub struct CertificateStatus {
     /// The time at which the certificate expires.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_after: Option<Moment>,
-    /// The reason for which the current content of the files is not in use.
+    /// The reason why the current content of the files is not in use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
@@ -146,7 +145,7 @@ pub struct ErrorReply {
     pub error: ErrorDetail,
 }
 
-/// The reason for which a request to the API failed.
+/// The reason why a request to the API failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ErrorDetail {

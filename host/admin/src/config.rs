@@ -5,7 +5,7 @@ use admittance_net::{listener::is_loopback, tls::ServerTls};
 
 use crate::token::Token;
 
-/// The configuration of the admin port. Lives until the driver is bound.
+/// The configuration of the admin port.
 #[derive(Clone, Debug)]
 pub struct AdminConfig {
     address: SocketAddr,
@@ -15,10 +15,10 @@ pub struct AdminConfig {
 
 #[derive(Clone, Debug)]
 pub struct AdminTls {
-    /// The certificate of the port. The port must request certificates of clients if there are
-    /// [`clients`](Self::clients).
+    /// The certificate of the port. It must be configured to request client certificates if [`clients`](Self::clients)
+    /// is not empty.
     pub server: ServerTls,
-    /// The clients that authenticate with a certificate. The first client with a name in the certificate is used.
+    /// The clients that authenticate with a certificate. If several match a certificate, the first is used.
     pub clients: Vec<CertificateHolder>,
 }
 
@@ -30,7 +30,7 @@ pub struct CertificateHolder {
     pub role: Role,
 }
 
-/// The permissions of a client of the admin port. Each role includes the lesser one.
+/// The permissions of a client of the admin port. [`Admin`](Self::Admin) includes [`Read`](Self::Read).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Role {
     /// The client may read status, definitions and history.
@@ -41,13 +41,13 @@ pub enum Role {
 
 words!(Role, "role": Read = "Read", Admin = "Admin");
 
-/// The error for tokens that would be sent unencrypted to this address.
+/// The error for tokens that would be sent unencrypted to this address, which is not on loopback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("tokens would be sent over the network in the clear, to {0}")]
 pub struct TokensInTheClear(pub SocketAddr);
 
 impl AdminConfig {
-    /// Returns a configuration without authentication, with which the API is only available on a loopback address.
+    /// Returns a configuration without authentication. The API is then served only on a loopback address.
     pub fn new(address: SocketAddr) -> Self {
         Self {
             address,
@@ -61,7 +61,7 @@ impl AdminConfig {
         self
     }
 
-    /// Sets the tokens of clients, after [TLS](Self::with_tls).
+    /// Sets the tokens of clients. On an address that is not on loopback, [TLS](Self::with_tls) must be set before.
     pub fn with_tokens(mut self, tokens: Vec<Token>) -> Result<Self, TokensInTheClear> {
         self.tokens = tokens;
         self.checked()
@@ -83,7 +83,7 @@ impl AdminConfig {
         self.address
     }
 
-    /// Returns the certificate; `None` for plain HTTP.
+    /// Returns the TLS settings; `None` for plain HTTP.
     pub fn tls(&self) -> Option<&AdminTls> {
         self.tls.as_ref()
     }

@@ -1,6 +1,6 @@
-//! The console: pages for browsers, made here, with the data and the roles of the API.
+//! The console: pages for browsers, rendered on the server from the data of the API and with its roles.
 //!
-//! Its routes are not in the table of the API: an OpenAPI document describes interfaces for programs.
+//! Its routes are not in the table of the API, because the OpenAPI document describes interfaces for programs.
 
 mod alerts;
 mod applies;
@@ -40,8 +40,8 @@ use http::{
 pub(crate) use self::session::Sessions;
 use crate::Api;
 
-/// The headers of every reply: nothing is loaded from another origin, nothing inline runs, and no other page embeds
-/// this one.
+/// The headers of every reply. They forbid content of other origins, inline scripts and styles, and embedding in other
+/// pages.
 const HEADERS: [(HeaderName, &str); 4] = [
     (
         CONTENT_SECURITY_POLICY,
@@ -76,7 +76,7 @@ pub(crate) fn router() -> Router<Api> {
         .layer(map_response(async |response: Response| guarded(response)))
 }
 
-/// Returns the reply to a browser's request for an unknown page; `None` for other clients.
+/// Returns the page for an unknown address; `None` for clients that are not browsers.
 pub(crate) fn not_found(headers: &HeaderMap) -> Option<Response> {
     let accept = headers.get(ACCEPT)?.to_str().ok()?;
     let page = || {

@@ -1,4 +1,4 @@
-//! Finds the decisions on recent requests in memory and on disk, for the API and the console, and writes them to sinks.
+//! Finds recent decisions in memory and on disk for the API and the console, and writes decisions to sinks.
 
 mod config;
 mod database;
@@ -25,11 +25,11 @@ use crate::{
     error::ApiError,
 };
 
-/// The number of decisions in a list, unless the client requests another one.
+/// The default number of decisions in a list.
 const DEFAULT_LIMIT: usize = 100;
-/// The most decisions in one reply.
+/// The maximum number of decisions in a reply.
 const MAX_LIMIT: usize = 1000;
-/// The most clients that follow decisions.
+/// The maximum number of clients that follow decisions at the same time.
 pub(crate) const FOLLOWERS: usize = 64;
 
 /// Selects the decisions that are listed or followed: those that match every field.
@@ -86,7 +86,7 @@ impl DecisionQuery {
     }
 }
 
-/// Parses a moment, or the time since a moment.
+/// Parses a moment, or a duration before now.
 fn moment(text: &str) -> Result<Moment, ApiError> {
     if let Ok(moment) = humantime::parse_rfc3339(text) {
         return Ok(Moment(moment));
@@ -101,7 +101,7 @@ fn moment(text: &str) -> Result<Moment, ApiError> {
         })
 }
 
-/// Counts a client that follows decisions, until the permit is dropped.
+/// Returns a permit to follow decisions. It counts towards the limits until it is dropped.
 pub(crate) fn follower(api: &Api, caller: Caller) -> Result<Permit<Caller>, ApiError> {
     api.followers.try_acquire(caller).ok_or_else(|| {
         ApiError::Unavailable(format!(
@@ -164,7 +164,7 @@ impl DecisionsOfUid {
             } else {
                 0
             };
-            // The database also has the decisions that are in memory, so older ones are read from it.
+            // The database also contains the decisions in memory, so only decisions older than those are read from it.
             let oldest = log.oldest().into_iter().chain(before).min();
             let (on_disk, older) = database.get(uid, oldest, room).await.map_err(unreadable)?;
             found.on_disk = on_disk;
@@ -214,15 +214,15 @@ fn unknown(uid: &str) -> ApiError {
     ))
 }
 
-/// Removes the values that only administrators may see.
+/// Removes the values that only the role Admin may see.
 pub(crate) fn hide(role: Role, record: &mut DecisionRecord) {
     if role < Role::Admin {
         record.without_values();
     }
 }
 
-/// Replays the newest requests with this uid through the live chains. Requests in memory are replayed as they were,
-/// requests on disk without their redacted values.
+/// Replays the newest requests with this uid through the live chains. Requests in memory are complete; requests on disk
+/// lack their redacted values.
 pub(crate) async fn replay(
     api: &Api,
     by: Option<&Caller>,

@@ -86,7 +86,7 @@ pub struct Sources {
     pub status: Box<dyn Fn() -> serde_json::Result<Value> + Send + Sync>,
     /// Returns the state of the driver for the console.
     pub overview: Box<dyn Fn() -> Overview + Send + Sync>,
-    /// Returns the reason for which the driver is not ready for requests; `is_stopping` tells whether it is stopping.
+    /// Returns the reason why the driver is not ready for requests; `is_stopping` tells whether it is stopping.
     pub not_ready: Box<dyn Fn() -> Option<&'static str> + Send + Sync>,
     /// Returns the reply to `/healthz` of a front end that has its own.
     pub health: Box<dyn Fn() -> Option<Response<Body>> + Send + Sync>,

@@ -80,7 +80,7 @@ struct Readiness {
     /// Absent while the driver starts.
     #[serde(skip_serializing_if = "Option::is_none")]
     table: Option<String>,
-    /// The reason for which the driver is not ready; absent while it starts.
+    /// The reason why the driver is not ready; absent while it starts.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<&'static str>,
 }

@@ -28,7 +28,7 @@ pub enum TokenSource {
     File(TokenFile),
 }
 
-/// The reason for which a file does not contain a usable token.
+/// The reason why a file does not contain a usable token.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenFileError {
     #[error("{0}")]

@@ -191,7 +191,7 @@ pub(crate) trait Front: Debug + Send + Sync + 'static {
         None
     }
 
-    /// Returns the reason for which the front end cannot answer requests yet.
+    /// Returns the reason why the front end cannot answer requests yet.
     fn not_ready(&self) -> Option<&'static str> {
         None
     }

@@ -57,7 +57,7 @@ pub trait DefinitionPlace: Any + Debug + Send + Sync {
     }
 }
 
-/// The reason for which the definitions of a place cannot be read.
+/// The reason why the definitions of a place cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum PlaceError {
     #[error(transparent)]

@@ -97,7 +97,7 @@ pub(crate) struct StatusSources {
 }
 
 impl StatusSources {
-    /// Returns the reason for which requests should go to other replicas, if there is one.
+    /// Returns the reason why requests should go to other replicas, if there is one.
     pub(crate) fn not_ready(&self) -> Option<&'static str> {
         let replicas = self.replicas.as_deref();
         if replicas.is_some_and(|replicas| !replicas.is_ready(&self.host)) {

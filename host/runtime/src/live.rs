@@ -27,7 +27,7 @@ use crate::{
 /// next change waits for requests to end.
 pub(crate) const MOST_TABLES: usize = 8;
 
-/// The reason for which the newest definitions are not live, and the retries.
+/// The reason why the newest definitions are not live, and the retries.
 #[derive(Clone, Debug)]
 pub(crate) struct TableProblem {
     pub(crate) error: Arc<Error>,

@@ -75,7 +75,7 @@ pub struct Membership {
     pub is_led: bool,
     /// Whether this program lacks the permission to take part.
     pub is_refused: bool,
-    /// The reason for which these values may be out of date.
+    /// The reason why these values may be out of date.
     pub problem: Option<String>,
 }
 

@@ -96,7 +96,7 @@ pub struct Steered {
     pub stage: String,
     /// The progress of the rollout after the action.
     pub rollout: RolloutStatus,
-    /// The reason for which the program forgets this when it ends; absent if it is kept over restarts.
+    /// The reason why the program forgets this when it ends; absent if it is kept over restarts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_kept: Option<String>,
 }

@@ -72,7 +72,7 @@ pub struct ExceptionStatus {
     pub name: String,
     /// The person or team that answers for it.
     pub owner: String,
-    /// The reason for which it is granted.
+    /// The reason why it is granted.
     pub reason: String,
     /// The time at which it expires.
     pub expires: Moment,
@@ -280,7 +280,7 @@ pub struct PluginStatus {
     pub digest: String,
     /// The signer of the module, or that no signature is required.
     pub signature: String,
-    /// The reason for which every call configures it, which is slower; absent if it was configured once.
+    /// The reason why every call configures it, which is slower; absent if it was configured once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub configured_per_call: Option<String>,
     /// The kinds of the control plane that the plugin may read.

@@ -69,7 +69,7 @@ pub struct DecisionReplay {
 pub enum Difference {
     /// Whether the request is allowed, or the code of the refusal.
     Verdict,
-    /// The message of the refusal.
+    /// The message of a refusal.
     Message,
     /// The resulting object.
     Patch,
@@ -78,11 +78,10 @@ pub enum Difference {
 }
 
 impl DecisionReplay {
-    /// Compares the original decision with the new one.
     pub(crate) fn new(before: DecisionDetail, after: DecisionDetail) -> Self {
         let (old, new) = (&before.decision, &after.decision);
         let is_allowed = |detail: &DecisionDetail| !detail.decision.verdict.is_refusal();
-        // The object of a refused request does not matter.
+        // The objects of refused requests are not compared.
         let are_allowed = is_allowed(&before) && is_allowed(&after);
         let parts = [
             (

@@ -84,8 +84,8 @@ pub struct EvaluateReply {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AppliesReply {
-    /// The revision of the table.
+    /// The number of the revision of the table.
     pub revision: u64,
-    /// The chains, those that apply first. Each group is in the order in which requests pass its chains.
+    /// The chains, sorted by whether they apply. Within each group they are in the order in which requests pass them.
     pub chains: Vec<ChainApplies>,
 }

@@ -1,4 +1,4 @@
-//! Shows the bar below the navigation of every page, with everything that needs an operator's attention.
+//! Shows a bar below the navigation of every page, which lists everything that needs an operator's attention.
 
 use admittance::{
     ChainStatus, DisabledStage, Moment, Problem, RolloutState, RolloutStatus, admission::Phase,
@@ -12,15 +12,15 @@ use super::{
 };
 use crate::Overview;
 
-/// The number of alerts that are shown; the others are folded.
+/// The number of alerts that are visible without unfolding the list.
 const SHOWN: usize = 3;
 
-/// Something that needs attention, and the page about it.
+/// A state that needs attention, with a link to the page about it.
 struct Alert {
     tone: Tone,
     word: &'static str,
     text: Markup,
-    /// The mistakes of definitions, a sentence each.
+    /// The mistakes in definitions, one sentence for each.
     mistakes: Vec<String>,
     address: String,
 }
@@ -37,7 +37,7 @@ impl Alert {
     }
 }
 
-/// Shows all alerts, the worst first; nothing without any.
+/// Shows all alerts, the worst first; shows nothing if there are none.
 pub(super) fn bar(overview: &Overview, now: Moment) -> Markup {
     let mut alerts = alerts(overview, now);
     alerts.sort_by_key(|alert| std::cmp::Reverse(alert.tone));

@@ -28,7 +28,7 @@ pub(super) fn router() -> Router<Api> {
     Router::new().route("/applies", get(applies))
 }
 
-/// The request in the address and in the form.
+/// The request to explain, from the page's address or the form.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct AppliesQuery {
@@ -50,7 +50,7 @@ impl AppliesQuery {
     fn described(&self) -> DescribedRequest {
         let given = |text: &str| Some(text.trim().to_owned()).filter(|text| !text.is_empty());
         let object = given(&self.object);
-        // The object names its kind and its name, so other values are used only without an object.
+        // An object contains its kind and name, so the fields for them are used only without an object.
         let without_object = |text: &str| given(text).filter(|_| object.is_none());
         DescribedRequest {
             kind: without_object(&self.kind),

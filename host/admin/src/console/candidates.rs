@@ -1,5 +1,4 @@
-//! Shows the candidates of a chain: how often they agree with their plugins, the differences, the promotion, and the
-//! rollout.
+//! Shows the candidates of a chain: how often they agree with their plugins, their differences, promotion and rollout.
 
 use admittance::{
     AnswerSample, Application, Applied, CandidateReport, ChainStatus, DifferenceEffect, DifferenceSample,
@@ -37,7 +36,6 @@ pub(super) fn router() -> Router<Api> {
         .route("/rollout", post(steer))
 }
 
-/// Shows the candidates of this chain; nothing without any.
 pub(super) fn section(session: &Session, chain: &ChainStatus, candidates: &[CandidateReport]) -> Markup {
     let own = |report: &&CandidateReport| {
         let mut stages = chain.stages.iter();
@@ -69,7 +67,7 @@ fn stage_of(address: &str) -> &str {
     address.rsplit_once('/').map_or(address, |(_, stage)| stage)
 }
 
-/// Shows the share that the candidate decides, and the buttons that change it.
+/// Shows the share of requests that the candidate decides, and buttons to change the share.
 fn rollout(session: &Session, stage: &str, rollout: &RolloutStatus) -> Markup {
     use {RolloutAction::*, RolloutState::*};
     let (tone, actions): (_, &[RolloutAction]) = match rollout.state {
@@ -114,7 +112,7 @@ fn label(action: RolloutAction) -> &'static str {
     }
 }
 
-/// Shows when the step of a rollout ends, and how much of it has passed.
+/// Shows when the current step of a rollout ends, and a bar of its progress.
 fn countdown(rollout: &RolloutStatus, now: Moment) -> Markup {
     let Some(next) = rollout.next else {
         return html! { (rollout.state) };
@@ -125,7 +123,7 @@ fn countdown(rollout: &RolloutStatus, now: Moment) -> Markup {
     html! { "ends " (relative(next, now)) (segment(Tone::Change, 0, part.min(1000))) }
 }
 
-/// Shows a limit of a rollout, and how close its number is.
+/// Shows a limit of a rollout, and how close the rollout is to it.
 fn limit(name: &str, reached: u64, (all, out_of): (&str, u64), limit: u64) -> Markup {
     html! {
         tr {
@@ -138,7 +136,7 @@ fn limit(name: &str, reached: u64, (all, out_of): (&str, u64), limit: u64) -> Ma
     }
 }
 
-/// Shows the comparisons by kind, and an example of each difference.
+/// Shows how many answers agreed and differed by kind of difference, with an example of each.
 fn comparisons(report: &CandidateReport) -> Markup {
     let columns = DifferenceEffect::ALL.map(|effect| (effect, format!("Would {effect}")));
     let names = columns.iter().map(|(_, name)| Number(name));
@@ -180,7 +178,7 @@ fn effect_tone(effect: DifferenceEffect) -> Tone {
     }
 }
 
-/// Shows a difference as a diff of both answers.
+/// Shows the plugin's and the candidate's answer as a diff.
 fn difference(effect: &str, sample: &DifferenceSample) -> Markup {
     let titles = ["Answer of the plugin", "Answer of the candidate"];
     html! {
@@ -201,7 +199,7 @@ fn written(answer: &AnswerSample) -> String {
     yaml(&serde_json::to_value(answer).unwrap_or_default())
 }
 
-/// The stage whose candidate is promoted. The preview reads it from the query, the confirmation from the form.
+/// The stage whose candidate is promoted, from the query of the preview or the form of the confirmation.
 #[derive(Debug, Deserialize)]
 struct Promotion {
     stage: StageId,

@@ -1,4 +1,4 @@
-//! Shows the live chains, and one chain with its stages, their candidates and its definition.
+//! Shows the list of live chains, and a page for each chain with its stages, candidates and definition.
 
 use std::{borrow::Cow, collections::HashMap};
 
@@ -39,7 +39,7 @@ pub(super) fn router() -> Router<Api> {
         .merge(candidates::router())
 }
 
-/// The characters that a path has unescaped. Names of BCS contain a `/`.
+/// The characters that are not escaped in a path, besides letters and digits. Names of BCS definitions contain a `/`.
 const PATH: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'/')
     .remove(b'-')
@@ -50,7 +50,7 @@ pub(super) fn address(phase: Phase, name: &str) -> String {
     format!("/chains/{phase}/{}", utf8_percent_encode(name, PATH))
 }
 
-/// Returns the address of a stage on the page of its chain.
+/// Returns the address of a stage, which is an anchor on the page of its chain.
 pub(super) fn stage_address(phase: Phase, chain: &str, stage: &str) -> String {
     let stage = utf8_percent_encode(stage, PATH);
     format!("{}#stage-{stage}", address(phase, chain))
@@ -76,10 +76,9 @@ fn overview(host: &Host) -> Markup {
     }
 }
 
-/// A live chain with its rates in the last minute, if requests passed it.
+/// A live chain, with its rates of the last minute if it had requests.
 type RatedChain<'a> = (&'a ChainStatus, Option<&'a ChainRates>);
 
-/// Returns all chains with their rates.
 pub(super) fn with_rates<'a>(status: &'a Status, rates: &'a [ChainRates]) -> Vec<RatedChain<'a>> {
     let rates: HashMap<_, _> = rates
         .iter()
@@ -91,7 +90,7 @@ pub(super) fn with_rates<'a>(status: &'a Status, rates: &'a [ChainRates]) -> Vec
         .collect()
 }
 
-/// Shows chains with their rates of the last minute, as on the page of decisions, and the state of their stages.
+/// Shows chains with the state of their stages and the rates of the last minute.
 pub(super) fn chain_table(chains: &[RatedChain<'_>]) -> Markup {
     html! {
         table.data.chains {
@@ -118,7 +117,7 @@ fn failing(chain: &ChainStatus) -> usize {
     stages.filter(|stage| stage.state == StageState::Failing).count()
 }
 
-/// Returns a key by which chains are sorted: the larger, the more the chain needs attention.
+/// Returns a sort key that is larger the more a chain needs attention.
 pub(super) fn urgency((chain, rates): &RatedChain<'_>) -> impl Ord + use<> {
     let of = |number: fn(&ChainRates) -> u64| rates.map(number).unwrap_or_default();
     (
@@ -289,7 +288,7 @@ fn state(state: StageState) -> Markup {
     }
 }
 
-/// Shows the kind of a hook, its summary, its further properties, and the plugins of a group.
+/// Shows the kind of a hook, its summary and properties, and the members of a plugin group.
 pub(super) fn hook_facts(hook: &HookStatus) -> Markup {
     html! {
         dt { (title(&hook.kind)) }
@@ -326,7 +325,7 @@ fn title(key: &str) -> String {
     title
 }
 
-/// Returns a fact on one line; `None` for facts that are not shown.
+/// Returns a property of a hook on one line; `None` if the property is not shown.
 fn fact_text(fact: &Json) -> Option<String> {
     match fact {
         Json::Null | Json::Bool(false) => None,
@@ -338,7 +337,7 @@ fn fact_text(fact: &Json) -> Option<String> {
 }
 
 fn definition(session: &Session, stored: &StoredDefinition) -> Markup {
-    // Values that definitions grant to plugins may be secrets, so only users who may change definitions see them.
+    // Values that are granted to plugins may be secrets, so only users who may change definitions see them.
     let text: Cow<'_, str> = if session.may_change() {
         stored.text.as_str().into()
     } else {
@@ -350,7 +349,7 @@ fn definition(session: &Session, stored: &StoredDefinition) -> Markup {
     }
 }
 
-/// Returns the file and line that name this stage; `None` for stages that a form of another system implies.
+/// Returns the file and line that name this stage; `None` for a stage that a definition of another system implies.
 fn stage_line(definitions: &[StoredDefinition], stage: &str) -> Option<(String, u32)> {
     definitions.iter().find_map(|stored| {
         let mut lines = (first_line(stored)..).zip(stored.text.lines());
@@ -362,7 +361,7 @@ fn stage_line(definitions: &[StoredDefinition], stage: &str) -> Option<(String, 
     })
 }
 
-/// Returns the first line of the text, which is before the definition if it has comments above.
+/// Returns the number, in its file, of the text's first line. Comments above the definition are part of the text.
 fn first_line(stored: &StoredDefinition) -> u32 {
     let is_before = |line: &&str| line.trim().is_empty() || line.trim_start().starts_with('#');
     let before = stored.text.lines().take_while(is_before).count();
@@ -370,7 +369,7 @@ fn first_line(stored: &StoredDefinition) -> u32 {
     stored.line.saturating_sub(before).max(1)
 }
 
-/// Shows a text with the numbers of its lines, to which links may lead if it is the only text on the page.
+/// Shows a text with line numbers. With `has_targets`, the lines have anchors, which only one text on a page may have.
 pub(super) fn numbered(text: &str, first: u32, has_targets: bool) -> Markup {
     html! {
         pre.numbered tabindex="0" {
@@ -397,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_have_the_numbers_of_their_file() {
+    fn numbered_lines_count_from_the_start_of_the_file() {
         let markup = numbered("a: <b>\nc: d", 7, true).into_string();
         assert!(
             markup.contains("id=\"line-7\" data-number=\"7\">a: &lt;b&gt;\n"),

@@ -1,4 +1,4 @@
-//! Shows one decision: its stages in time, the changes, and texts to copy.
+//! Shows one decision: a timeline of its stages, the changes to the object, and commands and test cases to copy.
 
 use std::{collections::BTreeSet, fmt::Write as _};
 
@@ -84,11 +84,11 @@ async fn decision(
     }
 }
 
-/// The form that replays a request has no fields of its own.
+/// The form of the button "replay", which has no fields.
 #[derive(Debug, Deserialize)]
 struct ReplayForm {}
 
-/// Shows what the live chains decide for the requests with this uid. Nothing is forwarded or counted, and no webhook is
+/// Shows how the live chains decide the requests with this uid now. Nothing is forwarded or counted, and no webhook is
 /// called.
 async fn replay(
     State(api): State<Api>,
@@ -145,7 +145,7 @@ fn difference_name(difference: Difference) -> &'static str {
     }
 }
 
-/// Shows the number of older decisions with this uid, and links to their pages.
+/// Shows how many older decisions have this uid, and links to the pages with older and the newest ones.
 fn others(uid: &str, is_older: bool, found: &DecisionDetails) -> Markup {
     let address = address(uid);
     html! {
@@ -199,7 +199,7 @@ impl CommandTargets {
     }
 }
 
-/// Shows a decision, under a heading of its own if it is one of several with the same uid.
+/// Shows a decision, under its own heading if the page shows several with the same uid.
 fn article(
     detail: &DecisionDetail,
     session: &Session,
@@ -226,8 +226,8 @@ fn article(
     }
 }
 
-/// Shows a link to the playground for each chain that saw the request, with the chain and the request. Only users with
-/// the role Admin get the request.
+/// Shows a link for each chain that saw the request, which opens the playground with the chain and, for the role Admin,
+/// the request.
 fn playground_links(detail: &DecisionDetail) -> Markup {
     let decision = &detail.decision;
     let chains: BTreeSet<_> = decision
@@ -272,13 +272,13 @@ fn facts(decision: &DecisionRecord) -> Markup {
     }
 }
 
-/// Shows a row for each stage, with a bar from its beginning to its end.
+/// Shows a row for each stage, with a bar from its start to its end.
 pub(super) fn timeline(decision: &DecisionRecord) -> Markup {
     let ends = decision
         .stages
         .iter()
         .map(|stage| stage.start_microseconds + stage.microseconds);
-    // Stages in mode Audit may end after the request, so their ends count too.
+    // Stages in mode Audit may end after the request, so the scale includes their ends.
     let whole = ends.chain([decision.microseconds, 1]).max().unwrap_or(1);
     html! {
         table.data.timeline {
@@ -328,7 +328,7 @@ fn stage_row(decision: &DecisionRecord, stage: &StageRecord, whole: u64) -> Mark
     }
 }
 
-/// Lists the lines that the plugin logged.
+/// Returns the lines that the plugin logged as one text.
 fn log(stage: &StageRecord) -> String {
     let mut text = String::new();
     for line in &stage.log {
@@ -385,7 +385,7 @@ fn changes(detail: &DecisionDetail, session: &Session) -> Markup {
     }
 }
 
-/// Returns the names of the stages whose patches were discarded, because a later one refused the request.
+/// Returns the names of the stages whose patches were discarded because a later stage refused the request.
 fn discarded(decision: &DecisionRecord) -> Vec<String> {
     let patched = decision
         .stages
@@ -400,7 +400,7 @@ fn is_discarded(decision: &DecisionRecord, stage: &StageRecord) -> bool {
     decision.verdict.is_refusal() && stage.result == "patch" && stage.mode == Mode::Enforce
 }
 
-/// Shows texts to copy, each with its button.
+/// Shows texts, each with a button that copies it.
 fn copies(detail: &DecisionDetail, place: &CommandTargets) -> Markup {
     let id = detail.decision.id;
     let mut texts = vec![(
@@ -453,7 +453,7 @@ fn curl(decision: &DecisionRecord, place: &CommandTargets) -> String {
     )
 }
 
-/// Returns a command that sends the review again. The driver answers it, and nothing changes.
+/// Returns a command that sends the recorded AdmissionReview to the driver again. This changes nothing in the cluster.
 fn send_again(review: &RecordedRequest, url: &str) -> String {
     format!(
         "curl --silent --insecure --header 'Content-Type: application/json' --data-binary @- {} <<'REVIEW'\n{}\nREVIEW",
@@ -462,12 +462,11 @@ fn send_again(review: &RecordedRequest, url: &str) -> String {
     )
 }
 
-/// Quotes a text for a shell.
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
-/// Returns the `expect` of a case for this decision.
+/// Returns the `expect` section of a test case for this decision.
 pub(super) fn expectation(decision: &DecisionRecord) -> Map<String, Value> {
     let mut expect = Map::new();
     let is_allowed = !decision.verdict.is_refusal();
@@ -486,8 +485,8 @@ pub(super) fn expectation(decision: &DecisionRecord) -> Map<String, Value> {
     expect
 }
 
-/// Returns a case that expects this decision. A patch or message may depend on redacted values, so with them only the
-/// verdict and the warnings are expected.
+/// Returns a test case that expects this decision. If values are redacted, it expects only the verdict and the
+/// warnings, since patches and messages may depend on redacted values.
 fn test_case(decision: &DecisionRecord, review: &RecordedRequest) -> String {
     let mut expect = expectation(decision);
     if review.recording.redacted > 0 {

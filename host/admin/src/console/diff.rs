@@ -3,16 +3,16 @@
 use diffy::{DiffOptions, Hunk, Line, Patch};
 use maud::{Markup, html};
 
-/// The lines that are shown around a difference.
+/// The number of unchanged lines that are shown before and after a difference.
 const CONTEXT: usize = 3;
 
-/// The longest texts that are compared, in bytes, and the most pairs of their lines: comparing texts that have nothing
-/// in common takes time for each pair.
+/// The length above which texts are not compared, in bytes. The number of pairs of their lines has the same limit,
+/// because comparing two texts without common lines takes time for each pair.
 const LONGEST: usize = 1 << 20;
 const PAIRS: usize = 16_000_000;
 
-/// Shows a table with the lines of both texts near differences; nothing without differences. `None` if the texts
-/// are too long to be compared.
+/// Shows the lines of both texts near their differences as a table; empty if the texts are equal. Returns `None` if the
+/// texts are too long to compare.
 pub(super) fn side_by_side(titles: [&str; 2], before: &str, after: &str) -> Option<Markup> {
     if before.len() + after.len() > LONGEST || before.lines().count() * after.lines().count() > PAIRS {
         return None;
@@ -23,7 +23,7 @@ pub(super) fn side_by_side(titles: [&str; 2], before: &str, after: &str) -> Opti
     Some(table(titles, &patch))
 }
 
-/// Shows a unified diff of several files, each file side by side. A part that is not a diff is shown as it is.
+/// Shows a unified diff, each file with its old and new lines side by side. Text that is not a diff is shown unchanged.
 pub(super) fn unified(text: &str) -> Markup {
     html! {
         @for file in files(text) {
@@ -35,7 +35,7 @@ pub(super) fn unified(text: &str) -> Markup {
     }
 }
 
-/// Splits a unified diff before the names of each file.
+/// Splits a unified diff into one part for each file.
 fn files(text: &str) -> Vec<&str> {
     let mut starts: Vec<usize> = text.match_indices("--- ").map(|(start, _)| start).collect();
     starts.retain(|start| {
@@ -72,18 +72,18 @@ fn table(titles: [&str; 2], patch: &Patch<'_, str>) -> Markup {
     }
 }
 
-/// A line of each text, with its number from 1.
+/// The lines of both texts that are shown next to each other, with their line numbers from 1.
 struct DiffRow<'t> {
     before: Option<(usize, &'t str)>,
     after: Option<(usize, &'t str)>,
     is_same: bool,
 }
 
-/// Returns the rows of a hunk. Lines that replace others are next to them.
+/// Returns the rows of a hunk. An added line is next to the removed line that it replaces.
 fn rows<'t>(hunk: &Hunk<'t, str>) -> Vec<DiffRow<'t>> {
     let (mut old, mut new) = (hunk.old_range().start(), hunk.new_range().start());
     let mut rows: Vec<DiffRow<'t>> = Vec::new();
-    // The first row of the current change that has no line of the second text yet.
+    // The first row of the current change that still lacks a line of the second text.
     let mut free = 0;
     for line in hunk.lines() {
         let (Line::Context(text) | Line::Delete(text) | Line::Insert(text)) = line;
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn a_unified_diff_is_shown_file_by_file() {
-        // A removed line may look like the name of a file.
+        // A removed line that begins with `--` looks like the header of a file.
         let text = "--- a.yaml\n+++ a.yaml\n@@ -1,2 +1,2 @@\n a\n--- b\n+++ c\n--- /dev/null\n+++ new.yaml\n@@ -0,0 +1 @@\n+d\n";
         let html = unified(text).into_string();
         assert_eq!(html.matches("<table").count(), 2, "{html}");

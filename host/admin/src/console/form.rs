@@ -1,4 +1,4 @@
-//! Reads the forms that pages of the console send.
+//! Reads the forms of the console.
 
 use axum::{body::Body, extract::FromRequest, response::Response};
 use http::Request;
@@ -19,14 +19,14 @@ use crate::{
 
 const MEDIA_TYPE: &str = "application/x-www-form-urlencoded";
 
-/// A form that changes something, of at most `LIMIT` bytes; its user has the role Admin.
+/// A form that changes something, from a user with the role Admin. Its body has at most `LIMIT` bytes.
 #[derive(Debug)]
 pub(super) struct ChangeForm<T, const LIMIT: usize = SMALL_BODY> {
     pub(super) session: Session,
     pub(super) fields: T,
 }
 
-/// The key that every form contains, which proves that this console's page sent it.
+/// The hidden key in every form, which proves that a page of this console sent it.
 #[derive(Deserialize)]
 struct FormKey {
     #[serde(default)]
@@ -42,7 +42,7 @@ impl<T: DeserializeOwned + Send, const LIMIT: usize> FromRequest<Api> for Change
     }
 }
 
-/// Reads the user of a form, who needs this role, and its fields. The body is not read for other users.
+/// Returns the user of a form and its fields. Refuses users without the role `needed` before it reads the body.
 pub(super) async fn read<T: DeserializeOwned>(
     request: Request<Body>,
     api: &Api,
@@ -73,7 +73,7 @@ pub(super) async fn read<T: DeserializeOwned>(
     Ok((session, fields))
 }
 
-/// Reads the body of a form, of at most this many bytes.
+/// Reads the body of a form as text, up to `limit` bytes.
 pub(super) async fn text(head: &http::request::Parts, body: Body, limit: usize) -> Result<String, ApiError> {
     route::media_type(&head.headers, &[MEDIA_TYPE])?;
     let bytes = route::collect(head, body, limit).await?;

@@ -48,7 +48,7 @@ fn facts(table: &Status) -> Markup {
     }
 }
 
-/// Shows the lines of a panel as a table. A panel without lines is left out.
+/// Shows the lines of a panel as a table; nothing for a panel without lines.
 fn table(panel: &HealthPanel, now: Moment) -> Markup {
     html! {
         @if !panel.lines.is_empty() {
@@ -70,7 +70,6 @@ fn table(panel: &HealthPanel, now: Moment) -> Markup {
     }
 }
 
-/// Shows the state of a dependency, and the problem with it.
 pub(super) fn state(line: &HealthLine, now: Moment) -> Markup {
     html! {
         @for part in &line.state {

@@ -1,4 +1,4 @@
-//! Shows the revisions of the live table and their differences, and rolls back.
+//! Shows the history of the live table: its revisions, their differences, and rollbacks.
 
 use admittance::{Comparison, ModuleChange, Origin, Revision, RevisionModule};
 use axum::{
@@ -69,7 +69,7 @@ async fn list(session: Session, State(api): State<Api>) -> Response {
     page(&session, Section::History, "History", content)
 }
 
-/// The number of names that a row shows; the others are folded.
+/// The number of changed names that a row shows unfolded.
 const NAMES: usize = 3;
 
 pub(super) fn changed_names(names: &[String]) -> Markup {
@@ -80,7 +80,7 @@ pub(super) fn changed_names(names: &[String]) -> Markup {
     }
 }
 
-/// Shows the action and the user that created a revision.
+/// Shows the user and the action that created a revision.
 pub(super) fn made_by(revision: &Revision) -> Markup {
     html! {
         @match &revision.origin {
@@ -97,7 +97,7 @@ pub(super) fn made_by(revision: &Revision) -> Markup {
     }
 }
 
-/// The revision to compare with.
+/// The revision to compare with; by default, the previous one.
 #[derive(Debug, Deserialize)]
 struct CompareQuery {
     from: Option<u64>,
@@ -201,7 +201,7 @@ fn modules(modules: &[RevisionModule]) -> Markup {
     }
 }
 
-/// Shows the differences between two revisions: the modules, and the definitions line by line.
+/// Shows the modules that differ between two revisions, and a diff of their definitions.
 pub(super) fn comparison(comparison: &Comparison) -> Markup {
     html! {
         @if comparison.modules.is_empty() && comparison.text.is_empty() {

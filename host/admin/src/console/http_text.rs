@@ -1,4 +1,4 @@
-//! Reads and writes the HTTP texts that users of the playground may write in place of an AdmissionReview.
+//! Reads and writes requests as HTTP text, which users of the playground may enter instead of an AdmissionReview.
 
 use admittance::admission::{Object, Request};
 use admittance_dialect::Dialect;
@@ -8,12 +8,12 @@ use serde::de::IgnoredAny;
 
 use crate::error::ApiError;
 
-/// Returns whether a text begins with a method and a path, as no object does.
+/// Returns whether a text begins with a method and a path and so cannot be an object.
 pub(super) fn is_http(text: &str) -> bool {
     start_line(text).is_some()
 }
 
-/// Parses `PUT /v1/services/web`; a version of HTTP may follow.
+/// Parses a request line, `PUT /v1/services/web`, with or without an HTTP version.
 fn start_line(text: &str) -> Option<(Method, Uri)> {
     let mut words = text.lines().next()?.split_whitespace();
     let (method, path) = (words.next()?, words.next()?);
@@ -22,7 +22,8 @@ fn start_line(text: &str) -> Option<(Method, Uri)> {
     Some((method.parse().ok()?, path.parse().ok()?))
 }
 
-/// Reads the request of an HTTP text as the front end does, but without the object that the upstream has stored.
+/// Reads HTTP text as the front end reads such a request. Unlike the front end, it cannot read the stored object from
+/// the upstream.
 pub(super) fn read(dialect: &dyn Dialect, text: &str) -> Result<Request, ApiError> {
     let at = |line: usize, message: &str| mistake(format!("object:{line}:1: {message}"));
     let (method, uri) =
@@ -65,7 +66,8 @@ pub(super) fn read(dialect: &dyn Dialect, text: &str) -> Result<Request, ApiErro
         let before = text.get(..begin).unwrap_or_default().matches('\n').count();
         let line = before + error.line();
         let (column, reason) = (error.column(), error.to_string());
-        // The reason names a line of the body, which is not a line of the HTTP text, so it is cut off.
+        // The parser counts lines from the body's beginning, which would mislead in the whole text, so the line is cut
+        // off.
         let reason = reason.split(" at line ").next().unwrap_or_default();
         return Err(mistake(format!(
             "object:{line}:{column}: the body is not JSON: {reason}"
@@ -83,7 +85,7 @@ pub(super) fn read(dialect: &dyn Dialect, text: &str) -> Result<Request, ApiErro
     })
 }
 
-/// Returns the text of an admission request, or of an example; `None` if it cannot be written as an HTTP request.
+/// Writes a request, or an example if there is none, as HTTP text; `None` if the dialect cannot express it.
 pub(super) fn write(dialect: &dyn Dialect, request: Option<&Request>) -> Option<String> {
     let written = dialect.written(request)?;
     let body = Object::parse(written.body().as_str()).ok();
@@ -128,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_written_as_it_is_read() {
+    fn a_request_survives_writing_and_reading() {
         let text = "PUT /v1/services/a%20b\ncontent-type: application/json\n\n{\n  \"replicas\": 2\n}\n";
         let request = read(&services(), text).unwrap();
         assert_eq!(

@@ -1,4 +1,4 @@
-//! Frames the content of all pages, and shows errors as pages.
+//! Adds navigation and layout to all pages, and shows errors as pages.
 
 use admittance::Moment;
 use axum::response::{Html, IntoResponse, Response};
@@ -55,12 +55,12 @@ impl Section {
     }
 }
 
-/// Returns a page for this user, with the title as its first heading.
+/// Returns a page for this user; the title is its first heading.
 pub(super) fn page(session: &Session, section: Section, title: &str, content: Markup) -> Response {
     page_with(&(session.sources.overview)(), session, section, title, &content)
 }
 
-/// Returns a page whose content shows this state of the driver, as its alerts do.
+/// Returns a page whose alerts are computed from the same state of the driver as its content.
 pub(super) fn page_with(
     overview: &Overview,
     session: &Session,
@@ -72,7 +72,7 @@ pub(super) fn page_with(
     Html(markup.into_string()).into_response()
 }
 
-/// Returns an error as a page for this user, with the status that the API gives it.
+/// Returns a page with an error for this user. Its status is the API's status for this error.
 pub(super) fn refusal(session: &Session, section: Section, error: &ApiError) -> Response {
     (
         error.status(),
@@ -81,22 +81,22 @@ pub(super) fn refusal(session: &Session, section: Section, error: &ApiError) -> 
         .into_response()
 }
 
-/// Returns an error as a page for an unknown client.
+/// Returns a page with an error for a client that is not signed in.
 pub(super) fn plain_refusal(error: &ApiError) -> Response {
     (error.status(), plain_page(title_of(error), &explanation(error))).into_response()
 }
 
-/// Returns a page without navigation, for an unknown client.
+/// Returns a page without navigation for a client that is not signed in.
 pub(super) fn plain_page(title: &str, content: &Markup) -> Html<String> {
     Html(frame(title, None, content).into_string())
 }
 
-/// Returns the field that every form has.
+/// Returns the hidden field with the key of the session, which every form needs.
 pub(super) fn form_key(session: &Session) -> Markup {
     html! { input type="hidden" name="form_key" value=(session.form_key); }
 }
 
-/// Returns a page that opens this address.
+/// Returns a page that redirects the browser to this address.
 pub(super) fn forwarding_page(address: &str) -> Html<String> {
     let markup = html! {
         (DOCTYPE)

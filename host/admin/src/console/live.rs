@@ -1,4 +1,4 @@
-//! Shows decisions as they are made, and the requests that pass each chain.
+//! Shows decisions as they happen, and the rates of requests of each chain.
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -46,11 +46,11 @@ use crate::{
 
 /// The time over which the requests of chains are counted.
 const RATE_PERIOD: Duration = Duration::from_secs(60);
-/// The interval at which these numbers are sent.
+/// The interval at which the rates are sent to browsers.
 const RATE_INTERVAL: Duration = Duration::from_secs(2);
-/// The shortest time between two groups of decisions, so that browsers keep up.
+/// The shortest time between two groups of decisions, so that browsers can render them.
 const GROUP_INTERVAL: Duration = Duration::from_millis(200);
-/// The number of decisions that a group shows: the newest ones.
+/// The maximum number of decisions in a group; older ones are skipped.
 const GROUP: usize = 100;
 
 pub(super) fn router() -> Router<Api> {
@@ -59,7 +59,7 @@ pub(super) fn router() -> Router<Api> {
         .route("/live/events", get(events))
 }
 
-/// Reads the filter in an address. Empty fields do not filter, since browsers send them too.
+/// Reads the filter in a page's address. Browsers also send the empty fields of the form, which are ignored.
 fn read(text: Option<String>) -> Result<DecisionQuery, ApiError> {
     let mut query: DecisionQuery = route::parameters("filter", &text.unwrap_or_default())?;
     for text in texts(&mut query) {
@@ -81,7 +81,7 @@ fn texts(query: &mut DecisionQuery) -> [&mut Option<String>; 6] {
     [chain, stage, namespace, user, text, since]
 }
 
-/// Returns the address of a page with the same filter; for a list, also the id before which it begins.
+/// Returns the address of `page` with the same filter, and for lists with the id before which the list begins.
 fn address_with(query: &DecisionQuery, page: &str, before: Option<u64>) -> String {
     let query = DecisionQuery {
         before,
@@ -143,7 +143,7 @@ async fn content(session: &Session, api: &Api, query: Option<String>) -> Result<
     })
 }
 
-/// The values that filters suggest.
+/// The values that the filter's fields suggest.
 #[derive(Default)]
 struct Suggestions<'a> {
     chains: BTreeSet<String>,
@@ -192,7 +192,7 @@ fn filters(query: &DecisionQuery, suggestions: &Suggestions<'_>) -> Markup {
                 select name="chain" {
                     option value="" { "all" }
                     @for name in chains { option selected[chain == Some(name)] { (name) } }
-                    // A chain that is no longer live stays selected.
+                    // A chain in the filter that is no longer live stays selected.
                     @if let Some(chain) = chain.filter(|chain| !chains.contains(*chain)) { option selected { (chain) } }
                 }
             }
@@ -217,7 +217,7 @@ fn filters(query: &DecisionQuery, suggestions: &Suggestions<'_>) -> Markup {
     }
 }
 
-/// Shows the filters that are set, each with a link to the page without it.
+/// Shows the active filters, each with a link that removes it.
 fn chips(query: &DecisionQuery) -> Markup {
     let names = ["chain", "stage", "namespace", "user", "text", "since"];
     let mut shown = Vec::new();
@@ -247,7 +247,7 @@ pub(super) fn tone(verdict: DecisionVerdict) -> Tone {
     }
 }
 
-/// Returns the address of a decision. The uid alone may be ambiguous.
+/// Returns the address of a decision. It has the decision's id too, because several decisions may have the same uid.
 fn address(decision: &DecisionRecord) -> String {
     let uid = utf8_percent_encode(&decision.uid, NON_ALPHANUMERIC);
     format!("/decisions/{uid}#decision-{}", decision.id)
@@ -285,12 +285,12 @@ fn would_be_denied(decision: &DecisionRecord) -> bool {
     stages.any(|stage| stage.mode == Mode::Audit && stage.result == "deny")
 }
 
-/// The longest message that a row shows unfolded, in bytes.
+/// The length to which messages are cut in a row, in bytes.
 const MESSAGE: usize = 240;
 
 fn folded(text: &str) -> Markup {
     let cut = text.get(..text.floor_char_boundary(MESSAGE)).unwrap_or(text);
-    // A word is not cut, unless it is as long as a message.
+    // The message is cut between words, unless a word is as long as the limit.
     let shown = cut.rsplit_once(' ').map_or(cut, |(words, _)| words);
     html! {
         @if cut.len() == text.len() { (text) }
@@ -298,7 +298,8 @@ fn folded(text: &str) -> Markup {
     }
 }
 
-/// Returns the message of a decision, or its notable stages.
+/// Returns the message of a decision, or else a note on each stage that changed the object, failed, or passed by an
+/// exception.
 fn why(decision: &DecisionRecord) -> String {
     if let Some(message) = &decision.message {
         return message.clone();
@@ -317,7 +318,7 @@ fn why(decision: &DecisionRecord) -> String {
     notes.collect::<Vec<_>>().join("; ")
 }
 
-/// Shows the requests of each chain in the last minute, or since the first decision.
+/// Shows the requests of each chain in the last minute, or since the first decision if that is shorter.
 fn rates(api: &Api) -> Markup {
     html! {
         table.data.chains {
@@ -327,7 +328,7 @@ fn rates(api: &Api) -> Markup {
     }
 }
 
-/// Returns the rates of the last minute, which every page with chains shows.
+/// Returns the rates of the last minute.
 pub(super) fn latest_rates(host: &Host) -> Vec<ChainRates> {
     host.decisions().rates(RATE_PERIOD)
 }
@@ -343,7 +344,7 @@ pub(super) const RATE_COLUMNS: [Column<'static>; 7] = [
     Number("p99"),
 ];
 
-/// Shows what a chain did; empty cells if no request passed it.
+/// Shows the rates of a chain; empty cells if it had no requests.
 pub(super) fn rate_cells(rates: Option<&ChainRates>) -> Markup {
     html! {
         @match rates {
@@ -403,7 +404,7 @@ async fn events(
         Ok(opened) => opened,
         Err(error) => return error.into_response(),
     };
-    // A browser that connects again sends the header `Last-Event-ID`.
+    // A browser that reconnects sends the header `Last-Event-ID`.
     let last = headers
         .get("last-event-id")
         .and_then(|id| id.to_str().ok()?.parse().ok());
@@ -424,7 +425,7 @@ async fn events(
     Sse::new(events).into_response()
 }
 
-/// A page that follows decisions. Lives as long as its connection.
+/// The state of a connection of a page that follows decisions.
 struct FollowingPage {
     decisions: DecisionStream,
     _permit: Permit<Caller>,
@@ -435,7 +436,7 @@ struct FollowingPage {
     next: Instant,
 }
 
-/// The decisions that are sent together.
+/// The decisions that are sent as one event.
 #[derive(Default)]
 struct DecisionGroup {
     decisions: VecDeque<LoggedDecision>,
@@ -443,7 +444,7 @@ struct DecisionGroup {
 }
 
 impl FollowingPage {
-    /// Waits for the next event; `None` when the session has ended, or the driver stops.
+    /// Waits for the next event; `None` when the session has ended or the driver stops.
     async fn event(&mut self) -> Option<Event> {
         let next = self.next;
         let decisions = &mut self.decisions;
@@ -468,7 +469,7 @@ impl FollowingPage {
 }
 
 impl DecisionGroup {
-    /// Waits for a decision, and takes the others that are ready.
+    /// Waits for a decision, and adds the decisions that are available without waiting.
     async fn take(decisions: &mut DecisionStream) -> Option<Self> {
         let mut group = Self::default();
         group.add(decisions.next().await?);

@@ -1,4 +1,4 @@
-//! The manual: the pages of `docs`, which the program contains, and a search in their sections.
+//! Shows the manual, which is compiled into the program from the pages of `docs`, and searches its sections.
 
 use std::{borrow::Cow, collections::HashMap, sync::LazyLock};
 
@@ -19,7 +19,7 @@ use super::{
 };
 use crate::Api;
 
-/// A page of the manual, by its file name without `.md`.
+/// A page of the manual. Its name is its file name without `.md`.
 struct ManualPage {
     name: &'static str,
     text: &'static str,
@@ -33,7 +33,7 @@ macro_rules! pages {
 
 const SUMMARY: &str = include_str!("../../../../docs/SUMMARY.md");
 
-/// All pages in the order of the summary.
+/// All pages, in the order of `SUMMARY.md`.
 #[rustfmt::skip]
 const PAGES: &[ManualPage] = pages! {
     "vocabulary" "install" "operators" "configuration" "dialect-rest" "tls" "limits" "definitions"
@@ -47,11 +47,11 @@ const PAGES: &[ManualPage] = pages! {
     "benchmarks-plugins" "benchmarks-history" "long-tests"
 };
 
-/// The pages as HTML. They are made when the first page is shown.
+/// The pages as HTML, rendered when the first page is requested.
 static TEXTS: LazyLock<Vec<ManualText>> =
     LazyLock::new(|| PAGES.iter().map(|page| ManualText::read(page.text)).collect());
 
-/// The most sections that a search lists.
+/// The maximum number of sections that a search lists.
 const MOST_FOUND: usize = 100;
 
 pub(super) fn router() -> Router<Api> {
@@ -109,7 +109,7 @@ fn results(found: &[FoundSection]) -> Markup {
     }
 }
 
-/// A section that has all words of a search.
+/// A section that contains all words of a search.
 #[derive(Debug, PartialEq)]
 struct FoundSection {
     page: &'static str,
@@ -118,7 +118,7 @@ struct FoundSection {
     title: String,
 }
 
-/// Returns the sections that have all of these words in any case; sections with all words in their titles come first.
+/// Returns the sections that contain all of these words, ignoring case. Sections whose titles contain them come first.
 fn find(query: &str) -> Vec<FoundSection> {
     let query = query.to_lowercase();
     let has_all = |text: &str| {
@@ -144,7 +144,7 @@ fn find(query: &str) -> Vec<FoundSection> {
     found
 }
 
-/// The HTML of a page, without its title.
+/// A page as HTML, without its title.
 #[derive(Debug, Default)]
 struct ManualText {
     title: String,
@@ -156,13 +156,13 @@ struct ManualText {
 struct ManualSection {
     title: String,
     anchor: String,
-    /// The offset of its heading in the text.
+    /// The offset of the section's heading in the page's text.
     start: usize,
 }
 
 impl ManualText {
-    /// Reads Markdown. Headings get the anchors that GitHub and mdBook give them. Links to other pages lead to `/docs`;
-    /// links to other files are left out, and so are images, of which the descriptions stay.
+    /// Renders Markdown. Headings get the same anchors as on GitHub and in mdBook. Links to other pages lead to
+    /// `/docs`. Links to other files become plain text, and images become their descriptions.
     fn read(markdown: &str) -> Self {
         let mut this = Self::default();
         let mut anchors = HashMap::new();
@@ -238,7 +238,7 @@ fn plain_text(events: &[Event<'_>]) -> String {
     texts.collect()
 }
 
-/// Returns the anchor of a heading; a number distinguishes it from earlier headings with the same text.
+/// Returns the anchor of a heading, with a number if an earlier heading has the same text.
 fn anchor(title: &str, earlier: &mut HashMap<String, usize>) -> String {
     let kept = title
         .chars()
@@ -256,7 +256,7 @@ fn anchor(title: &str, earlier: &mut HashMap<String, usize>) -> String {
     }
 }
 
-/// Returns the address of a link's target; `None` if the program does not contain it.
+/// Returns the console's address of a link's target; `None` if the target is not compiled into the program.
 fn address(target: &str) -> Option<Cow<'_, str>> {
     if target.contains("://") || target.starts_with('#') {
         return Some(target.into());

@@ -1,10 +1,10 @@
-//! Shows errors within a page, with links to the lines of mistakes.
+//! Shows errors on the page of a form, with links to the lines of the form's texts that have mistakes.
 
 use maud::{Markup, html};
 
 use crate::error::ApiError;
 
-/// The names of texts in mistakes, and the fields of the page with these texts.
+/// The names of texts in error messages, and the fields of the form that contain these texts.
 const FIELDS: [(&str, &str); 4] = [
     ("chain", "definitions"),
     ("settings", "settings"),
@@ -55,7 +55,7 @@ struct MistakePosition<'a> {
 }
 
 impl<'a> MistakePosition<'a> {
-    /// Parses `chain:9:7: spec.stages: missing`.
+    /// Parses a message with a position, `chain:9:7: spec.stages: missing`.
     fn of(mistake: &'a str) -> Option<Self> {
         let (place, rest) = mistake.split_once(": ")?;
         let mut parts = place.split(':');

@@ -23,7 +23,7 @@ use crate::{
     error::ApiError,
 };
 
-/// The chains, revisions and denials on this page. The pages about them have all.
+/// The maximum number of chains, and of revisions and denials, that this page lists.
 const CHAINS: usize = 8;
 const REVISIONS: usize = 5;
 const DENIALS: usize = 5;
@@ -63,7 +63,7 @@ async fn content(session: &Session, api: &Api) -> Result<Markup, ApiError> {
     })
 }
 
-/// Shows each number of the last hour with its trend.
+/// Shows the numbers of the last hour, each with its change from the hour before.
 fn cards([last, before]: &[TrafficHour; 2]) -> Markup {
     type Number = fn(&TrafficCounts) -> u64;
     let count: fn(u64) -> String = |count| count.to_string();
@@ -96,7 +96,7 @@ fn cards([last, before]: &[TrafficHour; 2]) -> Markup {
     }
 }
 
-/// Compares a number with an earlier one: `12 % more than`.
+/// Describes how a number differs from an earlier one: `12 % more than`.
 fn change(before: u64, now: u64) -> String {
     let percent = |part: u64| part.saturating_mul(100) / before.max(1);
     match (before, now) {
@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_compared_with_the_hour_before() {
+    fn each_number_is_compared_with_the_previous_hour() {
         for (before, now, expected) in [
             (0, 0, "the same as"),
             (0, 3, "more than"),

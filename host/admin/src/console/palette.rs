@@ -1,4 +1,4 @@
-//! Shows a link to every page and chain. On other pages, `/` or Ctrl K opens the same list as a dialog.
+//! Shows links to all pages and chains. On other pages, `/` or Ctrl K opens this list as a dialog.
 
 use axum::{Router, extract::State, response::Response, routing::get};
 use maud::html;

@@ -1,4 +1,4 @@
-//! Makes small parts of pages.
+//! Renders components that several pages use.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use serde_json::Value;
 pub(super) use crate::health::{Tone, count};
 
 impl Tone {
-    /// Returns the class in the style sheet.
+    /// Returns the name of the tone's class in the style sheet.
     pub(super) fn class(self) -> &'static str {
         match self {
             Self::Plain => "plain",
@@ -25,11 +25,10 @@ impl Tone {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Column<'a> {
     Text(&'a str),
-    /// The cells are aligned right.
+    /// A column with numbers, aligned right.
     Number(&'a str),
 }
 
-/// Shows the headings of a table.
 pub(super) fn headings(columns: &[Column<'_>]) -> Markup {
     html! {
         thead { tr {
@@ -43,12 +42,11 @@ pub(super) fn headings(columns: &[Column<'_>]) -> Markup {
     }
 }
 
-/// Shows a word in a coloured field.
 pub(super) fn badge(tone: Tone, word: &str) -> Markup {
     html! { span.badge.(tone.class()) { (word) } }
 }
 
-/// Shows a cell with a number, in a colour unless it is zero.
+/// Shows a cell with a number, in the colour of the tone unless the number is zero.
 pub(super) fn number(label: &str, value: u64, tone: Option<Tone>) -> Markup {
     html! {
         td.number data-label=(label) {
@@ -60,12 +58,12 @@ pub(super) fn number(label: &str, value: u64, tone: Option<Tone>) -> Markup {
     }
 }
 
-/// Shows a filter, with a link to the page without it.
+/// Shows an active filter, with a link that removes it.
 pub(super) fn chip(text: &str, without: &str) -> Markup {
     html! { a.chip href=(without) title="Remove this filter" { (text) span aria-hidden="true" { "×" } } }
 }
 
-/// Shows the steps of a rollout, and marks the current one, with its details.
+/// Shows the steps of a rollout. The current step is marked, and has these details.
 pub(super) fn steps(shares: &[String], present: &str, details: &Markup) -> Markup {
     let index = shares.iter().position(|share| share == present);
     html! {
@@ -81,7 +79,7 @@ pub(super) fn steps(shares: &[String], present: &str, details: &Markup) -> Marku
     }
 }
 
-/// Draws a part of a bar, both in thousandths of its length.
+/// Draws a segment of a bar. Start and length are thousandths of the bar's length.
 pub(super) fn segment(tone: Tone, start: u128, length: u128) -> Markup {
     html! {
         svg.bar.(tone.class()) viewBox="0 0 1000 10" preserveAspectRatio="none" aria-hidden="true" {
@@ -90,7 +88,7 @@ pub(super) fn segment(tone: Tone, start: u128, length: u128) -> Markup {
     }
 }
 
-/// Shows how close a number is to its limit.
+/// Draws a bar that shows how close a number is to its limit.
 pub(super) fn meter(number: u64, limit: u64) -> Markup {
     let part = (u128::from(number) * 1000 / u128::from(limit.max(1))).min(1000);
     let tone = match part {
@@ -102,7 +100,7 @@ pub(super) fn meter(number: u64, limit: u64) -> Markup {
     segment(tone, 0, part)
 }
 
-/// Says that there is nothing to show, and leads to the next step.
+/// Shows that a list is empty, and a link to the next step.
 pub(super) fn empty(text: &str, address: &str, step: &str) -> Markup {
     html! { p.empty { (text) " " a href=(address) { (step) } } }
 }
@@ -110,7 +108,7 @@ pub(super) fn empty(text: &str, address: &str, step: &str) -> Markup {
 /// The size of the drawing area of a sparkline. The style sheet stretches it.
 const SPARK: (u64, u64) = (100, 20);
 
-/// Draws values as a line from left to right. Screen readers read the label instead.
+/// Draws values as a line from left to right. Screen readers read the label.
 pub(super) fn sparkline(tone: Tone, label: &str, values: &[u64]) -> Markup {
     let (width, height) = SPARK;
     let highest = values.iter().copied().max().unwrap_or_default().max(1);
@@ -136,7 +134,7 @@ pub(super) fn moment(at: Moment) -> Markup {
     html! { (exact("", at, &shown)) " UTC" }
 }
 
-/// Shows how long ago a time is, or how far ahead: `5 min ago`, `in 2 h`. The exact time is shown on hover.
+/// Shows the distance of a time from now: `5 min ago`, `in 2 h`. Hovering over it shows the exact time.
 pub(super) fn relative(at: Moment, now: Moment) -> Markup {
     match now.0.duration_since(at.0) {
         Ok(since) => exact("relative", at, &format!("{} ago", rounded(since))),
@@ -144,7 +142,7 @@ pub(super) fn relative(at: Moment, now: Moment) -> Markup {
     }
 }
 
-/// Shows how long something has lasted: `for 5 min`.
+/// Shows the time since a moment: `for 5 min`.
 pub(super) fn lasting(since: Moment, now: Moment) -> Markup {
     let time = now.0.duration_since(since.0).unwrap_or_default();
     exact("", since, &format!("for {}", rounded(time)))
@@ -165,10 +163,10 @@ fn rounded(duration: Duration) -> String {
     }
 }
 
-/// The longest text that a page shows, in bytes.
+/// The length above which a text is cut on a page, in bytes.
 pub(super) const LONGEST_TEXT: usize = 64 << 10;
 
-/// Shows a text, or its beginning if it is longer than [`LONGEST_TEXT`].
+/// Shows a text, cut to [`LONGEST_TEXT`].
 pub(super) fn text(text: &str) -> Markup {
     let shown = text.get(..text.floor_char_boundary(LONGEST_TEXT)).unwrap_or(text);
     html! {
@@ -179,13 +177,13 @@ pub(super) fn text(text: &str) -> Markup {
     }
 }
 
-/// Writes a value as YAML, without the marker at the beginning of a document.
+/// Writes a value as YAML, without the leading `---`.
 pub(super) fn yaml(value: &Value) -> String {
     let text = to_yaml(value);
     text.strip_prefix("---\n").map(str::to_owned).unwrap_or(text)
 }
 
-/// Writes the name of an object: `default/web`.
+/// Writes an object's namespace and name: `default/web`.
 pub(super) fn object_name(namespace: Option<&str>, name: &str) -> String {
     match namespace {
         Some(namespace) if !namespace.is_empty() => format!("{namespace}/{name}"),
@@ -193,7 +191,7 @@ pub(super) fn object_name(namespace: Option<&str>, name: &str) -> String {
     }
 }
 
-/// Writes a number of microseconds as a duration with three digits: `412 µs`, `1.25 ms`.
+/// Writes a duration with three digits: `412 µs`, `1.25 ms`.
 pub(super) fn duration(microseconds: u64) -> String {
     #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
     let value = microseconds as f64;
@@ -232,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn shown_values_begin_without_a_marker() {
+    fn yaml_is_written_without_a_document_marker() {
         assert_eq!(yaml(&serde_json::json!({"kind": "Pod"})), "kind: Pod\n");
     }
 

@@ -1,4 +1,4 @@
-//! Evaluates a request with a chain that is being written, without any effect on the live chains.
+//! Shows a page on which users edit a chain and evaluate a request with it. The live chains are not affected.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -47,7 +47,7 @@ pub(super) fn router() -> Router<Api> {
         .route("/playground/test-case", axum::routing::post(test_case))
 }
 
-/// The name of the chain's text in mistakes. The page marks its lines.
+/// The name of the edited chain in error messages, by which the page marks its lines.
 const NAME: &str = "chain";
 
 const EXAMPLE_CHAIN: &str = r#"apiVersion: admittance.dev/v1alpha1
@@ -84,7 +84,7 @@ spec:
 #[serde(default)]
 struct PlaygroundFields {
     definitions: String,
-    /// Settings by stage, in YAML or JSON.
+    /// The settings by stage, in YAML or JSON.
     settings: String,
     object: String,
     old_object: String,
@@ -93,9 +93,9 @@ struct PlaygroundFields {
     namespace: String,
     user: String,
     groups: String,
-    /// Whether webhooks of the chain are called.
+    /// Whether to call the chain's webhooks.
     webhooks: bool,
-    /// Whether only the outcome is wanted, which a script puts into the page.
+    /// Whether to return only the outcome, which a script inserts into the page.
     outcome: bool,
 }
 
@@ -156,13 +156,12 @@ impl PlaygroundFields {
     }
 }
 
-/// The parameters of the page's address.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct PlaygroundQuery {
-    /// A live chain: `Mutating:pods`.
+    /// The phase and name of a live chain: `Mutating:pods`.
     chain: Option<String>,
-    /// The uid of a decision, whose request is evaluated in place of the chain's last one.
+    /// The uid of a decision whose request is evaluated. Default: the last request of the chain.
     uid: Option<String>,
 }
 
@@ -183,8 +182,8 @@ async fn show(
 }
 
 impl PlaygroundQuery {
-    /// Returns the definitions of the chain with the request of the decision, or else the last one that the chain saw.
-    /// Requests whose objects are not kept are replaced by an example.
+    /// Returns the chain's definitions, and the request of the decision or else the chain's last request. If the log
+    /// has no objects of that request, an example takes its place.
     async fn fields(self, api: &Api, session: &Session) -> Result<PlaygroundFields, ApiError> {
         let dialect = api.sources.dialect.as_deref();
         let example = dialect.and_then(|dialect| http_text::write(dialect, None));
@@ -194,8 +193,7 @@ impl PlaygroundQuery {
                 Some(parsed.map_err(|error| ApiError::Malformed(format!("chain: {error}")))?)
             }
             Some(_) => return Err(session.read_only_error()),
-            // Without a request, the first live chain is shown rather than the example, because the front end is not
-            // for Kubernetes.
+            // If there is no example, the front end is not for Kubernetes, so the first live chain is shown instead.
             None if example.is_some() && session.may_change() => first_chain(api),
             None => None,
         };
@@ -229,8 +227,8 @@ fn first_chain(api: &Api) -> Option<ChainId> {
     })
 }
 
-/// Returns the request with this uid, or else the last one that the chain saw: as an HTTP request if the front end has
-/// such requests, or else as an AdmissionReview.
+/// Returns the request with this uid, or else the chain's last request. It is HTTP text if the front end's requests can
+/// be written so, and otherwise an AdmissionReview.
 async fn last_request(api: &Api, chain: String, uid: Option<String>) -> Result<Option<String>, ApiError> {
     let mut filter = DecisionFilter::default();
     filter.chain = Some(chain);
@@ -320,7 +318,7 @@ fn editor(name: &str, label: &str, text: &str, rows: u8) -> Markup {
         div.field {
             label for=(name) { (label) }
             code-editor {
-                // The form begins with a line break, because the parser of HTML drops the first one.
+                // The text area begins with a line break, because HTML parsers drop its first one.
                 textarea id=(name) name=(name) rows=(rows) spellcheck="false" autocapitalize="off" autocomplete="off" wrap="off" { "\n" (text) }
             }
         }
@@ -348,7 +346,7 @@ async fn run(
     (status, page).into_response()
 }
 
-/// Shows the outcome as the pages of decisions do.
+/// Shows the outcome in the same form as a decision.
 fn outcome(evaluated: &Evaluated) -> Markup {
     let decision = &evaluated.decision;
     // The editor completes settings with these schemas.
@@ -381,7 +379,7 @@ fn object_text(object: Option<&Object>) -> String {
     object.map(|object| yaml(object.value())).unwrap_or_default()
 }
 
-/// Saves the request with its outcome as a case of `admittance test`.
+/// Downloads the request and its outcome as a case for `admittance test`.
 async fn test_case(
     State(api): State<Api>,
     ChangeForm { session, fields }: ChangeForm<PlaygroundFields, LARGE_BODY>,

@@ -1,6 +1,6 @@
-//! Identifies the users of the console. A token is exchanged for a session, whose id is in a cookie.
+//! Identifies the users of the console. Signing in exchanges a token for a session, whose id is in a cookie.
 //!
-//! The API does not accept the cookie, so no page of another site can use it there.
+//! The API does not accept the cookie, so pages of other sites cannot use it there.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -28,36 +28,36 @@ use crate::{
 };
 
 pub(super) const LIFETIME: Duration = Duration::from_secs(12 * 60 * 60);
-/// The maximum number of sessions of one holder of a token. One more ends the oldest one of that holder.
+/// The maximum number of sessions per token. Another session ends the oldest one of the token.
 const MOST_SESSIONS: usize = 128;
 
-/// The user of the console who sent a request. As an extractor, it replies with the sign-in page if the request is
-/// unauthenticated.
+/// The user who sent a request to the console. As an extractor, it replies with the sign-in page to unauthenticated
+/// clients.
 #[derive(Clone, Debug)]
 pub(crate) struct Session {
     pub(super) caller: Caller,
     pub(super) role: Role,
-    /// The key in forms that change something. Pages of other sites cannot read it.
+    /// The key that forms which change something contain. Pages of other sites cannot read it.
     pub(super) form_key: Arc<str>,
     /// The state of the driver, which every page shows.
     pub(super) sources: Arc<Sources>,
-    /// The id in its cookie; `None` if it did not sign in with a token.
+    /// The id in the session's cookie; `None` for a user who did not sign in with a token.
     pub(super) id: Option<SessionId>,
 }
 
 impl Session {
-    /// Returns whether to show the controls that change something.
+    /// Returns whether the user may change something, so that pages show the controls for it.
     pub(super) fn may_change(&self) -> bool {
         self.role >= Role::Admin
     }
 
-    /// Returns the reason for which the page of a change is not shown.
+    /// Returns the error for a user with the role Read who opens a page that changes something.
     pub(super) fn read_only_error(&self) -> ApiError {
         let caller = self.caller.clone();
         Denied::OnlyReads { caller }.into()
     }
 
-    /// Returns whether the session is still valid, which long-lived replies must check.
+    /// Returns whether the session is still valid. Long-lived replies check this repeatedly.
     pub(super) fn is_current(&self, api: &Api) -> bool {
         let Some(id) = &self.id else {
             return true;
@@ -67,22 +67,22 @@ impl Session {
     }
 }
 
-/// A secret of the browser.
+/// The secret in a session's cookie.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SessionId(String);
 
-/// The sessions of clients that signed in with a token. Lives as long as the port.
+/// The sessions of users who signed in with a token.
 #[derive(Debug)]
 pub(crate) struct Sessions {
-    /// The sessions by the digests of their ids, so that comparing digests reveals nothing about an id.
+    /// The sessions by the digests of their ids. Looking up a digest reveals nothing about an id through its timing.
     signed_in: Mutex<HashMap<Digest, SignedIn>>,
-    /// The form key of clients that are identified without a session.
+    /// The form key of users who are identified without a session.
     form_key: Arc<str>,
 }
 
 #[derive(Clone, Debug)]
 struct SignedIn {
-    /// The digest of the token. It is looked up for every request, so that the session ends when the token is revoked.
+    /// The digest of the token. Every request looks it up again, so the session ends when the token is revoked.
     token: TokenDigest,
     holder: Caller,
     form_key: Arc<str>,
@@ -93,7 +93,7 @@ impl Sessions {
     pub(crate) fn new() -> Self {
         Self {
             signed_in: Mutex::default(),
-            // Without random numbers, the key is empty, and the console accepts no form.
+            // If the system provides no random numbers, the key is empty, and the console accepts no forms.
             form_key: random().unwrap_or_default().into(),
         }
     }
@@ -139,7 +139,7 @@ impl SessionId {
         Digest::of(&self.0)
     }
 
-    /// Reads the id in the cookie of a request.
+    /// Reads the session id from a request's cookie.
     fn of(head: &Parts) -> Option<Self> {
         let name = cookie_name(is_tls(head));
         let cookies = head.headers.get_all(COOKIE).into_iter();
@@ -151,13 +151,14 @@ impl SessionId {
         Some(Self(id.to_owned()))
     }
 
-    /// Returns the header that makes the browser keep the id for this site alone, invisible to scripts.
+    /// Returns the `Set-Cookie` header with the id. Scripts cannot read the cookie, and browsers send it only from
+    /// pages of this site.
     pub(super) fn cookie(&self, head: &Parts) -> (http::HeaderName, HeaderValue) {
         cookie(head, &self.0, LIFETIME)
     }
 }
 
-/// Returns the header that makes the browser forget its session.
+/// Returns the `Set-Cookie` header that deletes the cookie.
 pub(super) fn forget(head: &Parts) -> (http::HeaderName, HeaderValue) {
     cookie(head, "", Duration::ZERO)
 }
@@ -171,7 +172,8 @@ fn cookie(head: &Parts, value: &str, life: Duration) -> (http::HeaderName, Heade
     (SET_COOKIE, value)
 }
 
-/// Returns the name of the cookie. With TLS, its prefix makes browsers accept it only from this host itself.
+/// Returns the name of the cookie. With TLS, it has the prefix `__Host-`, with which browsers accept the cookie only
+/// from this host.
 fn cookie_name(is_tls: bool) -> &'static str {
     if is_tls { "__Host-admittance" } else { "admittance" }
 }
@@ -200,7 +202,7 @@ impl FromRequestParts<Api> for Session {
     }
 }
 
-/// Returns the user of a request whose origin was checked.
+/// Returns the user of a request; otherwise the reply. The caller has checked the request's origin.
 pub(super) fn require_session(head: &Parts, api: &Api) -> Result<Session, Box<Response>> {
     let id = SessionId::of(head);
     if let Some(id) = &id
@@ -258,7 +260,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_limit_of_sessions_is_per_token() {
+    async fn each_token_has_its_own_limit_of_sessions() {
         let sessions = Sessions::new();
         let other = begin(&sessions, "b");
         let mut ids = Vec::new();

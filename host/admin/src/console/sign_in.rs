@@ -1,4 +1,4 @@
-//! Shows the page to sign in, and refuses clients that may not use the console.
+//! Shows the sign-in page, and refuses clients that may not use the console.
 
 use admittance_net::bearer::TokenDigest;
 use axum::{
@@ -23,10 +23,10 @@ use crate::{
     route::{self, SMALL_BODY},
 };
 
-/// The reason for which a client has to sign in.
+/// The reason why a client has to sign in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SignInReason {
-    /// The client has no session.
+    /// The request had no session.
     First,
     /// The session is unknown: it has expired, or the program has restarted.
     Ended,
@@ -44,12 +44,12 @@ pub(super) fn router() -> Router<Api> {
         .route("/sign-out", post(sign_out))
 }
 
-/// The fields of the form, and of the address of the page.
+/// The fields of the sign-in form, which are also parameters of the page's address.
 #[derive(Debug, Deserialize)]
 struct SignIn {
     #[serde(default)]
     token: String,
-    /// The address to show afterwards.
+    /// The address to open after signing in.
     #[serde(default)]
     next: String,
 }
@@ -106,11 +106,11 @@ async fn sign_out(State(api): State<Api>, request: Request<Body>) -> Response {
     }
 }
 
-/// A form without fields of its own.
+/// The sign-out form, which has no fields.
 #[derive(Debug, Deserialize)]
 struct Ignored {}
 
-/// Returns the address to open after signing in. Redirects to other sites are replaced by the console's first page.
+/// Returns the address to open after signing in. An address of another site is replaced by the console's first page.
 fn own_address(next: &str) -> &str {
     let is_own = next.starts_with('/')
         && !next.starts_with("//")
@@ -118,14 +118,14 @@ fn own_address(next: &str) -> &str {
     if is_own { next } else { "/" }
 }
 
-/// Replies to a request without a session with the page to sign in, which then leads to the requested page.
+/// Replies to a request without a session with the sign-in page. After signing in, it opens the requested page.
 pub(super) fn required(head: &Parts, why: SignInReason) -> Response {
     let next = match head.method {
         http::Method::GET => head.uri.path_and_query().map_or("", |next| next.as_str()),
         _ => "",
     };
-    // The cookie of the ended session is kept, so that the next page that the user sees says why the session ended,
-    // even if a script has made a request in between.
+    // The reply does not delete the cookie: if a script's request gets it first, the page that the user opens next can
+    // still say why the session ended.
     unauthorized(why, next)
 }
 
@@ -139,14 +139,13 @@ fn unauthorized(why: SignInReason, next: &str) -> Response {
         .into_response()
 }
 
-/// Replies to a link on a page of another site. Browsers do not send the session with it, so this page, which belongs
-/// to this site, opens the same address again.
+/// Replies to a request from a link on another site, without the session's cookie. This page belongs to the console, so
+/// when it opens the address again, the browser sends the cookie.
 pub(super) fn sign_in_again(head: &Parts) -> Response {
     let address = head.uri.path_and_query().map_or("/", |next| next.as_str());
     layout::forwarding_page(address).into_response()
 }
 
-/// Replies to a client that may not use the console at all.
 pub(super) fn refused(head: &Parts, denied: &Denied) -> Response {
     if denied.is_notable() {
         log_refusal(head, denied);

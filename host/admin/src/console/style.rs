@@ -1,4 +1,4 @@
-//! Serves the page `/style` of development builds, which shows every component in each of its tones.
+//! Serves the page `/style` in development builds. It shows every component in every tone.
 
 use std::time::{Duration, SystemTime};
 

@@ -1,4 +1,4 @@
-//! Disables a stage for a time, or only audits it.
+//! Shows the controls that disable a stage for some time, or make it audit only.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ pub(super) fn router() -> Router<Api> {
         .route("/stages/enable", post(enable))
 }
 
-/// The times for which the console disables a stage, in minutes. Commands accept any.
+/// The durations that the console offers, in minutes. The command line accepts any.
 const TIMES: [(u64, &str); 5] = [
     (15, "15 minutes"),
     (30, "30 minutes"),
@@ -37,7 +37,7 @@ const TIMES: [(u64, &str); 5] = [
     (24 * 60, "24 hours"),
 ];
 
-/// Shows whether the stage is disabled, and the form that changes it.
+/// Shows whether the stage is disabled, and a form to change it.
 pub(super) fn switch(session: &Session, chain: &ChainStatus, stage: &StageStatus) -> Markup {
     let id = format!("{}:{}/{}", chain.phase, chain.name, stage.name);
     html! {
@@ -124,7 +124,7 @@ async fn enable(State(api): State<Api>, ChangeForm { session, fields }: ChangeFo
     }
 }
 
-/// Redirects to the page of a stage's chain. The stage is written `Mutating:pods/images`.
+/// Redirects to the page of the chain with this stage, which is written `Mutating:pods/images`.
 pub(super) fn back(stage: &str) -> Response {
     let parts = stage.split_once(':').and_then(|(phase, rest)| {
         let (chain, stage) = rest.rsplit_once('/')?;

@@ -3,18 +3,18 @@ use std::{path::PathBuf, time::Duration};
 use admittance_definitions::Share;
 use url::Url;
 
-/// The sinks to which decisions are written, besides memory.
+/// The sinks to which decisions are written, in addition to the log in memory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SinksConfig {
-    /// The written share of the requests that were allowed unchanged; `None` for none. All other requests are always
-    /// written.
+    /// The share of requests allowed unchanged whose decisions are written; `None` for none. Decisions on other
+    /// requests are always written.
     pub share: Option<Share>,
-    /// Whether the objects of requests are written too.
+    /// Whether to write the objects of requests too.
     pub objects: bool,
     pub sqlite: Option<SqliteConfig>,
     pub ndjson: Option<NdjsonPlace>,
     pub http: Option<HttpConfig>,
-    /// Whether denied requests are written as events of the cluster.
+    /// Whether to create an Event in the cluster for each denied request.
     pub events: bool,
 }
 
@@ -32,19 +32,18 @@ impl Default for SinksConfig {
 }
 
 impl SinksConfig {
-    /// Returns whether no sink is configured.
     pub fn is_empty(&self) -> bool {
         self.sqlite.is_none() && self.ndjson.is_none() && self.http.is_none() && !self.events
     }
 }
 
-/// A database of decisions.
+/// A database for decisions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SqliteConfig {
     pub file: PathBuf,
-    /// The time for which decisions are kept. Default: 30 days.
+    /// The time after which decisions are deleted. Default: 30 days.
     pub keep: Duration,
-    /// The size of the database above which the oldest decisions are removed, in bytes. Default: 1 GiB.
+    /// The size of the database above which the oldest decisions are deleted, in bytes. Default: 1 GiB.
     pub size_limit: u64,
 }
 
@@ -53,20 +52,20 @@ impl SqliteConfig {
     pub const DEFAULT_SIZE_LIMIT: u64 = 1 << 30;
 }
 
-/// The place for lines of JSON.
+/// The destination of JSON lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NdjsonPlace {
     StandardOutput,
-    /// The file is appended to, and opened again when it was renamed or removed, and at SIGHUP.
+    /// A file to append to. It is reopened at SIGHUP, or after it was renamed or removed.
     File(PathBuf),
 }
 
-/// A server that takes lines of JSON.
+/// A server that receives JSON lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpConfig {
     pub url: Url,
-    /// The file with the token to send, which is read for each request.
+    /// The file with the bearer token, which is read again for each request.
     pub token_file: Option<PathBuf>,
-    /// The authorities to trust for the server, in addition to the system's.
+    /// The file with certificate authorities to trust for this server, in addition to the system's.
     pub ca: Option<PathBuf>,
 }

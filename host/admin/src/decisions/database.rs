@@ -26,19 +26,19 @@ use super::{
 
 const MIGRATIONS: &str = "admittance_decision_migrations";
 
-/// The most connections: one writes, the others read.
+/// The maximum number of connections. One writes, the others read.
 const CONNECTIONS: u32 = 4;
 
-/// The interval at which old decisions are removed.
+/// The interval at which old decisions are deleted.
 const PRUNE_INTERVAL: Duration = Duration::from_secs(60);
 
-/// If the database is too large, this fraction of its decisions is removed, the oldest first: one in `REMOVED_ONE_IN`.
+/// If the database is too large, one in `REMOVED_ONE_IN` of its decisions is deleted at a time, the oldest first.
 const REMOVED_ONE_IN: i64 = 10;
 
-/// The most values in one statement: SQLite allows 32,766.
+/// The maximum number of values in a statement. SQLite allows 32,766.
 const MAX_VALUES: usize = 30_000;
 
-/// A database of decisions. Cheap to clone.
+/// A database of decisions.
 #[derive(Clone, Debug)]
 pub struct DecisionDatabase(Arc<Inner>);
 
@@ -46,11 +46,11 @@ pub struct DecisionDatabase(Arc<Inner>);
 struct Inner {
     pool: SqlitePool,
     config: SqliteConfig,
-    /// The time at which old decisions were last removed.
+    /// The time at which old decisions were last deleted.
     pruned: Mutex<Option<Instant>>,
 }
 
-/// The column `objects`: the request and the object that resulted from it, as JSON.
+/// The column `objects`, in JSON: the request, and the object that resulted from it.
 #[derive(Debug, Serialize, Deserialize)]
 struct StoredObjects {
     review: Option<RecordedRequest>,
@@ -59,8 +59,7 @@ struct StoredObjects {
 
 impl DecisionDatabase {
     pub(super) async fn open(config: SqliteConfig) -> Result<Self, SinkError> {
-        // SQLite would create the file with a mode that lets everybody read it, and would wait for the writer of a
-        // pipe.
+        // If SQLite created the file, everybody could read it; if the file is a pipe, SQLite would wait for its writer.
         file::append(&config.file).map_err(|source| SinkError::File {
             path: config.file.clone(),
             source,
@@ -68,7 +67,7 @@ impl DecisionDatabase {
         let options = SqliteConnectOptions::new()
             .filename(&config.file)
             .auto_vacuum(SqliteAutoVacuum::Incremental)
-            // With this mode, readers see a consistent state during a write.
+            // In this mode, readers see a consistent state during a write.
             .journal_mode(SqliteJournalMode::Wal)
             // After a crash of the machine, the last decisions may be missing, but the database is consistent.
             .synchronous(SqliteSynchronous::Normal);
@@ -91,7 +90,7 @@ impl DecisionDatabase {
         })))
     }
 
-    /// Inserts decisions that the database does not have yet, and regularly removes old ones.
+    /// Inserts the decisions that the database does not contain yet, and deletes old ones at intervals.
     pub(super) async fn insert(&self, batch: &[DecisionDetail]) -> Result<(), SinkError> {
         let mut change = self.0.pool.begin().await?;
         let mut rows = Vec::with_capacity(batch.len());
@@ -138,7 +137,7 @@ impl DecisionDatabase {
         self.prune().await
     }
 
-    /// Returns the newest decisions with smaller ids than `before`, at most `limit`, and whether there are more.
+    /// Returns up to `limit` of the newest decisions with ids smaller than `before`, and whether there are more.
     pub(super) async fn list(
         &self,
         filter: &DecisionFilter,
@@ -148,7 +147,7 @@ impl DecisionDatabase {
         let is_passage = filter.chain.is_some() || filter.stage.is_some();
         let mut select = QueryBuilder::<Sqlite>::new("SELECT d.record FROM ");
         if is_passage {
-            // With `CROSS JOIN`, SQLite reads the passages first, which are fewer, and sorted by id.
+            // `CROSS JOIN` makes SQLite read the passages first. They are fewer, and sorted by id.
             select.push(
                 "admittance_passages p CROSS JOIN admittance_decisions d ON d.id = p.id WHERE p.chain = ",
             );
@@ -190,7 +189,7 @@ impl DecisionDatabase {
             select.push(")");
         }
         select.push(format_args!(" ORDER BY {id} DESC LIMIT "));
-        // One decision more than requested shows whether there are more.
+        // One decision more than the limit is read, to know whether there are more.
         select.push_bind(i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1));
         let mut records = select.build_query_scalar::<String>().fetch(&self.0.pool);
         let (mut decisions, mut bytes) = (Vec::new(), 0);
@@ -204,8 +203,8 @@ impl DecisionDatabase {
         Ok((decisions, false))
     }
 
-    /// Returns the newest decisions with this uid and smaller ids than `before`, the oldest of them first, at most
-    /// `limit` and [`DecisionLog::PAGE_BYTES`]; and the number of older ones.
+    /// Returns the newest decisions with this uid and ids smaller than `before`, in ascending order, up to `limit` and
+    /// [`DecisionLog::PAGE_BYTES`]; and the number of older decisions.
     pub(super) async fn get(
         &self,
         uid: &str,
@@ -243,7 +242,7 @@ impl DecisionDatabase {
         Ok((details, older))
     }
 
-    /// Removes old decisions, and the oldest ones of a database that is too large.
+    /// Deletes decisions that are too old, and the oldest ones if the database is too large.
     async fn prune(&self) -> Result<(), SinkError> {
         let Inner { pool, config, pruned } = &*self.0;
         let mut pruned = pruned.lock().await;
@@ -283,7 +282,7 @@ impl DecisionDatabase {
         Ok(())
     }
 
-    /// Returns the bytes in use.
+    /// Returns the number of bytes in use.
     async fn size(&self) -> Result<u64, SinkError> {
         let size: i64 = query_scalar(
             "SELECT (page_count - freelist_count) * page_size \
@@ -306,7 +305,7 @@ impl DecisionSink for DecisionDatabase {
     }
 }
 
-/// Lists the chains and stages by which a decision can be found.
+/// Returns the chains and stages under which a decision is listed, with its id.
 fn passages_of(decision: &DecisionRecord) -> Vec<(&str, &str, u64)> {
     let mut passages = Vec::new();
     for row in &decision.stages {

@@ -1,4 +1,4 @@
-//! Writes decisions to disk and to servers without delaying requests: decisions that do not fit are dropped and
+//! Writes decisions to disk and to servers without delaying requests. If a queue is full, decisions are dropped and
 //! counted.
 
 mod events;
@@ -36,19 +36,19 @@ metric_table! {
         "Attempts to write decisions that failed, by sink: sqlite, ndjson, http, events";
 }
 
-/// The most memory of the decisions that wait to be written to one sink, in bytes.
+/// The maximum memory of decisions in the queue of one sink, in bytes.
 const QUEUE_BYTES: usize = 32 << 20;
 
-/// The most decisions that are written at once.
+/// The maximum number of decisions in a batch.
 const BATCH: usize = 500;
 
-/// The time for which decisions may still arrive in the queue after the driver was stopped.
+/// The time for which decisions are still put into queues after the driver was stopped.
 const LAST_ARRIVALS: Duration = Duration::from_millis(200);
 
-/// The time for which sinks may write their queues at shutdown.
+/// The time that sinks have at shutdown to write their queues.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The reason for which decisions cannot be written.
+/// The reason why decisions cannot be written.
 #[derive(Debug, thiserror::Error)]
 pub enum SinkError {
     #[error("decisions.sqlite: {0}")]
@@ -75,7 +75,7 @@ pub enum SinkError {
 }
 
 impl SinkError {
-    /// Returns whether a later attempt to write the same decisions may succeed.
+    /// Returns whether writing the same decisions again may succeed.
     fn is_temporary(&self) -> bool {
         match self {
             Self::Status { status, .. } => matches!(status, 408 | 425 | 429 | 500..),
@@ -85,7 +85,7 @@ impl SinkError {
     }
 }
 
-/// The sinks of decisions, until they are started.
+/// The opened sinks, before they write.
 #[derive(Debug)]
 pub struct DecisionSinks {
     sinks: Vec<Box<dyn DecisionSink>>,
@@ -94,33 +94,33 @@ pub struct DecisionSinks {
     events: Option<Events>,
 }
 
-/// A place to which decisions are written in batches.
+/// A destination to which decisions are written in batches.
 #[async_trait]
 pub(super) trait DecisionSink: Debug + Send {
-    /// Returns the name of the sink in metrics and in the log.
+    /// Returns the name of the sink, for metrics and the log.
     fn name(&self) -> &'static str;
 
-    /// Returns the time for which the sink gathers more decisions after the first one; `None` if it writes at once.
+    /// Returns how long the sink waits for more decisions after the first one of a batch; `None` if it does not wait.
     fn gathering_time(&self) -> Option<Duration> {
         None
     }
 
-    /// Writes the batch. After an error, all of it is written again if a later attempt may succeed.
+    /// Writes a batch. After a temporary error, the whole batch is written again.
     async fn write(&mut self, batch: &[DecisionDetail]) -> Result<(), SinkError>;
 }
 
-/// Selects the decisions that are written, with or without their objects.
+/// Selects the decisions to write, with or without their objects.
 #[derive(Clone, Copy, Debug)]
 struct SinkSelection {
     share: Option<Share>,
     objects: bool,
 }
 
-/// A decision that waits to be written, with its share of the queue's memory.
+/// A decision in a queue, with a permit for its memory.
 type QueuedDecision = (LoggedDecision, OwnedSemaphorePermit);
 
 impl DecisionSinks {
-    /// Opens the sinks, within a runtime. Events are written to this cluster.
+    /// Opens the sinks. Events are created in `cluster`. Must be called within a tokio runtime.
     pub async fn open(config: SinksConfig, cluster: Option<&Cluster>) -> Result<Self, SinkError> {
         let mut sinks: Vec<Box<dyn DecisionSink>> = Vec::new();
         let database = match config.sqlite {
@@ -175,7 +175,7 @@ pub struct RunningSinks {
 }
 
 impl RunningSinks {
-    /// Writes the last decisions, for a few seconds at most.
+    /// Writes the queues, for a few seconds at most.
     pub async fn finish(self) {
         self.stop.cancel();
         let end = tokio::time::Instant::now() + SHUTDOWN_TIMEOUT;
@@ -202,7 +202,7 @@ async fn run(
     );
 }
 
-/// Puts decisions into the queue, which has room for this many bytes, until the driver stops.
+/// Puts decisions into the queue until the driver stops. The queue holds at most this many bytes.
 async fn read(
     mut decisions: DecisionStream,
     queue: mpsc::UnboundedSender<QueuedDecision>,
@@ -230,7 +230,7 @@ async fn read(
                 let size = u32::try_from(decision.size()).unwrap_or(u32::MAX);
                 match room.clone().try_acquire_many_owned(size) {
                     Ok(permit) => {
-                        // The receiver lives as long as the sender.
+                        // The receiver exists as long as this sender.
                         let _ = queue.send((decision, permit));
                     }
                     Err(_) => dropped.increment(1),
@@ -262,7 +262,7 @@ impl SinkSelection {
     }
 }
 
-/// Writes the queue, until it is closed and empty.
+/// Writes the queue in batches until it is closed and empty.
 async fn write(
     sink: &mut dyn DecisionSink,
     mut queue: mpsc::UnboundedReceiver<QueuedDecision>,
@@ -284,13 +284,13 @@ async fn write(
                     }
                 }
             };
-            // After this time, a partial batch is written.
+            // A batch that is still incomplete after this time is written as it is.
             let _ = tokio::time::timeout(time, gathering).await;
         }
         let mut batch = Vec::with_capacity(waiting.len());
         for (decision, _) in &waiting {
             batch.push(selection.detail(decision));
-            // Other tasks run between decisions, which may have large objects.
+            // Decisions may contain large objects, so other tasks run between them.
             tokio::task::yield_now().await;
         }
         let count = batch.len() as u64;
@@ -301,12 +301,12 @@ async fn write(
                 dropped.increment(count);
             }
         }
-        // The written decisions return their memory to the queue.
+        // Dropping the written decisions frees their memory in the queue.
         waiting.clear();
     }
 }
 
-/// Writes decisions, and tries again as long as a later attempt may succeed.
+/// Writes a batch, and retries as long as a retry may succeed.
 async fn write_with_retries(
     sink: &mut dyn DecisionSink,
     batch: &[DecisionDetail],

@@ -200,7 +200,7 @@ struct FollowingClient {
 }
 
 impl FollowingClient {
-    /// Returns the reason for which the stream must end now, if there is one.
+    /// Returns the reason why the stream must end now, if there is one.
     fn end(&self) -> Option<String> {
         if self.api.is_stopping() {
             return Some("the driver stops".to_owned());

@@ -20,7 +20,7 @@ pub struct DecisionRecord {
     pub at: Moment,
     /// The uid of the request, which log lines contain too.
     pub uid: String,
-    /// The revision of the table.
+    /// The number of the revision of the table.
     pub revision: u64,
     /// The dialect of the request: `kubernetes`, `bcs` or `rest`; absent if the program called the chains itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -95,7 +95,7 @@ pub struct StageRecord {
     pub mode: Mode,
     /// `skipped`, `not-reached`, `allow`, `patch`, `deny` or `failed`.
     pub result: String,
-    /// The reason for which it was skipped, denied the request, or failed.
+    /// The reason why it was skipped, denied the request, or failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// The HTTP status of a denial.

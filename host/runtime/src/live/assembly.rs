@@ -322,7 +322,7 @@ impl Assembler {
     }
 }
 
-/// The plugin of a stage, or the reason for which its module cannot be fetched now.
+/// The plugin of a stage, or the reason why its module cannot be fetched now.
 type PluginOrReason = Result<Arc<Loaded>, Unavailable>;
 
 fn prepared(plugin: PluginOrReason) -> PreparedHook {

@@ -69,7 +69,7 @@ pub struct Switched {
     /// The previous state; absent if the stage was not disabled before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replaced: Option<DisabledStage>,
-    /// The reason for which the program forgets this when it ends; absent if it is kept over restarts.
+    /// The reason why the program forgets this when it ends; absent if it is kept over restarts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_kept: Option<String>,
 }

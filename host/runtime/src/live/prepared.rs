@@ -77,7 +77,7 @@ pub struct Prepared {
     pub newest: Digest,
     /// The content hash of an earlier table that waits too, if there is one.
     pub earlier: Option<Digest>,
-    /// The reason for which the newest definitions, or some of them, are in no table.
+    /// The reason why the newest definitions, or some of them, are in no table.
     pub problem: Option<String>,
 }
 

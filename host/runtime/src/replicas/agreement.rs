@@ -20,7 +20,7 @@ pub struct Report {
     pub earlier: Option<Digest>,
     /// The time at which it first made this report.
     pub since: Moment,
-    /// The reason for which it has not prepared the newest definitions, or not all of them.
+    /// The reason why it has not prepared the newest definitions, or not all of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
     /// The progress of the rollouts of the table that it serves.
@@ -161,7 +161,7 @@ pub struct ReplicasStatus {
     /// for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waiting: Vec<String>,
-    /// The reason for which this replica does not know the tables of the others; absent if it does.
+    /// The reason why this replica does not know the tables of the others; absent if it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
     /// The replicas, sorted by name.
@@ -191,7 +191,7 @@ pub struct ReplicaStatus {
     pub prepared: Digest,
     /// The time at which it first reported these tables.
     pub since: Moment,
-    /// The reason for which it has not prepared the newest definitions, or not all of them.
+    /// The reason why it has not prepared the newest definitions, or not all of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }

@@ -20,7 +20,7 @@ pub struct ChainApplies {
     pub phase: Phase,
     /// Whether a rule of the chain matches the request.
     pub applies: Applies,
-    /// The reason for which no rule matches, or the missing information.
+    /// The reason why no rule matches, or the missing information.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Its stages in order; empty if the chain does not apply.
@@ -39,7 +39,7 @@ pub struct StageApplies {
     pub mode: Mode,
     /// Whether it would be called.
     pub applies: Applies,
-    /// The reason for which it would not be called, or the missing information.
+    /// The reason why it would not be called, or the missing information.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }

@@ -20,7 +20,6 @@ fn detail(id: u64, namespace: &str, verdict: &str, stage: &str) -> DecisionDetai
     DecisionDetail::from(serde_json::from_value::<DecisionRecord>(record).unwrap())
 }
 
-/// Returns the current time in microseconds.
 fn now() -> u64 {
     Moment::now().as_micros()
 }
@@ -58,7 +57,7 @@ async fn lists_are_filtered_and_continue_on_further_pages() {
         detail(now + 2, "bank", "changed", "sidecar"),
     ];
     database.insert(&batch).await.unwrap();
-    // A batch that is written again changes nothing.
+    // Writing a batch again changes nothing.
     database.insert(&batch).await.unwrap();
     let filter = |change: fn(&mut DecisionFilter)| {
         let mut filter = DecisionFilter::default();

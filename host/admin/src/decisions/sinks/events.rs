@@ -1,4 +1,4 @@
-//! Writes Events of the Kubernetes cluster for denied requests.
+//! Creates Events in the Kubernetes cluster for denied requests.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -15,22 +15,22 @@ use tokio_util::sync::CancellationToken;
 use super::{DROPPED, FAILURES, WRITTEN};
 
 const NAME: &str = "events";
-/// The most events that wait to be written.
+/// The maximum number of events in the queue.
 const QUEUE: usize = 256;
-/// The rate of events for all objects together.
+/// The rate limit for all objects together.
 const TOTAL_RATE: EventRate = EventRate {
     burst: 100.0,
     interval: Duration::from_millis(200),
 };
-/// The rate of events for one object, such as the Pods of a workload that is denied again and again.
+/// The rate limit for one object, such as for the Pods of a workload that are denied repeatedly.
 const OBJECT_RATE: EventRate = EventRate {
     burst: 5.0,
     interval: Duration::from_secs(60),
 };
-/// The most objects whose events are counted separately.
+/// The maximum number of objects with their own rate limit.
 const MAX_OBJECTS: usize = 4096;
 
-/// Writes an event for every denied request, within the limits, until the driver stops.
+/// Creates an event for every denied request, within the rate limits, until the driver stops.
 pub(super) async fn run(events: Events, decisions: DecisionStream, stop: CancellationToken) {
     let (sender, queue) = mpsc::channel(QUEUE);
     let dropped = counter!(DROPPED, "sink" => NAME);
@@ -41,14 +41,14 @@ pub(super) async fn run(events: Events, decisions: DecisionStream, stop: Cancell
     );
 }
 
-/// Selects the decisions that are written as events.
+/// Selects the decisions for which events are created.
 pub(super) fn filter() -> DecisionFilter {
     let mut filter = DecisionFilter::default();
     filter.verdict = vec![DecisionVerdict::Denied];
     filter
 }
 
-/// Fills the queue with events while there is room.
+/// Puts events into the queue; drops them while it is full.
 async fn read(
     mut decisions: DecisionStream,
     queue: mpsc::Sender<Event>,
@@ -89,7 +89,7 @@ async fn write(events: Events, mut queue: mpsc::Receiver<Event>, dropped: Counte
                 problem = None;
                 written.increment(1);
             }
-            // A late event has little value, so it is not sent again.
+            // An event that is late has little value, so it is not retried.
             Err(error) => {
                 failures.increment(1);
                 dropped.increment(1);
@@ -103,7 +103,7 @@ async fn write(events: Events, mut queue: mpsc::Receiver<Event>, dropped: Counte
     }
 }
 
-/// Returns an event about the object, or about its namespace while the object does not exist.
+/// Returns an event about the object, or about its namespace if the object does not exist.
 fn event(decision: &LoggedDecision, record: DecisionRecord) -> Event {
     let (api_version, kind) = match record.kind.rsplit_once('/') {
         Some((api_version, kind)) => (api_version.to_owned(), kind.to_owned()),
@@ -120,7 +120,7 @@ fn event(decision: &LoggedDecision, record: DecisionRecord) -> Event {
         } else {
             record.name
         },
-        // The denied object was never created, so no object has the uid in the request.
+        // A denied object was not created, so its uid in the request belongs to no object.
         uid: decision.stored_uid().unwrap_or_default(),
     };
     let subject = if object.name.is_empty() {
@@ -128,7 +128,7 @@ fn event(decision: &LoggedDecision, record: DecisionRecord) -> Event {
     } else {
         format!("{} {}", object.kind, object.name)
     };
-    // A message may quote the Secret, and more people read events than Secrets.
+    // The message may quote the Secret's content, and more people may read events than Secrets.
     let why = record.message.filter(|_| !is_secret);
     let why = why.unwrap_or_else(|| {
         let denied = record.stages.iter().find(|stage| stage.result == "deny");
@@ -156,7 +156,7 @@ fn event(decision: &LoggedDecision, record: DecisionRecord) -> Event {
     }
 }
 
-/// Refers to the namespace itself. The reference names the namespace twice, so that the event is created in it.
+/// Returns a reference to a namespace. It contains the namespace twice, so that the event is created in that namespace.
 fn namespace_of(name: String) -> EventObject {
     EventObject {
         api_version: "v1".to_owned(),
@@ -167,14 +167,14 @@ fn namespace_of(name: String) -> EventObject {
     }
 }
 
-/// A rate of events: a burst, and then one event in each interval.
+/// A rate limit: a burst of events, then one event per interval.
 #[derive(Clone, Copy)]
 struct EventRate {
     burst: f64,
     interval: Duration,
 }
 
-/// The number of events that a rate allows at a time.
+/// The number of events that a rate limit still allows, at some time.
 struct RemainingEvents {
     left: f64,
     at: Instant,
@@ -212,7 +212,7 @@ impl EventLimits {
             at: now,
         };
         self.total = Some(rest(of_all));
-        // Events of further objects are only limited by the rate of all objects.
+        // Beyond this number, only the common limit applies to further objects.
         if self.objects.len() < MAX_OBJECTS {
             self.objects.insert(object.clone(), rest(of_object));
         }

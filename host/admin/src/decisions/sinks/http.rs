@@ -1,4 +1,4 @@
-//! Sends lines of JSON to a server.
+//! Sends JSON lines to a server.
 
 use std::time::Duration;
 
@@ -19,12 +19,11 @@ use super::{DecisionSink, SinkError, lines};
 use crate::decisions::config::HttpConfig;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// The timeout for the head of the response.
+/// The timeout until the server sends the head of its response.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// The longest file with a token, in bytes.
+/// The maximum size of a token file, in bytes.
 const MAX_TOKEN_BYTES: usize = 16 << 10;
 
-/// A server that takes lines of JSON.
 #[derive(Debug)]
 pub(super) struct HttpSink {
     config: HttpConfig,
@@ -49,7 +48,7 @@ impl HttpSink {
         })
     }
 
-    /// Reads the token, which may have been replaced.
+    /// Reads the token file, whose content may have changed.
     async fn token(&self) -> Result<Option<HeaderValue>, SinkError> {
         let Some(path) = self.config.token_file.clone() else {
             return Ok(None);
@@ -82,7 +81,7 @@ impl DecisionSink for HttpSink {
         if let Some(token) = self.token().await? {
             request = request.header(AUTHORIZATION, token);
         }
-        // A redirect is an error: neither decisions nor the token must go to another server.
+        // A redirect is an error, because neither decisions nor the token may be sent to another server.
         let response = self.client.send(request).await;
         let response = response.map_err(|error| SinkError::Unreachable {
             url: url.to_string(),

@@ -1,4 +1,4 @@
-//! Writes lines of JSON to a file or to standard output.
+//! Writes JSON lines to a file or to standard output.
 
 use std::{
     fs::File,
@@ -25,7 +25,7 @@ pub(super) enum Ndjson {
     File(LogFile),
 }
 
-/// A file to which lines are appended. A program that rotates it renames it, and may send SIGHUP.
+/// A file to which lines are appended. Log rotation may rename it, with or without a SIGHUP afterwards.
 #[derive(Debug)]
 pub(super) struct LogFile {
     path: Arc<Path>,
@@ -48,7 +48,7 @@ impl Ndjson {
             open: None,
             hangup: signal(SignalKind::hangup()).map_err(failed)?,
         };
-        // The empty write finds a file that cannot be written at the start.
+        // Writing nothing reports a file that cannot be written when the program starts.
         file.write(Vec::new()).await?;
         Ok(Self::File(file))
     }
@@ -94,7 +94,7 @@ impl LogFile {
     }
 }
 
-/// Appends whole lines to the file that currently has this name.
+/// Appends whole lines to the file that currently has this path.
 fn append(path: &Path, open: Option<File>, lines: &[u8]) -> io::Result<File> {
     let mut file = match open.filter(|file| is_at(path, file)) {
         Some(file) => file,
@@ -102,14 +102,14 @@ fn append(path: &Path, open: Option<File>, lines: &[u8]) -> io::Result<File> {
     };
     let before = file.metadata()?.len();
     if let Err(error) = file.write_all(lines) {
-        // The lines are written again later, so no part of them may stay in the file.
+        // All lines are written again later, so none may stay in the file.
         let _ = file.set_len(before);
         return Err(error);
     }
     Ok(file)
 }
 
-/// Returns whether the file is still at this path: neither renamed nor removed.
+/// Returns whether an open file is still the file at this path.
 fn is_at(path: &Path, file: &File) -> bool {
     let identity = |metadata: std::fs::Metadata| (metadata.dev(), metadata.ino());
     match (path.metadata(), file.metadata()) {

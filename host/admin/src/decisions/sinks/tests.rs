@@ -24,7 +24,7 @@ use tokio::{
 use super::*;
 use crate::decisions::config::{HttpConfig, NdjsonPlace};
 
-/// A hook that denies objects without an owner.
+/// A hook that denies objects without the label `owner`.
 struct OwnerRequired;
 
 #[async_trait]
@@ -71,7 +71,7 @@ fn to_file(path: PathBuf) -> SinksConfig {
 }
 
 #[tokio::test]
-async fn queued_decisions_are_written_at_the_end() {
+async fn queued_decisions_are_written_at_shutdown() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("decisions.ndjson");
     let host = host().await;
@@ -91,7 +91,7 @@ async fn queued_decisions_are_written_at_the_end() {
 }
 
 #[tokio::test]
-async fn all_refusals_and_a_share_of_the_rest_are_written() {
+async fn all_refusals_and_a_share_of_unchanged_requests_are_written() {
     for (share, objects, expected) in [
         (None, false, vec!["b", "d"]),
         ("50%".parse().ok(), true, vec!["a", "b", "d", "e"]),
@@ -118,7 +118,7 @@ async fn all_refusals_and_a_share_of_the_rest_are_written() {
     }
 }
 
-/// Starts a server that answers the first requests with these statuses, and keeps the lines of the others.
+/// Starts a server that answers the first requests with these statuses, and collects the bodies of later requests.
 async fn server(statuses: &[u16]) -> (SocketAddr, Arc<Mutex<String>>, Arc<Mutex<Vec<u16>>>) {
     let kept = Arc::new(Mutex::new(String::new()));
     let statuses = Arc::new(Mutex::new(statuses.to_vec()));
@@ -164,7 +164,7 @@ async fn batch() -> Vec<DecisionDetail> {
 }
 
 #[tokio::test]
-async fn a_busy_server_gets_the_decisions_later() {
+async fn decisions_are_sent_again_to_a_busy_server() {
     let (address, kept, _) = server(&[503, 429]).await;
     let mut sink = to_server(address);
     let failures = Arc::new(AtomicU64::new(0));
@@ -191,7 +191,7 @@ async fn refused_decisions_do_not_block_the_next_ones() {
 }
 
 #[tokio::test]
-async fn endless_informational_responses_are_an_error() {
+async fn a_server_that_sends_only_informational_responses_is_an_error() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut sink = to_server(listener.local_addr().unwrap());
     tokio::spawn(async move {
@@ -221,8 +221,8 @@ async fn decisions_beyond_the_queue_are_dropped_and_counted() {
         objects: false,
     };
     let counter = Counter::from_arc(dropped.clone());
-    // The queue has room for ten decisions, and nobody reads it. The half absorbs differences in size from
-    // the digits of durations.
+    // The queue has room for ten decisions, and no sink reads it. The half allows for digits of durations, which differ
+    // in number.
     let room = 10 * size + size / 2;
     let reading = read(decisions, sender, room, selection, counter, stop);
     let ends = async {
@@ -233,7 +233,7 @@ async fn decisions_beyond_the_queue_are_dropped_and_counted() {
         }
         kept.len()
     };
-    // The stream of decisions never ends, so reading ends when the driver stops.
+    // The stream of decisions does not end by itself, so reading ends when the driver stops.
     let kept = ends.await;
     assert_eq!((kept, dropped.load(Ordering::Relaxed)), (10, 90));
 }
