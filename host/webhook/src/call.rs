@@ -17,13 +17,13 @@ use crate::{client::PooledClient, endpoint::Endpoint, tls};
 const USER_AGENT: HeaderValue = HeaderValue::from_static(concat!("admittance/", env!("CARGO_PKG_VERSION")));
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-/// The number of bytes that are read of the body of an error response.
+/// The part of an error response's body that is read, in bytes.
 const EXCERPT_BYTES: usize = 8 * 1024;
 
-/// The number of bytes of the body that are quoted in the message.
+/// The part of an error response's body that a message quotes, in bytes.
 const EXCERPT: usize = 300;
 
-/// Posts JSON to one server. Lives as long as its webhook.
+/// Posts JSON to one server; every webhook owns one caller.
 pub(crate) struct Caller {
     pub(crate) client: Arc<PooledClient>,
     pub(crate) endpoint: Endpoint,
@@ -31,7 +31,7 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
-    /// Posts a body. Returns the body of the answer, if `accept` allows its status.
+    /// Posts `body`, and returns the response's body if `accept` allows its status.
     pub(crate) async fn post(
         &self,
         uri: Uri,
@@ -95,7 +95,7 @@ impl Caller {
                 format!("{} answered with more than {limit} bytes", self.endpoint),
             )
         };
-        // A body whose announced size is too large is not read.
+        // A body whose announced size exceeds the limit is not read.
         if body.size_hint().lower() > u64::try_from(limit).unwrap_or(u64::MAX) {
             return Err(too_large());
         }
@@ -106,7 +106,7 @@ impl Caller {
         }
     }
 
-    /// Refuses an encoded body, because the request accepts no encoding.
+    /// Refuses a response with a `Content-Encoding`, because the request accepts none.
     fn check_encoding(&self, headers: &HeaderMap) -> Result<(), Failure> {
         match headers.get(header::CONTENT_ENCODING) {
             Some(encoding) if !encoding.as_bytes().eq_ignore_ascii_case(b"identity") => Err(Failure::new(
@@ -145,13 +145,13 @@ impl Caller {
         )
     }
 
-    /// Converts an error that occurs before the answer is complete.
+    /// Converts an error that occurs before the response is complete.
     fn broken(&self, error: &(dyn StdError + 'static)) -> Failure {
         if let Some(failure) = find::<Failure>(error) {
             return failure.clone();
         }
-        // The server sends an alert after the handshake, for instance because a client certificate is missing. HTTP/2
-        // keeps only the text of its connection's error.
+        // The server may send a TLS alert after the handshake, for instance because a client certificate is missing.
+        // The HTTP/2 error keeps only the alert's text.
         let chain = chain(error);
         if let Some(error) = find::<rustls::Error>(error) {
             return tls::failure(error, &self.endpoint.to_string(), self.endpoint.host());
@@ -179,7 +179,7 @@ impl Caller {
     }
 }
 
-/// Adds headers that continue the trace of the request.
+/// Adds trace headers, so that the webhook's spans continue the trace of the request.
 fn add_trace(headers: &mut HeaderMap, trace: &TraceContext) {
     if let Ok(parent) = HeaderValue::try_from(trace.to_string()) {
         headers.insert(TRACEPARENT, parent);
@@ -189,10 +189,9 @@ fn add_trace(headers: &mut HeaderMap, trace: &TraceContext) {
     }
 }
 
-/// A failed call, and whether it may be retried.
 pub(crate) struct Refused {
     pub(crate) failure: Failure,
-    /// The pause that the server requests before a retry; the server has not processed the request.
+    /// The pause before a retry, which the server demanded instead of processing the request; `None` without a retry.
     pub(crate) retry_after: Option<Duration>,
 }
 
@@ -211,8 +210,7 @@ impl From<Refused> for Failure {
     }
 }
 
-/// Returns the pause before a retry if client-go retries the response: status 429 or at least 500, with `Retry-After`
-/// in seconds.
+/// Returns the seconds in `Retry-After` if the status is 429 or at least 500. client-go retries the same responses.
 fn retry_after(response: &Response<Incoming>) -> Option<Duration> {
     let status = response.status();
     if status != StatusCode::TOO_MANY_REQUESTS && !status.is_server_error() {
@@ -222,7 +220,7 @@ fn retry_after(response: &Response<Incoming>) -> Option<Duration> {
     value.to_str().ok()?.trim().parse().ok().map(Duration::from_secs)
 }
 
-/// Reads the beginning of a body, as far as it arrives.
+/// Reads frames of a body until there are `EXCERPT_BYTES`, or until the body ends or fails.
 async fn beginning(mut body: Incoming) -> Vec<u8> {
     let mut bytes = Vec::new();
     while bytes.len() < EXCERPT_BYTES {
@@ -234,7 +232,7 @@ async fn beginning(mut body: Incoming) -> Vec<u8> {
     bytes
 }
 
-/// Converts a server's text for a message: removes control characters and shortens it.
+/// Shortens a server's text and joins its lines, so that a message can quote it.
 fn printable(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let clean: String = text
@@ -251,7 +249,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn foreign_text_becomes_one_bounded_line() {
+    fn quoted_server_text_becomes_one_bounded_line() {
         for (bytes, expected) in [
             (&b"plain"[..], "plain".to_owned()),
             (b"", String::new()),

@@ -26,18 +26,17 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 /// The number of idle connections that are kept for each server.
 const IDLE_CONNECTIONS: usize = 64;
 
-/// The interval of pings. All calls share one HTTP/2 connection, so a dead peer must be noticed soon.
+/// The interval of HTTP/2 pings. All calls share one connection, so a dead peer must be noticed soon.
 const PING_INTERVAL: Duration = Duration::from_secs(10);
 
 const PING_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(crate) type PooledClient = Client<Connector, Full<Bytes>>;
 
-/// The connection pools of all webhooks, and their address overrides. Lives as long as the program; cheap to
-/// clone.
+/// The connection pools of all webhooks, and their address overrides. Cheap to clone.
 ///
-/// Webhooks that trust the same CAs share a pool, and so connections to the same server, also across a reload of their
-/// definitions. A pool is closed when no webhook uses it any longer.
+/// Webhooks that trust the same CAs share a pool, and so connections to the same server, even across a reload of their
+/// definitions. A pool is closed when its last webhook is dropped.
 #[derive(Clone, Default)]
 pub struct WebhookClients(Arc<Shared>);
 
@@ -48,7 +47,6 @@ struct Shared {
     pools: Mutex<HashMap<Key, Weak<PooledClient>>>,
 }
 
-/// Clients with the same key share a pool.
 #[derive(PartialEq, Eq, Hash)]
 struct Key {
     ca_bundle: Option<Vec<CertificateDer<'static>>>,
@@ -56,12 +54,12 @@ struct Key {
 }
 
 impl WebhookClients {
-    /// Creates empty pools. The table overrides the addresses of some host names; DNS resolves the others.
+    /// Creates empty pools. `resolve` overrides the addresses of some host names; DNS resolves the others.
     pub fn new(resolve: Resolve) -> Self {
         Self::create(resolve, false)
     }
 
-    /// Creates empty pools like [`new`](Self::new), whose clients also trust CAs with RSA keys of 1024 to 2047 bits.
+    /// Creates empty pools like [`new`](Self::new), and also trusts CAs with RSA keys of 1024 to 2047 bits.
     pub fn accepting_short_keys(resolve: Resolve) -> Self {
         Self::create(resolve, true)
     }
@@ -98,8 +96,8 @@ impl WebhookClients {
                 .http2_keep_alive_interval(PING_INTERVAL)
                 .http2_keep_alive_timeout(PING_TIMEOUT)
                 .http2_keep_alive_while_idle(true)
-                // A request is only sent again if no byte of it was sent, because the server had closed the idle
-                // connection. A POST that may have arrived is never sent again.
+                // A request is retried only if the server had closed the idle connection before any byte was sent. A
+                // POST that may have arrived is never sent again.
                 .retry_canceled_requests(true)
                 .build(connector),
         );

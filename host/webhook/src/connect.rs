@@ -15,14 +15,14 @@ use tower::{ServiceExt, service_fn, util::BoxCloneSyncService};
 
 use crate::{Resolve, tls};
 
-/// Connects over TCP and TLS, with a timeout.
 pub(crate) type Connector =
     BoxCloneSyncService<Uri, LimitedStream<MaybeHttpsStream<TokioIo<TcpStream>>>, Failure>;
 
-/// Creates a connector that resolves host names by the table, or else by DNS.
+/// Creates a connector that takes addresses from `resolve`, or else from DNS.
 pub(crate) fn connector(tls: ClientConfig, resolve: Arc<Resolve>, limit: Duration) -> Connector {
     let mut tcp = tcp_connector();
-    // The limit is divided among the addresses of a name, so that time is left after an unreachable one.
+    // The timeout is divided among the addresses of a name, so that an unreachable address leaves time for the next
+    // one.
     tcp.set_connect_timeout(Some(limit));
     let tcp = service_fn(move |uri: Uri| {
         let dialled = resolve.dial(&uri);

@@ -8,7 +8,6 @@ use url::Url;
 
 use crate::Error;
 
-/// A validated target.
 #[derive(Clone, Debug)]
 pub(crate) struct Endpoint {
     scheme: Scheme,
@@ -39,7 +38,7 @@ impl Endpoint {
     fn from_url(url: &Url, protocol: &Protocol) -> Result<Self, Error> {
         let refuse = |reason| {
             let mut redacted = url.clone();
-            // Both calls fail only for URLs without a host.
+            // Both setters fail only for URLs without a host.
             let _ = redacted.set_username("");
             let _ = redacted.set_password(None);
             Error::Url {
@@ -86,7 +85,7 @@ impl Endpoint {
     }
 
     fn from_service(host: &str, port: u16, path: &str, protocol: &Protocol) -> Result<Self, Error> {
-        // A trailing dot is valid in DNS, but here it means that the last part is missing.
+        // A trailing dot is valid in DNS, but in the name of a service it means that the last part is missing.
         if host.ends_with('.') {
             return Err(Error::Host {
                 host: host.to_owned(),
@@ -117,13 +116,13 @@ impl Endpoint {
         };
         Ok(Self {
             scheme: Scheme::HTTPS,
-            // A valid TLS host name is valid in a URI.
+            // Every valid TLS host name is valid in a URI.
             authority: authority.map_err(|error: http::uri::InvalidUri| refuse(error.to_string()))?,
             path,
         })
     }
 
-    /// Returns the URI of a request. The `query` is added for AdmissionReviews only.
+    /// Returns the URI of a request. Only AdmissionReviews get the `query`.
     pub(crate) fn uri(&self, query: Option<&str>) -> Uri {
         let mut parts = Parts::default();
         parts.scheme = Some(self.scheme.clone());
@@ -133,7 +132,7 @@ impl Endpoint {
                 .and_then(|query| format!("{}?{query}", self.path.path()).parse().ok())
                 .unwrap_or_else(|| self.path.clone()),
         );
-        // Scheme, authority and path are all set, so this cannot fail.
+        // This cannot fail, because scheme, authority and path are all set.
         Uri::from_parts(parts).unwrap_or_default()
     }
 
@@ -173,8 +172,8 @@ mod tests {
         }
     }
 
-    /// Rows without remark: kube-apiserver's validation of `clientConfig`; BCS rows: what the BCS driver makes of
-    /// `url`.
+    /// Unmarked rows follow kube-apiserver's validation of `clientConfig`; rows marked BCS follow the BCS driver's use
+    /// of `url`.
     #[test]
     fn urls_of_webhooks_are_checked() {
         use Protocol::BcsResource;

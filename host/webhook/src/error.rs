@@ -1,7 +1,6 @@
 use admittance_net::tls::TlsError;
 use rustls_pki_types::InvalidDnsNameError;
 
-/// The errors in the configuration of a webhook.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -25,7 +24,6 @@ pub enum Error {
     SystemRoots(TlsError),
     #[error("the webhook lists no version of AdmissionReview; list v1, v1beta1 or both")]
     NoReviewVersion,
-    /// An invalid address in the `resolve` table.
     #[error(
         "resolve `{host}`: `{address}` is not a valid address; write HOST:PORT, as in 127.0.0.1:9443 or [::1]:9443"
     )]

@@ -1,13 +1,13 @@
-//! Remote webhooks as stages: an HTTPS server that gives the verdict.
+//! Remote webhooks as stages: an HTTPS server gives the verdict.
 //!
 //! A [`Webhook`] is a [`Hook`](admittance_admission::Hook) created from a [`WebhookConfig`]: the
 //! [protocol](admittance_admission::Protocol) and address of the server, and the CAs that are trusted for it.
 //! [`WebhookClients`] holds the pooled connections; webhooks that trust the same roots share one pool.
 //!
-//! No call is redirected or sent through a proxy. Every failed call is a
-//! [`Failure`](admittance_admission::Failure) with its own kind and a message that says what to do.
+//! Redirects and proxies are never used. Every failed call is a [`Failure`](admittance_admission::Failure) with its own
+//! kind and a message that says what to do.
 //!
-//! This crate logs only dropped audit annotations; everything else is returned.
+//! This crate logs only dropped audit annotations; callers get everything else as a return value.
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 #![allow(
     missing_docs,

@@ -7,7 +7,7 @@ use http::{
 
 use crate::Error;
 
-/// Address overrides for some host names, used instead of DNS. TLS and HTTP still use the name.
+/// Address overrides for some host names, used instead of DNS. TLS and the `Host` header still use the name.
 #[derive(Clone, Debug, Default)]
 pub struct Resolve(HashMap<String, Address>);
 
@@ -19,7 +19,7 @@ impl Address {
     fn parse(text: &str) -> Option<Self> {
         let authority = Authority::from_str(text).ok()?;
         let has_user = authority.as_str().contains('@');
-        // Port 0 can be bound but not connected to.
+        // A client cannot connect to port 0.
         let has_port = authority.port_u16().is_some_and(|port| port != 0);
         (!has_user && has_port && !authority.host().is_empty()).then_some(Self(authority))
     }
@@ -32,8 +32,8 @@ impl fmt::Display for Address {
 }
 
 impl Resolve {
-    /// Creates a table of host names and their addresses, `HOST:PORT`. A host name in an address is resolved by DNS,
-    /// not by this table.
+    /// Creates a table from host names and addresses of the form `HOST:PORT`. DNS resolves a host name in an address;
+    /// the table does not apply to it.
     pub fn parse<H: AsRef<str>, A: AsRef<str>>(
         entries: impl IntoIterator<Item = (H, A)>,
     ) -> Result<Self, Error> {
@@ -50,12 +50,12 @@ impl Resolve {
             .map(Self)
     }
 
-    /// Returns the address for a host name, whose case does not matter.
+    /// Returns the address for a host name. Case is ignored.
     pub fn get(&self, host: &str) -> Option<&Address> {
         self.0.get(key(host).as_ref())
     }
 
-    /// Returns the address to connect to for this URI, with the same scheme, if the table has one.
+    /// Replaces the host and port of `uri` by its entry in the table; `None` without an entry.
     pub(crate) fn dial(&self, uri: &Uri) -> Option<Uri> {
         let Address(authority) = self.get(uri.host()?)?;
         let mut parts = http::uri::Parts::default();

@@ -1,4 +1,4 @@
-//! The BCS protocol: the object is sent, and the whole object is returned.
+//! The BCS protocol: the request body is the object, and the response body is the whole changed object.
 
 use admittance_admission::{Deadline, Failure, FailureKind, Object, Request, Response, Verdict, offload};
 use bytes::Bytes;
@@ -21,7 +21,7 @@ pub(crate) async fn call(
         ));
     };
     let body = Bytes::copy_from_slice(object.text().as_bytes());
-    // The BCS driver accepts only 200.
+    // The BCS driver accepts only status 200.
     let reply = caller
         .post(
             caller.endpoint.uri(None),

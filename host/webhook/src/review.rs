@@ -1,8 +1,7 @@
-//! The Kubernetes protocol: an AdmissionReview is sent, and an AdmissionReview is returned.
+//! The Kubernetes protocol: request and response bodies are AdmissionReviews.
 //!
-//! The `uid` of a review is the request's own, the same for every webhook that sees the request, so that the logs of
-//! both sides can be correlated. kube-apiserver creates a new one for every call; a webhook does not notice, because it
-//! only returns it.
+//! All webhooks get the request's own `uid`, so that the logs of both sides can be correlated. kube-apiserver creates a
+//! new `uid` for every call; a webhook cannot tell the difference, because it only copies the `uid` to its response.
 
 use admittance_admission::{
     Deadline, Failure, Request, Response, ReviewVersion, offload, read_response, write_review,
@@ -11,17 +10,15 @@ use http::{HeaderValue, StatusCode, header};
 
 use crate::call::{Caller, Refused};
 
-/// The number of retries for answers with `Retry-After`; client-go, which kube-apiserver uses, has the same
-/// limit.
+/// The number of retries after responses with `Retry-After`, as in client-go, which kube-apiserver uses.
 const RETRIES: u32 = 10;
 
 const ACCEPT: HeaderValue = HeaderValue::from_static("application/json, */*");
 
-/// A webhook of the Kubernetes protocol.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReviewForm {
     pub(crate) version: ReviewVersion,
-    /// Whether the webhook may not change the object.
+    /// Whether the webhook must not change the object.
     pub(crate) validating: bool,
 }
 
@@ -32,7 +29,7 @@ pub(crate) async fn call(
     deadline: Deadline,
 ) -> Result<Response, Failure> {
     let body = write_review(form.version, request);
-    // The timeout is rounded up to a second, as in kube-apiserver, so that the webhook does not give up early.
+    // The timeout is rounded up to a full second, as in kube-apiserver, so that the webhook does not give up early.
     let seconds = deadline.remaining().as_millis().div_ceil(1000).max(1);
     let uri = caller.endpoint.uri(Some(&format!("timeout={seconds}s")));
     let is_success = |status: StatusCode| (200..=206).contains(&status.as_u16());

@@ -19,8 +19,8 @@ const ADVICE: TlsAdvice<'static> = TlsAdvice {
     plain: "check that it is not an http port",
 };
 
-/// Creates a client configuration that trusts only these CAs; without any, the CAs of the operating system. CAs with
-/// short RSA keys are trusted only if `accepts_short_keys`.
+/// Creates a client configuration that trusts only `ca_bundle`; without a bundle, the CAs of the operating system. CAs
+/// with RSA keys of 1024 to 2047 bits are trusted only if `accepts_short_keys`.
 pub(crate) fn client_config(
     ca_bundle: Option<&[CertificateDer<'static>]>,
     accepts_short_keys: bool,
@@ -60,7 +60,7 @@ fn no_connection(authority: &str, host: &str, reason: &str) -> Failure {
     )
 }
 
-/// Finds an alert about a client certificate in a message of rustls.
+/// Finds a TLS alert about a client certificate in the text of a rustls error.
 pub(crate) fn alert_in(text: &str) -> Option<rustls::Error> {
     [
         AlertDescription::CertificateRequired,

@@ -13,10 +13,10 @@ use crate::{
     review::{self, ReviewForm},
 };
 
-/// A remote webhook. Lives as long as the chain whose stage calls it; its connections may be shared and outlive it.
+/// A remote webhook. Its pooled connections may be shared and may outlive it.
 ///
-/// A call is one POST, and dropping it drops the connection attempt or the request in flight. Its only own
-/// timeout is for connecting: the chain drops it at the deadline.
+/// A call is one POST; dropping the future cancels it. Only connecting has a timeout of its own: the chain cancels a
+/// call at its deadline.
 pub struct Webhook {
     caller: Caller,
     form: Form,
@@ -29,11 +29,11 @@ enum Form {
 }
 
 impl Webhook {
-    /// Creates a webhook from a checked configuration. Its server need not be available yet.
+    /// Creates a webhook. Its server need not be available yet.
     pub fn new(config: WebhookConfig, clients: &WebhookClients) -> Result<Self, Error> {
         let form = match &config.protocol {
             Protocol::BcsResource => Form::Resource,
-            // All versions are supported, so the first one is used.
+            // The first of the listed versions is used, because all of them are supported.
             Protocol::AdmissionReview { versions } => Form::Review(ReviewForm {
                 version: *versions.first().ok_or(Error::NoReviewVersion)?,
                 validating: config.validating,
@@ -74,7 +74,6 @@ impl Hook for Webhook {
     }
 }
 
-/// The URL that is called.
 impl fmt::Display for Webhook {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.caller.endpoint.fmt(f)

@@ -47,7 +47,7 @@ fn pod_create() -> Request {
     request
 }
 
-/// The reviews have the same members as those that kube-apiserver 1.36 sends for the same requests.
+/// The expected reviews have the fields that kube-apiserver 1.36 sends for the same requests.
 #[tokio::test]
 async fn a_review_is_sent_as_kube_apiserver_sends_it() {
     let mut pod_exec = Request::new(
@@ -175,7 +175,7 @@ async fn a_review_is_sent_as_kube_apiserver_sends_it() {
     }
 }
 
-/// `timeout=` is the remaining time until the deadline, rounded up to a second.
+/// `timeout=` is the time until the deadline, rounded up to a full second.
 #[tokio::test]
 async fn the_deadline_is_sent_as_the_timeout() {
     let (mut server, webhook) = serve(review(V1), always(|| answer(500, "")));
@@ -195,17 +195,17 @@ async fn the_deadline_is_sent_as_the_timeout() {
 #[derive(Debug)]
 enum Expected {
     Allow,
-    /// A patch with this number of operations.
+    /// Adds a JSON Patch with this number of operations.
     Patch(usize),
-    /// A denial with a code, a reason and a message.
+    /// Denies with a code, a reason and a message.
     Deny(u16, &'static str, &'static str),
     Invalid(&'static str),
 }
 
 const EMPTY: &str = "the webhook denied the request without explanation";
 
-/// Each row has the outcome of kube-apiserver; "ours" marks rows in which Admittance differs. `UID` stands for the uid
-/// of the request.
+/// Each row expects the outcome of kube-apiserver, except rows marked "ours", where Admittance differs. `UID` stands
+/// for the request's uid.
 #[tokio::test]
 async fn an_answer_has_the_same_effect_as_in_kube_apiserver() {
     use Expected::{Allow, Deny, Invalid, Patch};
@@ -215,7 +215,7 @@ async fn an_answer_has_the_same_effect_as_in_kube_apiserver() {
     let beta = |response: Value| json!({"apiVersion": "admission.k8s.io/v1beta1", "kind": "AdmissionReview", "response": response});
     let status = |status: Value| v1(json!({"uid": "UID", "allowed": false, "status": status}));
     let rows: Vec<(&str, ReviewVersion, Value, Expected)> = vec![
-        // These answers have a wrong form (v1).
+        // Invalid answers of v1.
         ("allowed", V1, v1(json!({"uid": "UID", "allowed": true})), Allow),
         (
             "allowed with a status",
@@ -285,7 +285,7 @@ async fn an_answer_has_the_same_effect_as_in_kube_apiserver() {
             v1(json!({"uid": "UID", "allowed": "true"})),
             Invalid("`response.allowed` must be true or false"),
         ),
-        // These answers have patches (v1).
+        // Patches of v1.
         (
             "patch",
             V1,
@@ -366,7 +366,7 @@ async fn an_answer_has_the_same_effect_as_in_kube_apiserver() {
             v1(json!({"uid": "UID", "allowed": false, "patch": ADD, "patchType": "JSONPatch"})),
             Deny(400, "", EMPTY),
         ),
-        // These answers are denials.
+        // Denials.
         (
             "denied",
             V1,
@@ -440,7 +440,7 @@ async fn an_answer_has_the_same_effect_as_in_kube_apiserver() {
             status(json!({"code": "403"})),
             Invalid("`response.status.code` must be an integer"),
         ),
-        // These answers are v1beta1.
+        // Answers of v1beta1.
         (
             "beta: allowed",
             V1Beta1,
@@ -506,7 +506,7 @@ async fn an_answer_has_the_same_effect_as_in_kube_apiserver() {
         check(case, version, 200, reply.to_string(), &expected).await;
     }
 
-    // A JSON value cannot represent these texts.
+    // `serde_json` cannot produce these texts.
     let allowed = v1(json!({"uid": "UID", "allowed": true})).to_string();
     for (case, status, text, expected) in [
         ("empty", 200, String::new(), Invalid("empty")),
@@ -557,9 +557,9 @@ async fn check(case: &str, version: ReviewVersion, status: u16, reply: String, e
     assert!(matches, "{case}: {answer:?}, expected {expected:?}");
 }
 
-/// Any status but 200 to 206 is a failure, whatever the body is.
+/// Only the statuses 200 to 206 are successful, whatever the body is.
 #[tokio::test]
-async fn wrong_statuses_are_failures() {
+async fn error_statuses_are_failures() {
     let denied = r#"{"kind":"Status","message":"try later"}"#;
     for status in [207, 400, 403, 404, 429, 500, 503] {
         let (_server, webhook) = serve(review(V1), always(move || answer(status, denied)));
@@ -569,7 +569,7 @@ async fn wrong_statuses_are_failures() {
     }
 }
 
-/// A webhook asks for a retry with 429, or any status from 500 on, and `Retry-After` in seconds.
+/// A webhook requests a retry with status 429 or at least 500, and `Retry-After` in seconds.
 #[tokio::test]
 async fn a_call_is_repeated_after_the_time_in_retry_after() {
     for (status, retry_after, calls) in [
@@ -611,13 +611,13 @@ async fn a_call_is_repeated_after_the_time_in_retry_after() {
             Ok(_) => assert_eq!(calls, 3),
             Err(failure) => assert_eq!((failure.kind, calls), (FailureKind::BadStatus, 1), "{failure}"),
         }
-        // Each call gets the same review.
+        // Every retry sends the same review.
         let first = server.arrived.recv().await.unwrap();
         for _ in 1..calls {
             assert_eq!(server.arrived.recv().await.unwrap().body, first.body);
         }
     }
-    // Retries are limited, whatever the webhook asks for.
+    // The number of retries is limited, whatever the webhook requests.
     let received = Arc::new(AtomicUsize::new(0));
     let count = received.clone();
     let (_server, webhook) = serve(
@@ -638,7 +638,7 @@ async fn a_call_is_repeated_after_the_time_in_retry_after() {
     assert_eq!(received.load(Ordering::SeqCst), 11);
 }
 
-/// The Content-Type is ignored, even an invalid one, which kube-apiserver refuses. A Content-Encoding is refused,
+/// Any Content-Type is accepted, even an invalid one, which kube-apiserver refuses. A Content-Encoding is refused,
 /// because the request accepts none.
 #[tokio::test]
 async fn an_answer_may_have_any_content_type_but_no_encoding() {
@@ -675,8 +675,7 @@ async fn an_answer_may_have_any_content_type_but_no_encoding() {
     }
 }
 
-/// kube-apiserver drops empty warnings, and audit annotations whose key is not a qualified name; both come with denials
-/// too.
+/// Like kube-apiserver, denials carry them too, and empty warnings and annotations with an unqualified key are dropped.
 #[tokio::test]
 async fn warnings_and_annotations_come_with_the_verdict() {
     for allowed in [true, false] {
@@ -706,7 +705,7 @@ async fn warnings_and_annotations_come_with_the_verdict() {
     }
 }
 
-/// kube-apiserver takes the first version it knows; no version is a mistake of the definition.
+/// kube-apiserver uses the first version that it supports. A webhook that lists no versions is invalid.
 #[test]
 fn a_webhook_without_review_versions_is_refused() {
     use admittance_admission::Protocol;

@@ -9,12 +9,12 @@ use crate::{
     server::{always, answer, echo},
 };
 
-/// The request is the object and nothing else, as the BCS driver sends it.
+/// The request body is only the object, as the BCS driver sends it.
 #[tokio::test]
 async fn a_resource_is_sent_as_bcs_sends_it() {
     let (mut server, webhook) = serve(Protocol::BcsResource, echo());
     let mut request = application();
-    // A JSON library would write the spacing, the order and the numbers of this text in another way.
+    // Reserialising this text would change its spaces, key order and numbers.
     let text = "{ \"kind\":\"application\",\n \"a\": 1.0, \"metadata\": {\"name\":\"a\"} }";
     request.object = Some(Object::parse(text).unwrap());
     let response = call(&webhook, &request).await.unwrap();
@@ -37,8 +37,8 @@ async fn a_resource_is_sent_as_bcs_sends_it() {
     }
 }
 
-/// Rows without a remark are as in the BCS driver. In rows with "safe", the BCS driver stores the response, and
-/// Admittance reports a failure.
+/// Unmarked rows expect the outcome of the BCS driver. In rows marked "safe", the BCS driver would store the response,
+/// and Admittance reports a failure.
 #[tokio::test]
 async fn an_answer_has_the_same_effect_as_in_the_bcs_driver() {
     use FailureKind::{BadStatus, InvalidResponse};
@@ -110,7 +110,7 @@ async fn an_answer_has_the_same_effect_as_in_the_bcs_driver() {
     }
 }
 
-/// This request has no object to send, and a BcsResource webhook cannot create one.
+/// Without an object there is no body to send.
 #[tokio::test]
 async fn a_request_without_object_is_a_failure() {
     let (server, webhook) = serve(Protocol::BcsResource, echo());
@@ -123,7 +123,7 @@ async fn a_request_without_object_is_a_failure() {
     assert_eq!(server.connections(), 0);
 }
 
-/// The BCS driver follows redirects; here the body goes only where the definition says.
+/// The BCS driver follows redirects; Admittance sends the object only to the configured URL.
 #[tokio::test]
 async fn redirects_are_not_followed() {
     for status in [301, 302, 307, 308] {
@@ -147,7 +147,6 @@ async fn redirects_are_not_followed() {
     }
 }
 
-/// The request accepts no encoding, so encoded bodies are refused.
 #[tokio::test]
 async fn an_encoded_answer_is_invalid() {
     let (_server, webhook) = serve(

@@ -9,7 +9,6 @@ use rcgen::{
 use rustls::{ConfigBuilder, RootCertStore, ServerConfig, WantsVerifier, server::WebPkiClientVerifier};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _};
 
-/// A CA that lives as long as one test.
 pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
@@ -17,13 +16,13 @@ impl Authority {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
-        // All CAs have the same name, so that only the signature distinguishes them.
+        // All CAs have one name, so that only their signatures distinguish them.
         params.distinguished_name.push(DnType::CommonName, "test CA");
         Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
     }
 
-    /// Returns the certificate of an RSA authority of 1024 bits, and a server whose certificate for `hook.ns` it
-    /// signed. They are files because the TLS library makes no such keys.
+    /// Returns the certificate of a CA with an RSA key of 1024 bits, and a server whose certificate for `hook.ns` it
+    /// signed. Both are read from files because the TLS library cannot generate short keys.
     pub(crate) fn short() -> (CertificateDer<'static>, ServerConfig) {
         let certificate = |pem: &str| CertificateDer::from_pem_slice(pem.as_bytes()).unwrap();
         let key = PrivateKeyDer::from_pem_slice(include_bytes!("short_key/server.key")).unwrap();
@@ -50,7 +49,7 @@ impl Authority {
             .unwrap()
     }
 
-    /// Creates a server that wants a client certificate from this CA.
+    /// Creates a server that requires a client certificate from this CA.
     pub(crate) fn server_for_clients(&self, names: &[&str]) -> ServerConfig {
         let (chain, key) = self.sign(server_params(names));
         let mut roots = RootCertStore::empty();
@@ -65,7 +64,7 @@ impl Authority {
             .unwrap()
     }
 
-    /// Creates a server that uses the CA certificate itself.
+    /// Creates a server whose own certificate is the CA's.
     pub(crate) fn as_server(&self) -> ServerConfig {
         let key = PrivateKeyDer::try_from(self.0.key().serialize_der()).unwrap();
         builder()

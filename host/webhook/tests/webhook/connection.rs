@@ -39,7 +39,7 @@ async fn connections_are_reused() {
         }
         assert_eq!(server.connections(), 1, "{version:?}");
 
-        // The second webhook has another path on the same server.
+        // A webhook with another path on the same server shares the connection.
         let other = WebhookConfig {
             target: service(ServiceNaming::Bcs, "/other"),
             ..config(Protocol::BcsResource, &authority)
@@ -48,7 +48,7 @@ async fn connections_are_reused() {
         assert!(replaces(&call(&other, &application()).await));
         assert_eq!(server.connections(), 1, "{version:?}");
 
-        // Webhooks with other CAs do not share connections, even if this CA is among them.
+        // A webhook with an additional CA does not share connections.
         let wider = WebhookConfig {
             ca_bundle: Some(vec![authority.certificate(), Authority::new().certificate()]),
             ..config(Protocol::BcsResource, &authority)
@@ -77,9 +77,8 @@ async fn a_closed_connection_is_replaced() {
     assert_eq!(server.connections(), 3);
 }
 
-/// The server sees that the call was dropped, and the next call works.
 #[tokio::test]
-async fn a_dropped_call_is_given_up_and_leaves_no_trace() {
+async fn a_dropped_call_is_cancelled_and_does_not_disturb_the_next() {
     for (version, connections) in [(Version::HTTP_2, 1), (Version::HTTP_11, 2)] {
         let authority = Authority::new();
         let mut server = start(version, &authority, silent_at_first(1));
@@ -95,7 +94,7 @@ async fn a_dropped_call_is_given_up_and_leaves_no_trace() {
     }
 }
 
-/// Creates a peer that accepts TCP connections and sends nothing, and clients for it.
+/// Creates a peer that accepts TCP connections and never sends a byte, and clients that connect to it.
 async fn mute() -> (TcpListener, WebhookClients) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -118,7 +117,7 @@ async fn a_dropped_call_ends_its_connection_attempt() {
 }
 
 #[tokio::test]
-async fn connecting_takes_a_bounded_time() {
+async fn connecting_times_out() {
     let (_listener, clients) = mute().await;
     let config = WebhookConfig {
         connect_timeout: Duration::from_millis(50),
@@ -195,7 +194,6 @@ async fn an_answer_over_the_limit_is_cut_off() {
     }
 }
 
-/// The text of a wrong status is not read to its end, even if it has none.
 #[tokio::test]
 async fn an_endless_body_of_an_error_is_cut_off() {
     for version in BOTH {
@@ -214,7 +212,7 @@ async fn an_endless_body_of_an_error_is_cut_off() {
 
 #[tokio::test]
 async fn an_unreachable_webhook_is_a_failure() {
-    // The port was bound and closed, so nothing listens there, and no test server gets it.
+    // Nothing listens on a port that was bound and closed again.
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     drop(listener);
@@ -240,9 +238,9 @@ async fn an_unreachable_webhook_is_a_failure() {
     }
 }
 
-/// Connections that fail after the TLS handshake, and answers that are not HTTP.
+/// Some connections fail after the TLS handshake; others carry data that is not HTTP.
 #[tokio::test]
-async fn answers_that_break_off_are_failures() {
+async fn truncated_answers_are_failures() {
     use tokio::io::AsyncWriteExt;
     let informational = b"HTTP/1.1 103 Early Hints\r\n\r\n".repeat(65);
     for (case, bytes, kind) in [
@@ -264,7 +262,7 @@ async fn answers_that_break_off_are_failures() {
             FailureKind::InvalidResponse,
         ),
     ] {
-        // The server ends the connection with and without a TLS `close_notify`.
+        // The server ends the connection both with and without a TLS `close_notify`.
         for says_goodbye in [true, false] {
             let authority = Authority::new();
             let (listener, clients) = mute().await;
@@ -275,14 +273,14 @@ async fn answers_that_break_off_are_failures() {
                 let (stream, _) = listener.accept().await.unwrap();
                 let mut stream = acceptor.accept(stream).await.unwrap();
                 let mut request = [0; 4096];
-                // A read returns at least the first byte of the request.
+                // The read returns at least the first byte of the request.
                 let _ = stream.read(&mut request).await.unwrap();
                 stream.write_all(&bytes).await.unwrap();
                 if says_goodbye {
                     stream.shutdown().await.unwrap();
                 } else {
                     stream.get_mut().0.shutdown().await.unwrap();
-                    // Unread bytes would make the kernel reset the connection.
+                    // The kernel would reset a connection with unread bytes.
                     while let Ok(1..) = stream.read(&mut request).await {}
                 }
             });

@@ -22,10 +22,10 @@ use admittance_webhook::{Resolve, Webhook, WebhookClients, WebhookConfig};
 use certificates::Authority;
 use server::Server;
 
-/// The BCS name of the service that the tests call.
+/// The BCS host name of the service `hook` in the namespace `ns`.
 const BCS_HOST: &str = "hook.ns";
 
-/// The Kubernetes name of the server.
+/// The Kubernetes host name of the same service.
 const KUBERNETES_HOST: &str = "hook.ns.svc";
 
 fn service(naming: ServiceNaming, path: &str) -> WebhookTarget {
@@ -44,7 +44,7 @@ fn review(version: ReviewVersion) -> Protocol {
     }
 }
 
-/// Returns clients that resolve both names of the service to this server.
+/// Creates clients that resolve both host names to this server.
 fn clients_of(server: &Server) -> WebhookClients {
     let address = server.address.to_string();
     WebhookClients::new(Resolve::parse([(BCS_HOST, &address), (KUBERNETES_HOST, &address)]).unwrap())
@@ -61,7 +61,7 @@ fn config(protocol: Protocol, authority: &Authority) -> WebhookConfig {
     }
 }
 
-/// Creates a server with a right certificate for both names, and a webhook that calls it.
+/// Creates a server with a valid certificate for both host names, and a webhook that calls it.
 fn serve(protocol: Protocol, handler: server::Handler) -> (Server, Webhook) {
     let authority = Authority::new();
     let server = Server::start(authority.server(&[BCS_HOST, KUBERNETES_HOST]), handler);
@@ -90,7 +90,7 @@ async fn call(webhook: &Webhook, request: &Request) -> Result<Response, Failure>
         .await
 }
 
-/// Returns whether a call gave the verdict "this object".
+/// Returns whether the call succeeded and its verdict replaces the object.
 fn replaces(answer: &Result<Response, Failure>) -> bool {
     matches!(answer, Ok(response) if matches!(response.verdict, Verdict::Replace(_)))
 }

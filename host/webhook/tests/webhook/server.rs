@@ -28,26 +28,24 @@ use tokio_rustls::TlsAcceptor;
 
 pub(crate) type Answer = Response<BoxBody<Bytes, Infallible>>;
 
-/// Returns the answer to a request, or `None` if the server never answers.
+/// Computes the answer to a request; `None` leaves the request unanswered.
 pub(crate) type Handler = Arc<dyn Fn(&ReceivedRequest) -> Option<Answer> + Send + Sync>;
 
 #[derive(Clone, Debug)]
 pub(crate) struct ReceivedRequest {
     pub(crate) method: Method,
     pub(crate) path: String,
-    /// The host and port that the request names.
+    /// The host and port in the request, from `:authority` or `Host`.
     pub(crate) authority: String,
     pub(crate) version: Version,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
 }
 
-/// A webhook server for one test.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
-    /// Receives each request of the client.
     pub(crate) arrived: mpsc::UnboundedReceiver<ReceivedRequest>,
-    /// Receives a message when the client gives up a request before it is answered.
+    /// Receives a message when the client cancels a request.
     pub(crate) given_up: mpsc::UnboundedReceiver<()>,
     connections: Arc<AtomicUsize>,
     task: JoinHandle<()>,
@@ -66,7 +64,6 @@ impl Server {
         Self::listen(Some(tls), handler)
     }
 
-    /// Creates a server without TLS.
     pub(crate) fn start_plain(handler: Handler) -> Self {
         Self::listen(None, handler)
     }
@@ -92,7 +89,7 @@ impl Server {
                 tokio::spawn(async move {
                     match acceptor {
                         Some(acceptor) => {
-                            // A client may abort the handshake, as some tests do.
+                            // Some tests make the client abort the handshake.
                             if let Ok(stream) = acceptor.accept(stream).await {
                                 counter.fetch_add(1, Ordering::SeqCst);
                                 desk.serve(stream).await;
@@ -137,7 +134,7 @@ struct ConnectionServer {
 impl ConnectionServer {
     async fn serve(self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) {
         let service = service_fn(move |request| self.clone().answer(request));
-        // The result only says how the client disconnected.
+        // The result only tells how the client disconnected.
         let _ = auto::Builder::new(TokioExecutor::new())
             .serve_connection(TokioIo::new(stream), service)
             .await;
@@ -160,7 +157,7 @@ impl ConnectionServer {
             body,
         };
         let answer = (self.handler)(&seen);
-        // A test that has ended has dropped the receiver.
+        // The receiver is gone when its test has ended.
         let _ = self.arrivals.send(seen);
         match answer {
             Some(answer) => Ok(answer),
@@ -207,17 +204,16 @@ impl Body for Endless {
     }
 }
 
-/// Answers every request in the same way.
 pub(crate) fn always(answer: impl Fn() -> Answer + Send + Sync + 'static) -> Handler {
     Arc::new(move |_| Some(answer()))
 }
 
-/// Returns the body of the request, with status 200.
+/// Echoes the request's body with status 200.
 pub(crate) fn echo() -> Handler {
     Arc::new(|seen| Some(answer(200, seen.body.clone())))
 }
 
-/// Returns a handler that never answers the first requests, and answers all others with their own body.
+/// Never answers the first `silent` requests, and echoes all others.
 pub(crate) fn silent_at_first(silent: usize) -> Handler {
     let left = Mutex::new(silent);
     Arc::new(move |seen| {

@@ -23,8 +23,8 @@ fn with(names: &[&str], change: impl FnOnce(&mut CertificateParams)) -> Certific
     params
 }
 
-/// The name is `{name}.{namespace}` for BCS, and `{name}.{namespace}.svc` for Kubernetes. A certificate with only a
-/// common name is valid for neither, as in Go since 1.15. At least two labels must follow a wildcard.
+/// A BCS service needs the name `{name}.{namespace}`, and a Kubernetes service `{name}.{namespace}.svc`. As in Go since
+/// 1.15, the common name is ignored. At least two labels must follow a wildcard.
 #[tokio::test]
 async fn a_wrong_certificate_is_reported_with_its_problem() {
     type Make = fn(&Authority) -> ServerConfig;
@@ -106,7 +106,7 @@ async fn a_wrong_certificate_is_reported_with_its_problem() {
     }
 }
 
-/// BCS's instructions make such an authority, with `openssl genrsa 1024`.
+/// BCS's instructions create such a CA with `openssl genrsa 1024`.
 #[tokio::test]
 async fn an_authority_whose_rsa_key_is_too_short_is_named_with_its_size() {
     let (authority, server) = Authority::short();
@@ -124,7 +124,7 @@ async fn an_authority_whose_rsa_key_is_too_short_is_named_with_its_size() {
 }
 
 #[tokio::test]
-async fn short_rsa_keys_are_accepted_if_the_operator_asks_for_it() {
+async fn short_rsa_keys_are_accepted_if_configured() {
     let (authority, server) = Authority::short();
     let server = Server::start(server, echo());
     let address = server.address.to_string();
@@ -135,14 +135,14 @@ async fn short_rsa_keys_are_accepted_if_the_operator_asks_for_it() {
     };
     let webhook = Webhook::new(trusting(authority), &lenient).unwrap();
     call(&webhook, &application()).await.unwrap();
-    // A webhook with another authority still refuses the server.
+    // A webhook that trusts another CA still refuses the server.
     let other = Authority::new().certificate();
     let webhook = Webhook::new(trusting(other), &lenient).unwrap();
     let failure = call(&webhook, &application()).await.unwrap_err();
     assert_eq!(failure.kind, FailureKind::Tls, "{failure}");
 }
 
-/// An address counts only as an address in the subjectAltName, not as a common name.
+/// An address in the common name is ignored; only the subjectAltName counts.
 #[tokio::test]
 async fn a_url_by_address_needs_a_certificate_for_the_address() {
     let authority = Authority::new();
@@ -178,7 +178,7 @@ async fn a_url_by_address_needs_a_certificate_for_the_address() {
     }
 }
 
-/// With TLS 1.3, the server reports the error after the client has finished its side of the handshake.
+/// With TLS 1.3, the server reports the missing certificate after the client has finished its handshake.
 #[tokio::test]
 async fn a_missing_client_certificate_is_reported_over_http1() {
     let authority = Authority::new();
@@ -190,7 +190,7 @@ async fn a_missing_client_certificate_is_reported_over_http1() {
 }
 
 #[tokio::test]
-async fn the_name_in_the_certificate_follows_the_naming_of_services() {
+async fn the_expected_certificate_name_depends_on_the_service_naming() {
     for (naming, right, wrong) in [
         (ServiceNaming::Bcs, BCS_HOST, KUBERNETES_HOST),
         (ServiceNaming::Kubernetes, KUBERNETES_HOST, BCS_HOST),
@@ -212,7 +212,7 @@ async fn the_name_in_the_certificate_follows_the_naming_of_services() {
     }
 }
 
-/// A bundle may also contain a self-signed certificate that is not a CA.
+/// The bundle may be a self-signed certificate that is not a CA.
 #[tokio::test]
 async fn a_self_signed_certificate_can_be_its_own_bundle() {
     let key = rcgen::KeyPair::generate().unwrap();
@@ -234,7 +234,7 @@ async fn a_self_signed_certificate_can_be_its_own_bundle() {
     assert!(replaces(&call(&webhook, &application()).await));
 }
 
-/// A server that does not use TLS listens on the port.
+/// The port is served without TLS.
 #[tokio::test]
 async fn a_server_without_tls_is_reported() {
     let authority = Authority::new();
@@ -245,9 +245,9 @@ async fn a_server_without_tls_is_reported() {
     assert!(failure.message.contains("does not speak TLS"), "{failure}");
 }
 
-/// Only a URL, and only in the BCS form, may be without TLS.
+/// Plain HTTP is allowed only for a URL, and only in the BCS protocol.
 #[tokio::test]
-async fn only_urls_of_bcs_may_be_plain_http() {
+async fn only_bcs_urls_may_use_plain_http() {
     let server = Server::start_plain(echo());
     let target = WebhookTarget::Url(format!("http://{}/admit", server.address).parse().unwrap());
     let clients = WebhookClients::default();
@@ -259,9 +259,9 @@ async fn only_urls_of_bcs_may_be_plain_http() {
     assert!(matches!(Webhook::new(config, &clients), Err(Error::Url { .. })));
 }
 
-/// Without a bundle, the system's CAs are trusted, but none of them signed this certificate.
+/// Without a bundle, the system's CAs are trusted, and none of them signed this certificate.
 #[tokio::test]
-async fn a_url_without_bundle_trusts_the_system_only() {
+async fn a_url_without_a_bundle_trusts_only_the_system_cas() {
     let authority = Authority::new();
     let server = Server::start(authority.server(&["localhost"]), echo());
     let url = format!("https://localhost:{}/", server.address.port())
@@ -277,7 +277,7 @@ async fn a_url_without_bundle_trusts_the_system_only() {
                 "{failure}"
             );
         }
-        // The system has no CAs, as in a bare container.
+        // The system has no CAs, for instance in a minimal container.
         Err(error) => assert!(matches!(error, Error::SystemRoots { .. }), "{error}"),
     }
     config.ca_bundle = Some(vec![authority.certificate()]);
