@@ -1,4 +1,4 @@
-//! Audits: evaluates the chains for the objects that exist already.
+//! Audits: evaluates the chains for objects that are already in the cluster.
 
 mod auditor;
 mod finding;

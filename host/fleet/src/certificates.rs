@@ -1,4 +1,4 @@
-//! Certificates that this program makes.
+//! CAs and certificates that this program issues.
 
 mod authority;
 mod subject;

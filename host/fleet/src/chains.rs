@@ -1,4 +1,4 @@
-//! Chains and exceptions as resources of a Kubernetes cluster.
+//! Stores chains and exceptions as custom resources of a Kubernetes cluster.
 
 use std::{
     path::{Path, PathBuf},
@@ -44,17 +44,18 @@ pub const RESOURCES: [&str; 3] = [CHAIN.plural, NAMESPACED_CHAIN.plural, EXCEPTI
 
 pub(crate) const SCHEME: &str = "kubernetes";
 
-/// The fields of `metadata` that belong to the definition. The API server writes the others.
+/// The fields of `metadata` that belong to the definition; the API server writes all others.
 const OWN_METADATA: [&str; 4] = ["name", "namespace", "labels", "annotations"];
 
-/// The annotation in which kubectl keeps a copy of the definition that it applied last.
+/// The annotation in which kubectl keeps the last applied definition.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// The resources `admissionchains`, `namespacedadmissionchains` and `admissionexceptions` of `admittance.dev` of a
-/// cluster. Cheap to clone; its watches end with the last clone.
+/// The custom resources `admissionchains`, `namespacedadmissionchains` and `admissionexceptions` of `admittance.dev`.
+/// Cheap to clone; the watches end with the last clone.
 ///
-/// Each resource is one definition, with its kind, namespace and name. The resource's version guards every write.
-/// Several resources cannot be written atomically, so the store takes one change at a time.
+/// Each resource is one definition with the same kind, namespace and name. Every write names the resource's version, so
+/// that it fails if another client wrote in between. The store writes one resource at a time, because the API server
+/// cannot write several atomically.
 #[derive(Clone, Debug)]
 pub struct ChainStore(pub(crate) Arc<[StoredKind]>);
 
@@ -64,14 +65,14 @@ pub(crate) struct StoredKind {
     pub(crate) resources: Resources,
     /// Whether the API server may lack the kind, because an earlier version of this program did not install it.
     is_optional: bool,
-    /// Whether the kind was read once. An API server that lacks it after that has lost it, which is an error.
+    /// Whether the API server has served the kind before. If so, its absence is an error.
     is_known: AtomicBool,
-    /// [`Resources::changes`] before the kind was read last.
+    /// The value of [`Resources::changes`] before the last read of the kind.
     seen: AtomicU64,
 }
 
 impl StoredKind {
-    /// Lists all resources. An optional kind that the API server lacks has none.
+    /// Lists all resources of the kind. The list is empty if the kind is optional and the API server lacks it.
     pub(crate) async fn list(&self) -> Result<Vec<Resource>, ResourceError> {
         self.absent_or(self.resources.list().await)
     }
@@ -101,7 +102,7 @@ impl StoredKind {
 
     async fn changed(&self) {
         if self.is_absent() {
-            // The watch is tried again every minute, which is often enough to notice that the kind was installed.
+            // The watch looks for the kind again every minute, which is often enough to notice its installation.
             let seen = self.seen.load(Ordering::Relaxed);
             self.resources.changed_since(seen).await;
         } else {
@@ -111,7 +112,7 @@ impl StoredKind {
 }
 
 impl ChainStore {
-    /// Starts to watch the chains and exceptions of this cluster, without waiting for the API server.
+    /// Starts to watch the chains and exceptions of this cluster; does not wait for the API server.
     pub fn new(cluster: &Cluster) -> Self {
         let kind = |kind: ResourceKind, is_optional: bool| StoredKind {
             resources: cluster.resources(&kind),
@@ -130,8 +131,8 @@ impl ChainStore {
         )
     }
 
-    /// Returns the definition in an object as the store will read it once the object is a resource; `None` for an
-    /// object of another kind.
+    /// Returns the definition in `object` as the store would read it from a resource; `None` if `object` is of another
+    /// kind.
     pub fn definition_of(&self, object: &Object) -> Option<DefinitionFile> {
         let object = object.value().as_object()?;
         let text = |value: &Value| value.as_str().map(str::to_owned);
@@ -155,14 +156,14 @@ impl ChainStore {
         next_change(self.0.iter().map(|kind| &kind.resources))
     }
 
-    /// Returns the kind, the namespace and the name of the resource at a path.
+    /// Splits a path into the kind, the namespace and the name of a resource.
     fn place<'p>(&self, path: &'p Path) -> Option<(&StoredKind, &'p str, &'p str)> {
         let place = path.to_str()?.strip_prefix(SCHEME)?.strip_prefix(':')?;
         let (kind, name) = place.split_once('/')?;
         self.named(kind, name)
     }
 
-    /// Returns the kind, the namespace and the name of the resource whose definition has this kind and name.
+    /// Splits the name of a definition of this kind into the namespace and the name of its resource.
     fn named<'n>(&self, kind: &str, name: &'n str) -> Option<(&StoredKind, &'n str, &'n str)> {
         let kind = self.0.iter().find(|known| known.kind.kind == kind)?;
         let (namespace, name) = if kind.kind.is_namespaced {
@@ -209,7 +210,7 @@ impl ChainStore {
         }
     }
 
-    /// Parses the definition in a text, which must have the kind, namespace and name of the resource.
+    /// Parses a definition, whose kind, namespace and name must be those of the resource.
     fn parse_definition(
         &self,
         kind: &ResourceKind,
@@ -308,7 +309,7 @@ pub(crate) fn file_of(kind: &ResourceKind, resource: &Resource) -> DefinitionFil
     entry(kind.kind, &kind.api_version(), kind.kind, resource)
 }
 
-/// Returns the definition in a resource, at the path `kubernetes:{place}/{name}`.
+/// Returns the definition in a resource, with the path `kubernetes:{place}/{name}`.
 pub(crate) fn entry(place: &str, api_version: &str, kind: &str, resource: &Resource) -> DefinitionFile {
     let id = DefinitionId {
         kind: kind.to_owned(),

@@ -1,4 +1,4 @@
-//! The work that one replica does for all of them.
+//! The election of a leader among the replicas, and the leader's tasks: statuses, webhook configurations and audits.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -21,20 +21,20 @@ use crate::{
     status::{event, new_status, rollouts},
 };
 
-/// Changes within this time are processed together.
+/// The time for which changes are collected before they are processed together.
 pub(crate) const PAUSE: Duration = Duration::from_millis(200);
-/// The first and the longest pause after a failure.
+/// The shortest and the longest pause before a retry.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 pub(crate) const LAST_RETRY: Duration = Duration::from_secs(60);
-/// The interval of writing counts of calls, which cover the last five to ten minutes.
+/// The interval at which the counts of calls in statuses are updated; each count covers the last 5 to 10 minutes.
 const COUNTS: Duration = Duration::from_secs(600);
-/// The interval of checking whether there is a leader, in addition to changes of this replica's role.
+/// The interval at which a replica checks whether there is a leader, in addition to changes of its own role.
 const LEADER_CHECK: Duration = Duration::from_secs(1);
-/// The limit of concurrent writes of statuses.
+/// The maximum number of concurrent status writes.
 const WRITES: usize = 8;
 
-/// While this replica is the leader, writes the statuses of chains that are resources, keeps the webhook
-/// configurations, and audits existing objects. Lives as long as the driver.
+/// Takes part in the election. While this replica is the leader, writes the statuses of chains in the cluster, updates
+/// the webhook configurations, and audits existing objects.
 #[derive(Debug)]
 pub struct Leader {
     election: Arc<Election>,
@@ -47,13 +47,12 @@ pub struct Leader {
 /// The state of this replica that one pass over all resources writes to their statuses.
 pub(crate) struct StatusPass {
     pub(crate) status: Status,
-    /// Whether new counts of calls are reason enough to write a status.
+    /// Whether a status is written if only its counts of calls are new.
     pub(crate) writes_counts: bool,
-    /// The progress of this replica's rollouts.
     pub(crate) rollouts: Vec<RolloutProgress>,
 }
 
-/// A status to be written, with its event.
+/// A status to write, and the event to publish afterwards.
 struct StatusWrite {
     resources: Resources,
     id: String,
@@ -64,7 +63,7 @@ struct StatusWrite {
 }
 
 impl Leader {
-    /// Creates the leader, which holds the Lease of this name; `None` if there is no work for it.
+    /// Creates the leader's tasks, for the election with this Lease; `None` if no task is configured.
     pub fn new(
         cluster: &Cluster,
         chains: Option<ChainStore>,
@@ -86,8 +85,8 @@ impl Leader {
         })
     }
 
-    /// Takes part in the election, and does the leader's work whenever this replica is the leader. Never returns; drop
-    /// it to stop, and then [resign](Self::resign).
+    /// Takes part in the election, and runs the leader's tasks whenever this replica is the leader. Never returns: drop
+    /// the future to stop, and then [resign](Self::resign).
     pub async fn follow(&self, host: &Host) {
         tokio::join!(
             self.election.take_part(),
@@ -100,7 +99,7 @@ impl Leader {
         self.election.status()
     }
 
-    /// Returns the replicas that take part in this election, which go live with a table together.
+    /// Returns the replicas that take part in this election, which switch to a new table at the same time.
     pub fn replicas(&self) -> Replicas {
         Replicas::new(Leases::new(self.election.clone()))
     }
@@ -121,12 +120,12 @@ impl Leader {
             None => std::future::pending().await,
         };
         let audits = async || match &self.audits {
-            // The compiler limits the depth of the types of nested futures.
+            // The compiler limits the depth of nested future types.
             Some(audits) => Box::pin(audits.keep(host)).await,
             None => std::future::pending().await,
         };
         loop {
-            // The sender lives as long as this.
+            // `self` keeps the sender, so waiting cannot fail.
             let _ = is_leader.wait_for(|is_leader| *is_leader).await;
             tokio::select! {
                 ((), (), ()) = async { tokio::join!(statuses(), webhooks(), audits()) } => {}
@@ -135,8 +134,8 @@ impl Leader {
         }
     }
 
-    /// Lets the leader begin the steps of rollouts, and takes its progress from the statuses of chains, forever.
-    /// Replicas that go live together also learn the progress from one another.
+    /// Lets only the leader begin the steps of rollouts, and reads its progress from the statuses of chains. Never
+    /// returns. Replicas that share a table also tell each other the progress directly.
     async fn follow_rollouts(&self, host: &Host) {
         let followed = async {
             if let Some(chains) = &self.chains {
@@ -146,8 +145,8 @@ impl Leader {
         let led = async {
             let mut is_leader = self.election.is_leader();
             while self.chains.is_some() {
-                // If no leader is known, for instance because the account may not elect one, each replica begins the
-                // steps itself.
+                // Without a known leader, for instance if the account may not elect one, each replica begins the steps
+                // itself.
                 host.set_rollouts_led(self.election.status().is_another());
                 tokio::select! {
                     _ = is_leader.changed() => {}
@@ -158,7 +157,7 @@ impl Leader {
         tokio::join!(followed, led);
     }
 
-    /// Keeps the statuses up to date, forever.
+    /// Keeps the statuses up to date. Never returns.
     async fn write_statuses(&self, chains: &ChainStore, host: &Host) {
         let mut changes = host.changes();
         let mut problems = HashMap::new();
@@ -193,8 +192,8 @@ impl Leader {
         }
     }
 
-    /// Writes the statuses of a kind that differ from the statuses in the cluster. Returns whether all were written. A
-    /// failure is logged unless it is already among the `problems`.
+    /// Writes each status of a kind that differs from the status in the cluster. Returns whether all writes succeeded.
+    /// A failure is logged unless `problems` already contains it.
     async fn write_changed(
         &self,
         kind: &StoredKind,
@@ -213,7 +212,7 @@ impl Leader {
                 return false;
             }
         };
-        // The progress that an earlier leader wrote is taken over before it is replaced.
+        // The progress that an earlier leader wrote must be read before the write replaces it.
         host.follow_rollouts(resources.iter().flat_map(rollouts).collect())
             .await;
         pass.rollouts = host.rollouts();
@@ -223,7 +222,7 @@ impl Leader {
         let written: Vec<_> = stream::iter(writes).buffer_unordered(WRITES).collect().await;
         let mut is_done = true;
         for (id, result) in written {
-            // If the resource was deleted, the watch reports a change.
+            // If the resource was deleted, the watch reports the change.
             let error = match result {
                 Ok(()) | Err(ResourceError::NotFound(_)) => None,
                 Err(error) => Some(error.to_string()),
@@ -244,7 +243,7 @@ impl Leader {
     }
 }
 
-/// Takes the leader's progress of rollouts from the statuses of chains, forever.
+/// Reads the leader's progress of rollouts from the statuses of chains. Never returns.
 async fn follow_statuses(chains: &ChainStore, host: &Host) {
     let mut changes = host.changes();
     loop {
@@ -254,7 +253,7 @@ async fn follow_statuses(chains: &ChainStore, host: &Host) {
             if host.rollouts().is_empty() {
                 break;
             }
-            // The writer of statuses reports errors; when they end, the resources change.
+            // The writer of statuses reports errors. The next change of a resource repeats the read.
             if let Ok(resources) = kind.list().await {
                 host.follow_rollouts(resources.iter().flat_map(rollouts).collect())
                     .await;
@@ -268,7 +267,8 @@ async fn follow_statuses(chains: &ChainStore, host: &Host) {
     }
 }
 
-/// Writes a status, and then its event. Returns the kind and name of the resource, and the result for the status.
+/// Writes a status, and then publishes its event. Returns the kind and name of the resource, and the result of the
+/// status write.
 async fn write_status(write: StatusWrite, events: Events) -> (String, Result<(), ResourceError>) {
     let StatusWrite {
         resources,
@@ -279,7 +279,7 @@ async fn write_status(write: StatusWrite, events: Events) -> (String, Result<(),
         event,
     } = write;
     let written = resources.apply_status(&namespace, &name, &status).await;
-    // An event that cannot be sent is not sent again, since the status has the same content.
+    // A failed event is not retried: the status is already stored, so there is no further change to report.
     if let Some(event) = event.filter(|_| written.is_ok())
         && let Err(error) = events.publish(event).await
     {
@@ -321,7 +321,7 @@ fn new_statuses(
         .collect()
 }
 
-/// Waits for the pause before a retry; forever without a retry.
+/// Waits for the pause before a retry; never completes for `None`.
 pub(crate) async fn after(retry: Option<Duration>) {
     match retry {
         Some(pause) => sleep(pause).await,

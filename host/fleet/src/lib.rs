@@ -1,6 +1,6 @@
-//! Shares work among the replicas of this program in a Kubernetes cluster. Definitions are resources of the cluster,
-//! and replicas agree by Leases on a table and on a leader. The leader writes statuses, keeps webhook configurations
-//! with their certificates, and audits existing objects.
+//! Shares work among the replicas of this program in a Kubernetes cluster. Definitions are custom resources. The
+//! replicas agree on a table and on a leader through Leases. The leader writes statuses, updates webhook configurations
+//! and their certificate, and audits existing objects.
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 #![allow(
     missing_docs,

@@ -1,5 +1,3 @@
-//! The metrics of this crate, through the `metrics` facade.
-
 use std::collections::BTreeMap;
 
 use admittance::Moment;
@@ -32,14 +30,15 @@ metric_table! {
 
 const RESULTS: [&str; 2] = ["ok", "failed"];
 
-/// Initializes the counter of statuses, so that the first failure is an increase.
+/// Initializes the counter of status writes to zero, so that the first failure is visible as an increase.
 pub(crate) fn statuses_begin_at_zero() {
     for result in RESULTS {
         counter!(STATUS_WRITES, "result" => result).absolute(0);
     }
 }
 
-/// Initializes the counters of writes of these kinds: webhook configurations, and the Secret with their certificate.
+/// Initializes the counters of writes to zero: one for each kind, which is a webhook configuration or the Secret with
+/// the certificate.
 pub(crate) fn configurations_begin_at_zero(kinds: impl IntoIterator<Item = &'static str>) {
     for kind in kinds {
         for result in RESULTS {
@@ -48,7 +47,7 @@ pub(crate) fn configurations_begin_at_zero(kinds: impl IntoIterator<Item = &'sta
     }
 }
 
-/// Initializes the counters of audits and their reports.
+/// Initializes the counters of audits and of report writes to zero.
 pub(crate) fn audits_begin_at_zero() {
     for result in ["ok", "incomplete"] {
         counter!(AUDITS, "result" => result).absolute(0);
@@ -68,7 +67,7 @@ pub(crate) fn audit_ended(is_complete: bool, seconds: f64) {
 pub(crate) fn audited(verdicts: &BTreeMap<Verdict, u64>) {
     for verdict in Verdict::ALL {
         let count = verdicts.get(&verdict).copied().unwrap_or_default();
-        // No cluster has more objects than a float counts exactly.
+        // An `f64` counts exactly up to 2^53, more than a cluster has objects.
         gauge!(AUDITED_OBJECTS, "verdict" => verdict.as_str()).set(count as f64);
     }
 }

@@ -1,4 +1,4 @@
-//! Policies of other systems as resources of a Kubernetes cluster.
+//! Reads policies of other systems from a Kubernetes cluster.
 
 use std::{
     path::{Path, PathBuf},
@@ -16,24 +16,23 @@ use tokio::time::sleep;
 
 use crate::chains::{SCHEME, entry};
 
-/// The interval of discovering kinds, since each template of Gatekeeper creates one.
+/// The interval of discovering kinds. It is short because each template of Gatekeeper creates a kind.
 const DISCOVERY: Duration = Duration::from_secs(5);
 /// The interval of discovery while the API server does not answer.
 const RETRY: Duration = Duration::from_secs(1);
-/// The time for which the API server must lack a kind before its policies are dropped: an API server that has just
-/// started may not know all kinds yet.
+/// The time after which the policies of a missing kind are dropped. An API server that has just started may not serve
+/// all kinds yet.
 const CONFIRM: Duration = Duration::from_secs(3);
 
-/// A system whose policies are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PolicySystem {
-    /// The admission policies of Kubernetes in CEL, and their bindings.
+    /// Kubernetes's admission policies in CEL, and their bindings.
     Kubernetes,
-    /// Gatekeeper's templates, constraints, mutators, and what belongs to them.
+    /// Gatekeeper's templates, constraints and mutators, and the configuration that they depend on.
     Gatekeeper,
-    /// Kubewarden's policies and groups of them.
+    /// Kubewarden's policies and policy groups.
     Kubewarden,
-    /// Kyverno's policies in CEL, and exceptions from them.
+    /// Kyverno's policies in CEL, and their exceptions.
     Kyverno,
 }
 
@@ -43,14 +42,13 @@ words!(PolicySystem, "system": Kubernetes = "Kubernetes", Gatekeeper = "Gatekeep
 #[derive(Clone, Copy, Debug)]
 pub struct PolicyGroup {
     pub name: &'static str,
-    /// The versions that can be read, the preferred one first.
+    /// The supported versions, the preferred one first.
     versions: &'static [&'static str],
-    /// The plurals of the kinds that are read; `*` for all.
+    /// The plurals of the supported kinds; `*` for all kinds of the group.
     pub resources: &'static [&'static str],
 }
 
 impl PolicySystem {
-    /// Returns the API groups of the system whose resources are read.
     pub fn groups(self) -> &'static [PolicyGroup] {
         match self {
             Self::Kubernetes => &[PolicyGroup {
@@ -69,7 +67,7 @@ impl PolicySystem {
                     versions: &["v1", "v1beta1", "v1alpha1"],
                     resources: &["constrainttemplates"],
                 },
-                // Each template has a kind of its own.
+                // Each template defines the kind of its constraints.
                 PolicyGroup {
                     name: "constraints.gatekeeper.sh",
                     versions: &["v1beta1"],
@@ -121,9 +119,9 @@ impl PolicySystem {
     }
 }
 
-/// The policies of other systems in a cluster, which are only read. The watches end when this is dropped.
+/// Reads the policies of other systems in a cluster. The watches end when the store is dropped.
 ///
-/// The kinds are discovered again at an interval. A kind that the API server does not have has no policies.
+/// The kinds are discovered again every few seconds. A kind that the API server lacks has no policies.
 #[derive(Debug)]
 pub struct PolicyStore {
     cluster: Cluster,
@@ -133,7 +131,7 @@ pub struct PolicyStore {
 
 #[derive(Debug, Default)]
 struct WatchedKinds {
-    /// The kinds in the last answer of the API server; `None` if the last request failed.
+    /// The kinds that the API server listed last; `None` if the last request failed.
     served: Option<Vec<ServedKind>>,
     watched: Arc<[Watched]>,
 }
@@ -145,7 +143,7 @@ struct Watched {
 }
 
 impl PolicyStore {
-    /// Creates a store of the policies of these systems, without a request to the API server.
+    /// Creates a store of these systems' policies, without a request to the API server.
     pub fn new(cluster: &Cluster, systems: &[PolicySystem]) -> Self {
         Self {
             cluster: cluster.clone(),
@@ -164,7 +162,7 @@ impl PolicyStore {
         Ok(try_join_all(groups).await?.concat())
     }
 
-    /// Discovers the kinds, and watches them.
+    /// Discovers the kinds of the policies, and starts to watch new ones.
     async fn watched(&self) -> Result<Arc<[Watched]>, ResourceError> {
         let before = self.state.lock().watched.clone();
         let has_lost = |served: &Result<Vec<ServedKind>, _>| {
@@ -218,13 +216,13 @@ impl DefinitionStore for PolicyStore {
     async fn read(&self) -> Result<Vec<DefinitionFile>, StoreError> {
         let watched = self.watched().await.map_err(|error| self.error(&error))?;
         let mut files = Vec::new();
-        // All kinds are read even if one fails, because `changed` compares each with the last read.
+        // All kinds are read even if one fails, because `changed` compares each kind with its last read.
         let reads = join_all(watched.iter().map(|watched| watched.resources.read())).await;
         for (watched, read) in watched.iter().zip(reads) {
             let resources = read.map_err(|error| self.error(&error))?;
             let kind = &watched.kind;
-            // The path is `kubernetes:validatingadmissionpolicies.admissionregistration.k8s.io/owners`, as kubectl
-            // names it.
+            // The path names the resource as kubectl does:
+            // `kubernetes:validatingadmissionpolicies.admissionregistration.k8s.io/owners`.
             let (place, api_version, kind) = (kind.name(), kind.api_version(), kind.kind());
             files.extend(
                 resources

@@ -1,4 +1,5 @@
-//! The webhook configurations that the chains need: `kubernetes manifests` prints them, and the leader writes them.
+//! The webhook configurations that the chains need. `kubernetes manifests` prints them, and the leader writes them to
+//! the API server.
 
 #![expect(
     clippy::indexing_slicing,
@@ -20,25 +21,25 @@ use serde_json::{Value as Json, json};
 pub use self::webhook::RegisteredWebhook;
 use crate::RESOURCES;
 
-/// Namespaces with this label are excluded.
+/// The label that excludes a namespace from all webhooks.
 pub const IGNORE_LABEL: &str = "admittance.dev/ignore";
 /// The namespace of the cluster's own components.
 const SYSTEM_NAMESPACE: &str = "kube-system";
 const LEASE_NAMESPACE: &str = "kube-node-lease";
 
-/// The way in which the API server calls this program.
+/// The settings of webhook configurations: how the API server calls this program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Registration {
     /// The name of the Service and of the webhook configurations.
     pub name: String,
     pub namespace: String,
-    /// Whether there is a webhook for each chain, instead of one for each phase.
+    /// Whether each chain has its own webhook. Otherwise all chains of a phase share one.
     pub per_chain: bool,
-    /// The timeout in seconds. Without one, it is derived from the stages.
+    /// The timeout in seconds. `None` derives it from the stages.
     pub timeout: Option<u8>,
-    /// The failure policy. Without one, it is derived from the stages.
+    /// The failure policy. `None` derives it from the stages.
     pub failure_policy: Option<FailurePolicy>,
-    /// The excluded namespaces, in addition to the namespaces of the cluster and of this program.
+    /// The excluded namespaces, in addition to the cluster's system namespaces and the namespace of this program.
     pub excluded_namespaces: Vec<String>,
     pub includes_kube_system: bool,
     /// Whether the API server supports match conditions.
@@ -60,12 +61,12 @@ impl Default for Registration {
     }
 }
 
-/// The properties of a chain that its webhook depends on.
+/// The properties of a chain that determine its webhook.
 #[derive(Debug)]
 pub struct RegisteredChain<'a> {
     name: &'a str,
     phase: Phase,
-    /// The only namespace whose requests the chain handles, if there is one.
+    /// The namespace to which the chain is limited; `None` for all namespaces.
     namespace: Option<&'a str>,
     rules: &'a [Rule],
     stages: Vec<&'a StageSpec>,
@@ -96,7 +97,7 @@ impl<'a, S: Borrow<Stage>> From<&'a Chain<S>> for RegisteredChain<'a> {
 }
 
 impl Registration {
-    /// Returns which requests reach chains through the webhooks.
+    /// Returns which requests the webhooks send to the chains.
     pub fn reach(&self) -> Reach {
         let excluded = excluded_namespaces(self)
             .into_iter()
@@ -109,7 +110,7 @@ impl Registration {
 }
 
 impl RegisteredChain<'_> {
-    /// Describes a rule for which no webhook can be registered.
+    /// Describes the first rule for which no webhook can be registered.
     pub fn problem(&self) -> Option<String> {
         self.rules.iter().any(Rule::is_by_kind_alone).then(|| {
             format!(
@@ -121,7 +122,7 @@ impl RegisteredChain<'_> {
     }
 }
 
-/// The phases, with the kinds of their webhook configurations.
+/// The phases, each with the kind of its webhook configuration.
 pub(crate) const PHASES: [(Phase, &str); 2] = [
     (Phase::Mutating, "MutatingWebhookConfiguration"),
     (Phase::Validating, "ValidatingWebhookConfiguration"),
@@ -142,7 +143,7 @@ pub fn configurations(registration: &Registration, webhooks: &[RegisteredWebhook
     PHASES.into_iter().filter_map(of_phase).collect()
 }
 
-/// Writes the webhooks of a phase for its configuration.
+/// Returns the webhooks of a phase as a webhook configuration lists them.
 pub(crate) fn documents(
     registration: &Registration,
     webhooks: &[RegisteredWebhook],
@@ -157,8 +158,8 @@ pub(crate) fn documents(
 
 pub const DEFINITIONS_PATH: &str = "/definitions";
 
-/// Returns the webhook configuration that checks definitions before they are stored as resources. It is needed if the
-/// leader keeps no webhook configurations.
+/// Returns the webhook configuration that checks definitions before they are stored as resources. An installation needs
+/// it if the leader does not manage the webhook configurations.
 pub fn of_definitions(registration: &Registration, ca: &str) -> Json {
     json!({
         "apiVersion": "admissionregistration.k8s.io/v1",
@@ -168,8 +169,8 @@ pub fn of_definitions(registration: &Registration, ca: &str) -> Json {
     })
 }
 
-/// Returns the webhook that checks definitions. Definitions are stored unchecked while no Pod answers, and writes of
-/// the Pods themselves are never checked, so that the webhook cannot keep anyone from repairing the definitions.
+/// Returns the webhook that checks definitions. So that it never blocks a repair, definitions are stored unchecked
+/// while no Pod answers, and writes by the Pods themselves are not checked.
 pub(crate) fn check_of_definitions(registration: &Registration, ca: &str) -> Json {
     const SECONDS: u64 = 5;
     let Registration { name, namespace, .. } = registration;
@@ -204,7 +205,7 @@ pub(crate) fn check_of_definitions(registration: &Registration, ca: &str) -> Jso
     webhook
 }
 
-/// Returns the labels of every object of an installation.
+/// Returns the labels that every object of an installation has.
 pub fn labels(name: &str) -> Json {
     json!({
         "app.kubernetes.io/name": "admittance",
@@ -212,7 +213,7 @@ pub fn labels(name: &str) -> Json {
     })
 }
 
-/// Returns the namespaces for which the webhooks are not called, except the namespace of this program.
+/// Returns the namespaces that are excluded from the webhooks, without this program's own.
 pub fn excluded_namespaces(registration: &Registration) -> Vec<&str> {
     let system = (!registration.includes_kube_system).then_some(SYSTEM_NAMESPACE);
     let given = registration.excluded_namespaces.iter().map(String::as_str);
@@ -225,7 +226,7 @@ pub fn excluded_namespaces(registration: &Registration) -> Vec<&str> {
     names
 }
 
-/// Returns the names of the excluded requests of all webhooks, sorted, for messages.
+/// Returns the sorted names of the requests that any webhook excludes, for messages.
 pub fn excluded(webhooks: &[RegisteredWebhook]) -> Vec<&'static str> {
     let exclusions = webhooks.iter().flat_map(|webhook| &webhook.exclusions);
     let excluded: BTreeSet<_> = exclusions.map(|exclusion| exclusion.what).collect();

@@ -1,5 +1,5 @@
-//! Replicas report in their Leases which table they serve and which one they have prepared, so that all serve the same
-//! one.
+//! The agreement of replicas on a table. Each replica reports in its Lease which table it serves and which one it has
+//! prepared, so that all switch together.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,23 +13,23 @@ use async_trait::async_trait;
 use serde_json::{Map, Value};
 use tokio::{sync::watch, time::interval};
 
-/// The prefix of annotations. The rest of an annotation's name is a field of the replica's report.
+/// The prefix of annotation names; the rest of the name is a field of the replica's report.
 const PREFIX: &str = "admittance.dev/";
-/// The annotation of the leader's Lease with the table that all replicas shall serve.
+/// The annotation of the leader's Lease that names the table which all replicas shall serve.
 const TARGET: &str = "admittance.dev/target";
-/// The terms of a replica's Lease, which is renewed seldom, since every replica watches the Leases of all others.
+/// The election times of a replica's Lease. Renewals are rare, because every replica watches the Leases of all others.
 const TERMS: ElectionTimes = ElectionTimes {
     duration: Duration::from_secs(15),
     pause: Duration::from_secs(5),
 };
-/// The time after which the Lease of a replica that is gone is deleted.
+/// The time after which the Lease of a stopped replica is deleted.
 const GONE: Duration = Duration::from_secs(600);
-/// The field of a report that is not a text.
+/// The only field of a report that is JSON instead of text.
 const ROLLOUTS: &str = "rollouts";
-/// The interval at which the leader deletes the Leases of replicas that are gone.
+/// The interval at which the leader deletes the Leases of stopped replicas.
 const CLEANUP: Duration = Duration::from_secs(60);
 
-/// The replicas that take part in an election, each with a Lease of its own.
+/// The Leases of the replicas that take part in an election.
 #[derive(Debug)]
 pub(crate) struct Leases {
     election: Arc<Election>,
@@ -48,7 +48,7 @@ impl Leases {
         *self.election.is_leader().borrow()
     }
 
-    /// Deletes the Leases of replicas that are gone, while this replica is the leader. Never returns.
+    /// Deletes the Leases of stopped replicas while this replica is the leader. Never returns.
     async fn clean_up(&self) {
         let mut turns = interval(CLEANUP);
         loop {
@@ -104,7 +104,7 @@ impl Transport for Leases {
     }
 }
 
-/// Writes each field of a report as an annotation. Fields that are not text are written as JSON.
+/// Writes each field of a report as an annotation: text as it is, other values as JSON.
 fn annotations(report: &Report) -> Annotations {
     let fields = match serde_json::to_value(report) {
         Ok(Value::Object(fields)) => fields,
@@ -137,7 +137,7 @@ fn target(annotations: &Annotations) -> Option<Digest> {
     annotations.get(TARGET)?.parse().ok()
 }
 
-/// Returns the replica of a Lease; `None` for a Lease without a report.
+/// Reads the replica of a Lease; `None` for a Lease without a report.
 fn replica(member: &LeaseMember) -> Option<Replica> {
     Some(Replica {
         name: member.name.clone(),

@@ -1,4 +1,4 @@
-//! The status of a resource that holds a definition: whether the definition is valid, live and enforced, and why not.
+//! The status of a definition's resource: whether the definition is valid, live and enforced, and why not.
 
 mod conditions;
 
@@ -16,13 +16,12 @@ const MOST_MISTAKES: usize = 20;
 /// The maximum length of a message in a status, in bytes.
 const LONGEST_MESSAGE: usize = 1024;
 
-// The fields of a status that tell when something happened, and how often. A status that differs in nothing else is not
-// written again.
+// The fields that hold times, counts and a revision. A status is written again only if another field differs.
 const REVISION: &str = "revision";
 const RECENT: &str = "recent";
 const LAST_TRANSITION: &str = "lastTransitionTime";
 
-/// The field with the progress of rollouts. A replica that starts without a history continues from there.
+/// The field with the progress of rollouts. A replica that starts without a history resumes from it.
 const ROLLOUTS: &str = "rollouts";
 
 /// Returns the status that the resource should have; `None` if it already has it.
@@ -76,7 +75,7 @@ pub(crate) fn new_status(
     (differs || has_news).then_some(status)
 }
 
-/// Returns the progress of rollouts in the status of a chain.
+/// Reads the progress of rollouts from the status of a chain.
 pub(crate) fn rollouts(resource: &Resource) -> Vec<RolloutProgress> {
     let rollouts = resource
         .object
@@ -89,7 +88,7 @@ pub(crate) fn rollouts(resource: &Resource) -> Vec<RolloutProgress> {
     rollouts
 }
 
-/// Returns the rollouts of a chain as they are in its status; `None` without any.
+/// Returns the part of `rollouts` that belongs to a chain, as its status holds it; `None` if there is none.
 fn rollouts_of(resource: &Resource, rollouts: &[RolloutProgress]) -> Option<Value> {
     let own: Vec<_> = rollouts
         .iter()
@@ -98,16 +97,16 @@ fn rollouts_of(resource: &Resource, rollouts: &[RolloutProgress]) -> Option<Valu
     serde_json::to_value(&own).ok().filter(|_| !own.is_empty())
 }
 
-/// Returns whether this is the rollout of a stage of this chain.
+/// Returns whether a rollout belongs to a stage of this chain.
 fn is_of(resource: &Resource, rollout: &RolloutProgress) -> bool {
     let name = definition_name(&resource.namespace, &resource.name);
     let stage = rollout.stage.split_once(':').map(|(_, stage)| stage);
     let stage = stage.and_then(|stage| stage.strip_prefix(&name)?.strip_prefix('/'));
-    // The names of stages have no `/`, but the names of chains in namespaces do.
+    // The rest is a stage only without `/`: names of chains in namespaces have a `/`, and names of stages have none.
     stage.is_some_and(|stage| !stage.contains('/'))
 }
 
-/// Counts the calls of a chain's stages by this replica in the last minutes; `None` without any.
+/// Counts this replica's calls of each stage in the last minutes; `None` without calls.
 fn recent(chain: &ChainStatus, now: Moment) -> Option<Value> {
     let mut sum = [0; 3];
     let mut seconds = 0;
@@ -130,7 +129,7 @@ fn counts(status: &Value) -> [Option<&Value>; 3] {
     ["calls", "denied", "failed"].map(|count| recent.and_then(|recent| recent.get(count)))
 }
 
-/// Returns the event for a new status, if the definition went live or was refused, or if a rollout ended.
+/// Returns the event for a new status: the definition went live, it was refused, or a rollout ended.
 pub(crate) fn event(kind: &ResourceKind, resource: &Resource, status: &Value) -> Option<Event> {
     let before = resource.object.get("status").unwrap_or(&Value::Null);
     let generation = |status: &Value| status.get("observedGeneration").cloned();
@@ -168,7 +167,7 @@ pub(crate) fn event(kind: &ResourceKind, resource: &Resource, status: &Value) ->
     })
 }
 
-/// Returns whether the event for a rollout that has ended is a warning, its reason, its action and its note.
+/// Describes the end of a rollout: whether the event is a warning, and its reason, action and note.
 fn rolled_out(rollout: &RolloutProgress) -> Option<(bool, &'static str, &'static str, String)> {
     let RolloutProgress { stage, .. } = rollout;
     let reason = rollout.reason_and_replica().unwrap_or_default();
@@ -193,7 +192,7 @@ fn is_condition(status: &Value, kind: &str, holds: &str) -> bool {
     })
 }
 
-/// Returns the definition of this kind and name in the live table.
+/// Finds the definition of this kind and name in the live table.
 fn live<'a>(kind: &ResourceKind, resource: &Resource, host: &'a Status) -> Option<Definition<'a>> {
     if *kind == EXCEPTION {
         let mut exceptions = host.exceptions.iter();
@@ -214,8 +213,8 @@ fn modules(stage: &StageStatus) -> impl Iterator<Item = Value> {
     })
 }
 
-/// Returns the revision with which this version went live. It stays in the status, because each replica counts
-/// revisions for itself.
+/// Returns the revision in which this version went live. It is taken from the last status of this version, because each
+/// replica numbers its own revisions.
 fn revision(before: &Value, generation: &Value, host: &Status) -> Value {
     let kept = before
         .get(REVISION)
@@ -223,7 +222,7 @@ fn revision(before: &Value, generation: &Value, host: &Status) -> Value {
     kept.cloned().unwrap_or_else(|| host.revision.into())
 }
 
-/// Returns the status without the fields that change with the time or the replica.
+/// Returns the status without the fields that depend on the time or on the replica.
 fn comparable(status: &Value) -> Value {
     let mut status = status.clone();
     let without = |value: &mut Value, field: &str| {

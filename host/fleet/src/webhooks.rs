@@ -1,4 +1,4 @@
-//! The webhook configurations of the API server, which the leader adjusts to the live chains.
+//! Updates the webhook configurations of the API server to match the live chains. Only the leader writes them.
 
 mod certificate;
 mod configuration;
@@ -26,7 +26,7 @@ use crate::{
     registration::{check_of_definitions, documents},
 };
 
-/// The longest interval between two comparisons, because certificates expire.
+/// The longest interval between two comparisons. It is limited because certificates expire.
 const CHECK: Duration = Duration::from_secs(3600);
 
 #[derive(Clone, Debug)]
@@ -35,20 +35,19 @@ pub struct WebhooksConfig {
     pub certificate: CertificateConfig,
 }
 
-/// The source of the webhook server's certificate.
 #[derive(Clone, Debug)]
 pub enum CertificateConfig {
-    /// This program makes the certificate, in the Secret `NAME-tls` in the namespace of the Service.
+    /// This program issues the certificate, in the Secret `NAME-tls` in the namespace of the Service.
     Own(OwnCertificate),
-    /// The port's configuration names the files of the certificate; this is the PEM of its CAs.
+    /// The certificate is in files that the port's configuration names; the value is the PEM of its CAs.
     Files(Reloaded<String>),
 }
 
 impl CertificateConfig {
-    /// Returns a source for a certificate that is read from files, with the CAs in this file.
+    /// Returns a source for a certificate in files, whose CAs are in `authorities`.
     pub fn of_file(authorities: &Path) -> Result<Self, TlsError> {
         let path = authorities.to_owned();
-        // Only the certificates in the file are published, never a key that may be there too.
+        // Only certificates are published; a private key in the same file is skipped.
         let load = move || tls::certificates(&path).map(|found| certificates::to_pem(&found));
         Reloaded::load([authorities.to_owned()], load).map(Self::Files)
     }
@@ -58,8 +57,8 @@ impl CertificateConfig {
 pub struct OwnCertificate {
     /// The validity in days. The certificate is replaced when less than a third is left.
     pub days: u16,
-    /// The time for which its CA is in the webhook configurations before it is served, so that every API server reads
-    /// them.
+    /// The time between the publication of the CA in the webhook configurations and the first use of the certificate,
+    /// so that every API server has read the CA.
     pub overlap: Duration,
 }
 
@@ -72,23 +71,23 @@ impl Default for OwnCertificate {
     }
 }
 
-/// The webhook configurations that the leader keeps.
+/// The status of the webhook configurations.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WebhooksStatus {
-    /// The name of both webhook configurations.
+    /// The name that both webhook configurations have.
     pub name: String,
-    /// Whether this replica keeps them now.
+    /// Whether this replica manages the configurations now.
     pub is_keeper: bool,
-    /// The time at which this replica last wrote one of them, or the certificate.
+    /// The time of this replica's last write of a configuration or of the certificate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_write: Option<Moment>,
-    /// The reason why the configurations or the certificate do not fit the live chains.
+    /// The reason why the configurations or the certificate do not match the live chains.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
 
-/// Keeps the webhook configurations, and the certificate that they trust. Cheap to clone; lives as long as the driver.
+/// Manages the webhook configurations and the certificate that they trust. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Webhooks(Arc<Inner>);
 
@@ -96,34 +95,34 @@ pub struct Webhooks(Arc<Inner>);
 struct Inner {
     cluster: Cluster,
     registration: Registration,
-    /// Whether definitions are resources, and checked before they are stored.
+    /// Whether definitions are resources that a webhook checks before they are stored.
     checks_definitions: bool,
-    /// The timeout of all chains together.
+    /// The timeout of all chains of a request together.
     limit: Duration,
     trust: Trust,
     configurations: [(Phase, Resources); 2],
     status: Mutex<WebhooksStatus>,
 }
 
-/// The CAs that the API server shall trust.
+/// The CAs that the webhook configurations contain.
 #[derive(Debug)]
 enum Trust {
     Own(CertificateSecret),
     Files(Reloaded<String>),
 }
 
-/// The state of the leader between two comparisons.
+/// The state that the leader keeps between two comparisons.
 #[derive(Debug, Default)]
 pub(crate) struct KeptConfigurations {
     certificate: Option<SecretContents>,
-    /// CAs, and since when all webhook configurations have them.
+    /// The CAs that all webhook configurations contain, and the time since when they do.
     trusted: Option<(String, Instant)>,
     written: HashMap<Phase, Option<WrittenConfiguration>>,
     /// The problems of rules for which no webhook is registered.
     unregistered: Vec<String>,
 }
 
-/// Clears the status when this replica stops keeping the configurations.
+/// Clears the status when this replica stops managing the configurations.
 struct KeeperGuard<'a>(&'a Inner);
 
 impl Drop for KeeperGuard<'_> {
@@ -135,8 +134,8 @@ impl Drop for KeeperGuard<'_> {
 }
 
 impl Webhooks {
-    /// Waits for the certificate if this program makes it, and makes the first one. `limit` is the timeout of all
-    /// chains together; `checks_definitions` says whether definitions are resources.
+    /// Waits for the certificate if this program issues it; the first replica issues it. `limit` is the timeout of all
+    /// chains together; `checks_definitions` tells whether definitions are resources.
     pub async fn open(
         cluster: &Cluster,
         config: WebhooksConfig,
@@ -174,7 +173,7 @@ impl Webhooks {
         })))
     }
 
-    /// Returns the TLS of the port, if this program makes its certificate.
+    /// Returns the TLS configuration of the port if this program issues its certificate.
     pub fn tls(&self) -> Option<ServerTls> {
         match &self.0.trust {
             Trust::Own(secret) => Some(secret.tls()),
@@ -182,7 +181,7 @@ impl Webhooks {
         }
     }
 
-    /// Returns the namespaces that the webhooks are not called for, with the namespace of this program.
+    /// Returns the namespaces that are excluded from the webhooks, with this program's own.
     pub(crate) fn excluded_namespaces(&self) -> Vec<String> {
         self.0.registration.reach().excluded_namespaces
     }
@@ -191,7 +190,7 @@ impl Webhooks {
         self.0.status.lock().clone()
     }
 
-    /// Serves the certificate in the Secret, or reads its CAs again whenever they change, in every replica. Never
+    /// In every replica, serves the newest certificate of the Secret, or reloads the CAs when their file changes. Never
     /// completes.
     pub async fn follow(&self) {
         match &self.0.trust {
@@ -210,8 +209,8 @@ impl Webhooks {
         }
     }
 
-    /// Keeps the configurations and the certificate, as the leader. Never completes; nothing is removed when it is
-    /// dropped.
+    /// As the leader, keeps the configurations and the certificate up to date. Never completes. Dropping the future
+    /// leaves the configurations in place.
     pub(crate) async fn keep(&self, host: &Host) {
         let inner = &*self.0;
         inner.status.lock().is_keeper = true;
@@ -233,7 +232,7 @@ impl Webhooks {
             let written = inner.write(host, &mut kept).await;
             let pause = match &written {
                 Ok(pause) => *pause,
-                // Another program wrote at the same time, so the write is tried again at once.
+                // Another client wrote at the same time, so the write is retried at once.
                 Err(ResourceError::Conflict(_)) => Duration::ZERO,
                 Err(_) => retries.after_failure(),
             };
@@ -268,7 +267,7 @@ impl Inner {
         configurations.map(|(_, resources)| resources).chain(secret)
     }
 
-    /// Records a problem or its end, and logs it when it is new.
+    /// Records a problem, or `None` when it is solved, and logs a new problem.
     fn report(&self, error: Option<ResourceError>) {
         let error = error.filter(|error| !matches!(error, ResourceError::Conflict(_)));
         let problem = error.map(|error| error.to_string());
@@ -297,13 +296,13 @@ impl Inner {
         }
     }
 
-    /// Writes the configurations that do not fit the live chains. Returns the time until the next comparison.
+    /// Writes the configurations that do not match the live chains. Returns the time until the next comparison.
     async fn write(&self, host: &Host, kept: &mut KeptConfigurations) -> Result<Duration, ResourceError> {
         let (authorities, certificate) = match &self.trust {
             Trust::Files(bundle) => (bundle.current().to_string(), Ok(false)),
             Trust::Own(secret) => {
                 let renewed = secret.renew(kept, self).await;
-                // If the Secret cannot be written, the webhooks keep the CAs of the last known certificate.
+                // If the Secret cannot be written, the configurations keep the CAs of the last known certificate.
                 match (renewed, &kept.certificate) {
                     (Ok(is_pending), Some(known)) => (known.authorities.clone(), Ok(is_pending)),
                     (Ok(_), None) => return Ok(Duration::ZERO),

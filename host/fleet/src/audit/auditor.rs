@@ -1,4 +1,4 @@
-//! Passes existing objects through chains, as if they were created and updated.
+//! Sends existing objects through chains, as if they were created and updated.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::{
     reader::{OPERATIONS, Resource},
 };
 
-/// Runs objects through chains. Cheap to clone.
+/// Evaluates chains for objects. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Auditor {
     user: Arc<UserInfo>,
@@ -23,13 +23,13 @@ pub struct Auditor {
 pub struct JudgedObject {
     pub namespace: Option<String>,
     pub name: String,
-    /// The findings on the object. There are none if it matches no chain.
+    /// The findings on the object; empty if no chain matches.
     pub findings: Vec<Finding>,
 }
 
 impl Auditor {
-    /// Audits objects as if this user created and updated them, `jobs` at a time. With two tables, each object is
-    /// judged by the second, and compared with the first.
+    /// Audits objects as if this user created and updated them, `jobs` at a time. With two tables, the second one gives
+    /// the verdicts, and the first one is the comparison.
     pub fn new(tables: Vec<Arc<Table>>, user: UserInfo, jobs: usize) -> Self {
         Self {
             user: Arc::new(user),
@@ -42,7 +42,7 @@ impl Auditor {
         self.tables.len() > 1
     }
 
-    /// Audits objects of a resource, several at a time, in no order. Stops when the future is dropped.
+    /// Audits objects of a resource, several at a time, in no particular order. Dropping the future stops the audit.
     pub async fn audit(
         &self,
         resource: &Resource,

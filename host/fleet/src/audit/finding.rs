@@ -1,22 +1,22 @@
-//! The verdict of the chains on an object that exists.
+//! The verdict of the chains on an existing object.
 
 use admittance_admission::{
     Decision, FailurePolicy, Mode, Outcome, Patch, Refusal, RefusalCause, StageResult, TraceRow, words,
 };
 use serde::Serialize;
 
-/// The verdict on an object, the worst first.
+/// The verdict on an object. The variants are sorted, the worst first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Verdict {
     Denied,
-    /// A stage failed, and its policy is `Fail`.
+    /// A stage with the failure policy `Fail` failed.
     Failed,
-    /// A stage in mode `Audit` would deny it.
+    /// A stage in mode `Audit` denied the object.
     WouldBeDenied,
-    /// A stage failed, and its policy is `Ignore`.
+    /// A stage with the failure policy `Ignore` failed.
     FailureIgnored,
     Changed,
-    /// The object passes unchanged.
+    /// The object is allowed without a change.
     Allowed,
 }
 
@@ -32,7 +32,7 @@ impl Verdict {
 #[serde(rename_all = "camelCase")]
 pub struct Judgement {
     pub verdict: Verdict,
-    /// The stage that decided, or the first that changed the object, as `chain/stage`.
+    /// The stage that decided or that made the first change, as `chain/stage`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stage: Option<String>,
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -98,7 +98,7 @@ impl Judgement {
     }
 }
 
-/// Returns the message without the names of chain and stage, which have their own field.
+/// Returns the message without the names of chain and stage, which are separate fields.
 fn message_of(refusal: &Refusal) -> String {
     match &refusal.cause {
         RefusalCause::Denied(denial) => denial.to_string(),
@@ -107,11 +107,10 @@ fn message_of(refusal: &Refusal) -> String {
     }
 }
 
-/// The verdict of chains on an object.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Finding {
-    /// The resource as kubectl names it: `pods`, `deployments.apps`.
+    /// The resource as kubectl names it, such as `pods` or `deployments.apps`.
     pub resource: String,
     pub api_version: String,
     pub kind: String,
@@ -122,13 +121,13 @@ pub struct Finding {
     pub operation: &'static str,
     #[serde(flatten)]
     pub judgement: Judgement,
-    /// The verdict of the previous chains, if chains are compared.
+    /// The verdict of the previous chains, if the audit compares two tables.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<Judgement>,
 }
 
 impl Finding {
-    /// Returns namespace and name, `shop/web`, or only the name.
+    /// Returns `namespace/name`, or only the name of an object without a namespace.
     pub fn object(&self) -> String {
         match &self.namespace {
             Some(namespace) => format!("{namespace}/{}", self.name),

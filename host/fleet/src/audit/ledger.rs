@@ -1,4 +1,4 @@
-//! The findings of the last audit, kept up to date.
+//! The current findings: those of the last audit, updated by each change since then.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -13,27 +13,27 @@ use super::{
     reports::RESULTS,
 };
 
-/// The limit of findings in memory. The verdicts of further ones are only counted.
+/// The maximum number of findings in memory. Beyond it, verdicts are only counted.
 pub const FINDINGS: usize = 50_000;
 
-/// The verdicts on all objects, and the findings on objects that do not pass unchanged, by namespace. Objects without a
-/// namespace are at `None`.
+/// The verdicts on all objects, and the findings on objects that are not allowed unchanged, by namespace. The key of
+/// objects without a namespace is `None`.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     shards: BTreeMap<Option<String>, Shard>,
-    /// The names of resources. An object refers to its resource by the position here.
+    /// The names of resources. An object stores the index of its resource.
     resources: Vec<String>,
-    /// The number of the list that is being read.
+    /// The number of the list that is being read, to recognise objects that it lacks.
     round: u32,
     findings: usize,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Shard {
-    /// The verdicts, by a hash of resource and name.
+    /// The verdicts. The key is a hash of resource and name.
     objects: HashMap<u64, AuditedObject>,
     findings: BTreeMap<(u16, String), Vec<Finding>>,
-    /// Whether the report of the namespace may have to be written again.
+    /// Whether the namespace's report in the cluster may be outdated.
     is_changed: bool,
 }
 
@@ -41,12 +41,12 @@ pub(super) struct Shard {
 struct AuditedObject {
     verdict: Verdict,
     resource: u16,
-    /// The number of the last list that had the object.
+    /// The number of the last list that contained the object.
     round: u32,
 }
 
 impl Ledger {
-    /// Begins a list of this resource. Returns the number by which its objects are recorded.
+    /// Begins a list of this resource. Returns the index of the resource.
     pub(super) fn begin(&mut self, resource: &str) -> u16 {
         self.round += 1;
         let known = self.resources.iter().position(|known| known == resource);
@@ -58,7 +58,7 @@ impl Ledger {
         u16::try_from(position).unwrap_or(u16::MAX)
     }
 
-    /// Removes the objects of this resource that the list did not have.
+    /// Removes the objects of this resource that were missing from the list.
     pub(super) fn end(&mut self, resource: u16) {
         let round = self.round;
         self.retain(|seen| seen.resource != resource || seen.round == round);
@@ -87,7 +87,7 @@ impl Ledger {
         }
     }
 
-    /// Replaces the findings on an object.
+    /// Replaces the verdict and the findings on an object.
     pub(super) fn record(&mut self, resource: u16, judged: JudgedObject) {
         let JudgedObject {
             namespace,
@@ -142,7 +142,7 @@ impl Ledger {
         verdicts
     }
 
-    /// Returns the namespaces whose reports may have to be written again.
+    /// Returns the namespaces whose reports in the cluster may be outdated.
     pub(super) fn changed(&self) -> Vec<Option<String>> {
         let changed = self.shards.iter().filter(|(_, shard)| shard.is_changed);
         changed.map(|(namespace, _)| namespace.clone()).collect()
@@ -157,7 +157,7 @@ impl Ledger {
         }
     }
 
-    /// Records that the report of a namespace is not in the cluster.
+    /// Records that a namespace's report is missing from the cluster.
     pub(super) fn mark_lost(&mut self, namespace: &Option<String>) {
         if let Some(shard) = self.shards.get_mut(namespace) {
             shard.is_changed = true;
@@ -222,7 +222,7 @@ mod tests {
         }
     }
 
-    /// Writes the reports that have changed.
+    /// Marks the outdated reports as written, and returns their namespaces.
     fn write(ledger: &mut Ledger) -> Vec<Option<String>> {
         let changed = ledger.changed();
         changed
@@ -252,7 +252,7 @@ mod tests {
         let [a, b] = ["a", "b"].map(|name| Some(name.to_owned()));
         assert_eq!(write(&mut ledger), [a.clone(), b.clone()]);
 
-        // A watch reports the same verdict again.
+        // The watch delivers an object whose verdict is unchanged.
         ledger.record(pods, judged("a", "bad", Verdict::Denied));
         assert!(write(&mut ledger).is_empty());
         ledger.record(pods, judged("a", "bad", Verdict::Allowed));
@@ -260,7 +260,7 @@ mod tests {
         assert!(!ledger.has_findings(&a) && ledger.has_findings(&b));
         assert_eq!(counts(&ledger), [0, 1, 2]);
 
-        // An object is missing from the next list; objects of other resources stay.
+        // Ending a list removes the objects that it lacks, and no objects of other resources.
         let jobs = ledger.begin("jobs");
         ledger.record(jobs, judged("a", "bad", Verdict::Denied));
         ledger.end(jobs);
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn findings_are_bounded() {
+    fn findings_in_memory_are_limited() {
         let mut ledger = Ledger::default();
         let pods = ledger.begin("pods");
         for number in 0..RESULTS + 5 {

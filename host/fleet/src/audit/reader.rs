@@ -1,4 +1,4 @@
-//! The resources of a cluster, found by discovery and listed page by page.
+//! Finds the resources of a cluster by discovery, and lists their objects page by page.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use super::reports::ReportApi;
 
 pub(super) const OPERATIONS: [Operation; 2] = [Operation::Create, Operation::Update];
 
-/// A kind of objects that may be audited.
+/// A kind of objects that can be audited.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resource {
     pub kind: GroupVersionKind,
@@ -30,7 +30,7 @@ pub struct Resource {
 }
 
 impl Resource {
-    /// Returns the name that kubectl uses: `pods`, `deployments.apps`.
+    /// Returns the name that kubectl uses, such as `pods` or `deployments.apps`.
     pub fn name(&self) -> String {
         let GroupVersionResource { group, resource, .. } = &self.resource;
         match group.as_str() {
@@ -48,7 +48,7 @@ impl Resource {
         }
     }
 
-    /// Returns whether a user may call the resource so: `pods`, `deployments` or `deployments.apps`.
+    /// Returns whether `name` denotes the resource: `pods`, `deployments` or `deployments.apps`.
     pub fn is_called(&self, name: &str) -> bool {
         name.eq_ignore_ascii_case(&self.resource.resource) || name.eq_ignore_ascii_case(&self.name())
     }
@@ -65,8 +65,7 @@ impl Resource {
         }
     }
 
-    /// Parses an object of this resource. Adds `apiVersion` and `kind`, which the items of lists of built-in kinds
-    /// lack.
+    /// Parses an object of this resource. Adds `apiVersion` and `kind`, which items in lists of built-in kinds lack.
     pub(super) fn object(&self, item: &RawValue) -> Result<Object, ObjectError> {
         let object = Object::parse(item.get())?;
         if object.head().kind.is_some() {
@@ -137,18 +136,18 @@ struct ApiResource {
     verbs: Vec<String>,
 }
 
-/// Sends the requests of an audit to the API server, limited in their rate.
+/// Sends the requests of an audit to the API server at a limited rate.
 #[derive(Debug)]
 pub struct Reader {
     cluster: Cluster,
     pace: Mutex<Interval>,
 }
 
-/// The resources that an audit found in the API server.
+/// The resources that discovery found.
 #[derive(Debug)]
 pub struct DiscoveredResources {
     pub resources: Vec<Resource>,
-    /// The groups whose resources could not be discovered, with the error.
+    /// The groups whose discovery failed, and the errors.
     pub unknown: Vec<(String, AnswerError)>,
     pub reports: Option<ReportApi>,
 }
@@ -197,13 +196,12 @@ impl Reader {
         serde_json::from_slice(&answer.body).map_err(|error| content(path, &error))
     }
 
-    /// Discovers the resources that may match a chain of these tables, each in one version: the preferred version of
-    /// its group if that may match.
+    /// Discovers the resources that may match a chain of these tables, each in one version: the group's preferred
+    /// version if a chain may match it.
     ///
     /// # Errors
     ///
-    /// Returns an error if the API server does not list its groups. A group that cannot be listed is among the
-    /// `unknown`.
+    /// Returns an error if the API server does not list its groups. A group whose own discovery fails is in `unknown`.
     pub async fn discover(&self, tables: &[&Table]) -> Result<DiscoveredResources, AnswerError> {
         let core: ResourceList = self.get_as("/api/v1").await?;
         let mut found = DiscoveredResources {
@@ -221,7 +219,7 @@ impl Reader {
             let mut of_group: Vec<Resource> = Vec::new();
             for GroupVersion { group_version } in versions {
                 let reports = ReportApi::of(&group_version);
-                // A group whose own API server is down does not prevent the audit of the others.
+                // If the API server of one group is down, the other groups are still audited.
                 let listed: Result<ResourceList, _> = self.get_as(&format!("/apis/{group_version}")).await;
                 let listed = match listed {
                     Ok(listed) => listed,
@@ -244,7 +242,7 @@ impl Reader {
         Ok(found)
     }
 
-    /// Returns the preferred kind of reports that the API server has now.
+    /// Returns the preferred kind of reports among those that the API server serves now.
     pub(super) async fn reports(&self) -> Result<Option<ReportApi>, AnswerError> {
         let mut found = None;
         for api in ReportApi::ALL {
@@ -261,8 +259,8 @@ impl Reader {
 }
 
 impl ResourceList {
-    /// Returns whether the list contains reports of this API. The kind is compared too, because other kinds once had
-    /// the same group and version.
+    /// Returns whether the list contains reports of this API. Comparing the group and version is not enough, because
+    /// other kinds used them earlier.
     fn has_kind_of(&self, api: ReportApi) -> bool {
         let mut resources = self.resources.iter();
         resources.any(|resource| resource.name == api.plural(true))
@@ -327,7 +325,7 @@ pub struct Pages {
     path: String,
     resource: Resource,
     size: u32,
-    /// The token of the next page; `None` after the last one.
+    /// The continue token of the next page; `None` after the last page.
     next: Option<String>,
     version: Option<String>,
 }
@@ -343,19 +341,19 @@ impl Pages {
         }
     }
 
-    /// Returns the version of the list at its beginning. A watch from there sees every later change.
+    /// Returns the resource version of the list. A watch from this version delivers every later change.
     pub(super) fn into_version(self) -> Option<String> {
         self.version.filter(|version| !version.is_empty())
     }
 
-    /// Reads the next page; `None` after the last one.
+    /// Reads the next page; `None` after the last page.
     pub async fn next(&mut self, reader: &Reader) -> Result<Option<Vec<Object>>, AnswerError> {
         let Some(token) = self.next.take() else {
             return Ok(None);
         };
         let answer = self.page(&token, reader).await?;
         let Some(body) = answer.found(&self.path)? else {
-            // The resource was removed in the meantime.
+            // The resource was removed during the audit.
             return Ok(None);
         };
         let page: Page<'_> = serde_json::from_slice(&body).map_err(|error| content(&self.path, &error))?;
@@ -367,8 +365,8 @@ impl Pages {
         objects.map(Some).map_err(|error| content(&self.path, &error))
     }
 
-    /// Reads a page, or a smaller one if the page is too large for the memory. A list that is too old to be continued
-    /// is continued in its present state.
+    /// Reads a page, with fewer objects if the page exceeds the size limit. If the API server no longer has the list's
+    /// state (410), continues with the present state.
     async fn page(&mut self, token: &str, reader: &Reader) -> Result<Answer, AnswerError> {
         let answer = loop {
             match reader.get(&self.query(token)).await {
@@ -397,7 +395,8 @@ pub(super) fn page_query(size: u32, token: &str) -> String {
     query.finish()
 }
 
-/// Returns the token with which the API server, in an answer with 410, lets a list be continued in its present state.
+/// Extracts the continue token from a response with status 410. With this token the list continues in its present
+/// state.
 fn token_of(body: &Bytes) -> Option<String> {
     let page: Page<'_> = serde_json::from_slice(body).ok()?;
     Some(page.metadata.next).filter(|token| !token.is_empty())
@@ -410,7 +409,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns a reader of an API server that does not exist.
+    /// Returns a reader for the address of an API server that does not exist.
     async fn reader(per_second: u32) -> Reader {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("kubeconfig");
@@ -427,14 +426,14 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_rate_of_requests_is_kept_after_a_pause() {
+    async fn the_rate_limit_holds_after_a_pause() {
         let reader = reader(20).await;
         let begun = Instant::now();
         for number in 0..=20 {
             reader.wait_for_turn().await;
             assert_eq!(begun.elapsed(), Duration::from_millis(50) * number);
         }
-        // Requests that were not sent during a pause are not sent later.
+        // Unused requests of a pause do not accumulate.
         advance(Duration::from_secs(10)).await;
         let begun = Instant::now();
         tokio::join!(

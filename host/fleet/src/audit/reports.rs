@@ -1,7 +1,8 @@
-//! Findings as reports: resources of OpenReports, or of its predecessors, for each namespace and for the cluster.
+//! Writes findings as reports: resources of OpenReports or of its predecessors, one for each namespace and one for the
+//! cluster.
 //!
-//! All kinds of reports have the same fields. The first was `wgpolicyk8s.io` of the policy working group of Kubernetes.
-//! Its `reports.x-k8s.io/v1beta2` renamed the kinds and added `source`, and OpenReports took that over (see the
+//! All kinds of reports have the same fields. The oldest is `wgpolicyk8s.io` of the Kubernetes policy working group.
+//! `reports.x-k8s.io/v1beta2` renamed the kinds and added `source`, and OpenReports adopted both changes (see the
 //! directory `policy-report` in the history of github.com/openreports/reports-api).
 
 use admittance_admission::shortened;
@@ -9,16 +10,16 @@ use serde_json::{Value, json};
 
 use super::finding::{Finding, Verdict};
 
-/// The limit of results in one report: etcd keeps objects of up to 1.5 MiB.
+/// The maximum number of results in a report, because etcd stores objects of at most 1.5 MiB.
 pub(super) const RESULTS: usize = 1000;
 
 /// The longest message in a report, in bytes.
 const MESSAGE: usize = 500;
 
-/// The label of every report that this program wrote.
+/// The label of all reports that this program writes.
 pub(super) const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "admittance");
 
-/// A kind of reports, the preferred one last.
+/// An API of reports. The variants are sorted, the preferred one last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ReportApi {
     /// `wgpolicyk8s.io/v1alpha2`.
@@ -49,7 +50,7 @@ impl ReportApi {
         }
     }
 
-    /// Returns the plural of the reports on namespaces, or of the reports on objects without a namespace.
+    /// Returns the plural of the reports on a namespace, or of the report on objects without a namespace.
     pub fn plural(self, is_namespaced: bool) -> &'static str {
         match (self, is_namespaced) {
             (Self::PolicyReport, true) => "policyreports",
@@ -83,8 +84,8 @@ impl ReportApi {
         }
     }
 
-    /// Writes the report of this name on a namespace, or on objects without one. `verdicts` count all objects, although
-    /// some of the `findings` may be missing.
+    /// Returns the report on a namespace, or on objects without one. `verdicts` counts all objects; `findings` may be
+    /// incomplete.
     pub fn document<'a>(
         self,
         name: &str,
@@ -145,7 +146,7 @@ fn result(finding: &Finding) -> Value {
     })
 }
 
-/// Returns the result of a verdict in the words of OpenReports.
+/// Returns the name of a verdict in OpenReports.
 fn word(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Denied => "fail",

@@ -1,4 +1,4 @@
-//! The audits of the leader: it audits all objects at an interval, and each object that changes in between.
+//! Schedules the leader's audits: of all objects at an interval, and of each changed object in between.
 
 mod pass;
 
@@ -33,20 +33,20 @@ use crate::{
     metrics,
 };
 
-/// The time without further changes of chains after which the next audit begins.
+/// The next audit begins when chains have not changed for this time.
 const QUIET: Duration = Duration::from_secs(5);
-/// The time from a change of the verdicts until reports are written.
+/// The time for which changed verdicts are collected before reports are written.
 const DEBOUNCE: Duration = Duration::from_secs(2);
-/// The interval of discovering kinds of reports, as long as the API server has none.
+/// The interval of looking for an API of reports while the API server has none.
 const REPORT_DISCOVERY: Duration = Duration::from_secs(10);
-/// The name of a problem that concerns no single resource or group.
+/// The key of a problem that concerns no single resource or group.
 const AUDIT: &str = "audit";
-/// The name of a problem with reports.
+/// The key of a problem with reports.
 const REPORTS: &str = "reports";
-/// The limit of object changes that wait to be audited. Beyond it, watches stop reading from the API server.
+/// The maximum number of changes that wait for their audit. Beyond it, watches stop reading from the API server.
 const WAITING: usize = 64;
 
-/// The audits of the leader. Cheap to clone; lives as long as the driver.
+/// Runs the leader's audits. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Audits(Arc<Inner>);
 
@@ -68,28 +68,27 @@ impl Drop for AuditorGuard<'_> {
     }
 }
 
-/// The state of the audits while this replica is the leader.
 struct AuditState {
     reader: Arc<Reader>,
     ledger: Ledger,
     writer: Option<Writer>,
 }
 
-/// An audit with one version of the chains.
+/// The part of an audit that depends on the version of the chains.
 struct ChainAudit {
     auditor: Auditor,
     resources: HashMap<u16, Resource>,
-    /// Whether each namespace that was seen is left out.
+    /// Whether a namespace is excluded, for each namespace seen so far.
     excluded: HashMap<String, bool>,
-    /// The pauses before resources that could not be listed are listed again.
+    /// The pauses before failed lists of resources are retried.
     retries: HashMap<u16, Backoff>,
     watches: JoinSet<()>,
     sender: mpsc::Sender<(u16, Change)>,
 }
 
 impl Audits {
-    /// Audits the objects of this cluster, except in the namespaces that the webhooks exclude. `name` is the name of
-    /// the installation.
+    /// Audits the objects of this cluster, except in the namespaces that the webhooks exclude. `name` is the
+    /// installation's name.
     pub fn new(cluster: &Cluster, mut config: AuditConfig, name: &str, webhooks: Option<&Webhooks>) -> Self {
         let excluded = webhooks.into_iter().flat_map(Webhooks::excluded_namespaces);
         config.excluded_namespaces.extend(excluded);
@@ -106,7 +105,7 @@ impl Audits {
         self.0.status.lock().clone()
     }
 
-    /// Audits all objects, and then each change, as the leader. Never completes; drop it to stop.
+    /// As the leader, audits all objects, and then each change. Never completes; drop the future to stop.
     pub(crate) async fn keep(&self, host: &Host) {
         let inner = &*self.0;
         inner.status.lock().is_auditor = true;
@@ -146,7 +145,7 @@ impl Audits {
     }
 }
 
-/// Returns the revision of the live chains and the modes of their stages, on which an audit depends.
+/// Returns what an audit depends on: the revision of the live chains and the modes of their stages.
 fn audited_chains(host: &Host) -> (u64, Vec<(bool, Mode)>) {
     let table = host.table();
     let stages = table.chains().flat_map(|chain| &chain.stages);
@@ -154,11 +153,11 @@ fn audited_chains(host: &Host) -> (u64, Vec<(bool, Mode)>) {
     (table.revision(), stages.collect())
 }
 
-/// Waits until other chains are live, and no further change follows for a while.
+/// Waits until the live chains change and then stay unchanged for `QUIET`.
 async fn chains_changed(host: &Host, before: &(u64, Vec<(bool, Mode)>)) {
     let mut changes = host.changes();
     while audited_chains(host) == *before {
-        // The sender lives as long as the host.
+        // The host keeps the sender, so waiting cannot fail.
         let _ = changes.changed().await;
     }
     loop {
@@ -171,20 +170,20 @@ async fn chains_changed(host: &Host, before: &(u64, Vec<(bool, Mode)>)) {
 }
 
 impl ChainAudit {
-    /// Schedules another list of a resource that could not be listed.
+    /// Schedules a retry of a failed list.
     fn list_later(&mut self, number: u16) {
         let pause = self.retries.entry(number).or_insert_with(backoff).after_failure();
         let sender = self.sender.clone();
         self.watches.spawn(async move {
             sleep(pause).await;
-            // An error means that the leader has resigned.
+            // The receiver is gone when the leader has resigned.
             let _ = sender.send((number, Change::Expired)).await;
         });
     }
 }
 
 impl Inner {
-    /// Records a problem or its end, and logs it when it is new.
+    /// Records a problem, or `None` when it is solved, and logs a new problem.
     fn report(&self, what: &str, problem: Option<String>) {
         let mut status = self.status.lock();
         if status.problems.get(what) == problem.as_ref() {
@@ -202,14 +201,14 @@ impl Inner {
         }
     }
 
-    /// Audits objects that change, and writes their reports. Never completes.
+    /// Audits changed objects, and writes their reports. Never completes.
     async fn follow(
         &self,
         mut audited: ChainAudit,
         work: &mut AuditState,
         mut changes: mpsc::Receiver<(u16, Change)>,
     ) {
-        // Reports that the audit could not write are tried again.
+        // Reports that the last audit could not write are retried.
         let mut due = (!work.ledger.changed().is_empty()).then(|| Instant::now() + LAST_RETRY);
         let mut discovery = interval_at(Instant::now() + REPORT_DISCOVERY, REPORT_DISCOVERY);
         discovery.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -227,8 +226,8 @@ impl Inner {
                     }
                 }
                 _ = discovery.tick(), if work.writer.is_none() && self.config.writes_reports => {
-                    // An API server that does not answer is reported by other requests, and the next discovery may
-                    // succeed.
+                    // Discovery is retried at the next tick, and other requests report an API server that does not
+                    // answer.
                     if let Ok(Some(api)) = work.reader.reports().await {
                         self.write_as(Some(api), work);
                         due = Some(Instant::now());
@@ -249,7 +248,7 @@ impl Inner {
         }
     }
 
-    /// Audits a change. Returns whether reports may have changed.
+    /// Handles a change of an object. Returns whether reports may be outdated.
     async fn handle_change(
         &self,
         audited: &mut ChainAudit,

@@ -9,20 +9,20 @@ use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuditConfig {
-    /// The time between the beginnings of two audits.
+    /// The time from the beginning of an audit to the beginning of the next one.
     pub every: Duration,
-    /// The limit of requests to the API server per second.
+    /// The maximum number of requests to the API server per second.
     pub rate: u32,
-    /// The number of objects in a page of a list.
+    /// The maximum number of objects in a page of a list.
     pub page: u32,
-    /// The resources that are audited, such as `pods` or `deployments.apps`. If it is empty, all that match a chain
-    /// are.
+    /// The audited resources, such as `pods` or `deployments.apps`. If it is empty, all resources that a chain matches
+    /// are audited.
     pub resources: Vec<String>,
-    /// The namespaces that are not audited, in addition to the namespaces that the webhooks exclude.
+    /// The namespaces that are not audited, in addition to those that the webhooks exclude.
     pub excluded_namespaces: Vec<String>,
     pub user: UserInfo,
     pub calls_webhooks: bool,
-    /// Whether reports are written, if the cluster has a kind of them.
+    /// Whether reports are written, if the cluster serves an API of reports.
     pub writes_reports: bool,
 }
 
@@ -41,13 +41,12 @@ impl Default for AuditConfig {
     }
 }
 
-/// The audits of the leader.
+/// The status of the leader's audits.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AuditStatus {
-    /// Whether this replica audits now. The other fields are known only to the replica that audits.
+    /// Whether this replica audits now. Only then are the other fields known.
     pub is_auditor: bool,
-    /// Whether an audit of all objects is running.
     pub running: bool,
     /// The last audit of all objects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -56,24 +55,22 @@ pub struct AuditStatus {
     /// `allowed`.
     #[serde(default)]
     pub objects: BTreeMap<String, u64>,
-    /// The kind of reports that are written: `openreports.io/v1alpha1`, `reports.x-k8s.io/v1beta2` or
+    /// The API of the written reports: `openreports.io/v1alpha1`, `reports.x-k8s.io/v1beta2` or
     /// `wgpolicyk8s.io/v1alpha2`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reports: Option<String>,
-    /// The problems of resources that cannot be listed or watched, and of reports that cannot be written.
+    /// The errors of listing, watching and writing reports, by resource, group or task.
     #[serde(default)]
     pub problems: BTreeMap<String, String>,
 }
 
-/// One audit of all objects.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AuditPass {
     /// The time at which the audit ended.
     pub at: Moment,
-    /// The duration of the audit.
     pub seconds: f64,
-    /// The revision of the chains.
+    /// The revision of the audited chains.
     pub revision: u64,
     /// The number of listed objects.
     pub listed: u64,

@@ -16,13 +16,13 @@ use tokio::{
 use super::reader::{Reader, Resource, content};
 use crate::leader::backoff;
 
-/// The time after which the API server ends a watch, in seconds.
+/// The time after which the API server shall end a watch, in seconds.
 const SECONDS: u64 = 240;
-/// The time after that at which the watch is ended here.
+/// The additional time after which this program ends the watch if the API server has not.
 const GRACE: Duration = Duration::from_secs(30);
-/// The shortest time between two watches.
+/// The minimum time between the beginnings of two watches.
 const SHORTEST: Duration = Duration::from_secs(1);
-/// The shortest time between two lists of a resource.
+/// The minimum time between two lists of a resource.
 const BETWEEN_LISTS: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
@@ -30,10 +30,10 @@ pub(super) enum Change {
     Present(Object),
     Gone(Object),
     Works,
-    /// The watch fails, and is tried again.
+    /// The watch failed, and is retried.
     Fails(AnswerError),
-    /// The objects must be listed again: the API server no longer has the changes since the last list, or that list
-    /// failed. No change follows.
+    /// The watch has ended because the API server no longer has the changes since the last list, or because the list
+    /// failed. The objects must be listed again.
     Expired,
 }
 
@@ -59,8 +59,8 @@ struct Metadata {
     resource_version: String,
 }
 
-/// Watches the objects of a resource from this version on, and sends each change with `number`. Ends when the watch
-/// expires.
+/// Watches the objects of a resource from `version` on, and sends each change with `number`. Returns when the watch has
+/// expired.
 pub(super) async fn follow(
     reader: Arc<Reader>,
     resource: Resource,
@@ -94,7 +94,7 @@ pub(super) async fn follow(
     }
 }
 
-/// Watches until the API server ends the watch. Returns whether another watch can continue it.
+/// Watches until the API server ends the watch. Returns whether another watch can continue from its last version.
 async fn watch_once(
     reader: &Reader,
     resource: &Resource,

@@ -21,8 +21,7 @@ const APPLY: &str = "application/apply-patch+yaml";
 /// The number of reports in a page of a list.
 const PAGE: u32 = 100;
 
-/// Writes the reports of this name. Lives as long as this replica is the leader and the API server has this kind of
-/// reports.
+/// Writes reports with this name, while this replica is the leader and the API server serves this API of reports.
 #[derive(Debug)]
 pub(super) struct Writer {
     pub(super) api: ReportApi,
@@ -64,8 +63,8 @@ impl Writer {
         }
     }
 
-    /// Writes the reports that have changed, and removes reports without findings. Returns the first error. Reports
-    /// that were not written, also because this future was dropped, are written the next time.
+    /// Writes outdated reports, and removes reports without findings. Returns the first error. Reports that were not
+    /// written, even because the future was dropped, stay outdated and are written the next time.
     pub(super) async fn write(&mut self, reader: &Reader, ledger: &mut Ledger) -> Result<(), AnswerError> {
         let mut result = Ok(());
         for namespace in ledger.changed() {
@@ -128,8 +127,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Compares with the reports in the cluster: removes reports on namespaces without findings, such as reports of a
-    /// previous leader, and marks missing reports to be written again.
+    /// Compares the ledger with the reports in the cluster: deletes reports without findings, such as a previous
+    /// leader's, and marks missing ones as outdated.
     pub(super) async fn compare(&mut self, reader: &Reader, ledger: &mut Ledger) -> Result<(), AnswerError> {
         let mut reported = HashSet::new();
         for is_namespaced in [true, false] {

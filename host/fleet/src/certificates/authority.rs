@@ -1,4 +1,4 @@
-//! Makes CAs and certificates in memory.
+//! Issues CAs and certificates in memory.
 
 use std::{collections::BTreeSet, fmt, net::IpAddr};
 
@@ -16,28 +16,26 @@ use x509_parser::{
 
 use super::{CertificateSubject, Client, Service, SubjectHost, subject::LONGEST_COMMON_NAME};
 
-/// The validity of a CA whose key is kept.
+/// The validity of a CA whose key is stored, in days.
 const AUTHORITY_DAYS: u16 = 3650;
 
-/// The time by which certificates are backdated, for clients whose clock is slow.
+/// Certificates are backdated by this time, for clients whose clock is slow.
 const CLOCK_SKEW: Duration = Duration::hours(1);
 
 pub struct Authority {
-    /// The trust bundle: the certificate of the CA, and possibly the certificates of others.
+    /// The trust bundle: the CA's certificate first, then any other trusted certificates.
     pub pem: String,
     der: CertificateDer<'static>,
     pub not_after: OffsetDateTime,
     issuer: Issuer<'static, KeyPair>,
 }
 
-/// A certificate and its key, as PEM.
 pub struct Issued {
     pub certificate: String,
     pub key: String,
     pub not_after: OffsetDateTime,
 }
 
-/// Omits the key.
 impl fmt::Debug for Authority {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Authority")
@@ -46,7 +44,6 @@ impl fmt::Debug for Authority {
     }
 }
 
-/// Omits the key.
 impl fmt::Debug for Issued {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Issued")
@@ -56,7 +53,7 @@ impl fmt::Debug for Issued {
 }
 
 impl Authority {
-    /// Makes a CA, which may sign certificates but no further CAs.
+    /// Creates a CA, which may sign certificates but no further CAs.
     pub fn new(now: OffsetDateTime) -> Result<Self, rcgen::Error> {
         Self::of_days(AUTHORITY_DAYS, now)
     }
@@ -68,7 +65,7 @@ impl Authority {
         params.not_after = now + Duration::days(days.into());
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-        // The name is unique, so that two CAs cannot be confused.
+        // The name is unique, so that clients cannot confuse two CAs.
         let bytes = key.subject_public_key_info().into_iter().rev();
         let id: String = bytes.take(4).map(|byte| format!("{byte:02x}")).collect();
         params
@@ -83,7 +80,7 @@ impl Authority {
         })
     }
 
-    /// Loads the CA whose certificate matches this key. The error says why there is none.
+    /// Loads the CA whose certificate matches this key. The error tells why there is none.
     pub fn from_pem(certificates: &str, key: &str, now: OffsetDateTime) -> Result<Self, String> {
         let (der, key) = pair(certificates, key)?;
         let not_after = not_after(&parse(&der)?)?;
@@ -102,8 +99,8 @@ impl Authority {
         })
     }
 
-    /// Makes a CA that replaces an existing one, which stays trusted until it expires. The error says what is wrong
-    /// with the existing one.
+    /// Creates a CA that replaces an existing one. The existing CA stays in the trust bundle until it expires. The
+    /// error tells what is wrong with the existing CA.
     pub fn succeeding(certificates: &str, key: &str, now: OffsetDateTime) -> Result<Self, String> {
         let (previous, _) = pair(certificates, key)?;
         let mut new = Self::new(now).map_err(|error| format!("its successor cannot be made: {error}"))?;
@@ -117,7 +114,7 @@ impl Authority {
         self.issuer.key().serialize_pem()
     }
 
-    /// Returns the expiry of an existing certificate that may stay in use for this subject; `None` if it must be
+    /// Returns the expiry of an existing certificate that can still be used for this subject; `None` if it must be
     /// replaced.
     pub fn good_until(
         &self,
@@ -131,7 +128,7 @@ impl Authority {
         (!validity.is_due(now)).then_some(validity.ends)
     }
 
-    /// Signs a certificate for a new key.
+    /// Issues a certificate with a new key.
     pub fn issue(
         &self,
         subject: &CertificateSubject,
@@ -180,7 +177,8 @@ pub struct Validity {
 }
 
 impl Validity {
-    /// Returns the validity of a certificate for this subject, if this is its key and one of these CAs signed it.
+    /// Returns the validity of a certificate for this subject; `None` if the key does not match or none of these CAs
+    /// signed it.
     pub fn of(
         certificate: &str,
         key: &str,
@@ -201,13 +199,13 @@ impl Validity {
         (is_its_key && is_signed && is_for(&leaf, subject)).then_some(validity)
     }
 
-    /// Returns whether less than a third of the validity is left.
+    /// Returns whether less than a third of the validity is left, so that a replacement is due.
     pub fn is_due(&self, now: OffsetDateTime) -> bool {
         (self.ends - now) * 3 < self.ends - self.begins
     }
 }
 
-/// Returns the PEM of the CAs that have not expired, each once.
+/// Returns the PEM of the unexpired CAs without duplicates.
 pub fn unexpired(authorities: &str, now: OffsetDateTime) -> String {
     let mut kept: Vec<CertificateDer<'_>> = Vec::new();
     for der in CertificateDer::pem_slice_iter(authorities.as_bytes()).flatten() {
@@ -225,8 +223,8 @@ pub fn to_pem(certificates: &[CertificateDer<'_>]) -> String {
     certificates.iter().map(pem).collect()
 }
 
-/// Makes a certificate for a service, and its CA, which is valid for as long. The key of the CA is discarded, so it
-/// signs nothing else.
+/// Issues a certificate for a service, and a CA with the same validity. The CA's key is discarded, so that it can sign
+/// nothing else.
 pub fn for_service(
     service: &Service,
     days: u16,
@@ -248,7 +246,7 @@ fn not_after(certificate: &X509Certificate<'_>) -> Result<OffsetDateTime, String
         .map_err(|error| format!("its expiry date is not valid: {error}"))
 }
 
-/// Returns the CA certificate that matches this key, and the key.
+/// Finds the CA certificate that matches this key, and returns both.
 fn pair(certificates: &str, key: &str) -> Result<(CertificateDer<'static>, KeyPair), String> {
     let found: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(certificates.as_bytes())
         .collect::<Result<_, _>>()
@@ -257,7 +255,7 @@ fn pair(certificates: &str, key: &str) -> Result<(CertificateDer<'static>, KeyPa
         return Err("it contains no certificate".into());
     }
     if certificates.matches("-----BEGIN").count() != found.len() {
-        // The file is printed as a trust bundle, so it must not contain a key.
+        // The file is published as a trust bundle, so it must not contain a key.
         return Err("it contains more than certificates; put the key into a separate file".into());
     }
     for der in &found {
@@ -279,7 +277,7 @@ fn pem(der: &CertificateDer<'_>) -> String {
     pem::encode_config(&Pem::new("CERTIFICATE", der.as_ref()), text)
 }
 
-/// Returns whether this CA is the issuer of the certificate, by its name, and by its key ID if both have one.
+/// Returns whether this CA issued the certificate: the names match, and so do the key IDs if both have one.
 fn is_signed(leaf: &X509Certificate<'_>, authority: &X509Certificate<'_>) -> bool {
     let wanted = leaf
         .iter_extensions()
@@ -317,7 +315,7 @@ fn is_for(leaf: &X509Certificate<'_>, subject: &CertificateSubject) -> bool {
     }
 }
 
-/// Writes a name in the format of [`SubjectHost`]. Other kinds of names become text that is not a host.
+/// Formats a name for comparison with [`SubjectHost`]. Names that are not hosts become text that equals no host.
 fn host(name: &GeneralName<'_>) -> String {
     match name {
         GeneralName::DNSName(name) => (*name).to_owned(),

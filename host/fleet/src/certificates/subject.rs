@@ -1,10 +1,7 @@
-//! The subjects of certificates.
-
 use std::{fmt, net::IpAddr, str::FromStr};
 
 use rustls_pki_types::DnsName;
 
-/// A Service of Kubernetes, as `NAME.NAMESPACE`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Service(String);
 
@@ -24,7 +21,7 @@ impl FromStr for Service {
 }
 
 impl Service {
-    /// Makes a Service of two DNS labels.
+    /// Creates a Service from two DNS labels.
     pub fn new(name: &str, namespace: &str) -> Self {
         Self(format!("{name}.{namespace}"))
     }
@@ -33,7 +30,7 @@ impl Service {
         self.0.split_once('.').unwrap_or((&self.0, ""))
     }
 
-    /// Returns the names of the Service in BCS's driver, in Kubernetes, and in cluster DNS.
+    /// Returns the host names of the Service that BCS's driver, Kubernetes and the cluster DNS use.
     pub fn hosts(&self) -> [SubjectHost; 3] {
         let Self(name) = self;
         let names = [
@@ -49,7 +46,6 @@ impl Service {
     }
 }
 
-/// A DNS name, perhaps with a wildcard, or an IP address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SubjectHost {
     Name(String),
@@ -81,7 +77,7 @@ impl fmt::Display for SubjectHost {
 }
 
 fn is_dns_name(text: &str) -> bool {
-    // A trailing dot does not change the name, but certificates do not include it.
+    // A trailing dot is valid in a host name, but certificates omit it.
     !text.ends_with('.') && DnsName::try_from(text).is_ok()
 }
 
@@ -100,12 +96,12 @@ impl FromStr for Client {
     }
 }
 
-/// The longest common name, by X.520.
+/// The maximum length of a common name in X.520.
 pub(super) const LONGEST_COMMON_NAME: usize = 64;
 
 #[derive(Clone, Debug)]
 pub enum CertificateSubject {
-    /// A server with these names, of which there is at least one.
+    /// A server with at least one of these host names.
     Server(Vec<SubjectHost>),
     Client(Client),
 }
@@ -129,7 +125,7 @@ impl CertificateSubject {
         }
     }
 
-    /// Returns the name of the subject's files, without extension.
+    /// Returns the name of the certificate's files, without extension.
     pub fn file_name(&self) -> String {
         self.name().replace(|c| !is_plain(c), "_")
     }

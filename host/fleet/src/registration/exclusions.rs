@@ -1,12 +1,10 @@
-//! Requests that no webhook should see.
-
 use admittance::admission::{GroupVersionResource, Operation, Outline, Rule, Scope};
 
-/// Requests that are always excluded from webhooks.
+/// A kind of requests that is always excluded from the webhooks.
 #[derive(Debug)]
 pub(super) struct Exclusion {
     pub(super) name: &'static str,
-    /// The group and the resource, to check whether a rule could match them.
+    /// The API group and resource of the requests, to check whether a rule could match them.
     group: &'static str,
     resource: &'static str,
     pub(super) expression: &'static str,
@@ -14,8 +12,8 @@ pub(super) struct Exclusion {
     pub(super) what: &'static str,
 }
 
-/// Leases are excluded because leader election and the heartbeats of nodes need them; reviews of tokens and of access,
-/// because every API call may need them, including the calls of a webhook.
+/// Leader election and the heartbeats of nodes need Leases. Every API call may need reviews of tokens and of access,
+/// including the calls of a webhook.
 pub(super) static EXCLUSIONS: [Exclusion; 3] = [
     Exclusion {
         name: "exclude-leases",

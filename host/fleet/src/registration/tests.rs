@@ -18,7 +18,7 @@ fn registration() -> Registration {
 
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// Returns a native chain of webhooks, which need no file.
+/// Returns a native chain whose stages are webhooks, so that no module file is needed.
 fn chain(name: &str, phase: &str, rules: &str, stages: &[&str]) -> String {
     let stages = stages.iter().enumerate().map(|(index, stage)| {
         format!(
@@ -54,15 +54,15 @@ fn webhook(rules: &str, stages: &[&str]) -> Json {
 
 #[test]
 fn the_fields_of_a_webhook_follow_from_its_stages() {
-    // (stages, field, value). In a webhook configuration, timeouts are 1 to 30 s, and side effects None or
-    // NoneOnDryRun.
+    // (stages, field, value). A webhook configuration allows timeouts of 1 to 30 s, and side effects `None` or
+    // `NoneOnDryRun`.
     let table: [(&[&str], &str, Json); 16] = [
         (&["timeout: 250ms"], "timeoutSeconds", 1.into()),
         (&["timeout: 750ms"], "timeoutSeconds", 1.into()),
         (&["timeout: 751ms"], "timeoutSeconds", 2.into()),
         (&["timeout: 1s"], "timeoutSeconds", 2.into()),
         (&["timeout: 1s", "timeout: 1500ms"], "timeoutSeconds", 3.into()),
-        // `limits.requestTimeout` of 10 s is the timeout of all stages together.
+        // `limits.requestTimeout` is 10 s, which limits all stages together.
         (&["timeout: 30s", "timeout: 30s"], "timeoutSeconds", 11.into()),
         (&["timeout: 1s"], "failurePolicy", "Fail".into()),
         (
@@ -198,7 +198,7 @@ fn each_phase_or_each_chain_has_one_webhook() {
 }
 
 #[test]
-fn chains_of_namespaces_have_webhooks_of_their_own() {
+fn chains_of_namespaces_have_separate_webhooks() {
     let everything = "{ operations: [\"*\"], resources: [\"*/*\"] }";
     let in_namespace = |namespace: &str, name: &str, rules: &str, stages: &[&str]| {
         chain(name, "Mutating", rules, stages)
@@ -249,7 +249,7 @@ fn chains_of_namespaces_have_webhooks_of_their_own() {
         "Ignore",
         2,
     );
-    // The webhooks come in the order of their names: a webhook of a namespace is first.
+    // Webhooks are sorted by name, so a namespace's webhook comes first.
     let each: &[Row] = &[
         (
             "bank.pods.mutate-namespaced.hooks.hooks-system",
@@ -329,7 +329,7 @@ fn chains_of_namespaces_have_webhooks_of_their_own() {
 
 #[test]
 fn webhooks_exclude_requests_that_the_cluster_depends_on() {
-    // (rule, match conditions, whether nodes match). Wildcards have the meaning of kube-apiserver.
+    // (rule, match conditions, whether the rule matches nodes). Wildcards have the same meaning as in kube-apiserver.
     let none: &[&str] = &[];
     let all: &[&str] = &[
         "exclude-leases",
@@ -391,9 +391,9 @@ fn webhooks_exclude_requests_that_the_cluster_depends_on() {
     }
 }
 
-/// The API server evaluates the conditions. Here, our own evaluator of CEL does.
+/// The test evaluates the match conditions with this program's CEL; in a cluster, the API server does.
 #[tokio::test]
-async fn each_exclusion_excludes_the_requests_of_its_name() {
+async fn each_match_condition_excludes_the_requests_that_it_names() {
     use admittance::admission::{
         Deadline, GroupVersionKind, GroupVersionResource, NoAuthorizer, Operation, Request,
     };

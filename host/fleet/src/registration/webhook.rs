@@ -1,4 +1,4 @@
-//! The webhooks that chains need, and their place in a webhook configuration.
+//! Derives the webhooks of a webhook configuration from the chains.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,25 +19,24 @@ use super::{
 #[derive(Debug)]
 pub struct RegisteredWebhook {
     pub(super) phase: Phase,
-    /// The only chain that the webhook calls, if it calls only one.
+    /// The chain that the webhook calls; `None` if it calls all chains of the scope.
     chain: Option<String>,
-    /// The scope of the chains that the webhook calls otherwise. It is `Any` if no chain of the phase is of a
-    /// namespace.
+    /// The scope of the webhook's rules. It is `Any` if no chain of the phase is limited to a namespace.
     scope: Scope,
-    /// The only namespaces that the webhook is called for; empty without a limit.
+    /// The namespaces to which the webhook is limited; empty for all.
     namespaces: BTreeSet<String>,
     rules: Vec<Rule>,
     timeout: u64,
     pub failure_policy: FailurePolicy,
     side_effects: SideEffects,
     reinvocation: Reinvocation,
-    /// The excluded requests that the rules could match.
+    /// The excluded requests that would otherwise match the rules.
     pub(super) exclusions: Vec<&'static Exclusion>,
 }
 
 impl RegisteredWebhook {
-    /// Returns the webhooks for these chains, mutating ones first. Rules with a [problem](RegisteredChain::problem) are
-    /// left out. `limit` is the timeout of all chains together.
+    /// Returns the webhooks of these chains, mutating ones first. Rules with a [problem](RegisteredChain::problem) are
+    /// skipped. `limit` is the timeout of all chains together.
     pub fn of(chains: &[RegisteredChain<'_>], registration: &Registration, limit: Duration) -> Vec<Self> {
         let mut webhooks = Vec::new();
         for phase in [Phase::Mutating, Phase::Validating] {
@@ -78,7 +77,7 @@ impl RegisteredWebhook {
                 .values()
                 .filter_map(|chains| webhook_for(Scope::Namespaced, chains))
             {
-                // Webhooks that are called in the same way become one, since each chain checks the namespace again.
+                // Webhooks with equal settings are merged, because each chain checks the namespace again.
                 match of_namespaces
                     .iter_mut()
                     .find(|known| known.has_same_settings(&webhook))
@@ -92,7 +91,7 @@ impl RegisteredWebhook {
         webhooks
     }
 
-    /// Returns whether both webhooks differ at most in their namespaces.
+    /// Returns whether both webhooks are equal except for their namespaces.
     fn has_same_settings(&self, other: &Self) -> bool {
         fn needs(webhook: &RegisteredWebhook) -> impl PartialEq + '_ {
             let RegisteredWebhook {
@@ -120,7 +119,7 @@ impl RegisteredWebhook {
             .iter()
             .flat_map(|chain| chain.rules.iter().map(|rule| (rule, chain.namespace.is_some())));
         for (rule, is_namespaced) in registered.filter(|(rule, _)| !rule.is_by_kind_alone()) {
-            // Kinds are not in the rule: the chain matches its own rules again.
+            // Rules of webhooks cannot select kinds. The chain checks its own rules, including kinds, again.
             let mut rule = Rule {
                 kinds: Matcher::Any,
                 ..rule.clone()
@@ -133,7 +132,7 @@ impl RegisteredWebhook {
             }
         }
         let stages = || chains.iter().flat_map(|chain| chain.stages.iter().copied());
-        // A stage in audit mode refuses nothing.
+        // A stage in audit mode refuses nothing, so its failure policy does not count.
         let fails_closed =
             stages().any(|stage| stage.mode == Mode::Enforce && stage.failure_policy == FailurePolicy::Fail);
         let failure_policy = registration.failure_policy.unwrap_or(if fails_closed {
@@ -144,7 +143,7 @@ impl RegisteredWebhook {
         let side_effects = if stages().all(|stage| stage.side_effects == SideEffects::None) {
             SideEffects::None
         } else {
-            // Stages with side effects are not called in a dry run.
+            // This program skips stages with side effects in a dry run.
             SideEffects::NoneOnDryRun
         };
         let reinvocation = if stages().any(|stage| stage.reinvocation == Reinvocation::IfNeeded) {
@@ -176,7 +175,7 @@ impl RegisteredWebhook {
         may_match(&self.rules, "", "nodes")
     }
 
-    /// Returns the only namespaces that the webhook is called for; empty without a limit.
+    /// Returns the namespaces to which the webhook is limited; empty for all.
     pub fn namespaces(&self) -> &BTreeSet<String> {
         &self.namespaces
     }
@@ -188,13 +187,13 @@ impl RegisteredWebhook {
         }
     }
 
-    /// Returns the name that the API server shows to users, which is unique among the webhooks.
+    /// Returns the name that the API server shows to users; it is unique in the configuration.
     fn name(&self, registration: &Registration) -> String {
         let Registration { name, namespace, .. } = registration;
         let verb = self.verb();
         let first = self.namespaces.first();
-        // A chain `a/b` of a namespace and a chain `a.b` of the cluster would get the same name here, so webhooks of
-        // namespaces have a suffix of their own.
+        // The chain `b` of the namespace `a` and the cluster-wide chain `a.b` would get the same name, so webhooks of
+        // namespaces have an additional suffix.
         let subject = self.chain.as_ref().map(|chain| chain.replace('/', "."));
         match (subject.as_ref().or(first), first) {
             (Some(subject), Some(_)) => format!("{subject}.{verb}-namespaced.{name}.{namespace}"),
@@ -255,8 +254,8 @@ impl RegisteredWebhook {
     }
 }
 
-/// Returns the webhook timeout that leaves the stages their time, and a quarter of a second for the answer. Kubernetes
-/// allows 1 to 30 seconds.
+/// Returns the webhook timeout in seconds: the time of the stages and 250 ms for the answer, rounded up. Kubernetes
+/// allows 1 to 30 s.
 fn seconds(stages: Duration) -> u64 {
     const MARGIN: Duration = Duration::from_millis(250);
     let whole = stages.saturating_add(MARGIN);
@@ -264,7 +263,7 @@ fn seconds(stages: Duration) -> u64 {
     whole.as_secs().saturating_add(up).clamp(1, 30)
 }
 
-/// Selects all namespaces, or `only` some, except the namespaces that the cluster and this program depend on.
+/// Selects all namespaces, or only those in `only`, except the excluded namespaces.
 pub(super) fn namespace_selector(registration: &Registration, only: &BTreeSet<String>) -> Json {
     const NAME: &str = "kubernetes.io/metadata.name";
     let mut names = excluded_namespaces(registration);

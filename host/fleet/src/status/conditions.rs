@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 use super::{LAST_TRANSITION, LONGEST_MESSAGE};
 use crate::chains::EXCEPTION;
 
-/// The reason of the conditions of a chain that is in the live table but gets no request.
+/// The reason of a condition for a chain that is in the live table but that no request can reach.
 const NEVER_CALLED: &str = "NeverCalled";
 
 /// A condition of a resource, without its type.
 struct Condition {
-    /// Whether the condition holds; `None` if that is unknown.
+    /// The status of the condition: true, false, or `None` for `Unknown`.
     holds: Option<bool>,
     reason: &'static str,
     message: String,
@@ -44,7 +44,7 @@ pub(super) enum Definition<'a> {
 }
 
 impl Conditions {
-    /// Returns the conditions for this state of a definition; `None` if the state is not known yet.
+    /// Returns the conditions for this state of a definition; `None` if its state is still unknown.
     pub(super) fn new(state: &VersionState, live: Option<Definition<'_>>) -> Option<Self> {
         Some(match state {
             VersionState::Live => conditions_of_live(live?),

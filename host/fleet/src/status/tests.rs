@@ -69,7 +69,7 @@ fn conditions(status: &Value) -> Vec<(&str, &str, &str)> {
 }
 
 #[test]
-fn the_conditions_of_a_chain_follow_from_its_standing() {
+fn the_conditions_of_a_chain_follow_from_its_state() {
     let native = json!({"type": "native"});
     let unavailable = json!({"type": "unavailable", "source": "oci://r/p:1", "reason": "away"});
     let group = json!({"type": "group", "expression": "a", "plugins": {"a": plugin()}});
@@ -227,7 +227,7 @@ fn the_conditions_of_a_chain_follow_from_its_standing() {
 }
 
 #[test]
-fn a_chain_that_gets_no_request_is_not_live() {
+fn a_chain_that_no_request_reaches_is_not_live() {
     let mut host = host(&json!([stage("a", &json!({"type": "native"}))]));
     for (is_whole, live, enforced) in [
         (true, ("False", "NeverCalled"), ("False", "NeverCalled")),
@@ -245,7 +245,7 @@ fn a_chain_that_gets_no_request_is_not_live() {
             status["conditions"][3]["message"],
             "spec.rules[0] has only `kinds`"
         );
-        // The chain is in the table despite the warning.
+        // Despite the warning, the chain is in the table.
         assert_eq!(status["revision"], 7);
         let written = resource(Some(status));
         assert_eq!(
@@ -281,7 +281,7 @@ fn only_conditions_that_change_get_a_new_time() {
     for (condition, expected) in times.iter().zip(expected) {
         assert_eq!(condition["lastTransitionTime"], expected, "{condition}");
     }
-    // A different version has a different revision.
+    // A new version of the chain gets a new revision.
     let mut changed = written;
     changed.object["metadata"]["generation"] = json!(4);
     let third = new_status(&CHAIN, &changed, &VersionState::Live, &host, now).unwrap();
@@ -292,8 +292,8 @@ fn only_conditions_that_change_get_a_new_time() {
 }
 
 #[test]
-fn the_conditions_of_an_exception_follow_from_its_standing() {
-    // (whether it expired, unknown stages, status and reason of Live)
+fn the_conditions_of_an_exception_follow_from_its_state() {
+    // (whether the exception has expired, unknown stages, status and reason of Live)
     for (expired, unknown, expected) in [
         (false, json!([]), ("True", "Live")),
         (false, json!(["there is no stage pods/x"]), ("True", "Live")),
@@ -328,7 +328,7 @@ fn the_conditions_of_an_exception_follow_from_its_standing() {
 }
 
 #[test]
-fn new_counts_alone_are_written_only_at_their_interval() {
+fn call_counts_are_written_only_at_their_interval() {
     let called = |allowed: u64| {
         let mut stages = [
             stage("a", &json!({"type": "native"})),
@@ -363,7 +363,7 @@ fn new_counts_alone_are_written_only_at_their_interval() {
         counted(&first),
         json!({"seconds": 300, "calls": 17, "denied": 2, "failed": 4})
     );
-    // New counts alone are written only when it is time, and only if they differ.
+    // Changed counts are written only when they are due.
     assert_eq!(write(&called(11), false, Some(first.clone())), None);
     assert_eq!(write(&called(10), true, Some(first.clone())), None);
     let second = write(&called(11), true, Some(first)).unwrap();
@@ -371,7 +371,7 @@ fn new_counts_alone_are_written_only_at_their_interval() {
 }
 
 #[test]
-fn messages_are_bounded() {
+fn long_messages_are_truncated() {
     let mut bad = BadDefinition::new("p", Served::Nothing, false);
     bad.reasons = vec!["ä".repeat(5000); 100];
     let status = new_status(
@@ -385,13 +385,13 @@ fn messages_are_bounded() {
     let mistakes = status["mistakes"].as_array().unwrap();
     assert_eq!(mistakes.len(), MOST_MISTAKES);
     for text in mistakes.iter().chain([&status["conditions"][0]["message"]]) {
-        // The next character of two bytes does not fit.
+        // The limit falls inside a character of two bytes, which is dropped.
         assert_eq!(text.as_str().unwrap().len(), LONGEST_MESSAGE - 1);
     }
 }
 
 #[test]
-fn the_status_of_a_chain_has_its_rollouts() {
+fn the_status_of_a_chain_contains_its_rollouts() {
     let rollout = |stage: &str, state: &str| -> RolloutProgress {
         let subject = format!("sha256:{}", "0".repeat(64));
         serde_json::from_value(json!({
@@ -418,7 +418,7 @@ fn the_status_of_a_chain_has_its_rollouts() {
         of(Some(first.clone()), &VersionState::Live, &pass("progressing")),
         None
     );
-    // The progress of a chain that is not live for a time is kept.
+    // The progress is kept while the chain is not live.
     let bad = bad(Served::LastVersion, false);
     let kept = of(Some(first.clone()), &bad, &host(&json!([]))).unwrap();
     assert_eq!(kept[ROLLOUTS], first[ROLLOUTS]);

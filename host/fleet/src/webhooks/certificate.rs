@@ -1,9 +1,8 @@
-//! The certificate of the webhook server in a Secret, which this program makes and replaces.
+//! The webhook server's certificate, which this program issues and renews in a Secret.
 //!
-//! Every certificate has a CA of its own, which is valid for as long and whose key is discarded. A new certificate
-//! waits in the Secret until the API server trusts its CA, and is served only after that. A CA stays trusted until it
-//! expires, and the certificate that it signed expires with it. So no replica, however late, serves a certificate that
-//! is not trusted.
+//! Every certificate has its own CA, with the same validity and a discarded key. A new certificate waits in the Secret
+//! until the API server trusts its CA. A CA stays trusted until it expires, at the same time as its certificate. So
+//! even a replica that is late serves a certificate that is trusted.
 
 use std::time::Duration;
 
@@ -31,7 +30,7 @@ pub(super) const SECRET: ResourceKind = ResourceKind {
     is_namespaced: true,
 };
 
-/// The type of the Secret, and its keys.
+/// The type of the Secret, and the keys of its data.
 const TYPE: &str = "kubernetes.io/tls";
 const CERTIFICATE: &str = "tls.crt";
 const KEY: &str = "tls.key";
@@ -42,14 +41,14 @@ const NEXT_KEY: &str = "next.key";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SecretContents {
     served: IdentityPem,
-    /// The certificate that will be served as soon as the API server trusts its CA.
+    /// The next certificate, which is served once the API server trusts its CA.
     next: Option<IdentityPem>,
-    /// The CAs of both, and the CAs of earlier certificates that have not expired, as PEM.
+    /// The PEM of the CAs of both certificates, and of earlier certificates that have not expired.
     pub(super) authorities: String,
 }
 
 impl SecretContents {
-    /// Reads a Secret; `None` if it holds no certificate.
+    /// Reads the contents of a Secret; `None` if it lacks a certificate.
     fn of(secret: &Resource) -> Option<Self> {
         let data = secret.object.get("data")?;
         let text = |key: &str| {
@@ -104,14 +103,14 @@ impl SecretContents {
     }
 }
 
-/// Derives the next content of the Secret from its present content.
+/// Computes the next contents of the Secret from the present ones.
 struct Renewal<'a> {
     service: &'a Service,
     days: u16,
     now: OffsetDateTime,
-    /// Whether the API server trusts the CAs.
+    /// Whether the API server already trusts the CA of the next certificate.
     is_trusted: bool,
-    /// Whether the certificate is to be replaced before its time.
+    /// Whether the certificate must be replaced before it is due.
     is_early: bool,
 }
 
@@ -143,7 +142,7 @@ impl Renewal<'_> {
         Ok(contents)
     }
 
-    /// Makes a certificate that is served at once. Its CA is added to the `others`.
+    /// Issues a certificate for immediate use, and adds its CA to `others`.
     fn issue(&self, others: String) -> Result<SecretContents, rcgen::Error> {
         let (authority, issued) = certificates::for_service(self.service, self.days, self.now)?;
         Ok(SecretContents {
@@ -157,7 +156,7 @@ impl Renewal<'_> {
     }
 }
 
-/// The Secret, and the certificate of it that this replica serves. Lives as long as the driver.
+/// The Secret, and the certificate in it that this replica serves.
 #[derive(Debug)]
 pub(super) struct CertificateSecret {
     secret: Resources,
@@ -170,7 +169,7 @@ pub(super) struct CertificateSecret {
 }
 
 impl CertificateSecret {
-    /// Waits until there is a certificate. The first replica that finds none makes it.
+    /// Waits until the Secret has a certificate. The first replica issues it.
     pub(super) async fn open(
         cluster: &Cluster,
         registration: &Registration,
@@ -222,7 +221,7 @@ impl CertificateSecret {
         self.secret.get(&self.registration.namespace, &self.name).await
     }
 
-    /// Serves the certificate in the Secret, and each that replaces it. Never completes.
+    /// Serves the certificate in the Secret, and each replacement. Never completes.
     pub(super) async fn follow(&self) {
         let mut pauses = backoff();
         loop {
@@ -233,7 +232,7 @@ impl CertificateSecret {
                     pauses.reset();
                     None
                 }
-                // The watch has reported the error.
+                // The watch has already reported the error.
                 Err(_) => Some(pauses.after_failure()),
             };
             tokio::select! {
@@ -261,8 +260,8 @@ impl CertificateSecret {
         }
     }
 
-    /// Replaces the certificate step by step before it expires, and repairs the Secret. Returns whether a certificate
-    /// waits to be served.
+    /// Replaces the certificate before it expires, one step per call, and repairs the Secret. Returns whether a
+    /// certificate waits in the Secret until its CA is trusted.
     pub(super) async fn renew(
         &self,
         kept: &mut KeptConfigurations,
@@ -274,7 +273,8 @@ impl CertificateSecret {
         let usable = found
             .clone()
             .filter(|contents| contents.is_usable(&self.service, now));
-        // If the Secret has no usable certificate, the last one is served until its successor is trusted.
+        // Without a usable certificate in the Secret, replicas keep serving the last one until the API server trusts
+        // its successor.
         let is_lost = usable.is_none() && kept.certificate.is_some();
         let basis = usable.or_else(|| kept.certificate.clone());
         let renewal = Renewal {
@@ -309,7 +309,7 @@ impl CertificateSecret {
         since.is_some_and(|(_, since)| since.elapsed() >= self.terms.overlap)
     }
 
-    /// Returns the time until the next certificate may be served.
+    /// Returns the time for which the API server must still trust the CA before the next certificate may be served.
     pub(super) fn remaining_overlap(&self, kept: &KeptConfigurations) -> Duration {
         let since = kept
             .trusted
@@ -319,7 +319,7 @@ impl CertificateSecret {
     }
 }
 
-/// Returns the content of the Secret, and creates or repairs it if that is necessary.
+/// Returns the contents of the Secret. Creates or repairs the Secret if necessary.
 async fn read_or_create(
     secret: &Resources,
     registration: &Registration,

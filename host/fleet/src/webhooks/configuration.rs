@@ -25,8 +25,8 @@ const VALIDATING: ResourceKind = ResourceKind {
 pub(super) const KINDS: [(Phase, ResourceKind); 2] =
     [(Phase::Mutating, MUTATING), (Phase::Validating, VALIDATING)];
 
-/// The last write of a configuration. An API server drops fields that it does not know, such as `matchConditions`
-/// before Kubernetes 1.27, so that the stored object would always differ from the wanted one.
+/// The last write of a configuration. It is remembered because an API server drops fields that it does not know, such
+/// as `matchConditions` before Kubernetes 1.27: the stored object would always differ from the wanted one.
 #[derive(Debug)]
 pub(super) struct WrittenConfiguration {
     webhooks: Vec<Value>,
@@ -35,8 +35,8 @@ pub(super) struct WrittenConfiguration {
 }
 
 impl WrittenConfiguration {
-    /// Returns whether the API server stored these webhooks as this object. After a while it returns false, because the
-    /// API server may have been updated.
+    /// Returns whether the object is the result of writing these webhooks. Returns false after an hour, because an
+    /// updated API server may store more fields.
     fn is(&self, found: &Resource, webhooks: &[Value]) -> bool {
         self.webhooks == webhooks
             && self.version.as_deref() == found.metadata("resourceVersion")
@@ -44,7 +44,8 @@ impl WrittenConfiguration {
     }
 }
 
-/// Replaces the webhooks of a configuration. Returns its kind, and the result of the write if one was needed.
+/// Replaces the webhooks of a configuration if they differ. Returns its kind, and the result of the write if there was
+/// one.
 pub(super) async fn write(
     resources: &Resources,
     phase: Phase,
@@ -89,7 +90,7 @@ fn set(object: &mut Map<String, Value>, name: &str, webhooks: &[Value]) {
     }
 }
 
-/// Returns whether a configuration has exactly these webhooks, apart from the field that the API server adds to them.
+/// Returns whether a configuration has exactly these webhooks, apart from the field that the API server adds.
 fn has(found: &Resource, webhooks: &[Value]) -> bool {
     let there = found.object.get("webhooks").and_then(Value::as_array);
     let there: Vec<_> = there.into_iter().flatten().map(without_default).collect();
@@ -123,9 +124,9 @@ mod tests {
     }
 
     #[test]
-    fn written_webhooks_are_recognized() {
+    fn webhooks_are_recognized_after_the_api_server_has_stored_them() {
         let own = json!({"name": "w", "rules": [{"resources": ["pods"]}]});
-        // (webhooks of the object, webhooks that it should have, whether it has them)
+        // (webhooks of the object, wanted webhooks, whether they are equal)
         for (there, wanted, expected) in [
             (None, vec![], true),
             (Some(json!([])), vec![], true),

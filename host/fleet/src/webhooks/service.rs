@@ -10,7 +10,7 @@ use super::Inner;
 
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The EndpointSlices of a Service, with the fields that are used here.
+/// The EndpointSlices of a Service, with only the fields that are needed.
 #[derive(Deserialize)]
 struct Slices {
     items: Vec<Slice>,
@@ -30,12 +30,12 @@ struct Endpoint {
 
 #[derive(Default, Deserialize)]
 struct Conditions {
-    /// Whether the endpoint is ready. If the field is absent, clients should treat it as ready.
+    /// Whether the endpoint is ready. Clients should treat a missing field as ready.
     ready: Option<bool>,
 }
 
 impl Slices {
-    /// Returns whether a Pod is ready. A Service without slices may have one, since not every cluster has them.
+    /// Returns whether a Pod is ready. Without slices the answer is true, because not every cluster has EndpointSlices.
     fn may_answer(&self) -> bool {
         let mut endpoints = self
             .items
@@ -46,8 +46,9 @@ impl Slices {
 }
 
 impl Inner {
-    /// Waits until the Service has a ready Pod, unless webhook configurations exist: with the failure policy `Fail`,
-    /// the API server would refuse requests until then. Does not wait if the account may not read EndpointSlices.
+    /// Waits until the Service has a ready Pod, because with the failure policy `Fail` the API server would refuse
+    /// requests until then. Does not wait if webhook configurations already exist, or if the account may not read
+    /// EndpointSlices.
     pub(super) async fn until_served(&self) {
         for (_, resources) in &self.configurations {
             let found = resources.get("", &self.registration.name).await;
@@ -79,9 +80,9 @@ impl Inner {
                 let slices = serde_json::from_slice::<Slices>(&answer.body);
                 slices.map_or(true, |slices| slices.may_answer())
             }
-            // The API server has no EndpointSlices, or the account may not read them.
+            // The API server lacks EndpointSlices, or the account may not read them.
             Ok(answer) => !answer.status.is_server_error(),
-            // The API server is unavailable, so nothing can be written either.
+            // No configuration can be written anyway while the API server is unavailable.
             Err(_) => false,
         }
     }

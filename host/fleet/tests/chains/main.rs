@@ -1,4 +1,4 @@
-//! Tests of chains in resources of an API server that keeps them in memory.
+//! Tests the store of chains with an API server that keeps its resources in memory.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 #![expect(clippy::panic, reason = "a test that cannot go on fails")]
@@ -29,7 +29,7 @@ const PLURAL: &str = "admissionchains";
 const NAMESPACED: &str = "namespacedadmissionchains";
 const EXCEPTIONS: &str = "admissionexceptions";
 
-/// A timeout that is generous even on a busy machine.
+/// A timeout that is long enough for a busy machine.
 const NEVER: Duration = Duration::from_secs(120);
 
 fn chain(name: &str, stage: &str) -> Value {
@@ -61,7 +61,7 @@ async fn store(setting: &Setting) -> ChainStore {
 
 async fn read(store: &ChainStore) -> Vec<(PathBuf, Value)> {
     let files: Vec<DefinitionFile> = store.read().await.unwrap();
-    // The texts that the store reads are valid definitions.
+    // Every text that the store returns is a valid definition.
     DefinitionSet::of_files(files.clone()).chains().unwrap();
     let files = files.into_iter();
     files
@@ -83,7 +83,7 @@ async fn written_chains_are_read_back() {
     store.commit(&[change(&path, None, Some(&first))]).await.unwrap();
     assert_eq!(read(&store).await, [(path.clone(), first.clone())]);
 
-    // Annotations of kubectl, metadata and a status do not change the definition.
+    // Annotations of kubectl, other metadata and a status do not change the definition.
     let mut there = setting.server.object(PLURAL, "", "pods").unwrap();
     there["metadata"]["annotations"] = json!({"kubectl.kubernetes.io/last-applied-configuration": "{}"});
     there["metadata"]["uid"] = json!("u");
@@ -108,7 +108,7 @@ async fn written_chains_are_read_back() {
     );
     assert_eq!(there["status"], json!({"conditions": []}));
 
-    // A definition is replaced or deleted only if the change names its current text.
+    // A change that does not name the current text fails.
     for (before, after) in [
         (None, Some(&first)),
         (Some(&first), Some(&second)),
@@ -125,7 +125,7 @@ async fn written_chains_are_read_back() {
 }
 
 #[tokio::test]
-async fn changes_by_others_are_noticed() {
+async fn changes_by_other_clients_are_noticed() {
     let setting = Setting::new();
     let store = store(&setting).await;
     let until = async |expected: usize| {
@@ -143,7 +143,7 @@ async fn changes_by_others_are_noticed() {
     until(2).await;
     setting.server.delete(PLURAL, "", "pods");
     until(1).await;
-    // An unavailable API server is an error, and not an empty store.
+    // If the API server is unavailable, the read fails instead of returning no definitions.
     setting.server.leave();
     tokio::time::timeout(NEVER, store.changed()).await.unwrap();
     let lost = store.read().await;
@@ -155,7 +155,7 @@ async fn changes_by_others_are_noticed() {
 #[tokio::test]
 async fn written_exceptions_are_read_back() {
     let setting = Setting::new();
-    // The API server has no CustomResourceDefinition of exceptions, as after an update from an earlier version.
+    // After an update from an earlier version, the CustomResourceDefinition of exceptions is missing.
     setting.server.remove_kind(EXCEPTIONS);
     setting.server.put(PLURAL, chain("pods", "first"));
     let store = store(&setting).await;
@@ -182,7 +182,7 @@ async fn written_exceptions_are_read_back() {
     let files = store.read().await.unwrap();
     let definitions = DefinitionSet::of_files(files.clone()).definitions().unwrap();
     assert_eq!((definitions.chains.len(), definitions.exceptions.len()), (1, 1));
-    // The store notices changes of each kind.
+    // The store notices changes of both kinds.
     for (plural, name) in [(EXCEPTIONS, "shop"), (PLURAL, "pods")] {
         let mut object = setting.server.object(plural, "", name).unwrap();
         object["metadata"]["labels"] = json!({"team": "a"});
@@ -195,7 +195,7 @@ async fn written_exceptions_are_read_back() {
         };
         tokio::time::timeout(NEVER, wait).await.unwrap();
     }
-    // A kind that was served before and is not served now is an error.
+    // If a kind disappears after it was served, the read fails.
     setting.server.remove_kind(EXCEPTIONS);
     let lost = store.read().await;
     assert!(matches!(lost, Err(StoreError::Refused { .. })), "{lost:?}");
@@ -211,7 +211,7 @@ async fn written_chains_of_namespaces_are_read_back() {
         chain["metadata"]["namespace"] = json!(namespace);
         chain
     };
-    // Chains of one name in several namespaces are different chains.
+    // Chains in different namespaces may have the same name.
     setting.server.put(NAMESPACED, in_namespace("bakery", "first"));
     setting.server.put(PLURAL, chain("pods", "first"));
     let path = store
@@ -244,7 +244,7 @@ async fn written_chains_of_namespaces_are_read_back() {
         .commit(&[change(&path, Some(&first), Some(&second))])
         .await
         .unwrap();
-    // A text is written only to the path of its namespace and name.
+    // The path must match the namespace and name in the text.
     let elsewhere = change(&path, Some(&second), Some(&in_namespace("bakery", "second")));
     let error = store.commit(&[elsewhere]).await.unwrap_err().to_string();
     assert!(
@@ -260,7 +260,7 @@ async fn written_chains_of_namespaces_are_read_back() {
 }
 
 #[tokio::test]
-async fn definitions_of_other_places_or_kinds_are_refused() {
+async fn definitions_at_the_wrong_path_or_of_the_wrong_kind_are_refused() {
     let setting = Setting::new();
     let store = store(&setting).await;
     for (kind, name) in [

@@ -1,4 +1,4 @@
-//! Tests of policies of other systems, on an API server that keeps them in memory.
+//! Tests the store of other systems' policies with an API server that keeps its resources in memory.
 
 use std::{collections::BTreeSet, path::Path};
 
@@ -82,7 +82,7 @@ fn chains(files: Vec<DefinitionFile>) -> Vec<(String, usize)> {
         .collect()
 }
 
-/// Reads the store after every change, until it has the expected chains.
+/// Reads the store after every change until it returns the expected chains.
 async fn until(store: &PolicyStore, expected: &[(&str, usize)]) {
     let expected: Vec<_> = expected
         .iter()
@@ -105,7 +105,7 @@ async fn policies_can_be_read_but_not_written() {
         [],
         "the API server has none of the kinds"
     );
-    // Kubernetes 1.28 serves the policies as v1beta1.
+    // Kubernetes 1.28 serves the policies only as v1beta1.
     define_kubernetes(&setting, "v1beta1");
     put_policy(&setting);
     put_binding(&setting);
@@ -120,7 +120,7 @@ async fn policies_can_be_read_but_not_written() {
     let gatekeeper = json!({
         "location": "metadata.labels.owner", "parameters": {"assign": {"value": "a"}},
     });
-    // The server serves one of the two kinds in a later version than the other.
+    // The server serves two kinds of one group in different versions.
     setting.server.define_kind(
         "mutations.gatekeeper.sh/v1",
         "assignmetadata",
@@ -194,7 +194,7 @@ async fn policies_can_be_read_but_not_written() {
         assert!(!store.owns(Path::new(path)), "{path}");
     }
 
-    // A binding without its policy is reported, and the other policies stay in use.
+    // A binding without its policy is reported, and the other policies are still read.
     setting.server.delete("validatingadmissionpolicies", "", "p");
     let set = DefinitionSet::of_files(store.read().await.unwrap());
     let usable = set.usable(&files, OnBadDefinition::KeepLast);
@@ -211,7 +211,7 @@ async fn policies_can_be_read_but_not_written() {
 }
 
 #[tokio::test]
-async fn the_policies_of_a_kind_come_and_go_with_the_kind() {
+async fn policies_disappear_when_their_kind_is_removed_and_return_with_it() {
     let setting = Setting::new();
     let store = store(&setting, &[PolicySystem::Gatekeeper, PolicySystem::Kubernetes]).await;
     until(&store, &[]).await;
@@ -221,7 +221,7 @@ async fn the_policies_of_a_kind_come_and_go_with_the_kind() {
     setting.server.define_kind(CONSTRAINTS, "few", "Few", false);
     put(&setting, "few", "", json!({}));
     until(&store, &[("few", 1)]).await;
-    // The store follows the kind from then on.
+    // The store watches the new kind.
     setting.server.put("few", json!({"metadata": {"name": "q"}}));
     until(&store, &[("few", 2)]).await;
     setting.server.delete("constrainttemplates", "", "few");
@@ -253,7 +253,7 @@ async fn policies_stay_while_the_api_server_is_unavailable() {
     assert!(matches!(lost, Err(StoreError::Unreachable { .. })), "{lost:?}");
     setting.server.come_back();
     until(&store, &[("p", 0)]).await;
-    // The error names the kind that cannot be read, and the missing permission.
+    // The error names the kind that cannot be read, and the permission that is missing.
     setting.server.forbid("list", "validatingadmissionpolicies");
     let error = store.read().await.unwrap_err().to_string();
     assert!(

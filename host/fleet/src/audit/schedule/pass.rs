@@ -90,7 +90,8 @@ impl Inner {
             } else {
                 Ok(())
             };
-            // Reports are written here, because the next audit begins at once if this one took longer than `every`.
+            // Reports are written at the end of every audit: if it took longer than `every`, the next one begins at
+            // once.
             let written = writer.write(&work.reader, &mut work.ledger).await;
             self.report(
                 REPORTS,
@@ -100,7 +101,7 @@ impl Inner {
         Ok(audited)
     }
 
-    /// Writes reports of these kinds from now on.
+    /// Writes all reports to this API from now on.
     pub(super) fn write_as(&self, reports: Option<ReportApi>, work: &mut AuditState) {
         if work.writer.as_ref().map(|writer| writer.api) != reports {
             work.writer = reports.map(|api| Writer::new(api, self.name.clone()));
@@ -108,7 +109,7 @@ impl Inner {
         self.status.lock().reports = reports.map(|api| api.api_version().to_owned());
     }
 
-    /// Records that all objects were audited.
+    /// Records the result of an audit of all objects in the status.
     fn record_pass(&self, ledger: &Ledger, revision: u64, listed: u64, begun: Instant, is_complete: bool) {
         let seconds = begun.elapsed().as_secs_f64();
         metrics::audit_ended(is_complete, seconds);
@@ -143,7 +144,8 @@ impl Inner {
         self.status.lock().objects = verdicts.collect();
     }
 
-    /// Returns whether a resource is audited. Events are not, because they expire, nor are reports, which audits write.
+    /// Returns whether a resource is audited. Events are not, because they expire; reports are not, because audits
+    /// write them.
     fn is_audited(&self, resource: &Resource) -> bool {
         let names = &self.config.resources;
         let group = &*resource.resource.group;
@@ -152,7 +154,7 @@ impl Inner {
         !is_left_out && (names.is_empty() || names.iter().any(|name| resource.is_called(name)))
     }
 
-    /// Lists and audits the objects of a resource, and watches them from then on. Returns the number of objects.
+    /// Lists and audits the objects of a resource, and starts to watch them. Returns the number of objects.
     pub(super) async fn list(
         &self,
         audited: &mut ChainAudit,
@@ -184,7 +186,7 @@ impl Inner {
         Ok(listed)
     }
 
-    /// Returns whether the namespace of an object is left out.
+    /// Returns whether the namespace of an object is excluded.
     pub(super) async fn is_excluded(
         &self,
         resource: &Resource,
@@ -205,7 +207,7 @@ impl Inner {
         let is_excluded = self.config.excluded_namespaces.contains(namespace)
             || match self.cluster.labels(namespace).await {
                 Ok(labels) => labels.contains_key(IGNORE_LABEL),
-                // The next audit tries again.
+                // A namespace whose labels cannot be read is audited; the next audit reads them again.
                 Err(_) => false,
             };
         known.insert(namespace.clone(), is_excluded);

@@ -8,7 +8,7 @@ fn service() -> Service {
     Service::new("hooks", "hooks-system")
 }
 
-/// Returns the next contents of a Secret with the contents `found`, this number of days from now.
+/// Returns the contents that replace `found` this number of days from now.
 fn after(days: i64, found: Option<&SecretContents>, is_trusted: bool, is_early: bool) -> SecretContents {
     let renewal = Renewal {
         service: &service(),
@@ -32,7 +32,7 @@ fn a_certificate_is_replaced_step_by_step() {
     // A certificate is served for two thirds of its validity.
     assert_eq!(after(59, Some(&first), true, false), first);
 
-    // The new certificate is not served before the API server trusts it, and no other one is made in the meantime.
+    // While a new certificate waits for the API server's trust, the old one is served and no further one is issued.
     let announced = after(61, Some(&first), true, false);
     assert_eq!((&announced.served, count(&announced)), (&first.served, 2));
     let next = announced.next.clone().unwrap();
@@ -41,7 +41,7 @@ fn a_certificate_is_replaced_step_by_step() {
     assert_eq!((&replaced.served, &replaced.next), (&next, &None));
     assert_eq!(replaced.authorities, announced.authorities);
 
-    // The first certificate's CA stays as long as a replica could still serve that certificate.
+    // The first CA stays trusted while a replica could still serve the first certificate.
     assert_eq!(after(89, Some(&replaced), true, false), replaced);
     let alone = after(91, Some(&replaced), true, false);
     assert_eq!((&alone.served, count(&alone)), (&next, 1));
@@ -52,7 +52,8 @@ fn a_certificate_that_cannot_be_served_is_replaced_at_once() {
     let first = after(0, None, false, false);
     let other = after(0, None, false, false);
     let now = OffsetDateTime::now_utc();
-    // The CA is not trusted, the key belongs to another certificate, or the certificate has expired.
+    // In each of these cases the certificate cannot be served: the CA is not trusted, the key is not the certificate's,
+    // or the certificate has expired.
     let foreign = SecretContents {
         authorities: other.authorities.clone(),
         ..first.clone()
@@ -66,7 +67,7 @@ fn a_certificate_that_cannot_be_served_is_replaced_at_once() {
         assert!(made.is_usable(&service(), later));
         assert!(made.served != found.served && made.next.is_none());
     }
-    // A certificate that was waiting replaces the first one.
+    // A waiting certificate replaces the first one.
     let announced = after(61, Some(&first), true, false);
     let next = announced.next.clone().unwrap();
     assert_eq!(after(91, Some(&announced), false, false).served, next);
@@ -75,7 +76,7 @@ fn a_certificate_that_cannot_be_served_is_replaced_at_once() {
 }
 
 #[test]
-fn a_lost_certificate_is_replaced() {
+fn a_certificate_lost_from_the_secret_is_replaced() {
     let first = after(0, None, false, false);
     let announced = after(1, Some(&first), true, true);
     assert_eq!(announced.served, first.served);
@@ -87,7 +88,7 @@ fn a_lost_certificate_is_replaced() {
 }
 
 #[test]
-fn the_contents_are_read_back_from_the_secret() {
+fn the_contents_survive_a_round_trip_through_the_secret() {
     let registration = Registration::default();
     let first = after(0, None, false, false);
     let announced = after(61, Some(&first), true, false);
