@@ -53,9 +53,9 @@ pub(crate) use self::{
 };
 use crate::{metric_names, status::AccountsStatus};
 
-/// The interval at which the database is polled for changes by other gateways.
+/// The interval at which this gateway looks in the database for changes by other gateways.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// The timeout of a poll, so that a server that hangs does not prevent the next one.
+/// The timeout of one such look at the database, so that a server that hangs does not prevent the next one.
 const POLL_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Users and clusters. Cheap to clone; lives as long as the gateway.
@@ -69,19 +69,18 @@ struct Inner {
     directory: watch::Sender<Option<Arc<Directory>>>,
     /// Held while the database is read, so that an older copy does not replace a newer one.
     loading: tokio::sync::Mutex<()>,
-    /// The reason why the directory may be stale.
     problem: Mutex<Option<String>>,
     register_token_lifetime: Duration,
     clusters_per_user: usize,
     local_servers: Vec<IpNet>,
-    /// The time at which clusters last reported a change.
+    /// The time at which each cluster last reported a change, by the ID of the cluster.
     reports: Mutex<HashMap<String, Instant>>,
 }
 
 impl Accounts {
-    /// Prepares the accounts without a connection to a server, which [`follow`](Self::follow) makes. It is an error if
-    /// the key file is missing, and the database has a secret that was encrypted with it, so that no new file may be
-    /// created.
+    /// Prepares the accounts; [`follow`](Self::follow) connects to the database. If the key file is missing although
+    /// the database has secrets that were encrypted with it, that is an error, because a new key could not decrypt
+    /// them.
     pub async fn new(config: AccountsConfig) -> Result<Self, AccountsError> {
         let path = &config.key_file;
         let database = Database::new(&config.database)?;
@@ -110,7 +109,7 @@ impl Accounts {
         })))
     }
 
-    /// Returns the directory that was last read. It is an error if none was read yet.
+    /// Returns the directory that was last read, or an error if none has been read yet.
     pub fn now(&self) -> Result<Arc<Directory>, AccountsError> {
         self.0.directory.borrow().clone().ok_or_else(|| {
             let problem = self.problem();
@@ -129,7 +128,6 @@ impl Accounts {
         self.0.problem.lock().clone()
     }
 
-    /// Returns the current state of the database.
     pub(crate) fn status(&self) -> AccountsStatus {
         let directory = self.0.directory.borrow();
         let directory = directory.as_deref();
@@ -141,7 +139,7 @@ impl Accounts {
         }
     }
 
-    /// Waits until the user no longer has this permission for the place: the token was revoked or has expired, the
+    /// Waits until the user no longer has this permission for the target: the token was revoked or has expired, the
     /// permission was withdrawn, or the user or cluster was removed.
     pub async fn until_denied(&self, session: &Session, place: &AccessTarget, needed: Permission) -> Denied {
         let check = |directory: &Directory| {
@@ -163,7 +161,7 @@ impl Accounts {
             .await
     }
 
-    /// Waits until the check fails, which is repeated after every change.
+    /// Repeats the check after every change until it fails, and returns why it fails.
     async fn until(&self, check: impl Fn(&Directory) -> Result<(), Denied>) -> Denied {
         let mut changes = self.changes();
         loop {
@@ -172,7 +170,7 @@ impl Accounts {
                 return denied;
             }
             if changes.changed().await.is_err() {
-                // The sender lives as long as `self`.
+                // Never reached, because `self` owns the sender.
                 std::future::pending::<()>().await;
             }
         }

@@ -69,7 +69,7 @@ impl CutOff {
     }
 }
 
-/// Returns the body of this request, which is streamed up to the limit.
+/// Returns a body that streams the body of this request up to the limit.
 pub(super) async fn streamed(
     head: &mut Parts,
     body: Body,
@@ -77,7 +77,8 @@ pub(super) async fn streamed(
 ) -> Result<(Body, CutOff), GatewayError> {
     let announced = http_body::Body::size_hint(&body).lower();
     if usize::try_from(announced).map_or(true, |announced| announced > limits.size) {
-        // The rest of the program refuses an encoded body in a way that lets the client see the reply.
+        // `collect` discards the rest of a body that is too large, so that the client sees the reply. It would refuse
+        // an encoded body unread.
         head.headers.remove(http::header::CONTENT_ENCODING);
         let refused = limits.collect(head, body).await;
         return match refused {

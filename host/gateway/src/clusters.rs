@@ -20,7 +20,7 @@ use crate::{metric_names, status::GatewayCluster};
 pub(super) struct Clusters {
     known: watch::Receiver<Arc<KnownClusters>>,
     path: Option<NodePath>,
-    /// The longest time that a request waits until the clusters are known.
+    /// The longest time that a request waits for the first list of clusters.
     wait: Duration,
     _watch: Option<AbortOnDropHandle<()>>,
 }
@@ -28,10 +28,10 @@ pub(super) struct Clusters {
 #[derive(Debug, Default)]
 pub(super) struct KnownClusters {
     pub(super) clusters: BTreeMap<ClusterId, Arc<Drivers>>,
-    /// Whether the clusters were ever read.
+    /// Whether the list of clusters was ever read.
     pub(super) is_known: bool,
     pub(super) lost: Option<String>,
-    /// Whether the metric counts these clusters, as it does for Mesos clusters.
+    /// Whether the metric of known clusters counts these clusters. It counts only Mesos clusters.
     is_counted: bool,
 }
 
@@ -96,7 +96,7 @@ impl Drivers {
         }
     }
 
-    /// Returns the reason why requests to the drivers fail, or why the list may be stale.
+    /// Returns the reason why requests to the drivers fail, or why the list of drivers may be stale.
     fn problem(&self) -> Option<String> {
         let servers = self.followed()?;
         match (&servers.lost, self.no_driver()) {
@@ -126,7 +126,7 @@ impl Clusters {
         )
     }
 
-    /// Follows these clusters, and the clusters that are found below this node of an ensemble.
+    /// Follows these listed clusters, and the clusters that are found below this node of a ZooKeeper ensemble.
     pub(super) fn following(
         drivers: &UpstreamConfig,
         listed: BTreeMap<ClusterId, Arc<Drivers>>,
@@ -160,7 +160,7 @@ impl Clusters {
         }
     }
 
-    /// Returns the drivers of this cluster. Waits a moment while the clusters are not known yet.
+    /// Returns the drivers of this cluster. Waits up to `wait` for the first list of clusters.
     pub(super) async fn find(&self, id: &str) -> Result<Arc<Drivers>, GatewayError> {
         let mut known = self.known.clone();
         let is_decided = |known: &Arc<KnownClusters>| known.is_known || known.clusters.contains_key(id);
@@ -210,7 +210,8 @@ impl ClusterWatch {
         }
     }
 
-    /// Returns the clusters of the nodes with these names. Existing clusters keep their drivers.
+    /// Returns the clusters of the nodes with these names, and the listed clusters. Existing clusters keep their
+    /// drivers.
     fn known(&self, names: &ChildList<String>) -> KnownClusters {
         let before = self.sender.borrow().clone();
         let listed = before
@@ -220,7 +221,8 @@ impl ClusterWatch {
         let mut clusters: BTreeMap<_, _> = listed
             .map(|(id, drivers)| (id.clone(), drivers.clone()))
             .collect();
-        // Other nodes, such as the node of a driver that registers for schedulers, are not of clusters.
+        // Names that are not IDs of clusters belong to other nodes, such as that of a driver that registers for
+        // schedulers.
         for id in names
             .children
             .iter()

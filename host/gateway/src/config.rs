@@ -46,7 +46,6 @@ impl GatewayConfig {
     pub const DEFAULT_PATH: &str = "/bcs/services/endpoints/mesosdriver";
 }
 
-/// The source of tokens and permissions.
 #[derive(Clone, Debug)]
 pub enum TokensConfig {
     File(TokenTable),

@@ -1,5 +1,5 @@
-//! Consoles through the drivers of Mesos clusters: which cluster a page in a browser means, and on which hosts it may
-//! open them.
+//! Consoles through the drivers of Mesos clusters: finds the cluster that a page in a browser names, and the hosts of
+//! the cluster, on which alone a console may be opened.
 
 use std::{
     collections::HashSet,
@@ -24,7 +24,7 @@ use crate::{clusters::Drivers, error::GatewayError};
 const CLUSTER_PARAMETER: &str = "cluster_id";
 /// The parameter that names the host, as drivers read it.
 const HOST_PARAMETER: &str = "host_ip";
-/// The time for which the list of a cluster's hosts is used. A host that is not in the list is looked up at once.
+/// The time for which the list of a cluster's hosts is cached. A host that is not in the list is looked up at once.
 const LIFETIME: Duration = Duration::from_secs(60);
 
 /// The hosts of a cluster, as its scheduler last listed them.
@@ -73,8 +73,8 @@ pub(super) fn name_cluster(head: &mut Parts) {
     }
 }
 
-/// Checks that the console that a request names is on a host of the cluster: any other host that the driver can reach
-/// may have something else at this port.
+/// Checks that the console that a request names is on a host of the cluster. On any other host that the driver can
+/// reach, something else may listen at the same port.
 pub(super) async fn check_host(
     head: &Parts,
     drivers: &Drivers,

@@ -104,7 +104,7 @@ enum Writer {
     Filter,
 }
 
-/// The parts of the reply, and one word for logs and metrics.
+/// The parts of the reply, and a keyword for logs and metrics.
 struct Form {
     word: &'static str,
     code: Code,
@@ -128,7 +128,7 @@ impl GatewayError {
             Self::Timeout(_) => ("upstream-timeout", Code::DriverUnreachable, Handler, StatusCode::GATEWAY_TIMEOUT),
             Self::Yaml(_) => ("yaml", Code::Yaml, Handler, StatusCode::BAD_REQUEST),
             Self::Unreadable(_) => ("body-unreadable", Code::ApiReadBody, Handler, StatusCode::BAD_REQUEST),
-            // bcs-api has no such limits, so these errors keep their own status.
+            // bcs-api has no such limits, so these errors have no status of bcs-api and keep their own.
             Self::Encoded(_) => ("body-encoded", Code::Yaml, Filter, StatusCode::UNSUPPORTED_MEDIA_TYPE),
             Self::TooLarge { .. } => ("body-too-large", Code::ApiReadBody, Filter, StatusCode::PAYLOAD_TOO_LARGE),
             Self::BodyTimeout(_) => ("body-timeout", Code::ApiReadBody, Filter, StatusCode::REQUEST_TIMEOUT),

@@ -67,16 +67,16 @@ struct Inner {
     accounts: Accounts,
     routes: Arc<Routes>,
     memory: Memory,
-    /// The other gateways, if they may use the tunnels to this one.
+    /// The other gateways, if they may use the tunnels of agents to this one.
     peers: Option<Arc<Peers>>,
     host: Host,
     limits: BodyLimits,
-    /// Asks tunnels to end.
+    /// Cancelled when tunnels have to end because the gateway stops.
     stop: CancellationToken,
     chains: AdmissionService<BoxCloneSyncService<Request<Body>, Response<Body>, Infallible>>,
 }
 
-/// The settings with which this gateway and others find each other.
+/// The settings with which gateways find each other.
 pub(crate) struct OtherGateways<'a> {
     pub(crate) config: PeersConfig,
     /// This gateway, as it is registered.
@@ -86,7 +86,7 @@ pub(crate) struct OtherGateways<'a> {
     pub(crate) path: NodePath,
 }
 
-/// A request that may go to its cluster.
+/// A request that may be forwarded to its cluster.
 struct Entry {
     cluster: Arc<Cluster>,
     session: Session,
@@ -199,12 +199,10 @@ impl Kubernetes {
         self.0.routes.changes()
     }
 
-    /// Returns the status of the other gateways, if there may be any.
     pub(crate) fn peers(&self) -> Option<PeersStatus> {
         self.0.peers.as_ref().map(|peers| peers.status())
     }
 
-    /// Returns the current connection of every Kubernetes cluster.
     pub(crate) fn clusters(&self) -> Vec<KubernetesCluster> {
         let Ok(directory) = self.0.accounts.now() else {
             return Vec::new();
@@ -272,7 +270,7 @@ impl Kubernetes {
 type Recipient = (Arc<str>, Arc<str>);
 
 impl Inner {
-    /// Decides by its head whether a request may pass, and rewrites the head for the cluster.
+    /// Decides by the head of a request whether it may pass, and rewrites the head for the cluster.
     async fn admit(
         &self,
         head: &mut http::request::Parts,
@@ -285,7 +283,8 @@ impl Inner {
         let session = directory
             .authenticate(token)
             .map_err(|denied| unknown(denied.into()))?;
-        // A user without a permission gets the reply for an unknown cluster, and so cannot find out identifiers.
+        // A user without a permission gets the reply for an unknown cluster, and so cannot find out which identifiers
+        // exist.
         let (cluster, access) = directory
             .by_identifier(path.identifier)
             .and_then(|cluster| Some((cluster.clone(), directory.access(&session.user, cluster)?)))
@@ -337,7 +336,7 @@ fn recipient(cluster: &Cluster, session: &Session) -> Recipient {
 /// Forwards a request that has passed the chains to the cluster that it was admitted to.
 async fn forward(mut request: Request<Body>) -> Result<Response<Body>, Infallible> {
     let Some(route) = request.extensions_mut().remove::<Arc<Route>>() else {
-        // The route is never missing, because `answer` adds it.
+        // Never reached, because `answer` adds the route.
         return Ok(end_reply(&End::NoRoute));
     };
     Ok(send(&route.upstream, request).await.unwrap_or_else(|reply| reply))

@@ -1,4 +1,4 @@
-//! Restricts tokens to some namespaces of Mesos clusters. A request is allowed only if its namespace is certain.
+//! Restricts tokens to some namespaces of Mesos clusters. A request with an ambiguous namespace is refused.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -68,8 +68,8 @@ impl Namespaces {
         }
     }
 
-    /// Checks the namespace in the body. The result is the body with keys as the driver documents them, so that every
-    /// driver reads the same namespace.
+    /// Checks the namespace in the body. Returns the body with the keys spelled as the driver documents them, so that
+    /// every driver reads the namespace that was checked.
     pub(super) async fn checked_body(
         &self,
         head: &mut Parts,

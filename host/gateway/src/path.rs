@@ -6,7 +6,7 @@ use percent_encoding::percent_decode_str;
 
 use super::error::GatewayError;
 
-/// The prefixes of the gateway's paths, the longest first: the prefix of bcs-api, and another one that
+/// The prefixes of the gateway's paths, the longest first: the prefix of bcs-api, and the prefix of the paths that
 /// bcs-gateway-discovery routes to drivers, for example for consoles.
 const PREFIXES: [&str; 2] = ["/bcsapi/v4/scheduler/mesos", "/bcsapi/v1"];
 
@@ -45,7 +45,7 @@ fn is_plain(rest: &str) -> bool {
     !segments.iter().any(|segment| matches!(*segment, "" | "." | ".."))
 }
 
-/// The most times that servers on the way may decode a path.
+/// The most times that the servers between client and driver may decode a path.
 const ROUNDS: usize = 4;
 
 /// Returns whether every server reads this path in the same way: nothing is encoded twice, and no slash is encoded.

@@ -69,11 +69,11 @@ impl PlainGroups {
     }
 }
 
-/// Returns the permission that a request to a driver needs: the permission of its route, if it has a route.
+/// Returns the permission that a request to a driver needs: the permission of its route, or [`Permission::Hooks`] if it
+/// has no route or an ambiguous path.
 ///
-/// Only requests that are known to be harmless need less than [`Permission::Hooks`]: requests for a route of the
-/// driver, with an unambiguous path. Opening a console is a GET but not a read, because a console is a shell in a
-/// container. A request that switches protocols is not a read either.
+/// Opening a console is a GET but not a read, because a console is a shell in a container. A request that switches
+/// protocols is not a read either.
 pub(crate) fn needed_permission(head: &Parts, plain: &PlainGroups) -> Permission {
     let path = head.uri.path();
     let RouteLookup::Found(matched) = lookup(head) else {

@@ -29,11 +29,11 @@ const LARGEST_BODY: usize = 256 * 1024;
 /// The scheme of basic authentication. The password is a token.
 const BASIC: &[u8] = b"Basic ";
 
-/// The reply to a request, and what logs and metrics need.
+/// The reply to a request, and details for logs and metrics.
 #[derive(Debug)]
 pub(super) struct RestAnswer {
     pub(super) response: Response<Body>,
-    /// One word for logs and metrics.
+    /// A keyword for logs and metrics.
     pub(super) word: &'static str,
     /// The name of the user, if it is known.
     pub(super) holder: Option<Arc<str>>,
@@ -44,7 +44,7 @@ pub(super) fn is_rest(path: &str) -> bool {
     path.starts_with("/rest/")
 }
 
-/// Answers a request. Only the status of invalid input depends on `statuses`.
+/// Answers a request. `statuses` affects only the reply to invalid input.
 pub(super) async fn answer(
     accounts: &Accounts,
     head: &Parts,

@@ -1,7 +1,7 @@
-//! Writes the roles of users into Kubernetes clusters: from a file, and from an authorization system that sends them.
+//! Writes the roles of users into Kubernetes clusters: roles from a file, and roles that an authorization system sends.
 //!
-//! Roles from both sources are stored in the database. The gateway that holds a lease there makes the role bindings of
-//! each cluster what the database says. It changes and deletes only objects with its label.
+//! Roles from both sources are stored in the database. The gateway that holds a lease in the database makes the role
+//! bindings of each cluster equal to the stored roles. It changes and deletes only objects with its label.
 
 mod bindings;
 mod file;
@@ -53,7 +53,6 @@ pub(crate) struct Roles {
     /// The name of this gateway as the holder of the lease.
     id: String,
     is_writer: watch::Sender<bool>,
-    /// The result of the last pass over all clusters.
     pass: watch::Sender<PassResult>,
     subscription_problem: Mutex<Option<String>>,
 }
@@ -123,7 +122,7 @@ impl Roles {
     async fn work(&self) {
         let mut is_writer = self.is_writer.subscribe();
         loop {
-            // The sender lives as long as `self`.
+            // Never fails, because `self` owns the sender.
             let _ = is_writer.wait_for(|is_writer| *is_writer).await;
             tracing::info!("this gateway writes the roles of users into the clusters");
             tokio::select! {
@@ -154,7 +153,7 @@ impl Roles {
             let Some(contents) = &mut contents else {
                 return std::future::pending().await;
             };
-            // The sender lives as long as `self`.
+            // Never fails, because `self` owns the sender.
             let _ = contents.changed().await;
         }
     }
@@ -177,7 +176,7 @@ impl Roles {
     }
 }
 
-/// Warns of a grant without effect. It takes effect once its user and cluster exist.
+/// Warns that a grant has no effect until its user and cluster exist.
 fn warn_of_unknown(directory: &Directory, grant: &RoleGrant) {
     if !directory.has_user(&grant.user) {
         tracing::warn!("there is no user {}: {grant} has no effect yet", grant.user);

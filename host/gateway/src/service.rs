@@ -152,7 +152,7 @@ impl Gateway {
         })))
     }
 
-    /// Warns if the port is reachable without authentication, or if tokens are sent unencrypted.
+    /// Warns if clients can use the port without authentication, or send tokens unencrypted.
     pub fn warn_of_port(&self, address: SocketAddr, is_tls: bool) {
         let has_drivers = self.0.clusters.path().is_some() || !self.0.clusters.now().clusters.is_empty();
         let has_tokens = self.0.tokens.is_some() || self.0.accounts.is_some();
@@ -187,7 +187,7 @@ impl Gateway {
         answer
     }
 
-    /// Returns the reply to a request for this path that ends before it is forwarded.
+    /// Returns the reply to a request for this path if it ended before it was forwarded.
     pub fn reply(&self, path: &str, end: &End<'_>) -> Response<Bytes> {
         if self.0.kubernetes.is_some() && Kubernetes::handles(path) {
             return KubernetesApi.reply(end);
@@ -205,12 +205,10 @@ impl Gateway {
         tokio::join!(tokens, accounts, kubernetes, roles, parts.tls.keep_fresh());
     }
 
-    /// Returns the users and clusters, if the gateway has any.
     pub fn accounts(&self) -> Option<&Accounts> {
         self.0.accounts.as_ref()
     }
 
-    /// Returns the status of the client certificate for drivers.
     pub fn tls_status(&self) -> Option<CertificateStatus> {
         self.0.tls.status()
     }

@@ -1,5 +1,5 @@
-//! The other services of BCS behind bcs-api, and the drivers of its Kubernetes clusters: found in ZooKeeper, and
-//! forwarded to for users who may use every cluster.
+//! The other services of BCS behind bcs-api, and the drivers of its Kubernetes clusters. They are found in ZooKeeper,
+//! and only users who may use every cluster can send them requests.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -21,7 +21,7 @@ use crate::{
 /// The node below which all programs of BCS register.
 const ENDPOINTS: &str = "/bcs/services/endpoints";
 
-/// A service: its paths at the gateway and at itself, and the node of its servers.
+/// A service: its prefix at the gateway, the name of the ZooKeeper node of its servers, and its prefix at the servers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Row {
     outer: &'static str,
@@ -68,7 +68,7 @@ impl Services {
     /// Follows the servers of all services in this ensemble.
     pub(super) fn start(config: &UpstreamConfig, zookeeper: &ZooKeeper) -> Self {
         let config = UpstreamConfig {
-            // Each server is checked by a health check of its own, or not at all.
+            // The configured health check is made for the drivers of Mesos clusters.
             health: None,
             ..config.clone()
         };

@@ -49,7 +49,7 @@ pub(super) struct Holder {
     pub(super) name: Option<Arc<str>>,
     /// The right of a request that has to end when the right is lost.
     pub(super) watched: Option<Watched>,
-    /// The namespaces that the token is for; `None` for all.
+    /// The namespaces that the token may use; `None` for all.
     pub(super) namespaces: Option<Namespaces>,
 }
 
@@ -103,7 +103,7 @@ impl Tokens {
         match self {
             Self::File(table) => table.follow().await,
             Self::Endpoint(endpoint) => endpoint.keep_tls_fresh().await,
-            // The gateway follows the database itself.
+            // Another task already reads the database again.
             Self::Accounts(_) => std::future::pending().await,
         }
     }
@@ -160,8 +160,8 @@ fn checks(source: &'static str, result: &'static str) -> Counter {
     counter!(metric_names::TOKEN_CHECKS, "source" => source, "result" => result)
 }
 
-/// Returns the token of a request. `Authorization` takes precedence over bcs-api's own header, and that over a protocol
-/// of a WebSocket.
+/// Returns the token of a request. `Authorization` takes precedence over bcs-api's own header, and both over a
+/// WebSocket protocol.
 fn token_of(headers: &HeaderMap) -> Result<Cow<'_, [u8]>, GatewayError> {
     let token = match (
         single_value(headers, &AUTHORIZATION)?,

@@ -1,9 +1,9 @@
 //! Tunnels: TCP connections from a gateway into a cluster, over one WebSocket that the cluster's agent opens. Gateways
-//! open them to each other, too, and use the tunnels of another's agents.
+//! also open tunnels to each other, to use the tunnels of each other's agents.
 //!
-//! bcs-api and its agents use the same protocol. Both sides bound what they hold for a connection whose reader is slow:
-//! they ask the other side to pause the connection, and end it if an older program on the other side sends more.
-//! Whatever they hold is charged to a [`Budget`].
+//! bcs-api and its agents use the same protocol. Both sides limit the memory for a connection whose reader is slow:
+//! they ask the other side to pause the connection, and end it if the other side, an older program, goes on sending.
+//! All of this memory is charged to a [`Budget`].
 
 mod accepts;
 pub mod agent;
@@ -28,16 +28,16 @@ pub use self::{
 
 /// The interval at which each side sends a ping.
 const PING_INTERVAL: Duration = Duration::from_secs(5);
-/// A tunnel has ended if no message arrives for this time. Every ping is answered.
+/// A tunnel counts as lost if no message arrives for this time. Every ping is answered.
 const SILENCE: Duration = Duration::from_secs(20);
-/// The size of the data in one frame, in bytes. Agents of bcs-api send the same size.
+/// The size of the data in one frame in bytes, which is the same in agents of bcs-api.
 const CHUNK: usize = 32 << 10;
-/// The largest message of an agent, and of another gateway, whose announcements have certificates.
+/// The largest message in bytes of an agent, and of another gateway, whose announcements contain certificates.
 pub const LARGEST_OF_AGENT: usize = 64 << 10;
 pub(crate) const LARGEST_OF_GATEWAY: usize = 256 << 10;
-/// The memory of a tunnel, with its connections.
+/// The largest memory of a tunnel with its connections, in bytes.
 pub(crate) const TUNNEL_LIMIT: usize = 96 << 20;
-/// The memory of a tunnel without connections: the messages that are read and written.
+/// The memory of a tunnel without connections in bytes, for the messages that are being read and written.
 pub(crate) const TUNNEL_COST: usize = 256 << 10;
 
 /// Returns the limits of a WebSocket on which no message may be larger than this. At most a few messages wait to be

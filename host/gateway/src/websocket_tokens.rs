@@ -1,9 +1,9 @@
-//! Bearer tokens in `Sec-WebSocket-Protocol`, the only header of a WebSocket that a page in a browser can write.
+//! Bearer tokens in `Sec-WebSocket-Protocol`, the only header of a WebSocket that scripts in a browser can set.
 
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use http::{HeaderMap, HeaderValue, header::SEC_WEBSOCKET_PROTOCOL};
 
-/// The beginning of a protocol that is a token in base64url, as kube-apiserver reads it.
+/// The beginning of a WebSocket protocol that contains a token in base64url, which kube-apiserver accepts too.
 const PREFIX: &str = "base64url.bearer.authorization.k8s.io.";
 
 fn protocols(headers: &HeaderMap) -> impl Iterator<Item = &str> {
@@ -15,7 +15,7 @@ fn protocols(headers: &HeaderMap) -> impl Iterator<Item = &str> {
         .filter(|protocol| !protocol.is_empty())
 }
 
-/// Returns the token in base64url, if the protocol is one.
+/// Returns the token in base64url if the protocol contains one.
 fn encoded(protocol: &str) -> Option<&str> {
     let (start, token) = protocol.split_at_checked(PREFIX.len())?;
     start.eq_ignore_ascii_case(PREFIX).then_some(token)
@@ -40,8 +40,8 @@ pub(crate) fn remove(headers: &mut HeaderMap) {
     }
 }
 
-/// Returns the first protocol that is not a token. A browser closes a WebSocket whose server chose no protocol although
-/// some were offered.
+/// Returns the first protocol that is not a token. A browser closes a WebSocket if it offered protocols and the server
+/// chose none.
 pub(crate) fn first_other(headers: &HeaderMap) -> Option<HeaderValue> {
     let other = protocols(headers).find(|protocol| encoded(protocol).is_none())?;
     HeaderValue::from_str(other).ok()

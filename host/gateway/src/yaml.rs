@@ -1,6 +1,6 @@
-//! Converts YAML bodies to JSON, like go-yaml v2, the original's parser.
+//! Converts YAML bodies to JSON, like go-yaml v2, the parser of bcs-api.
 //!
-//! A duplicate key and a second document are refused, which the original silently drops.
+//! bcs-api silently drops duplicate keys and further documents; here, they are errors.
 
 use admittance_definitions::document::{Mistake, yaml_to_json};
 
@@ -37,7 +37,7 @@ pub(super) fn to_json(body: &[u8], limit: usize) -> Result<Vec<u8>, InvalidYaml>
     Ok(yaml_to_json("body", text, limit)?.unwrap_or_default())
 }
 
-/// Returns whether the JSON may be much larger than the text, because aliases repeat values with an anchor.
+/// Returns whether the JSON may be much larger than the YAML, because aliases repeat values.
 pub(super) fn may_expand(body: &[u8]) -> bool {
     body.contains(&b'&') && body.contains(&b'*')
 }

@@ -141,12 +141,12 @@ impl Accounts {
         Ok(())
     }
 
-    /// Returns whether the gateway may connect to an API server at this address, to which its name was resolved.
+    /// Returns whether the gateway may connect to this address, to which the host name of an API server was resolved.
     pub(crate) fn may_connect(&self, ip: IpAddr) -> bool {
         !is_local(ip) || is_listed(ip, &self.0.local_servers)
     }
 
-    /// Returns the credentials in a report, if the gateway may connect to all of their addresses itself.
+    /// Returns the credentials in a report if the gateway may connect to all of their addresses without a tunnel.
     pub(super) fn reachable(&self, report: Report) -> Result<Credentials, AccountsError> {
         let credentials = report.credentials()?;
         let local = &self.0.local_servers;
@@ -159,8 +159,8 @@ impl Accounts {
 }
 
 impl Report {
-    /// Returns the credentials, if they are within the limits. The limits are the same for reports, tunnels,
-    /// announcements of other gateways, and databases.
+    /// Parses and checks the report. The limits are the same for reports, tunnels, announcements of other gateways, and
+    /// credentials in the database.
     pub(crate) fn credentials(self) -> Result<Credentials, AccountsError> {
         self.check()?;
         let addresses = self.server_addresses.split(';').filter(|text| !text.is_empty());
@@ -190,7 +190,7 @@ impl Report {
         })
     }
 
-    /// Checks the size and form of all fields, but not which servers the addresses are.
+    /// Checks the size and form of all fields, but not whether the gateway may connect to the addresses.
     fn check(&self) -> Result<(), AccountsError> {
         let too_long = [
             ("server_addresses", self.server_addresses.len(), LONGEST_ADDRESSES),
@@ -224,7 +224,7 @@ fn wrong(address: impl Display, why: &str) -> AccountsError {
     AccountsError::Invalid(format!("server_addresses: `{address}` {why}"))
 }
 
-/// Returns the address of an API server, such as `https://10.0.0.1:6443`.
+/// Parses the address of an API server, such as `https://10.0.0.1:6443`.
 fn address(text: &str) -> Result<Uri, AccountsError> {
     let uri: Uri = text
         .parse()
@@ -244,7 +244,7 @@ fn address(text: &str) -> Result<Uri, AccountsError> {
     Ok(uri)
 }
 
-/// Returns the reason if the gateway must not connect to an address itself.
+/// Returns why the gateway must not connect to an address without a tunnel; `None` if it may.
 fn refusal(uri: &Uri, local: &[IpNet]) -> Option<AccountsError> {
     let host = uri.host().unwrap_or_default();
     match host_address(host) {

@@ -32,7 +32,6 @@ pub struct CreatedRegisterToken {
     pub expires_at: Moment,
 }
 
-/// The name of a new cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClusterName {
     Plain(String),
@@ -40,7 +39,7 @@ pub enum ClusterName {
 }
 
 impl ClusterName {
-    /// Checks a name, and a project if the platform manages the cluster.
+    /// Checks the name of a cluster, and its project if the platform manages the cluster.
     pub fn new(name: &str, bcs: Option<(&str, ClusterKind)>) -> Result<Self, AccountsError> {
         let is_part = |text: &str, longest| {
             let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
@@ -116,7 +115,8 @@ impl Accounts {
     /// Deletes a user with all tokens and permissions, but not the clusters that the user created.
     pub async fn delete_user(&self, by: &str, name: &str) -> Result<(), AccountsError> {
         let mut change = self.0.database.change().await?;
-        // Some versions of MySQL reuse the number of a deleted user after a restart.
+        // The creator is cleared because some versions of MySQL give the number of a deleted user to a new user after a
+        // restart.
         query(
             "UPDATE admittance_clusters SET creator_id = ? \
              WHERE creator_id = (SELECT id FROM admittance_users WHERE name = ?)",
@@ -209,8 +209,8 @@ impl Accounts {
         self.commit(change, by, "delete cluster", id).await
     }
 
-    /// Creates a register token. If the cluster already has one, `rotate` replaces it; without `rotate`, that is an
-    /// error.
+    /// Creates a register token. A token that the cluster already has is replaced with `rotate`, and an error without
+    /// it.
     pub async fn create_register_token(
         &self,
         by: &str,

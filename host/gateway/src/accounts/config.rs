@@ -4,7 +4,7 @@ use ipnet::IpNet;
 
 use super::Secret;
 
-/// Users and clusters of a gateway.
+/// The settings of the users and clusters of a gateway.
 #[derive(Clone, Debug)]
 pub struct AccountsConfig {
     pub database: DatabaseConfig,
@@ -28,9 +28,9 @@ impl AccountsConfig {
 
 #[derive(Clone, Debug)]
 pub enum DatabaseConfig {
-    /// A file, which only one gateway can use.
+    /// A SQLite file, which only one gateway can use.
     Sqlite(PathBuf),
-    /// A server, which several gateways can share.
+    /// A MySQL server, which several gateways can share.
     MySql(MySqlConfig),
 }
 

@@ -24,7 +24,7 @@ use super::{
     Report, TokenId, User, UserId, directory::UserToken, role_grants::role_grants,
 };
 
-/// The table of migrations, whose name no other program uses in the same database.
+/// The table that records the migrations. Other programs that use the same database have no table of this name.
 const MIGRATIONS: &str = "admittance_migrations";
 /// The migrations that create and change the tables, oldest first: the name of each, and its statements.
 const SQLITE_STEPS: [(&str, &str); 3] = [
@@ -95,7 +95,7 @@ impl Database {
             .map_err(|error| AccountsError::Unavailable(error.to_string()))
     }
 
-    /// Counts the encrypted tokens of clusters.
+    /// Returns the number of encrypted tokens of clusters.
     pub(super) async fn sealed(&self) -> Result<i64, AccountsError> {
         self.migrate().await?;
         let count = query_scalar("SELECT COUNT(*) FROM admittance_credentials");
@@ -110,13 +110,13 @@ impl Database {
         self.is_sqlite
     }
 
-    /// Counts the changes that were made.
+    /// Returns the revision of the database, which grows by one with every change.
     pub(super) async fn revision(&self) -> Result<i64, AccountsError> {
         Ok(query_scalar(REVISION).fetch_one(&self.pool).await?)
     }
 
-    /// Begins a change. Waits for the changes in progress of all gateways, so that the content does not change before
-    /// this one ends.
+    /// Begins a change after the changes in progress of all gateways have ended, so that no other change happens
+    /// meanwhile.
     pub(super) async fn change(&self) -> Result<Change, AccountsError> {
         let mut change = self.pool.begin().await?;
         query("UPDATE admittance_state SET revision = revision + 1 WHERE id = 1")
@@ -125,7 +125,6 @@ impl Database {
         Ok(change)
     }
 
-    /// Reads the whole content in one transaction.
     pub(super) async fn load(
         &self,
         keys: &KeyFile,
@@ -135,12 +134,12 @@ impl Database {
     }
 }
 
-/// Counts the changes, including one that is made in this transaction.
+/// Returns the revision of the database, including a change in this transaction.
 pub(super) async fn revision_in(read: &mut Change) -> Result<i64, AccountsError> {
     Ok(query_scalar(REVISION).fetch_one(&mut **read).await?)
 }
 
-/// Reads the whole content. Credentials that are the same as in `previous` keep their `Arc`.
+/// Reads the whole content. Credentials that are unchanged since `previous` keep their `Arc`.
 pub(super) async fn read_directory(
     read: &mut Change,
     keys: &KeyFile,
@@ -170,7 +169,7 @@ pub(super) async fn read_directory(
     Ok(directory)
 }
 
-/// Returns the URL of the database, which is the only way to configure a database of any kind in `sqlx`.
+/// Returns the URL of the database: `sqlx` needs a URL to open a database whose kind is known only at run time.
 fn url(config: &DatabaseConfig) -> Result<String, AccountsError> {
     let encoded = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
     match config {
@@ -367,12 +366,11 @@ pub(super) fn parsed<T: FromStr<Err: std::fmt::Display>>(text: &str) -> Result<T
         .map_err(|error| AccountsError::Unavailable(format!("it has an invalid value: {error}")))
 }
 
-/// Returns the current time in whole seconds, as times are stored.
+/// Returns the current time in whole seconds, as the database stores times.
 pub(super) fn now() -> Moment {
     moment(seconds(Moment::now()))
 }
 
-/// Returns a moment as it is stored.
 pub(super) fn moment(seconds: i64) -> Moment {
     let since = Duration::from_secs(u64::try_from(seconds).unwrap_or_default());
     Moment(SystemTime::UNIX_EPOCH + since)

@@ -14,11 +14,11 @@ use super::{
     types::{Access, BcsInfo, Cluster, ClusterKind, TokenId, User, UserId},
 };
 
-/// Users, tokens and clusters, which were read in one transaction. A directory never changes, so everything that is
-/// looked up in it is consistent.
+/// Users, tokens and clusters, which were read in one transaction. A directory never changes, so all lookups in one
+/// directory are consistent.
 #[derive(Debug, Default)]
 pub struct Directory {
-    /// Counts the changes of the database.
+    /// The revision of the database, which grows by one with every change.
     pub(super) revision: i64,
     pub(super) users: BTreeMap<UserId, Arc<User>>,
     /// Tokens by the bytes of their digests.
@@ -49,7 +49,7 @@ pub struct Session {
     pub expires_at: Moment,
 }
 
-/// The clusters or drivers that a permission is for.
+/// A cluster, or the drivers of a cluster, that a user wants to access.
 #[derive(Clone, Debug)]
 pub enum AccessTarget {
     /// A cluster, by its ID.
@@ -82,7 +82,7 @@ pub enum Denied {
 }
 
 impl Directory {
-    /// Returns the user whose token this is.
+    /// Returns the session of the user to whom this token belongs.
     pub fn authenticate(&self, token: &[u8]) -> Result<Session, Denied> {
         self.session(TokenDigest::of(token))
     }
@@ -103,7 +103,7 @@ impl Directory {
         })
     }
 
-    /// Returns the cluster with this ID, in upper or lower case: the database of bcs-api does not distinguish them.
+    /// Returns the cluster with this ID. As in the database of bcs-api, IDs do not distinguish upper and lower case.
     pub fn cluster(&self, id: &str) -> Option<&Arc<Cluster>> {
         let in_any_case = || {
             self.clusters()
@@ -112,8 +112,8 @@ impl Directory {
         self.clusters.get(id).or_else(in_any_case)
     }
 
-    /// Returns the cluster of the platform with this ID. If several projects registered the ID, it belongs to the first
-    /// of them, since anybody may register a cluster under the ID of another.
+    /// Returns the cluster of the platform with this ID. If several projects registered the ID, returns the cluster of
+    /// the first, since anybody may register a cluster under the ID of another.
     pub fn first_with_platform_id(&self, platform_id: &str) -> Option<&Arc<Cluster>> {
         let has_id = |info: &BcsInfo| info.cluster_id.eq_ignore_ascii_case(platform_id);
         let registered = self.clusters();
@@ -122,7 +122,6 @@ impl Directory {
             .min_by_key(|cluster| cluster.created_at)
     }
 
-    /// Counts the changes of the database.
     pub(crate) fn revision(&self) -> i64 {
         self.revision
     }
@@ -170,8 +169,7 @@ impl Directory {
         }
     }
 
-    /// Returns the permission of a user for the management of a cluster. Creators may edit, whatever was granted to
-    /// them.
+    /// Returns the permission of a user for the management of a cluster. Creators may always edit their clusters.
     pub fn permission(&self, user: &User, cluster: &Cluster) -> Option<Permission> {
         let own = (cluster.creator == user.id).then_some(Permission::Write);
         own.max(self.access(user, cluster).map(Access::in_management))
@@ -202,7 +200,7 @@ impl Directory {
             .max()
     }
 
-    /// Checks that a user may send requests that need this permission to a place.
+    /// Checks that a user may send requests that need this permission to the target.
     pub fn may(&self, user: &User, place: &AccessTarget, needed: Permission) -> Result<(), Denied> {
         let (permission, name) = match place {
             AccessTarget::Cluster(id) => {
@@ -215,7 +213,7 @@ impl Directory {
         enough(permission, user, name, needed)
     }
 
-    /// Returns the cluster with this ID, if this is its register token and the token is still valid.
+    /// Returns the cluster with this ID if `register_token` is its current register token and is still valid.
     pub fn agent(&self, cluster_id: &str, register_token: &[u8]) -> Result<&Arc<Cluster>, Denied> {
         let digest = TokenDigest::of(register_token);
         let cluster = self.cluster(cluster_id).ok_or(Denied::NoRegisterToken)?;
@@ -228,7 +226,6 @@ impl Directory {
     }
 }
 
-/// Checks that a user's permission for a cluster suffices.
 fn enough(
     permission: Option<Permission>,
     user: &User,

@@ -9,7 +9,7 @@ pub enum AccountsError {
     Denied(#[from] Denied),
     #[error("{0}")]
     Invalid(String),
-    /// Nothing of this kind has this name.
+    /// Nothing of this kind (such as `user` or `cluster`) has this name.
     #[error("there is no {0} `{1}`")]
     Unknown(&'static str, String),
     #[error("the {0} `{1}` already exists")]
@@ -27,7 +27,7 @@ pub enum AccountsError {
         .0.join("; ")
     )]
     ImportConflicts(Vec<String>),
-    /// A limit for each user. The message names it, and says what to do.
+    /// A user has reached a limit. The text names the limit and says what to do.
     #[error("{0}")]
     Quota(String),
     #[error(
@@ -50,8 +50,8 @@ impl From<sqlx::Error> for AccountsError {
     }
 }
 
-/// Returns the error of an INSERT: something of the kind `what` already has this name, or the `parent` to which it
-/// belongs was deleted in the meantime.
+/// Returns the error of an INSERT that violates a constraint: something of the kind `what` already has this name, or
+/// the `parent` to which it belongs was deleted in the meantime.
 pub(super) fn violation(
     what: &'static str,
     parent: &'static str,

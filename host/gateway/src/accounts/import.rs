@@ -1,9 +1,9 @@
 //! Copies the users and clusters of bcs-api, whose tables are in the same MySQL database and stay unchanged.
 //!
 //! Users, tokens and clusters keep their IDs, because platforms store them and send them to `/rest`. A row whose ID or
-//! name belongs to something else here is a conflict, and with any conflict nothing is written. Imported rows are
+//! name is already in use in the gateway is a conflict, and any conflict prevents the whole import. Imported rows are
 //! recorded, so that another import copies only new rows of bcs-api, and restores nothing that was deleted or revoked
-//! here.
+//! in the gateway.
 
 mod plan;
 mod source;
@@ -168,8 +168,8 @@ impl Accounts {
         Ok(insert_token(change, row).await?)
     }
 
-    /// Inserts credentials if the gateway may connect to their addresses, and can verify them by their CA. bcs-api has
-    /// stored whatever agents reported. Returns whether they were inserted.
+    /// Inserts credentials if the gateway may connect to their addresses, and their CA is usable: bcs-api stored
+    /// unchecked what agents reported. Returns whether they were inserted.
     async fn insert_source_credentials(
         &self,
         change: &mut Change,
@@ -208,7 +208,8 @@ impl Accounts {
     }
 }
 
-/// Deletes the users that are replaced, inserts the others, and gives them the clusters that their namesakes created.
+/// Deletes the users that are replaced, inserts the imported users, and gives them the clusters that their namesakes
+/// created.
 async fn insert_users(change: &mut Change, plan: &Plan, here: &Directory) -> Result<(), AccountsError> {
     for id in plan.replaced.keys() {
         query("DELETE FROM admittance_users WHERE id = ?")
@@ -232,14 +233,14 @@ async fn insert_users(change: &mut Change, plan: &Plan, here: &Directory) -> Res
     Ok(())
 }
 
-/// Returns the imported user with the name of a user that is replaced.
+/// Returns the imported user who has the same name as this replaced user.
 fn successor(plan: &Plan, replaced: UserId) -> Option<UserId> {
     let name = &plan.replaced.get(&replaced)?.name;
     let mut users = plan.users.values();
     users.find(|user| user.name == *name).map(|user| user.id)
 }
 
-/// Inserts the register token of an agent. The agent uses it already, so it does not expire.
+/// Inserts the register token of an agent. It does not expire, because the agent already uses it.
 async fn insert_used_register_token(
     change: &mut Change,
     cluster: &str,
@@ -255,7 +256,8 @@ async fn insert_used_register_token(
     insert_register_token(change, cluster, &token).await
 }
 
-/// Returns the access that users of the plan have to clusters at bcs-api, and the access that replaced users have here.
+/// Returns the access that the imported users have to clusters at bcs-api, and the access that the users whom they
+/// replace have at the gateway.
 fn permissions(
     source: &[SourcePermission],
     plan: &Plan,

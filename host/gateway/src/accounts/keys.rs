@@ -17,8 +17,8 @@ const KEY_LENGTH: usize = 32;
 /// The largest key file in bytes, which has room for many old keys.
 const LONGEST_FILE: u64 = 64 * 1024;
 
-/// The keys in a file, one on each line. The first one seals, and the others open secrets that were sealed earlier.
-/// Lives as long as the gateway.
+/// The keys in a file, one on each line. New secrets are encrypted with the first key; the others decrypt older
+/// secrets. Lives as long as the gateway.
 #[derive(Debug)]
 pub struct KeyFile {
     path: PathBuf,
@@ -69,7 +69,8 @@ impl KeyFile {
         Ok(())
     }
 
-    /// Encrypts a secret, which can be opened only for this place.
+    /// Encrypts a secret. It can be decrypted only with the same `place`, which names the row that contains it, so that
+    /// copying it to another row makes it useless.
     pub(super) fn seal(&self, secret: &Secret, place: &str) -> Result<String, String> {
         let keys = self.keys.load();
         let key = keys.first().ok_or("there is no key")?;
@@ -86,8 +87,8 @@ impl KeyFile {
         Ok(format!("{}:{}", key.name, BASE64_STANDARD.encode(bytes)))
     }
 
-    /// Opens a sealed secret. Reads the file again if it has no suitable key, because another gateway may have sealed
-    /// the secret with a key that was added since.
+    /// Decrypts a sealed secret. Reads the file again if it has no suitable key, because another gateway may have
+    /// sealed the secret with a newer key.
     pub(super) fn reload_and_open(&self, sealed: &str, place: &str) -> Result<Secret, String> {
         self.open(sealed, place).or_else(|_| {
             self.reload()?;
@@ -95,7 +96,7 @@ impl KeyFile {
         })
     }
 
-    /// Opens a sealed secret, and seals it with the first key.
+    /// Decrypts a sealed secret, and encrypts it with the first key.
     pub(super) fn reseal(&self, sealed: &str, place: &str) -> Result<String, String> {
         self.open(sealed, place)
             .and_then(|secret| self.seal(&secret, place))
@@ -151,7 +152,6 @@ fn key(line: &str) -> Option<Key> {
     Some(Key { name, key })
 }
 
-/// The characters of random tokens.
 const ALPHANUMERIC: &[u8] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
 /// The number of leading characters that the random parts of IDs use: digits and lower-case letters.
 const LOWER: usize = 36;

@@ -16,7 +16,7 @@ use super::{
     database::{Change, now, parsed, revision_in, seconds},
 };
 
-/// A role that can be granted. bcs-api has the same ones.
+/// A role that can be granted. bcs-api has the same roles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum GrantedRole {
     ClusterManage,
@@ -54,19 +54,19 @@ words!(
     PatternPolicy = "pattern_policy"
 );
 
-/// The clusters that a grant is for.
+/// The clusters to which a grant applies.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum GrantedClusters {
     Every,
-    /// The cluster with this ID, at the gateway or of the platform.
+    /// One cluster, by its ID at the gateway or in the platform.
     Named(String),
 }
 
-/// The part of a cluster that a grant is for.
+/// The part of a cluster to which a grant applies.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum GrantScope {
     Cluster,
-    /// Has the same effect as `Cluster`, but is another grant.
+    /// Has the same effect as `Cluster`, but is stored as a different grant.
     EveryNamespace,
     Namespace(String),
 }
@@ -168,8 +168,8 @@ pub(crate) struct GrantedBinding {
 }
 
 impl Directory {
-    /// Returns the ID of the Kubernetes cluster that is named in a grant. An ID of the platform stands for the cluster
-    /// of the project that registered it first.
+    /// Returns the ID at the gateway of the Kubernetes cluster that a grant names. An ID of the platform means the
+    /// cluster of the project that registered it first.
     pub(crate) fn cluster_of_grant(&self, name: &str) -> Option<&str> {
         let found = self.cluster(name).or_else(|| self.first_with_platform_id(name))?;
         found.is_kubernetes().then_some(&*found.id)
@@ -184,8 +184,7 @@ impl Directory {
         self.users().any(|user| user.name == *name)
     }
 
-    /// Adds the grants. Users who reach a cluster only by a role there get the access that leaves every decision to the
-    /// cluster.
+    /// Adds the grants. A user who has no other access to the cluster of a grant gets [`Access::Cluster`] to it.
     pub(super) fn add_grants(&mut self, grants: BTreeSet<RoleGrant>) {
         let users: HashMap<_, _> = self.users().map(|user| (user.name.clone(), user.id)).collect();
         let mut named: HashMap<&str, Option<String>> = HashMap::new();
@@ -230,7 +229,7 @@ impl Directory {
 }
 
 impl Accounts {
-    /// Stores a change of grants. Returns the revision of the database that has it.
+    /// Stores a change of grants. Returns the revision of the database that contains the change.
     pub(crate) async fn edit_role_grants(&self, by: &str, edit: GrantEdit) -> Result<i64, AccountsError> {
         let mut change = self.0.database.change().await?;
         let (action, subject) = match edit {
@@ -278,7 +277,7 @@ impl Accounts {
     }
 }
 
-/// Replaces the grants that this statement deletes. Returns the number of the new ones, for the audit log.
+/// Deletes grants with the statement `deletion`, and stores these. Returns their number for the audit log.
 async fn replace(
     change: &mut Change,
     deletion: &'static str,
@@ -360,7 +359,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_gateway_at_a_time_holds_the_lease() {
+    async fn only_one_gateway_at_a_time_holds_the_lease() {
         let directory = tempfile::tempdir().unwrap();
         let accounts = accounts(&directory).await;
         let long = Duration::from_secs(600);

@@ -14,8 +14,8 @@ pub(super) fn digest_text(digest: TokenDigest) -> String {
     hex::encode(digest.as_bytes())
 }
 
-/// Returns the place for which the value of a user's token is [sealed](super::KeyFile::seal). No cluster's ID contains
-/// a space.
+/// Returns the `place` for which the value of a user's token is [sealed](super::KeyFile::seal). The tokens of clusters
+/// use the ID of the cluster, which never contains a space.
 pub(super) fn token_place(digest: &str) -> String {
     format!("user token {digest}")
 }

@@ -195,8 +195,8 @@ impl Accounts {
         Ok(done)
     }
 
-    /// Encrypts a token for its place with the first key, and stores it in the row that `update` finds by this key. The
-    /// inner error says why the token cannot be decrypted.
+    /// Encrypts a token again, with the first key, and stores it with the statement `update` in the row that `key`
+    /// identifies. The inner error says why the token cannot be decrypted.
     async fn reseal(
         &self,
         change: &mut Change,

@@ -47,7 +47,7 @@ pub struct UserName(Arc<str>);
 pub struct InvalidUserName(pub String);
 
 impl UserName {
-    /// The kind of users that are created here.
+    /// The kind of the users that are created in the gateway.
     const PLAIN: &str = "plain";
 
     pub fn as_str(&self) -> &str {
@@ -62,7 +62,7 @@ impl UserName {
         format!("{}:{name}", Self::PLAIN).parse()
     }
 
-    /// Returns the user's name in clusters: with `.` instead of `:`, as bcs-api has it.
+    /// Returns the user's name in clusters, with `.` instead of `:` as in bcs-api.
     pub fn impersonated(&self) -> String {
         self.0.replacen(':', ".", 1)
     }

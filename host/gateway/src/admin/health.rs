@@ -4,7 +4,6 @@ use admittance_admin::{HealthLine, HealthPanel, Tone};
 
 use crate::{GatewayCluster, GatewayStatus, KubernetesCluster, PeersStatus, RolesStatus};
 
-/// Shows the clusters, tokens, users and peers of the gateway.
 pub fn panel(gateway: &GatewayStatus) -> HealthPanel {
     let mut lines = Vec::new();
     if let Some(path) = &gateway.discovery {

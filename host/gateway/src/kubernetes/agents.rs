@@ -38,7 +38,7 @@ const IDLE_POLL: Duration = Duration::from_millis(50);
 /// The WebSocket of a tunnel, at the side that accepts it.
 pub(super) type TunnelSocket = WebSocketStream<TokioIo<hyper::upgrade::Upgraded>>;
 
-/// The cluster's credentials: a header contains them as base64 of JSON.
+/// The credentials of a cluster. A header contains them as JSON in base64.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Params {
@@ -48,7 +48,6 @@ struct Params {
     ca_cert: String,
 }
 
-/// The values of the headers with which an agent opens a tunnel.
 struct TunnelRequest {
     cluster: String,
     token: Vec<u8>,
@@ -170,7 +169,7 @@ impl Kubernetes {
     }
 }
 
-/// A reason in the log why a tunnel ended.
+/// Reasons in the log why a tunnel ended.
 pub(super) const CLOSED: &str = "its connection was closed";
 pub(super) const STOPPING: &str = "the gateway stops";
 

@@ -22,11 +22,11 @@ use crate::accounts::Cluster;
 /// The largest reply in bytes.
 const LARGEST_REPLY: usize = 16 << 20;
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// The time for which the gateway uses an answer about the rights of an agent, which change with its bindings.
+/// The time for which it is cached whether an agent may impersonate `system:masters`. The agent's bindings may change.
 const REVIEW_LIFETIME: Duration = Duration::from_secs(60);
-/// The time for which the rights of an agent count as unknown after the API server did not answer.
+/// The time for which an agent counts as not allowed to, after the API server did not answer.
 const REVIEW_PAUSE: Duration = Duration::from_secs(5);
-/// The wait for an answer about the rights of an agent, for which a user's request waits.
+/// The timeout of the request to the API server. It is short, because a user's request waits for it.
 const REVIEW_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The reason why a request of the gateway got no reply of the API server.
@@ -127,7 +127,7 @@ impl Route {
         };
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
         let replied = async {
-            // If the request fails, the gateway's own reply takes the place of the API server's.
+            // If the request fails, the gateway's own error reply is used like a reply of the API server.
             let reply = send(&self.upstream, request).await.unwrap_or_else(|reply| reply);
             let (head, body) = reply.into_parts();
             let bytes = Limited::new(body, LARGEST_REPLY).collect().await;

@@ -4,11 +4,12 @@ pub(crate) const PATH: &str = "/bcsapi/v1/websocket/connect";
 
 pub(crate) const MODULE: &str = "bcs-api-tunnel-module";
 pub(crate) const CLUSTER: &str = "bcs-api-tunnel-clusterid";
-/// The register token of an agent, or the proof of a gateway that it knows the secret.
+/// The register token of an agent, or a gateway's proof that it has the secret.
 pub(crate) const TOKEN: &str = "bcs-api-tunnel-token";
 /// The ID of a gateway that opens a tunnel to another.
 pub(crate) const ID: &str = "bcs-api-tunnel-id";
-/// A random text of the gateway that accepts a tunnel, for which the other gateway must prove that it knows the secret.
+/// A random text from the gateway that accepts a tunnel. The other gateway must use it in its proof that it has the
+/// secret.
 pub(crate) const CHALLENGE: &str = "bcs-api-tunnel-challenge";
 pub(crate) const PARAMS: &str = "bcs-api-tunnel-params";
 /// The names of modules that agents send. The last agent of bcs-api sends the second.

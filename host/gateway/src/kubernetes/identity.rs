@@ -60,7 +60,7 @@ impl Identity {
         }
     }
 
-    /// Replaces every header that names the client. `authorization` is the cluster's own token. Returns whether the
+    /// Replaces every header that names the client; `authorization` is the token of the cluster. Returns whether the
     /// names of the user and the groups can be sent in headers.
     ///
     /// `Connection` is replaced as well, because the next hop would drop the headers that it lists.

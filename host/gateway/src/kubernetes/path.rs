@@ -10,7 +10,7 @@ pub(super) const PREFIX: &str = "/tunnels/clusters/";
 
 /// The API group whose objects are hooks.
 const HOOKS: &str = "admissionregistration.k8s.io";
-/// The resources that clients create to query their own permissions and identity.
+/// The resources that clients create to find out their own permissions and identity.
 const QUESTIONS: [(&str, &[&str]); 2] = [
     (
         "authorization.k8s.io",

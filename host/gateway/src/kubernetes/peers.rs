@@ -166,7 +166,8 @@ impl Peers {
         }
     }
 
-    /// Keeps a tunnel to another gateway open while the gateway is registered. After that, an open tunnel stays.
+    /// Keeps a tunnel to another gateway open while that gateway is registered. A tunnel that is open when the
+    /// registration ends stays open.
     async fn hold(
         &self,
         server: &Server,
@@ -186,7 +187,7 @@ impl Peers {
             }
             let unlisted = async {
                 if found.wait_for(|found| !is_listed(server, found)).await.is_err() {
-                    // The sender lives as long as `self`.
+                    // Never reached, because `self` owns the sender.
                     std::future::pending::<()>().await;
                 }
             };
@@ -199,7 +200,7 @@ impl Peers {
         self.links.lock().remove(&server.to_string());
     }
 
-    /// Records the error of an attempt, or that a tunnel is open.
+    /// Records why an attempt failed, or with `None` that a tunnel is open.
     fn report(&self, server: &Server, problem: Option<String>) {
         let mut links = self.links.lock();
         let before = links.insert(server.to_string(), problem.clone());

@@ -1,5 +1,5 @@
 //! The routes to clusters: directly to their reported addresses, or through an agent's tunnel to this gateway or to
-//! another.
+//! another gateway.
 
 use std::{collections::HashMap, io, sync::Arc, time::Duration};
 
@@ -34,7 +34,7 @@ const MOST_TUNNELS: usize = 8;
 /// reconnect at the same moment.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The way to connect to an API server.
+/// How the gateway connects to an API server.
 #[derive(Clone, Debug)]
 pub(super) enum ConnectVia {
     /// TCP, to the addresses that these accounts allow.
@@ -55,9 +55,9 @@ pub(super) struct Route {
     /// The cluster's own token.
     pub(super) authorization: HeaderValue,
     via: ConnectVia,
-    /// Whether the agent may impersonate `system:masters`, and until when that is not asked again.
+    /// Whether the agent may impersonate `system:masters`, and the time until which this answer is used.
     pub(super) may_impersonate_masters: tokio::sync::Mutex<Option<(bool, Instant)>>,
-    /// Whether requests use this route. Its servers are checked only while they do.
+    /// Whether new requests use this route. Its servers are checked only while they do.
     is_newest: watch::Sender<bool>,
     _checking: AbortOnDropHandle<()>,
 }
@@ -146,8 +146,8 @@ fn dial(via: &ConnectVia, cluster: &str) -> Dial {
     }))
 }
 
-/// Connects by TCP. Whoever reports a host name may change the addresses that it resolves to, so addresses that agents
-/// may not report are refused here too.
+/// Connects by TCP. Whoever reports a host name may later change the addresses that it resolves to, so addresses that
+/// agents may not report are refused after each lookup too.
 fn tcp(accounts: Accounts) -> Dial {
     let resolver = service_fn(move |name: Name| {
         let accounts = accounts.clone();
@@ -197,13 +197,14 @@ impl Tunnels {
         }
     }
 
-    /// Returns the tunnel of the cluster's agent to this gateway, or else one to another gateway.
+    /// Returns the tunnel of the cluster's agent to this gateway, or else a tunnel through another gateway.
     fn newest(&self, cluster: &str) -> Option<&Arc<Route>> {
         let of_agent = self.of_agents.get(cluster).and_then(|routes| routes.last());
         of_agent.or_else(|| self.of_gateways.get(cluster)?.last())
     }
 
-    /// Starts the checks of servers of the route that requests use, and stops those of the cluster's other routes.
+    /// Starts the checks of the servers of the route that requests use, and stops the checks of the cluster's other
+    /// routes.
     fn check_newest(&self, cluster: &str, direct: &HashMap<String, Arc<Route>>) {
         let newest = self.newest(cluster).or_else(|| direct.get(cluster));
         let of_agents = self.of_agents.get(cluster).into_iter().flatten();
@@ -227,8 +228,8 @@ pub(super) struct RouteState {
 }
 
 impl Routes {
-    /// Returns the route to this cluster: the tunnel of its agent to this gateway or to another one, or else the
-    /// reported addresses.
+    /// Returns the route to this cluster: through the tunnel of its agent to this gateway or to another one, or else
+    /// directly to the reported addresses.
     pub(super) fn to(&self, cluster: &Cluster, accounts: &Accounts) -> Result<Arc<Route>, KubernetesError> {
         let tunnels = self.tunnels.lock();
         if let Some(route) = tunnels.newest(&cluster.id) {
@@ -267,8 +268,8 @@ impl Routes {
         });
     }
 
-    /// Adds this tunnel until the result is dropped; `None` if the agents of the cluster already have as many as they
-    /// may.
+    /// Adds this tunnel, and removes it when the result is dropped; `None` if the agents of the cluster already have
+    /// [`MOST_TUNNELS`].
     pub(super) fn open(self: &Arc<Self>, cluster: &str, route: Arc<Route>) -> Option<OpenTunnel> {
         let mut tunnels = self.tunnels.lock();
         let is_limited = matches!(route.via, ConnectVia::Tunnel(_));
@@ -296,7 +297,7 @@ impl Routes {
             .collect()
     }
 
-    /// Sets the metrics of open tunnels again, because the exporter forgets a metric of a cluster that does not change.
+    /// Sets the metrics of open tunnels again, because the exporter drops metrics that are not set for some time.
     pub(super) fn renew_metrics(&self) {
         for (cluster, routes) in &self.tunnels.lock().of_agents {
             set_gauge(cluster, routes.len());
@@ -346,7 +347,7 @@ impl Routes {
     }
 
     pub(super) fn upstreams(&self) -> Vec<Upstream> {
-        // Every function that needs both locks takes them in this order.
+        // Every function that needs both locks takes them in this order, so that none waits for another forever.
         let (tunnels, direct) = (self.tunnels.lock(), self.direct.lock());
         let of_tunnels = tunnels.of_agents.values().chain(tunnels.of_gateways.values());
         direct
@@ -391,7 +392,7 @@ impl Drop for OpenTunnel {
         let mut tunnels = self.routes.tunnels.lock();
         self.route.is_newest.send_replace(false);
         let table = tunnels.of(&self.route.via);
-        // Other tunnels of the cluster stay, including newer ones.
+        // Removes only this tunnel: the cluster may have others, including newer ones.
         if let Some(of_cluster) = table.get_mut(&self.cluster) {
             of_cluster.retain(|route| !Arc::ptr_eq(route, &self.route));
             let count = of_cluster.len();

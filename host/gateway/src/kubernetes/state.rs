@@ -1,4 +1,5 @@
-//! Requests from the API server what the chains need besides a request: the stored object, and the result of a patch.
+//! Requests from the API server what the chains need in addition to a request: the stored object, and the result of a
+//! patch.
 
 use admittance::{BodyError, BodyLimits, Passage};
 use admittance_admission::{Object, Operation};
@@ -19,7 +20,7 @@ use super::{end_reply, send};
 
 const APPLY: &str = "application/apply-patch";
 
-/// The headers of a client's request that the gateway does not copy to its own requests for the object.
+/// The headers of a client's request that the gateway does not copy to its own requests for the stored object.
 const NOT_ASKED: [HeaderName; 13] = [
     ACCEPT_ENCODING,
     CONNECTION,
@@ -47,10 +48,10 @@ type EarlyReply = Box<Response<Body>>;
 
 impl Question<'_> {
     /// Adds the [`StoredState`] that the chains need, if `may_match` says that one of them may match. Returns the body,
-    /// or the reply that ends the request. A refusal of the API server ends the request, because it would refuse the
-    /// request too.
+    /// or the reply that ends the request. An error reply of the API server ends the request, because the API server
+    /// would refuse the request too.
     ///
-    /// All requests are made with the rights of the user, and no reply is stored.
+    /// All these requests have the rights of the user, and no reply is cached.
     pub(super) async fn settle(
         &self,
         head: &mut Parts,

@@ -1,4 +1,4 @@
-//! Ends watches and tunnels whose user loses the right to them.
+//! Ends watches and switched protocols whose user loses the right to them.
 
 use std::{
     any::Any,
@@ -26,7 +26,7 @@ pub(crate) struct Watched {
     session: Session,
     place: AccessTarget,
     needed: Permission,
-    /// A value that is held until the request has ended, by [`until_denied`](Self::until_denied).
+    /// Held until the request has ended, by [`until_denied`](Self::until_denied).
     _held: Arc<dyn Any + Send + Sync>,
 }
 

@@ -42,7 +42,7 @@ fn each_driver_route_needs_its_permission() {
         ("POST", "/crd/namespaces/n/admissionwebhook", Hooks),
         ("DELETE", "/crd/namespaces/n/admissionwebhook/a", Hooks),
         ("POST", "/crd/namespaces/n/admissionwebhook2", Write),
-        // Any spelling of the path needs the permission.
+        // Another encoding of the path needs the same permission.
         ("POST", "/namespaces/n/%61dmissionwebhook", Hooks),
         ("POST", "/namespaces/n%2Fadmissionwebhook", Hooks),
         ("POST", "/namespaces/n/admissionwebhook/", Hooks),
@@ -85,7 +85,7 @@ fn custom_resources_need_hooks_unless_their_group_is_listed() {
         ("DELETE", "/customresourcedefinitions/things.example.com", Hooks),
         ("POST", "/customresourcedefinitions", Hooks),
         ("GET", "/customresourcedefinitions", Read),
-        // The following groups are in the list, or have names that resemble it.
+        // The test allows `example.com` and `clb.bmsf.tencent.com`. The last paths only resemble them.
         ("POST", "/customresources/example.com/v1/namespaces/b/things", Write),
         ("DELETE", "/customresources/clb.bmsf.tencent.com/v1/namespaces/b/clbs", Write),
         ("DELETE", "/customresources/example.com/v1/namespaces/b/things/my-webhook", Write),
@@ -114,7 +114,7 @@ fn switching_protocols_needs_more_than_read() {
     }
 }
 
-/// The table has every route of the driver, so a new route needs an entry here.
+/// Loops over the table of the driver's routes, so that a new route fails until it has an entry here.
 #[test]
 fn changing_definitions_needs_the_permission_for_hooks() {
     let mut seen = 0;

@@ -107,7 +107,7 @@ impl RestError {
         }
     }
 
-    /// Returns one word for logs and metrics.
+    /// Returns a keyword for logs and metrics.
     pub(super) fn word(&self) -> &'static str {
         match self.form().0 {
             StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => "no-route",

@@ -1,5 +1,5 @@
-//! The handlers of the routes, and their JSON. The fields have the names of bcs-api, some of which come from its Go
-//! structs.
+//! The handlers of the routes, and their JSON. Its fields are named as in bcs-api, which named some of them after the
+//! fields of Go structs.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,7 +15,7 @@ use crate::accounts::{
     Provider, Report, Secret, User, UserId, UserName,
 };
 
-/// The lifetime of tokens that are created here. The tokens of bcs-api live for ten years.
+/// The lifetime of new tokens. The tokens of bcs-api live for ten years.
 const TOKEN_LIFETIME: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// An authorized request.
@@ -94,7 +94,7 @@ impl Call<'_> {
         self.cluster.as_deref().ok_or_else(missing)
     }
 
-    /// Returns the author of a change.
+    /// Returns the author of a change, for the audit log.
     fn by(&self) -> Result<String, RestError> {
         Ok(format!("user {}", self.caller()?.session.user.name))
     }
@@ -193,14 +193,14 @@ impl Call<'_> {
         required("cluster_id", self.query_parameter("cluster_id"))
     }
 
-    /// Returns the first parameter of this name in the query, or an empty text.
+    /// Returns the first parameter of this name in the query, or empty text.
     fn query_parameter(&self, name: &str) -> String {
         let mut parameters = form_urlencoded::parse(self.query.as_bytes());
         let found = parameters.find(|(known, _)| known == name);
         found.map(|(_, value)| value.into_owned()).unwrap_or_default()
     }
 
-    /// Describes the cluster if the caller may see it; otherwise replies as for a missing cluster.
+    /// Describes the cluster if the caller may see it; otherwise returns the error for a missing cluster.
     fn visible(&self, found: Option<&Arc<Cluster>>, id: String) -> Result<Value, RestError> {
         let user = &self.caller()?.session.user;
         found

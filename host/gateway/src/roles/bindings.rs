@@ -43,8 +43,8 @@ pub(super) fn is_own(object: &Value) -> bool {
     labels.and_then(|labels| labels.get(label)?.as_str()) == Some(value)
 }
 
-/// Returns the labels by which a gateway finds what it wrote for this cluster. The identifier distinguishes gateways
-/// that have the same cluster.
+/// Returns the labels by which a gateway finds the objects that it wrote for this cluster. Gateways that manage the
+/// same cluster have different identifiers for it, so none finds the objects of another.
 fn labels(cluster: &Cluster) -> [(&'static str, String); 2] {
     let (managed_by, value) = MANAGED_BY;
     [
@@ -53,7 +53,7 @@ fn labels(cluster: &Cluster) -> [(&'static str, String); 2] {
     ]
 }
 
-/// Returns the query that lists what a gateway wrote for this cluster.
+/// Returns the query that lists the objects that a gateway wrote for this cluster.
 pub(super) fn selector(cluster: &Cluster) -> String {
     let labels = labels(cluster).map(|(label, value)| format!("{label}={value}"));
     let mut query = form_urlencoded::Serializer::new(String::new());

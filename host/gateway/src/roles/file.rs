@@ -32,7 +32,7 @@ impl RoleTable {
         self.0.subscribe()
     }
 
-    /// Returns the reason why the current content of the file is not in use, if it is not.
+    /// Returns why the current content of the file is not in use; `None` if it is.
     pub(super) fn problem(&self) -> Option<String> {
         self.0.problem()
     }

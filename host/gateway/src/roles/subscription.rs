@@ -1,4 +1,4 @@
-//! The roles that an authorization system sends over a WebSocket, with the messages that it sends to bcs-api.
+//! The roles that an authorization system sends over a WebSocket, in the same messages as to bcs-api.
 
 use std::{
     path::{Path, PathBuf},
@@ -30,7 +30,7 @@ use crate::{
 
 /// The largest message, which may be a list of all roles.
 const LARGEST: usize = 16 << 20;
-/// A connection without a message for this long has ended. A ping, which the other side answers, is sent more often.
+/// A connection without a message for this long counts as lost. Pings, which the other side answers, are more frequent.
 const SILENCE: Duration = Duration::from_secs(60);
 const PING: Duration = Duration::from_secs(20);
 /// The largest file with a secret, in bytes.
@@ -146,7 +146,7 @@ struct Unacknowledged {
     worker_id: Value,
     data_id: Value,
     revision: i64,
-    /// The ID of the only cluster that the change is for. None: every cluster.
+    /// The ID of the only cluster that the change affects; `None` for every cluster.
     cluster: Option<String>,
 }
 
@@ -248,7 +248,7 @@ impl Roles {
                     }
                     acknowledgements(config, &mut waiting, &passes.borrow())
                 }
-                // The sender lives as long as `self`.
+                // Never fails, because `self` owns the sender.
                 _ = passes.changed() => acknowledgements(config, &mut waiting, &passes.borrow_and_update()),
                 _ = pings.tick() => vec![Message::Ping(Bytes::new())],
             };
@@ -260,7 +260,8 @@ impl Roles {
         }
     }
 
-    /// Stores the change in a message; `None` if it has none, or cannot be stored and so is never acknowledged.
+    /// Stores the change in a message, and returns it. `None` if the message has no change, or the change cannot be
+    /// stored and must never be acknowledged.
     async fn take_message(&self, text: &str) -> Option<Unacknowledged> {
         let received: Received = serde_json::from_str(text)
             .inspect_err(|error| tracing::warn!(%error, "a message of the subscription cannot be read"))
@@ -324,7 +325,7 @@ impl Roles {
     }
 }
 
-/// Removes the changes that every cluster has from those that wait, and returns their acknowledgements.
+/// Removes the changes that every cluster has from `waiting`, and returns their acknowledgements.
 fn acknowledgements(
     config: &SubscriptionConfig,
     waiting: &mut Vec<Unacknowledged>,
@@ -361,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_of_the_original_become_grants() {
+    fn messages_for_bcs_api_become_grants() {
         let whole = grant("cluster", "").unwrap();
         assert_eq!(whole.to_string(), "workloads-view of bk:alice in BCS-K8S-1");
         assert_eq!(whole.source, GrantSource::PatternPolicy);

@@ -25,7 +25,7 @@ use crate::{
 
 /// The interval at which the roles of every cluster are compared with the grants, even without a change.
 const PERIOD: Duration = Duration::from_secs(300);
-/// Changes within this time are written together.
+/// The wait after a change, so that further changes are written together with it.
 const PAUSE: Duration = Duration::from_millis(200);
 /// The first and the longest pause after the roles of a cluster could not be written.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
@@ -94,7 +94,7 @@ impl Roles {
                 });
             }
             tokio::select! {
-                // The senders live as long as `self`.
+                // Never fails, because `self` owns the senders.
                 _ = changes.changed() => {}
                 _ = tunnels.changed() => {}
                 () = sleep(pause) => {}
@@ -103,8 +103,8 @@ impl Roles {
         }
     }
 
-    /// Writes the roles of all clusters where they changed or were not compared for long. Returns the clusters that are
-    /// not up to date.
+    /// Writes the roles of the clusters whose grants changed, or that were not compared for [`PERIOD`]. Returns the
+    /// clusters that are not up to date.
     async fn write_pass(
         &self,
         directory: &Directory,
@@ -135,7 +135,7 @@ impl Roles {
                     let at = Instant::now();
                     written.insert(cluster.id.clone(), LastWrite { grants, at });
                 }
-                // An agent has never connected the cluster, and no grant is to be written.
+                // No agent has ever connected the cluster, and there is nothing to write.
                 Err(WriteError::Call(CallError::NotConnected(_))) if grants.is_empty() => {}
                 Err(error) => {
                     written.remove(&cluster.id);

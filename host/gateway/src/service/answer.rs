@@ -34,11 +34,11 @@ use crate::{
 /// The label of requests for an unknown cluster in metrics.
 const UNKNOWN: &str = "unknown";
 
-/// The servers to which a request may be sent, and its user.
+/// The servers to which a request may be sent, and the user who sent it.
 struct Admitted {
     drivers: Arc<Drivers>,
     holder: Holder,
-    /// Whether they are drivers of a Mesos cluster.
+    /// Whether the servers are drivers of a Mesos cluster.
     is_mesos: bool,
 }
 
@@ -124,7 +124,6 @@ impl Inner {
         }
     }
 
-    /// Returns the answer to a request of the management API.
     async fn managed(&self, accounts: &Accounts, head: &Parts, body: Body, started: Instant) -> Answer {
         let answer = rest::answer(accounts, head, body, self.limits, self.statuses).await;
         let passage = Passage::Ended(answer.word);
@@ -139,7 +138,7 @@ impl Inner {
         }
     }
 
-    /// Returns the servers to which a request may be sent, and its user. Rewrites the head for them.
+    /// Checks a request, and rewrites its head for the servers to which it may be sent.
     async fn admit(&self, head: &mut Parts) -> Result<Admitted, GatewayError> {
         if let Some(services) = &self.services
             && let Some(target) = services.find(head.uri.path())
@@ -171,7 +170,7 @@ impl Inner {
         })
     }
 
-    /// Admits a request to another service. Rewrites the head for it.
+    /// Checks a request to another service of BCS, and rewrites its head for the service.
     async fn admit_to(
         &self,
         services: &Services,
@@ -198,7 +197,7 @@ impl Inner {
         })
     }
 
-    /// Returns the holder of the token, who has the needed permission.
+    /// Returns the holder of the token, or an error if the holder does not have the needed permission.
     async fn holder(
         &self,
         head: &Parts,
@@ -295,7 +294,7 @@ fn cluster(headers: &HeaderMap) -> Result<&str, GatewayError> {
     }
 }
 
-/// Counts a request. Only known clusters become labels, so that clients cannot create any number of them.
+/// Counts a request. Unknown clusters share one label, so that clients cannot create any number of labels.
 fn count(own: StatusCode, passage: Passage, recipient: Option<&Recipient>, started: Instant) {
     let cluster = recipient.and_then(|to| to.cluster.as_deref());
     let cluster = cluster.unwrap_or(UNKNOWN).to_owned();

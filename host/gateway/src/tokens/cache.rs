@@ -1,5 +1,3 @@
-//! The cache of an endpoint's answers.
-
 use std::{collections::HashMap, time::Duration};
 
 use parking_lot::Mutex;

@@ -18,7 +18,7 @@ use metrics::gauge;
 use super::AccessRequest;
 use crate::{error::GatewayError, metric_names, namespaces::Namespaces};
 
-/// The key for every cluster that a token does not name.
+/// The key of the permission for every cluster that the entry of a token does not name.
 const ANY_CLUSTER: &str = "*";
 
 /// The holders of the tokens in a file and their permissions for each cluster. The file is reloaded when it changes.
@@ -35,7 +35,7 @@ struct Holder {
     clusters: BTreeMap<ClusterId, Permission>,
     /// The permission for clusters that the token does not name.
     every: Option<Permission>,
-    /// The namespaces that the token is for; `None` for all.
+    /// The namespaces that the token may use; `None` for all.
     namespaces: Option<Namespaces>,
 }
 
@@ -51,8 +51,8 @@ impl TokenTable {
         Reloaded::load([path.clone()], move || read(&path)).map(Self)
     }
 
-    /// Returns the holder of this token and its namespaces, if the access is allowed. The time does not depend on the
-    /// token.
+    /// Returns the holder of this token and its namespaces, if the access is allowed. Takes the same time for every
+    /// token, so that the time reveals nothing about the tokens.
     pub(super) fn admit(
         &self,
         token: &[u8],
@@ -101,7 +101,6 @@ impl TokenTable {
         self.0.current().len()
     }
 
-    /// Returns the reason why the current content of the file is not in use, if it is not.
     pub(crate) fn problem(&self) -> Option<String> {
         self.0.problem()
     }
@@ -140,7 +139,7 @@ fn holders(node: &Node<'_>) -> Option<Vec<Holder>> {
     Some(holders)
 }
 
-/// Returns a user, and the digest of the token as written.
+/// Returns a user, and the digest of the token as it is written in the file.
 fn holder<'a>(node: &Node<'a>) -> Option<(Holder, &'a str)> {
     let mut fields = node.object()?;
     let name = fields.get_required("name", "say whose it is", Node::text);

@@ -1,4 +1,4 @@
-//! Decides which connections and announcements of the other side of a tunnel are accepted.
+//! Decides which connections and announcements one side of a tunnel accepts from the other side.
 
 use std::{any::Any, sync::Arc, time::Duration};
 
@@ -12,15 +12,17 @@ use super::{
 
 const DIAL_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// The connections that a side accepts from the other one.
+/// The connections that one side of a tunnel opens for the other side.
 pub enum AllowedConnections {
-    /// No connection is opened, as by a gateway for an agent.
+    /// None. A gateway uses it for the tunnels of agents.
     Nothing,
-    /// Only connections to these addresses are opened, each `host:port`, as by an agent to its API server.
+    /// Only connections to these addresses, each `host:port`. An agent allows the addresses of its API servers.
     Only(Vec<String>),
-    /// Connections are opened in the tunnel of a cluster's agent, as by a gateway for another.
+    /// Connections in the tunnel of a cluster's agent. A gateway uses it for the tunnels that it opens to other
+    /// gateways.
     Through(FindTunnel),
-    /// No connection is opened, but announcements of another gateway are taken. An error ends the tunnel.
+    /// None, but announcements are taken. A gateway uses it for the tunnels of other gateways. An error ends the
+    /// tunnel.
     Announcements(TakeAnnouncement),
 }
 
@@ -49,7 +51,7 @@ impl std::fmt::Debug for AllowedConnections {
 }
 
 impl ConnectTarget {
-    /// Returns the budget of the connection. If it uses another tunnel, it is charged to that tunnel.
+    /// Returns the budget to charge for the connection: the budget of the agent's tunnel that it uses, or else `own`.
     pub(super) fn budget<'a>(&'a self, own: &'a Arc<Budget>) -> &'a Arc<Budget> {
         match self {
             Self::Tcp(_) => own,
@@ -59,7 +61,7 @@ impl ConnectTarget {
 }
 
 impl AllowedConnections {
-    /// Returns the connection to open, or the reason to send to the other side.
+    /// Returns the connection to open, or an error to send to the other side.
     pub(super) fn wanted(&self, to: TunnelDestination) -> Result<ConnectTarget, String> {
         match (self, to.cluster) {
             (Self::Only(addresses), None) if addresses.contains(&to.address) => {
@@ -81,7 +83,7 @@ impl AllowedConnections {
     pub(super) fn announced(&self, announcement: Announcement) -> Result<(), String> {
         match self {
             Self::Announcements(take) => take(announcement),
-            // A side that uses no announcements ignores them.
+            // Announcements are ignored.
             Self::Nothing | Self::Only(_) | Self::Through(_) => Ok(()),
         }
     }

@@ -34,7 +34,7 @@ use crate::{
 
 /// The number of bytes of a reply that are logged.
 const LONGEST_REPLY: usize = 64 << 10;
-/// The time for which a tunnel of the previous credentials stays open for requests that use it.
+/// The time for which a tunnel with the previous credentials stays open for requests that still use it.
 const PREVIOUS_TUNNEL: Duration = Duration::from_secs(600);
 
 /// The gateway to which an agent reports, and the content of the report.
@@ -94,7 +94,7 @@ impl AgentConfig {
     }
 }
 
-/// Runs an agent, and reports its state. It never returns: whatever fails is tried again.
+/// Runs an agent, and reports its state. Never returns, because failures are retried.
 pub async fn run(config: AgentConfig, status: watch::Sender<AgentStatus>) {
     let (sender, current) = watch::channel(None);
     let agent = Agent {
@@ -124,7 +124,7 @@ impl Agent {
         gauge!(metric_names::AGENT_TUNNEL).set(f64::from(u8::from(status.has_tunnel)));
     }
 
-    /// Reads the credentials and reports them, forever.
+    /// Reads and reports the credentials repeatedly. Never returns.
     async fn report(&self, current: watch::Sender<Option<Current>>) {
         let client = Client::builder(TokioExecutor::new()).build(self.connector.clone());
         let mut pauses = pauses();
@@ -151,7 +151,7 @@ impl Agent {
                 pauses.after_failure()
             };
             match &reported {
-                // A result is logged once, until another one follows.
+                // A result is logged only if it differs from the previous one.
                 reported if last.as_ref() == Some(reported) => {}
                 Ok(()) => tracing::info!(
                     cluster = self.config.cluster,
@@ -200,14 +200,14 @@ impl Agent {
         }
     }
 
-    /// Keeps a tunnel open, forever.
+    /// Keeps a tunnel open. Never returns.
     async fn hold(&self, mut current: watch::Receiver<Option<Current>>) {
         if !self.config.has_tunnel {
             return std::future::pending().await;
         }
         let mut pauses = pauses();
         loop {
-            // The reports end only together with this future.
+            // Never fails while this future runs, because the task that reads the credentials runs with it.
             let Ok(read) = current
                 .wait_for(Option::is_some)
                 .await
@@ -246,7 +246,7 @@ impl Agent {
         }
     }
 
-    /// Opens a tunnel. The returned future serves it until it ends, and returns why it ended.
+    /// Opens a tunnel. Returns a future that serves the tunnel until it ends, and returns why it ended.
     async fn open(
         &self,
         current: &Current,
@@ -283,9 +283,7 @@ impl Current {
     }
 }
 
-/// Returns whether the body of a reply is an error. The status does not show it, because bcs-api answers invalid values
-/// with
-/// 200.
+/// Returns whether the body of a reply is an error. bcs-api answers invalid values with the status 200 too.
 fn is_refusal(text: &[u8]) -> bool {
     let reply: Result<serde_json::Value, _> = serde_json::from_slice(text);
     reply.is_ok_and(|reply| reply.get("code_name").is_some())

@@ -7,12 +7,12 @@ use std::sync::{
 
 use tokio::sync::{Notify, futures::Notified};
 
-/// A part of a larger budget may hold at most this multiple of the budget's free memory. So no part takes all of it,
-/// and a part that holds nothing always gets some.
+/// A part of a budget may hold at most this multiple of the memory that is still free in the budget. So no part can
+/// take all of the memory, and a part that holds nothing can always get some.
 const SHARE: usize = 3;
 
-/// A limit on bytes of memory. It may be a part of a larger budget, to which all of its bytes are charged too. Dropping
-/// it releases everything.
+/// A limit on bytes of memory. It may be a part of a larger budget, to which its bytes are charged too. Dropping it
+/// releases all of its bytes.
 #[derive(Debug)]
 pub struct Budget {
     limit: usize,
@@ -85,14 +85,13 @@ impl Budget {
         self.limit.saturating_sub(self.used())
     }
 
-    /// Returns whether a budget that this one is a part of has less than the `divisor`th part free.
+    /// Returns whether a larger budget that contains this one has less than the `divisor`th part of its memory free.
     pub(super) fn has_less_than_one_in(&self, divisor: usize) -> bool {
         self.whole
             .as_deref()
             .is_some_and(|whole| whole.free() < whole.limit / divisor || whole.has_less_than_one_in(divisor))
     }
 
-    /// Returns whether both are parts of the same budget.
     pub(super) fn shares_budget(&self, other: &Self) -> bool {
         match (&self.whole, &other.whole) {
             (Some(whole), Some(other)) => Arc::ptr_eq(whole, other),

@@ -92,12 +92,12 @@ fn header(text: &str) -> Result<HeaderValue, ConnectError> {
     Ok(value)
 }
 
-/// Shortens the text of a server for a message.
+/// Shortens text from a server for an error message.
 pub(crate) fn excerpt(text: &[u8]) -> String {
     shortened(&String::from_utf8_lossy(text), 300).into_owned()
 }
 
-/// Returns the pauses between attempts. A half of each is random, so that not all agents reconnect at once.
+/// Returns the pauses between attempts. Half of each pause is random, so that not all agents reconnect at once.
 pub(crate) fn pauses() -> Backoff {
     Backoff::new(FIRST_PAUSE / 2, LONGEST_PAUSE / 2)
 }

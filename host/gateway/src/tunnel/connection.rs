@@ -10,15 +10,15 @@ use tokio_util::sync::CancellationToken;
 
 use super::{budget::Budget, inbox::Inbox};
 
-/// The memory of an idle connection: its buffers, TLS and HTTP.
+/// The memory of an idle connection in bytes: its buffers, TLS and HTTP.
 const CONNECTION_COST: usize = 64 << 10;
 /// The most memory of a connection. When it is used up, nothing more is read from the tunnel for a limited time. The
 /// limit must have room for the megabytes that can still be in the buffers of the kernels when a pause is requested.
 pub(super) const MOST_HELD: usize = 16 << 20;
-/// The thresholds for asking the other side to pause a connection, and to resume.
+/// A connection that holds more bytes than `HIGH` is paused, and resumed at `LOW`.
 const HIGH: usize = 1 << 20;
 const LOW: usize = 256 << 10;
-/// The thresholds while less than half of a tunnel's, a user's or the gateway's memory is free.
+/// The same limits in bytes while less than half of the memory of the tunnel, the user or the gateway is free.
 const SHORT_HIGH: usize = 128 << 10;
 const SHORT_LOW: usize = 96 << 10;
 
@@ -37,7 +37,7 @@ impl Connection {
     /// Creates a connection whose memory is a part of this budget; `None` if the budget has too little left.
     pub(super) fn new(budget: &Arc<Budget>) -> Option<Self> {
         let budget = budget.part(MOST_HELD);
-        // The rest of the memory is left for the connections that exist.
+        // The last eighth of the memory is left for existing connections.
         if budget.has_less_than_one_in(8) || budget.charge(CONNECTION_COST).is_err() {
             return None;
         }
@@ -49,12 +49,12 @@ impl Connection {
         })
     }
 
-    /// Returns whether to ask the other side to pause now.
+    /// Returns whether this side has to ask the other side to pause now.
     pub(super) fn begin_pause(&self) -> bool {
         self.inbox.budget.used() > self.thresholds().0 && !self.pause_requested.swap(true, Ordering::AcqRel)
     }
 
-    /// Returns whether to tell the other side now that it may resume.
+    /// Returns whether this side has to ask the other side to resume now.
     pub(super) fn end_pause(&self) -> bool {
         self.inbox.budget.used() <= self.thresholds().1 && self.pause_requested.swap(false, Ordering::AcqRel)
     }

@@ -22,14 +22,14 @@ pub(super) struct Frame {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Content {
     Data(Bytes),
-    /// Asks for a connection.
+    /// Asks the other side to open a connection.
     Connect(TunnelDestination),
     /// Ends the connection. The text `EOF` is not an error.
     Error(String),
     /// Asks the other side to send no more data until `Resume`. Older peers ignore both.
     Pause,
     Resume,
-    /// Announces a tunnel to the gateway that sends it, or its end.
+    /// Announces the beginning or end of a tunnel from an agent to the gateway that sends this.
     Announcement(Announcement),
     /// A frame of an unknown kind.
     Other,
@@ -48,7 +48,7 @@ pub enum Announcement {
 /// The destination of a connection: `tcp/host:port`, or `{cluster}::tcp/host:port` at another gateway.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TunnelDestination {
-    /// The cluster whose tunnel the other side uses. Without one, the other side connects by itself.
+    /// The cluster through whose tunnel the other side connects. Without one, the other side connects by itself.
     pub cluster: Option<String>,
     /// The address: `host:port`.
     pub address: String,

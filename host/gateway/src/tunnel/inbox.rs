@@ -10,7 +10,7 @@ use super::{CHUNK, budget::Budget};
 /// The smallest chunk, in bytes. Frames are copied into chunks, so that an empty frame takes no memory, small frames
 /// share a chunk, and no frame keeps the buffer alive in which it was received.
 const SMALLEST_CHUNK: usize = 512;
-/// The memory of a chunk besides its bytes: its allocation, and its place in the queue.
+/// The memory of a chunk besides its data in bytes: its allocation, and its entry in the queue.
 const CHUNK_COST: usize = 64;
 
 /// A queue of bytes, whose memory is charged to a budget.
@@ -75,7 +75,7 @@ impl Inbox {
         Ok(())
     }
 
-    /// Waits for the next bytes; `None` when the inbox is closed and everything was taken.
+    /// Waits for the next bytes; `None` when the inbox is closed and all bytes were taken.
     pub(super) async fn take(&self) -> Option<Chunk> {
         loop {
             let changed = self.changed.notified();
@@ -98,7 +98,7 @@ impl Inbox {
         self.budget.release(cost);
     }
 
-    /// Ends the inbox, whose reader still takes the bytes that have arrived.
+    /// Accepts no more bytes. The reader still takes the bytes that have arrived.
     pub(super) fn close(&self) {
         self.queue.lock().is_closed = true;
         self.changed.notify_one();
@@ -119,7 +119,8 @@ impl Inbox {
 mod tests {
     use super::*;
 
-    /// Pushes these frames. Returns the memory that is held then, and the bytes that the reader takes.
+    /// Pushes these frames into a new inbox. Returns the memory that is charged for them, and the bytes that the reader
+    /// takes.
     async fn after(frames: &[&[u8]]) -> (usize, Vec<u8>) {
         let inbox = Inbox::new(Budget::new(1 << 20));
         for frame in frames {

@@ -28,9 +28,9 @@ use super::{
     frame::{Announcement, Content, EOF, Frame, TunnelDestination},
 };
 
-/// The most data frames that wait to be written.
+/// The most data frames in the queue to the WebSocket.
 const DATA_QUEUE: usize = 4;
-/// The most other frames that wait to be written. Only an attack causes more.
+/// The most other frames in the queue to the WebSocket. Only an attack causes more.
 const CONTROL_QUEUE: usize = 1024;
 /// The size of a connection's buffer in each direction, in bytes.
 const BUFFER: usize = 16 << 10;
@@ -49,7 +49,7 @@ struct Shared {
     control: mpsc::Sender<Frame>,
     connections: Mutex<HashMap<i64, Arc<Connection>>>,
     next: AtomicI64,
-    /// Whether a refused connection was logged. Only one is, because the other side could request any number of them.
+    /// Whether a refused connection was logged. The other side could request any number of them, so only one is logged.
     has_warned: AtomicBool,
     ended: CancellationToken,
 }
@@ -87,22 +87,22 @@ impl Session {
         &self.0.budget
     }
 
-    /// Opens a connection to a destination as the other side sees it, and charges its memory to this budget. If the
-    /// other side cannot connect, the connection ends at once.
+    /// Opens a connection to a destination from the view of the other side, and charges its memory to this budget. If
+    /// the other side cannot connect, the connection ends at once.
     pub async fn open(&self, to: TunnelDestination, budget: &Arc<Budget>) -> io::Result<DuplexStream> {
         let closed = || io::Error::new(io::ErrorKind::NotConnected, "the tunnel has ended");
         if !to.fits() {
             return Err(io::Error::other("the address is too long for a tunnel"));
         }
         let number = self.0.next.fetch_add(1, Ordering::Relaxed);
-        // The connection is added only after this wait, so that nothing must be removed if this future is dropped while
-        // it waits.
+        // The connection is added only after this wait, so that there is nothing to remove if this future is dropped
+        // meanwhile.
         let permit = tokio::select! {
             permit = self.0.data.reserve() => permit.map_err(|_| closed())?,
             () = self.0.ended.cancelled() => return Err(closed()),
         };
         let connection = self.0.add(number, budget).map_err(io::Error::other)?;
-        // The frame waits in the queue of data, so that it is sent before the data of the connection.
+        // This frame goes through the queue of data, so that it is sent before the data of the connection.
         permit.send(Frame::new(number, Content::Connect(to)));
         let (own, stream) = tokio::io::duplex(BUFFER);
         tokio::spawn(self.0.clone().carry(number, connection, own));
@@ -155,7 +155,6 @@ where
         .await
 }
 
-/// Writes frames and pings.
 async fn send<S>(mut sink: S, mut outgoing: Outgoing) -> String
 where
     S: Sink<Message, Error = WsError> + Unpin,
@@ -252,7 +251,7 @@ impl Shared {
 
     /// Queues the bytes that have arrived. Waits for a moment if their reader is slow and the other side does not
     /// pause. If the memory of this tunnel, its user or the gateway is used up, ends the connection of this tunnel that
-    /// holds the most.
+    /// holds the most memory.
     async fn queue_data(
         &self,
         number: i64,
@@ -294,7 +293,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Returns the connection of this tunnel that shares a budget with this one and holds the most. It may be this one.
+    /// Returns the connection of this tunnel that holds the most memory of a budget that this connection also uses. The
+    /// result may be this connection.
     fn largest_in_budget(&self, number: i64, connection: &Arc<Connection>) -> (i64, Arc<Connection>) {
         let own = &connection.inbox.budget;
         let connections = self.connections.lock();
@@ -370,7 +370,7 @@ impl Shared {
             }
         };
         self.remove(number);
-        // An error means that the tunnel ends.
+        // Fails only if the tunnel has ended.
         let _ = self.data.send(Frame::new(number, Content::Error(why))).await;
     }
 
@@ -388,7 +388,7 @@ impl Shared {
                 }
                 inbox.delivered(chunk);
                 if connection.end_pause() {
-                    // An error means that the tunnel ends.
+                    // Fails only if the tunnel has ended.
                     let _ = self.control.send(Frame::new(number, Content::Resume)).await;
                 }
             }
@@ -396,7 +396,7 @@ impl Shared {
         };
         let collect = self.collect(number, read, connection.paused.subscribe());
         tokio::select! {
-            // The other side has ended the connection, and all of its bytes are delivered.
+            // The other side has ended the connection, and the reader has all bytes.
             () = deliver => {}
             () = collect => {}
             () = connection.ended.cancelled() => {}
@@ -404,7 +404,7 @@ impl Shared {
         }
         let was_known = self.connections.lock().remove(&number).is_some();
         if was_known && !connection.inbox.is_closed() {
-            // The frame waits in the queue of data, so that it is sent after the data of the connection.
+            // This frame goes through the queue of data, so that it is sent after the data of the connection.
             let end = Frame::new(number, Content::Error(EOF.to_owned()));
             tokio::select! {
                 _ = self.data.send(end) => {}
@@ -421,7 +421,8 @@ impl Shared {
         let mut buffer = BytesMut::new();
         loop {
             if paused.wait_for(|paused| !paused).await.is_err() {
-                // The other side has ended the connection, whose bytes are delivered before it ends here.
+                // The other side has ended the connection. Its bytes are delivered to the reader before it ends on this
+                // side.
                 return std::future::pending().await;
             }
             buffer.reserve(CHUNK);

@@ -14,7 +14,7 @@ use crate::{
 const AT_ONCE: Duration = Duration::from_secs(5);
 
 #[tokio::test]
-async fn a_revocation_by_one_gateway_ends_requests_at_another() {
+async fn revoking_a_token_at_one_gateway_ends_its_requests_at_another() {
     let scene = Scene::mysql().await;
     let another = scene.another().await;
     let alice = scene.user("alice").await;
@@ -196,7 +196,8 @@ async fn a_change_is_made_even_if_it_cannot_be_read_back() {
         unreachable!("it is MySQL")
     };
     let (alice, before) = (scene.user("alice").await, scene.accounts.now().unwrap());
-    // Another version has written a row that this one cannot read. The gateway notices it only with a new revision.
+    // A newer version has written a row that this version cannot read. The gateway reads rows only after the revision
+    // changed.
     let unreadable = "INSERT INTO admittance_users (name, is_super_user, user_groups, created_at) \
                       VALUES ('unreadable', 0, '', 0)";
     mariadb::shared().run(&database.database, &[unreadable]).await;

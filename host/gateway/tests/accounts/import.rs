@@ -9,7 +9,7 @@ use crate::{
     scene::{DAY, Scene},
 };
 
-/// Statements that create the tables as gorm does, with rows that bcs-api writes.
+/// SQL that creates the tables as gorm does, with rows that bcs-api writes.
 const ORIGINAL: [&str; 16] = [
     "CREATE TABLE users (id int unsigned AUTO_INCREMENT PRIMARY KEY, name varchar(255) NOT NULL UNIQUE, \
      is_super_user tinyint(1), backend_type varchar(255), backend_credentials text, created_at timestamp NULL)",
@@ -51,7 +51,7 @@ const ORIGINAL: [&str; 16] = [
      (1, 1, 'plain-dev', 'cluster-view', 0)",
 ];
 
-/// Returns a gateway whose database has the tables of bcs-api, after these changes to them.
+/// Returns a gateway whose database has the tables of bcs-api, after these changes to the tables.
 async fn with_tables(changes: &[&'static str]) -> Scene {
     let scene = Scene::mysql().await;
     let key = rcgen::KeyPair::generate().unwrap();
@@ -125,7 +125,7 @@ async fn users_tokens_and_clusters_of_bcs_api_keep_their_ids() {
     assert!(bcs.credentials.is_none());
     assert_eq!(directory.permission(&alice, bcs), Some(Permission::Write));
 
-    // A platform that asks for the plain token of a user gets the existing one, and no token of another type.
+    // A platform that requests the plain token of a user gets the existing one, and no token of another type.
     let token = accounts.get_or_create_token("test", &alice, DAY).await.unwrap();
     assert_eq!(
         (token.id, token.value.0.as_str()),

@@ -19,7 +19,7 @@ use crate::ensemble::KEEPER;
 /// The environment variable with the directory of the server. Without it, `PATH` is searched.
 const DIRECTORY: &str = "ADMITTANCE_TEST_MARIADB";
 
-/// The timeout of operations that cannot fail otherwise, long enough for a busy machine.
+/// The timeout of operations that should always succeed, long enough for a busy machine.
 const NEVER: Duration = Duration::from_secs(120);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// Options for little memory and a fast start. Data survives a kill of the program, but no power failure.

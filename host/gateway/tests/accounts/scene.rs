@@ -12,7 +12,7 @@ use crate::mariadb;
 pub(crate) const NEVER: Duration = Duration::from_secs(60);
 pub(crate) const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The users and clusters of one gateway, which follows its database until this is dropped.
+/// The users and clusters of a gateway, which reads its database repeatedly until this is dropped.
 pub(crate) struct Scene {
     pub(crate) accounts: Accounts,
     pub(crate) directory: Arc<TempDir>,
@@ -138,7 +138,7 @@ pub(crate) fn report(token: &str) -> Report {
     }
 }
 
-/// Puts a new key before the others of the file.
+/// Adds a new key at the beginning of the file.
 pub(crate) fn prepend_key(path: &std::path::Path) -> String {
     let old = std::fs::read_to_string(path).unwrap();
     let next = path.with_extension("next");

@@ -14,7 +14,7 @@ use crate::accounts::{
     directory::UserToken,
 };
 
-/// The table and the ID of a row at bcs-api, which an import deals with only once.
+/// Identifies a row of bcs-api by its table and ID. Imports never handle the same row twice.
 pub(super) type RowKey = (&'static str, String);
 
 /// The rows that an import inserts, with the IDs that they have at bcs-api.
@@ -25,16 +25,16 @@ pub(super) struct Plan {
     pub(super) users: BTreeMap<UserId, User>,
     pub(super) tokens: Vec<SourceToken>,
     pub(super) clusters: BTreeMap<String, Cluster>,
-    /// The rows that are dealt with now, including those that were here already.
+    /// The rows that no later import handles again, including rows that the gateway already had.
     pub(super) settled: Vec<RowKey>,
     /// The rows that are not copied, each with the reason.
     pub(super) skipped: Vec<String>,
 }
 
-/// The state of both sides while a plan is made.
+/// The rows of the gateway and the plan while the plan is made.
 struct Planning<'a> {
     here: &'a Directory,
-    /// The tokens here, by their numbers.
+    /// The tokens of the gateway, by their numbers.
     tokens_here: HashMap<i64, &'a UserToken>,
     settled_before: &'a HashSet<(String, String)>,
     /// The users who may be deleted.
@@ -75,7 +75,7 @@ impl Plan {
         ))
     }
 
-    /// Returns the user who will have this number of a user of bcs-api once the plan is carried out.
+    /// Returns the user who will have this number once the plan is carried out. Users keep the numbers of bcs-api.
     pub(super) fn user(&self, here: &Directory, id: i64) -> Option<UserId> {
         let id = UserId(id);
         let stays = here.user(id).is_some() && !self.replaced.contains_key(&id);
@@ -84,7 +84,7 @@ impl Plan {
 }
 
 impl Planning<'_> {
-    /// Records the row as settled. Returns whether it still has to be dealt with.
+    /// Records the row as settled. Returns whether no earlier import has settled it, so that it has to be handled now.
     fn settle(&mut self, table: &'static str, id: String) -> bool {
         if self.settled_before.contains(&(table.to_owned(), id.clone())) {
             return false;
@@ -94,7 +94,7 @@ impl Planning<'_> {
     }
 
     fn user(&mut self, user: &SourceUser) {
-        // Only the users of `bootstrap_users` have names without a kind.
+        // The users of `bootstrap_users` are the only ones whose names have no kind, which becomes `plain`.
         let name = match UserName::plain(&user.name) {
             Ok(name) => name,
             Err(error) => {

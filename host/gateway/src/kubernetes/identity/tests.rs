@@ -7,7 +7,7 @@ const OWN: [(&str, &str); 4] = [
     ("impersonate-user", "plain.alice"),
 ];
 
-/// Returns the headers with which a request of a client with these headers reaches the cluster.
+/// Returns the headers that a cluster receives if a client sends these.
 fn replaced(headers: &[(&str, &str)], is_upgrade: bool) -> Vec<(String, String)> {
     let mut map = HeaderMap::new();
     for (name, value) in headers {

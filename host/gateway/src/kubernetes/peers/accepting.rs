@@ -138,7 +138,8 @@ impl Kubernetes {
 }
 
 impl Peers {
-    /// Checks the request of a gateway that opens a tunnel. Returns the secret that both know, and a challenge.
+    /// Checks the request of a gateway that opens a tunnel. Returns the secret that both gateways have, and a
+    /// challenge.
     fn check(&self, headers: &HeaderMap) -> Result<(PeerSecret, ConnectionContext), KubernetesError> {
         let id = header(headers, ID)?;
         if id == self.id {
@@ -168,8 +169,8 @@ impl Peers {
     }
 }
 
-/// Returns whether the first message of a gateway that opens a tunnel answers the challenge of this occasion. So a
-/// recorded request cannot be used again.
+/// Returns whether the first message of a gateway that opens a tunnel answers the challenge of this connection. A
+/// recorded message does not, because every connection has a new challenge.
 async fn is_answered<S>(socket: &mut S, secret: &PeerSecret, occasion: &ConnectionContext) -> bool
 where
     S: Stream<Item = Result<Message, WsError>> + Unpin,

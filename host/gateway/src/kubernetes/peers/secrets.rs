@@ -1,4 +1,4 @@
-//! The secret that gateways share, and the proofs that a gateway knows it.
+//! The secret that gateways share, and the proofs that a gateway has it.
 
 use std::path::Path;
 
@@ -17,11 +17,11 @@ const LONGEST_FILE: u64 = 4096;
 #[derive(Clone, Debug)]
 pub struct PeerSecrets(Reloaded<Vec<PeerSecret>>);
 
-/// A secret, which is never sent.
+/// A secret, which is never sent itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PeerSecret(Secret);
 
-/// The step of opening a tunnel at which a side proves that it knows the secret.
+/// The step of opening a tunnel at which one side proves that it has the secret.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Role {
     /// The proof in the request. Anyone who has seen it can send it again, so it only keeps out strangers.
@@ -104,12 +104,12 @@ impl PeerSecrets {
             .await
             .is_err()
         {
-            // The sender lives as long as `self`.
+            // Never reached, because `self` owns the sender.
             std::future::pending().await
         }
     }
 
-    /// Returns the reason why the current content of the file is not in use, if it is not.
+    /// Returns why the current content of the file is not in use; `None` if it is.
     pub(super) fn problem(&self) -> Option<String> {
         self.0.problem()
     }

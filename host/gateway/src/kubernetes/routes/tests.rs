@@ -54,7 +54,7 @@ async fn only_the_servers_of_the_newest_tunnel_are_checked() {
 }
 
 #[tokio::test]
-async fn a_late_end_of_a_tunnel_leaves_newer_ones_open() {
+async fn a_tunnel_that_ends_late_leaves_newer_tunnels_open() {
     let routes = Arc::new(Routes::default());
     let credentials = credentials_of_a_test();
     let route = |via: ConnectVia| Arc::new(Route::new("a", credentials.clone(), via).unwrap());
@@ -67,7 +67,8 @@ async fn a_late_end_of_a_tunnel_leaves_newer_ones_open() {
     drop(first);
     assert_eq!(own(&routes), 1);
     assert!(Arc::ptr_eq(&routes.of_agents()["a"], &second));
-    // Tunnels to other gateways are used only without a tunnel of the agent, and never for requests of other gateways.
+    // A tunnel through another gateway is used only if the agent has none to this gateway, and never for a request that
+    // came from another gateway.
     let through = routes
         .open("a", route(ConnectVia::Gateway(session(), budget.clone())))
         .unwrap();

@@ -28,7 +28,7 @@ use crate::yaml;
 const LARGEST_FILE: u64 = 1 << 20;
 /// The largest reply with endpoints in bytes.
 const LARGEST_REPLY: usize = 1 << 20;
-/// The endpoints of the API servers, which each of them keeps up to date.
+/// The path of the endpoints of all API servers, which the API servers keep up to date.
 const ENDPOINTS: &str = "/api/v1/namespaces/default/endpoints/kubernetes";
 /// The port of API servers in the endpoints.
 const PORT: &str = "https";
@@ -38,7 +38,8 @@ const SERVER_NAME: &str = "kubernetes";
 /// The source of the credentials that an agent reports.
 #[derive(Clone, Debug)]
 pub enum AgentCredentials {
-    /// The token of a service account, and the CA of the API server. The token is replaced while the agent runs.
+    /// The token of a service account, and the CA of the API server. Both are read again, because the token is replaced
+    /// while the agent runs.
     ServiceAccount { token: PathBuf, ca: PathBuf },
     /// The current context of a kubeconfig. Its user must have a token.
     Kubeconfig(PathBuf),
@@ -104,7 +105,7 @@ impl ApiServers {
         }
     }
 
-    /// Returns the addresses to use until they are listed.
+    /// Returns the addresses to use until the endpoints can be read.
     pub(super) fn fallback(&self, credentials: &ReadCredentials) -> Vec<Uri> {
         match self {
             Self::Listed(servers) => servers.clone(),
@@ -258,7 +259,6 @@ impl From<AgentError> for KubeconfigError {
     }
 }
 
-/// Returns the entry of this name, whose content is below `key`.
 fn entry<T: DeserializeOwned>(list: &[NamedEntry], key: &str, name: &str) -> Result<T, KubeconfigError> {
     let found = list.iter().find(|entry| entry.name == name);
     let content = found
@@ -267,7 +267,7 @@ fn entry<T: DeserializeOwned>(list: &[NamedEntry], key: &str, name: &str) -> Res
     T::deserialize(content).map_err(|error| KubeconfigError::Content(format!("{key} {name:?}: {error}")))
 }
 
-/// Reads the current context. Paths are below the directory of the file.
+/// Reads the current context of a kubeconfig. Relative paths start at the directory of the file.
 async fn of_kubeconfig(text: &str, directory: &Path) -> Result<ReadCredentials, KubeconfigError> {
     let invalid = |reason: String| KubeconfigError::Content(format!("not a valid kubeconfig: {reason}"));
     let json = yaml::to_json(text.as_bytes(), text.len().saturating_mul(4))

@@ -8,7 +8,7 @@ fn connect(cluster: Option<&str>, address: &str) -> Content {
 }
 
 #[test]
-fn frames_have_the_format_of_the_original() {
+fn frames_have_the_format_of_bcs_api() {
     for (frame, number, bytes) in [
         (
             Frame::new(1, Content::Data(Bytes::from_static(b"ab"))),

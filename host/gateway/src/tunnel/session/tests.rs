@@ -22,7 +22,7 @@ fn gateway(budget: &Arc<Budget>, socket: WebSocketStream<DuplexStream>) -> Sessi
     session
 }
 
-/// Opens a connection in a tunnel without a budget of its own.
+/// Opens a connection that is charged to the budget of its tunnel.
 async fn open(session: &Session, to: TunnelDestination) -> io::Result<DuplexStream> {
     session.open(to, session.budget()).await
 }
@@ -188,7 +188,7 @@ async fn a_peer_that_goes_on_sending_after_a_pause_loses_the_connection() {
         panic!("it is not ended");
     };
     assert!(why.contains("goes on sending"), "{why}");
-    // Bytes are not kept for a connection whose reader may never come.
+    // Bytes are not held for a connection that no reader may ever read.
     let mut all = Vec::new();
     unread.read_to_end(&mut all).await.unwrap();
     assert!(all.len() <= BUFFER, "{}", all.len());
@@ -213,7 +213,7 @@ async fn slow_readers_together_stay_within_the_limit_of_a_tunnel() {
             attacker.send(connection, Content::Data(chunk.clone())).await;
             assert!(budget.used() <= 4 << 20);
         }
-        // Connections with a reader lose nothing.
+        // Connections that are read lose nothing.
         attacker.send(9, Content::Data(chunk.clone())).await;
         let mut read = vec![0; CHUNK];
         healthy.read_exact(&mut read).await.unwrap();
@@ -242,7 +242,7 @@ async fn a_connection_is_charged_until_its_reader_has_read_everything() {
     for _ in 0..10 {
         attacker.send(1, Content::Data(chunk.clone())).await;
     }
-    // The other side ends the connection before it is read.
+    // The other side ends the connection before it was read.
     attacker.send(1, Content::Error(EOF.to_owned())).await;
     attacker.settle().await;
     assert!(session.is_used());

@@ -48,7 +48,7 @@ async fn announcements_of_an_ended_tunnel_do_not_affect_its_successor() {
     }
 }
 #[tokio::test(start_paused = true)]
-async fn only_a_new_proof_answers_a_challenge() {
+async fn a_recorded_proof_does_not_answer_a_new_challenge() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("secret");
     std::fs::write(&path, "0123456789abcdef0123456789abcdef").unwrap();
