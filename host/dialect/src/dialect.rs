@@ -8,22 +8,22 @@ use http::{Extensions, Response, request::Parts};
 
 use crate::{End, Rejection};
 
-/// The format of one control plane's requests and replies.
+/// Translates one control plane's requests to admission requests, and outcomes to its replies.
 pub trait Dialect: Send + Sync + Debug + 'static {
-    /// Returns the name of the dialect in the log of decisions, such as `rest`.
+    /// Returns the name of the dialect in the decision log, such as `rest`.
     fn name(&self) -> &str;
 
-    /// Decides from the head of a request whether chains may apply to it.
+    /// Decides from the head of a request whether a chain could apply to it.
     fn classify(&self, head: &Parts) -> Class;
 
-    /// Returns the query for the object that the upstream has stored, if [`read`](Self::read) needs it.
+    /// Returns the query for the upstream's stored object; `None`, the default, if [`read`](Self::read) needs none.
     ///
     /// The object in the reply becomes the [`StoredState`](crate::StoredState) of the request. The front door calls
-    /// this only if a chain may apply to the request. The default implementation returns `None`.
+    /// this only if a chain could apply to the request.
     ///
     /// # Errors
     ///
-    /// Fails if the body cannot be parsed, or does not say which object it is for.
+    /// Fails if the body cannot be parsed, or does not identify its object.
     fn stored(
         &self,
         head: &Parts,
@@ -34,22 +34,20 @@ pub trait Dialect: Send + Sync + Debug + 'static {
         Ok(None)
     }
 
-    /// Reads the admission request from the body of a request that was classified [`Class::Inspect`].
-    ///
-    /// The front door calls this only if a chain may apply to the request.
+    /// Reads the admission request from the body of a request that was classified [`Class::Inspect`]. The front door
+    /// calls this only if a chain could apply to the request.
     ///
     /// # Errors
     ///
-    /// Fails if the body cannot be parsed, or is ambiguous. A request that the control plane might read differently
-    /// from the chains must not pass.
+    /// Fails if the body cannot be parsed, or if the control plane could read it differently from the chains.
     fn read(&self, head: &Parts, inspection: &Inspection, body: &Bytes) -> Result<Reading, Rejection>;
 
-    /// Reads the admission request that a whole HTTP request describes, without the object that the upstream has
-    /// stored. `None` if it passes without chains.
+    /// Reads the admission request from a whole HTTP request, without the object that the upstream has stored. Returns
+    /// `None` if no chain applies to the request.
     ///
     /// # Errors
     ///
-    /// Fails if the request is refused before any chain.
+    /// Fails if the request is refused before the chains see it.
     fn admission_request(&self, head: &Parts, body: &Bytes) -> Result<Option<Request>, Rejection> {
         let inspection = match self.classify(head) {
             Class::Pass => return Ok(None),
@@ -62,14 +60,13 @@ pub trait Dialect: Send + Sync + Debug + 'static {
         })
     }
 
-    /// Returns the body to send on after the chains changed the object to this one with this patch.
+    /// Returns the body to forward after the chains changed the object to `object` with `patch`.
     ///
-    /// `body` is the body as it was received, or [`Reading::Admit::canonical`] if there is one. The default
-    /// implementation returns the text of the object.
+    /// `body` is [`Reading::Admit::canonical`], or else the received body. The default returns the text of the object.
     ///
     /// # Errors
     ///
-    /// Fails if such a body cannot express the change.
+    /// Fails if a body of this dialect cannot express the change.
     fn write(
         &self,
         head: &Parts,
@@ -82,43 +79,43 @@ pub trait Dialect: Send + Sync + Debug + 'static {
         Ok(Bytes::copy_from_slice(object.text().as_bytes()))
     }
 
-    /// Returns an HTTP request that the dialect reads as this admission request, or an example of one; without
-    /// credentials. `None` if there is none, which is the default implementation.
+    /// Returns an HTTP request without credentials that the dialect reads as this admission request, or an example of
+    /// such a request if `request` is `None`. Returns `None` if there is none, which is the default.
     fn written(&self, request: Option<&Request>) -> Option<http::Request<String>> {
         let _ = request;
         None
     }
 
-    /// Writes the reply to a request that ends at the front door.
+    /// Writes the reply to a request that the front door does not forward.
     fn reply(&self, end: &End<'_>) -> Response<Bytes>;
 }
 
-/// The decision of a dialect about a request whose head it has read.
+/// The decision about a request whose head was read.
 #[derive(Clone, Debug)]
 pub enum Class {
     /// No chain applies: the request is streamed to the upstream unchanged.
     Pass,
     /// The request is refused for this reason.
     Refuse(Rejection),
-    /// The body must be read, if any chain may apply to such a request.
+    /// The body must be read if a chain could apply to the request.
     Inspect(Inspection),
 }
 
-/// The parts of an admission request that are known from the head of the HTTP request.
+/// The parts of an admission request that the head of the HTTP request contains.
 #[derive(Clone, Debug)]
 pub struct Inspection {
     /// The operation of the request.
     pub operation: Operation,
-    /// The resource, if the head has it.
+    /// The resource, if the head contains it.
     pub resource: Option<Arc<GroupVersionResource>>,
-    /// The kind, if the head has it.
+    /// The kind, if the head contains it.
     pub kind: Option<Arc<str>>,
-    /// Data of the dialect's own, passed from [`Dialect::classify`] to [`Dialect::write`].
+    /// Private data of the dialect, which [`Dialect::classify`] passes to [`Dialect::write`].
     pub detail: Extensions,
 }
 
 impl Inspection {
-    /// Returns an inspection of which only the operation is known.
+    /// Returns an inspection that contains only the operation.
     pub fn new(operation: Operation) -> Self {
         Self {
             operation,
@@ -128,7 +125,7 @@ impl Inspection {
         }
     }
 
-    /// Returns the query for the table of chains.
+    /// Returns the query that finds the chains for the request.
     pub fn outline(&self) -> Outline<'_> {
         Outline {
             operation: self.operation,
@@ -141,19 +138,19 @@ impl Inspection {
 /// The result of reading a body.
 #[derive(Clone, Debug)]
 pub enum Reading {
-    /// No chain applies: the body is forwarded unchanged.
+    /// No chain applies, and the body is forwarded unchanged.
     Nothing,
     /// The chains decide about the request, and may change its object.
     Admit {
-        /// The request; the caller gives it its uid.
+        /// The request. The caller sets its UID.
         request: Box<Request>,
-        /// The body in the one spelling that all servers read in the same way, if it was received in another spelling.
-        /// This spelling replaces the original once a chain has seen the request.
+        /// The body with a canonical spelling of keys, if the received body is spelled otherwise. Once a chain has seen
+        /// the request, it is forwarded in place of the received body.
         canonical: Option<Bytes>,
     },
-    /// The chains decide about the request, and cannot change the object, because the object is not the body.
+    /// The chains decide about the request, but cannot change its object, because the body is not the object.
     Fixed {
-        /// The request; the caller gives it its uid.
+        /// The request. The caller sets its UID.
         request: Box<Request>,
         /// The reply if a chain would change the object.
         rejection: Rejection,
@@ -165,12 +162,11 @@ pub enum Reading {
 pub struct StoredQuery {
     /// The request, without a body.
     pub request: http::Request<()>,
-    /// The place of the object in the reply.
+    /// The path of the object in the reply.
     pub pointer: Pointer,
-    /// The spelling of the object's keys at the upstream.
+    /// The spelling of keys that the upstream uses in the object.
     pub spelling: Spelling,
-    /// Whether the request continues without a stored object when the upstream replies 404. If not, the client gets
-    /// that reply.
+    /// Whether a reply 404 of the upstream means that there is no object. Otherwise the client gets the 404.
     pub may_be_absent: bool,
 }
 
@@ -179,7 +175,7 @@ impl StoredQuery {
     ///
     /// # Errors
     ///
-    /// Returns the reason why there is none, as the end of a sentence.
+    /// Returns the reason why the reply has no object, as the end of a sentence.
     pub fn object(&self, reply: &[u8]) -> Result<Object, String> {
         let text = std::str::from_utf8(reply).map_err(|error| error.to_string())?;
         let object = self.pointer.locate(text).and_then(|place| text.get(place));

@@ -10,32 +10,32 @@ use http::{
     uri::PathAndQuery,
 };
 
-/// The way in which a request ends at the front door without a reply of the upstream.
+/// The reason why a request ends at the front door without a reply of the upstream.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum End<'a> {
     /// The chains refused the request.
     Refused(&'a Refusal),
-    /// The dialect cannot let the request pass.
+    /// The dialect cannot accept the request.
     Rejected(&'a Rejection),
     /// The body of a request that must be read is larger than the front door allows.
     BodyTooLarge {
-        /// The size that is allowed, in bytes.
+        /// The limit in bytes.
         limit: usize,
     },
     /// The body of a request that must be read did not arrive in time.
     BodyTimeout {
-        /// The time that has passed.
+        /// The time limit.
         limit: Duration,
     },
     /// The body stalled, or arrived too slowly.
     BodyStalled {
-        /// The reason, a sentence.
+        /// The reason, as a sentence.
         reason: &'a str,
     },
-    /// The body was interrupted or malformed on the wire.
+    /// The body was interrupted, or is malformed in HTTP.
     BodyUnreadable {
-        /// The reason, a sentence.
+        /// The reason, as a sentence.
         reason: &'a str,
     },
     /// The body of a request that must be read is compressed.
@@ -43,28 +43,28 @@ pub enum End<'a> {
         /// The value of `Content-Encoding`.
         encoding: &'a str,
     },
-    /// The configuration does not serve the path of the request.
+    /// No route of the configuration has the path of the request.
     NoRoute,
-    /// The front door has as many requests in flight as it allows, or no memory for the body.
+    /// The front door is handling its maximum of requests, or has no memory for the body.
     Overloaded {
-        /// The time after which the client may try again.
+        /// The time after which the client may retry.
         retry_after: Duration,
-        /// The reason, a sentence.
+        /// The reason, as a sentence.
         reason: &'a str,
     },
     /// The chains need the object that the upstream has stored, and the upstream did not send it.
     StoredUnknown {
-        /// The reason, a sentence.
+        /// The reason, as a sentence.
         reason: &'a str,
     },
-    /// No connection to any upstream could be made, or it broke before the reply's head.
+    /// No upstream could be connected to, or the connection broke before the head of the reply.
     UpstreamUnreachable {
-        /// The reason, a sentence.
+        /// The reason, as a sentence.
         reason: &'a str,
     },
     /// The upstream did not send the head of its reply in time.
     UpstreamTimeout {
-        /// The time that has passed.
+        /// The time limit.
         limit: Duration,
     },
 }
@@ -81,7 +81,7 @@ impl From<UpstreamError> for End<'_> {
 }
 
 impl End<'_> {
-    /// Returns the value of this end in logs and metrics, such as `body-too-large`.
+    /// Returns the name of this reason in logs and metrics, such as `body-too-large`.
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::Refused(_) => "refused",
@@ -122,7 +122,7 @@ impl End<'_> {
         }
     }
 
-    /// Adds `Retry-After` to the reply of an overloaded front door. The value is at least one second.
+    /// Adds `Retry-After`, at least one second, if the reason is overload.
     #[must_use]
     pub fn with_retry_after(&self, mut response: Response<Bytes>) -> Response<Bytes> {
         if let Self::Overloaded { retry_after, .. } = self {
@@ -175,13 +175,13 @@ impl fmt::Display for End<'_> {
     }
 }
 
-/// The reason why a dialect cannot let a request pass. `Display` is a sentence for the client.
+/// The reason why a dialect does not accept a request. `Display` writes a sentence for the client.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Rejection {
-    /// The kind of the rejection, which decides the status.
+    /// The kind of the rejection, which determines the HTTP status.
     pub kind: RejectionKind,
-    /// A sentence for the client.
+    /// The sentence for the client.
     pub message: String,
 }
 
@@ -195,7 +195,7 @@ impl Rejection {
     }
 }
 
-/// Returns the rejection of a request that servers may read in several ways.
+/// Returns the rejection of a request that servers could read in several ways. `why` is the reason.
 pub fn ambiguous(why: &str) -> Rejection {
     Rejection::new(
         RejectionKind::Ambiguous,
@@ -203,8 +203,7 @@ pub fn ambiguous(why: &str) -> Rejection {
     )
 }
 
-/// Rejects a request with a header or query parameter that names another method or path; returns `None` if there is
-/// none.
+/// Returns the rejection of a request if a header or query parameter overrides its method or path.
 pub fn overridden(head: &Parts) -> Option<Rejection> {
     let target = head.uri.path_and_query().map_or("/", PathAndQuery::as_str);
     let headers = head.headers.iter();
@@ -215,23 +214,23 @@ pub fn overridden(head: &Parts) -> Option<Rejection> {
     )))
 }
 
-/// The reasons for which a dialect cannot let a request pass.
+/// The reasons why a dialect does not accept a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RejectionKind {
     /// The request is for another cluster.
     WrongCluster,
     /// The body, or a part of the head, is not valid for the route of the request.
     Malformed,
-    /// The request has more than one meaning.
+    /// Servers could read the request in several ways.
     Ambiguous,
-    /// The request matches no route, and such requests are refused.
+    /// The request matches no route, and the configuration refuses such requests.
     Unmatched,
-    /// The body has a type that cannot be inspected.
+    /// The body has a media type that cannot be inspected.
     MediaType,
     /// A chain would change an object that this request cannot change.
     Unchangeable,
     /// The patch does not apply to the stored object.
     PatchFailed,
-    /// The client asked for another version of the object than the stored one.
+    /// The client requires another version of the object than the stored one.
     Precondition,
 }

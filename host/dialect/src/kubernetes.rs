@@ -1,4 +1,4 @@
-//! The API of Kubernetes itself, for a front door in front of API servers.
+//! The dialect of the Kubernetes API, for a front door in front of API servers.
 
 mod options;
 mod target;
@@ -18,13 +18,13 @@ use crate::{
 
 /// The dialect of the Kubernetes API.
 ///
-/// The method and the path of a request tell its operation and its target. Created and updated objects are read from
-/// the body. Extensions of the request have the user ([`UserInfo`]), and for updates, patches and deletions the object
-/// that the API server has stored ([`StoredState`]).
+/// The method and the path of a request determine its operation and target. Created and updated objects are read from
+/// the body. Extensions of the HTTP request contain the user ([`UserInfo`]), and for updates, patches and deletions the
+/// object that the API server has stored ([`StoredState`]).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct KubernetesApi;
 
-/// The object of a request as the upstream has stored it: an extension of the request.
+/// The object that the upstream has stored, as an extension of the HTTP request.
 #[derive(Clone, Debug, Default)]
 pub struct StoredState {
     /// The object before the request; `None` if it does not exist.
@@ -34,7 +34,7 @@ pub struct StoredState {
 }
 
 impl KubernetesApi {
-    /// Returns the operation of a request that changes or connects to a resource; `None` if the request is a read.
+    /// Returns the operation of a request that changes a resource or opens a connection to it; `None` for a read.
     fn operation(head: &Parts, target: &ResourceTarget) -> Result<Option<Operation>, Rejection> {
         if target.is_connect() {
             return Ok(Some(Operation::Connect));
@@ -44,15 +44,14 @@ impl KubernetesApi {
             Method::GET | Method::HEAD | Method::OPTIONS => {
                 return Ok(is_upgrade.then_some(Operation::Connect));
             }
-            // An API server treats the request as a write to the subresource, but a server behind it may open a
-            // connection.
+            // The API server would treat the request as a write, but a server behind it could open a connection.
             _ if is_upgrade => {
                 let message = "a write to a subresource must not ask to switch protocols";
                 return Err(Rejection::new(RejectionKind::Ambiguous, message));
             }
             Method::POST => Operation::Create,
             Method::DELETE => Operation::Delete,
-            // Either method creates the object if it does not exist.
+            // PUT and PATCH create the object if it does not exist.
             Method::PUT | Method::PATCH => match head.extensions.get::<StoredState>() {
                 Some(StoredState { object: None, .. }) => Operation::Create,
                 _ => Operation::Update,
@@ -135,7 +134,7 @@ impl Dialect for KubernetesApi {
         let mut request = Request::new(inspection.operation, kind, target.resource.clone());
         request.dry_run = match inspection.operation {
             Operation::Connect => false,
-            // If there is a body, the API server ignores the query.
+            // The API server ignores the query if there is a body.
             Operation::Delete if !body.is_empty() => options.as_ref().is_some_and(|options| {
                 let dry_run = options.value().pointer("/dryRun/0");
                 dry_run.is_some_and(|value| value == "All")
@@ -189,7 +188,7 @@ fn object_of(head: &Parts, body: &Bytes) -> Result<Object, Rejection> {
         )
     };
     let object = Object::parse_unique(body).map_err(|error| malformed(&error))?;
-    // The API server ignores keys that differ only in case, but a hook may read them.
+    // The API server ignores keys that differ only in case, but hooks may read them.
     match admittance_admission::Spelling::kubernetes().canonical(object.text()) {
         Ok(None) => Ok(object),
         Ok(Some(_)) => {
@@ -200,7 +199,7 @@ fn object_of(head: &Parts, body: &Bytes) -> Result<Object, Rejection> {
     }
 }
 
-/// Returns the kind of an object. The API server takes the kind from the path if the object has none; hooks cannot.
+/// Returns the kind of an object. The object must name it: the API server falls back to the path, but hooks cannot.
 fn kind_of(object: &Object) -> Result<GroupVersionKind, Rejection> {
     let head = object.head();
     match (&head.api_version, &head.kind) {
@@ -214,13 +213,13 @@ fn kind_of(object: &Object) -> Result<GroupVersionKind, Rejection> {
     }
 }
 
-/// Parses the options in the body. Go clients may send them as Protocol Buffers, which no hook reads.
+/// Parses the options in the body. Go clients may send Protocol Buffers, which hooks cannot read; they are left out.
 fn delete_options(head: &Parts, body: &Bytes) -> Option<Object> {
     let readable = is_json(head) && !body.is_empty();
     readable.then(|| Object::parse(body).ok()).flatten()
 }
 
-/// Returns whether the body is JSON, which the API server also reads without a content type.
+/// Returns whether the body is JSON. Like the API server, it assumes JSON if there is no content type.
 fn is_json(head: &Parts) -> bool {
     let mut values = head.headers.get_all(CONTENT_TYPE).iter();
     let Some(value) = values.next() else { return true };
@@ -233,7 +232,7 @@ fn is_json(head: &Parts) -> bool {
     values.next().is_none() && essence.trim().eq_ignore_ascii_case("application/json")
 }
 
-/// Rejects a request whose stored state was not fetched, because no chain applied to it when its head was read.
+/// Rejects a request for which `what` was not fetched, because no chain applied when its head was read.
 fn unsettled(what: &str) -> Rejection {
     let message = format!("chains inspect this request, and {what} is not known: send the request again");
     Rejection::new(RejectionKind::Malformed, message)

@@ -1,14 +1,12 @@
-//! Reads the requests of a front end and writes the replies.
+//! Reads the requests of a front end, and writes its replies.
 //!
-//! A [`Dialect`] implements one control plane's way of writing: [`Rest`] any JSON API that rules in the configuration
-//! describe, [`KubernetesApi`] the API of Kubernetes; the dialect of BCS is in a crate of its own. kube-apiserver's
-//! webhooks are different: they have no upstream, so [reviews](admittance_admission::Review) are read and answered.
+//! A [`Dialect`] translates the head and the body of an HTTP request into an
+//! [`admission::Request`](admittance_admission::Request), a changed object into a body, and everything that can end a
+//! request at the front end into a reply. It opens no socket and does not block.
 //!
-//! A dialect turns the head and the body of an HTTP request into an
-//! [`admission::Request`](admittance_admission::Request), a changed object back into a body, and everything that can
-//! end a request at the front end into a reply.
-//!
-//! Nothing here opens a socket or blocks: a dialect is a set of plain functions.
+//! [`Rest`] is the dialect of any JSON API that rules in the configuration describe, and [`KubernetesApi`] is the
+//! dialect of the Kubernetes API. BCS's dialect is in another crate. kube-apiserver's webhook calls need no dialect,
+//! because they have no upstream: a [review](admittance_admission::Review) is answered directly.
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 mod dialect;

@@ -1,4 +1,4 @@
-//! Lists the objects of a control plane, and builds the request that would create each of them.
+//! Lists the objects of a control plane, and builds the request that would create each object.
 
 use std::str::FromStr;
 
@@ -12,38 +12,38 @@ use crate::{
     template::{Template, enclosed, encoded, is_segment},
 };
 
-/// A list of objects, and the requests that are built from its items.
+/// Describes how to list objects, and which request creates an item.
 #[derive(Clone, Debug)]
 pub struct ListRoute {
     /// The paths and queries of the lists.
     pub paths: Vec<PathAndQuery>,
-    /// The place of the list in a reply.
+    /// The path of the list in a reply.
     pub items: Pointer,
-    /// The division of the list into pages; `None` if one reply has the whole list.
+    /// The paging of the list; `None` if one reply has the whole list.
     pub pages: Option<ListPages>,
-    /// The request for the whole object of an item; `None` if the items are the objects.
+    /// The request for the whole object of an item; `None` if each item is the whole object.
     pub object: Option<ObjectPlace>,
-    /// The request that creates such an object.
+    /// The request that creates the object of an item.
     pub request: ItemRequest,
 }
 
-/// The pages of a list.
+/// The paging of a list.
 #[derive(Clone, Debug)]
 pub struct ListPages {
-    /// The query parameter with the token of a page.
+    /// The query parameter for the token of a page.
     pub query: String,
-    /// The source of the token of the next page.
+    /// The part of a reply that has the token of the next page.
     pub next: NextToken,
-    /// The query parameter with the number of items of a page, if there is one.
+    /// The query parameter for the number of items on a page, if there is one.
     pub size: Option<String>,
 }
 
-/// The part of a reply that has the token of the next page. The list ends if the token is missing or empty.
+/// The part of a reply that has the token of the next page. On the last page, the token is missing or empty.
 #[derive(Clone, Debug)]
 pub enum NextToken {
-    /// The token is in the header with this name.
+    /// The header with this name has the token.
     Header(HeaderName),
-    /// The token is the string at this place in the body.
+    /// The string at this path in the body is the token.
     Pointer(Pointer),
 }
 
@@ -52,7 +52,7 @@ pub enum NextToken {
 pub struct ObjectPlace {
     /// The path and query of the request.
     pub path: ItemPath,
-    /// The place of the object in the reply.
+    /// The path of the object in the reply.
     pub pointer: Pointer,
 }
 
@@ -63,24 +63,24 @@ pub struct ItemRequest {
     pub method: Method,
     /// The path and query of the request.
     pub path: ItemPath,
-    /// The place of the object in the body of the request.
+    /// The path of the object in the body of the request.
     pub pointer: Pointer,
 }
 
-/// A path and query with placeholders, which are pointers into an item: `/v1/job/{/ID}?namespace={/Namespace}`.
+/// A path and query with placeholders, each of which is a pointer into an item: `/v1/job/{/ID}?namespace={/Namespace}`.
 #[derive(Clone, Debug)]
 pub struct ItemPath(Template<Pointer>);
 
-/// A text that is not an [`ItemPath`].
+/// The error for a text that is not an [`ItemPath`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a path with pointers into an item: write `/v1/job/{{/ID}}`")]
 pub struct InvalidItemPath(String);
 
-/// The reason why a reply, or an item of it, cannot be used.
+/// The error of reading a reply or one of its items.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ListError {
-    /// The reply has no list at the configured place.
+    /// The reply has no list at the configured path.
     #[error("there is no list at `{pointer}`: {reason}")]
     NoList {
         /// The pointer to the list.
@@ -88,13 +88,13 @@ pub enum ListError {
         /// The error of the parser.
         reason: String,
     },
-    /// The item does not have a value that a path needs.
+    /// The item lacks a value for a placeholder.
     #[error("the item has no string or number at `{0}` that can be part of a path")]
     NoValue(Pointer),
-    /// The reply has no object at the configured place.
+    /// The reply has no object at the configured path.
     #[error("there is no object at `{0}`")]
     NoObject(Pointer),
-    /// The path is too long, or otherwise invalid.
+    /// The path is too long, or invalid for another reason.
     #[error("{0:?} is not a valid path")]
     Path(String),
     /// The dialect refuses the request.
@@ -105,7 +105,7 @@ pub enum ListError {
 /// A page of a list.
 #[derive(Clone, Debug)]
 pub struct ListPage {
-    /// The items, as they were sent.
+    /// The items as JSON text, exactly as received.
     pub items: Vec<Box<RawValue>>,
     /// The token of the next page; `None` if this page is the last.
     pub next: Option<String>,
@@ -116,12 +116,12 @@ impl ItemPath {
     ///
     /// # Errors
     ///
-    /// Returns an error if the item does not have a value of the path.
+    /// Returns an error if the item lacks a value for a placeholder.
     pub fn of(&self, item: &str) -> Result<PathAndQuery, ListError> {
         self.filled(|pointer| value_at(item, pointer).ok_or_else(|| ListError::NoValue(pointer.clone())))
     }
 
-    /// Returns an example of the item's path, with the same word for every value.
+    /// Returns an example of a path, in which every placeholder has the same value.
     fn sample(&self) -> Result<PathAndQuery, ListError> {
         self.filled(|_| Ok("x".to_owned()))
     }
@@ -150,7 +150,7 @@ impl FromStr for ItemPath {
     }
 }
 
-/// Returns a value that can be a segment of a path. Servers would remove dots, and an empty segment.
+/// Returns the value as a segment of a path. Servers would remove dot segments and empty segments, so they are refused.
 fn value_at(item: &str, pointer: &Pointer) -> Option<String> {
     let text = item.get(pointer.locate(item)?)?;
     let value = match serde_json::from_str(text).ok()? {
@@ -162,12 +162,11 @@ fn value_at(item: &str, pointer: &Pointer) -> Option<String> {
 }
 
 impl ListRoute {
-    /// Returns a mistake that every item would show: the dialect does not take the request for one that creates or
-    /// updates an object.
+    /// Checks that the dialect reads the request for an item as the creation or update of an object.
     ///
     /// # Errors
     ///
-    /// Returns the mistake, as a sentence.
+    /// Returns the mistake in the configuration, as a sentence.
     pub fn check(&self, dialect: &dyn Dialect, headers: &HeaderMap) -> Result<(), String> {
         let path = self.request.path.sample().map_err(|error| error.to_string())?;
         let request = format!("{} {path}", self.request.method);
@@ -186,8 +185,7 @@ impl ListRoute {
         }
     }
 
-    /// Returns the path and query of a page. `size` is ignored if the list has no pages; `token` is `None` for the
-    /// first page.
+    /// Returns the path and query of a page. Without paging, `size` is ignored; the first page has no `token`.
     pub fn page_path(&self, path: &PathAndQuery, size: u32, token: Option<&str>) -> String {
         let Some(pages) = &self.pages else {
             return path.to_string();
@@ -205,7 +203,7 @@ impl ListRoute {
         }
     }
 
-    /// Reads the page in a reply.
+    /// Parses the page in a reply.
     ///
     /// # Errors
     ///
@@ -217,7 +215,7 @@ impl ListRoute {
         };
         let list = self.items.locate(body).and_then(|place| body.get(place));
         let list = list.ok_or_else(|| wrong("the reply is something else".to_owned()))?;
-        // Servers written in Go send an empty list as null.
+        // Servers written in Go encode an empty list as null.
         let items: Option<Vec<Box<RawValue>>> =
             serde_json::from_str(list).map_err(|error| wrong(error.to_string()))?;
         let next = self.pages.as_ref().and_then(|pages| match &pages.next {
@@ -230,7 +228,7 @@ impl ListRoute {
         })
     }
 
-    /// Returns the object in the reply to a request for it.
+    /// Returns the object in the reply to the request for an item's object.
     ///
     /// # Errors
     ///
@@ -245,7 +243,7 @@ impl ListRoute {
             .ok_or_else(|| ListError::NoObject(pointer.clone()))
     }
 
-    /// Returns the admission request for the object of an item; `None` if no chain applies to it.
+    /// Returns the admission request that creates the object of an item; `None` if no chain applies to it.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Any JSON API, described by rules in the configuration.
+//! The dialect of any JSON API that rules in the configuration describe.
 
 mod document;
 mod matching;
@@ -24,12 +24,12 @@ use crate::{
 
 /// The dialect of a JSON API that rules describe.
 ///
-/// The first route whose method and path match decides. Reads without a route pass unchanged, and [`Unmatched`]
-/// configures how writes without a route are handled.
+/// The first route that matches the method and the path of a request applies. Reads that match no route pass unchanged,
+/// and [`Unmatched`] configures how to handle such writes.
 ///
-/// A path is matched in every way in which a server may read it: encoded letters, dot segments and doubled
-/// slashes do not bypass a route. A request that a lenient server could match to another route, or to a route
-/// although there is none, is refused: segment parameters, another case, backslashes, NUL, double encoding, a
+/// A path is matched in every way in which servers read paths, so that encoded letters, dot segments and doubled
+/// slashes do not bypass a route. If a lenient server could match a request to another route, or to a route where there
+/// is none, the request is refused. Reasons are segment parameters, another case, backslashes, NUL, double encoding, a
 /// method in lower case, and headers that override the method or path.
 #[derive(Debug)]
 pub struct Rest {
@@ -44,9 +44,9 @@ pub struct Rest {
 pub struct RouteError {
     /// The index of the route in the list.
     pub route: usize,
-    /// The name in the configuration.
+    /// The key of the field in the configuration.
     pub field: &'static str,
-    /// The mistake in the route.
+    /// The mistake.
     pub problem: RouteProblem,
 }
 
@@ -59,14 +59,14 @@ pub enum RouteProblem {
     Path {
         /// The path template of the route.
         path: String,
-        /// The error of the router.
+        /// The error of the path router.
         reason: String,
     },
-    /// A name or namespace is read from a parameter that the path does not have.
+    /// A name or namespace is read from a path parameter that the path does not have.
     #[error("the path has no parameter `{0}`; write {{{0}}} into it")]
     Parameter(String),
-    /// A placeholder in the path of the stored object is neither a parameter of the route's path, nor its name or
-    /// namespace.
+    /// A placeholder in the path of the stored object has no value: it is neither a parameter of the route's path nor
+    /// its `name` or `namespace`.
     #[error(
         "{{{0}}} in `path` has no value: write {{{0}}} into the path of the route{how}",
         how = match .0.as_str() {
@@ -75,7 +75,7 @@ pub enum RouteProblem {
         }
     )]
     Placeholder(String),
-    /// A field of the identity is outside of the object.
+    /// A field of the identity is outside the object.
     #[error("`{pointer}` is not in the object at `{object}`")]
     Identity {
         /// The pointer to the field.
@@ -83,10 +83,10 @@ pub enum RouteProblem {
         /// The pointer to the object.
         object: String,
     },
-    /// No method is given.
+    /// The route has no method.
     #[error("name at least one method, such as PUT")]
     NoMethod,
-    /// The route has PATCH, and nothing says how to get the result of the patch.
+    /// The route has PATCH, but does not configure how to judge a patch.
     #[error(
         "the body of a PATCH is only a part of the object, and chains would judge it as the whole: write `get: {{}}` if a \
          GET of the same path returns the stored object, or `get: {{ path: /v1/job/{{id}} }}`; or `partial: true` if \
@@ -101,23 +101,23 @@ pub enum RouteProblem {
     StoredPath(String),
 }
 
-/// A route with the data that are derived from it when the configuration is read.
+/// A route, with data that is derived from it when the configuration is read.
 #[derive(Debug)]
 struct PreparedRoute {
     route: Route,
     template: Router<()>,
-    /// The templates in lower case, except for the names of parameters.
+    /// The path template in lower case, except for the names of parameters.
     lenient_template: Router<()>,
     resource: Arc<admittance_admission::GroupVersionResource>,
     kind: Option<Arc<str>>,
     identity: IdentityFields,
-    /// The path of the stored object; `None` if it is the path of the request.
+    /// The path of the stored object; `None` if it is the path of the client's request.
     stored_path: Option<StoredPath>,
     spelling: Spelling,
     object_spelling: Spelling,
 }
 
-/// The data of a request's head that is kept until its body is read.
+/// The route and path parameters of a request, which are kept until its body is read.
 #[derive(Clone, Debug)]
 struct Matched {
     route: Arc<PreparedRoute>,
@@ -125,7 +125,7 @@ struct Matched {
 }
 
 impl Rest {
-    /// Checks the routes, and returns the dialect.
+    /// Checks the routes, and creates the dialect.
     ///
     /// # Errors
     ///
@@ -222,8 +222,8 @@ impl PreparedRoute {
     }
 }
 
-/// Returns the fields that no stage may change, as pointers into the object: the configured ones, or else the fields
-/// from which name, namespace and kind are read.
+/// Returns the fields that no stage may change, as pointers into the object. By default they are the fields from which
+/// name, namespace and kind are read.
 fn identity(route: &Route) -> Result<IdentityFields, RouteProblem> {
     let outside = |pointer: &str| RouteProblem::Identity {
         pointer: pointer.to_owned(),
@@ -295,7 +295,7 @@ impl Dialect for Rest {
         let (mut request, canonical) = match matched.document(head, body)? {
             Document::Nothing => return Ok(Reading::Nothing),
             Document::Empty => {
-                // Without a body, only the stored object has the name and the namespace.
+                // Without a body, only the stored object contains the name and namespace.
                 let text = old_object
                     .as_ref()
                     .map(|stored| enclosed(stored.text(), &matched.route.route.object));
@@ -335,7 +335,7 @@ impl Dialect for Rest {
         let pointer = matched.map(|matched| &matched.route.route.object);
         let body = std::str::from_utf8(body).unwrap_or_default();
         let spliced = pointer.and_then(|pointer| spliced(body, pointer, object));
-        // `read` has already found the object in the body, so the fallback is never used.
+        // `read` has already found the object in the body, so the fallback is not used.
         Ok(spliced.map_or_else(|| Bytes::copy_from_slice(object.text().as_bytes()), Bytes::from))
     }
 
@@ -379,7 +379,7 @@ impl Dialect for Rest {
     }
 }
 
-/// Replaces the object at this place in a body; returns `None` if the body has no such place.
+/// Replaces the object at this path in a body; returns `None` if the body has no such path.
 fn spliced(body: &str, pointer: &Pointer, object: &Object) -> Option<String> {
     let place = pointer.locate(body)?;
     let (before, after) = (body.get(..place.start)?, body.get(place.end..)?);

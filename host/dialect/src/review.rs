@@ -1,4 +1,4 @@
-//! The paths at which kube-apiserver calls webhooks, and the replies that are not AdmissionReviews.
+//! The addresses at which kube-apiserver calls webhooks, and the replies that are not AdmissionReviews.
 
 mod address;
 mod reply;

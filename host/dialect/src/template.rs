@@ -12,7 +12,7 @@ pub(crate) struct Template<P> {
 }
 
 impl<P> Template<P> {
-    /// Parses a template; returns `None` if it does not begin with a slash, or a placeholder is not valid.
+    /// Parses a template; returns `None` if it does not begin with a slash, or if a placeholder is invalid.
     pub(crate) fn parse(text: &str, placeholder: impl Fn(&str) -> Option<P>) -> Option<Self> {
         let (mut parts, mut rest) = (Vec::new(), text);
         while let Some((before, after)) = rest.split_once('{') {
@@ -29,7 +29,7 @@ impl<P> Template<P> {
         self.parts.iter().map(|(_, placeholder)| placeholder)
     }
 
-    /// Returns the text with these encoded values in place of the placeholders.
+    /// Returns the text with the placeholders replaced by these values, percent-encoded.
     pub(crate) fn filled<E>(&self, mut value: impl FnMut(&P) -> Result<String, E>) -> Result<String, E> {
         let mut text = String::new();
         for (before, placeholder) in &self.parts {
@@ -47,17 +47,17 @@ const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'.')
     .remove(b'~');
 
-/// Encodes a value for a segment of a path, or for a query.
+/// Percent-encodes a value for a segment of a path or for a query.
 pub(crate) fn encoded(value: &str) -> String {
     utf8_percent_encode(value, UNRESERVED).to_string()
 }
 
-/// Returns whether a value can be a segment of a path. Servers remove empty segments and dots.
+/// Returns whether a value can be a path segment: servers remove empty and dot segments.
 pub(crate) fn is_segment(value: &str) -> bool {
     !["", ".", ".."].contains(&value)
 }
 
-/// Returns the document that has only this value, at this place.
+/// Returns a document that contains only this value, at this path.
 pub(crate) fn enclosed(value: &str, place: &Pointer) -> String {
     let segments = place.segments().iter().rev();
     segments.fold(value.to_owned(), |value, key| {

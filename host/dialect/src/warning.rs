@@ -1,10 +1,10 @@
 use admittance_admission::bounded_warnings;
 use http::{HeaderMap, HeaderValue, header::WARNING};
 
-/// Adds the warnings of an outcome to the headers of a reply, each as `Warning: 299 - "text"`.
+/// Adds the warnings of an outcome to a reply, each as a header `Warning: 299 - "text"`.
 ///
-/// The limits are the same as in kube-apiserver: control characters are left out, and a repeated text appears once. If
-/// the texts have more than 4096 characters together, long ones are cut and the last ones are left out.
+/// As in kube-apiserver, control characters are removed and repeated texts left out. If the texts are longer than 4096
+/// characters together, long ones are cut and the last ones left out.
 pub fn append_warnings(headers: &mut HeaderMap, warnings: &[String]) {
     for text in bounded_warnings(warnings) {
         let quoted = text.replace('\\', "\\\\").replace('"', "\\\"");
@@ -45,7 +45,7 @@ mod tests {
     }
 
     #[test]
-    fn warnings_are_truncated_and_dropped_at_the_limits() {
+    fn warnings_are_cut_and_left_out_at_the_limits() {
         let long = "ä".repeat(4096);
         assert_eq!(headers(&[&long]), [format!("299 - \"{long}\"")]);
         let texts: Vec<String> = (0..40).map(|i| format!("{i:02}{}", "x".repeat(998))).collect();

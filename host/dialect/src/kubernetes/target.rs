@@ -1,14 +1,14 @@
-//! Reads the target of a request to the Kubernetes API from its method and path.
+//! Parses the path of a request to the Kubernetes API.
 
 use admittance_admission::GroupVersionResource;
 use percent_encoding::percent_decode_str;
 
 use crate::{Rejection, RejectionKind};
 
-/// The target of a path of the Kubernetes API.
+/// The resource that a path of the Kubernetes API names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// A resource, or a collection of them.
+    /// The path names a resource, or a collection of resources.
     Resource(ResourceTarget),
     /// The path does not name a resource: discovery, `/version`, `/healthz`.
     Other,
@@ -17,22 +17,22 @@ pub enum Target {
 /// The parts of a path below `/api/{version}` or `/apis/{group}/{version}`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResourceTarget {
-    /// The resource, with the version of the path.
+    /// The resource, in the version that the path names.
     pub resource: GroupVersionResource,
-    /// The namespace in the path; for a Namespace, its own name.
+    /// The namespace in the path. A Namespace has its own name here.
     pub namespace: Option<String>,
     /// The name of the object; `None` for a collection.
     pub name: Option<String>,
     /// The subresource, such as `status` or `exec`.
     pub subresource: Option<String>,
-    /// The decoded path after the subresource, to which `proxy` connects; empty if there is none.
+    /// The decoded path after `proxy`, to which the API server connects; empty if there is none.
     pub subpath: String,
 }
 
-/// The subresources of namespaces. In a path they are at the place of the resources in a namespace.
+/// The subresources of namespaces. Their paths look like those of resources in a namespace.
 const OF_NAMESPACES: [&str; 2] = ["status", "finalize"];
 
-/// Subresources of the core group that open a connection.
+/// The subresources of the core group that open a connection.
 const CONNECTS: [(&str, &[&str]); 3] = [
     ("pods", &["exec", "attach", "portforward", "proxy"]),
     ("services", &["proxy"]),
@@ -40,11 +40,11 @@ const CONNECTS: [(&str, &[&str]); 3] = [
 ];
 
 impl Target {
-    /// Parses the path of a URI as it is written.
+    /// Parses the undecoded path of a URI.
     ///
     /// # Errors
     ///
-    /// Returns an error if servers may read the path in different ways: if it has empty or dot segments, encoded
+    /// Returns an error if servers could read the path in different ways, because it has empty or dot segments, encoded
     /// slashes, or characters that are encoded twice.
     pub fn of(path: &str) -> Result<Self, Rejection> {
         let segments = segments(path)?;
@@ -54,7 +54,7 @@ impl Target {
             ["apis", group, version, parts @ ..] => (*group, *version, parts),
             _ => return Ok(Self::Other),
         };
-        // Old clients watch a resource under this prefix.
+        // Old clients use this prefix to watch a resource.
         let parts = match parts {
             ["watch", parts @ ..] => parts,
             parts => parts,
@@ -84,7 +84,7 @@ impl Target {
 }
 
 impl ResourceTarget {
-    /// Returns whether a request to this target opens a connection, whatever its method is.
+    /// Returns whether a request to this target opens a connection, with any method.
     pub fn is_connect(&self) -> bool {
         let subresource = self.subresource.as_deref().unwrap_or_default();
         self.resource.group.is_empty()
@@ -94,7 +94,7 @@ impl ResourceTarget {
     }
 }
 
-/// Decodes the segments of a path. A slash at the end does not matter.
+/// Decodes the segments of a path. A trailing slash is ignored.
 fn segments(path: &str) -> Result<Vec<String>, Rejection> {
     let ambiguous = |what: &str| {
         let message = format!("the path {path:?} {what}: servers may read it differently");

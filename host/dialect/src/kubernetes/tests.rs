@@ -29,7 +29,7 @@ fn object(text: &str) -> Option<Object> {
 
 #[test]
 #[rustfmt::skip]
-fn method_and_path_decide_what_chains_inspect() {
+fn method_and_path_determine_which_requests_chains_inspect() {
     const PODS: &str = "/api/v1/namespaces/n/pods";
     for (method, path, headers, expected) in [
         ("GET", PODS, &[][..], "pass"),
@@ -53,7 +53,7 @@ fn method_and_path_decide_what_chains_inspect() {
     ] {
         assert_eq!(class(&head(method, path, headers)), expected, "{method} {path}");
     }
-    // An update or a patch of a missing object creates it.
+    // Updating or patching a missing object creates it.
     let mut patch = head("PATCH", "/api/v1/namespaces/n/pods/a", &[]);
     patch.extensions.insert(StoredState::default());
     assert_eq!(class(&patch), "CREATE v1/pods");
@@ -112,7 +112,7 @@ fn creations_and_updates_are_read_from_the_body() {
 }
 
 #[test]
-fn patches_deletions_and_connections_cannot_be_changed() {
+fn the_objects_of_patches_deletions_and_connections_cannot_be_changed() {
     let state = StoredState {
         object: object(POD),
         patched: object(r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","labels":{"x":"y"}}}"#),
@@ -148,7 +148,7 @@ fn patches_deletions_and_connections_cannot_be_changed() {
         (request.kind.to_string(), request.name.as_str()),
         ("v1/Pod".to_owned(), "a")
     );
-    // The API server ignores the query if there is a body, and deletes the object.
+    // With a body, the API server ignores `dryRun` in the query, and deletes the object.
     delete.uri = "/api/v1/namespaces/n/pods/a?dryRun=All".parse().unwrap();
     for (body, expected) in [("", true), (r#"{"kind":"DeleteOptions"}"#, false)] {
         let Ok(Reading::Fixed { request, .. }) = read(&delete, body) else {
@@ -174,7 +174,7 @@ fn patches_deletions_and_connections_cannot_be_changed() {
             "ServiceProxyOptions",
             json!({"kind": "ServiceProxyOptions", "apiVersion": "v1", "path": "x/y"}),
         ),
-        // The path is recognized despite an encoded segment, a Pod of the same name or a parameter.
+        // Encoded segments, a Pod named like the subresource and a query parameter do not change the path.
         (
             "pods/proxy/%70roxy/%78/y/?path=other",
             "PodProxyOptions",
@@ -216,7 +216,7 @@ fn a_body_that_servers_could_read_differently_is_refused() {
 }
 
 #[test]
-fn a_reply_is_a_status_of_kubernetes() {
+fn a_refusal_is_a_kubernetes_status() {
     let rejection = Rejection::new(RejectionKind::MediaType, "no");
     let reply = KubernetesApi.reply(&End::Rejected(&rejection));
     assert_eq!(reply.status(), 415);

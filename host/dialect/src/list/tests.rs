@@ -7,7 +7,7 @@ fn path(text: &str) -> PathAndQuery {
     text.parse().unwrap()
 }
 
-/// Returns a list of jobs, as Nomad has it.
+/// Returns a list of jobs in Nomad's format.
 fn jobs() -> ListRoute {
     ListRoute {
         paths: vec![path("/v1/jobs?namespace=*")],
@@ -42,7 +42,7 @@ fn dialect(operation: Operation) -> Rest {
 }
 
 #[test]
-fn values_of_an_item_fill_its_path() {
+fn the_values_of_an_item_fill_the_placeholders_of_a_path() {
     let template: ItemPath = "/v1/job/{/ID}?n={/a/0}".parse().unwrap();
     for (item, expected) in [
         (r#"{"ID":"web","a":[7]}"#, Some("/v1/job/web?n=7")),
@@ -83,7 +83,7 @@ fn a_page_is_requested_by_size_and_token() {
 }
 
 #[test]
-fn a_reply_has_items_and_the_next_token() {
+fn a_page_has_items_and_the_token_of_the_next_page() {
     let mut list = jobs();
     let mut headers = HeaderMap::new();
     headers.insert("X-Nomad-NextToken", "default.web".parse().unwrap());
@@ -132,7 +132,7 @@ fn an_item_becomes_the_request_that_creates_it() {
 }
 
 #[test]
-fn the_request_of_a_list_must_create_or_update_an_object() {
+fn a_request_that_neither_creates_nor_updates_an_object_is_refused() {
     let headers = HeaderMap::new();
     for (method, path, operation, expected) in [
         (
@@ -163,7 +163,7 @@ fn the_request_of_a_list_must_create_or_update_an_object() {
 }
 
 #[test]
-fn the_object_is_read_from_its_place_in_a_reply() {
+fn the_object_is_read_from_the_configured_path_in_a_reply() {
     let mut list = jobs();
     assert_eq!(list.object(r#"{"ID":"web"}"#).unwrap(), r#"{"ID":"web"}"#);
     list.object.as_mut().unwrap().pointer = "/data".parse().unwrap();

@@ -11,19 +11,18 @@ use crate::{Rejection, RejectionKind};
 
 /// The body of a request that is not a patch.
 pub(super) enum Document<'b> {
-    /// The body has no object for the chains.
+    /// The body has no object for chains to judge.
     Nothing,
-    /// There is no body, and the operation needs none.
+    /// There is no body, and the operation does not need one.
     Empty,
     Whole {
-        /// The body in the spelling of the route.
+        /// The body in the spelling that the route configures.
         text: Cow<'b, str>,
         object: Object,
     },
 }
 
 impl Matched {
-    /// Reads the body of a request that is not a patch.
     pub(super) fn document<'b>(&self, head: &Parts, body: &'b Bytes) -> Result<Document<'b>, Rejection> {
         let route = &self.route.route;
         let text = std::str::from_utf8(body).map_err(malformed)?;
@@ -52,7 +51,7 @@ impl Matched {
         Ok(Document::Whole { text, object })
     }
 
-    /// Returns a document in the spelling of the route.
+    /// Returns a document with its keys in the spelling that the route configures.
     pub(super) fn canonical<'t>(&self, text: &'t str) -> Result<Cow<'t, str>, Rejection> {
         match self.route.spelling.canonical(text) {
             Ok(canonical) => Ok(canonical.map_or(Cow::Borrowed(text), Cow::Owned)),
@@ -64,7 +63,7 @@ impl Matched {
         }
     }
 
-    /// Returns the text of the object in a body; `None` if the body has no object and needs none.
+    /// Returns the text of the object in a body; `None` if the body has no object, and the route does not require one.
     pub(super) fn part<'t>(&self, text: &'t str) -> Result<Option<&'t str>, Rejection> {
         let route = &self.route.route;
         match route.object.locate(text).and_then(|place| text.get(place)) {
@@ -114,7 +113,7 @@ impl Matched {
             .map(|(_, value)| value.as_str())
     }
 
-    /// Returns the first source with a non-empty value.
+    /// Returns the first value that is not empty.
     pub(super) fn first(
         &self,
         sources: &[ValueSource],
@@ -137,7 +136,7 @@ impl Matched {
         Ok(None)
     }
 
-    /// Returns the string at a pointer into the body. If the body is the object, its head may already have the string.
+    /// Returns the string at a pointer into the body. If the body is the object, the string may be in its parsed head.
     fn text_at(
         &self,
         body: &str,
@@ -156,8 +155,8 @@ impl Matched {
     }
 }
 
-/// Returns the value of a query parameter. Servers disagree about which of two values counts, and about semicolons and
-/// invalid escapes, so all of these are refused.
+/// Returns the value of a query parameter. Repeated values, semicolons and invalid escapes are refused, because servers
+/// read them differently.
 fn from_query(query: &str, name: &str) -> Result<Option<String>, Rejection> {
     let broken_escape = query.split('%').skip(1).any(|rest| {
         !rest

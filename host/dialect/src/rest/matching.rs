@@ -1,4 +1,4 @@
-//! Finds the route of a request, for every way in which a server may read its method and path.
+//! Finds the route of a request, in every way in which servers read its method and path.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ impl PreparedRoute {
     }
 }
 
-/// Writes a template in one case, except for the names of its parameters.
+/// Converts a path template to lower case, except for the names of its parameters.
 pub(super) fn in_one_case(template: &str) -> String {
     let (mut rest, mut text) = (template, String::new());
     while let Some((outside, name)) = rest.split_once('{') {
@@ -46,12 +46,11 @@ impl Matched {
         })
     }
 
-    /// Returns whether both have the same route and the same parameters.
     fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.route, &other.route) && self.parameters == other.parameters
     }
 
-    /// Writes the parameters in one case, as a server does that ignores the case of paths.
+    /// Converts the parameters to lower case, as a server does that ignores the case of paths.
     fn in_one_case(&self) -> Self {
         let parameters = self.parameters.iter();
         Self {
@@ -64,7 +63,7 @@ impl Matched {
 }
 
 impl Rest {
-    /// Returns the first route for this method and this reading of the path.
+    /// Returns the first route that matches the method and this reading of the path.
     fn find(&self, method: &Method, path: &str) -> Option<Matched> {
         self.routes
             .iter()
@@ -72,8 +71,8 @@ impl Rest {
             .find_map(|route| Matched::new(route, &route.template, path, path::parameter))
     }
 
-    /// Returns whether a lenient server, which may ignore the case of the method and of the path, takes another route
-    /// or other parameters for this reading of the path.
+    /// Returns whether a lenient server, which may ignore case, could match this reading of the path to another route
+    /// or other parameters than `first`.
     fn is_other(&self, first: Option<&Matched>, method: &Method, path: &str) -> bool {
         let find = |template: fn(&PreparedRoute) -> &Router<()>, path: &str| {
             self.routes
@@ -92,7 +91,7 @@ impl Rest {
         }
     }
 
-    /// Returns the route of a request, if there is one. The error says why the request is ambiguous.
+    /// Returns the route of a request, if there is one. The error is the reason why the request is ambiguous.
     pub(super) fn route(&self, head: &Parts) -> Result<Option<Matched>, Rejection> {
         let (method, path) = (&head.method, head.uri.path());
         let readings = PathReadings::of(path);
@@ -106,7 +105,7 @@ impl Rest {
             ));
         }
         let Some(lenient) = path::lenient(path) else {
-            // An unreadable path cannot bypass a route if no route has such a method.
+            // The path cannot be read, but no route has this method, so no server can match it to a route.
             if is_known(method) && !self.routes.iter().any(|route| route.takes(method)) {
                 return Ok(None);
             }
@@ -133,7 +132,7 @@ impl Rest {
         Ok(first)
     }
 
-    /// Returns whether some server could match the path to a route, whatever the method is.
+    /// Returns whether any server could match the path to a route, with any method.
     pub(super) fn may_be_routed(&self, path: &str) -> bool {
         let Some(lenient) = path::lenient(path) else {
             return true;
@@ -156,7 +155,7 @@ impl Rest {
                 RejectionKind::Unmatched,
                 "no route matches this method and path, and unmatched writes are refused",
             )),
-            // Nobody knows how a server treats such a method.
+            // Servers may handle an unknown method in any way.
             Unmatched::Pass if !is_known(&head.method) && self.may_be_routed(head.uri.path()) => {
                 Class::Refuse(ambiguous("its method is unknown"))
             }
@@ -169,7 +168,7 @@ fn is_read(method: &Method) -> bool {
     [Method::GET, Method::HEAD, Method::OPTIONS, Method::TRACE].contains(method)
 }
 
-/// Returns whether the method is one of HTTP's, in its only spelling.
+/// Returns whether the method is a standard method of HTTP, in upper case.
 fn is_known(method: &Method) -> bool {
     is_read(method) || [Method::POST, Method::PUT, Method::PATCH, Method::DELETE].contains(method)
 }

@@ -1,4 +1,4 @@
-//! Patches of clients: the stages see the results, and their changes are sent on as a patch of the same type.
+//! Applies patches of clients for the stages, and sends the stages' changes on as a patch of the same type.
 
 use admittance_admission::{MergePatch, Object, Patch, PatchError};
 use bytes::Bytes;
@@ -11,9 +11,9 @@ const MERGE: &str = "application/merge-patch+json";
 const JSON_PATCH: &str = "application/json-patch+json";
 const JSON: &str = "application/json";
 
-/// A client's patch. It applies to a body of the route in which the stored object is embedded.
+/// A client's patch, which applies to a request body that contains the stored object.
 pub(super) enum ClientPatch {
-    /// The keys are in the spelling of the route.
+    /// A merge patch with its keys in the spelling that the route configures.
     Merge(MergePatch),
     Json(Patch),
 }
@@ -28,12 +28,12 @@ impl ClientPatch {
 }
 
 impl Matched {
-    /// Returns whether stages see the result of this request's patch.
+    /// Returns whether stages see the result of the request's patch instead of its body.
     pub(super) fn is_applied(&self, head: &Parts) -> bool {
         head.method == Method::PATCH && self.route.route.applies_patches()
     }
 
-    /// Parses the patch in a body; returns `None` if it does not change the object.
+    /// Parses the patch in a body; returns `None` if the patch does not change the object.
     pub(super) fn parse_patch(&self, head: &Parts, body: &Bytes) -> Result<Option<ClientPatch>, Rejection> {
         let text = std::str::from_utf8(body).map_err(malformed)?;
         let is_optional = self.route.route.optional;
@@ -47,7 +47,7 @@ impl Matched {
                 .map_err(refused),
             PlainPatch::Merge => {
                 let text = self.canonical(text)?;
-                // A patch of the envelope alone leaves the object as it is.
+                // The patch only changes fields outside the object.
                 if is_optional && self.part(&text)?.is_none() {
                     return Ok(None);
                 }
@@ -82,7 +82,7 @@ impl Matched {
         }
     }
 
-    /// Reads a patch as the update that it results in.
+    /// Reads a patch as an update to the patched object.
     pub(super) fn read_patch(&self, head: &Parts, body: &Bytes) -> Result<Reading, Rejection> {
         let Some(patch) = self.parse_patch(head, body)? else {
             return Ok(Reading::Nothing);
@@ -90,14 +90,14 @@ impl Matched {
         let stored = self.stored(head)?;
         let result = patch.apply(&self.body_of(&stored)?).map_err(refused)?;
         let text = result.text();
-        // A server that ignores the case of keys would read a different object from the one that the chains see.
+        // A server that ignores the case of keys would read another object than the chains see.
         let is_plain = Object::parse_unique(text).is_ok() && *self.canonical(text)? == *text;
         if !is_plain {
             return Err(ambiguous(
                 "the result of the patch has a key twice, or not in the spelling of the API",
             ));
         }
-        // The object was fetched under the names in the request, which the patch may change.
+        // The stored object was fetched by the request's names, which the patch must not change.
         if self.stored_uri(head, text)? != self.stored_uri(head, "")? {
             return Err(ambiguous("the patch names another object than the request"));
         }
@@ -120,7 +120,7 @@ impl Matched {
         })
     }
 
-    /// Returns the client's patch with the changes of the chains added.
+    /// Returns the client's patch combined with the changes of the chains.
     pub(super) fn write_patch(
         &self,
         head: &Parts,
@@ -159,7 +159,7 @@ impl Matched {
         stored.ok_or_else(|| malformed("it is a patch, and the stored object is not known"))
     }
 
-    /// Returns a body of this route that has only this object.
+    /// Returns a request body of this route that contains only the object.
     fn body_of(&self, object: &Object) -> Result<Object, Rejection> {
         let place = &self.route.route.object;
         if place.segments().is_empty() {
@@ -169,7 +169,7 @@ impl Matched {
     }
 }
 
-/// Returns the rejection of a patch that does not apply.
+/// Returns the rejection of a patch that cannot be applied.
 fn refused(error: PatchError) -> Rejection {
     match error {
         PatchError::Malformed(error) => malformed(error),

@@ -3,18 +3,18 @@ use http::{HeaderName, Method};
 
 use crate::{Pattern, Pointer};
 
-/// The routes of a JSON API that chains may apply to, in order: the first match decides.
+/// The routes of a JSON API to which chains apply.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct RestConfig {
-    /// The routes in the order in which they are tried.
+    /// The routes, in the order in which they are tried.
     pub routes: Vec<Route>,
     /// The handling of writes that match no route.
     pub unmatched: Unmatched,
 }
 
 impl RestConfig {
-    /// Returns a configuration with these routes, which refuses a write that matches none of them.
+    /// Returns a configuration with these routes, which refuses writes that match no route.
     pub fn new(routes: Vec<Route>) -> Self {
         Self {
             routes,
@@ -23,7 +23,7 @@ impl RestConfig {
     }
 }
 
-/// The handling of a request that matches no route and is not a GET, HEAD, OPTIONS or TRACE; those methods pass.
+/// The handling of writes that match no route: requests with other methods than GET, HEAD, OPTIONS or TRACE.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Unmatched {
     /// Refuses the request, so that no write bypasses the chains.
@@ -35,64 +35,64 @@ pub enum Unmatched {
 
 words!(Unmatched, "value of `unmatched`": Refuse = "refuse", Pass = "pass");
 
-/// The requests that a route matches, and where they hold the parts of the admission request.
+/// Describes which requests match, and where they contain the parts of the admission request.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Route {
-    /// The methods, any of which matches.
+    /// The methods that match.
     pub methods: Vec<Method>,
-    /// A path with parameters: `/v1/job/{id}`; `{*id}` takes the rest of the path.
+    /// A path with parameters, such as `/v1/job/{id}`. `{*id}` matches the rest of the path.
     pub path: String,
-    /// The operation that a request to this route is.
+    /// The operation of the admission request.
     pub operation: Operation,
-    /// The resource that rules match.
+    /// The resource that the rules of chains match.
     pub resource: GroupVersionResource,
     /// The subresource, such as `scale`; `None` for the resource itself.
     pub subresource: Option<String>,
-    /// The source of the kind.
+    /// The source of the object's kind.
     pub kind: KindSource,
-    /// The sources of the namespace, of which the first that is not empty counts. The order must be that of the control
-    /// plane. Otherwise a client could name one namespace to the chains and another to the control plane.
+    /// The sources of the namespace: the first value that is not empty applies. The order must be the control plane's.
+    /// Otherwise a client could name one namespace to the chains and another to the control plane.
     pub namespace: Vec<ValueSource>,
-    /// The sources of the name, in the order of the control plane too.
+    /// The sources of the name, in the control plane's order like those of the namespace.
     pub name: Vec<ValueSource>,
-    /// The part of the body that is the object; by default the whole body.
+    /// The path of the object in the body. Default: the whole body.
     pub object: Pointer,
-    /// Whether a body without the object passes. If not, it is refused.
+    /// Whether a body without an object passes instead of being refused. Default: false.
     pub optional: bool,
-    /// The fields of the body that no stage may change. All are in the object. By default they are the fields of the
-    /// object from which name, namespace and kind are read.
+    /// The fields of the body that no stage may change, all inside the object. Default: the fields of the object from
+    /// which name, namespace and kind are read.
     pub identity: Option<Vec<Pointer>>,
-    /// Further keys of the body that are rewritten in this spelling, because servers written in Go read keys in any
-    /// case. The keys in the pointers of the route are always rewritten.
+    /// More keys of the body that are rewritten in this spelling, because servers written in Go ignore the case of
+    /// keys. The keys in the route's pointers are always rewritten.
     pub spellings: Vec<Pattern>,
-    /// Whether the request is a dry run: the control plane stores no result.
+    /// Whether the request is a dry run, whose result the control plane does not store.
     pub dry_run: bool,
-    /// The request for the stored object. With it, stages see the old object, and the result of a PATCH instead of its
+    /// The query for the stored object. With it, stages see the old object, and the result of a PATCH instead of its
     /// body.
     pub get: Option<StoredRoute>,
-    /// Whether stages see the body of a PATCH, which is only a part of the object. A route for creations and updates
-    /// that has PATCH needs either this or `get`.
+    /// Whether stages see the body of a PATCH, although it is only a part of the object. A route that creates or
+    /// updates with PATCH needs `partial` or `get`.
     pub partial: bool,
-    /// The kind of patch in a PATCH with the type `application/json`, or without a type.
+    /// The type of patch in a PATCH with the media type `application/json` or without one.
     pub plain_patch: PlainPatch,
 }
 
-/// The request with which the upstream sends the stored object of a route.
+/// The query with which the stored object of a route is fetched.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoredRoute {
-    /// The path and query, with placeholders: `/v1/job/{id}?namespace={namespace}`. `{name}` and `{namespace}` are the
-    /// name and namespace of the admission request if the route has sources for them; any other placeholder is a
-    /// parameter of the route's path. The default is the path of the client's request, without the query.
+    /// The path and query, with placeholders: `/v1/job/{id}?namespace={namespace}`. `{name}` and `{namespace}` are
+    /// those of the admission request if the route has sources for them; other placeholders are parameters of the
+    /// route's path. Default: the path of the client's request, without its query.
     pub path: Option<String>,
-    /// The place of the object in the reply; by default the whole body.
+    /// The path of the object in the reply. Default: the whole body.
     pub pointer: Pointer,
-    /// The headers that are copied from the client's request, in addition to `Authorization`, `Cookie` and `Host`. None
-    /// of them may select a part or a version of the object.
+    /// The headers that are copied from the client's request, in addition to `Authorization`, `Cookie` and `Host`. They
+    /// must not select a part or a version of the object.
     pub headers: Vec<HeaderName>,
 }
 
-/// A kind of patch.
+/// The type of a patch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PlainPatch {
     /// A merge patch of RFC 7386.
@@ -109,14 +109,14 @@ words!(PlainPatch, "value of `patch`": Merge = "merge", Json = "json");
 pub enum KindSource {
     /// Every object of the route is of this kind.
     Fixed(String),
-    /// The kind is in this field of the body.
+    /// The field of the body at this path has the kind.
     Pointer(Pointer),
 }
 
 /// The source of a name or namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ValueSource {
-    /// Every request has this value.
+    /// Every request of the route has this value.
     Fixed(String),
     /// A parameter of the path template has the value.
     Path(String),
@@ -124,12 +124,12 @@ pub enum ValueSource {
     Query(String),
     /// The header with this name has the value.
     Header(HeaderName),
-    /// This field of the body has the value.
+    /// The field of the body at this path has the value.
     Pointer(Pointer),
 }
 
 impl Route {
-    /// Returns a route whose object is the whole body, without a namespace and a name.
+    /// Returns a route whose object is the whole body, without sources of a namespace and a name.
     pub fn new(
         methods: impl IntoIterator<Item = Method>,
         path: impl Into<String>,

@@ -1,4 +1,4 @@
-//! Builds the request to the upstream for the object that it has stored.
+//! Builds the query to the upstream for the object that it has stored.
 
 use admittance_admission::Operation;
 use bytes::Bytes;
@@ -31,7 +31,7 @@ enum Placeholder {
 }
 
 impl StoredPath {
-    /// Parses the path that a route configures; returns `None` if it is the path of the request.
+    /// Parses the configured path; returns `None` if the path of the client's request is used.
     pub(super) fn new(route: &Route) -> Result<Option<Self>, RouteProblem> {
         let Some(text) = route.get.as_ref().and_then(|get| get.path.as_ref()) else {
             return Ok(None);
@@ -59,7 +59,7 @@ impl StoredPath {
     }
 }
 
-/// Finds the mistakes in the fields of a route that are for patches and the stored object.
+/// Finds mistakes in the settings of a route about patches and the stored object.
 pub(super) fn mistakes(route: &Route) -> Vec<(&'static str, RouteProblem)> {
     let changes = matches!(route.operation, Operation::Create | Operation::Update);
     let patches = changes && route.methods.contains(&Method::PATCH);
@@ -86,7 +86,7 @@ pub(super) fn mistakes(route: &Route) -> Vec<(&'static str, RouteProblem)> {
 }
 
 impl Matched {
-    /// Returns the request for the stored object; `None` if the chains do not need the object.
+    /// Returns the query for the stored object; `None` if the chains do not need the object.
     pub(super) fn stored_query(&self, head: &Parts, body: &Bytes) -> Result<Option<StoredQuery>, Rejection> {
         let Some(get) = &self.route.route.get else {
             return Ok(None);
@@ -125,7 +125,7 @@ impl Matched {
     /// Returns the path and query of the stored object, for a request with this body.
     pub(super) fn stored_uri(&self, head: &Parts, body: &str) -> Result<Uri, Rejection> {
         let Some(StoredPath(template)) = &self.route.stored_path else {
-            // A query may select a part of the object, or another version of it.
+            // The query of the request may select a part or another version of the object, so it is left out.
             return head.uri.path().parse().map_err(malformed);
         };
         let route = &self.route.route;

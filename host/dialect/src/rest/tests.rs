@@ -18,7 +18,7 @@ fn pointer(text: &str) -> Pointer {
     text.parse().unwrap()
 }
 
-/// Creates the route for registering jobs of the example for Nomad.
+/// Returns the route that registers jobs, as in the example for Nomad.
 fn register(path: &str) -> Route {
     Route {
         namespace: vec![
@@ -88,7 +88,7 @@ fn inspect(head: &Parts) -> Inspection {
 }
 
 #[test]
-fn the_first_route_of_a_method_and_path_decides() {
+fn the_first_route_that_matches_method_and_path_decides() {
     for (method, uri, expected) in [
         ("PUT", "/v1/jobs", Some(Operation::Create)),
         ("POST", "/v1/jobs?namespace=a", Some(Operation::Create)),
@@ -118,7 +118,7 @@ fn the_first_route_of_a_method_and_path_decides() {
     }
 }
 
-/// Classifies a request by its head alone.
+/// Returns the name of a request's class.
 fn class(dialect: &Rest, head: &Parts) -> &'static str {
     match dialect.classify(head) {
         Class::Inspect(_) => "inspect",
@@ -131,17 +131,17 @@ fn class(dialect: &Rest, head: &Parts) -> &'static str {
     }
 }
 
-/// A path with backslashes and semicolons that are encoded zero to three times.
+/// A path with backslashes and semicolons that are encoded up to three times.
 const MANY_READINGS: &str = concat!(
     "/a%5cb;%255cc%3bd/%25255c;%255c;%5c;%2525253f./%25255c;%255c;%5c;%2525253f./a%5cb;%255cc%3bd/%25255c;%255c;%5c;",
     "%2525253f./%25255c;%255c;%5c;%252523./a%5cb;%255cc%3bd/%25255c;%255c;%5c;%252523./%2525203b;%253b/a%252f..%255c.",
 );
 
-/// Spellings that a lenient server may match to a route. None of them may bypass it.
+/// A lenient server may match each of these spellings to a route.
 #[test]
 #[rustfmt::skip]
 fn no_spelling_of_a_path_bypasses_a_route() {
-    // (why, method, path, with `refuse`, with `pass`)
+    // (why, method, path, class with `Unmatched::Refuse`, class with `Unmatched::Pass`)
     for (why, method, path, refuse, pass) in [
         ("differs from the API", "PUT", "/v1/jobs", "inspect", "inspect"),
         ("a slash at the end", "PUT", "/v1/jobs/", "inspect", "inspect"),
@@ -152,7 +152,7 @@ fn no_spelling_of_a_path_bypasses_a_route() {
         ("encoded dot segments", "PUT", "/x/%2e%2E/v1/jobs", "inspect", "inspect"),
         ("an encoded letter", "PUT", "/v1/%6aobs", "inspect", "inspect"),
         ("an encoded slash", "PUT", "/v1%2Fjobs", "inspect", "inspect"),
-        // Java's servers cut a segment at a semicolon.
+        // Java servers cut off a segment at a semicolon.
         ("a parameter of a segment", "PUT", "/v1/jobs;x", "ambiguous", "ambiguous"),
         ("with a value", "PUT", "/v1;a=b/jobs", "ambiguous", "ambiguous"),
         ("an encoded semicolon", "PUT", "/v1/jobs%3Bx", "ambiguous", "ambiguous"),
@@ -160,10 +160,10 @@ fn no_spelling_of_a_path_bypasses_a_route() {
         // Some servers and file systems ignore the case of letters.
         ("another case", "PUT", "/V1/Jobs", "ambiguous", "ambiguous"),
         ("another case of one letter", "PUT", "/v1/jobS", "ambiguous", "ambiguous"),
-        // Windows separates segments by a backslash.
+        // Windows uses backslashes as separators.
         ("an encoded backslash", "PUT", "/v1%5Cjobs", "ambiguous", "ambiguous"),
         ("dots and backslashes", "PUT", "/x%5C..%5Cv1/jobs", "ambiguous", "ambiguous"),
-        // A server written in C reads the path only up to NUL.
+        // A server written in C reads the path only up to a NUL.
         ("NUL", "PUT", "/v1/jobs%00", "ambiguous", "ambiguous"),
         ("NUL and more", "PUT", "/v1/jobs%00.png", "ambiguous", "ambiguous"),
         ("NUL as another segment", "PUT", "/v1/jobs%00/../x", "ambiguous", "ambiguous"),
@@ -177,7 +177,7 @@ fn no_spelling_of_a_path_bypasses_a_route() {
         ("a blank at the end", "PUT", "/v1/jobs%20", "ambiguous", "ambiguous"),
         ("a dot at the end", "PUT", "/v1/jobs.", "ambiguous", "ambiguous"),
         ("a line end", "PUT", "/v1/jobs%0a", "ambiguous", "ambiguous"),
-        // Methods are case-sensitive, but some servers ignore their case.
+        // Some servers ignore the case of methods.
         ("a method in lower case", "put", "/v1/jobs", "ambiguous", "ambiguous"),
         ("in mixed case", "Post", "/v1/jobs", "ambiguous", "ambiguous"),
         ("an unknown method", "PUBLISH", "/v1/jobs", "unmatched", "ambiguous"),
@@ -186,7 +186,7 @@ fn no_spelling_of_a_path_bypasses_a_route() {
         ("another one", "DELETE", "/v1/jobs", "unmatched", "pass"),
         ("CONNECT", "CONNECT", "/v1/jobs", "unmatched", "ambiguous"),
         ("a write elsewhere", "POST", "/v1/nodes", "unmatched", "pass"),
-        // A route must not be mistaken for another route, whose rules may be less strict.
+        // A route must not be mistaken for another one with less strict rules.
         ("another route by double encoding", "PUT", "/v1/job/x%252F..%252F..%252Fjobs", "ambiguous", "ambiguous"),
         ("another name by a parameter", "DELETE", "/v1/job/a;b", "ambiguous", "ambiguous"),
         ("a name of encoded dots", "DELETE", "/v1/job/%2e.", "inspect", "inspect"),
@@ -225,7 +225,7 @@ fn no_spelling_of_a_path_bypasses_a_route() {
         ("odd, but elsewhere", "PUT", "/V1//nodes/a%2Fb;c%5Cd/../%2e.", "unmatched", "pass"),
         ("a name in capitals", "DELETE", "/v1/job/WEB", "inspect", "inspect"),
         ("a name with a percent sign", "DELETE", "/v1/job/100%25", "inspect", "inspect"),
-        // Reads pass, however they are spelled.
+        // Reads pass in every spelling.
         ("a read", "GET", "/v1/jobs", "pass", "pass"),
         ("an odd read", "GET", "/V1//jobs;x%00", "pass", "pass"),
         ("a read of no text", "GET", "/files/%ff", "pass", "pass"),
@@ -247,11 +247,11 @@ fn no_spelling_of_a_path_bypasses_a_route() {
     }
 }
 
-/// Some servers take the method or path from these headers and parameters instead of the request line.
+/// Some servers take the method or path from these headers and parameters.
 #[test]
 #[rustfmt::skip]
 fn no_override_of_method_or_path_bypasses_a_route() {
-    // (method, path, header, with `refuse`, with `pass`)
+    // (method, path, header, class with `Unmatched::Refuse`, class with `Unmatched::Pass`)
     for (method, path, header, refuse, pass) in [
         ("GET", "/v1/jobs", ("x-http-method-override", "PUT"), "ambiguous", "ambiguous"),
         ("GET", "/v1/jobs", ("x-http-method", "PUT"), "ambiguous", "ambiguous"),
@@ -265,7 +265,7 @@ fn no_override_of_method_or_path_bypasses_a_route() {
         ("PUT", "/v1/job/a", ("x-original-url", "/v1/jobs"), "ambiguous", "ambiguous"),
         ("PUT", "/v1/job/a", ("x-rewrite-url", "/v1/jobs"), "ambiguous", "ambiguous"),
         ("GET", "/v1/nodes", ("x-http-method-override", "PUT"), "ambiguous", "pass"),
-        // An override with the same method does no harm.
+        // Overriding a method with the same method is harmless.
         ("PUT", "/v1/jobs", ("x-http-method-override", "put"), "inspect", "inspect"),
         ("PUT", "/v1/jobs?a=b", ("x-original-url", "/v1/jobs?a=b"), "inspect", "inspect"),
         ("PUT", "/v1/jobs?method=GET", ("x-a", "1"), "inspect", "inspect"),
@@ -286,9 +286,8 @@ fn no_override_of_method_or_path_bypasses_a_route() {
     }
 }
 
-/// The template may be in another case than the request, too.
 #[test]
-fn the_case_of_a_template_does_not_matter() {
+fn a_path_that_differs_from_a_template_in_case_is_refused() {
     let dialect = Rest::new(RestConfig {
         routes: vec![register("/v1/Jobs/{jobID}")],
         unmatched: Unmatched::Pass,
@@ -304,7 +303,7 @@ fn the_case_of_a_template_does_not_matter() {
     }
 }
 
-/// If two routes match one request, the chains could see one of them and the server the other.
+/// If two routes match a request, the chains and the server could use different ones.
 #[test]
 fn a_request_that_servers_could_match_to_two_routes_is_refused() {
     let plan = Route {
@@ -341,7 +340,7 @@ fn a_request_that_servers_could_match_to_two_routes_is_refused() {
 #[test]
 #[rustfmt::skip]
 fn a_body_becomes_a_request_or_is_refused_with_a_reason() {
-    // (case, method, uri, body, expectation: namespace name object, or `nothing`, or the reason)
+    // (case, method, uri, body, expectation: "namespace name object", `nothing` or the reason)
     for (case, method, uri, body, expected) in [
         ("whole", "PUT", "/v1/jobs", r#"{"Job": {"ID":"a","Namespace":"n"}, "EnforceIndex": true}"#, r#"n a {"ID":"a","Namespace":"n"}"#),
         ("the query comes first", "PUT", "/v1/jobs?namespace=q%20r", r#"{"Job":{"ID":"a","Namespace":"n"},"Namespace":"m"}"#, r#"q r a {"ID":"a","Namespace":"n"}"#),
@@ -396,7 +395,7 @@ fn name_and_namespace_are_read_from_headers() {
 }
 
 #[test]
-fn a_changed_object_replaces_the_old_one_in_the_body() {
+fn a_changed_object_replaces_the_original_in_the_body() {
     let head = head("PUT", "/v1/jobs");
     let inspection = inspect(&head);
     let body =
@@ -411,7 +410,7 @@ fn a_changed_object_replaces_the_old_one_in_the_body() {
 }
 
 #[test]
-fn the_fields_of_name_and_namespace_are_the_default_identity() {
+fn name_and_namespace_fields_are_the_default_identity() {
     let prepared = PreparedRoute::new(0, register("/v1/jobs")).unwrap();
     let expected = IdentityFields::new([pointer("/Namespace"), pointer("/ID")]);
     assert_eq!(prepared.identity, expected);
@@ -423,7 +422,7 @@ fn the_fields_of_name_and_namespace_are_the_default_identity() {
     assert_eq!(prepared.identity, IdentityFields::new([pointer("/Type")]));
 }
 
-/// The spelling of the body below the place of the object applies to the object that a stage returns.
+/// The object that a stage returns is written with the spelling that the body has below the object's path.
 #[test]
 fn the_object_has_the_spelling_of_the_body() {
     let prepared = PreparedRoute::new(0, register("/v1/jobs")).unwrap();
@@ -475,7 +474,7 @@ fn every_mistake_in_a_route_is_reported() {
 }
 
 #[test]
-fn a_reply_has_the_status_and_reason_of_its_end() {
+fn a_reply_has_the_status_and_the_reason_of_the_refusal() {
     let denied = Refusal {
         chain: "c".into(),
         stage: "s".into(),

@@ -1,4 +1,4 @@
-//! Writes HTTP requests that the routes read as given requests.
+//! Writes the HTTP request that a route would read as a given admission request.
 
 use admittance_admission::Request;
 use http::{Method, header::CONTENT_TYPE};
@@ -6,12 +6,12 @@ use http::{Method, header::CONTENT_TYPE};
 use super::{PreparedRoute, ValueSource};
 use crate::template::{Template, enclosed, encoded};
 
-/// The value of a parameter that no request names.
+/// The value of every parameter in an example.
 const EXAMPLE: &str = "example";
 
 impl PreparedRoute {
-    /// Returns a request to this route; `None` if the route has only patches, which do not name whole objects, or if it
-    /// does not read the given request.
+    /// Returns a request that matches this route; `None` if the route has only PATCH, which does not carry whole
+    /// objects, or if the given request does not belong to the route.
     pub(super) fn written(&self, request: Option<&Request>) -> Option<http::Request<String>> {
         let route = &self.route;
         let is_own = |request: &Request| {
@@ -39,7 +39,7 @@ impl PreparedRoute {
         written.body(body.unwrap_or_default()).ok()
     }
 
-    /// Returns the value that a request has for a parameter of the path.
+    /// Returns the value of a path parameter for a request.
     fn value<'r>(&self, parameter: &str, request: &'r Request) -> Option<&'r str> {
         let has = |sources: &[ValueSource]| {
             let mut sources = sources.iter();

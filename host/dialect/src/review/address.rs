@@ -1,4 +1,4 @@
-//! The path and the query of a webhook call: its chains and its timeout.
+//! Parses the path and query of a webhook call, which select chains and a timeout.
 
 use std::time::Duration;
 
@@ -6,19 +6,19 @@ use admittance_admission::{Phase, Scope, Selection};
 use http::Uri;
 use percent_encoding::percent_decode_str;
 
-/// The chains of a call, and the caller's timeout.
+/// The chains that a call selects, and the caller's timeout.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReviewAddress {
-    /// The chains; `None` if it is about a definition, which is checked before the API server stores it.
+    /// The chains; `None` for the review of a definition, which is checked before the API server stores it.
     pub selection: Option<Selection>,
     /// The caller's timeout, if given.
     pub timeout: Option<Duration>,
 }
 
-/// The reason why an address is not valid for reviews.
+/// The error for an invalid address of a review.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
-    /// The path is not one at which reviews are received.
+    /// No reviews are received at this path.
     #[error(
         "{0:?} is not a path for reviews: use /mutate, /validate or /admit, a chain's own /mutate/{{chain}} or /validate/{{chain}}, or /definitions for definitions"
     )]
@@ -29,14 +29,14 @@ pub enum AddressError {
 }
 
 impl ReviewAddress {
-    /// Reads the address of a call: `/admit` for every chain, `/mutate` and `/validate` for the chains of a phase,
-    /// `/mutate-namespaced` and `/validate-namespaced` for the chains of namespaces among them, `/mutate-cluster` and
-    /// `/validate-cluster` for the others, `/mutate/{chain}` and `/validate/{chain}` for one, and `/definitions` for
-    /// definitions. kube-apiserver adds `?timeout=5s`.
+    /// Parses the address of a call. `/admit` selects every chain, `/mutate` and `/validate` the chains of a phase. Of
+    /// these, `/mutate-namespaced` and `/validate-namespaced` select the chains that belong to namespaces, and
+    /// `/mutate-cluster` and `/validate-cluster` the others. `/mutate/{chain}` and `/validate/{chain}` select one
+    /// chain, and `/definitions` checks definitions. kube-apiserver adds `?timeout=5s`.
     ///
     /// # Errors
     ///
-    /// Returns an error if the path is none of these, or the timeout is not valid.
+    /// Returns an error if the path is none of these, or the timeout is invalid.
     pub fn parse(uri: &Uri) -> Result<Self, AddressError> {
         let path = uri.path();
         let unknown = || AddressError::Path(path.to_owned());
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     #[rustfmt::skip]
-    fn the_address_of_a_review_selects_its_chains_and_timeout() {
+    fn the_address_of_a_review_selects_chains_and_timeout() {
         let all = Some(Some(Selection::All));
         let scoped = |phase, scope| Some(Some(Selection::Phase(phase, scope)));
         let phase = |phase| scoped(phase, Scope::Any);

@@ -1,4 +1,4 @@
-//! Writes the replies that are not reviews, in the form of Kubernetes.
+//! Writes replies that are not reviews, as a `Status` of Kubernetes.
 
 use admittance_admission::{Refusal, RefusalStatus};
 use bytes::Bytes;
@@ -8,8 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::json_reply;
 
-/// Writes the reply to a caller that sent no review, or an invalid one: a `Status` of Kubernetes. kube-apiserver passes
-/// its message on.
+/// Writes a `Status` as the reply to a caller that sent no valid review. kube-apiserver passes the message on.
 pub fn status_reply(status: StatusCode, message: &str) -> http::Response<Bytes> {
     let reason = match status {
         StatusCode::BAD_REQUEST => "BadRequest",
@@ -28,12 +27,11 @@ pub fn status_reply(status: StatusCode, message: &str) -> http::Response<Bytes> 
     status_with_reason(status, reason, message)
 }
 
-/// Writes a reply as [`status_reply`] does, with this reason instead of the reason of the HTTP status.
+/// Writes a `Status` like [`status_reply`], with this reason instead of the HTTP status's.
 pub fn status_with_reason(status: StatusCode, reason: &str, message: &str) -> http::Response<Bytes> {
     reply(RefusalStatus::new(status.as_u16(), reason, message.to_owned()))
 }
 
-/// Writes the reply to a refused request of the Kubernetes API: a `Status`.
 pub(crate) fn refusal_reply(refusal: &Refusal) -> http::Response<Bytes> {
     reply(RefusalStatus::of(refusal))
 }
@@ -55,6 +53,6 @@ fn reply(status: RefusalStatus<'_>) -> http::Response<Bytes> {
         metadata: Map::new(),
         status,
     };
-    // Serializing strings, numbers and maps of strings does not fail.
+    // Strings, numbers and maps of strings can always be serialized.
     json_reply(code, serde_json::to_vec(&object).unwrap_or_default())
 }

@@ -14,7 +14,7 @@ fn teams() -> GroupVersionResource {
     }
 }
 
-/// Returns a route for teams, which fetches the stored object.
+/// Returns a route for teams that fetches the stored object.
 fn route() -> Route {
     Route {
         name: vec![ValueSource::Path("id".into())],
@@ -354,7 +354,7 @@ fn the_stored_object_is_fetched_from_its_path() {
             r#"{"ns":"x"}"#,
             "/get/q/a",
         ),
-        // A patch must not change the name of its object.
+        // A patch must not change the name of the object.
         (
             get("/get/{namespace}/{name}"),
             "PATCH",
@@ -393,7 +393,7 @@ fn the_stored_object_is_fetched_from_its_path() {
         };
         assert_eq!(got, expected, "{method} {uri}");
     }
-    // The chains would see the patch of one object, and the upstream would apply it to another.
+    // The chains would see a patch of one object, and the upstream would apply it to another one.
     let dialect = dialect(get("/get/{namespace}/{name}"));
     let moved = read(&dialect, MERGE, STORED, r#"{"ns":"x"}"#).map(|_| ());
     assert_eq!(
@@ -403,7 +403,7 @@ fn the_stored_object_is_fetched_from_its_path() {
 }
 
 #[test]
-fn only_headers_that_identify_the_client_are_sent() {
+fn only_headers_that_identify_the_client_are_sent_with_the_query() {
     let named = StoredRoute {
         headers: vec![HeaderName::from_static("x-token")],
         ..StoredRoute::default()
@@ -435,7 +435,7 @@ fn only_headers_that_identify_the_client_are_sent() {
 }
 
 #[test]
-fn the_stored_object_is_read_from_its_place() {
+fn the_stored_object_is_read_from_the_configured_path() {
     let query = StoredQuery {
         request: http::Request::new(()),
         pointer: "/data".parse().unwrap(),
@@ -466,7 +466,7 @@ fn the_stored_object_is_read_from_its_place() {
 }
 
 #[test]
-fn routes_that_cannot_judge_patches_are_mistakes() {
+fn routes_that_cannot_judge_patches_are_refused() {
     let base = || Route { get: None, ..route() };
     let with = |path: &str| {
         Some(StoredRoute {
@@ -571,7 +571,7 @@ fn routes_that_cannot_judge_patches_are_mistakes() {
 }
 
 #[test]
-fn parts_that_a_request_lacks_are_named_in_the_reply() {
+fn a_reply_names_the_parts_that_the_request_lacks() {
     let get = |path: &str| StoredRoute {
         path: Some(path.to_owned()),
         ..StoredRoute::default()
