@@ -8,17 +8,17 @@ use rcgen::{
     KeyUsagePurpose, SanType,
 };
 
-/// The certificates of the authority, as PEM.
+/// The certificates and keys of the cluster, as PEM.
 #[derive(Debug)]
 pub(crate) struct Credentials {
     pub(crate) authority: String,
-    /// A certificate for a server on loopback.
+    /// The API server's certificate, for loopback addresses.
     pub(crate) certificate: String,
     pub(crate) key: String,
     /// The client certificate that the API server presents to webhook servers.
     pub(crate) caller_certificate: String,
     pub(crate) caller_key: String,
-    /// The keys that sign and verify the tokens of service accounts.
+    /// The key pair that signs and verifies the tokens of service accounts.
     pub(crate) accounts_key: String,
     pub(crate) accounts_public_key: String,
 }
@@ -45,7 +45,7 @@ impl Credentials {
         params.subject_alt_names = vec![
             SanType::IpAddress(Ipv4Addr::LOCALHOST.into()),
             SanType::DnsName("localhost".try_into()?),
-            // A gateway verifies this name.
+            // Gateways expect this name in an API server's certificate.
             SanType::DnsName("kubernetes".try_into()?),
         ];
         let certificate = params.signed_by(&key, &issuer)?.pem();

@@ -1,5 +1,5 @@
-//! A Kubernetes API server with its store, and nothing else: no scheduler, no controllers, no nodes. Objects are
-//! admitted and stored, and then not changed.
+//! A Kubernetes API server with etcd but without scheduler, controllers and nodes: objects are admitted and stored, and
+//! nothing changes them afterwards.
 
 use std::{
     fmt, fs,
@@ -21,21 +21,21 @@ use crate::{
     rest::Rest,
 };
 
-/// The users of the API server. Each has a static token.
+/// Users of the API server, each with a static token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum User {
-    /// The user may do everything.
+    /// A user who may do everything.
     Admin,
-    /// The user has the permissions that a scenario grants.
+    /// A user with the permissions that a scenario grants.
     Alice,
-    /// The user is the webhook server itself.
+    /// The account of the webhook server.
     Admittance,
 }
 
 impl User {
     const ALL: [Self; 3] = [Self::Admin, Self::Alice, Self::Admittance];
 
-    /// Returns the name of the user in the API server, and of the context in kubectl.
+    /// Returns the user's name in the API server, which is also the name of the kubectl context.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Admin => "admin",
@@ -52,7 +52,7 @@ impl User {
         }
     }
 
-    /// Returns the token, which does not have to be secret, since no other program can reach the server.
+    /// Returns the user's token. It is not secret, because no other program can connect to the server.
     fn token(self) -> String {
         format!("token-of-{}", self.name())
     }
@@ -60,7 +60,7 @@ impl User {
 
 /// The running API server. All processes are stopped and all files removed when it is dropped.
 pub(crate) struct Cluster {
-    /// Fields are dropped in this order: the API server before its store, and both before their files.
+    /// Fields are dropped in order: the API server, then etcd, then their files.
     api_server: Mutex<Process>,
     _etcd: Process,
     directory: TempDir,
@@ -68,9 +68,9 @@ pub(crate) struct Cluster {
     store: SocketAddr,
     authority: String,
     namespaces: AtomicUsize,
-    /// The time for which scenarios keep long watches open.
+    /// How long scenarios keep their watches open.
     pub(crate) longest_watch: Duration,
-    /// The number of changes with which replicas go live.
+    /// The number of chain changes that scenarios make while replicas are running.
     pub(crate) changes: u32,
     pub(crate) outage: Duration,
 }
@@ -85,8 +85,8 @@ impl fmt::Debug for Cluster {
 }
 
 impl Cluster {
-    /// Starts a store and an API server, and returns when it is ready. Call it on the main thread: the processes end
-    /// with the thread.
+    /// Starts etcd and an API server, and waits until it is ready. Must be called on the main thread, because the
+    /// kernel kills the processes when the thread that started them ends.
     pub(crate) async fn start(
         longest_watch: Duration,
         changes: u32,
@@ -127,7 +127,7 @@ impl Cluster {
         self.api_server.lock().await.kill().await
     }
 
-    /// Starts the API server again, and returns when it is ready.
+    /// Restarts the API server, and waits until it is ready.
     pub(crate) async fn restart_api_server(&self) -> Result<(), Error> {
         let start = start_api_server(self.directory.path(), self.store, self.address, &self.authority);
         let (process, _) = start.await?;
@@ -154,7 +154,7 @@ impl Cluster {
         Ok(Rest::new(client, self.url(), &User::Admin.token()))
     }
 
-    /// Returns the kubeconfig of this user, for kubectl or the webhook server.
+    /// Returns the path of a user's kubeconfig.
     pub(crate) fn kubeconfig(&self, user: User) -> PathBuf {
         kubeconfig(self.directory.path(), user)
     }
@@ -163,17 +163,18 @@ impl Cluster {
         format!("https://{}", self.address)
     }
 
-    /// Returns a kubectl with another kubeconfig.
+    /// Returns a kubectl that uses this kubeconfig.
     pub(crate) fn kubectl_with(&self, kubeconfig: &Path) -> Result<Kubectl, Error> {
         Kubectl::new(self.directory.path(), kubeconfig)
     }
 
-    /// Returns the PEM file of the authority that signed the API server's client certificate for webhook servers.
+    /// Returns the PEM file of the authority that signed the API server's client certificate, which it presents to
+    /// webhook servers.
     pub(crate) fn authority_file(&self) -> PathBuf {
         self.directory.path().join(AUTHORITY)
     }
 
-    /// Removes all webhook configurations and Pods, so that they do not affect the next scenario.
+    /// Deletes all webhook configurations and Pods, so that the next scenario starts without them.
     pub(crate) async fn clean(&self) -> Result<(), Error> {
         let rest = self.rest()?;
         for resource in ["mutatingwebhookconfigurations", "validatingwebhookconfigurations"] {
@@ -189,7 +190,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Returns a number for unique names.
+    /// Returns a number that no earlier call returned, for unique names.
     pub(crate) fn number(&self) -> usize {
         self.namespaces.fetch_add(1, Ordering::Relaxed)
     }
@@ -200,7 +201,7 @@ impl Cluster {
         fs::read_to_string(&path).map_err(Error::io(path.display().to_string()))
     }
 
-    /// Keeps the logs, and returns their location.
+    /// Keeps the log files when the cluster is dropped, and returns their directory.
     pub(crate) fn keep_files(&mut self) -> PathBuf {
         self.directory.disable_cleanup(true);
         self.directory.path().to_owned()
@@ -229,14 +230,14 @@ async fn start_etcd(
         "etcd",
         &Artifacts::kubernetes("etcd")?,
         [
-            // The name contains the port, so that a second attempt does not find the data of the first.
+            // The port is part of the name, so that a second attempt on another port starts with an empty store.
             format!("--data-dir=etcd-{}", clients.port()),
             format!("--listen-client-urls={clients_url}"),
             format!("--advertise-client-urls={clients_url}"),
             format!("--listen-peer-urls={peers_url}"),
             format!("--initial-advertise-peer-urls={peers_url}"),
             format!("--initial-cluster=default={peers_url}"),
-            // Durability is not needed here.
+            // Data need not survive a crash, and writes are faster without fsync.
             "--unsafe-no-fsync".to_owned(),
             "--logger=zap".to_owned(),
         ],
@@ -264,7 +265,7 @@ async fn start_api_server(
             format!("--etcd-servers=http://{store}"),
             format!("--bind-address={}", address.ip()),
             format!("--secure-port={}", address.port()),
-            // The server's own Endpoints, in which loopback is not allowed, are not used.
+            // Kubernetes rejects loopback addresses in Endpoints, so the API server must not publish its own.
             format!("--advertise-address={}", address.ip()),
             "--endpoint-reconciler-type=none".to_owned(),
             "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
@@ -275,7 +276,8 @@ async fn start_api_server(
             "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
             format!("--service-account-signing-key-file={ACCOUNTS_KEY}"),
             format!("--service-account-key-file={ACCOUNTS_PUBLIC_KEY}"),
-            // The plugin would wait for the account `default` of a namespace, which a controller creates.
+            // This admission plugin would wait for the service account `default`, which a missing controller would
+            // create.
             "--disable-admission-plugins=ServiceAccount".to_owned(),
             format!("--admission-control-config-file={ADMISSION}"),
             format!("--audit-policy-file={AUDIT_POLICY}"),
@@ -330,7 +332,7 @@ fn write_settings(directory: &Path, credentials: &Credentials) -> Result<(), Err
             {"name": "ValidatingAdmissionWebhook", "configuration": hooks},
         ],
     });
-    // Users in this file are webhook servers; this one matches all of them.
+    // Each "user" in this file is a webhook server; `*` matches all of them.
     let caller = json!({
         "apiVersion": "v1",
         "kind": "Config",

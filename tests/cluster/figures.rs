@@ -1,5 +1,6 @@
-//! Measures creations with webhooks, without them, and through a gateway, and the cost of many objects. The figures are
-//! informative: `cargo task cluster figures` measures a release build, and `cargo task cluster` a debug build.
+//! Measures how long creations take with webhooks, without them, and through a gateway, and how much many objects cost.
+//! The figures are not asserted. `cargo task cluster figures` measures a release build, `cargo task cluster` a debug
+//! build.
 
 use std::{
     fmt,
@@ -19,13 +20,13 @@ use crate::{
     scene::{GOOD_IMAGE, Scene, chain, core, images, pod, sidecar, validating},
 };
 
-/// The number of measured creations, and of creations for the warm-up.
+/// The number of measured creations, and of unmeasured ones before them.
 const TIMED: usize = 300;
 const WARM_UP: usize = 50;
 /// The number of objects that are created concurrently.
 const AT_ONCE: usize = 8;
 
-/// The description of the measurement.
+/// The label of the printed row.
 #[derive(Debug)]
 pub(crate) struct Figures {
     rows: Vec<Row>,
@@ -36,13 +37,13 @@ pub(crate) struct Figures {
 #[derive(Debug)]
 pub(crate) struct Row {
     what: &'static str,
-    /// The durations of creations one after another, sorted.
+    /// The sorted durations of sequential creations.
     alone: Vec<Duration>,
-    /// Creations per second, several at a time.
+    /// Creations per second with concurrent clients.
     rate: f64,
 }
 
-/// Creates Pods in dry runs: everything except storing them.
+/// Creates Pods in dry runs, which do everything except writing to etcd.
 pub(crate) async fn measure(cluster: Arc<Cluster>) -> Figures {
     let rules = || core(&["CREATE"], &["pods"]);
     let chains = [
@@ -74,7 +75,7 @@ pub(crate) async fn measure(cluster: Arc<Cluster>) -> Figures {
 }
 
 impl Row {
-    /// Measures creations at the path of a collection of Pods.
+    /// Measures creations by POST to `path`, a collection of Pods.
     pub(crate) async fn measure(what: &'static str, rest: &Rest, path: &str) -> Self {
         let path = format!("{path}?dryRun=All");
         let pod = pod("web", GOOD_IMAGE);

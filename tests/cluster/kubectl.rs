@@ -1,5 +1,3 @@
-//! Runs kubectl as a user of the API server.
-
 use std::{
     env,
     path::{Path, PathBuf},
@@ -25,22 +23,22 @@ pub(crate) struct Kubectl {
     home: PathBuf,
 }
 
-/// The result of one call.
+/// The result of one kubectl call.
 #[derive(Clone, Debug)]
 pub(crate) struct KubectlOutput {
-    /// Whether it exited with success.
+    /// Whether kubectl exited with 0.
     pub(crate) succeeded: bool,
     pub(crate) stdout: String,
-    /// Errors, and warnings of the API server.
+    /// Error messages and warnings of the API server.
     pub(crate) stderr: String,
 }
 
 impl KubectlOutput {
-    /// Its output as JSON.
+    /// Returns the output as JSON.
     ///
     /// # Panics
     ///
-    /// Panics if it failed, or the output is not JSON.
+    /// Panics if kubectl failed, or the output is not JSON.
     pub(crate) fn json(&self) -> Value {
         assert!(self.succeeded, "kubectl failed: {}", self.stderr);
         match serde_json::from_str(&self.stdout) {
@@ -49,21 +47,21 @@ impl KubectlOutput {
         }
     }
 
-    /// Checks that it succeeded.
+    /// Checks that kubectl succeeded.
     ///
     /// # Panics
     ///
-    /// Panics if it failed.
+    /// Panics if kubectl failed.
     pub(crate) fn succeeds(self) -> Self {
         assert!(self.succeeded, "kubectl failed: {}", self.stderr);
         self
     }
 
-    /// Checks that it failed with a message that contains these words.
+    /// Checks that kubectl failed with a message that contains all of these words.
     ///
     /// # Panics
     ///
-    /// Panics if it succeeded, or failed with another message.
+    /// Panics if kubectl succeeded, or failed with another message.
     pub(crate) fn fails_with(self, words: &[&str]) -> Self {
         assert!(
             !self.succeeded,
@@ -81,18 +79,18 @@ impl KubectlOutput {
     }
 }
 
-/// A kubectl that runs until it is dropped.
+/// A kubectl process that runs until it is dropped.
 pub(crate) struct Running {
     child: Child,
     lines: Option<Lines<BufReader<ChildStdout>>>,
 }
 
 impl Running {
-    /// Waits for the next line of the output that contains this, and returns it.
+    /// Waits for the next line of output that contains `words`, and returns it.
     ///
     /// # Panics
     ///
-    /// Panics if there is none in time.
+    /// Panics if there is no such line within the limit.
     pub(crate) async fn until(&mut self, words: &str) -> String {
         let lines = self.lines.as_mut().unwrap();
         let reading = async {
@@ -108,11 +106,11 @@ impl Running {
             .unwrap_or_else(|_| unreachable!("kubectl did not write `{words}`"))
     }
 
-    /// Waits until it ends.
+    /// Waits until kubectl exits.
     ///
     /// # Panics
     ///
-    /// Panics if it does not end within the limit.
+    /// Panics if it does not exit within the limit.
     pub(crate) async fn ended(&mut self, limit: Duration) {
         timeout(limit, self.child.wait()).await.unwrap().unwrap();
     }
@@ -131,8 +129,7 @@ impl Kubectl {
         self.run_with(arguments, "").await
     }
 
-    /// Returns the command with these arguments, whose input and output are pipes. The process is killed when it is
-    /// dropped.
+    /// Returns a kubectl command whose input and output are pipes. Dropping the process kills it.
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.program);
         // kubectl must not use the developer's kubeconfig or a proxy.
@@ -151,7 +148,7 @@ impl Kubectl {
         command
     }
 
-    /// Starts kubectl for a command that does not end by itself.
+    /// Starts a kubectl command that does not end by itself, such as a watch.
     pub(crate) fn start(&self, arguments: &[&str]) -> Result<Running, Error> {
         let what = format!("kubectl {}", arguments.join(" "));
         let mut child = self.command(arguments).spawn().map_err(Error::io(what))?;
@@ -159,12 +156,12 @@ impl Kubectl {
         Ok(Running { child, lines })
     }
 
-    /// Runs it with documents on its standard input, for `-f -`.
+    /// Runs kubectl with `input` on its standard input, for `-f -`.
     pub(crate) async fn run_with(&self, arguments: &[&str], input: &str) -> Result<KubectlOutput, Error> {
         let error = || Error::io(format!("kubectl {}", arguments.join(" ")));
         let mut child = self.command(arguments).spawn().map_err(error())?;
         if let Some(mut stdin) = child.stdin.take() {
-            // kubectl may exit before reading everything, and then prints the reason.
+            // kubectl may exit without reading all input, and then reports why.
             let _ = stdin.write_all(input.as_bytes()).await;
         }
         let output = match timeout(NEVER, child.wait_with_output()).await {

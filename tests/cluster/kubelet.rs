@@ -1,7 +1,7 @@
-//! A stand-in for the kubelet of a node, for `kubectl exec`, `logs` and `port-forward`.
+//! A fake kubelet of a node, for `kubectl exec`, `logs` and `port-forward`.
 //!
-//! The stand-in speaks as much of SPDY/3.1 as kubectl needs: the streams of a connection are known by the order in
-//! which kubectl opens them, so that nothing has to be decompressed.
+//! It speaks the subset of SPDY/3.1 that kubectl needs. It tells streams apart by the order in which kubectl opens
+//! them, and thus never has to decompress headers.
 
 use std::{collections::BTreeSet, net::SocketAddr, sync::Arc};
 
@@ -14,7 +14,7 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 
-/// The stand-in stops when this is dropped.
+/// A running fake kubelet, which stops when it is dropped.
 pub(crate) struct Kubelet {
     pub(crate) address: SocketAddr,
     _serving: JoinSet<()>,
@@ -23,7 +23,7 @@ pub(crate) struct Kubelet {
 impl Kubelet {
     pub(crate) async fn start() -> Self {
         let key = KeyPair::generate().unwrap();
-        // The API server does not verify it, as by default.
+        // By default, the API server does not verify a kubelet's certificate.
         let certificate = CertificateParams::new(["node".to_owned()])
             .unwrap()
             .self_signed(&key)
@@ -46,7 +46,7 @@ impl Kubelet {
                 let acceptor = acceptor.clone();
                 connections.spawn(async move {
                     if let Ok(stream) = acceptor.accept(stream).await {
-                        // An error means that the API server has closed the stream.
+                        // A failed answer means that the API server has closed the connection.
                         let _ = answer(stream).await;
                     }
                 });
@@ -97,11 +97,11 @@ async fn answer(mut stream: impl AsyncRead + AsyncWrite + Unpin) -> std::io::Res
     }
 }
 
-/// A frame that kubectl sends.
+/// A SPDY frame from kubectl.
 enum Frame {
-    /// The client opens this stream.
+    /// kubectl opens the stream with this ID.
     Opened(u32),
-    /// Data for a stream; `true` if it is the last data.
+    /// Data for a stream; `true` marks the last frame of the stream.
     Data(u32, Vec<u8>, bool),
     Other,
 }
@@ -125,15 +125,15 @@ async fn read(stream: &mut (impl AsyncRead + Unpin)) -> std::io::Result<Frame> {
     })
 }
 
-/// Accepts a stream, with no headers. The headers of all streams are one zlib stream with SPDY's dictionary, whose own
-/// header precedes the first of them; its blocks are stored, not compressed.
+/// Accepts a stream with no headers. The headers of all streams of a connection form one zlib stream, which uses SPDY's
+/// dictionary and whose zlib header precedes the first block. The blocks are stored uncompressed.
 async fn accept(stream: &mut (impl AsyncWrite + Unpin), number: u32, is_first: bool) -> std::io::Result<()> {
     let begin: &[u8] = if is_first {
         b"\x78\xbb\xe3\xc6\xa7\xc2"
     } else {
         b""
     };
-    // The count of headers, and an empty block, at which the reader stops.
+    // A header count of zero, and an empty zlib block, at which the reader stops.
     let block = [
         begin,
         b"\x00\x04\x00\xfb\xff\x00\x00\x00\x00",
@@ -162,8 +162,8 @@ async fn send(
     stream.write_all(&frame).await
 }
 
-/// Writes a greeting and then the input to the output. kubectl opens the streams in this order: errors of the
-/// connection, the input if there is one, the output, and the errors of the command.
+/// Writes a greeting, and then copies the input to the output. kubectl opens the streams in this order: connection
+/// errors, standard input if there is any, standard output, standard error.
 async fn exec(mut stream: impl AsyncRead + AsyncWrite + Unpin, has_input: bool) -> std::io::Result<()> {
     let (input, output) = if has_input { (Some(3), 5) } else { (None, 3) };
     let mut opened = 0;
@@ -198,7 +198,7 @@ async fn exec(mut stream: impl AsyncRead + AsyncWrite + Unpin, has_input: bool) 
     Ok(())
 }
 
-/// Echoes what arrives. Each connection has two streams, for errors and for data.
+/// Sends back all data. For each connection, kubectl opens an error stream and a data stream.
 async fn forward(mut stream: impl AsyncRead + AsyncWrite + Unpin) -> std::io::Result<()> {
     let mut opened = BTreeSet::new();
     loop {

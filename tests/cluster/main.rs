@@ -116,7 +116,7 @@ async fn main() -> ExitCode {
         }
         return ExitCode::SUCCESS;
     }
-    // The other branch is dropped, with its processes and files.
+    // The future that loses is dropped, which stops its processes and removes its files.
     let result = tokio::select! {
         result = run(&arguments) => result,
         result = interrupted() => result.map(|()| ExitCode::FAILURE),
@@ -143,10 +143,10 @@ async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let (mut passed, mut failed) = (0, Vec::new());
     for scenario in arguments.scenarios() {
         print!("scenario {} ... ", scenario.name);
-        // Continue even if the terminal is closed.
+        // Scenarios continue if standard output is closed.
         let _ = io::stdout().flush();
         let begin = Instant::now();
-        // In a separate task, to isolate panics.
+        // A panic ends only this task.
         match tokio::spawn((scenario.play)(Arc::clone(&cluster))).await {
             Ok(()) => {
                 println!("ok ({:.1?})", begin.elapsed());

@@ -1,5 +1,4 @@
-//! Measures an audit of many objects, and a start with many chains, with the real API server. All of them are in its
-//! store.
+//! Measures an audit of many objects, and startup with many chains, against the real API server.
 
 use std::{
     fmt,
@@ -24,17 +23,17 @@ use crate::{
     scene::{GOOD_IMAGE, Scene, plugin, pod},
 };
 
-/// The number of objects: a debug build is slower.
+/// The number of audited objects; fewer in debug builds, which are slower.
 const OBJECTS: usize = if cfg!(debug_assertions) { 2_000 } else { 20_000 };
 const CHAINS: usize = if cfg!(debug_assertions) { 200 } else { 2_000 };
 /// The number of objects that are created concurrently.
 const AT_ONCE: usize = 8;
 
-/// The description of the measurements.
+/// The label of the printed rows.
 #[derive(Debug)]
 pub(crate) struct Many {
     audit: Value,
-    /// The memory of the program before the audit, and the most during it, in bytes.
+    /// The program's resident memory before the audit, and its maximum during the audit, in bytes.
     memory: [u64; 2],
     cold: Duration,
     warm: Duration,
@@ -64,7 +63,7 @@ async fn end(mut program: Admittance) {
     program.ended().await.unwrap();
 }
 
-/// Returns a Pod of 1.6 kB. The chain denies every tenth.
+/// Returns a Pod of 1.6 kB. The chain denies every tenth one.
 fn large_pod(number: usize) -> Value {
     let image = if number.is_multiple_of(10) {
         "bad"
@@ -93,7 +92,7 @@ async fn delete_chains(scene: &Scene) {
     assert_eq!(reply.status, 200, "{}", reply.text());
 }
 
-/// Measures the time until a replica is ready: with an empty store, and with the compiled forms in it.
+/// Measures the time from start to readiness, first with an empty store, then with all plugins compiled.
 async fn start_twice(cluster: Arc<Cluster>) -> [Duration; 2] {
     let scene = Scene::of_replicas(cluster, json!({})).await;
     let store = TempDir::new().unwrap();
@@ -121,7 +120,7 @@ async fn start_twice(cluster: Arc<Cluster>) -> [Duration; 2] {
     times
 }
 
-/// Returns the leader's report of its audit, and the memory of the program before the audit and at its peak.
+/// Returns the leader's audit report, and the program's memory before the audit and its peak.
 async fn audit_all(cluster: Arc<Cluster>) -> (Value, [u64; 2]) {
     let audit = json!({"resources": ["pods"], "rate": 1000});
     let more = json!({"dialect": {"kubernetes": {"audit": audit}}});

@@ -12,12 +12,12 @@ use tokio::{net::TcpStream, process::Command};
 
 use crate::process::{Process, with_free_ports};
 
-/// Names the directory with the server; otherwise it is found by `PATH`.
+/// The environment variable with the directory of the server; without it, the server is looked up in `PATH`.
 const DIRECTORY: &str = "ADMITTANCE_TEST_MARIADB";
 const DATABASE: &str = "bcs";
 const USER: &str = "gateway";
 
-/// A server with an empty database. It stops when this is dropped.
+/// A MariaDB server with an empty database. It stops when it is dropped.
 #[derive(Debug)]
 pub(crate) struct MariaDb {
     process: Process,
@@ -57,7 +57,7 @@ impl MariaDb {
         })
     }
 
-    /// Returns the configuration's keys for this database.
+    /// Returns the configuration keys of a gateway for this database.
     pub(crate) fn config(&self) -> Value {
         json!({"server": self.address.to_string(), "database": DATABASE, "user": USER})
     }
@@ -66,7 +66,7 @@ impl MariaDb {
         self.process.kill().await
     }
 
-    /// Starts it again on the same port, with its data.
+    /// Restarts the server on the same port with the same data.
     pub(crate) async fn start_again(&mut self) -> Result<(), Error> {
         self.process = started(&self.directory, self.address).await?;
         Ok(())

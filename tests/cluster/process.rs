@@ -1,5 +1,3 @@
-//! Child processes.
-
 use std::{
     ffi::OsStr,
     fs::{self, File},
@@ -12,13 +10,13 @@ use std::{
 use admittance_tests::Error;
 use tokio::process::{Child, Command};
 
-/// The limit of waits, longer than anything takes on a busy machine.
+/// The timeout of waits; no step takes this long even on a busy machine.
 pub(crate) const NEVER: Duration = Duration::from_secs(120);
 
-/// The polling interval for state without notifications.
+/// The polling interval for state that cannot be watched.
 const LOOK_AGAIN: Duration = Duration::from_millis(25);
 
-/// A third-party server, whose output goes to a file. It is killed when this is dropped, and by the kernel when the
+/// A server of another project, with its output in a file. It is killed when it is dropped, and by the kernel when the
 /// thread that started it ends.
 #[derive(Debug)]
 pub(crate) struct Process {
@@ -28,7 +26,7 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts a program, with `{name}.log` in the directory for its output.
+    /// Starts a program that writes its output to `{name}.log` in `directory`.
     pub(crate) fn start<A: AsRef<OsStr>>(
         name: &'static str,
         program: &Path,
@@ -38,7 +36,7 @@ impl Process {
         let log = directory.join(format!("{name}.log"));
         let output = File::create(&log).map_err(Error::io(log.display().to_string()))?;
         let errors = output.try_clone().map_err(Error::io(log.display().to_string()))?;
-        // setpriv stops it if this program exits without running destructors.
+        // With setpriv's parent-death signal, the server also stops if this program is killed.
         let child = Command::new("setpriv")
             .args(["--pdeathsig", "KILL", "--"])
             .arg(program)
@@ -67,7 +65,7 @@ impl Process {
         )
     }
 
-    /// Waits until it is ready. Fails if it exits instead.
+    /// Waits until the server is ready. Fails if it exits before.
     pub(crate) async fn until_ready<R>(&mut self, mut is_ready: impl FnMut() -> R) -> Result<(), Error>
     where
         R: Future<Output = bool>,
@@ -95,18 +93,18 @@ impl Process {
     }
 }
 
-/// Returns the end of a long log, enough to see why the process exited.
+/// Returns the last lines of a log, which contain the reason of an exit.
 fn last_lines(log: &str) -> String {
     let lines: Vec<_> = log.lines().collect();
     let (_, last) = lines.split_at(lines.len().saturating_sub(40));
     last.join("\n")
 }
 
-/// Polls until there is a result. Only for state without notifications.
+/// Polls until `attempt` returns a result, for state that cannot be watched.
 ///
 /// # Panics
 ///
-/// Panics if there is no result in time.
+/// Panics if there is no result within [`NEVER`].
 pub(crate) async fn until<T, R>(what: &str, mut attempt: impl FnMut() -> R) -> T
 where
     R: Future<Output = Option<T>>,
@@ -124,8 +122,8 @@ where
     }
 }
 
-/// Starts a program on free ports that must be chosen in advance. If another program takes one of them before the
-/// start, other ports are tried.
+/// Starts a program on ports that are free when they are chosen. If another program binds one of them first, tries
+/// again with other ports.
 pub(crate) async fn with_free_ports<const N: usize, T, R>(
     mut start: impl FnMut([SocketAddr; N]) -> R,
 ) -> Result<T, Error>
@@ -151,7 +149,7 @@ fn free_ports<const N: usize>() -> Result<[SocketAddr; N], Error> {
     for port in &mut ports {
         let listener = TcpListener::bind(*port).map_err(what())?;
         *port = listener.local_addr().map_err(what())?;
-        // All ports stay open until all are chosen, so that they are different.
+        // Keeping all listeners open until the end makes the ports distinct.
         held.push(listener);
     }
     Ok(ports)

@@ -4,7 +4,6 @@ use serde_json::{Value, json};
 
 use crate::scene::{SCENE_LABEL, core};
 
-/// The two kinds of webhook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Mutating,
@@ -27,11 +26,11 @@ impl Kind {
     }
 }
 
-/// One webhook, in a separate configuration.
+/// One webhook in a configuration of its own.
 #[derive(Clone, Debug)]
 pub(crate) struct Registration {
     kind: Kind,
-    /// Distinguishes it from others of the same kind.
+    /// Distinguishes the name from other registrations of the same kind.
     suffix: &'static str,
     path: &'static str,
     rules: Value,
@@ -41,7 +40,7 @@ pub(crate) struct Registration {
 }
 
 impl Registration {
-    /// Returns a webhook at this path for Pods that are created, which fails closed.
+    /// Returns a webhook at `path` for created Pods, with the failure policy `Fail`.
     pub(crate) fn new(kind: Kind, path: &'static str) -> Self {
         Self {
             kind,
@@ -62,7 +61,7 @@ impl Registration {
         Self::new(Kind::Validating, path)
     }
 
-    /// Adds a suffix to the name, which then sorts after a name without one.
+    /// Appends a suffix to the name, which then sorts after the name without it.
     pub(crate) fn named(self, suffix: &'static str) -> Self {
         Self { suffix, ..self }
     }
@@ -78,7 +77,7 @@ impl Registration {
         }
     }
 
-    /// Sets the versions of AdmissionReview, the preferred one first.
+    /// Sets `admissionReviewVersions`, the preferred version first.
     pub(crate) fn versions(self, versions: &'static [&'static str]) -> Self {
         Self { versions, ..self }
     }
@@ -94,23 +93,23 @@ impl Registration {
         format!("{scene}-{}{}", self.kind.name(), self.suffix)
     }
 
-    /// Returns the name of its kind in kubectl.
+    /// Returns the name of the configuration's kind for kubectl.
     pub(crate) fn resource(&self) -> String {
         self.kind.document_kind().to_lowercase()
     }
 
-    /// Returns the name of the webhook of this scene in messages of the API server.
+    /// Returns the webhook's name in the API server's messages.
     pub(crate) fn webhook_name(&self, scene: &str) -> String {
         format!("{}.{scene}.example.com", self.kind.name())
     }
 
-    /// Returns the name of the webhook that shows whether a configuration is in effect.
+    /// Returns the name of the additional webhook that shows whether a configuration is in effect.
     pub(crate) fn probe_name(probe: &str) -> String {
         format!("{probe}.probe.example.com")
     }
 
-    /// Returns the document for the API server. Its first webhook is unreachable, and matches objects with the label
-    /// `probe` and this value: when such an object is refused, the document is in effect.
+    /// Returns the configuration. Its first webhook is unreachable and matches objects with the label `probe` set to
+    /// `probe`: when the API server refuses such an object, the configuration is in effect.
     pub(crate) fn document(&self, scene: &str, url: &str, ca_bundle: &str, probe: &str) -> Value {
         let mut webhook = json!({
             "name": self.webhook_name(scene),

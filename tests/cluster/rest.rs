@@ -4,7 +4,7 @@ use admittance_tests::{Client, Error, Reply};
 use http::{Method, Request};
 use serde_json::Value;
 
-/// A client of the API as one user.
+/// A client of the API server with one user's token.
 #[derive(Clone, Debug)]
 pub(crate) struct Rest {
     client: Client,
@@ -25,12 +25,12 @@ impl Rest {
         self.send(Method::GET, path, None).await
     }
 
-    /// Sends a POST of an object to the path of its collection.
+    /// Sends a POST to the path of a collection.
     pub(crate) async fn post(&self, path: &str, object: &Value) -> Result<Reply, Error> {
         self.send(Method::POST, path, Some(object)).await
     }
 
-    /// Sends a request, with the object as its body.
+    /// Sends a request with `object` as its body.
     pub(crate) async fn send(
         &self,
         method: Method,

@@ -42,7 +42,7 @@ pub(crate) struct Scenario {
 
 pub(crate) type Playing = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// A list of scenarios, each named after its module and function.
+/// Lists scenarios by their modules and functions, which become their names.
 macro_rules! scenarios {
     ($($module:ident: $($function:ident,)+;)+) => {
         &[$($(Scenario {
@@ -52,7 +52,7 @@ macro_rules! scenarios {
     };
 }
 
-/// All scenarios, the basic ones first.
+/// All scenarios, simplest first.
 pub(crate) const SCENARIOS: &[Scenario] = scenarios! {
     bare:
         pods_are_stored_as_they_are,

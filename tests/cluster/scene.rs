@@ -1,4 +1,4 @@
-//! Admittance behind the API server: a namespace, a webhook server, and the configurations that connect them.
+//! Admittance as a webhook server of the API server, in a namespace with its webhook configurations.
 
 use std::{
     collections::BTreeMap,
@@ -26,34 +26,34 @@ use crate::{
     scenarios::resources::prepare,
 };
 
-/// The label that every namespace of a scene has, with its own name.
+/// The label with the name of its namespace, set on every namespace of a scene.
 pub(crate) const SCENE_LABEL: &str = "scene";
 
-/// A webhook server with its own namespace. It stops when this is dropped.
+/// A namespace and its webhook server, which stops when the scene is dropped.
 pub(crate) struct Scene {
     pub(crate) cluster: Arc<Cluster>,
     pub(crate) kubectl: Kubectl,
     pub(crate) rest: Rest,
     pub(crate) namespace: String,
-    /// The configuration, the certificates, and the chains.
+    /// The directory of the configuration, the certificates and the chains.
     pub(crate) directory: TempDir,
     program: Option<Admittance>,
-    /// The address of the server, also after a restart.
+    /// The server's address, kept across restarts.
     address: SocketAddr,
-    /// The number of registrations, to distinguish each from the previous one.
+    /// The number of registrations so far, which makes each one's probe unique.
     registered: AtomicUsize,
-    /// The probes of the configurations in effect, by name.
+    /// The probes of the active webhook configurations, by configuration name.
     effective: Mutex<BTreeMap<String, String>>,
     mounted: AtomicUsize,
 }
 
 impl Scene {
-    /// Serves these chains, in a new namespace.
+    /// Starts a server with these chains in a new namespace.
     pub(crate) async fn start(cluster: Arc<Cluster>, chains: &[Value]) -> Self {
         Self::configured(cluster, json!({}), chains).await
     }
 
-    /// Serves these chains, with additions to the configuration.
+    /// Starts a server with these chains and additional configuration.
     pub(crate) async fn configured(cluster: Arc<Cluster>, more: Value, chains: &[Value]) -> Self {
         Self::with_dialect(cluster, json!({"kubernetes": {}}), more, chains).await
     }
@@ -80,7 +80,7 @@ impl Scene {
         scene.serve().await
     }
 
-    /// Creates a scene with a namespace and a configuration.
+    /// Creates the namespace and the configuration without starting a server.
     pub(crate) async fn without_server(cluster: Arc<Cluster>, config: &Value) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let namespace = format!("scene-{}", cluster.number());
@@ -102,8 +102,8 @@ impl Scene {
         scene
     }
 
-    /// Returns a scene for replicas that read chains of the cluster, with the rights that the manifests for this
-    /// configuration give. No replica is started.
+    /// Prepares a scene for replicas that read chains from the cluster, with the rights in the manifests for this
+    /// configuration. Starts no replica.
     pub(crate) async fn of_replicas(cluster: Arc<Cluster>, more: Value) -> Self {
         let mut config = json!({
             "dialect": {"kubernetes": {}},
@@ -120,7 +120,7 @@ impl Scene {
         scene
     }
 
-    /// Starts a replica, on a port of its own, and waits until it is ready.
+    /// Starts a replica on a free port, and waits until it is ready.
     pub(crate) async fn start_replica(&self, store: impl AsRef<Path>) -> Admittance {
         let serve = Serve::new(self.path("admittance.yaml")).unwrap().store(store);
         let program = serve.start().await.unwrap();
@@ -136,7 +136,7 @@ impl Scene {
         self
     }
 
-    /// Starts the server, on its previous address if it had one.
+    /// Starts the server, on its previous address if it has run before.
     pub(crate) async fn start_again(&mut self) {
         let (program, address) = self.started().await;
         (self.program, self.address) = (Some(program), address);
@@ -161,7 +161,7 @@ impl Scene {
         self.program = Some(program);
     }
 
-    /// Starts another server, on another port, which becomes the server of the scene; returns the previous one.
+    /// Starts a second server on another port, which replaces the scene's server; returns the previous one.
     pub(crate) async fn serve_elsewhere(&mut self) -> Admittance {
         self.address.set_port(0);
         let (program, address) = self.started().await;
@@ -169,7 +169,7 @@ impl Scene {
         self.program.replace(program).unwrap()
     }
 
-    /// Sets the address that the API server calls; the test starts servers behind it.
+    /// Sets the address that the API server calls. The test starts its own servers behind it.
     pub(crate) fn called_at(&mut self, address: SocketAddr) {
         self.address = address;
     }
@@ -193,7 +193,6 @@ impl Scene {
         self.running().metrics().await.unwrap()
     }
 
-    /// Returns the URL of the admin port.
     pub(crate) fn admin_url(&self) -> String {
         self.program.as_ref().unwrap().admin_url("")
     }
@@ -209,7 +208,7 @@ impl Scene {
         replace(&self.path(&format!("chains/{name}.json")), &text);
     }
 
-    /// Creates a CA and a certificate of the server, in a separate directory.
+    /// Creates a CA and a server certificate in a directory of this name.
     pub(crate) async fn make_certificates(&self, name: &str) {
         let out = self.path(name);
         let arguments = ["certs", "--host", "localhost", "--out", out.to_str().unwrap()];
@@ -217,19 +216,19 @@ impl Scene {
         assert_eq!(finished.code, Some(0), "{}", finished.stderr);
     }
 
-    /// Returns the CA certificate in a directory that [`make_certificates`](Self::make_certificates) created, as PEM.
+    /// Returns the CA certificate that [`make_certificates`](Self::make_certificates) created under this name, as PEM.
     pub(crate) fn authority(&self, name: &str) -> Vec<u8> {
         fs::read(self.path(name).join("ca.pem")).unwrap()
     }
 
-    /// Gives the server the certificate and key in a directory that [`make_certificates`](Self::make_certificates)
-    /// created.
+    /// Gives the server the certificate and key that [`make_certificates`](Self::make_certificates) created under this
+    /// name.
     pub(crate) fn mount(&self, name: &str) {
         self.mount_files(name, name);
     }
 
-    /// Gives the server a certificate and a key, in the same way as the kubelet mounts a Secret: all files change
-    /// at once, when a symbolic link to their directory is replaced.
+    /// Gives the server a certificate and a key like a kubelet that updates a mounted Secret: replacing a symbolic link
+    /// to their directory changes all files at once.
     pub(crate) fn mount_files(&self, certificate: &str, key: &str) {
         let mounted = self.path("mounted");
         let number = self.mounted.fetch_add(1, Ordering::Relaxed);
@@ -253,7 +252,7 @@ impl Scene {
         format!("https://localhost:{}{path}", self.address.port())
     }
 
-    /// Returns the number of reviews answered by the server.
+    /// Returns how many reviews the server has answered.
     pub(crate) async fn reviews(&self) -> f64 {
         let metrics = self.program.as_ref().unwrap().metrics().await.unwrap();
         metrics
@@ -261,13 +260,13 @@ impl Scene {
             .unwrap_or_default()
     }
 
-    /// Registers this server with the API server, and returns when it is called.
+    /// Registers the server's webhook, and waits until the API server calls it.
     pub(crate) async fn register(&self, registration: &Registration) {
         self.register_trusting(registration, &self.authority("certs"))
             .await;
     }
 
-    /// Registers the server like [`register`](Self::register), with these authorities.
+    /// Registers the server like [`register`](Self::register), with this CA bundle.
     pub(crate) async fn register_trusting(&self, registration: &Registration, ca_bundle: &[u8]) {
         let number = self.registered.fetch_add(1, Ordering::Relaxed);
         let probe = format!("{}-{number}", self.namespace);
@@ -286,7 +285,7 @@ impl Scene {
             .or_default() = probe;
     }
 
-    /// Deletes a configuration, and returns when the API server no longer calls it.
+    /// Deletes a configuration, and waits until the API server no longer calls its webhooks.
     pub(crate) async fn unregister(&self, registration: &Registration) {
         let name = registration.name(&self.namespace);
         self.run(&format!("delete {} {name}", registration.resource()))
@@ -299,7 +298,7 @@ impl Scene {
         .await;
     }
 
-    /// Returns whether the configuration with this probe is in effect.
+    /// Returns whether the API server calls the webhooks of the configuration with this probe.
     async fn is_probed(&self, probe: &str) -> bool {
         let object = json!({
             "apiVersion": "v1",
@@ -311,7 +310,6 @@ impl Scene {
         reply.text().contains(&Registration::probe_name(probe))
     }
 
-    /// Creates a second namespace, with labels.
     pub(crate) async fn make_namespace(&self, name: &str, labels: Value) {
         let mut labels = labels;
         labels[SCENE_LABEL] = self.namespace.clone().into();
@@ -323,7 +321,7 @@ impl Scene {
         self.apply(&namespace).await.succeeds();
     }
 
-    /// Runs `kubectl apply`, in the namespace of the scene unless the object names another.
+    /// Runs `kubectl apply`, in the scene's namespace unless the object names another.
     pub(crate) async fn apply(&self, object: &Value) -> KubectlOutput {
         self.with(&["apply", "-f", "-"], object).await
     }
@@ -349,14 +347,14 @@ impl Scene {
             .flatten()
     }
 
-    /// Runs kubectl in the namespace of the scene, with arguments separated by spaces.
+    /// Runs kubectl in the scene's namespace, with arguments separated by spaces.
     pub(crate) async fn run(&self, arguments: &str) -> KubectlOutput {
         let here = ["--namespace", &self.namespace];
         let arguments: Vec<_> = here.into_iter().chain(arguments.split(' ')).collect();
         self.kubectl.run(&arguments).await.unwrap()
     }
 
-    /// Returns the stored object: `kubectl get`.
+    /// Returns the stored object, as `kubectl get` prints it.
     pub(crate) async fn get(&self, what: &str) -> Value {
         self.run(&format!("get {what} --output=json")).await.json()
     }
@@ -365,7 +363,7 @@ impl Scene {
         containers(&self.get(&format!("pod {pod}")).await)
     }
 
-    /// Returns the part of the configuration for reading namespaces and nodes, and the permissions for it.
+    /// Returns the configuration for reading namespaces and nodes, and grants the server the necessary permissions.
     pub(crate) async fn cluster_access(cluster: &Cluster) -> Value {
         let kubectl = cluster.kubectl().unwrap();
         let documents = json!({
@@ -409,7 +407,7 @@ impl Scene {
 
 impl Drop for Scene {
     fn drop(&mut self) {
-        // The panic says what is wrong; the log has more details.
+        // The panic message names the failed check, and the server's log has details.
         if std::thread::panicking()
             && let Some(program) = &self.program
         {
@@ -427,7 +425,7 @@ pub(crate) fn replace(path: &Path, content: &[u8]) {
     fs::rename(&new, path).unwrap();
 }
 
-/// Returns the store of compiled plugins, kept between runs.
+/// Returns the directory for compiled plugins, which is kept between runs.
 pub(crate) fn compiled() -> PathBuf {
     admittance_tests::repository().join("target/kubernetes/compiled")
 }
@@ -468,7 +466,7 @@ pub(crate) fn pod(name: &str, image: &str) -> Value {
     })
 }
 
-/// An image that every policy here allows.
+/// An image that every policy in these scenarios allows.
 pub(crate) const GOOD_IMAGE: &str = "registry.example.com/web:1.0";
 
 pub(crate) fn chain(name: &str, rules: Value, stages: Value) -> Value {
@@ -480,19 +478,19 @@ pub(crate) fn chain(name: &str, rules: Value, stages: Value) -> Value {
     })
 }
 
-/// Returns a chain that may only allow and deny.
+/// Returns the chain as a validating one, which may only allow and deny.
 pub(crate) fn validating(chain: Value) -> Value {
     let mut chain = chain;
     chain["spec"]["phase"] = "Validating".into();
     chain
 }
 
-/// Returns a rule for resources of the core group.
+/// Returns a rule for resources of the core API group.
 pub(crate) fn core(operations: &[&str], resources: &[&str]) -> Value {
     json!([{"operations": operations, "apiGroups": [""], "apiVersions": ["v1"], "resources": resources}])
 }
 
-/// Returns a stage of a plugin, by the name of its package.
+/// Returns a stage with the plugin of this package.
 pub(crate) fn plugin(package: &str, settings: Value) -> Value {
     let component = Artifacts::find().unwrap().component(package).unwrap();
     json!({
@@ -502,7 +500,7 @@ pub(crate) fn plugin(package: &str, settings: Value) -> Value {
     })
 }
 
-/// Returns the stage with another failure policy.
+/// Returns the stage with the failure policy `Ignore`.
 pub(crate) fn ignored(stage: Value) -> Value {
     let mut stage = stage;
     stage["failurePolicy"] = "Ignore".into();
@@ -518,12 +516,12 @@ pub(crate) fn sidecar(version: &str) -> Value {
     )
 }
 
-/// Returns a stage that denies images without a fixed version.
+/// Returns a stage that denies images with the tag `latest` or without a tag.
 pub(crate) fn images() -> Value {
     plugin("image-policy", json!({"refuseLatest": true}))
 }
 
-/// Returns a stage with this bad behaviour.
+/// Returns a stage with the guest `misbehaves`, which shows this behaviour.
 pub(crate) fn misbehaves(behaviour: &str) -> Value {
     plugin("guest-misbehaves", json!({"behaviour": behaviour}))
 }

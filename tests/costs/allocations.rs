@@ -1,4 +1,4 @@
-//! Counts what the driver allocates for a request, in this process.
+//! Counts the driver's memory allocations for a request, in this process.
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
@@ -11,7 +11,7 @@ use admittance_driver::{Config, Connections, Driver, Shutdown};
 
 use crate::{COUNTED, WARM_UP, configure_proxy, configure_webhook, count_alone, creation, exchange, review};
 
-/// The system's allocator, which counts blocks and bytes.
+/// An allocator that counts blocks and bytes, and passes all calls on to the system's allocator.
 struct Counting;
 
 #[global_allocator]
@@ -28,24 +28,24 @@ static BYTES: AtomicU64 = AtomicU64::new(0);
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size());
-        // SAFETY: The caller's promises are the same.
+        // SAFETY: The caller keeps the same contract.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         count(layout.size());
-        // SAFETY: The caller's promises are the same.
+        // SAFETY: The caller keeps the same contract.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         count(size);
-        // SAFETY: The caller's promises are the same.
+        // SAFETY: The caller keeps the same contract.
         unsafe { System.realloc(block, layout, size) }
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: The caller's promises are the same.
+        // SAFETY: The caller keeps the same contract.
         unsafe { System.dealloc(block, layout) }
     }
 }
@@ -55,7 +55,7 @@ fn count(size: usize) {
     BYTES.fetch_add(size as u64, Relaxed);
 }
 
-/// Serves with this configuration, and prints and returns the blocks that each request allocates.
+/// Serves with this configuration. Prints and returns the allocated blocks per request.
 fn blocks_per_request(what: &str, config: &Path, request: &[u8]) -> u64 {
     let _alone = count_alone();
     let runtime = tokio::runtime::Builder::new_multi_thread()

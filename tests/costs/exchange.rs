@@ -1,4 +1,4 @@
-//! An HTTP client and an upstream that allocate nothing while requests are counted.
+//! An HTTP client and an upstream that allocate nothing while allocations are counted.
 
 use std::{
     io::{Read as _, Write as _},
@@ -14,7 +14,7 @@ pub(crate) fn post(path: &str, body: &str) -> Vec<u8> {
     .into_bytes()
 }
 
-/// A connection on which requests are sent one after another.
+/// A connection for sequential requests.
 pub(crate) struct Connection {
     stream: TcpStream,
     buffer: Vec<u8>,
@@ -30,7 +30,7 @@ impl Connection {
         }
     }
 
-    /// Sends a request this many times; each reply has to have the status 200.
+    /// Sends a request `times` times, and checks that each reply has the status 200.
     pub(crate) fn send(&mut self, request: &[u8], times: usize) {
         for _ in 0..times {
             self.stream.write_all(request).unwrap();
@@ -63,8 +63,8 @@ pub(crate) fn start_upstream() -> SocketAddr {
     address
 }
 
-/// Reads one message with a `Content-Length` to the start of the buffer, and returns its length. Returns `None` if the
-/// peer has closed the connection.
+/// Reads one message with a `Content-Length` into the buffer, and returns its length. Returns `None` if the peer closes
+/// the connection.
 fn read_message(stream: &mut TcpStream, buffer: &mut [u8]) -> Option<usize> {
     let mut length = 0;
     loop {

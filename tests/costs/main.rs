@@ -1,7 +1,7 @@
-//! The allocations and system calls of a request, each with an upper bound.
+//! Upper bounds for the allocations and system calls of a request.
 //!
-//! These counts do not depend on the speed of the machine, unlike times. Whoever lowers one lowers its bound here, so
-//! that it stays low; whoever has to raise one says why in the commit.
+//! Unlike times, these counts do not depend on the machine's speed. If you lower a count, lower its bound here, so that
+//! it stays low. If you have to raise one, give the reason in the commit.
 
 #![expect(clippy::unwrap_used, reason = "a failed step fails the test")]
 
@@ -19,19 +19,19 @@ use std::{
 use admittance_tests::{Artifacts, review_of_pod};
 use serde_json::json;
 
-/// The number of requests before counting starts: they open connections, and let buffers and pools grow to their size.
+/// The number of requests before the count: they open connections, and let buffers and pools reach their final size.
 const WARM_UP: usize = 200;
-/// The number of counted requests; rare background work disappears in the average.
+/// The number of counted requests, enough to average out rare background work.
 const COUNTED: usize = 500;
 
-/// Waits until no other test is counting, and holds other tests back until the guard is dropped. Allocations are
-/// counted in the whole process, and a test that reads a trace allocates too.
+/// Blocks until no other test counts, and blocks other tests until the guard is dropped. Allocations are counted for
+/// the whole process, and a test that reads a trace of system calls allocates too.
 fn count_alone() -> MutexGuard<'static, ()> {
     static COUNTING: Mutex<()> = Mutex::new(());
     COUNTING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns the object of the two kinds of requests that are counted.
+/// Returns the Pod in both kinds of counted requests.
 fn pod() -> serde_json::Value {
     let container = |index: usize| {
         json!({
@@ -49,17 +49,17 @@ fn pod() -> serde_json::Value {
     })
 }
 
-/// Returns the AdmissionReview of a created Pod, as an HTTP request.
+/// Returns an HTTP request with the AdmissionReview for a created Pod.
 fn review() -> Vec<u8> {
     exchange::post("/admit", &review_of_pod(&pod()))
 }
 
-/// Returns a Pod that is created through the proxy, as an HTTP request.
+/// Returns an HTTP request that creates a Pod through the proxy.
 fn creation() -> Vec<u8> {
     exchange::post("/api/v1/pods", &pod().to_string())
 }
 
-/// Writes the configuration of a webhook server whose one chain has a plugin that allows the Pod.
+/// Writes the configuration of a webhook server with one chain, whose plugin allows the Pod.
 fn configure_webhook(directory: &Path) -> std::path::PathBuf {
     let module = Artifacts::find().unwrap().component("image-policy").unwrap();
     let chain = json!({

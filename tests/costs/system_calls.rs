@@ -1,5 +1,4 @@
-//! Counts the system calls of the program for a request, with `strace`, which needs no privileges for a program that it
-//! starts.
+//! Counts the program's system calls for a request with `strace`, which needs no privileges to trace a child process.
 
 use std::{
     collections::BTreeMap,
@@ -18,18 +17,18 @@ fn find_strace() -> Option<PathBuf> {
         .find(|program| program.is_file())
 }
 
-/// Serves with this configuration, and prints and returns the system calls that each request needs. `None` if `strace`
-/// is not installed.
+/// Serves with this configuration. Prints and returns the system calls per request, or returns `None` if `strace` is
+/// not installed.
 fn calls_per_request(what: &str, directory: &Path, config: &Path, request: &[u8]) -> Option<u64> {
     let Some(strace) = find_strace() else {
         println!("skipped: the system calls of a {what} are counted with strace, which is not installed");
         return None;
     };
     let _alone = count_alone();
-    // The program watches the directory of its definitions, so the trace must be elsewhere.
+    // The program watches its directory of definitions, so a trace file there would add system calls.
     let traces = tempfile::tempdir().unwrap();
     let trace = traces.path().join("trace");
-    // strace runs as a grandchild (-D), so that the started process is the program.
+    // With `-D`, strace runs as a grandchild, so that the process started here is the program itself.
     let mut around = vec![strace.into_os_string()];
     around.extend(["-D", "-f", "-qq", "-e", "signal=none", "-o"].map(Into::into));
     around.push(trace.clone().into_os_string());
@@ -59,11 +58,11 @@ fn calls_per_request(what: &str, directory: &Path, config: &Path, request: &[u8]
     Some(calls)
 }
 
-/// Returns the number of calls of each name in a trace, in which every line begins with the thread.
+/// Returns the number of calls by name in a trace whose lines begin with a thread ID.
 fn count_by_name(trace: &Path) -> BTreeMap<String, u64> {
     let mut counts = BTreeMap::new();
-    // The clock of the sandbox ticks without requests too, so `clock_nanosleep` depends on the speed of the machine.
-    // The second half of a call that another thread has interrupted has no parenthesis after its name.
+    // The sandbox's timer runs without requests too, so the number of `clock_nanosleep` calls depends on the machine's
+    // speed. Lines that resume an interrupted call have no parenthesis after the name.
     for line in fs::read_to_string(trace).unwrap().lines() {
         let call = line
             .split_whitespace()

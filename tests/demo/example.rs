@@ -1,4 +1,4 @@
-//! The demo's example requests, and the expected results.
+//! The demo's example requests and their expected results.
 
 use std::{collections::HashMap, fs};
 
@@ -6,19 +6,19 @@ use admittance_tests::{Error, Received, Reply, ReplyForm, repository};
 use http::{Method, Request};
 use serde_json::Value;
 
-/// An API with the driver in front of it.
+/// An API, and the driver's configuration in front of it.
 pub(crate) struct Api {
-    /// A directory of the repository with the configuration.
+    /// The configuration's directory in the repository.
     pub(crate) directory: &'static str,
     pub(crate) form: ReplyForm,
     pub(crate) examples: [Example; 3],
-    /// The chain that handles the examples, in the directory.
+    /// The file in the directory whose chain handles the examples.
     pub(crate) chain: &'static str,
-    /// A suggested change of the chain.
+    /// A change of the chain that users may try.
     pub(crate) change: &'static str,
 }
 
-/// One request to try.
+/// A request for users to try.
 pub(crate) struct Example {
     pub(crate) title: &'static str,
     method: Method,
@@ -27,9 +27,9 @@ pub(crate) struct Example {
     expected: Expected,
 }
 
-/// The source of the body of an example.
+/// The body of an example.
 enum Body {
-    /// A file of the repository. The request has the header that the driver for BCS requires.
+    /// A file of the repository. The request also has the header that the BCS driver requires.
     File(&'static str),
     Text(&'static str),
 }
@@ -37,7 +37,7 @@ enum Body {
 enum Expected {
     /// The upstream gets the object with these strings at these JSON Pointers.
     Changed(&'static [(&'static str, &'static str)]),
-    /// The upstream gets nothing, and the client gets this status and a message with these words.
+    /// The upstream gets nothing. The client gets this status, and a message with these words.
     Refused(u16, &'static [&'static str]),
     /// The upstream gets the body unchanged.
     Unchanged,
@@ -117,7 +117,7 @@ pub(crate) const BCS: Api = Api {
 const CLUSTER: (&str, &str) = ("BCS-ClusterID", "BCS-MESOS-10001");
 
 impl Example {
-    /// Returns a command for a shell at the top of the repository, which calls the driver at this URL.
+    /// Returns a `curl` command for the driver at this URL, to be run in the repository's root.
     pub(crate) fn curl(&self, driver: &str) -> String {
         let url = format!("{driver}{}", self.path);
         match self.body {
@@ -148,7 +148,7 @@ impl Example {
         }
     }
 
-    /// Compares the result with the expected one.
+    /// Compares the reply and the requests at the upstream with the expected result.
     pub(crate) fn check(&self, reply: &Reply, received: &[Received]) -> Result<(), String> {
         let status = reply.status.as_u16();
         match (&self.expected, received) {
@@ -179,7 +179,7 @@ impl Example {
                 if received.body != sent || status != 200 {
                     return Err("the body was changed".into());
                 }
-                // A small JSON API answers with the object, without an envelope.
+                // The JSON API returns the object without an envelope.
                 match self.body {
                     Body::Text(body) if reply.json().ok() != serde_json::from_str(body).ok() => {
                         Err(format!("the reply is {}", reply.text()))

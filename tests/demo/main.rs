@@ -41,7 +41,7 @@ async fn main() -> ExitCode {
     match run(&Arguments::parse()).await {
         Ok(code) => code,
         Err(Error::Ended { log, .. }) => {
-            // The driver's error message, without the log lines before it.
+            // Prints the driver's error message without the log lines before it.
             for line in log.lines().filter(|line| !line.starts_with('{')) {
                 eprintln!("{line}");
             }
@@ -99,7 +99,7 @@ async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     tokio::select! {
         interrupt = tokio::signal::ctrl_c() => {
             interrupt.map_err(io)?;
-            // The terminal has sent the signal to the driver too, and a second signal would cut off requests.
+            // Ctrl-C also reaches the driver, and a second signal would abort its requests.
             if timeout(Duration::from_secs(2), driver.ended()).await.is_ok() {
                 return Ok(ExitCode::SUCCESS);
             }
@@ -116,7 +116,7 @@ async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Sends every example as `curl` would, and prints the result.
+/// Sends every example like its `curl` command, and prints the results.
 async fn send_all(api: &Api, driver: &Admittance, upstream: &Upstream) -> Result<ExitCode, Error> {
     let client = Client::new()?;
     let mut as_promised = true;
@@ -138,7 +138,7 @@ async fn send_all(api: &Api, driver: &Admittance, upstream: &Upstream) -> Result
     })
 }
 
-/// Prints how to try a hot reload and a rollback.
+/// Prints how to try hot reloading and a rollback.
 fn print_changes(api: &Api, driver: &Admittance) {
     let (
         Api {
@@ -156,7 +156,7 @@ fn print_changes(api: &Api, driver: &Admittance) {
     );
 }
 
-/// Returns a line for a request that reached the upstream.
+/// Returns the line to print for a request at the upstream.
 fn arrival(received: &Received) -> String {
     let body = String::from_utf8_lossy(&received.body);
     let first_words: String = body.split_whitespace().flat_map(|word| [word, " "]).collect();

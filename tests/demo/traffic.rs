@@ -1,4 +1,4 @@
-//! Requests as several teams would send them, so that the console has something to show.
+//! Background traffic of several teams, so that the console has content.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::example::Api;
 /// The number of requests with `--once`.
 const FEW: usize = 60;
 
-/// Sends requests to the driver at this URL, at irregular intervals, until it is dropped or a reply is missing.
+/// Sends requests at irregular intervals, until a request gets no reply or the future is dropped.
 pub(crate) async fn send(api: &Api, driver: &str) -> Result<(), Error> {
     let mut random = fastrand::Rng::new();
     let client = Client::new()?;
@@ -21,7 +21,7 @@ pub(crate) async fn send(api: &Api, driver: &str) -> Result<(), Error> {
     }
 }
 
-/// Sends the same few requests each time, one after another, and prints how many were allowed and refused.
+/// Sends a fixed set of requests one after another, and prints how many were allowed and refused.
 pub(crate) async fn send_few(api: &Api, driver: &str) -> Result<(), Error> {
     let mut random = fastrand::Rng::with_seed(1);
     let client = Client::new()?;
@@ -34,8 +34,8 @@ pub(crate) async fn send_few(api: &Api, driver: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// Returns a random request: for the API of services, a read or a write of a random service, of which some have no team
-/// or too many replicas; for other APIs, one of the examples.
+/// Returns a random request. For the API of services, it reads or writes a random service, which may lack a team or
+/// have too many replicas; for other APIs, it is one of the examples.
 fn request(api: &Api, driver: &str, random: &mut fastrand::Rng) -> Result<Request<Vec<u8>>, Error> {
     const SERVICES: [(&str, &str, &str); 6] = [
         ("web", "nginx", "shop"),

@@ -1,5 +1,3 @@
-//! The list of attacks.
-
 use admittance_tests::{EndlessReply, Error, modules};
 use bytes::Bytes;
 use http::Method;
@@ -12,37 +10,38 @@ pub(crate) struct Attack {
 }
 
 pub(crate) enum Means {
-    /// Clients create objects, for which a plugin with these settings is called, with a field of this length.
+    /// Clients create objects with a field of this length. The plugin that is called for them has these settings.
     Guest { settings: Settings, object: usize },
-    /// Clients create objects, for which a policy of Kubewarden is called.
+    /// Clients create objects for which this Kubewarden policy is called.
     Policy(fn() -> Result<Vec<u8>, Error>),
-    /// Clients create objects, for which these expressions are evaluated.
+    /// Clients create objects for which these expressions are evaluated.
     Expressions(&'static str),
-    /// Clients create objects, for which a webhook in Audit mode is called that never responds.
+    /// Clients create objects for which a webhook in Audit mode is called that never answers.
     SilentWebhook,
-    /// Clients create objects, for which this server sends informational responses without end.
+    /// Clients create objects, and this server answers the program's calls with endless informational responses.
     Informational(Server),
-    /// Another client opens this many connections and sends the beginning of a request on each.
+    /// A client at another address opens this many connections and sends an incomplete request on each.
     UnfinishedBodies { connections: usize, request: Unfinished },
-    /// Another client is the agent of its cluster at a gateway, and gives this reply to all requests: to 256 watches
-    /// whose replies no client reads, or to clients that send one request after another.
+    /// The agent of a cluster floods a gateway with this reply, which it sends to all requests: for `Body`, to 256
+    /// watches that no client reads; otherwise to clients with sequential requests.
     Tunnel(EndlessReply),
-    /// A definition with the guest `misbehaves`, with 1 GiB of memory and this behaviour, is applied as a dry run.
+    /// A dry run applies a definition of the guest `misbehaves` with this behaviour and a limit of 1 GiB of memory.
     Configuring(&'static str),
-    /// A definition with this module is applied as a dry run.
+    /// A dry run applies a definition with this module.
     Module(fn() -> Result<Vec<u8>, Error>),
-    /// A definition whose module is a FIFO is applied as a dry run.
+    /// A dry run applies a definition whose module is a FIFO.
     Fifo,
-    /// These definitions are applied as a dry run.
+    /// A dry run applies these definitions.
     Documents(fn() -> String),
-    /// Clients send this to the admin port. Well-behaved requests have new connections, and probes follow them.
+    /// Clients send this request to the admin port. Each well-behaved request uses a new connection and is followed by
+    /// a probe of the admin port.
     Admin(fn() -> Call),
-    /// Clients open the page of a uid with which this many objects of 9 KiB were created. It is measured like `Admin`.
+    /// Clients open the console's page of a uid with which this many objects of 9 KiB were created. It is measured like
+    /// `Admin`.
     Decisions(usize),
 }
 
 impl Means {
-    /// Returns whether the attack is on the admin port.
     pub(crate) fn is_of_admin(&self) -> bool {
         matches!(self, Self::Admin(_) | Self::Decisions(_))
     }
@@ -57,27 +56,26 @@ pub(crate) struct Call {
     pub(crate) body: Bytes,
 }
 
-/// Servers to which the program sends requests.
+/// A server that the program sends requests to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Server {
     Upstream,
     Webhook,
-    /// The server that a plugin sends requests to.
+    /// The server of a plugin's HTTP requests.
     OfPlugin,
 }
 
-/// A request that is never completed.
+/// A request that a client never completes.
 #[derive(Clone, Copy)]
 pub(crate) enum Unfinished {
-    /// No chain matches the request, whose body has one byte.
+    /// No chain matches the request, so it would be streamed. Its body has one byte.
     Streamed,
-    /// The chains need its body, which has all but one of the allowed bytes.
+    /// Chains need the whole body. The client sends all but the last of the allowed bytes.
     Held,
 }
 
 /// Settings of the guest `misbehaves`.
 pub(crate) enum Settings {
-    /// One of the behaviours of the guest.
     Behaviour(&'static str),
     /// The plugin returns this patch.
     Patch(fn() -> String),
@@ -203,7 +201,7 @@ pub(crate) const ATTACKS: &[Attack] = &[
     },
 ];
 
-/// The lists share one text of 100,000 bytes until they are written out.
+/// All lists share one text of 100,000 bytes until the result is serialized.
 const WRITING: &str = r#"cel:
         variables:
           - name: text
@@ -219,7 +217,7 @@ const WRITING: &str = r#"cel:
                 [JSONPatch{op: 'add', path: '/spec/a', value:
                 [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15].map(i, variables.texts)}]"#;
 
-/// Returns a form of 8 MB.
+/// Returns a sign-in form of 8 MB.
 fn sign_in() -> Call {
     Call {
         method: Method::POST,
@@ -259,8 +257,7 @@ fn copying() -> String {
     patch_of((0..1000).map(|number| format!(r#"{{"op":"copy","from":"/spec","path":"/b{number}"}}"#)))
 }
 
-/// Returns a patch that inserts this many items at the beginning of a list. Each operation shifts all items that were
-/// added before.
+/// Returns a patch that inserts `count` items at the start of a list, so that each operation shifts all earlier items.
 fn inserting(count: usize) -> String {
     let begin = r#"{"op":"add","path":"/spec/a","value":[]}"#.to_owned();
     let insert = r#"{"op":"add","path":"/spec/a/0","value":0}"#.to_owned();
@@ -275,7 +272,7 @@ fn documents() -> String {
     "---\n1\n".repeat(200_000)
 }
 
-/// Returns a few hundred bytes, in which each line repeats the previous line nine times.
+/// Returns a few hundred bytes of YAML whose every line repeats the previous line nine times through aliases.
 fn aliases(open: &str, close: &str) -> String {
     let lines = (1..10).map(|line| {
         let entries = vec![format!("*a{}", line - 1); 9].join(",");

@@ -1,5 +1,3 @@
-//! A well-behaved client.
-
 use std::time::{Duration, Instant};
 
 use admittance_tests::{Client, Error};
@@ -22,7 +20,7 @@ pub(crate) struct Latency {
 }
 
 impl Latency {
-    /// Returns this percentile of the durations.
+    /// Returns a percentile of the durations.
     pub(crate) fn at(&self, percent: usize) -> Duration {
         let last = self.sorted.len().saturating_sub(1);
         self.sorted
@@ -34,16 +32,16 @@ impl Latency {
 
 /// The requests of a well-behaved client.
 pub(crate) struct Requests {
-    /// The base URL of the driver, and the path for creating this object.
+    /// The driver's base URL and the path at which this object is created.
     pub(crate) front: String,
     pub(crate) path: String,
     pub(crate) object: String,
-    /// The admin port, if each request has a new connection and is followed by a probe of that port.
+    /// The URL of the admin port, if each request has a new connection and is followed by a probe of that port.
     pub(crate) probed: Option<String>,
 }
 
 impl Requests {
-    /// Sends requests for this time.
+    /// Sends requests for `time`.
     pub(crate) async fn send(&self, time: Duration) -> Result<Latency, Error> {
         let client = Client::new()?;
         let url = format!("{}{}", self.front, self.path);
@@ -87,7 +85,7 @@ impl Latency {
     }
 }
 
-/// Sends a request on a connection of its own, and reads the reply, which must be 200.
+/// Sends a request on a new connection, and checks that the reply has the status 200.
 async fn on_new_connection(
     url: &str,
     method: &str,

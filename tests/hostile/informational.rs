@@ -1,4 +1,4 @@
-//! A server that sends informational responses without end.
+//! A server that sends endless informational responses.
 
 use std::{io, thread::yield_now};
 
@@ -13,9 +13,9 @@ use tokio::{
 const INFORMATIONAL: &str = "HTTP/1.1 103 Early Hints\r\n\r\n";
 const FINAL: &str = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}";
 
-/// Serves, and returns the URL. A request whose head or body contains `attacked` never gets a final response; the
-/// threads of `attackers` send informational responses to it. These threads run only while no other thread has work,
-/// and well-behaved requests do not wait for them.
+/// Serves, and returns the server's URL. A request whose head or body contains `attacked` never gets a final response:
+/// a thread of `attackers` sends informational responses instead. These threads run only when no other thread has work,
+/// so well-behaved requests do not wait for them.
 pub(crate) async fn serve(attackers: &Handle) -> Result<(String, JoinSet<()>), Error> {
     let listening = || {
         let socket = TcpSocket::new_v4()?;
@@ -66,7 +66,7 @@ async fn respond(stream: TcpStream, attackers: Handle) -> io::Result<()> {
     }
 }
 
-/// Lets other threads run after each write: an attacker elsewhere would not use the processors of the program.
+/// Yields after each write, since a real attacker would not use this machine's processors.
 async fn flood(mut stream: BufReader<TcpStream>) -> io::Result<()> {
     let responses = INFORMATIONAL.repeat(1000);
     loop {

@@ -1,5 +1,5 @@
-//! Measures the latency of well-behaved requests during each attack: `cargo task hostile`. The tests check that each
-//! attack is repelled; this measures the effect on other clients.
+//! Measures how long well-behaved requests take during each attack: `cargo task hostile`. Tests check that attacks are
+//! repelled; this program measures their effect on other clients.
 
 mod attack;
 mod beside;
@@ -54,9 +54,9 @@ fn main() -> ExitCode {
     }
 }
 
-/// Returns a runtime for the well-behaved client and its upstream, and one for attackers. Real attackers do not use the
-/// processors of the program, so the attackers' thread runs only while nothing else does, and the other threads may
-/// interrupt any thread.
+/// Returns a runtime for the well-behaved client and its upstream, and one for the attackers. Real attackers would use
+/// other processors, so the attackers' thread runs only while nothing else does, and all other threads may interrupt
+/// it.
 fn runtimes() -> io::Result<(Runtime, Runtime)> {
     let attackers = Builder::new_multi_thread()
         .worker_threads(1)
@@ -71,31 +71,30 @@ fn runtimes() -> io::Result<(Runtime, Runtime)> {
     Ok((others, attackers))
 }
 
-/// Lets every other thread that wakes up interrupt this thread from now on. If the kernel refuses this, the thread
-/// keeps its priority.
+/// Lets all other threads interrupt this thread from now on. If the kernel refuses, the priority stays unchanged.
 fn run_only_when_idle() {
     set_scheduler(libc::SCHED_IDLE, 0);
 }
 
-/// Lets this thread interrupt every other one when it wakes up. Without the right to do so, it interrupts threads with
-/// a longer time slice.
+/// Lets this thread interrupt all others when it wakes up. Without permission for real-time scheduling, it interrupts
+/// only threads with longer time slices.
 fn interrupt_all_others() {
     if !set_scheduler(libc::SCHED_FIFO, 1) {
         shorten_time_slice();
     }
 }
 
-/// Sets the calling thread's scheduling policy and returns whether the kernel accepts it.
+/// Sets the scheduling policy of the calling thread, and returns whether the kernel accepted it.
 #[expect(unsafe_code, reason = "no safe interface to this system call exists")]
 fn set_scheduler(policy: libc::c_int, sched_priority: libc::c_int) -> bool {
     let parameters = libc::sched_param { sched_priority };
-    // Threads that this one starts, and the program, are scheduled as usual.
+    // Threads and programs that this thread starts get the default policy.
     let policy = policy | libc::SCHED_RESET_ON_FORK;
-    // SAFETY: the kernel only reads the parameters. 0 is the calling thread.
+    // SAFETY: the kernel only reads the parameters; 0 means the calling thread.
     unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) == 0 }
 }
 
-/// Runs all attacks. Returns whether all of them stayed within the limits.
+/// Runs all attacks, and returns whether all stayed within the limits.
 async fn run(arguments: &Arguments, attackers: &Handle) -> Result<bool, Error> {
     println!(
         "{:<26} {:>9} {:>9} {:>9} {:>9} {:>6} {:>8}  outcome",
@@ -113,7 +112,7 @@ async fn run(arguments: &Arguments, attackers: &Handle) -> Result<bool, Error> {
     Ok(is_good)
 }
 
-/// Attacks a program that serves nothing else, and prints the result.
+/// Runs one attack on a program of its own, and prints the result.
 async fn one(
     attack: &Attack,
     arguments: &Arguments,

@@ -1,4 +1,4 @@
-//! The program, its upstream, and the attackers.
+//! The attacked program, its upstream and the attackers.
 
 use std::{
     collections::BTreeMap,
@@ -45,10 +45,10 @@ const LARGEST_BODY: usize = 7 << 20;
 /// The number of watches in an agent's cluster that no client reads.
 const WATCHES: usize = 256;
 
-/// The path of the driver's API.
+/// The base path of the driver's API.
 const API: &str = "/mesosdriver/v4";
 
-/// Returns the path for creating objects in a namespace. The path of the API precedes it.
+/// Returns the path for creating objects in a namespace, relative to the API's base path.
 fn applications(namespace: &str) -> String {
     format!("/namespaces/{namespace}/applications")
 }
@@ -63,20 +63,20 @@ fn application(namespace: &str, filler: usize) -> String {
     .to_string()
 }
 
-/// A program with two chains, one of which is attacked.
+/// A program with two chains, one for well-behaved clients and one for attackers.
 pub(crate) struct Scene {
     directory: TempDir,
     program: Admittance,
     /// The runtime of the attacking clients.
     attackers: Handle,
     admin: String,
-    /// The path of the API that clients use.
+    /// The base path of the API that well-behaved clients use.
     api: &'static str,
     is_of_admin: bool,
     _upstream: Option<Upstream>,
-    /// Accepts connections and never responds.
+    /// Accepts connections and never answers.
     _silent: TcpListener,
-    /// Sends informational responses without end.
+    /// Sends endless informational responses.
     _informational: JoinSet<()>,
 }
 
@@ -119,7 +119,7 @@ impl Scene {
                 text += &chain("attacked", &webhook, "mode: Audit");
             }
             Means::Informational(Server::Webhook) => {
-                // Only a definition of BCS may name a webhook without TLS.
+                // Only BCS definitions may use webhooks without TLS.
                 let definition = json!({
                     "apiVersion": "v4",
                     "kind": "admissionwebhook",
@@ -176,7 +176,7 @@ impl Scene {
         })
     }
 
-    /// Returns the host and port for clients.
+    /// Returns the address that clients connect to.
     fn address(&self) -> String {
         self.program.url("").trim_start_matches("http://").to_owned()
     }
@@ -187,7 +187,7 @@ impl Scene {
         Ok(())
     }
 
-    /// Runs a well-behaved client for this time.
+    /// Measures a well-behaved client for `time`.
     pub(crate) async fn measure(&self, time: Duration) -> Result<Latency, Error> {
         let requests = Requests {
             front: self.program.url(""),
@@ -205,8 +205,8 @@ impl Scene {
         Ok(self.program.resident_memory()? + children.sum::<u64>())
     }
 
-    /// Measures during an attack. Returns the latency, unless the program had to be killed, the maximum memory in
-    /// bytes, and the result of the attack.
+    /// Measures a well-behaved client during an attack. Returns its latency (`None` if the program had to be killed),
+    /// the maximum memory in bytes, and the results of the attacking requests.
     pub(crate) async fn under(
         &mut self,
         attack: &Attack,
@@ -227,7 +227,7 @@ impl Scene {
                     measured = &mut measuring => break Some(measured?),
                     _ = looks.tick() => {
                         most = most.max(self.memory()?);
-                        // Prevents the machine from swapping.
+                        // The machine must not start to swap.
                         if most > 2 * limit {
                             break None;
                         }
@@ -316,7 +316,7 @@ impl Scene {
         Ok(())
     }
 
-    /// Creates the objects that the attack needs before it is measured.
+    /// Creates the objects that an attack needs, before it is measured.
     pub(crate) async fn prepare(&self, attack: &Attack) -> Result<(), Error> {
         let Means::Decisions(count) = attack.means else {
             return Ok(());
@@ -394,7 +394,7 @@ impl Scene {
     }
 }
 
-/// Returns the definition of a chain for objects in the namespace with its name.
+/// Returns a chain for the objects of the namespace `name`.
 fn chain(name: &str, hook: &str, more: &str) -> String {
     format!(
         "---
@@ -435,7 +435,7 @@ async fn repeating(url: String, text: String, outcomes: Outcomes) {
     }
 }
 
-/// Returns the configuration of a gateway to this driver of a cluster.
+/// Returns the configuration of a gateway to this driver.
 fn gateway(driver: &str) -> String {
     format!(
         "dialect:
@@ -446,7 +446,7 @@ fn gateway(driver: &str) -> String {
     )
 }
 
-/// Floods a tunnel to a cluster that a new user registers.
+/// Registers a cluster as a new user, and floods the gateway through the cluster's tunnel.
 async fn flood(admin: String, gateway: String, reply: EndlessReply, clients: usize, outcomes: Outcomes) {
     if let Err(error) = flooding(admin, gateway, reply, clients, &outcomes).await {
         outcomes.add(error.to_string());
@@ -493,7 +493,7 @@ async fn flooding(
                     Err(error) => outcomes.add(error.to_string()),
                 }
             }
-            // Connections that were closed are replaced after a pause.
+            // Watches that were closed are opened again after a pause.
             tokio::time::sleep(Duration::from_secs(5)).await;
             outcomes.add(format!("{} watches that nobody reads", held.len()));
             let sent = agent.sent.swap(0, Ordering::Relaxed) >> 20;
@@ -527,7 +527,7 @@ async fn flooding(
     Ok(())
 }
 
-/// Opens connections from another address, starts a request on each, and holds them open.
+/// Opens connections from another address, and keeps an incomplete request on each.
 async fn unfinished(address: String, count: usize, request: Unfinished, outcomes: Outcomes) {
     let (path, length, sent) = match request {
         Unfinished::Streamed => ("/not/hooked".to_owned(), 1000, 1),
@@ -551,7 +551,7 @@ async fn unfinished(address: String, count: usize, request: Unfinished, outcomes
     std::future::pending::<()>().await;
 }
 
-/// Opens a connection from another address, and sends this head and this many bytes of the body.
+/// Connects from another address, and sends this head and this many bytes of the body.
 async fn begun(address: &str, head: &str, body: usize) -> std::io::Result<TcpStream> {
     let socket = TcpSocket::new_v4()?;
     socket.set_send_buffer_size(ATTACKING_SEND_BUFFER)?;
@@ -563,7 +563,7 @@ async fn begun(address: &str, head: &str, body: usize) -> std::io::Result<TcpStr
     Ok(stream)
 }
 
-/// The outcomes of an attack's requests, with their counts.
+/// How often each outcome of an attack's requests occurred.
 #[derive(Clone, Default)]
 struct Outcomes(Arc<Mutex<BTreeMap<String, u64>>>);
 
@@ -583,7 +583,7 @@ impl Outcomes {
     }
 }
 
-/// Returns the name of a stage's failure, or the status and the beginning of the message.
+/// Returns the failure of a stage in the message, or else the status and the message's beginning.
 fn outcome(status: u16, text: &str) -> String {
     let failure = text
         .split_once("failed (")

@@ -1,4 +1,4 @@
-//! Measures hot reloading at full length: `cargo task soak`. The tests do the same with fewer rounds.
+//! Measures hot reloading over many rounds: `cargo task soak`. The tests run the same code with fewer rounds.
 
 use std::{
     process::ExitCode,
@@ -41,7 +41,7 @@ async fn main() -> ExitCode {
     }
 }
 
-/// Runs all rounds. Returns whether everything was correct.
+/// Runs everything. Returns whether all results were correct.
 async fn run(arguments: &Arguments) -> Result<bool, Error> {
     println!("modules of {} kB", Versions::find()?.size() / 1000);
     let mut is_good = true;
@@ -62,7 +62,7 @@ async fn run(arguments: &Arguments) -> Result<bool, Error> {
     Ok(is_good)
 }
 
-/// The number of rounds between two lines of progress.
+/// The time between two lines of progress.
 const PROGRESS: Duration = Duration::from_secs(10);
 
 async fn swap(swaps: Swaps) -> Result<bool, Error> {

@@ -1,4 +1,5 @@
-//! The cost of decisions: the time of a request, the memory after a million of them, and the time to find some.
+//! The cost of recording decisions: the time of a request, the memory after a million decisions, and the time of
+//! searches.
 
 use std::{
     path::Path,
@@ -15,8 +16,7 @@ use crate::{
     reviews::review,
 };
 
-/// `requests` are made one after another to measure each, `many` to measure the memory that stays in use, and `rows`
-/// are searched.
+/// Measures `requests` sequential requests, the memory in use after `many` decisions, and searches of `rows` decisions.
 pub(crate) async fn measure(directory: &Path, requests: usize, many: usize, rows: usize) {
     let text = objects::pod(2);
     let mut table = Table::new(&format!(
@@ -53,7 +53,7 @@ pub(crate) async fn measure(directory: &Path, requests: usize, many: usize, rows
 
     let megabytes = || resident_memory(std::process::id()).unwrap() / 1_000_000;
     let before = megabytes();
-    // The log is full.
+    // These requests fill the log.
     for _ in 0..DecisionsConfig::default().count.min(many) {
         with.admit(request(&text)).await;
     }
@@ -78,7 +78,7 @@ pub(crate) async fn measure(directory: &Path, requests: usize, many: usize, rows
     table.print();
 }
 
-/// Measures the counting of a request for the trends of the console, which must stay below 1 % of the request.
+/// Measures what counting a request for the console's trends costs, which must be below 1 % of the request.
 fn trends(request: Times) -> String {
     const REQUESTS: u32 = 1_000_000;
     let begun = Instant::now();
@@ -98,7 +98,7 @@ fn trends(request: Times) -> String {
     )
 }
 
-/// Measures the search through the API, with the database.
+/// Measures searches through the API in the database of decisions.
 async fn searches(table: &mut Table, directory: &Path, rows: usize) {
     let database = directory.join("decisions.db");
     let chains = chain_file(directory, 1);

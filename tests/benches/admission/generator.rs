@@ -1,4 +1,4 @@
-//! A load generator that needs little of the processor, and a server that always answers the same.
+//! A load generator that uses little CPU time, and a server with a constant answer.
 
 use std::{
     fmt, fs,
@@ -15,14 +15,14 @@ use tokio::{
     task::JoinSet,
 };
 
-/// Sends requests one after another on each of several connections.
+/// Sends requests one after another on each of several connections, and checks the answers.
 #[derive(Clone)]
 pub(crate) struct Load {
     address: SocketAddr,
     request: Arc<[u8]>,
-    /// A part of every correct answer.
+    /// Text that every correct answer contains.
     expected: &'static str,
-    /// The beginning of every correct answer.
+    /// Text with which every correct answer begins.
     status: &'static str,
 }
 
@@ -36,7 +36,7 @@ impl Load {
         }
     }
 
-    /// Requests to a path that the server does not have.
+    /// Returns a load of requests to a path that the server does not have.
     pub(crate) fn not_found(address: SocketAddr, request: Vec<u8>) -> Self {
         Self {
             status: "HTTP/1.1 404",
@@ -44,7 +44,7 @@ impl Load {
         }
     }
 
-    /// Sends requests for this time, after a warm-up of a fifth of it. It blocks the thread.
+    /// Sends requests for `time`, after a warm-up of a fifth of it. Blocks the thread.
     pub(crate) fn run(&self, connections: usize, time: Duration, processes: &[u32]) -> Figures {
         let load = self.clone();
         let processes = processes.to_vec();
@@ -118,8 +118,8 @@ async fn connect(address: SocketAddr) -> TcpStream {
     stream
 }
 
-/// Reads until a whole message with a `Content-Length` is at the start of the buffer, and returns its length. `None` if
-/// the connection was closed.
+/// Reads until the buffer starts with a complete message that has a `Content-Length`, and returns the message's length.
+/// Returns `None` if the connection is closed.
 async fn read_message(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<usize> {
     loop {
         if let Some(length) = message_length(buffer)
@@ -150,7 +150,7 @@ pub(crate) struct Figures {
     p50: Duration,
     p99: Duration,
     p999: Duration,
-    /// CPU time of the measured processes for a request; `None` if it is not measured.
+    /// The CPU time of the measured processes per request; `None` if no process is measured.
     pub(crate) cpu: Option<Duration>,
 }
 
@@ -188,7 +188,7 @@ impl fmt::Display for Figures {
     }
 }
 
-/// Returns the CPU time of a process, in ticks of the clock.
+/// Returns a process's CPU time in clock ticks.
 fn cpu_ticks(id: u32) -> u64 {
     let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap();
     // The name of the program may contain spaces.
@@ -204,8 +204,7 @@ fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().unwrap()
 }
 
-/// Starts a server that answers every request with 200 and a small body, on a thread of its own, until the program
-/// ends.
+/// Starts a server on its own thread that answers every request with 200 and a small body, until the program ends.
 pub(crate) fn start_server() -> SocketAddr {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     listener.set_nonblocking(true).unwrap();

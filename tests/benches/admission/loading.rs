@@ -1,4 +1,4 @@
-//! Measures the time until new modules are served: after a start and after a change of the whole program.
+//! Measures the time until new modules are served, after a start and after a change.
 
 use std::{
     fs,
@@ -22,11 +22,11 @@ upstream: { servers: [\"http://127.0.0.1:1\"] }
 definitions: [definitions]
 ";
 
-/// The number of settings of one module, and of chains, in a large configuration.
+/// The number of settings of each module, and of chains, in the large configuration.
 const SETTINGS: u32 = 200;
 const CHAINS: u32 = 2000;
 
-/// The number of constraints of a Gatekeeper template.
+/// The number of constraints of the Gatekeeper template.
 const CONSTRAINTS: u32 = 50;
 
 struct Scene {
@@ -49,8 +49,7 @@ impl Scene {
         scene
     }
 
-    /// Creates a scene with this number of plugins, each with its own module and chain, all called for the same
-    /// request.
+    /// Creates a scene with `plugins` plugins. Each has its own module and chain, and all are called for every request.
     async fn of_plugins(plugins: u32) -> Self {
         let scene = Self::new().await;
         for plugin in 1..=plugins {
@@ -61,8 +60,7 @@ impl Scene {
         scene
     }
 
-    /// Creates a scene with one plugin, and a template of Gatekeeper with constraints that have parameters of their
-    /// own.
+    /// Creates a scene with one plugin and a Gatekeeper template with constraints, each with its own parameters.
     async fn of_constraints() -> Self {
         let scene = Self::of_plugins(1).await;
         let template = repository().join("docs/examples/gatekeeper/container-limits/template.yaml");
@@ -86,7 +84,7 @@ spec: {{ parameters: {{ cpu: \"{number}\" }} }}
         fs::write(path, chains.collect::<String>()).unwrap();
     }
 
-    /// Starts the program until it serves. Returns how long that took.
+    /// Starts the program, and returns the time until it serves.
     async fn measure_start(&self) -> (Admittance, Duration) {
         let started = Instant::now();
         let program = self.start().await;
@@ -95,7 +93,7 @@ spec: {{ parameters: {{ cpu: \"{number}\" }} }}
         (program, took)
     }
 
-    /// Measures the time from the rename of a new version of a plugin to its first answer.
+    /// Measures the time from renaming a module to its first answer, for a new version of a plugin.
     async fn measure_change(&self, program: &Admittance, plugin: u32, version: u32) -> Duration {
         let started = Instant::now();
         self.put(plugin, version);
@@ -147,7 +145,7 @@ spec: {{ parameters: {{ cpu: \"{number}\" }} }}
     }
 }
 
-/// Returns a chain as a YAML document: one stage calls a module with these settings for objects of one kind.
+/// Returns a chain as YAML. Its stage calls a module with this number of settings, for objects of one kind.
 fn chain(number: u32, kind: &str, module: &Path, settings: u32) -> String {
     format!("---\n{}\n", resource(number, kind, module, settings))
 }
@@ -192,8 +190,7 @@ pub(crate) async fn measure(rounds: u32, plugins: u32) {
     table.print();
 }
 
-/// Measures the time from the start of the program until it serves: once with an empty store, then with everything
-/// compiled in it.
+/// Measures the time from a start until the program serves, with an empty store and with all plugins compiled.
 async fn starts(table: &mut Table, rounds: u32, what: &str, scene: &Scene) {
     let (_, first) = scene.measure_start().await;
     table.add(
@@ -212,7 +209,7 @@ async fn starts(table: &mut Table, rounds: u32, what: &str, scene: &Scene) {
     );
 }
 
-/// Measures the time from the rename of a module to its first answer.
+/// Measures the time from renaming a module to its first answer.
 async fn changes(table: &mut Table, rounds: u32) {
     let scene = Scene::of_plugins(1).await;
     let program = scene.start().await;
@@ -223,7 +220,7 @@ async fn changes(table: &mut Table, rounds: u32) {
     table.add("a change, to a module that was never seen", None, times);
     let mut times = Vec::new();
     for round in 0..rounds {
-        // Two versions are kept, and the newest is live.
+        // The two newest versions are kept. Changes alternate between them, starting with the one that is not live.
         times.push(scene.measure_change(&program, 1, rounds + round % 2).await);
     }
     table.add(
@@ -233,7 +230,7 @@ async fn changes(table: &mut Table, rounds: u32) {
     );
 }
 
-/// Measures a change while there are many chains for other objects.
+/// Measures a change of one chain among many that match other objects.
 async fn many_chains(table: &mut Table, rounds: u32) {
     let scene = Scene::new().await;
     scene.put(1, 1);
@@ -259,8 +256,8 @@ async fn many_chains(table: &mut Table, rounds: u32) {
     ));
 }
 
-/// Starts and changes with many chains that are resources of an API server, which keeps them in memory. The plugins of
-/// half of them have settings of their own.
+/// Measures starts and changes with many chains stored in an API server. Half of them have plugins with settings of
+/// their own.
 async fn many_resources(table: &mut Table, rounds: u32) {
     const PLURAL: &str = "admissionchains";
     let setting = Setting::new();
@@ -290,7 +287,7 @@ async fn many_resources(table: &mut Table, rounds: u32) {
         scene.until_answered(&program, version).await;
         times.push(started.elapsed());
     }
-    // The first is to a module that was not seen before.
+    // The first change is to a module that has to be compiled.
     times.remove(0);
     let name = format!("a change of one of {what}, to a module whose compiled form is in the store");
     table.add(&name, None, times);

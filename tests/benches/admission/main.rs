@@ -1,9 +1,9 @@
 //! Measures the cost of stages: `cargo task bench`.
 //!
-//! One plugin in a fresh instance, compared with the same code called natively and behind a webhook; a chain of
-//! ten; the whole proxy, compared with its upstream; and the webhook server. Every row of these is measured in the
-//! same run on the same thread pool, one request after another, so the ratios mean more than the times. Then the
-//! whole program under load, and finally the duration of its starts and changes.
+//! Compares a plugin with the same code called natively and as a webhook, and measures a chain of ten plugins, the
+//! proxy in front of its upstream, and the webhook server. All of these rows come from one run on one thread pool, with
+//! sequential requests, so ratios are more reliable than times. Then measures the whole program under load, and the
+//! durations of its starts and changes.
 
 #![expect(
     clippy::unwrap_used,
@@ -50,7 +50,7 @@ const SETTINGS: &str = r#"{
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    // `cargo bench` passes `--bench`. Without it, the benchmarks only run once, to show that they work.
+    // `cargo bench` passes `--bench`. Without it, every block runs briefly, which shows that the benchmarks work.
     let quick = std::env::args().all(|argument| argument != "--bench");
     let calls = if quick { 20 } else { 20_000 };
     let directory = tempfile::tempdir().unwrap();
@@ -99,7 +99,7 @@ fn program() -> PathBuf {
     Artifacts::find().unwrap().program("admittance").unwrap()
 }
 
-/// A stage, alone in a chain and among ten, compared with the same code called natively and by webhook.
+/// Measures a stage alone and in a chain of ten, and the same code called natively and as a webhook.
 async fn stages(directory: &std::path::Path, calls: usize) {
     let native = Native::new(SETTINGS);
     let one = host(directory, 1).await;
@@ -231,7 +231,7 @@ async fn stages(directory: &std::path::Path, calls: usize) {
     table.print();
 }
 
-/// Measures a chain that matches, alone and next to 10,000 chains that do not match.
+/// Measures a matching chain alone, and next to 10,000 chains that do not match.
 async fn chains(calls: usize) {
     let text = objects::pod(2);
     let mut table = Table::new(&format!("many chains: {calls} calls each, one after another"));
@@ -255,7 +255,7 @@ async fn chains(calls: usize) {
     table.print();
 }
 
-/// Returns a host with a chain of this number of sidecar injectors.
+/// Returns a host whose chain has this number of sidecar injectors.
 async fn host(directory: &std::path::Path, stages: usize) -> Host {
     host_of(chain_file(directory, stages)).await
 }
@@ -264,7 +264,7 @@ async fn host_of(chains: std::path::PathBuf) -> Host {
     Host::builder().definitions(chains).build().await.unwrap()
 }
 
-/// Returns a stage that allows no privileged containers.
+/// Returns a stage that denies privileged containers.
 fn validation() -> serde_json::Value {
     serde_json::json!([{"name": "unprivileged", "cel": {"validations": [{
         "expression": "object.spec.containers.all(c, !c.?securityContext.?privileged.orValue(false))",
@@ -272,7 +272,7 @@ fn validation() -> serde_json::Value {
     }]}}])
 }
 
-/// Writes a policy of another system with the same validation, and its binding where that needs one.
+/// Writes the same validation as a policy of another system, with a binding if the system needs one.
 fn write_policy(directory: &std::path::Path, version: &str, kind: &str) -> std::path::PathBuf {
     let validations = &validation()[0]["cel"]["validations"];
     let rule = serde_json::json!({
@@ -320,7 +320,7 @@ fn chain_file_for(directory: &std::path::Path, kind: &str, stages: usize) -> std
     write_chain(directory, &name, kind, &stages.into())
 }
 
-/// Returns a template of Gatekeeper of the examples with a constraint, for every object.
+/// Returns an example template of Gatekeeper, with a constraint that matches every object.
 async fn template(example: &str, constraint: &str) -> Host {
     let directory = repository().join("docs/examples/gatekeeper").join(example);
     let paths = ["template.yaml", constraint].map(|name| directory.join(name));
@@ -339,7 +339,7 @@ async fn template(example: &str, constraint: &str) -> Host {
     builder.build().await.unwrap()
 }
 
-/// Checks that a policy has a verdict of any kind.
+/// Checks that a policy was evaluated, whatever its verdict.
 fn judged(outcome: Outcome) -> Outcome {
     let mut rows = outcome.trace.iter();
     assert!(
@@ -350,7 +350,7 @@ fn judged(outcome: Outcome) -> Outcome {
     outcome
 }
 
-/// Returns a chain with a Kubewarden policy that adds a label, or a plugin that does.
+/// Returns a chain with a Kubewarden policy or a plugin that adds a label.
 fn labels(directory: &std::path::Path, name: &str, module: &std::path::Path) -> std::path::PathBuf {
     let stage = serde_json::json!({
         "name": name,
@@ -376,14 +376,14 @@ fn write_chain(
     path
 }
 
-/// Returns the request that a front end builds: only the object's metadata is parsed.
+/// Returns a request like the one of a front end: only the object's metadata is parsed.
 fn request(text: &str) -> Request {
     let kind = GroupVersionKind::from_api_version("v1", "Pod");
     let resource = kind.guess_resource();
     Request::new(Operation::Create, kind, resource).with_object(Object::parse(text).unwrap())
 }
 
-/// Checks that a stage that changes nothing works.
+/// Checks that a request was allowed unchanged.
 fn allowed(outcome: Outcome) -> Outcome {
     assert!(outcome.is_allowed(), "{:?}", outcome.trace);
     outcome

@@ -20,7 +20,7 @@ impl Times {
     }
 }
 
-/// Rows of times, printed together.
+/// Measured rows, printed together.
 pub(crate) struct Table {
     title: String,
     rows: Vec<(String, Times, Option<f64>)>,
@@ -36,7 +36,7 @@ impl Table {
         }
     }
 
-    /// Measures this number of calls after a warm-up, and compares the row with the row `base`.
+    /// Measures `calls` calls after a warm-up, and prints the ratio to the row `base`.
     pub(crate) async fn measure<T>(
         &mut self,
         name: &str,
@@ -57,7 +57,7 @@ impl Table {
         self.add(name, base, times)
     }
 
-    /// Adds a row of times that were measured elsewhere.
+    /// Adds a row of times measured by the caller.
     pub(crate) fn add(&mut self, name: &str, base: Option<Times>, mut times: Vec<Duration>) -> Times {
         times.sort_unstable();
         let at = |percent: usize| {

@@ -1,4 +1,4 @@
-//! The BCS driver in front of a scheduler, and the gateway in front of the driver.
+//! The BCS driver in front of a scheduler, and a gateway in front of the driver.
 
 use std::path::Path;
 
@@ -113,7 +113,7 @@ async fn post(client: &Client, url: &str, object: &str) {
         .body(object.to_owned())
         .unwrap();
     let reply = client.send(request).await.unwrap();
-    // The status is 200 even for errors.
+    // A driver answers with 200 even if it refuses a request.
     assert!(
         reply.status.is_success() && reply.text().contains("\"code\":0"),
         "{reply:?}"

@@ -12,7 +12,7 @@ use admittance_sdk::{
 };
 use sidecar_injector::SidecarInjector;
 
-/// The plugin, configured once: the same work as in each instance of its component.
+/// The configured plugin, which does the same work as an instance of its component.
 pub(crate) struct Native(Configured<SidecarInjector>);
 
 impl Native {
@@ -70,7 +70,7 @@ impl Hook for Native {
     }
 }
 
-/// Returns a chain with the native code as its only stage.
+/// Returns a chain with the native plugin as its only stage.
 pub(crate) fn chain(settings: &str) -> Chain {
     Chain::new(
         "native",
@@ -79,7 +79,7 @@ pub(crate) fn chain(settings: &str) -> Chain {
     )
 }
 
-/// Returns the chain for one other resource.
+/// Returns the chain for requests to one resource.
 pub(crate) fn chain_for(settings: &str, resource: &str) -> Chain {
     let mut chain = chain(settings);
     chain.name = resource.into();

@@ -1,6 +1,6 @@
 use serde_json::{Value, json};
 
-/// Returns a Pod with this number of containers. It has 1 kB with two, and 5 kB with sixteen.
+/// Returns a Pod with this number of containers: 1 kB with two, 5 kB with sixteen.
 pub(crate) fn pod(containers: usize) -> String {
     json!({
         "apiVersion": "v1",

@@ -1,4 +1,4 @@
-//! The whole proxy, compared with its upstream alone.
+//! The proxy with its upstream, compared with the upstream alone.
 
 use std::path::Path;
 

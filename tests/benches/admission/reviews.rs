@@ -1,4 +1,4 @@
-//! The webhook server, called like by kube-apiserver: reviews over TLS, on one connection.
+//! The webhook server with reviews over TLS on one connection, as kube-apiserver sends them.
 
 use std::path::Path;
 
@@ -70,7 +70,7 @@ async fn ask(client: &Client, url: &str, review: &str, is_changed: bool) {
     );
 }
 
-/// Returns the review that kube-apiserver sends when the object is created.
+/// Returns the review that kube-apiserver sends when this object is created.
 pub(crate) fn review(object: &str) -> String {
     review_of_pod(&serde_json::from_str(object).unwrap())
 }

@@ -1,5 +1,5 @@
-//! The whole program under load, as a process of its own: many requests at once on connections that are kept,
-//! compared with nginx and haproxy where they are installed.
+//! The program as a separate process under load, with concurrent requests on kept connections, compared with nginx and
+//! haproxy if they are installed.
 
 use std::{
     fs,
@@ -17,35 +17,36 @@ use crate::{
     objects,
 };
 
-/// The number of measurements of each target. They are taken in turns, so that noise of the machine affects all
-/// targets.
+/// The number of measurements of each target. Targets take turns, so that changes of the machine's speed affect all of
+/// them.
 const ROUNDS: usize = 5;
 
-/// The number of rounds if two builds are compared; these rounds are shorter.
+/// The number of rounds when two builds are compared; these rounds are shorter.
 const ROUNDS_OF_TWO: usize = 12;
 
-/// The number of chains in a large configuration that match no request.
+/// The number of chains in the large configuration; none of them matches a request.
 const CHAINS: usize = 10_000;
 
 struct Build {
     program: PathBuf,
-    /// The suffix of the names of its rows.
+    /// Appended to the names of this build's rows.
     suffix: &'static str,
 }
 
 struct Target {
     name: String,
-    /// The suffix of the name, if two builds are compared.
+    /// Appended to the name when two builds are compared.
     suffix: &'static str,
     load: Load,
-    /// Its processes, whose CPU time is counted.
+    /// The processes whose CPU time is counted.
     processes: Vec<u32>,
     connections: &'static [usize],
-    /// Whether the rows of its build, or all rows if it is another server, are given as ratios to this one.
+    /// Whether other rows are printed as ratios to this row: rows of the same build, or all rows if this target is
+    /// another server.
     is_base: bool,
 }
 
-/// Measures this build, and compares it with another if there is one. Returns whether no row lost.
+/// Measures this build, compared with another build if there is one. Returns false if a row became slower.
 pub(crate) async fn measure(directory: &Path, time: Duration, other: Option<PathBuf>) -> bool {
     let here = Build {
         program: crate::program(),
@@ -76,7 +77,7 @@ async fn reviews(directory: &Path, time: Duration, builds: &[Build]) -> bool {
     let (mut programs, mut targets) = (Vec::new(), Vec::new());
     for build in builds {
         let inspects = build.serve(directory, CONFIG, &image_policy()).await;
-        // An older build may not have this key.
+        // The configuration key may not exist in an older build.
         let silent = match build.suffix {
             "" => Some(build.serve(directory, NO_DECISIONS, &image_policy()).await),
             _ => None,
@@ -160,7 +161,7 @@ async fn reviews(directory: &Path, time: Duration, builds: &[Build]) -> bool {
     has_kept_all
 }
 
-/// Measures a POST of a 1 kB Pod through proxies to a server that always answers the same.
+/// Measures POSTs of a 1 kB Pod through proxies to a server with a constant answer.
 async fn proxies(directory: &Path, time: Duration, builds: &[Build]) -> bool {
     let upstream = start_server();
     let config = format!(
@@ -208,8 +209,8 @@ upstream: {{ servers: ['http://{upstream}'] }}
     compare("the proxy: POST of a 1 kB Pod", time, &targets)
 }
 
-/// Measures all targets in turns. Prints a row for each target with each number of connections, and then compares this
-/// build with the other one. Returns whether no row lost more than the noise.
+/// Measures all targets in turns, prints a row for each target and number of connections, and compares this build with
+/// the other one. Returns false if a row became slower by more than the noise.
 fn compare(title: &str, time: Duration, targets: &[Target]) -> bool {
     let is_compared = targets.iter().any(|target| target.suffix == OTHER);
     let count = if is_compared { ROUNDS_OF_TWO } else { ROUNDS };
@@ -231,7 +232,7 @@ fn compare(title: &str, time: Duration, targets: &[Target]) -> bool {
         let rows = measure_in_turns(targets, connections, count, time);
         for (target, rounds) in &rows {
             let figures = Figures::median(rounds);
-            // Another server has one row, with which both builds are compared.
+            // Another server has a single row, which is the base of both builds.
             let mut bases = rows
                 .iter()
                 .filter(|(base, _)| base.is_base && (base.suffix == target.suffix || base.name == NGINX));
@@ -258,7 +259,7 @@ fn compare(title: &str, time: Duration, targets: &[Target]) -> bool {
     verdicts.iter().all(|verdict| *verdict != Verdict::Lost)
 }
 
-/// Measures the targets with this number of connections. Every second round is in the opposite order, so that none
+/// Measures the targets with this number of connections. Every second round runs in reverse order, so that no target
 /// always follows the same one.
 fn measure_in_turns(
     targets: &[Target],
@@ -284,7 +285,7 @@ fn measure_in_turns(
     rows
 }
 
-/// Prints how this build compares with the other build: requests per second, and requests per second of CPU time.
+/// Prints this build's ratio to the other build, in requests per second and in requests per second of CPU time.
 fn judge(row: &str, this: &[Figures], other: &[Figures]) -> Vec<Verdict> {
     let rates = |rounds: &[Figures]| rounds.iter().map(|round| round.rate).collect::<Vec<_>>();
     let per_cpu = |rounds: &[Figures]| {
@@ -313,14 +314,14 @@ impl Build {
         let directory = tempfile::tempdir_in(directory).unwrap().keep();
         let definitions = directory.join("definitions");
         fs::create_dir(&definitions).unwrap();
-        // A file without definitions is a mistake.
+        // The program rejects a file without definitions.
         if !chain.is_empty() {
             fs::write(definitions.join("chain.yaml"), chain).unwrap();
         }
         let path = directory.join("admittance.yaml");
         fs::write(&path, format!("definitions: [definitions]\n{config}")).unwrap();
         let serve = Serve::of(&self.program, &path).store(directory.join("store"));
-        // The access log is off, because nginx and haproxy do not write one here either.
+        // The access log is off, as it is for nginx and haproxy here.
         let log = "error,admittance=info,admittance::access=off";
         serve.arguments(["--log", log]).start().await.unwrap()
     }
@@ -330,12 +331,12 @@ fn address(program: &Admittance) -> SocketAddr {
     program.url("").trim_start_matches("http://").parse().unwrap()
 }
 
-/// Returns a chain of one stage that allows the objects of the benchmark.
+/// Returns a chain whose stage allows the benchmark's objects.
 fn image_policy() -> String {
     chain("images", "pods")
 }
 
-/// Returns a chain for a resource that no request has.
+/// Returns a chain for a resource that no request names.
 fn unmatched_chain(number: usize) -> String {
     format!(
         "\n---\n{}",
@@ -375,7 +376,7 @@ fn post(path: &str, body: &str) -> Vec<u8> {
     .into_bytes()
 }
 
-/// Another proxy, for comparison. It is killed when it is dropped.
+/// Another proxy for comparison, killed when it is dropped.
 struct Peer {
     name: &'static str,
     address: SocketAddr,
@@ -465,7 +466,7 @@ backend servers
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        // nginx ends its workers only on SIGTERM.
+        // nginx stops its workers on SIGTERM, and not if its parent is killed.
         if let Some(id) = rustix::process::Pid::from_raw(self.child.id().cast_signed()) {
             let _ = rustix::process::kill_process(id, rustix::process::Signal::TERM);
         }

@@ -1,4 +1,4 @@
-//! The work of the plugin, done by a webhook: a TLS server that calls the plugin's code natively.
+//! The plugin's work done by a webhook: a TLS server that calls the plugin's code natively.
 
 use std::{convert::Infallible, net::SocketAddr, path::Path, sync::Arc};
 
@@ -56,7 +56,7 @@ impl Server {
                     key.serialize_der().try_into().unwrap(),
                 )
                 .unwrap();
-        // The client uses HTTP/1.1, like kube-apiserver's calls to a service.
+        // kube-apiserver also uses HTTP/1.1 for webhooks of a Service.
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         let acceptor = TlsAcceptor::from(Arc::new(config));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -83,7 +83,7 @@ impl Server {
         }
     }
 
-    /// Returns a host whose only stage is this webhook.
+    /// Returns a host whose only stage calls this webhook.
     pub(crate) async fn host(&self, directory: &Path) -> Host {
         let stages = json!([{
             "name": "sidecar",

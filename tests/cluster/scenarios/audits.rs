@@ -1,4 +1,4 @@
-//! Audits of the objects of the cluster, by the command and by the leader with its reports.
+//! Audits of the cluster's objects: by `admittance audit`, and by the leader, which writes reports.
 
 use std::{fs, sync::Arc};
 
@@ -14,7 +14,8 @@ use crate::{
 
 const REPORT: &str = "report admittance-audit";
 
-/// Returns a CustomResourceDefinition of reports, with the fields of OpenReports: this API server drops all others.
+/// Returns a CustomResourceDefinition for reports with the fields of OpenReports. This API server drops all fields that
+/// a schema does not list.
 fn reports(plural: &str, kind: &str, scope: &str) -> Value {
     let text = json!({"type": "string"});
     let texts = json!({"type": "object", "additionalProperties": text});
@@ -58,7 +59,7 @@ fn names(report: &Value) -> Vec<&str> {
 
 pub(crate) async fn what_exists_is_audited(cluster: Arc<Cluster>) {
     let dialect = json!({"kubernetes": {"audit": {
-        // Pages of two, so that lists are continued.
+        // Pages of two objects, so that lists have several pages.
         "resources": ["pods"], "page": 2, "rate": 100, "every": "5s",
     }}});
     let definitions = json!([{"kubernetes": {}}]);
@@ -91,8 +92,8 @@ pub(crate) async fn what_exists_is_audited(cluster: Arc<Cluster>) {
     ignored_pod["metadata"]["namespace"] = json!(ignored);
     scene.create(&ignored_pod).await.succeeds();
 
-    // The audit reports which objects a chain would refuse before it is applied, and which objects another chain would
-    // refuse in addition.
+    // The command reports objects that a new chain would refuse, and objects that a changed chain would refuse in
+    // addition.
     let chain = denying(&scene, "by a chain");
     let all = chain.to_string().replace("c.image != 'bad'", "c.image == ''");
     let (path, all_path) = (scene.path("new.json"), scene.path("all.json"));
@@ -130,13 +131,13 @@ pub(crate) async fn what_exists_is_audited(cluster: Arc<Cluster>) {
     let found: Value = serde_json::from_str(&compared.stdout).unwrap();
     assert_eq!(found["findings"].as_array().unwrap().len(), 5, "{found}");
 
-    // The reports of the audit are resources that this API server accepts.
+    // This API server accepts the reports that the command prints.
     let printed = audit(&["--output", "reports"]).await;
     let arguments = ["apply", "--namespace", &scene.namespace, "-f", "-"];
     let applied = scene.kubectl.run_with(&arguments, &printed.stdout).await.unwrap();
     applied.succeeds();
 
-    // The leader reports the same, and its reports follow changes.
+    // The leader writes the same findings, and updates its reports after changes.
     scene.apply(&chain).await.succeeds();
     let report = async || {
         let said = scene.run(&format!("get {REPORT} --output=json")).await;
@@ -181,7 +182,7 @@ pub(crate) async fn what_exists_is_audited(cluster: Arc<Cluster>) {
     until_reported(&[]).await;
     scene.create(&pod("later", "bad")).await.succeeds();
     until_reported(&["later"]).await;
-    // A report that was deleted is written again by the next audit.
+    // The next audit writes a deleted report again.
     scene.run(&format!("delete {REPORT}")).await.succeeds();
     until_reported(&["later"]).await;
     let status = scene.running().status().await.unwrap();

@@ -1,4 +1,4 @@
-//! Servers that accept only the API server, which presents a client certificate.
+//! Servers that require the client certificate that the API server presents.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ pub(crate) async fn the_api_server_shows_its_certificate(cluster: Arc<Cluster>) 
 }
 
 pub(crate) async fn a_caller_of_another_authority_is_turned_away(cluster: Arc<Cluster>) {
-    // The server's own authority, which did not sign the API server's certificate.
+    // This authority signed the webhook server's certificate, but not the API server's.
     let config = json!({"listen": {"tls": {"clientCa": "certs/ca.pem"}}});
     let scene = Scene::configured(cluster, config, &[injection()]).await;
     let registration = Registration::mutating("/mutate/injection");

@@ -1,5 +1,5 @@
-//! The cluster's webhook configurations as definitions: Admittance calls the webhooks instead of the API server, and
-//! they are replaced by plugins one after another.
+//! Existing webhook configurations used as definitions: Admittance calls the webhooks in place of the API server, and
+//! plugins then replace them one by one.
 
 use std::sync::Arc;
 
@@ -15,7 +15,8 @@ use crate::{
 const OLD: &str = "registry.example.com/log-agent:2.1";
 const NEW: &str = "registry.example.com/log-agent:2.2";
 
-/// Returns a server that injects, and its configuration as printed by kubectl, with all additions of the API server.
+/// Returns a server that injects a sidecar, and its configuration as kubectl prints it, with the API server's
+/// additions.
 async fn hooked(cluster: Arc<Cluster>) -> (Scene, Value) {
     let injection = chain("injection", core(&["CREATE"], &["pods"]), json!([sidecar("2.1")]));
     let hook = Scene::start(cluster, &[injection]).await;
@@ -27,7 +28,7 @@ async fn hooked(cluster: Arc<Cluster>) -> (Scene, Value) {
     (hook, document)
 }
 
-/// Returns the webhook in the document that is not the probe.
+/// Returns the first webhook of the document that is not a probe.
 fn webhook(document: &mut Value) -> &mut Value {
     &mut document["webhooks"][1]
 }
@@ -47,13 +48,13 @@ pub(crate) async fn a_webhook_is_called_and_then_becomes_a_plugin(cluster: Arc<C
     entry["plugin"] = stage["plugin"].clone();
     scene.define(&document);
     until_image(&scene, "plugin", NEW).await;
-    // The webhook server is no longer needed.
+    // The plugin has replaced the webhook, so its server can stop.
     drop(hook);
     scene.create(&pod("last", GOOD_IMAGE)).await.succeeds();
     assert_eq!(image(&scene.get("pod last").await, "log-agent").unwrap(), NEW);
 }
 
-/// The definitions are loaded shortly after they are written.
+/// Creates Pods until one has the expected image, since definitions are loaded shortly after they are written.
 async fn until_image(scene: &Scene, prefix: &str, expected: &str) {
     until("the effect of a definition", async || {
         let name = format!("{prefix}-{}", scene.cluster.number());
@@ -64,7 +65,7 @@ async fn until_image(scene: &Scene, prefix: &str, expected: &str) {
     .await;
 }
 
-/// This API server does not support match conditions; Admittance adds them to a webhook.
+/// This version of the API server has no match conditions, but Admittance evaluates them for webhooks that it calls.
 pub(crate) async fn a_match_condition_holds(cluster: Arc<Cluster>) {
     let mut stage = sidecar("2.1");
     stage["matchConditions"] = json!([
@@ -86,7 +87,7 @@ pub(crate) async fn a_match_condition_holds(cluster: Arc<Cluster>) {
         ("skipped", &scene.kubectl, &["web"]),
         ("of-alice", &alice, &["web"]),
     ] {
-        // Roles are not effective immediately either; only alice needs one.
+        // The API server applies new roles after a delay; only alice needs one.
         until("the right to create Pods", async || {
             let arguments = ["create", "--namespace", &scene.namespace, "-f", "-"];
             let said = kubectl

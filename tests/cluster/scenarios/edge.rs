@@ -1,4 +1,4 @@
-//! The plugin `edge-health`, which reads Nodes, with Nodes of the API server.
+//! The plugin `edge-health`, which reads Nodes from the API server.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::{
 
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 
-/// Returns a scene whose webhook has these rules.
+/// Returns a scene with these rules in its webhook configuration.
 async fn edge(cluster: Arc<Cluster>, rules: Value) -> Scene {
     let mut stage = plugin("edge-health", json!({}));
     stage["plugin"]["allow"] = json!({"cluster": ["v1/Node"]});
@@ -42,7 +42,7 @@ async fn lost_node(scene: &Scene, name: &str, annotations: Value) {
     assert_eq!(reply.status, 200, "{}", reply.text());
 }
 
-/// The update is the one that the node controller makes.
+/// The test sends the update that the node controller sends for Pods of a lost node.
 pub(crate) async fn a_lost_node_keeps_its_pods(cluster: Arc<Cluster>) {
     let scene = edge(cluster, core(&["UPDATE"], &["nodes"])).await;
     for (index, (annotations, keeps_taint)) in [(json!({}), false), (json!({"nodeunhealth": "yes"}), true)]
@@ -69,7 +69,7 @@ pub(crate) async fn addresses_on_a_lost_node_stay_ready(cluster: Arc<Cluster>) {
     let node = format!("{}-node", scene.namespace);
     lost_node(&scene, &node, json!({})).await;
     let address = |ip: &str, node: &str| json!({"ip": ip, "nodeName": node});
-    // The server watches Nodes, so it sees the change shortly after.
+    // The server watches Nodes, so that it sees the change after a delay.
     until("the Node in the server's view", async || {
         let name = format!("web-{}", scene.cluster.number());
         let endpoints = json!({

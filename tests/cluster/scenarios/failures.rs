@@ -1,4 +1,4 @@
-//! Webhooks and stages that are unreachable or fail.
+//! Failures of stages, and unreachable webhook servers.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::{
     scene::{GOOD_IMAGE, Scene, chain, containers, core, ignored, misbehaves, pod, sidecar},
 };
 
-/// If the server does not answer, the failure policy of the webhook configuration applies.
+/// If the server is unreachable, the failure policy in the webhook configuration applies.
 pub(crate) async fn a_server_that_is_gone(cluster: Arc<Cluster>) {
     let injection = chain("injection", core(&["CREATE"], &["pods"]), json!([sidecar("2.1")]));
     let mut scene = Scene::start(cluster, &[injection]).await;
@@ -34,7 +34,7 @@ pub(crate) async fn a_server_that_is_gone(cluster: Arc<Cluster>) {
     assert_eq!(scene.containers("after").await, ["web", "log-agent"]);
 }
 
-/// Tests a chain with a stage that fails between two other stages, once for each policy.
+/// Tests a failing stage between two working ones, with each failure policy.
 async fn with_failing_stage(cluster: Arc<Cluster>, stage: Value, words: &[&str]) {
     let rules = || core(&["CREATE"], &["pods"]);
     let closed = chain("closed", rules(), json!([stage, sidecar("2.1")]));
@@ -56,8 +56,8 @@ pub(crate) async fn a_stage_that_traps(cluster: Arc<Cluster>) {
     .await;
 }
 
-/// The `Ignore` of the API server does not apply to this failure, which it answers with 500; the policy of the chain
-/// does.
+/// The API server sees the failure as a reply with the status 500, so its failure policy `Ignore` does not apply to it;
+/// the chain's policy does.
 pub(crate) async fn a_patch_that_does_not_apply(cluster: Arc<Cluster>) {
     with_failing_stage(
         cluster,

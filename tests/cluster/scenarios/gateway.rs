@@ -1,4 +1,4 @@
-//! A gateway in front of the API server, with an agent: users work in the cluster with kubectl and the gateway's
+//! A gateway in front of the API server, with an agent in the cluster. Users work with kubectl and the gateway's
 //! tokens.
 
 mod agents;
@@ -39,7 +39,7 @@ use crate::{
 };
 
 const BAD_IMAGE: &str = "registry.example.com/web:latest";
-/// The limit for a revocation to have an effect, and for a reconnection to succeed.
+/// The timeout for a revocation to take effect, and for an agent to reconnect.
 const SOON: Duration = Duration::from_secs(5);
 
 pub(crate) async fn a_cluster_is_used_directly(cluster: Arc<Cluster>) {
@@ -56,7 +56,7 @@ pub(crate) async fn a_cluster_is_used_through_a_tunnel(cluster: Arc<Cluster>) {
     lists(&gate).await;
     containers(&gate).await;
 
-    // The agent is killed, and comes back.
+    // A killed agent reconnects after its restart.
     gate.agent.kill().await.unwrap();
     gate.run("get pods").await.fails_with(&["Error from server"]);
     gate.start_agent();
@@ -64,7 +64,7 @@ pub(crate) async fn a_cluster_is_used_through_a_tunnel(cluster: Arc<Cluster>) {
     streams(&gate).await;
 }
 
-/// Runs get, apply, server-side apply and delete with the rights of alice, and through the chains.
+/// Runs get, apply, server-side apply and delete with alice's rights and through the chains.
 async fn objects(gate: &Gate) {
     let labelled = |image: &str, version: &str| {
         let mut object = pod("web", image);
@@ -78,7 +78,7 @@ async fn objects(gate: &Gate) {
     gate.with("apply -f -", &labelled(GOOD_IMAGE, "1"))
         .await
         .succeeds();
-    // The next request is a patch.
+    // `apply` of an existing object sends a PATCH.
     gate.with("apply -f -", &labelled(GOOD_IMAGE, "2"))
         .await
         .succeeds();
@@ -100,7 +100,7 @@ async fn objects(gate: &Gate) {
     gate.run("label pod other a=c --overwrite").await.succeeds();
     gate.run("delete pod other --wait=false").await.succeeds();
 
-    // Requests are made in the name of alice, even if she asks to act as another user.
+    // Requests are made as alice, even if she asks to impersonate another user.
     gate.run("get nodes")
         .await
         .fails_with(&["plain.alice", "forbidden"]);
@@ -132,7 +132,7 @@ async fn objects(gate: &Gate) {
     }
 }
 
-/// Reads ten megabytes in one reply, and in pieces.
+/// Lists ten megabytes, once in one reply and once in pages.
 async fn lists(gate: &Gate) {
     const COUNT: usize = 100;
     let namespace = &gate.scene.namespace;
@@ -163,7 +163,7 @@ async fn lists(gate: &Gate) {
     }
 }
 
-/// Runs exec, logs and port-forward through a kubelet.
+/// Runs exec, logs and port-forward through the fake kubelet.
 async fn containers(gate: &Gate) {
     let kubelet = Kubelet::start().await;
     let node = format!("node-{}", gate.scene.namespace);
@@ -215,12 +215,12 @@ async fn containers(gate: &Gate) {
     }
 }
 
-/// A watch lasts until the token is revoked.
+/// Checks that a watch lasts until the user's token is revoked.
 async fn streams(gate: &Gate) {
     let mut watch = gate.start_kubectl("get configmaps --watch-only --output=name");
     for turn in 0..5 {
         let name = format!("seen-{turn}");
-        // The first object is changed until the watch has begun and reports it.
+        // The first object is changed repeatedly, until the watch reports a change and thus has started.
         gate.scene
             .run(&format!("create configmap {name}"))
             .await

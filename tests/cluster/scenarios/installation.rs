@@ -1,8 +1,8 @@
 //! The manifests of `admittance kubernetes manifests`, applied to the API server.
 //!
-//! The cluster has no node to run its Pods, so this program does the work of one: it sets up the Deployment's mounts,
-//! and starts its command. The Service refers to `localhost` (`type: ExternalName`) instead of Pods, so the API server
-//! calls the Service by its name, and verifies the certificate for that name.
+//! The cluster has no node, so this program does a kubelet's work: it creates the Deployment's mounts and starts its
+//! command. The Service refers to `localhost` (`type: ExternalName`) instead of Pods, so that the API server calls the
+//! Service by its name and verifies the certificate for that name.
 
 use std::{fs, path::Path, sync::Arc};
 
@@ -38,7 +38,7 @@ pub(crate) async fn the_printed_manifests_inject_and_refuse(cluster: Arc<Cluster
         .stdout
         .split("\n---\n")
         .partition(|document| document.contains("WebhookConfiguration"));
-    // Apply again, without changes.
+    // The second `apply` changes nothing.
     for _ in 0..2 {
         apply(&kubectl, &first.join("\n---\n")).await;
     }
@@ -82,7 +82,7 @@ pub(crate) async fn the_printed_manifests_inject_and_refuse(cluster: Arc<Cluster
     })
     .await;
 
-    // This API server does not label namespaces with their names, so they need this label, as the command says.
+    // Kubernetes 1.20 does not label namespaces with their names; the printed notes say how to add the label.
     assert!(
         printed.stderr.contains("admittance.dev/ignore=true"),
         "{}",
@@ -100,7 +100,7 @@ pub(crate) async fn the_printed_manifests_inject_and_refuse(cluster: Arc<Cluster
     }
 }
 
-/// Does the work of the kubelet: a directory for each mount, under one that stands for the root.
+/// Does the work of the kubelet: creates a directory for each mount below `root`, the root of the Pod's file system.
 async fn mount(kubectl: &Kubectl, spec: &Value, root: &Path) {
     let mounts = spec["containers"][0]["volumeMounts"].as_array().unwrap();
     for mount in mounts {
@@ -120,7 +120,7 @@ async fn mount(kubectl: &Kubectl, spec: &Value, root: &Path) {
             let object = match (&source["configMap"]["name"], &source["secret"]["secretName"]) {
                 (Value::String(name), _) => get(kubectl, &format!("configmap {name}")).await,
                 (_, Value::String(name)) => get(kubectl, &format!("secret {name}")).await,
-                // The mount has an empty directory.
+                // The mount stays an empty directory.
                 _ => continue,
             };
             let decoded = |text: &str| BASE64_STANDARD.decode(text).unwrap();
@@ -140,7 +140,7 @@ async fn mount(kubectl: &Kubectl, spec: &Value, root: &Path) {
     }
 }
 
-/// Starts the container's command, but on free addresses.
+/// Starts the container's command on free ports.
 async fn start(spec: &Value, root: &Path) -> Admittance {
     let arguments = &spec["containers"][0]["args"];
     assert_eq!(arguments[0], "serve");

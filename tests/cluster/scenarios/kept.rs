@@ -1,4 +1,4 @@
-//! The webhook configurations and the certificate that the leader writes, as the API server uses them.
+//! The webhook configurations and the certificate that the leader maintains, as the API server uses them.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -16,11 +16,11 @@ use crate::{
     scene::{GOOD_IMAGE, Scene, chain, compiled, containers, pod, sidecar},
 };
 
-/// The port of a Service in webhook configurations.
+/// The default port of Services in webhook configurations.
 const PORT: u16 = 443;
 
-/// Returns a server that keeps its webhook configurations and makes its certificate, behind a Service with an external
-/// host, since the cluster has no nodes.
+/// Returns a server that maintains its webhook configurations and issues its own certificate, behind a Service with an
+/// external host.
 async fn keeping(cluster: Arc<Cluster>) -> Scene {
     let config = json!({
         "dialect": {"kubernetes": {"webhookConfigurations": {
@@ -44,12 +44,12 @@ async fn keeping(cluster: Arc<Cluster>) -> Scene {
         .unwrap()
         .listen(SocketAddr::from(([127, 0, 0, 1], PORT)))
         .store(compiled());
-    // Only root may listen on this port.
+    // Only root may listen on port 443.
     scene.run_server(server.start().await.unwrap());
     scene
 }
 
-/// Creates a Pod with this image, and returns its containers or the message of the refusal.
+/// Creates a Pod with this image. Returns the names of its containers, or the message of the refusal.
 async fn tried(scene: &Scene, image: &str) -> Result<Vec<String>, String> {
     let arguments = ["create", "--dry-run=server", "--output=json", "-f", "-"];
     let said = scene.with(&arguments, &pod("tried", image)).await;
@@ -76,7 +76,7 @@ pub(crate) async fn chains_take_effect_without_a_registration(cluster: Arc<Clust
     let scene = keeping(cluster).await;
     until_changed(&scene, &["web"]).await;
 
-    // A plugin changes Pods, and a validation in CEL refuses some of them.
+    // A plugin changes Pods, and a CEL validation refuses some of them.
     scene.apply(&mutating(sidecar("1"))).await.succeeds();
     scene.apply(&denying(&scene, "by a chain")).await.succeeds();
     until_changed(&scene, &["web", "log-agent"]).await;
@@ -98,7 +98,7 @@ pub(crate) async fn chains_take_effect_without_a_registration(cluster: Arc<Clust
         .await
         .fails_with(&["spec.stages[0].cel.validations[0].expression"]);
 
-    // The certificate is replaced while Pods are created.
+    // The certificate is renewed while Pods are created.
     let image = "registry.example.com/log-agent:1";
     let mut creating = Creating::begin(&scene, sidecar_image);
     creating.until_more(image).await;
@@ -127,7 +127,7 @@ pub(crate) async fn chains_take_effect_without_a_registration(cluster: Arc<Clust
     creating.until_more(image).await;
     creating.end(&[image]).await;
 
-    // A removed rule is written again.
+    // A rule that another client removed is restored.
     let rules = [
         "--type=json",
         "-p",
@@ -145,7 +145,7 @@ pub(crate) async fn chains_take_effect_without_a_registration(cluster: Arc<Clust
     .await;
     until_changed(&scene, &["web", "log-agent"]).await;
 
-    // Without the chains, Pods are unchanged.
+    // After the chains are deleted, Pods are unchanged.
     for name in ["sidecars", &scene.namespace] {
         scene
             .run(&format!("delete admissionchain {name}"))

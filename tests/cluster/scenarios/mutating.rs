@@ -24,13 +24,13 @@ pub(crate) async fn pods_gain_the_sidecar(cluster: Arc<Cluster>) {
     let stored = scene.get("pod web").await;
     assert_eq!(containers(&stored), ["web", "log-agent"]);
     assert_eq!(stored["metadata"]["annotations"][STATUS], "log-agent");
-    // The API server set the defaults of a container, as if the user had written it.
+    // The API server adds its defaults to the plugin's container, as if the user had written it.
     assert_eq!(
         stored["spec"]["containers"][1]["terminationMessagePath"],
         "/dev/termination-log"
     );
 
-    // The name of this Pod is generated after the call.
+    // For a Pod with `generateName`, the API server generates the name after it calls webhooks.
     let mut nameless = pod("", GOOD_IMAGE);
     nameless["metadata"] = json!({"generateName": "web-"});
     let created = scene
@@ -59,7 +59,8 @@ pub(crate) async fn a_dry_run_is_dry(cluster: Arc<Cluster>) {
     scene.run("get pod web").await.fails_with(&["NotFound"]);
 }
 
-/// `/mutate` and `/validate` run the chains of their phase, a chain's own path that chain, and `/admit` all of them.
+/// `/mutate` and `/validate` run the chains of their phase, `/admit` runs all chains, and each chain also has a path of
+/// its own.
 pub(crate) async fn every_path_runs_its_chains(cluster: Arc<Cluster>) {
     let annotation = chain(
         "annotation",
@@ -68,7 +69,7 @@ pub(crate) async fn every_path_runs_its_chains(cluster: Arc<Cluster>) {
     );
     let policy = validating(chain("policy", core(&["CREATE"], &["pods"]), json!([images()])));
     let scene = Scene::start(cluster, &[injection(), annotation, policy]).await;
-    // (path, containers of a valid Pod, whether it has the other chain's annotation, whether an invalid Pod is denied)
+    // (path, containers of a valid Pod, whether the other chain's annotation is set, whether an invalid Pod is denied)
     let both: &[&str] = &["web", "log-agent"];
     for (index, (path, expected, annotated, refuses)) in [
         ("/mutate", both, true, false),
@@ -134,7 +135,7 @@ pub(crate) async fn warnings_reach_the_user(cluster: Arc<Cluster>) {
     );
 }
 
-/// The API server calls again when another webhook changed the Pod after the first call.
+/// The API server calls a webhook again if a later webhook changed the Pod.
 pub(crate) async fn a_second_round_changes_nothing_more(cluster: Arc<Cluster>) {
     let annotation = chain(
         "annotation",
@@ -145,7 +146,7 @@ pub(crate) async fn a_second_round_changes_nothing_more(cluster: Arc<Cluster>) {
     scene
         .register(&Registration::mutating("/mutate/injection").reinvoked())
         .await;
-    // The name of this configuration sorts last.
+    // This configuration's name sorts last, so its webhook is called last.
     scene
         .register(&Registration::mutating("/mutate/annotation").named("second"))
         .await;
@@ -176,7 +177,7 @@ pub(crate) async fn the_audit_log_tells_what_was_changed(cluster: Arc<Cluster>) 
                 && event["objectRef"]["namespace"] == scene.namespace
         })
         .unwrap();
-    // The probe of the configuration has the index 0.
+    // The probe is the webhook with the index 0.
     let annotation = &event["annotations"]["patch.webhook.admission.k8s.io/round_0_index_1"];
     let recorded: Value = serde_json::from_str(annotation.as_str().unwrap()).unwrap();
     assert_eq!(recorded["webhook"], registration.webhook_name(&scene.namespace));
@@ -189,7 +190,7 @@ pub(crate) async fn the_audit_log_tells_what_was_changed(cluster: Arc<Cluster>) 
     assert!(patched.contains(&"/spec/containers/-"), "{patched:?}");
 }
 
-/// The object is close to the maximum size that the API server stores.
+/// The object is almost as large as etcd allows.
 pub(crate) async fn a_large_object_is_changed(cluster: Arc<Cluster>) {
     let rules = core(&["CREATE"], &["configmaps"]);
     let annotation = chain("annotation", rules.clone(), json!([misbehaves("well-behaved")]));

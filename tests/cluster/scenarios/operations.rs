@@ -1,5 +1,3 @@
-//! Requests other than the creation of a Pod.
-
 use std::sync::Arc;
 
 use http::Method;
@@ -15,7 +13,7 @@ use crate::{
 /// The message of a plugin that returns an error.
 const REFUSAL: &[&str] = &["deliberate error"];
 
-/// Returns a scene in which the webhook configuration and its one chain have these rules.
+/// Returns a scene whose webhook configuration and only chain have these rules.
 async fn refusing(cluster: Arc<Cluster>, rules: Value) -> Scene {
     let refusing = validating(chain(
         "refusing",
@@ -36,7 +34,7 @@ pub(crate) async fn an_update_is_refused(cluster: Arc<Cluster>) {
     scene
         .register(&Registration::validating("/validate/policy").rules(rules))
         .await;
-    // The Pod was created before the rules, so it may keep this image.
+    // The Pod existed before the rules, so it may keep its image.
     scene
         .create(&pod("web", "registry.example.com/web:latest"))
         .await
@@ -67,7 +65,7 @@ pub(crate) async fn a_deletion_is_refused(cluster: Arc<Cluster>) {
         .fails_with(REFUSAL);
 }
 
-/// The object is of another kind and group than the Pod whose subresource it is.
+/// The kind and group of an Eviction differ from those of the Pod whose subresource it is.
 pub(crate) async fn an_eviction_is_refused(cluster: Arc<Cluster>) {
     let scene = refusing(cluster, core(&["CREATE"], &["pods/eviction"])).await;
     scene.create(&pod("web", GOOD_IMAGE)).await.succeeds();
@@ -82,7 +80,7 @@ pub(crate) async fn an_eviction_is_refused(cluster: Arc<Cluster>) {
     assert_eq!(scene.containers("web").await, ["web"]);
 }
 
-/// The cluster has no node to connect to: a connection that is admitted fails for that reason.
+/// The cluster has no node, so an admitted connection fails because the node is missing.
 pub(crate) async fn a_connection_is_refused(cluster: Arc<Cluster>) {
     let scene = refusing(cluster, core(&["CONNECT"], &["pods/exec"])).await;
     scene.create(&pod("web", GOOD_IMAGE)).await.succeeds();
@@ -170,7 +168,7 @@ pub(crate) async fn a_custom_resource_is_changed(cluster: Arc<Cluster>) {
         "metadata": {"name": "wheel"},
         "spec": {"size": 3},
     });
-    // The resource is served shortly after it is established.
+    // The API server serves a custom resource shortly after its status says `Established`.
     until("the custom resource", async || {
         let said = scene.create(&widget).await;
         let missing = said.stderr.contains("no matches for kind") || said.stderr.contains("not find");
@@ -182,8 +180,8 @@ pub(crate) async fn a_custom_resource_is_changed(cluster: Arc<Cluster>) {
     assert_eq!(stored["spec"], json!({"size": 3}));
 }
 
-/// The rules name one version of the resource, and the user another: the API server converts the object before the
-/// call, and back afterwards.
+/// The rules name one version and the user sends another: the API server converts the object before the call and back
+/// afterwards.
 pub(crate) async fn another_version_is_converted(cluster: Arc<Cluster>) {
     let rules = json!([{
         "operations": ["CREATE"],
@@ -208,7 +206,7 @@ pub(crate) async fn another_version_is_converted(cluster: Arc<Cluster>) {
     assert_eq!(stored["spec"]["backend"]["serviceName"], "web");
 }
 
-/// A new Namespace is selected by the labels with which it is created.
+/// A Namespace that is being created is selected by its own labels.
 pub(crate) async fn a_namespace_is_admitted_by_its_own_labels(cluster: Arc<Cluster>) {
     let rules = core(&["CREATE"], &["namespaces"]);
     let mut stage = plugin("guest-misbehaves", json!({"behaviour": "well-behaved"}));

@@ -55,7 +55,7 @@ pub(crate) async fn a_dry_run_is_refused_too(cluster: Arc<Cluster>) {
         .fails_with(&["denied the request", "latest"]);
 }
 
-/// The mutating chain adds the container with the denied image.
+/// The mutating chain adds a container whose image the validating chain denies.
 pub(crate) async fn validating_chains_see_what_mutating_ones_made(cluster: Arc<Cluster>) {
     let injection = chain(
         "injection",

@@ -1,4 +1,4 @@
-//! Three replicas of the server that share the chains of the cluster and go live together with each change.
+//! Three replicas share the chains of the cluster, and all start to use each change at the same time.
 
 use std::{
     fs,
@@ -31,23 +31,23 @@ use crate::{
 
 const USERS: usize = 3;
 
-/// The longest time for which two tables may give answers.
+/// The maximum time for which answers from two tables may overlap.
 const OVERLAP: Duration = Duration::from_secs(1);
 
-/// A client's pause between an answer and its next request.
+/// The pause between an answer and the client's next request.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// The pause before each chunk of a slow download, until the test ends it.
+/// The pause before each chunk of a slow download.
 const SLOWLY: Duration = Duration::from_secs(1);
 
-/// A client that sends requests one after another. Each is answered by the chain.
+/// A client that sends requests one after another, each answered by the chain.
 struct Asking {
     stop: watch::Sender<bool>,
     answers: JoinHandle<Vec<Answer>>,
 }
 
 impl Asking {
-    /// `ask` returns the text of an answer.
+    /// Starts the client; `ask` sends a request and returns the text of the answer.
     fn begin<A>(ask: impl Fn() -> A + Send + Sync + 'static) -> Self
     where
         A: Future<Output = String> + Send,
@@ -73,7 +73,7 @@ impl Asking {
     }
 }
 
-/// Asks one replica to review a Pod.
+/// Sends reviews of a Pod to one replica.
 #[derive(Clone)]
 struct Reviewer {
     client: Client,
@@ -93,7 +93,7 @@ impl Reviewer {
         }
     }
 
-    /// Returns the version of the chain that answers.
+    /// Returns the version of the chain that answered.
     async fn version(&self) -> Option<u32> {
         Some(Answer::now(&self.clone().ask().await)?.version)
     }
@@ -107,7 +107,7 @@ impl Reviewer {
     }
 }
 
-/// A replica, and a client that sends requests only to it.
+/// A replica, and a client of its own.
 struct Replica {
     program: Admittance,
     address: SocketAddr,
@@ -115,33 +115,33 @@ struct Replica {
     asking: Asking,
 }
 
-/// The way in which a replica ends.
+/// How a replica is stopped.
 #[derive(Clone, Copy)]
 enum End {
-    /// SIGTERM, as in a rollout of its Deployment.
+    /// SIGTERM, as in a rolling update.
     Terminated,
     Killed,
 }
 
-/// Three replicas behind one address, which the API server calls.
+/// Three replicas behind one address, where the API server calls them.
 struct Fleet {
     scene: Scene,
     modules: ModuleServer,
-    /// The replicas. At first, the last one has its own store, as if it ran on another node.
+    /// The replicas. The last one initially has a store of its own, as if it ran on another node.
     replicas: Vec<Replica>,
-    /// The store that replicas share, and the modules' CA.
+    /// The directory with the shared store and the authority of the module server.
     _files: TempDir,
-    /// The addresses of the replicas, to which connections go in turn.
+    /// The replicas' addresses, used in turn for new connections.
     addresses: Arc<Mutex<Vec<SocketAddr>>>,
     users: Vec<Asking>,
-    /// The answers of replicas that have ended, and all that users received before they were stopped.
+    /// The answers of stopped replicas, and the answers that users got.
     answers: Vec<Answer>,
-    /// The number of requests that came through the API server.
+    /// The number of requests sent through the API server.
     through_api_server: usize,
     version: u32,
 }
 
-/// Passes each connection on to the next replica that accepts it, as a Service does.
+/// Forwards each connection to the next replica that accepts it, like a Service.
 async fn pass_on(listener: TcpListener, addresses: Arc<Mutex<Vec<SocketAddr>>>) {
     for turn in 0_usize.. {
         let (mut caller, _) = listener.accept().await.unwrap();
@@ -151,7 +151,7 @@ async fn pass_on(listener: TcpListener, addresses: Arc<Mutex<Vec<SocketAddr>>>) 
         tokio::spawn(async move {
             for address in addresses {
                 if let Ok(mut replica) = TcpStream::connect(address).await {
-                    // Either side may end the connection.
+                    // An error means that one side has closed the connection.
                     let _ = copy_bidirectional(&mut caller, &mut replica).await;
                     break;
                 }
@@ -160,7 +160,7 @@ async fn pass_on(listener: TcpListener, addresses: Arc<Mutex<Vec<SocketAddr>>>) 
     }
 }
 
-/// Returns the names of the replicas in a status, and whether each is the replica's own name.
+/// Returns the names of the replicas in a status, each with whether it is the reporting replica.
 fn names(status: &Value) -> impl Iterator<Item = (&Value, bool)> {
     let known = status["replicas"]["replicas"].as_array().into_iter().flatten();
     known.map(|replica| (&replica["name"], replica["self"] == true))
@@ -170,7 +170,7 @@ fn own_name(status: &Value) -> Option<&Value> {
     names(status).find_map(|(name, is_own)| is_own.then_some(name))
 }
 
-/// Returns a review of a Pod that the chain denies.
+/// Returns the review of a Pod that the chain denies.
 fn review() -> String {
     let request = json!({
         "uid": "5b1c2a60-7d9e-4f6b-9a3e-0c8d7e6f5a41",
@@ -219,7 +219,7 @@ impl Fleet {
         fleet
     }
 
-    /// Starts a replica, and waits until it is ready and the others see it.
+    /// Starts a replica, and waits until it is ready and the other replicas list it.
     async fn add(&mut self, store: PathBuf) {
         let program = self.scene.start_replica(store).await;
         let reviewer = Reviewer::new(&self.scene, &program);
@@ -248,7 +248,7 @@ impl Fleet {
         }
     }
 
-    /// Users create Pods, which the chain denies, through the API server.
+    /// Starts users who create Pods through the API server, all of which the chain denies.
     fn let_users_create(&mut self) {
         for user in 0..USERS {
             let create = self.creation(&format!("by-user-{user}"));
@@ -263,7 +263,7 @@ impl Fleet {
         }
     }
 
-    /// Tries to create a Pod that the chain denies.
+    /// Returns a function that tries to create a Pod that the chain denies.
     fn creation(&self, name: &str) -> impl Fn() -> BoxFuture<'static, Reply> + Send + Sync + 'static {
         let rest = self.scene.rest.clone();
         let path = format!("/api/v1/namespaces/{}/pods?dryRun=All", self.scene.namespace);
@@ -282,7 +282,7 @@ impl Fleet {
         }
     }
 
-    /// Returns the next version of the chain.
+    /// Returns the chain with the next version in its message.
     fn next(&mut self) -> Value {
         self.version += 1;
         denying(&self.scene, &format!("version {}", self.version))
@@ -299,7 +299,7 @@ impl Fleet {
                 .send(Method::PUT, &path, Some(&stored))
                 .await
                 .unwrap();
-            // The leader may have written the status since the chain was read.
+            // The update conflicts (409) if the leader has written the status since the chain was read.
             assert!(matches!(reply.status.as_u16(), 200 | 409), "{}", reply.text());
             (reply.status == 200).then_some(())
         })
@@ -316,7 +316,7 @@ impl Fleet {
         }
     }
 
-    /// Changes the chain, and waits until every replica answers with the change.
+    /// Changes the chain, and waits until every replica answers with the new version.
     async fn change(&mut self) {
         let chain = self.next();
         self.write(&chain).await;
@@ -329,7 +329,7 @@ impl Fleet {
         }
     }
 
-    /// The leader, or one of the others, ends, and another replica takes its place.
+    /// Stops the leader or another replica, and starts a new one.
     async fn replace(&mut self, is_leader: bool, end: End) {
         let place = until("a replica that leads, or not", async || {
             for (index, replica) in self.replicas.iter().enumerate() {
@@ -349,18 +349,18 @@ impl Fleet {
         self.answers.extend(replica.asking.end().await);
         match end {
             End::Terminated => {
-                // The replica ends its connections gracefully, and the API server opens new ones, so users go on
-                // creating Pods.
+                // On SIGTERM, the replica closes its connections gracefully and the API server opens new ones, so that
+                // users lose no request.
                 replica.program.terminate().unwrap();
                 let status = replica.program.ended().await.unwrap();
                 assert_eq!(status.code(), Some(0), "{status}");
             }
             End::Killed => {
-                // A request that the replica has accepted would be lost.
+                // A kill loses the requests that the replica has accepted, so the users stop first.
                 self.end_users().await;
                 replica.program.kill().await.unwrap();
-                // A request that the API server sends before it notices that its connection has ended would be lost
-                // too.
+                // The API server may also lose the first request after the kill, on a connection that it does not yet
+                // know to be closed.
                 let create = self.creation("after-the-kill");
                 until("the API server calls another replica", async || {
                     (create().await.status == 403).then_some(())
@@ -373,7 +373,7 @@ impl Fleet {
         self.add(compiled()).await;
     }
 
-    /// The last replica needs longer for a change than the others, whose store has its module: they wait for it.
+    /// Checks that replicas which have a module in their store wait for one that still downloads it.
     async fn wait_for_slow_replica(&mut self) {
         let before = self.version;
         let version = Versions::find().unwrap().module(1);
@@ -425,7 +425,7 @@ impl Fleet {
         self.until_changed().await;
     }
 
-    /// Stops the API server for some time, and then changes the chain.
+    /// Stops the API server for the duration of the outage, and changes the chain after it is back.
     async fn go_on_without_api_server(&mut self) {
         self.end_users().await;
         let back = Instant::now() + self.scene.cluster.outage;

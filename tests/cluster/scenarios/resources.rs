@@ -1,4 +1,4 @@
-//! Chains as resources, the statuses that the leader writes, and policies of another system.
+//! Chains stored as resources, with the statuses that the leader writes, and policies of other systems.
 
 use std::{fs, sync::Arc};
 
@@ -12,32 +12,32 @@ use crate::{
     scene::{GOOD_IMAGE, Scene, chain, pod, validating},
 };
 
-/// The Service in webhook configurations. Nothing listens there, so requests pass.
+/// The Service that webhook configurations name. Nothing listens there, so requests pass without being checked.
 pub(super) const SERVICE: &str = "hooks";
 
-/// The path of the chains of the cluster at the API server.
+/// The API server's path for chains.
 pub(crate) const CHAINS_PATH: &str = "/apis/admittance.dev/v1alpha1/admissionchains";
 
 /// Returns a chain that denies Pods of the image `bad` with this message.
 pub(crate) fn denying(scene: &Scene, message: &str) -> Value {
-    // kubectl 1.20 does not show the message of the default reason.
+    // kubectl 1.20 does not print the message of a denial with the default reason.
     let expression = "object.spec.containers.all(c, c.image != 'bad')";
     let rule = json!({"expression": expression, "message": message, "reason": "Forbidden"});
     let stage = json!({"name": "images", "cel": {"validations": [rule]}});
-    // Without `apiGroups`: this API server, compiled with a later version of Go, takes `""` for null.
+    // No `apiGroups`: this API server, compiled with a newer Go than it was written for, reads `""` as null.
     let rules = json!([{"operations": ["CREATE"], "resources": ["pods"]}]);
     validating(chain(&scene.namespace, rules, json!([stage])))
 }
 
-/// kubectl 1.20 does not know all fields of a schema, which the API server drops.
+/// Applies documents without client-side validation, since kubectl 1.20 does not know all of their fields, which the
+/// API server drops.
 async fn apply(cluster: &Cluster, documents: &str) {
     let arguments = ["apply", "--validate=false", "-f", "-"];
     let kubectl = cluster.kubectl().unwrap();
     kubectl.run_with(&arguments, documents).await.unwrap().succeeds();
 }
 
-/// Creates the CustomResourceDefinitions, and gives the server the rights that the manifests for this configuration
-/// give.
+/// Creates the CustomResourceDefinitions, and grants the rights in the manifests for this configuration.
 pub(crate) async fn prepare(cluster: &Cluster, config: &Value) {
     let crds = Admittance::run(["kubernetes", "crds"]).await.unwrap();
     assert_eq!(crds.code, Some(0), "{}", crds.stderr);
@@ -81,8 +81,7 @@ pub(crate) async fn prepare(cluster: &Cluster, config: &Value) {
     }
 }
 
-/// Returns a server that reads chains and Gatekeeper's policies from the cluster, with the rights that the manifests
-/// give.
+/// Returns a server that reads chains and Gatekeeper policies from the cluster, with the rights in the manifests.
 async fn reading(cluster: Arc<Cluster>) -> Scene {
     let mut dialect = json!({"kubernetes": {"webhookConfigurations": {
         "service": format!("{SERVICE}.default"), "failurePolicy": "Ignore",
@@ -90,14 +89,14 @@ async fn reading(cluster: Arc<Cluster>) -> Scene {
     let definitions = json!([{"kubernetes": {"policies": ["Gatekeeper"]}}]);
     let config = json!({"dialect": dialect, "cluster": {}, "definitions": definitions});
     prepare(&cluster, &config).await;
-    // The server of the scene has a certificate in files.
+    // The scene's server has a certificate in files.
     dialect["kubernetes"]["webhookConfigurations"]["caBundle"] = json!("certs/ca.pem");
     let kubeconfig = cluster.kubeconfig(User::Admittance);
     let more = json!({"cluster": {"kubeconfig": kubeconfig}, "definitions": definitions});
     Scene::with_dialect(cluster, dialect, more, &[]).await
 }
 
-/// Returns the status of a chain, once this condition is true.
+/// Waits until a condition of a chain is true, and returns the chain's status.
 async fn until_true(scene: &Scene, name: &str, condition: &str) -> Value {
     until(&format!("{condition} of {name}"), async || {
         let status = scene.get(&format!("admissionchain {name}")).await["status"].clone();
@@ -136,7 +135,7 @@ pub(crate) async fn chains_are_written_with_kubectl(cluster: Arc<Cluster>) {
     until_true(&scene, &name, "Live").await;
     until_refused(&scene, "by a chain").await;
     scene.create(&pod("good", GOOD_IMAGE)).await.succeeds();
-    // The chain is found by its name, its short name and its category.
+    // kubectl finds the chain by its resource name, its short name and its category.
     for names in ["admissionchains", "achain", "admittance"] {
         let listed = scene.run(&format!("get {names}")).await.succeeds();
         let has = |text: &str| listed.stdout.contains(text);
@@ -151,7 +150,7 @@ pub(crate) async fn chains_are_written_with_kubectl(cluster: Arc<Cluster>) {
         .await
         .fails_with(&["spec.stages[0].cel.validations[0].expression"]);
 
-    // The leader keeps the webhook configuration, whose rules equal the rules of the chain.
+    // The leader maintains the webhook configuration, whose rules are those of the chain.
     let rules = async || {
         let said = scene
             .run(&format!(
@@ -202,7 +201,7 @@ pub(crate) async fn policies_of_gatekeeper_are_read(cluster: Arc<Cluster>) {
     let scene = reading(Arc::clone(&cluster)).await;
     scene.register(&Registration::validating("/validate")).await;
     let apply = async |object: Value| {
-        // The kind is served shortly after its CustomResourceDefinition is created.
+        // The API server serves a kind shortly after its CustomResourceDefinition is created.
         until("what is applied", async || {
             scene.apply(&object).await.succeeded.then_some(())
         })
@@ -233,7 +232,7 @@ pub(crate) async fn policies_of_gatekeeper_are_read(cluster: Arc<Cluster>) {
         },
     }))
     .await;
-    // Gatekeeper creates this kind for a template.
+    // Gatekeeper would create this kind for a template.
     apply(crd(constraints, "v1beta1", "images", "Images", "Cluster")).await;
     let constraint = json!({
         "apiVersion": format!("{constraints}/v1beta1"),
@@ -245,7 +244,7 @@ pub(crate) async fn policies_of_gatekeeper_are_read(cluster: Arc<Cluster>) {
     until_refused(&scene, "[not-bad] by a constraint").await;
     scene.create(&pod("good", GOOD_IMAGE)).await.succeeds();
 
-    // The objects are deleted with their CustomResourceDefinitions.
+    // Deleting a CustomResourceDefinition deletes its objects.
     for name in [
         format!("images.{constraints}"),
         format!("constrainttemplates.{templates}"),

@@ -1,4 +1,4 @@
-//! Chains with selectors for labels of namespaces, which the server reads from the API server.
+//! Chains that select namespaces by labels, which the server reads from the API server.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::{
     scene::{GOOD_IMAGE, Scene, chain, core, pod, sidecar},
 };
 
-/// Returns a chain for all namespaces except those with the label.
+/// Returns a chain for all namespaces that lack a label.
 fn injection() -> Value {
     let mut stage = sidecar("2.1");
     stage["namespaceSelector"] = json!({
@@ -40,7 +40,7 @@ pub(crate) async fn a_label_turns_a_chain_off(cluster: Arc<Cluster>) {
     until_containers(&scene, "on-again", &["web", "log-agent"]).await;
 }
 
-/// The server watches namespaces, so it sees a change shortly after the user's command.
+/// Creates Pods until one has the expected containers, since the server sees a changed namespace after a delay.
 async fn until_containers(scene: &Scene, prefix: &str, expected: &[&str]) {
     until("the effect of a namespace's label", async || {
         let name = format!("{prefix}-{}", scene.cluster.number());
@@ -50,7 +50,7 @@ async fn until_containers(scene: &Scene, prefix: &str, expected: &[&str]) {
     .await;
 }
 
-/// A Pod is created directly after its namespace, before the watch can have reported the namespace.
+/// The Pod is created right after its namespace, before the server's watch can have reported the namespace.
 pub(crate) async fn a_namespace_is_known_as_soon_as_it_is_there(cluster: Arc<Cluster>) {
     let access = Scene::cluster_access(&cluster).await;
     let scene = Scene::configured(cluster, access, &[injection()]).await;
@@ -85,7 +85,7 @@ pub(crate) async fn a_namespace_is_known_as_soon_as_it_is_there(cluster: Arc<Clu
     }
 }
 
-/// Chains that need no labels continue to work; others fail according to their policy.
+/// Chains that need no labels continue to work; the others fail according to their failure policies.
 pub(crate) async fn the_server_starts_without_the_cluster(cluster: Arc<Cluster>) {
     let plain = chain("plain", core(&["CREATE"], &["pods"]), json!([sidecar("2.1")]));
     let nobody = json!({

@@ -1,4 +1,4 @@
-//! Changes while Pods are created. No creation fails, and after some Pod all others show the change.
+//! Changes while Pods are created: no creation fails, and each user sees the versions in order.
 
 use std::{fs, sync::Arc};
 
@@ -15,17 +15,17 @@ use crate::{
     scene::{GOOD_IMAGE, Scene, chain, core, image, pod, replace, sidecar},
 };
 
-/// Users who create Pods one after another until they are stopped. One of them uses kubectl; the others use the API and
-/// are faster.
+/// Users who create Pods one after another until they are stopped: one with kubectl, the others directly with the API,
+/// which is faster.
 pub(super) struct Creating {
     creators: Vec<Creator>,
     stop: watch::Sender<bool>,
 }
 
 struct Creator {
-    /// The mark of each stored Pod, in the order of creation.
+    /// The version marks of the user's Pods, oldest first.
     marks: watch::Receiver<Vec<String>>,
-    /// The number of Pods at the beginning whose marks are ignored.
+    /// The number of oldest Pods whose marks are ignored.
     past: usize,
     task: JoinHandle<()>,
 }
@@ -54,7 +54,7 @@ impl PodCreator {
     }
 }
 
-/// A change of the mark counts as complete after this number of consecutive Pods with the new mark.
+/// A change is complete after this number of consecutive Pods with the new mark.
 const SOME: usize = 5;
 
 impl Creating {
@@ -86,7 +86,7 @@ impl Creating {
         }
     }
 
-    /// Waits until the last Pods of every user have this mark.
+    /// Waits until every user's latest Pods have this mark.
     async fn until_all(&mut self, mark: &str) {
         for creator in &mut self.creators {
             let past = creator.past;
@@ -96,23 +96,23 @@ impl Creating {
             });
             match timeout(NEVER, all).await {
                 Ok(Ok(_)) => {}
-                // A creation failed, with a reason.
+                // The creating task has ended with a reported error.
                 Ok(Err(_)) => unreachable!("a creation failed before Pods were marked {mark}"),
                 Err(_) => unreachable!("no Pods marked {mark} within {NEVER:?}"),
             }
         }
     }
 
-    /// Waits until every user has created further Pods that all have this mark.
+    /// Waits until every user has created more Pods, all with this mark.
     pub(super) async fn until_more(&mut self, mark: &str) {
         for creator in &mut self.creators {
-            // The next Pod may already be in flight.
+            // One more Pod may already be in flight.
             creator.past = creator.marks.borrow().len() + 1;
         }
         self.until_all(mark).await;
     }
 
-    /// Stops, and checks that each user saw these marks in this order.
+    /// Stops the users, and checks that each saw exactly these marks in this order.
     pub(super) async fn end(self, expected: &[&str]) {
         self.stop.send_replace(true);
         for creator in self.creators {
@@ -145,7 +145,7 @@ pub(crate) async fn a_changed_definition_takes_effect_between_two_creates(cluste
     creating.end(&[OLD, NEW]).await;
 }
 
-/// The annotation in which the plugin records its work, and another one of the same length.
+/// The annotation in which the plugin records its changes, and a replacement of the same length.
 const STATUS: &str = "sidecar-injector.admittance.dev/status";
 const OTHER_STATUS: &str = "sidecar-injector.admittance.dev/second";
 
@@ -160,7 +160,7 @@ fn status_annotation(pod: &Value) -> String {
     .to_owned()
 }
 
-/// The new version of the plugin differs from the old one in its annotation.
+/// The new version of the plugin writes another annotation than the old one.
 pub(crate) async fn a_changed_module_takes_effect_between_two_creates(cluster: Arc<Cluster>) {
     let component = Artifacts::find().unwrap().component("sidecar-injector").unwrap();
     let old = fs::read(component).unwrap();
@@ -179,7 +179,6 @@ pub(crate) async fn a_changed_module_takes_effect_between_two_creates(cluster: A
     creating.end(&[STATUS, OTHER_STATUS]).await;
 }
 
-/// Returns the bytes with all occurrences of one string replaced by another.
 fn replaced(bytes: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
     assert_eq!(from.len(), to.len());
     let mut result = bytes.to_vec();
@@ -209,15 +208,14 @@ pub(crate) async fn a_broken_definition_leaves_the_last_good_one(cluster: Arc<Cl
         })
         .await
         .unwrap();
-    // More Pods are created after it.
     creating.until_more(OLD).await;
     scene.define(&injection(sidecar("2.2")));
     creating.until_all(NEW).await;
     creating.end(&[OLD, NEW]).await;
 }
 
-/// A new authority replaces the old one, as an operator would do it: trust both, change the certificate, trust
-/// only the new one. The API server reconnects whenever its trusted authorities change.
+/// A new CA replaces the old one in the order for operators: trust both, change the certificate, trust only the new
+/// one. The API server reconnects whenever the trusted CAs change.
 pub(crate) async fn certificates_are_replaced_between_two_creates(cluster: Arc<Cluster>) {
     let mut scene = Scene::start(cluster, &[injection(sidecar("2.1"))]).await;
     let registration = Registration::mutating("/mutate/injection");
@@ -225,7 +223,7 @@ pub(crate) async fn certificates_are_replaced_between_two_creates(cluster: Arc<C
     let mut creating = Creating::begin(&scene, sidecar_image);
     creating.until_all(OLD).await;
 
-    // Twice in a row: the second change happens while the first is read.
+    // The second change happens while the server still reads the first.
     for name in ["second", "third"] {
         scene.make_certificates(name).await;
     }
@@ -238,7 +236,7 @@ pub(crate) async fn certificates_are_replaced_between_two_creates(cluster: Arc<C
     scene.register_trusting(&registration, &third).await;
     creating.until_more(OLD).await;
 
-    // A certificate without its key changes nothing.
+    // The server ignores a certificate whose key does not match.
     scene.mount_files("third", "second");
     scene
         .program()
@@ -252,7 +250,7 @@ pub(crate) async fn certificates_are_replaced_between_two_creates(cluster: Arc<C
     creating.end(&[OLD]).await;
 }
 
-/// A new server replaces the old one, which finishes its requests and exits.
+/// A new server takes over, and the old one finishes its requests and exits.
 pub(crate) async fn a_server_hands_over_to_another(cluster: Arc<Cluster>) {
     let mut scene = Scene::start(cluster, &[injection(sidecar("2.1"))]).await;
     let registration = Registration::mutating("/mutate/injection");
@@ -270,11 +268,11 @@ pub(crate) async fn a_server_hands_over_to_another(cluster: Arc<Cluster>) {
     creating.end(&[OLD, NEW]).await;
 }
 
-/// Waits until the server presents a certificate of this authority.
+/// Waits until the server presents a certificate signed by this CA.
 async fn until_trusted(scene: &Scene, authority: &[u8]) {
     let authorities = String::from_utf8(authority.to_vec()).unwrap();
     until("a certificate of the new authority", async || {
-        // A new client has no connection yet.
+        // A new client has no open connection, so it makes a handshake.
         let client = Client::trusting(Trust {
             authorities: &authorities,
             identity: None,

@@ -1,5 +1,4 @@
-//! The targets for libFuzzer: `cargo task fuzz` compiles and runs this program, and names the target in the
-//! environment.
+//! The program for libFuzzer that `cargo task fuzz` compiles and runs; an environment variable names the target.
 #![no_main]
 
 use std::{env, sync::LazyLock};

@@ -11,14 +11,14 @@ use serde_json::Value;
 
 use crate::parts;
 
-/// The dialect is built once: its tables of spellings take longer than an input.
+/// Built once, because building its tables of spellings takes longer than an input.
 static DIALECT: LazyLock<Bcs> = LazyLock::new(|| {
     Bcs::new("BCS-MESOS-10001".parse().expect("a cluster id")).in_front_of(UpstreamKind::Scheduler)
 });
 
-/// Sends a request to a BCS driver: `METHOD /path`, an empty line, the body. The result is unambiguous even if the body
-/// has keys in two spellings; an object that the chains did not change comes out unchanged; and the request to the
-/// scheduler is JSON.
+/// Sends a request to a BCS driver: `METHOD /path`, an empty line, the body. Checks that the result is unambiguous even
+/// if the body has a key in two spellings, that an unchanged object comes out byte for byte, and that the request to
+/// the scheduler is JSON.
 pub fn bcs(input: &[u8]) {
     let [line, body] = parts(input);
     let body = Bytes::copy_from_slice(body);
@@ -39,7 +39,7 @@ pub fn bcs(input: &[u8]) {
     definitions_reply(&body);
 }
 
-/// Returns the headers of a request with this first line, and the cluster's header.
+/// Returns the request head for this first line, with the cluster's header.
 pub(crate) fn head(line: &[u8]) -> Option<Parts> {
     let line = std::str::from_utf8(line).ok()?;
     let (method, path) = line.split_once(' ')?;
@@ -50,7 +50,7 @@ pub(crate) fn head(line: &[u8]) -> Option<Parts> {
     Some(request.body(()).ok()?.into_parts().0)
 }
 
-/// Parses a body, and parses the forwarded body again.
+/// Parses a body, and parses the body to forward again.
 pub(crate) fn inspect(dialect: &impl Dialect, head: &Parts, inspection: &Inspection, body: &Bytes) {
     let Ok(Reading::Admit { request, canonical }) = dialect.read(head, inspection, body) else {
         return;

@@ -5,8 +5,8 @@ use admittance_conditions::{CelConditions, ConditionError, MatchCondition};
 
 use crate::{block_on, parts};
 
-/// Evaluates a match condition in CEL for an AdmissionReview. The condition compiles or reports a mistake with its
-/// place, and its evaluation ends and is deterministic.
+/// Evaluates a match condition in CEL for an AdmissionReview. Checks that the condition compiles or is reported with a
+/// position, and that its evaluation ends and is deterministic.
 pub fn cel(input: &[u8]) {
     tolerate_the_parser();
     let [expression, review] = parts(input);
@@ -32,13 +32,13 @@ pub fn cel(input: &[u8]) {
         return;
     };
     let conditions = CelConditions::from_iter([condition]);
-    // The cost ends an evaluation, not the deadline.
+    // The cost limit must end an evaluation, so the deadline is far away.
     let deadline = Deadline::after(Duration::from_secs(3600));
     let evaluate = || block_on(conditions.evaluate(&review.request, &NoAuthorizer, deadline));
     assert_eq!(evaluate(), evaluate());
 }
 
-/// The crate for parsing panics on some inputs; that is caught and becomes an error of the expression.
+/// Silences panics of the CEL parser, which the program catches and turns into errors of the expression.
 fn tolerate_the_parser() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

@@ -4,13 +4,13 @@ use admittance_driver::Config;
 
 use crate::{definitions::check_mistakes, in_directory};
 
-/// Reads a configuration file. Mistakes have a place in the text, and reading an accepted file again gives the same
-/// result.
+/// Reads a configuration file. Checks that mistakes have a position in the text, and that reading an accepted file
+/// twice gives the same result.
 pub fn config(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else {
         return;
     };
-    // A path outside of the directory could refer to a device.
+    // Paths outside of the directory could name devices.
     if text.contains("/dev") || text.contains("/proc") || text.contains("..") {
         return;
     }

@@ -2,8 +2,8 @@ use admittance_definitions::{
     BcsObject, DefinitionFile, DefinitionId, DefinitionSet, Expected, Mistakes, load_text,
 };
 
-/// Reads a file of definitions in any format, as YAML or JSON. Mistakes have a place in the text. An accepted file
-/// gives the same chains when it is read again, is unchanged when its own documents are applied to it, and each
+/// Reads definitions in any format, as YAML or JSON. Checks that mistakes have a position; that an accepted file gives
+/// the same chains when read again, and does not change when its own documents are applied to it; and that each
 /// document can be deleted.
 pub fn definitions(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else {
@@ -16,7 +16,7 @@ pub fn definitions(input: &[u8]) {
     };
     let set = DefinitionSet::of_files(vec![DefinitionFile::file(name, text)]);
     match load_text(name, text) {
-        // A text need not contain a definition, but a file without one is a mistake.
+        // Text may have no definition, but a file without one is a mistake.
         Ok(chains) => match set.chains() {
             Err(mistakes) if chains.is_empty() => check_mistakes(&mistakes, text),
             again => {
@@ -29,7 +29,7 @@ pub fn definitions(input: &[u8]) {
     bcs_object(input);
 }
 
-/// Checks that each mistake has a message and a place in the text.
+/// Checks that each mistake has a message and a position in the text.
 pub(crate) fn check_mistakes(mistakes: &Mistakes, text: &str) {
     assert!(!mistakes.is_empty(), "an error without a mistake");
     let lines = text.split('\n').count() + text.matches('\r').count();
@@ -43,7 +43,7 @@ pub(crate) fn check_mistakes(mistakes: &Mistakes, text: &str) {
 fn change_back_and_forth(set: &DefinitionSet) {
     for stored in set.documents() {
         let applied = set.apply(&stored.text, "input", Expected::There, &|_| None);
-        // The items of a list are documents, but cannot be replaced separately.
+        // Items of a list are documents that cannot be replaced separately.
         let Ok(change) = applied else {
             continue;
         };
@@ -63,8 +63,8 @@ fn change_back_and_forth(set: &DefinitionSet) {
     }
 }
 
-/// Reads the body of a request that creates a BCS definition. An accepted definition, written with its defaults, is the
-/// same when it is read again.
+/// Reads the body of a request that creates a BCS definition. Checks that an accepted definition, written with its
+/// defaults, stays the same when it is read again.
 fn bcs_object(input: &[u8]) {
     if let Ok(object) = BcsObject::parse(input) {
         let text = object.to_text();

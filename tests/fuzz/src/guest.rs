@@ -10,20 +10,21 @@ use crate::{
     verdict::{chain, judge},
 };
 
-/// The address of the answer in the guest's memory: the input starts here, so its pointers may point into it.
+/// The address of the guest's answer in its memory. The input is written here, so that its pointers can refer to
+/// itself.
 const ANSWER: usize = 2048;
-/// Longer inputs are truncated, since they would overlap the data that the host passes in.
+/// Longer inputs are truncated, because they would overlap the host's data.
 const LONGEST: usize = 16 << 10;
 
-/// Sets the memory of a guest when it returns, from the answer on: lists and strings with arbitrary pointers, in the
-/// canonical ABI. The host reads it or fails, and every rule applies to the resulting object.
+/// Fills a guest's memory with the input when it returns its answer: lists and strings with arbitrary pointers, in the
+/// canonical ABI. Checks that the host reads the answer or fails, and that the resulting object obeys all rules.
 pub fn guest(input: &[u8]) {
     thread_local! {
         static GUEST: (Chain, Request) = (block_on(plugin()), request());
     }
     GUEST.with(|(chain, request)| {
         let mut request = request.clone();
-        // The guest gets the bytes as the name of the request, in hexadecimal digits, since a name is a string.
+        // The input is passed in the request's name as hexadecimal digits, since a name is a string.
         let cut = &input[..input.len().min(LONGEST)];
         request.name = cut.iter().map(|byte| format!("{byte:02x}")).collect();
         judge(chain, &request);
@@ -61,7 +62,7 @@ async fn plugin() -> Chain {
     chain(plugin.expect("the guest loads"))
 }
 
-/// Returns a guest that writes the bytes of the request's name to its memory and returns.
+/// Returns a guest that decodes the request's name into its memory and returns.
 fn component() -> Vec<u8> {
     // The offset of `name` in a request: its pointer and its length.
     let text = format!(

@@ -1,4 +1,4 @@
-//! A minimal HTTP/1.1 server, as a task of the same thread, for targets that read responses from the network.
+//! A minimal HTTP/1.1 server on the target's thread, for targets that read responses from the network.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -8,14 +8,13 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 
-/// Maps the path of a request to the response.
+/// Returns the response for a request's path.
 type Responder = dyn Fn(&str) -> Answer + Send + Sync;
 
-/// A response of the server.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
-    /// The header lines, without the length.
+    /// The header lines, except the one with the length.
     pub(crate) headers: String,
     pub(crate) body: Vec<u8>,
 }
@@ -56,7 +55,7 @@ pub(crate) async fn serve(
     address
 }
 
-/// Answers requests until the client or a broken response closes the connection.
+/// Answers requests until the client closes the connection, or a response breaks it.
 async fn connection(mut stream: impl AsyncReadExt + AsyncWriteExt + Unpin, answer: &Responder) -> Option<()> {
     let mut received: Vec<u8> = Vec::new();
     loop {
@@ -64,7 +63,7 @@ async fn connection(mut stream: impl AsyncReadExt + AsyncWriteExt + Unpin, answe
             if let Some(end) = received.windows(4).position(|window| window == b"\r\n\r\n") {
                 break end + 4;
             }
-            // A client that starts with TLS, or with anything else that is not HTTP.
+            // The client starts a TLS handshake, or sends no HTTP.
             if received.first().is_some_and(|first| !first.is_ascii_uppercase()) {
                 let _ = stream
                     .write_all(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n")

@@ -1,8 +1,8 @@
-//! Fuzz targets: for every parser of untrusted input, a function that takes arbitrary bytes and panics if an
-//! invariant does not hold.
+//! Fuzz targets: a function for each parser of untrusted input that takes arbitrary bytes, and panics if an invariant
+//! does not hold.
 //!
-//! The targets use the same public functions as production. `examples/fuzz.rs` is the program for libFuzzer, `corpus/`
-//! has the initial inputs, and the test `corpus` runs each of those once, without instrumentation.
+//! The targets call the same public functions as the program. `examples/fuzz.rs` is the program for libFuzzer,
+//! `corpus/` has the initial inputs, and the test `corpus` runs each of them once, without instrumentation.
 
 #![expect(
     clippy::expect_used,
@@ -38,10 +38,10 @@ pub use self::{
     signatures::signatures, store::store, tunnel::tunnel, webhook::webhook, yaml::yaml,
 };
 
-/// A fuzz target: it takes arbitrary bytes, and panics if an invariant does not hold.
+/// Takes arbitrary bytes, and panics if an invariant does not hold.
 pub type Target = fn(&[u8]);
 
-/// Every target by its name, which is also the name of its corpus.
+/// Every target, by the name of its corpus.
 pub const TARGETS: [(&str, Target); 16] = [
     ("bcs", bcs),
     ("cel", cel),
@@ -61,7 +61,7 @@ pub const TARGETS: [(&str, Target); 16] = [
     ("yaml", yaml),
 ];
 
-/// Returns the parts of an input, separated by empty lines; the last one is the rest. A missing part is empty.
+/// Splits an input at its first empty lines; the last part is the rest, and missing parts are empty.
 fn parts<const N: usize>(input: &[u8]) -> [&[u8]; N] {
     const SEPARATOR: &[u8] = b"\n\n";
     let mut rest = input;
@@ -80,7 +80,7 @@ fn parts<const N: usize>(input: &[u8]) -> [&[u8]; N] {
     })
 }
 
-/// Runs a future on the runtime of this thread, which keeps servers and connections between inputs.
+/// Runs a future on the thread's runtime, which keeps servers and connections between inputs.
 fn block_on<T>(future: impl Future<Output = T>) -> T {
     thread_local! {
         static RUNTIME: tokio::runtime::Runtime = tokio::runtime::Builder::new_current_thread()
@@ -91,7 +91,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
     RUNTIME.with(|runtime| runtime.block_on(future))
 }
 
-/// Runs a function in an empty directory of this thread.
+/// Runs a function with the path of an empty directory.
 fn in_directory<T>(work: impl FnOnce(&Path) -> T) -> T {
     thread_local! {
         static PARENT: RefCell<tempfile::TempDir> =
@@ -99,7 +99,7 @@ fn in_directory<T>(work: impl FnOnce(&Path) -> T) -> T {
     }
     PARENT.with_borrow(|parent| {
         let directory = parent.path().join("input");
-        // A previous input may have left the directory.
+        // Files of the previous input are removed.
         let _ = std::fs::remove_dir_all(&directory);
         std::fs::create_dir(&directory).expect("a directory can be made");
         work(&directory)

@@ -3,8 +3,8 @@ use serde_json::Value;
 
 use crate::parts;
 
-/// Applies a JSON Patch to an object. The result is the same as with the crate json-patch and can be parsed again; the
-/// patch survives a round trip; and the diff of the objects before and after transforms one into the other.
+/// Applies a JSON Patch to an object. Checks that the result equals that of the crate json-patch and can be parsed,
+/// that the patch survives a round trip, and that the diff of both objects transforms the first into the second.
 pub fn patch(input: &[u8]) {
     let [document, patch] = parts(input);
     let (Ok(object), Ok(parsed)) = (Object::parse(document), Patch::parse(patch)) else {
@@ -22,7 +22,7 @@ pub fn patch(input: &[u8]) {
         let there = difference.apply(&object).expect("a difference applies");
         assert_eq!(there.value(), after.value());
     }
-    // The oracle has no limits.
+    // The crate json-patch has no limits.
     if matches!(
         result,
         Ok(_) | Err(PatchError::DoesNotApply { .. } | PatchError::NotAnObject)
@@ -43,7 +43,7 @@ fn compare(object: &Object, patch: &Patch, result: &Result<Object, PatchError>) 
         panic!("only here a patch: {patch}");
     };
     let mut expected = object.value().clone();
-    // `patch` is not used, since it panics if it cannot undo.
+    // `json_patch::patch` panics if it cannot undo an operation.
     let applies = json_patch::patch_unsafe(&mut expected, &other).is_ok() && expected.is_object();
     match result {
         Ok(after) => {
@@ -54,8 +54,8 @@ fn compare(object: &Object, patch: &Patch, result: &Result<Object, PatchError>) 
     }
 }
 
-/// Operations that the oracle treats differently: it leaves `null` if the root is removed, rejects a move of a value
-/// to its own place, and moves the root.
+/// Returns whether json-patch treats the operation differently: it leaves `null` when the root is removed, rejects
+/// moving a value onto itself, and moves the root.
 fn is_unlike(operation: &Value) -> bool {
     let text = |name: &str| operation.get(name).and_then(Value::as_str);
     match text("op") {

@@ -9,8 +9,8 @@ use admittance_catalog::signature::{IdentityPattern, Source, SourcePattern};
 
 use crate::parts;
 
-/// Parses a module reference and a pattern. An accepted reference survives a round trip, and has one canonical form for
-/// patterns; a reference to a registry has no part that leads out of the registry.
+/// Parses a module reference and a pattern. Checks that an accepted reference survives a round trip and has one
+/// canonical form for patterns, and that no part of a registry reference leads out of the registry.
 pub fn references(input: &[u8]) {
     let [reference, pattern] = parts(input);
     let (Ok(reference), Ok(pattern)) = (std::str::from_utf8(reference), std::str::from_utf8(pattern)) else {
@@ -30,7 +30,7 @@ pub fn references(input: &[u8]) {
         }
         assert!(!name.registry().contains(['/', '@', ' ']), "{name}");
     }
-    // The location of a file depends on the file system.
+    // The file system determines the location of a file.
     if matches!(reference, ModuleReference::File(_)) {
         return;
     }

@@ -21,9 +21,9 @@ const KEY: &str = include_str!(concat!(
     "/../../host/catalog/tests/signature/fixtures/p256.pub"
 ));
 
-/// Responses of a registry: the manifest of an artifact, an empty line, the index of its referrers, an empty line, and
-/// the manifest of a signature. An accepted module has the bytes and the digest in the manifest; without a signature
-/// by the required key, none is accepted.
+/// Reads a registry's responses: the manifest of an artifact, an empty line, the index of its referrers, an empty line,
+/// and the manifest of a signature. Checks that an accepted module has the bytes and digest of the manifest, and that a
+/// module without a signature by the required key is rejected.
 pub fn registry(input: &[u8]) {
     thread_local! {
         static SCENE: Scene = block_on(Scene::new());
@@ -49,7 +49,6 @@ pub fn registry(input: &[u8]) {
     });
 }
 
-/// The content of the registry.
 #[derive(Default)]
 struct Content {
     manifest: Vec<u8>,

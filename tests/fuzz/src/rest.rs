@@ -10,8 +10,8 @@ use crate::{
     parts,
 };
 
-/// Sends a request to a JSON API with hooks for a collection: `METHOD /path`, an empty line, the body. No spelling of
-/// the path bypasses the hooks, and an object that they did not change comes out unchanged.
+/// Sends a request to a JSON API with hooks for a collection: `METHOD /path`, an empty line, the body. Checks that no
+/// spelling of the path bypasses the hooks, and that an unchanged object comes out as it was.
 pub fn rest(input: &[u8]) {
     let [line, body] = parts(input);
     let Some(head) = head(line) else {
@@ -87,9 +87,9 @@ fn is_write(method: &Method) -> bool {
     *method == Method::PUT
 }
 
-/// Returns the names of the jobs that servers may read in the path: an independent implementation, different from the
-/// program's. Each server decodes a few times before and after it splits the path, and may know backslashes, parameters
-/// of segments and dots, and any case.
+/// Returns the names of jobs that some server might read in the path, with an implementation independent of the
+/// program's. Servers may decode several times before and after they split the path, and may interpret backslashes,
+/// parameters of segments, dots and case.
 fn names(path: &str) -> Vec<String> {
     let mut names = Vec::new();
     for server in 0..1 << 6 {
@@ -134,8 +134,8 @@ fn without_parameters(path: &str) -> String {
     segments.collect::<Vec<_>>().join("/")
 }
 
-/// Returns the segments of a path, without empty ones or with them as far as `..` removes them, and with dots as names
-/// or without.
+/// Returns the non-empty segments of a path. If `knows_dots`, `.` is ignored and `..` removes the previous segment,
+/// which may be an empty one unless `merges`.
 fn segments(path: &str, merges: bool, knows_dots: bool) -> Vec<String> {
     let mut kept: Vec<&str> = Vec::new();
     for segment in path.split('/').skip(1) {

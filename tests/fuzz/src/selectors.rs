@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 
 use crate::{block_on, parts};
 
-/// Matches a Kubernetes label selector, given as JSON, with the labels of a namespace. The selector of a stage matches
-/// the namespace if and only if a direct evaluation does.
+/// Matches a Kubernetes label selector, given as JSON, with the labels of a namespace. Checks that a stage with this
+/// selector gives the same result as a direct evaluation.
 pub fn selectors(input: &[u8]) {
     let [selector, labels] = parts(input);
     let (Ok(selector), Ok(labels)) = (
@@ -43,7 +43,7 @@ pub fn selectors(input: &[u8]) {
         expected(&labels),
         "{selector} {labels:?}"
     );
-    // The request is in a namespace, which also has the label with its name.
+    // The namespace also has the label with its name.
     let resource = GroupVersionResource {
         resource: "pods".to_owned(),
         ..Default::default()

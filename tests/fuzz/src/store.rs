@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 
 use crate::{block_on, in_directory, parts};
 
-/// Reads files that a crash, a full disk or another program may have left on disk: the kind of the file, an empty line,
-/// its content. `sealed`: the whole entry; `resolution`: what is under the seal of one; `revision`: what is under the
-/// digest of a revision of the history; `change`: the texts of a change that a kill interrupted.
+/// Reads files that a crash, a full disk or another program may have left: the kind of the file, an empty line, its
+/// content. The kinds are `sealed`, a whole entry; `resolution`, the content of an entry below its seal; `revision`,
+/// the content of a revision of the history below its digest; and `change`, the texts of an interrupted change.
 pub fn store(input: &[u8]) {
     let [kind, content] = parts(input);
     in_directory(|directory| match kind {
@@ -33,7 +33,7 @@ fn only_file(directory: &Path) -> PathBuf {
         .path()
 }
 
-/// An entry is used only if its digest is right.
+/// Checks that an entry is used only if its digest is right.
 fn sealed(directory: &Path, content: &[u8]) {
     let store = Store::open(directory).expect("the directory is private");
     let key = CompiledKey::new(Digest::of("module"), "{}", "engine");
@@ -48,7 +48,7 @@ fn sealed(directory: &Path, content: &[u8]) {
     }
 }
 
-/// A resolved reference can be stored and read again.
+/// Checks that a resolved reference can be stored and read again.
 fn resolution(directory: &Path, content: &[u8]) {
     let store = Store::open(directory).expect("the directory is private");
     let reference: ModuleReference = "oci://registry.example.com/a:1".parse().expect("a reference");
@@ -77,7 +77,7 @@ fn resolution(directory: &Path, content: &[u8]) {
     }
 }
 
-/// The program starts with any history.
+/// Checks that the program starts with any history.
 fn revision(directory: &Path, content: &[u8]) {
     let mut file = Digest::of(content).to_string().into_bytes();
     file.push(b'\n');
@@ -86,7 +86,7 @@ fn revision(directory: &Path, content: &[u8]) {
     let store = tempfile::tempdir().expect("a directory can be made");
     block_on(async {
         let start = || Host::builder().history(directory).store(store.path()).build();
-        // If the table cannot be built again, the start fails.
+        // The start fails if the table of a revision cannot be built.
         let Ok(host) = start().await else {
             return;
         };
@@ -100,12 +100,12 @@ fn revision(directory: &Path, content: &[u8]) {
     });
 }
 
-/// A change that a kill interrupted is completed, and touches nothing that another program has changed.
+/// Checks that an interrupted change is completed, and that files which another program has changed stay as they are.
 fn change(directory: &Path, content: &[u8]) {
     let Ok(Value::Array(entries)) = serde_json::from_slice::<Value>(content) else {
         return;
     };
-    // Each entry has the current content of a file, its content before the change, and its content after the change.
+    // Each entry has a file's current content, and its content before and after the change.
     let text = |entry: &Value, name: &str| entry.get(name).and_then(Value::as_str).map(str::to_owned);
     let (definitions, history) = (directory.join("definitions"), directory.join("history"));
     fs::create_dir(&definitions).expect("it can be made");
@@ -143,7 +143,7 @@ fn change(directory: &Path, content: &[u8]) {
         .definitions(&definitions)
         .history(&history)
         .store(store.path());
-    // If the texts are not definitions, the last live definitions are served.
+    // If the texts are not definitions, the program serves the last live ones.
     block_on(builder.build()).expect("the change can be completed");
     for (path, held, before, after) in files {
         let expected = if held == before { after } else { held };

@@ -7,19 +7,19 @@ use admittance_admission::{
 
 use crate::block_on;
 
-/// The maximum size of the object after a verdict, for an object of this size: the limit of answers, with a margin.
+/// The maximum size of an object after a verdict: the limit for answers, with a margin.
 const LARGEST: usize = 64 << 20;
 
-/// Returns a chain with one stage that lives as long as the thread.
+/// Returns a chain whose only stage calls this hook.
 pub(crate) fn chain(hook: impl Hook) -> Chain {
     let mut stage = Stage::new("fuzz", hook);
-    // A busy machine is not a finding; slow inputs are detected by libFuzzer.
+    // A slow run on a busy machine is not a finding. libFuzzer itself detects slow inputs.
     stage.spec.timeout = Duration::from_secs(60);
     Chain::new("fuzz", vec![Rule::for_operations(Operation::ALL)], vec![stage])
 }
 
-/// Checks the outcome of a request for any hook: the resulting object can be parsed, has the same identity, and is the
-/// result of the patch.
+/// Checks the outcome of a request for any hook: the object can be parsed, has its original identity, and is the result
+/// of the patch.
 pub(crate) fn judge(chain: &Chain, request: &Request) -> Outcome {
     let surroundings = Surroundings {
         namespaces: &StaticNamespaces::default(),

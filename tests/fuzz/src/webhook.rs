@@ -16,8 +16,8 @@ use crate::{
     verdict::{chain, judge},
 };
 
-/// Reads the response of a webhook: protocol and status (`v1 200`, `v1beta1 200`, `resource 200`), header lines, an
-/// empty line, the body.
+/// Reads a webhook's response: protocol and status (`v1 200`, `v1beta1 200`, `resource 200`), header lines, an empty
+/// line, the body.
 pub fn webhook(input: &[u8]) {
     thread_local! {
         static SCENE: Scene = block_on(Scene::new());
@@ -29,7 +29,7 @@ pub fn webhook(input: &[u8]) {
     let Ok(status @ 200..=599) = status.parse::<u16>() else {
         return;
     };
-    // The stage would wait as long as the header says.
+    // With `Retry-After`, the stage would wait for this long.
     if matches!(status, 429 | 500..) && headers.to_ascii_lowercase().contains("retry-after") {
         return;
     }

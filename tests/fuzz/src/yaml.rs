@@ -6,12 +6,12 @@ use serde_json::Value;
 
 use crate::definitions::check_mistakes;
 
-/// The largest body.
+/// The maximum size of a body in bytes.
 const LIMIT: usize = 1 << 16;
 
-/// Reads a body of the gateway as YAML: the result is JSON within the limit, however often aliases repeat something, or
-/// a mistake with a place in the text. The same text has the same value in a file, and again after the value is
-/// written.
+/// Reads a request body of the gateway as YAML. Checks that the result is JSON within the limit, whatever aliases
+/// repeat, or a mistake with a position. The value must be the same when the text is in a file, and when the value is
+/// written and read again.
 pub fn yaml(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else {
         return;
@@ -32,7 +32,7 @@ pub fn yaml(input: &[u8]) {
     if value.is_null() {
         return;
     }
-    // Some texts are JSON, whose numbers have fractions.
+    // JSON text is not compared, because its numbers keep their fractions.
     if !text
         .trim_start_matches('\u{feff}')
         .trim_start()

@@ -52,11 +52,11 @@ fn run(name: &str, target: admittance_fuzz::Target) {
     assert!(!inputs.is_empty());
     target(&[]);
     for input in inputs {
-        // The output is shown if the target fails.
+        // The name is printed if the target fails.
         println!("{}", input.display());
         let bytes = fs::read(&input).unwrap();
         target(&bytes);
-        // A truncated input is accepted or refused.
+        // Truncated inputs must not panic either.
         target(&bytes[..bytes.len() / 2]);
     }
 }

@@ -1,4 +1,4 @@
-//! The behaviour of the policy, which is the same for every protocol.
+//! The behaviour of the policy, independent of the protocol.
 
 use std::collections::BTreeMap;
 
@@ -12,11 +12,11 @@ pub(crate) struct Settings {
     /// The label that every object must have.
     required: Option<String>,
     add: BTreeMap<String, String>,
-    /// The `ConfigMap` of the request's namespace in which `frozen: "true"` stops every change.
+    /// The name of a `ConfigMap` in the request's namespace; if it has `frozen: "true"`, every change is refused.
     config_map: Option<String>,
 }
 
-/// The misbehaviour that an object's annotation `act` selects.
+/// A misbehaviour, selected by an object's annotation `act`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Act {
@@ -37,7 +37,7 @@ impl Validatable for Settings {
     }
 }
 
-/// Calls an operation in a namespace of the host.
+/// Calls a host operation, given by binding, namespace and name, with a payload.
 pub(crate) type CallHost<'a> = &'a dyn Fn(&str, &str, &[u8]) -> Result<Vec<u8>, String>;
 
 #[derive(Deserialize)]
@@ -46,7 +46,7 @@ struct Payload {
     settings: Settings,
 }
 
-/// Returns the answer to `validate`; an error is a failure of the policy.
+/// Returns the answer to `validate`. An error means that the policy fails.
 pub(crate) fn validate(payload: &[u8], call: CallHost<'_>) -> Result<Value, String> {
     let Payload { request, settings } = serde_json::from_slice(payload).map_err(|error| error.to_string())?;
     let act = &request["object"]["metadata"]["annotations"]["act"];

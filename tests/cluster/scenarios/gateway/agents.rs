@@ -1,4 +1,5 @@
-//! Agents connect a cluster to the gateway: which rights their accounts need, and how they find the API servers.
+//! Agents that connect a cluster to the gateway: the rights that their accounts need, and how they find the API
+//! servers.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,7 +12,7 @@ use super::{
 };
 use crate::{cluster::Cluster, process::until, rest::Rest};
 
-/// The limit for what the agent reports, and for bindings, to take effect.
+/// The timeout for the agent's reports and for role bindings to take effect.
 const SOON: Duration = Duration::from_secs(30);
 
 async fn status_of(user: &Rest, path: &str) -> u16 {
@@ -34,7 +35,7 @@ pub(crate) async fn role_bindings_of_the_cluster_decide(cluster: Arc<Cluster>) {
     let carol = token(&gate.scene, "carol").await;
     let carol = rest(&gate.scene, &gate.scene.url(""), &carol);
     let (pods, secrets) = (gate.path("pods"), gate.path("secrets"));
-    // The gateway lets every request pass, and the cluster has no binding.
+    // The gateway lets every request pass, but the cluster has no role binding.
     let refused = carol.get(&pods).await.unwrap();
     assert_eq!(refused.status, 403);
     assert!(refused.text().contains("plain.carol"), "{}", refused.text());
@@ -42,11 +43,11 @@ pub(crate) async fn role_bindings_of_the_cluster_decide(cluster: Arc<Cluster>) {
         .await;
     gate.administer("create rolebinding carol --role=secret-reader --user=plain.carol")
         .await;
-    // The rights go beyond `Write` by this resource only.
+    // Carol may now read Secrets, and still nothing else.
     until_status(&carol, &secrets, 200).await;
     assert_eq!(status_of(&carol, &pods).await, 403);
 
-    // The cluster no longer accepts the token of the agent, which is not the fault of the user.
+    // If the cluster no longer accepts the agent's token, the user gets 502 and not 401.
     gate.administer("delete serviceaccount admittance --namespace=admittance-system")
         .await;
     until_status(&carol, &secrets, 502).await;
@@ -54,7 +55,7 @@ pub(crate) async fn role_bindings_of_the_cluster_decide(cluster: Arc<Cluster>) {
     let message = reply.json().unwrap()["message"].to_string();
     assert!(message.contains("agent"), "{message}");
 
-    // The original's agent has an account that may do everything. No role is bound to super users.
+    // The original's agent has an account with `cluster-admin`. With it, super users need no role binding.
     gate.administer("delete clusterrolebinding admittance-system-admittance-agent-cluster-admin")
         .await;
     tell(&gate.scene, "users create root --super-user")
@@ -84,7 +85,7 @@ pub(crate) async fn agents_find_the_addresses_of_api_servers(cluster: Arc<Cluste
     reported(&gate, first, &at_first).await;
     until_status(&gate.rest, &pods, 200).await;
 
-    // The master is replaced by another one.
+    // The API server moves to another address.
     let at_second = served_at(&gate, second).await;
     drop(at_first);
     reported(&gate, second, &at_second).await;
@@ -93,7 +94,8 @@ pub(crate) async fn agents_find_the_addresses_of_api_servers(cluster: Arc<Cluste
         .await;
 }
 
-/// Serves the API at this address, and lists it as the only address. An API server lists no loopback addresses.
+/// Serves the API at this address, and lists it as the only endpoint. Kubernetes rejects loopback addresses as
+/// endpoints.
 async fn served_at(gate: &Gate, ip: &str) -> Balancer {
     let server = Balancer::start_at(ip).await;
     server.pass_to(&[gate.scene.cluster.url()]);

@@ -1,4 +1,4 @@
-//! Attempts to get more rights at the API server than alice has, and to act as an agent.
+//! Attempts to get more rights at the API server than alice has, or to impersonate an agent.
 
 use std::sync::Arc;
 
@@ -17,10 +17,10 @@ use tokio_rustls::TlsConnector;
 use super::gate::{Gate, identifier, rest, tell, token};
 use crate::{cluster::Cluster, process::NEVER, scene::Scene};
 
-/// A path that only a cluster administrator may list.
+/// A path that only cluster administrators may list.
 const NODES: &str = "/api/v1/nodes";
 
-/// Lines of a head with which a client tries to act as another user.
+/// Header lines with which a client tries to impersonate another user.
 const LINES: [&str; 17] = [
     "Impersonate-User: admin",
     "impersonate-user: admin\r\nImpersonate-Group: system:masters",
@@ -43,7 +43,7 @@ const LINES: [&str; 17] = [
     "Cookie: token=token-of-admin\r\nX-BCS-User-Token: token-of-admin",
 ];
 
-/// Sends a head as it is, and returns the reply.
+/// Sends a request head unchanged, and returns the reply.
 async fn raw(scene: &Scene, head: &str) -> String {
     let authority = scene.authority("certs");
     let mut roots = RootCertStore::empty();
@@ -67,7 +67,7 @@ async fn raw(scene: &Scene, head: &str) -> String {
             let mut buffer = [0; 4096];
             match stream.read(&mut buffer).await {
                 Ok(length) if length > 0 => read.extend_from_slice(&buffer[..length]),
-                // An error also ends the reply.
+                // A read error also ends the reply.
                 _ => break,
             }
         }
@@ -76,7 +76,7 @@ async fn raw(scene: &Scene, head: &str) -> String {
     String::from_utf8_lossy(&read).into_owned()
 }
 
-/// Returns whether a reply has arrived with the body that its head declares.
+/// Returns whether `read` contains a head and a body of the declared length.
 fn is_complete(read: &[u8]) -> bool {
     let text = String::from_utf8_lossy(read).to_ascii_lowercase();
     let Some((head, body)) = text.split_once("\r\n\r\n") else {
@@ -104,7 +104,7 @@ pub(crate) async fn no_client_becomes_another_user(cluster: Arc<Cluster>) {
             ),
         )
         .await;
-        // The API server uses these words when it refuses a request.
+        // These words show that the API server itself refused the request.
         let is_refused =
             reply.starts_with("HTTP/1.1 403") && reply.contains(r#"User \"plain.alice\" cannot list"#);
         assert!(is_refused, "{lines}: {reply}");
@@ -125,7 +125,7 @@ pub(crate) async fn no_client_becomes_another_user(cluster: Arc<Cluster>) {
         assert!(reply.starts_with(&format!("HTTP/1.1 {code}")), "{lines}: {reply}");
     }
 
-    // The same attempts are made over HTTP/2, in which a header may be repeated.
+    // The same attempts over HTTP/2, where a header may be repeated.
     let authority = String::from_utf8(gate.scene.authority("certs")).unwrap();
     let client = Client::over_http2(Trust {
         authorities: &authority,
@@ -191,7 +191,7 @@ pub(crate) async fn no_client_reaches_another_cluster(cluster: Arc<Cluster>) {
         (reply.status.as_u16(), reply.json().unwrap()["kind"].clone())
     };
     let status = json!("Status");
-    // Bob may see the cluster, but it has no agent.
+    // Bob may see the cluster that he created, but it has no agent.
     assert_eq!(
         code(&bob, format!("{other}/version")).await,
         (500, status.clone())

@@ -1,4 +1,4 @@
-//! A TCP load balancer in front of several gateways, or of an API server.
+//! A TCP load balancer in front of gateways or of an API server.
 
 use std::{
     net::SocketAddr,
@@ -11,7 +11,7 @@ use tokio::{
     task::JoinSet,
 };
 
-/// Passes each connection to the first gateway that accepts it. It stops when this is dropped.
+/// Forwards each connection to the first URL that accepts it. It stops when it is dropped.
 pub(super) struct Balancer {
     address: SocketAddr,
     gateways: Arc<Mutex<Vec<String>>>,
@@ -24,7 +24,7 @@ impl Balancer {
     }
 
     pub(super) async fn start_at(ip: &str) -> Self {
-        // `cargo task cluster` adds addresses other than loopback, if it is run as root.
+        // When run as root, `cargo task cluster` adds addresses other than loopback.
         let listener = TcpListener::bind((ip, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
         let gateways: Arc<Mutex<Vec<String>>> = Arc::default();
@@ -52,7 +52,7 @@ impl Balancer {
         format!("https://localhost:{}", self.address.port())
     }
 
-    /// Passes new connections to these URLs, in this order.
+    /// Forwards new connections to these URLs, tried in this order.
     pub(super) fn pass_to(&self, urls: &[String]) {
         let gateways = urls.iter().map(|url| url.replace("https://", ""));
         *self.gateways.lock().unwrap() = gateways.collect();
@@ -62,7 +62,7 @@ impl Balancer {
 async fn pass(mut stream: TcpStream, gateways: Vec<String>) {
     for gateway in gateways {
         if let Ok(mut gateway) = TcpStream::connect(gateway).await {
-            // An error means that either side has ended.
+            // An error means that one side has closed the connection.
             let _ = copy_bidirectional(&mut stream, &mut gateway).await;
             return;
         }

@@ -1,4 +1,4 @@
-//! Measures the cost of a gateway: its delay, and the memory of watches.
+//! Measures what a gateway costs: its latency, and the memory of open watches.
 
 use std::{fmt, sync::Arc};
 
@@ -11,7 +11,7 @@ use super::{
 use crate::{cluster::Cluster, figures::Row, process::until};
 
 const WATCHES: usize = 1000;
-/// The number of watches that are opened at the same moment: each is a TLS handshake for four programs on one machine.
+/// The number of watches opened concurrently. Each causes TLS handshakes in four programs on this machine.
 const AT_ONCE: usize = 50;
 
 /// Measures creations of Pods through a gateway.
@@ -32,11 +32,11 @@ pub(crate) async fn measure_gateways(cluster: &Arc<Cluster>) -> Vec<Row> {
     rows
 }
 
-/// The memory that watches take while nothing happens.
+/// The memory of idle watches.
 #[derive(Debug)]
 pub(crate) struct Watched {
     has_tunnel: bool,
-    /// The memory of both processes, in bytes.
+    /// The resident memory of the gateway and the agent, in bytes.
     gateway: u64,
     agent: u64,
 }
@@ -75,7 +75,7 @@ pub(crate) async fn memory_of_watches(cluster: &Arc<Cluster>) -> Vec<Watched> {
     all
 }
 
-/// Returns the number of watches of ConfigMaps at the API server.
+/// Returns the number of open watches of ConfigMaps, from the API server's metrics.
 async fn watchers(gate: &Gate) -> usize {
     let metrics = gate.scene.rest.get("/metrics").await.unwrap().text();
     let is_of_watches = |line: &&str| {

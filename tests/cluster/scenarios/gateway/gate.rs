@@ -1,4 +1,4 @@
-//! A gateway with a cluster, set up as a new user would.
+//! A gateway and a connected cluster, set up as a new user would.
 
 use std::{
     fs,
@@ -20,27 +20,27 @@ use crate::{
     scene::{Scene, chain, core, images, replace, validating},
 };
 
-/// A gateway, a cluster with an agent, and its user alice.
+/// A gateway, a cluster with an agent, and the user alice.
 pub(super) struct Gate {
-    /// The scene, whose kubectl is the administrator's and connects to the API server directly.
+    /// The scene of the cluster. Its kubectl connects to the API server directly, as the administrator.
     pub(super) scene: Scene,
     pub(super) agent: Child,
     has_tunnel: bool,
-    /// The address that agent and users connect to: the gateway, or a balancer in front of several.
+    /// The URL that the agent and users connect to: the gateway's, or that of a balancer in front of several gateways.
     url: String,
     pub(super) cluster_id: String,
-    /// The kubectl of alice, which connects through the gateway.
+    /// Alice's kubectl, which connects through the gateway.
     alice: Kubectl,
     pub(super) rest: Rest,
-    /// `/tunnels/clusters/{identifier}`.
+    /// The cluster's path at the gateway: `/tunnels/clusters/{identifier}`.
     pub(super) prefix: String,
 }
 
-/// The setup of a gateway.
+/// How a gateway is set up.
 pub(super) struct Setting<'a> {
     pub(super) has_tunnel: bool,
     pub(super) accounts: Value,
-    /// `dialect.gateway.peers`, and more of the configuration.
+    /// `dialect.gateway.peers`, and the other configuration of gateways with peers.
     pub(super) peers: Option<Value>,
     pub(super) roles: Option<Value>,
     pub(super) more: Value,
@@ -49,9 +49,9 @@ pub(super) struct Setting<'a> {
 }
 
 impl Setting<'_> {
-    /// Returns the setup of one gateway with chains and SQLite.
+    /// Returns the setup of a single gateway with chains and SQLite.
     pub(super) fn simple(has_tunnel: bool) -> Self {
-        // Through a tunnel, the gateway must not connect to the reported address.
+        // With a tunnel, the gateway must not connect to the address that the agent reports.
         let local_servers = if has_tunnel {
             json!([])
         } else {
@@ -73,7 +73,7 @@ impl Setting<'_> {
 fn chains() -> Vec<Value> {
     let pods = core(&["CREATE", "UPDATE"], &["pods"]);
     let mut guard = chain("guard", core(&["CONNECT"], &["pods/exec"]), json!([images()]));
-    // This stage fails, so everything that it selects is refused.
+    // This stage's webhook is unreachable, so every request that its match condition selects is refused.
     guard["spec"]["stages"][0] = json!({
         "name": "no-rm",
         "webhook": {"protocol": "AdmissionReview", "url": "https://127.0.0.1:1/"},
@@ -91,7 +91,7 @@ impl Gate {
         Self::configured(cluster, Setting::simple(has_tunnel)).await
     }
 
-    /// Connects the cluster as in the documentation.
+    /// Connects the cluster with the commands from the documentation.
     pub(super) async fn configured(cluster: Arc<Cluster>, setting: Setting<'_>) -> Self {
         let mut gateway = json!({"accounts": setting.accounts});
         if let Some(peers) = setting.peers {
@@ -145,8 +145,8 @@ impl Gate {
         self.agent = agent(&self.scene, &self.url, &self.cluster_id, self.has_tunnel);
     }
 
-    /// Replaces the agent by one with the service account in this directory, which lists the endpoints of the API
-    /// server.
+    /// Replaces the agent with one that uses the service account in this directory and reports the API server's
+    /// endpoints.
     pub(super) async fn replace_agent(&mut self, account: &Path) {
         self.agent.kill().await.unwrap();
         let mut command = agent_command(&self.scene, &self.url, &self.cluster_id, self.has_tunnel);
@@ -161,12 +161,12 @@ impl Gate {
             .unwrap();
     }
 
-    /// Runs kubectl as the administrator of the cluster.
+    /// Runs kubectl as the cluster's administrator, directly at the API server.
     pub(super) async fn administer(&self, arguments: &str) {
         self.scene.run(arguments).await.succeeds();
     }
 
-    /// Creates a token of a service account, and the directory that a node would mount into its Pods.
+    /// Creates a token for a service account, in a directory like the one that a kubelet mounts into Pods.
     pub(super) async fn mount(&self, namespace: &str, name: &str) -> PathBuf {
         mount(&self.scene, namespace, name).await
     }
@@ -181,7 +181,7 @@ impl Gate {
         self.until_reached_by(&self.rest).await;
     }
 
-    /// Waits until another client of alice can read the cluster.
+    /// Waits until this client can read from the cluster.
     pub(super) async fn until_reached_by(&self, rest: &Rest) {
         let path = format!("{}/version", self.prefix);
         until("an answer of the API server", async || {
@@ -191,12 +191,12 @@ impl Gate {
         .await;
     }
 
-    /// Runs alice's kubectl in the namespace of the scene.
+    /// Runs alice's kubectl in the scene's namespace.
     pub(super) async fn run(&self, arguments: &str) -> KubectlOutput {
         self.with_input(arguments, "").await
     }
 
-    /// Runs `kubectl` with an object on its standard input.
+    /// Runs alice's kubectl with an object on its standard input.
     pub(super) async fn with(&self, arguments: &str, object: &Value) -> KubectlOutput {
         self.with_input(arguments, &object.to_string()).await
     }
@@ -206,12 +206,12 @@ impl Gate {
         self.alice.run_with(&arguments, input).await.unwrap()
     }
 
-    /// Starts alice's kubectl in the namespace of the scene for a command that does not end by itself.
+    /// Starts alice's kubectl in the scene's namespace, for commands that do not end by themselves.
     pub(super) fn start_kubectl(&self, arguments: &str) -> Running {
         self.alice.start(&self.here(arguments)).unwrap()
     }
 
-    /// Returns the arguments of kubectl, with the scene's namespace.
+    /// Returns kubectl's arguments with the scene's namespace added.
     fn here<'a>(&'a self, arguments: &'a str) -> Vec<&'a str> {
         let here = ["--namespace", &self.scene.namespace];
         here.into_iter().chain(arguments.split(' ')).collect()
@@ -226,7 +226,7 @@ impl Gate {
     }
 }
 
-/// Runs a command for the gateway, and returns its output.
+/// Runs an `admittance` command for the gateway.
 pub(super) async fn tell(scene: &Scene, line: &str) -> KubectlOutput {
     let server = ["--server".to_owned(), scene.admin_url()];
     let arguments = line.split(' ').map(str::to_owned).chain(server);
@@ -242,7 +242,7 @@ async fn said(arguments: Vec<String>) -> KubectlOutput {
     }
 }
 
-/// Applies the manifests of the agent, and creates what a node would mount into its Pod.
+/// Applies the agent's manifests, and creates the service account directory that a kubelet would mount.
 async fn install(scene: &Scene, url: &str, cluster_id: &str) {
     let (token, ca) = (scene.path("register.token"), scene.path("certs/ca.pem"));
     let line = format!(
@@ -263,7 +263,7 @@ async fn install(scene: &Scene, url: &str, cluster_id: &str) {
         .await
         .unwrap()
         .succeeds();
-    // A controller, which does not run here, would fill the roles `view` and `edit` with these.
+    // A controller that does not run here would aggregate these rules into the roles `view` and `edit`.
     let bindings = [("view", "view"), ("edit", "edit"), ("edit", "view")].map(|(group, role)| {
         json!({
             "apiVersion": "rbac.authorization.k8s.io/v1",
@@ -316,7 +316,7 @@ async fn mount(scene: &Scene, namespace: &str, name: &str) -> PathBuf {
     directory
 }
 
-/// Starts the agent as the Deployment does.
+/// Starts the agent with the arguments in its Deployment.
 fn agent(scene: &Scene, url: &str, cluster_id: &str, has_tunnel: bool) -> Child {
     let mut command = agent_command(scene, url, cluster_id, has_tunnel);
     command
@@ -359,7 +359,7 @@ pub(super) async fn identifier(scene: &Scene, cluster_id: &str) -> String {
     cluster["identifier"].as_str().unwrap().to_owned()
 }
 
-/// Writes the kubeconfig that is printed for a token, and returns a kubectl that uses it.
+/// Writes the kubeconfig that the gateway prints for a token, and returns a kubectl that uses it.
 async fn kubeconfig(scene: &Scene, url: &str, prefix: &str, token_file: &Path) -> Kubectl {
     let line = format!(
         "kubeconfig {} --gateway {url} --token-file {} --ca {}",
@@ -375,7 +375,7 @@ async fn kubeconfig(scene: &Scene, url: &str, prefix: &str, token_file: &Path) -
     scene.cluster.kubectl_with(&kubeconfig).unwrap()
 }
 
-/// Returns a client of the gateways of a scene.
+/// Returns a client of a gateway with this token.
 pub(super) fn rest(scene: &Scene, url: &str, token: &str) -> Rest {
     let authority = String::from_utf8(scene.authority("certs")).unwrap();
     let client = Client::trusting(Trust {

@@ -1,4 +1,4 @@
-//! Kills the agent and the gateway under load.
+//! Kills of the agent and the gateway under load.
 
 use std::{
     sync::{
@@ -24,21 +24,21 @@ use crate::{
 
 const CLIENTS: usize = 8;
 const WATCHES: usize = 20;
-/// The time that a client waits after an error.
+/// The pause of a client after an error.
 const BACKOFF: Duration = Duration::from_millis(20);
 
-/// The answers to the requests of a load.
+/// The counts of a load.
 #[derive(Debug, Default)]
 struct Tally {
-    /// The objects whose creation was answered with success.
+    /// Objects whose creation was confirmed.
     created: Vec<String>,
-    /// Answers that are a `Status` of the gateway.
+    /// Requests that the gateway refused with a `Status`.
     refused: usize,
-    /// Requests without a complete answer.
+    /// Requests whose reply broke off or never came.
     broken: usize,
 }
 
-/// Creates objects with several clients, each one after another, until it is stopped.
+/// Clients that each create objects one after another until they are stopped.
 struct Load {
     stop: Arc<AtomicBool>,
     clients: JoinSet<Tally>,
@@ -60,7 +60,7 @@ impl Load {
         Self { stop, clients }
     }
 
-    /// Stops the clients. Checks that every object whose creation was confirmed exists.
+    /// Stops the clients, and checks that every confirmed object exists.
     async fn stop(self, gate: &Gate) -> Tally {
         self.stop.store(true, Ordering::Relaxed);
         let mut all = Tally::default();
@@ -132,7 +132,7 @@ pub(crate) async fn the_agent_is_killed_under_load(cluster: Arc<Cluster>) {
     gate.start_agent();
     timeout(SOON, gate.until_reached()).await.unwrap();
     let tally = load.stop(&gate).await;
-    // Only answers in flight at the kill are broken.
+    // Only requests in flight at the kill are broken.
     assert!(tally.refused > 0 && tally.broken <= CLIENTS, "{tally:?}");
 }
 

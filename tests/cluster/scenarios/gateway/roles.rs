@@ -1,4 +1,4 @@
-//! The gateway turns a file with the roles of users into role bindings, although the agent's account has few rights.
+//! The gateway turns a file of roles into role bindings, although the agent's account has few rights.
 
 use std::{fs, sync::Arc};
 
@@ -41,7 +41,7 @@ pub(crate) async fn roles_of_a_file_are_bound_in_the_cluster(cluster: Arc<Cluste
         (services == Some(200) && status_of(&pods).await == Some(403)).then_some(())
     })
     .await;
-    // Without any role, bob does not see the cluster.
+    // Without a role, bob cannot see the cluster.
     write("");
     until("no role of bob", async || {
         (status_of(&pods).await == Some(404)).then_some(())

@@ -1,4 +1,4 @@
-//! Several gateways with one database, and a database that is unavailable for a while.
+//! Several gateways that share a database, and outages of this database.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,7 +17,7 @@ use crate::{cluster::Cluster, ensemble, mariadb::MariaDb, process::until, scene:
 
 const WATCHES: usize = 10;
 
-/// A server with the database of the gateways, and the keys that all of them have.
+/// The database server and the key files that the gateways share.
 struct Shared {
     server: MariaDb,
     directory: TempDir,
@@ -27,7 +27,7 @@ impl Shared {
     async fn start() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let server = MariaDb::start(directory.path()).await.unwrap();
-        // The name, and what `openssl rand -base64 32` could print.
+        // A fixed key in the format of `openssl rand -base64 32`.
         for name in [KEYS, SECRET] {
             let text = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=\n";
             private(&directory, name, text);
@@ -73,7 +73,6 @@ pub(crate) async fn one_of_two_gateways_is_killed(cluster: Arc<Cluster>) {
         front: Some(&front),
         ..Setting::simple(true)
     };
-    // The agent and alice use the first gateway, and then also the second.
     let mut gate = Gate::configured(cluster, setting).await;
     let (first_url, alice_token) = (gate.scene.url(""), token(&gate.scene, "alice").await);
     let mut first = gate.scene.serve_elsewhere().await;
@@ -88,7 +87,7 @@ pub(crate) async fn one_of_two_gateways_is_killed(cluster: Arc<Cluster>) {
     let status = gate.scene.program().status().await.unwrap();
     assert_eq!(tunnels(&status), (Some(0), Some(1)), "{status}");
 
-    // The first gateway passes on requests and watches that come through the second.
+    // The second gateway forwards requests and watches to the first, which has the tunnel.
     gate.rest = by_second.clone();
     let create = async |name: &str| {
         let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
@@ -99,7 +98,7 @@ pub(crate) async fn one_of_two_gateways_is_killed(cluster: Arc<Cluster>) {
     let mut watches = open_watches(&gate, WATCHES).await;
     first.kill().await.unwrap();
     end_with_errors(&mut watches, WATCHES).await;
-    // The agent has connected to the second gateway.
+    // The agent has reconnected, to the second gateway.
     timeout(SOON, gate.until_reached()).await.unwrap();
     create("through-the-second").await;
     let status = gate.scene.program().until_status("the agent's tunnel", |status| {
@@ -110,7 +109,7 @@ pub(crate) async fn one_of_two_gateways_is_killed(cluster: Arc<Cluster>) {
         .await
         .succeeds();
 
-    // A new gateway reaches the cluster through the second.
+    // A new gateway reaches the cluster through the second one.
     drop(first);
     let second = gate.scene.serve_elsewhere().await;
     let by_third = rest(&gate.scene, &gate.scene.url(""), &alice_token);
@@ -126,7 +125,7 @@ pub(crate) async fn the_database_is_away_and_comes_back(cluster: Arc<Cluster>) {
     };
     let gate = Gate::configured(cluster, setting).await;
     shared.server.kill().await.unwrap();
-    // The gateway keeps the last content that it has read.
+    // During an outage of the database, a gateway keeps using what it last read.
     let create = async |name: &str| {
         let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
         let path = gate.path("configmaps");

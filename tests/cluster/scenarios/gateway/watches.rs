@@ -1,4 +1,4 @@
-//! Watches last until their permission, their token or their connection ends.
+//! Watches end only when the user's permission, the token or the connection ends.
 
 use std::{sync::Arc, time::Duration};
 
@@ -9,7 +9,7 @@ use super::{SOON, gate::Gate};
 use crate::{cluster::Cluster, process::until};
 
 const WATCHES: usize = 100;
-/// The pause between two events.
+/// The pause between two events of a watch.
 const PAUSE: Duration = Duration::from_secs(5);
 
 pub(crate) async fn watches_last(cluster: Arc<Cluster>) {
@@ -22,7 +22,7 @@ pub(crate) async fn watches_last(cluster: Arc<Cluster>) {
     watching.join_all().await;
 }
 
-/// Opens two watches: one with an event every few seconds, and one whose first event comes at the end.
+/// Opens a watch with an event every few seconds, and one whose first event comes at the end.
 async fn watch_for(gate: &Gate, limit: Duration) {
     let create = async |name: String, kind: &str| {
         let object = json!({
@@ -34,7 +34,7 @@ async fn watch_for(gate: &Gate, limit: Duration) {
     };
     create("busy-0".to_owned(), "busy").await;
     create("idle-0".to_owned(), "idle").await;
-    // The list at the beginning shows that no later event is missed.
+    // The initial list in the output proves that the watch misses no later event.
     let start = |kind: &str| {
         gate.start_kubectl(&format!(
             "get configmaps --selector=kind={kind} --watch --output=name"
@@ -59,7 +59,7 @@ async fn watch_for(gate: &Gate, limit: Duration) {
 pub(crate) async fn a_hundred_watches_end_with_their_token(cluster: Arc<Cluster>) {
     let gate = Gate::start(cluster, true).await;
     let mut watches = open_watches(&gate, WATCHES).await;
-    // Short requests are answered in the meantime.
+    // Other requests are answered while the watches are open.
     for _ in 0..20 {
         gate.run("get configmaps").await.succeeds();
     }
@@ -67,10 +67,10 @@ pub(crate) async fn a_hundred_watches_end_with_their_token(cluster: Arc<Cluster>
     end_with_errors(&mut watches, WATCHES).await;
 }
 
-/// Results of watches, which are errors unless the API server ends them.
+/// Running watches. A result is an error unless the API server ended the watch.
 pub(super) type Watches = JoinSet<Result<admittance_tests::Reply, admittance_tests::Error>>;
 
-/// Opens watches of objects that do not exist.
+/// Opens watches for names that do not exist, so that they have no events.
 pub(super) fn watch(gate: &Gate, count: usize) -> Watches {
     let path = gate.path("configmaps?watch=true&timeoutSeconds=600&labelSelector=kind=none");
     let mut watches = JoinSet::new();
@@ -81,7 +81,7 @@ pub(super) fn watch(gate: &Gate, count: usize) -> Watches {
     watches
 }
 
-/// Opens watches, and returns when the gateway has all of them.
+/// Opens watches, and waits until the gateway has received all of them.
 pub(super) async fn open_watches(gate: &Gate, count: usize) -> Watches {
     let watches = watch(gate, count);
     until("the watches", async || {
@@ -93,7 +93,8 @@ pub(super) async fn open_watches(gate: &Gate, count: usize) -> Watches {
     watches
 }
 
-/// Checks that each watch ends soon with an error: it breaks off, or is refused if the API server had not answered yet.
+/// Checks that each watch soon ends with an error: it breaks off, or is refused if the API server had not answered it
+/// yet.
 pub(super) async fn end_with_errors(watches: &mut Watches, count: usize) {
     let ended = async {
         let mut ended = 0;

@@ -1,16 +1,15 @@
-//! The rule of the Kubewarden policy in `tests/policies` as a plugin: requires a label, and adds some.
+//! The Kubewarden policy of `tests/policies` as a plugin: it requires a label and adds others.
 
 use std::collections::BTreeMap;
 
 use admittance_sdk::prelude::*;
 
-/// The settings, in the form of the policy.
 #[settings]
 #[derive(Debug)]
 pub struct Settings {
     /// The label that every object must have.
     pub required: Option<String>,
-    /// Labels that are added.
+    /// Labels to add.
     #[serde(default)]
     pub add: BTreeMap<String, String>,
 }

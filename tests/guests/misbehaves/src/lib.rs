@@ -1,15 +1,13 @@
-//! A guest with every kind of bad behaviour, selected by its settings. Built for WebAssembly it is a plugin; built
-//! natively it is the list of [`Behaviour`]s, so that a test table cannot miss one.
+//! A guest with every kind of bad behaviour, selected by its settings. Compiled natively, it lists its [`Behaviour`]s,
+//! so that no table of a test can omit one.
 //!
-//! The guest uses the bare contract instead of the SDK, whose types do not let a plugin return incomplete
-//! JSON.
+//! It uses the contract directly, because the SDK's types do not let a plugin return incomplete JSON.
 
 #[cfg(target_family = "wasm")]
 mod component;
 
 use admittance_sdk::settings;
 
-/// The settings, which choose the misbehaviour.
 #[settings]
 #[derive(Debug)]
 pub struct Settings {
@@ -21,7 +19,7 @@ pub struct Settings {
 
 macro_rules! behaviours {
     ($($(#[$doc:meta])* $variant:ident = $name:literal,)*) => {
-        /// A behaviour, selected by its name in the settings.
+        /// A behaviour; its name in the settings selects it.
         #[settings]
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Behaviour {
@@ -43,7 +41,7 @@ macro_rules! behaviours {
 }
 
 behaviours! {
-    /// The only correct behaviour: sets the annotation `well-behaved` to `true`, and keeps the others.
+    /// The only correct behaviour: sets the annotation `well-behaved` to `true`, and keeps all other annotations.
     WellBehaved = "well-behaved",
     /// Executes `unreachable`.
     Traps = "traps",
@@ -51,46 +49,43 @@ behaviours! {
     Panics = "panics",
     /// Ends its own process with the exit code 1.
     Exits = "exits",
-    /// Loops forever.
     LoopsForever = "loops-forever",
     /// Sleeps for an hour.
     Sleeps = "sleeps",
     /// Allocates memory until it fails.
     GrowsMemory = "grows-memory",
-    /// Fills 48 MiB of memory again and again, with one instruction each time.
+    /// Fills 48 MiB of memory in an endless loop, with one instruction per iteration.
     FillsMemory = "fills-memory",
-    /// Recurses forever.
     Recurses = "recurses",
-    /// Logs forever.
+    /// Logs in an endless loop.
     LogsWithoutEnd = "logs-without-end",
-    /// Logs ten thousand lines, and allows.
+    /// Logs ten thousand lines, and then allows the request.
     LogsTooMuch = "logs-too-much",
     /// Returns a patch of 8 MiB.
     HugePatch = "huge-patch",
-    /// Returns the patch of its settings, or an error if there is none.
+    /// Returns the patch in its settings, or an error if there is none.
     AnswersPatch = "answers-patch",
     /// Returns incomplete JSON as a patch.
     InvalidJson = "invalid-json",
-    /// Returns a patch that is JSON but not a JSON Patch.
+    /// Returns valid JSON that is not a JSON Patch.
     NoPatch = "no-patch",
-    /// Returns a patch that removes a missing value.
+    /// Returns a patch that removes a value which does not exist.
     PatchDoesNotApply = "patch-does-not-apply",
     /// Changes the name of the object.
     ChangesName = "changes-name",
-    /// Changes the namespace of the object, by returning a whole object.
+    /// Changes the object's namespace, in an answer that replaces the whole object.
     ChangesNamespace = "changes-namespace",
-    /// Returns an empty object instead of the resource.
+    /// Replaces the object by an empty one.
     EmptiesObject = "empties-object",
-    /// Reads from the control plane, which its stage does not grant.
+    /// Reads from the control plane, for which its stage has no grant.
     AsksForCluster = "asks-for-cluster",
-    /// Sends an HTTP request, which its stage does not grant.
+    /// Sends an HTTP request, for which its stage has no grant.
     AsksForHttp = "asks-for-http",
     /// Returns an error instead of a verdict.
     ReturnsError = "returns-error",
     /// Rejects its settings, with two mistakes.
     RefusesSettings = "refuses-settings",
-    /// Panics in `configure`.
     PanicsInConfigure = "panics-in-configure",
-    /// Fills 800 MiB of memory in `configure`, which calls then begin with.
+    /// Fills 800 MiB of memory in `configure`; every call then starts with this memory.
     FillsMemoryInConfigure = "fills-memory-in-configure",
 }

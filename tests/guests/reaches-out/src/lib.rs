@@ -1,5 +1,5 @@
-//! A guest that opens a file or a socket, as a library might, although the sandbox supports neither. It can also send a
-//! request, list Nodes or ask what a user may do, like a plugin with these capabilities.
+//! A guest that opens a file or a socket, as a library might, although the sandbox has neither. Like a plugin with
+//! these capabilities, it can also send a request, list Nodes, or query a user's permissions.
 
 use std::{fs, net::TcpStream};
 
@@ -11,17 +11,15 @@ use admittance_sdk::{
     serde_json::Value,
 };
 
-/// The settings, which name the targets.
 #[settings]
 #[derive(Debug)]
 pub struct Settings {
-    /// The file or socket to open.
+    /// What the guest tries to open.
     pub target: Target,
     /// The URL for the target `http`.
     pub url: Option<String>,
 }
 
-/// A kind of target that the guest opens.
 #[settings]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
@@ -33,11 +31,10 @@ pub enum Target {
     Http,
     /// Two pages of Nodes, with only the field `spec.providerID`.
     Nodes,
-    /// The access of the user `jo` to the Secrets of the namespace `shop`.
+    /// Whether the user `jo` may access the Secrets of the namespace `shop`.
     Access,
 }
 
-/// A plugin that tries to reach the target that its settings name.
 #[derive(Debug)]
 pub struct ReachesOut(Settings);
 

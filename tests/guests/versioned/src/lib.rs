@@ -1,8 +1,8 @@
-//! A plugin of which any number of versions can be created without a compiler: its version is a string of fixed length
-//! in its data, which a test replaces in the bytes of the component. Each version is a separate module with its own
-//! digest, and reports its version in every answer.
+//! A plugin in any number of versions that need no compiler: its version is a fixed-length string in its data, which
+//! tests replace in the component's bytes. Each version is a module with its own digest, and writes its version into
+//! every answer.
 //!
-//! The guest uses the bare contract, because the version for the SDK's `#[plugin]` must be known to the compiler.
+//! It uses the contract directly, because the SDK's `#[plugin]` needs a version that the compiler knows.
 
 #[cfg(target_family = "wasm")]
 mod component;
@@ -14,13 +14,12 @@ use admittance_sdk::{
     serde_json,
 };
 
-/// The settings of a stage.
 #[derive(Debug, Deserialize)]
 #[serde(crate = "admittance_sdk::serde", deny_unknown_fields)]
 pub struct Settings {
-    /// The name of the stage, which the names of the annotations contain.
+    /// The stage's name, which is part of the annotations' names.
     pub name: String,
-    /// The set of definitions to which the stage belongs; reported with the version.
+    /// The number of the set of definitions with the stage, written together with the version.
     pub generation: Option<u64>,
 }
 
@@ -36,7 +35,7 @@ struct Metadata {
     annotations: Option<IgnoredAny>,
 }
 
-/// Returns the patch that writes the version into an object.
+/// Returns a patch that writes the version into an object.
 pub fn patch(settings: &Settings, version: &str, object: &str) -> Result<String, String> {
     let object: Object = serde_json::from_str(object).map_err(|error| error.to_string())?;
     let Settings { name, generation } = settings;

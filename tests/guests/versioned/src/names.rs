@@ -1,9 +1,10 @@
-//! The names by which tests recognize versions. They depend on nothing, so that the tests do not compile the guest.
+//! The names by which tests recognize versions, in a module without dependencies, so that tests do not have to compile
+//! the guest.
 
-/// The version as compiled. It occurs once in the component.
+/// The compiled version string, which occurs once in the component.
 pub const VERSION: &str = "version-000000";
 
-/// The prefix of the annotation with the version. A `/` is written `~1` in a path.
+/// The prefix of the annotation with the version. In a path of a patch, `/` is written as `~1`.
 pub const VERSION_OF: &str = "version.admittance.dev";
 
 /// The prefix of the annotation with the generation.
