@@ -11,13 +11,17 @@ use std::{
 
 use hyper_util::client::legacy::connect::{Connected, Connection};
 use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf},
     task::coop,
 };
 
 /// The bytes that cost a unit of tokio's cooperative budget, in addition to the unit of each operation. A task has 128
 /// units until it yields: 128 KiB, which takes some 0.1 ms.
 const BYTES_PER_UNIT: usize = 1 << 10;
+
+/// The most that one system call reads, in bytes. A buffer that grew to the size of a body would copy what it already
+/// passed on.
+const LARGEST_READ: u64 = 64 << 10;
 
 /// The most that one system call writes, in bytes. The kernel would take up to the size of its buffer, which is several
 /// MiB.
@@ -90,7 +94,7 @@ impl<S: AsyncRead + Unpin, O: StreamObserver<S> + Unpin> AsyncRead for TurnTakin
     ) -> Poll<io::Result<()>> {
         let unit = ready!(coop::poll_proceed(cx));
         let before = buffer.filled().len();
-        ready!(self.stream()?.poll_read(cx, buffer))?;
+        ready!(Pin::new(&mut self.stream()?.take(LARGEST_READ)).poll_read(cx, buffer))?;
         unit.made_progress();
         let received = buffer.filled().get(before..).unwrap_or_default();
         let units = self.observer.received(received);
@@ -161,4 +165,29 @@ fn one_vectored_write<'a>(slices: &'a [IoSlice<'_>]) -> ([IoSlice<'a>; SLICES], 
         used += 1;
     }
     (limited, used)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Unobserved;
+
+    impl<S> StreamObserver<S> for Unobserved {
+        fn received(&mut self, _bytes: &[u8]) -> io::Result<usize> {
+            Ok(0)
+        }
+
+        fn sent(&mut self, _slices: &[IoSlice<'_>], _written: usize) {}
+    }
+
+    #[tokio::test]
+    async fn one_read_takes_at_most_64_kib() {
+        let content = vec![7; 1 << 20];
+        let mut stream = TurnTakingStream::new(&*content, Unobserved);
+        let mut buffer = vec![0; content.len()];
+        assert_eq!(stream.read(&mut buffer).await.unwrap(), 64 << 10);
+        stream.read_exact(&mut buffer[64 << 10..]).await.unwrap();
+        assert!(buffer[64 << 10..].iter().all(|byte| *byte == 7));
+    }
 }
