@@ -1,4 +1,4 @@
-//! Holds the configuration of the driver as types.
+//! Defines the driver's configuration.
 
 pub(crate) mod read;
 
@@ -33,57 +33,55 @@ pub(crate) use self::read::{
 };
 use crate::{DefinitionPlace, FrontConfig, namespaces::NamespacesConfig};
 
-/// The configuration of the driver. Each part may be changed until the driver is bound.
+/// The configuration of the driver. Its fields may be changed until [`Driver::bind`](crate::Driver::bind).
 #[derive(Debug)]
 pub struct Config {
     pub listen: ListenConfig,
     pub admin: Option<AdminConfig>,
     pub front: Box<dyn FrontConfig>,
-    /// The lists of the upstream, which audits read.
+    /// The lists of objects at the upstream, which audits read.
     pub lists: Vec<ListConfig>,
     pub limits: Limits,
     /// The stores of chain definitions. A new definition is written to the first one that accepts it.
     pub definitions: Vec<Arc<dyn DefinitionPlace>>,
-    /// When replicas go live with a change. With `None`, replicas go live together if they read chains as resources, or
-    /// are drivers of BCS with definitions in ZooKeeper.
+    /// When this replica goes live with a change. Default: together with the others if replicas read chains as
+    /// resources, or are BCS drivers with definitions in ZooKeeper; otherwise independently.
     pub replicas: Option<SwitchMode>,
-    /// The Lease of the replicas' leader; with `None`, a place in `definitions` names it.
+    /// The name of the Lease that the leader of the replicas holds. Default: the Lease of a place in `definitions`.
     pub lease: Option<String>,
-    /// The treatment of an invalid definition in ZooKeeper or in a custom resource.
+    /// What happens to an invalid definition in ZooKeeper or in a custom resource.
     pub on_bad_definition: OnBadDefinition,
     /// The ZooKeeper ensembles for discovery and registration.
     pub zookeeper: ZooKeeperConfig,
-    /// The store of modules and their compiled forms.
+    /// The directory for modules and their compiled forms.
     pub store: StoreConfig,
     pub history: HistoryConfig,
-    /// The settings for fetching modules from servers and registries, and the rules of signatures. Modules are kept in
-    /// `store`.
+    /// The settings for fetching modules from servers and registries, and the rules for signatures.
     pub catalog: CatalogConfig,
     pub sandbox: SandboxConfig,
     pub plugin_http: OutboundConfig,
     pub namespaces: NamespacesConfig,
-    /// The Kubernetes cluster with the labels of namespaces and the objects for plugins, which also answers what users
-    /// may do.
+    /// The Kubernetes cluster that provides labels of namespaces and objects for plugins, and that authorizes users.
     pub cluster: Option<ClusterConfig>,
-    /// Addresses of webhook hosts: a host name, and the `host:port` to connect to.
+    /// The addresses of webhooks: each host name with the `host:port` to connect to.
     pub resolve: Vec<(String, String)>,
-    /// Whether webhooks are trusted whose CA has an RSA key of less than 2048 bits.
+    /// Whether to accept webhooks whose CA has an RSA key of less than 2048 bits.
     pub accepts_short_keys: bool,
     pub decisions: DecisionsConfig,
     pub decision_sinks: SinksConfig,
     pub log: LogConfig,
     pub tracing: Option<TracingConfig>,
-    /// Warnings about scalars of the file that YAML 1.2 reads differently.
+    /// Warnings about values in the file that YAML 1.2 reads differently.
     pub ambiguities: Vec<Mistake>,
 }
 
 impl Config {
-    /// Returns the files and directories among the stores of chain definitions.
+    /// Returns the files and directories that contain chain definitions.
     pub fn definition_files(&self) -> impl Iterator<Item = &Path> {
         self.definitions.iter().filter_map(|place| place.path())
     }
 
-    /// Returns whether this replica goes live with a change when all replicas have prepared it.
+    /// Returns whether this replica waits with a change until all replicas have prepared it.
     pub fn goes_live_together(&self) -> bool {
         match self.replicas {
             Some(mode) => mode == SwitchMode::Together,
@@ -91,14 +89,14 @@ impl Config {
         }
     }
 
-    /// Returns whether the replicas have a leader that holds a Lease.
+    /// Returns whether the replicas elect a leader with a Lease.
     pub fn has_lease(&self) -> bool {
         let has_ensemble = false;
         has_leader(&*self.front, &self.definitions, has_ensemble)
     }
 
-    /// Returns warnings about valid but probably unintended settings: world-readable private keys, and scalars that
-    /// YAML 1.2 reads differently.
+    /// Returns warnings about valid but probably unintended settings: world-readable private keys, and values that YAML
+    /// 1.2 reads differently.
     pub fn warnings(&self) -> Vec<String> {
         let admin = self.admin.as_ref().and_then(AdminConfig::tls);
         let ports = self.listen.tls.iter().chain(admin.map(|tls| &tls.server));
@@ -112,12 +110,12 @@ impl Config {
     }
 }
 
-/// The moment at which the replicas of an installation go live with a change.
+/// When the replicas of an installation go live with a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SwitchMode {
-    /// Replicas go live when all of them have prepared the change.
+    /// All replicas go live at the same time, after all have prepared the change.
     Together,
-    /// Each replica goes live when it has prepared the change.
+    /// Each replica goes live as soon as it has prepared the change.
     Independently,
 }
 
@@ -126,11 +124,11 @@ words!(SwitchMode, "way of going live": Together = "Together", Independently = "
 #[derive(Clone, Debug)]
 pub struct ListConfig {
     pub route: ListRoute,
-    /// The headers of the list's requests, and the files with their values.
+    /// The headers of the requests for the list. Their values are read from files.
     pub headers: Vec<(HeaderName, PathBuf)>,
 }
 
-/// Returns whether replicas with these definitions have a leader, in the cluster or in its ensemble of ZooKeeper.
+/// Returns whether replicas with these definitions have a leader, which is elected in the cluster or in ZooKeeper.
 fn has_leader(front: &dyn FrontConfig, definitions: &[Arc<dyn DefinitionPlace>], has_ensemble: bool) -> bool {
     front.webhooks().is_some()
         || front.audit().is_some()
@@ -149,10 +147,9 @@ pub fn parse_lease(text: &str) -> Result<String, String> {
         })
 }
 
-/// The store of modules and their compiled forms.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreConfig {
-    /// The directory; `None` for the user's cache directory.
+    /// The directory. Default: the user's cache directory.
     pub directory: Option<PathBuf>,
     /// The maximum size in bytes; the least recently used modules are removed first. Default: 4 GiB.
     pub size_limit: u64,
@@ -169,7 +166,7 @@ impl Default for StoreConfig {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HistoryConfig {
-    /// The directory; `None` for the user's state directory.
+    /// The directory. Default: the user's state directory.
     pub directory: Option<PathBuf>,
     /// The number of revisions to keep. Default: 20.
     pub keep: usize,
@@ -203,40 +200,41 @@ impl Default for ListenConfig {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The largest body that is read for the chains, in bytes. Default: 7 MiB.
+    /// The maximum size of a body that is read for the chains, in bytes. Default: 7 MiB.
     pub body: usize,
-    /// The memory for all bodies that are held at the same time, in bytes. Default: [`BodyBudget::default_for`].
+    /// The maximum memory of all bodies together, in bytes. Default: [`BodyBudget::default_for`].
     pub body_memory: Option<usize>,
-    /// The timeout of a body that is read for the chains. Default: 30 s.
+    /// The time within which a body for the chains must arrive. Default: 30 s.
     pub body_timeout: Duration,
-    /// The timeout of the TLS handshake, and of the head of each request. Default: 10 s.
+    /// The timeout for the TLS handshake, and for the head of each request. Default: 10 s.
     pub header_timeout: Duration,
-    /// The time for which a client may send nothing of an expected body, or take nothing of a reply. Default: 60 s.
+    /// The time after which a client that neither sends an expected body nor reads a reply is disconnected. Default: 60
+    /// s.
     pub idle_timeout: Duration,
-    /// The bytes per second that a client must send of an expected body, or take of a reply, as an average over
-    /// `idle_timeout`; 0 for any. Default: 512.
+    /// The minimum rate at which a client must send an expected body or read a reply, in bytes per second, averaged
+    /// over `idle_timeout`; 0 for no minimum. Default: 512.
     pub minimum_rate: u64,
-    /// The limit of requests in flight. Default: 1024.
+    /// The maximum number of requests in flight. Default: 1024.
     pub concurrency: usize,
-    /// The additional limit of open watches and tunnels. Default: 4096.
+    /// The maximum number of open watches and tunnels, which do not count as requests in flight. Default: 4096.
     pub streams: usize,
     /// The idle timeout of a watch or a tunnel. Default: 1 h.
     pub stream_idle_timeout: Duration,
-    /// The limit of open connections of clients. Default: the limit of file descriptors, of which each connection takes
-    /// two.
+    /// The maximum number of open client connections. Default: derived from the limit of file descriptors, of which
+    /// each connection takes two.
     pub connections: Option<usize>,
-    /// The timeout of all chains together for one request. Default: 10 s.
+    /// The timeout for all chains of a request together. Default: 10 s.
     pub request_timeout: Duration,
-    /// The time after a stop signal in which the driver still accepts connections, while `/readyz` replies 503 and
-    /// replies ask clients to close theirs, so that load balancers stop sending requests. Default: 5 s behind
-    /// kube-apiserver, 0 s otherwise.
+    /// The time after a stop signal during which the driver still accepts connections, so that load balancers can stop
+    /// sending requests: `/readyz` replies 503, and replies ask clients to close their connections. Default: 5 s behind
+    /// kube-apiserver, otherwise 0 s.
     pub shutdown_delay: Duration,
-    /// The time after `shutdown_delay` in which requests in flight must end. Default: 30 s.
+    /// The time after `shutdown_delay` within which requests in flight must finish. Default: 30 s.
     pub shutdown_timeout: Duration,
 }
 
 impl Limits {
-    /// Returns the budget of [`body_memory`](Self::body_memory).
+    /// Returns the memory limit of bodies, [`body_memory`](Self::body_memory) or its default.
     pub(crate) fn body_budget(&self) -> BodyBudget {
         let default = || BodyBudget::default_for(self.body);
         BodyBudget::new(self.body_memory.unwrap_or_else(default))
@@ -269,16 +267,16 @@ pub struct LogConfig {
     pub format: LogFormat,
 }
 
-/// The export of traces to a collector of OpenTelemetry. A field that is `None` is taken from OpenTelemetry's
-/// environment variables, or has their default.
+/// The export of traces to an OpenTelemetry collector. The default of a field that is `None` comes from OpenTelemetry's
+/// environment variables.
 #[derive(Clone, Debug)]
 pub struct TracingConfig {
     /// The URL to which spans are posted.
     pub endpoint: Uri,
     pub protocol: TracingProtocol,
-    /// The headers of each request, and the files with their values, which are read again for each request.
+    /// The headers of each request. Their values are read from files again for each request.
     pub headers: Vec<(HeaderName, PathBuf)>,
-    /// The share of traces that is sampled, among the traces that begin in this driver.
+    /// The share of traces that are sampled. It applies to traces that start in this driver.
     pub sampling: Option<Share>,
     pub timeout: Option<Duration>,
     pub tls: ClientTls,
@@ -299,7 +297,7 @@ words!(TracingProtocol, "protocol": HttpProtobuf = "http/protobuf", HttpJson = "
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogFormat {
-    /// Lines are pretty on a terminal, and JSON otherwise.
+    /// Lines are formatted for people on a terminal, and otherwise written as JSON.
     #[default]
     Auto,
     Pretty,

@@ -33,7 +33,7 @@ use crate::{
 pub enum Error {
     #[error("{setting}: cannot listen on {address}: {source}")]
     Bind {
-        /// The setting that names the address: `listen.address` or `admin.address`.
+        /// The setting that contains the address: `listen.address` or `admin.address`.
         setting: &'static str,
         address: SocketAddr,
         source: std::io::Error,
@@ -45,24 +45,24 @@ pub enum Error {
     NoEnsemble(#[from] NoEnsemble),
     #[error(transparent)]
     Gateway(#[from] GatewayStartError),
-    /// A sink of the section `decisions` cannot be opened.
+    /// A sink in the section `decisions` cannot be opened.
     #[error(transparent)]
     Decisions(#[from] SinkError),
     #[error("registration: {0}")]
     Registration(#[from] RegistrationError),
 }
 
-/// The connections of the driver to other servers than its upstream.
+/// The driver's connections to servers other than its upstream.
 #[derive(Clone, Debug, Default)]
 pub struct Connections {
     pub ensembles: Ensembles,
-    /// The Kubernetes cluster that the host uses, and to which requests for custom resources are forwarded.
+    /// The Kubernetes cluster that the host uses, to which the driver also forwards requests for custom resources.
     pub cluster: Option<Cluster>,
-    /// The chains that are resources of the cluster, if the host reads them.
+    /// The store of chains in the cluster; `None` if the host reads none there.
     pub chains: Option<ChainStore>,
-    /// The webhook configurations, if the leader keeps them up to date.
+    /// The webhook configurations that the leader of the replicas writes; `None` if it writes none.
     pub webhooks: Option<Webhooks>,
-    /// Whether the replicas go live together. The host must have been built for that.
+    /// Whether the replicas go live together. The host must be built with the same setting.
     pub together: bool,
 }
 
@@ -79,7 +79,7 @@ impl Connections {
     }
 }
 
-/// The driver with its ports bound. Requests wait until [`run`](Self::run) serves them.
+/// A driver with open ports. Clients wait until [`run`](Self::run) serves them.
 #[derive(Debug)]
 pub struct Driver {
     port: Port,
@@ -89,7 +89,7 @@ pub struct Driver {
     front_end: FrontEnd,
     sinks: DecisionSinks,
     registrar: Option<Registrar>,
-    /// The drivers with which this one agrees on a table in ZooKeeper, if it does.
+    /// The drivers that agree on a table with this one in ZooKeeper; `None` if they do not.
     drivers: Option<Drivers>,
     connections: Connections,
     host: Host,
@@ -100,10 +100,10 @@ pub struct Driver {
 }
 
 impl Driver {
-    /// Binds the port for clients. `connections` and `admin` must have been opened for this configuration.
+    /// Binds the port for clients. `connections` and `admin` must have been opened with this configuration.
     ///
-    /// The host's own limits (`limits.request_timeout`, `sandbox`, `definitions` and so on) must have been given to the
-    /// host when it was built.
+    /// The host must have been built with the limits in this configuration (`limits.request_timeout`, `sandbox`,
+    /// `definitions` and so on).
     pub async fn bind(
         config: Config,
         connections: Connections,
@@ -125,7 +125,7 @@ impl Driver {
                 .iter()
                 .find_map(|place| place.lease().map(str::to_owned))
         };
-        // No two installations have the same webhook configurations.
+        // The name is unique, because no two installations share webhook configurations.
         let of_webhooks = || Some(connections.webhooks.as_ref()?.status().name);
         let lease = lease.or_else(of_definitions).or_else(of_webhooks);
         let lease = lease.unwrap_or_else(|| KubernetesResources::DEFAULT_LEASE.to_owned());
@@ -180,7 +180,7 @@ impl Driver {
         })
     }
 
-    /// Serves connections on these threads instead of the runtime that [`run`](Self::run) runs on.
+    /// Serves connections on these threads instead of the threads that call [`run`](Self::run).
     pub fn workers(self, workers: Workers) -> Self {
         Self {
             workers: Some(workers),
@@ -188,7 +188,7 @@ impl Driver {
         }
     }
 
-    /// Returns the listen address. If the configured port is 0, it has the port that the system chose.
+    /// Returns the listen address. If port 0 is configured, the address contains the port that the system chose.
     pub fn address(&self) -> SocketAddr {
         self.port.address
     }
@@ -197,14 +197,14 @@ impl Driver {
         self.admin.as_ref().map(|admin| admin.address)
     }
 
-    /// Serves until it is stopped, then finishes requests in flight.
+    /// Serves until shutdown, then finishes requests in flight.
     pub async fn run(self, shutdown: Shutdown) -> Stopped {
         let Self {
             port, admin, front, ..
         } = self;
         let is_stopping = Arc::new(AtomicBool::new(false));
         let (leader, replicas) = team(&self.connections, self.audits.as_ref(), self.lease, self.drivers);
-        // The admin port is ready as soon as the driver serves.
+        // If nothing else must become ready, the driver is ready as soon as it serves.
         let is_ready = replicas.is_none() && front.becomes_ready().is_none();
         let registrations = self.registrar.map(|registrar| registrar.register(is_ready));
         let observed = Arc::new(StatusSources {
@@ -224,7 +224,7 @@ impl Driver {
         });
         let access = admin.as_ref().map(|admin| admin.access.clone());
         let background = follow(&observed, access, self.namespaces, leader.as_deref());
-        // The admin port stays open longer, to show the progress of the shutdown.
+        // The admin port closes last, so that it can show the progress of the shutdown.
         if let Some(admin) = &admin {
             admin.start(observed.clone(), self.sinks.database());
         }
@@ -272,7 +272,7 @@ impl Driver {
     }
 }
 
-/// Makes the leader of the replicas, if it has work to do, and the replicas, if they go live together.
+/// Returns the leader of the replicas if there is work for one, and the replicas if they go live together.
 fn team(
     connections: &Connections,
     audits: Option<&Audits>,
@@ -304,9 +304,9 @@ fn team(
     (leader.map(Arc::new), replicas.map(Arc::new))
 }
 
-/// Serves until a graceful stop, and then until all tunnels have ended.
+/// Serves until a graceful stop, and then until all tunnels have closed.
 async fn serve(front: Arc<dyn Front>, serving: Serving) {
-    // Tunnels run on these threads too, and outlive the connections from which they began.
+    // Tunnels run on these threads too, and outlive the connections on which they were opened.
     let (workers, stop) = (serving.workers.clone(), serving.stop.clone());
     let stopping = async {
         stop.graceful.cancelled().await;
@@ -318,8 +318,8 @@ async fn serve(front: Arc<dyn Front>, serving: Serving) {
     drop(workers);
 }
 
-/// Does the background work: reloads definitions, certificates, tokens and namespaces when they change, checks the
-/// health of servers, updates metrics, and does the work of the leader. Never completes.
+/// Does background work until it is dropped: reloads definitions, certificates, tokens and namespaces when they change,
+/// checks the health of servers, updates metrics, and acts as leader.
 async fn follow(
     observed: &StatusSources,
     access: Option<AdminAccess>,

@@ -1,5 +1,5 @@
-//! Lists the front ends that a configuration can name. Each is a module with its section, its service and its status,
-//! and a row of [`FRONTS`].
+//! Lists the front ends that a configuration can name. Each is a module that reads its section, serves requests and
+//! reports its status, and a row of [`FRONTS`].
 
 mod bcs;
 mod gateway;
@@ -37,30 +37,30 @@ use crate::{
     status::DriverStatus,
 };
 
-/// A front end as the configuration describes it. Lives until the driver is bound.
+/// The configuration of a front end.
 #[async_trait]
 pub trait FrontConfig: Any + Debug + Send + Sync {
     fn dialect_name(&self) -> &str;
 
-    /// Starts the front end, whose service can then answer requests.
+    /// Starts the front end, so that it can answer requests.
     async fn start(self: Box<Self>, context: StartContext<'_>) -> Result<StartedFront, Error>;
 
-    /// Returns the dialect of the control plane; `None` without one.
+    /// Returns the dialect of the control plane; `None` for a front end without a control plane.
     fn dialect(&self) -> Option<Arc<dyn Dialect>> {
         None
     }
 
-    /// Returns the cluster of every request, if it is known.
+    /// Returns the name of the cluster; `None` if it is not configured.
     fn cluster(&self) -> Option<&str> {
         None
     }
 
-    /// Returns the connection to the upstream; `None` without one.
+    /// Returns the connection settings of the upstream; `None` for a front end without one.
     fn upstream(&self) -> Option<&UpstreamConfig> {
         None
     }
 
-    /// Returns the headers of every request to the upstream.
+    /// Returns the headers that are added to every request to the upstream.
     fn headers(&self) -> HeaderMap {
         HeaderMap::new()
     }
@@ -76,19 +76,19 @@ pub trait FrontConfig: Any + Debug + Send + Sync {
     ///
     /// # Errors
     ///
-    /// Fails if the servers cannot be replaced; the text says why.
+    /// Fails if this front end has no replaceable servers; the error says why.
     fn set_servers(&mut self, servers: Vec<Server>) -> Result<(), &'static str>;
 
-    /// Connects to the upstream, for its lists; `None` without a control plane.
+    /// Connects to the upstream to read its lists; returns `None` if there is no control plane.
     ///
     /// # Errors
     ///
-    /// Fails if its servers are to be discovered without an ensemble.
+    /// Fails if the servers are discovered through an ensemble that is not connected.
     fn connect(&self, _ensembles: &Ensembles) -> Result<Option<ConnectedUpstream>, NoEnsemble> {
         Ok(None)
     }
 
-    /// Returns whether the replicas agree on a table through the cluster's ensemble of ZooKeeper.
+    /// Returns whether the replicas agree on the live table in the cluster's ZooKeeper ensemble.
     fn agrees_in_zookeeper(&self) -> bool {
         false
     }
@@ -98,7 +98,7 @@ pub trait FrontConfig: Any + Debug + Send + Sync {
         None
     }
 
-    /// Returns the audits that the leader of the replicas makes.
+    /// Returns the audits that the leader of the replicas runs.
     fn audit(&self) -> Option<&AuditConfig> {
         None
     }
@@ -116,18 +116,18 @@ impl dyn FrontConfig {
             .unwrap_or_default()
     }
 
-    /// Returns the configuration of this front end; `None` if it is another one.
+    /// Returns this configuration as the type `T`; `None` if it has another type.
     pub fn downcast_ref<T: FrontConfig>(&self) -> Option<&T> {
         (self as &dyn Any).downcast_ref()
     }
 
-    /// Returns the configuration of this front end for changes; `None` if it is another one.
+    /// Returns this configuration as the type `T`, to change it; `None` if it has another type.
     pub fn downcast_mut<T: FrontConfig>(&mut self) -> Option<&mut T> {
         (self as &mut dyn Any).downcast_mut()
     }
 }
 
-/// The configuration and the connections with which a front end starts.
+/// What a front end needs to start.
 #[derive(Clone, Copy, Debug)]
 pub struct StartContext<'a> {
     pub ports: Ports,
@@ -140,7 +140,7 @@ pub struct StartContext<'a> {
 pub struct StartedFront {
     pub(crate) front: Arc<dyn Front>,
     pub(crate) registrar: Option<Registrar>,
-    /// The drivers with which the front end may agree on a table.
+    /// The drivers that could agree on a table with this front end in ZooKeeper.
     pub(crate) drivers: Option<Drivers>,
 }
 
@@ -154,20 +154,20 @@ impl StartedFront {
     }
 }
 
-/// A running front end. Lives as long as its port.
+/// A running front end.
 pub(crate) trait Front: Debug + Send + Sync + 'static {
-    /// Answers the requests of a port until it is stopped.
+    /// Serves a port until it is stopped.
     fn serve(&self, serving: Serving) -> BoxFuture<'static, ()>;
 
-    /// Returns everything to which requests are forwarded.
+    /// Returns all upstreams to which requests are forwarded.
     fn upstreams(&self) -> Vec<Upstream>;
 
-    /// Returns the dialect that reads requests, if console users may write them as HTTP requests.
+    /// Returns the dialect in which console users may write HTTP requests; `None` if they cannot.
     fn dialect(&self) -> Option<Arc<dyn Dialect>> {
         None
     }
 
-    /// Adds the sections of the front end to `GET /v1/status`.
+    /// Adds the sections about this front end to `GET /v1/status`.
     fn report(&self, status: &mut DriverStatus) {
         let servers = self.upstreams();
         status.upstream = servers
@@ -177,7 +177,8 @@ pub(crate) trait Front: Debug + Send + Sync + 'static {
             .collect();
     }
 
-    /// Returns `/healthz` in the format of bcs-mesos-driver, if the front end replaces it. `ip` is the listen address.
+    /// Returns the reply to `/healthz` in the format of bcs-mesos-driver; `None` for the default reply. `ip` is the
+    /// listen address.
     fn health(&self, _ip: IpAddr) -> Option<HealthInfo> {
         None
     }
@@ -186,22 +187,22 @@ pub(crate) trait Front: Debug + Send + Sync + 'static {
         self.upstreams().first()?.tls_status()
     }
 
-    /// Returns the users and clusters that the admin API shows and changes.
+    /// Returns the users and clusters that the admin API manages.
     fn accounts(&self) -> Option<&Accounts> {
         None
     }
 
-    /// Returns the reason why the front end cannot answer requests yet.
+    /// Returns why the front end cannot answer requests yet; `None` if it can.
     fn not_ready(&self) -> Option<&'static str> {
         None
     }
 
-    /// Waits until the front end can answer requests; `None` if it can from the start.
+    /// Waits until the front end can answer requests; `None` if it can immediately after its start.
     fn becomes_ready(&self) -> Option<BoxFuture<'_, ()>> {
         None
     }
 
-    /// Checks the health of servers and reloads changed files, until this future is dropped.
+    /// Checks the health of servers and reloads changed files. Never completes.
     fn follow(&self) -> BoxFuture<'_, ()> {
         async {
             let upstreams = self.upstreams();
@@ -221,23 +222,23 @@ pub(crate) trait Front: Debug + Send + Sync + 'static {
         .boxed()
     }
 
-    /// Begins to stop, while requests in flight continue.
+    /// Starts a graceful stop; requests in flight continue.
     fn stop(&self) {}
 }
 
-/// The service of a front end. Cheap to clone.
+/// Answers the requests of a port. Cheap to clone.
 pub(crate) trait FrontService: Clone + Debug + Send + Sync + 'static {
     fn answer(&self, request: Request<Body>) -> impl Future<Output = Answer> + Send;
 
     fn reply(&self, path: &str, end: &End<'_>) -> Response<Body>;
 }
 
-/// A reply and its fields for the access log.
+/// A reply, with fields for the access log.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) response: Response<Body>,
     pub(crate) passage: Option<Passage>,
-    /// The cluster and user of a request to a gateway.
+    /// For requests to a gateway: the cluster and the user.
     pub(crate) recipient: Option<Recipient>,
 }
 
@@ -251,32 +252,32 @@ impl From<Response<Body>> for Answer {
     }
 }
 
-/// A front end and the lists of its upstream, as read from the configuration.
+/// A front end's configuration, and the lists of its upstream.
 pub(crate) type FrontSection = (Box<dyn FrontConfig>, Vec<ListConfig>);
 
-/// A kind of front end, and the reader of its section: the node below `dialect`, and the fields of the whole file.
+/// A kind of front end. `read` reads its section from the node below `dialect` and the fields of the whole file.
 #[derive(Clone, Copy)]
 struct FrontRow {
     key: &'static str,
-    /// A minimal section, for messages.
+    /// A minimal valid section, for error messages.
     example: &'static str,
     read: fn(&Node<'_>, &mut Fields<'_>, Sections<'_>) -> Option<FrontSection>,
     admin_routes: fn() -> Vec<Route>,
 }
 
-/// Returns the routes of the admin port that belong to front ends. Every driver has all of them.
+/// Returns the routes of all front ends at the admin port. Every driver has all of them.
 pub(crate) fn admin_routes() -> Vec<Route> {
     FRONTS.iter().flat_map(|row| (row.admin_routes)()).collect()
 }
 
 static FRONTS: [FrontRow; 4] = [bcs::ROW, proxy::ROW, reviews::ROW, gateway::ROW];
 
-/// Reads `dialect`, and the sections that depend on it.
+/// Reads `dialect` and the sections whose meaning depends on it.
 pub(crate) fn read(fields: &mut Fields<'_>, sections: Sections<'_>) -> Option<FrontSection> {
     let examples = enumerated(FRONTS.map(|row| format!("`{}`", row.example)), "or");
     let fix = format!("write one below `dialect`: {examples}");
     let Some((row, node)) = fields.get_required("dialect", &fix, |node| choose(node, &examples)) else {
-        // The sections that depend on the dialect are read too, to report their mistakes.
+        // Without a valid dialect, the sections that depend on it are still read, to report their mistakes.
         fields.get_optional("registration", |node| bcs::registration(node, None, sections));
         upstream_section(fields, sections);
         return None;
@@ -301,7 +302,7 @@ fn choose<'a>(node: &Node<'a>, examples: &str) -> Option<(&'static FrontRow, Nod
     }
 }
 
-/// Refuses `registration` for a front end that no other program discovers.
+/// Reports `registration` as a mistake for a front end that other programs do not discover.
 fn refuse_registration(fields: &mut Fields<'_>) {
     let why = "only drivers of the dialect `bcs` and gateways are registered";
     fields.refuse("registration", why, "remove it");

@@ -33,19 +33,19 @@ use crate::{
     metric_names, trace,
 };
 
-/// The `Retry-After` in replies to requests beyond the limit.
+/// The `Retry-After` in replies to requests that exceed the limit.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 const TOO_MANY_REQUESTS: &str = "too many requests are in flight; try again later";
 
-/// The listener and the limits with which a port serves a front end. It refuses requests and streams beyond the limits
-/// at once, and asks clients to close their connections while `is_stopping`.
+/// Serves a front end at a port. Requests and streams beyond the limits are refused at once. While `is_stopping`,
+/// replies ask clients to close their connections.
 #[derive(Debug)]
 pub(crate) struct Serving {
     pub(crate) listener: Listener,
     pub(crate) workers: Option<Workers>,
     pub(crate) stop: Stop,
     pub(crate) front_end: FrontEnd,
-    /// The limits on requests and on streams in flight.
+    /// The maximum number of requests in flight, and of open streams.
     pub(crate) in_flight: [usize; 2],
     pub(crate) bodies: BodyBudget,
     pub(crate) is_stopping: Arc<AtomicBool>,
@@ -68,7 +68,7 @@ impl Serving {
     }
 }
 
-/// A service behind the limit on requests in flight. Lives as long as its port.
+/// A service with a limit on its requests in flight.
 #[derive(Debug)]
 struct FrontHandler<S>(Arc<FrontState<S>>);
 
@@ -89,13 +89,14 @@ struct FrontState<S> {
     metrics: FrontMetrics,
 }
 
-/// The metrics of all requests. They are kept because finding them by their labels takes longer than counting.
+/// The metrics of all requests, which are kept because finding a metric by its labels takes longer than counting.
 #[derive(Debug)]
 struct FrontMetrics {
     requests_in_flight: Gauge,
     streams_open: Gauge,
     durations: Histogram,
-    /// Successful replies by the [`PASSAGES`]; others are rarer, and are looked up.
+    /// The counters of successful replies, in the order of [`PASSAGES`]. Counters of other replies are looked up,
+    /// because those are rare.
     successes: [OnceLock<Counter>; PASSAGES.len()],
 }
 
@@ -124,20 +125,20 @@ impl FrontMetrics {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-/// The requests that share a limit.
+/// A group of requests with a common limit.
 enum RequestClass {
     Request,
-    /// A long-running request: a watch or a tunnel.
+    /// A watch or a tunnel, which may stay open for long.
     Stream,
 }
 
 impl RequestClass {
-    /// Classifies a request by its head.
+    /// Classifies a request by its method, path and headers.
     fn of<B>(request: &Request<B>) -> Self {
         let is_watch = || {
             let query = request.uri().query().unwrap_or_default();
             form_urlencoded::parse(query.as_bytes()).any(|(key, value)| {
-                // The value is parsed like a boolean parameter in Go.
+                // Go parses boolean parameters in the same way.
                 matches!(&*key, "watch" | "follow")
                     && matches!(&*value, "" | "1" | "t" | "T" | "true" | "True" | "TRUE")
             })
@@ -146,7 +147,8 @@ impl RequestClass {
             let mut accepted = request.headers().get_all(ACCEPT).iter();
             accepted.any(|value| value.as_bytes().starts_with(b"text/event-stream"))
         };
-        // Kubernetes has an older form of watches with `/watch/` in the path, also below the prefix of a cluster.
+        // Kubernetes still supports an older form of watches, with `/watch/` in the path, also after the prefix of a
+        // cluster.
         let is_watch_path = || {
             let mut segments = request.uri().path().split('/');
             let of_group = segments.find(|segment| matches!(*segment, "api" | "apis")) == Some("apis");
@@ -163,7 +165,7 @@ impl RequestClass {
 }
 
 impl<S: FrontService> FrontState<S> {
-    /// Returns the reply to a request for this path that was aborted.
+    /// Returns the reply to an aborted request for this path.
     fn end(&self, path: &str, end: &End<'_>) -> Answer {
         Answer {
             response: self.front.reply(path, end),
@@ -199,7 +201,7 @@ impl<S: FrontService> FrontState<S> {
                     answer.response = answer.response.map(|body| Body::new(GuardedBody::new(body, in_flight)));
                     return answer;
                 }
-                // The service knows only that the body ended early, so the stall names the reason.
+                // The service only sees that the body ended early, but the stall has the reason.
                 Some(stall) => stall,
             }
         };

@@ -1,12 +1,11 @@
-//! The front doors: an intercepting proxy and its upstream, the driver of a BCS cluster, a gateway in front of such
-//! drivers, or a webhook server for kube-apiserver; and their configuration.
+//! The front ends and their configuration: a proxy in front of a control plane, the driver of a BCS cluster, a gateway
+//! in front of such drivers, and a webhook server for kube-apiserver.
 //!
-//! [`AdminPort::open`] opens the admin port before there is a [`Host`](admittance::Host); [`Driver::bind`] takes a
-//! [`Config`], the host and that port, and binds the port for clients; [`Driver::run`] serves until it is stopped. A
-//! request passes, from the outside in: the connection with its time limits, the limit on requests in flight and the
-//! access log, the host's chains (`admittance::AdmissionLayer`), and the upstream. An AdmissionReview ends at the
-//! chains
-//! (`admittance::ReviewService`); at a gateway there are none.
+//! [`AdminPort::open`] opens the admin port before there is a [`Host`](admittance::Host). [`Driver::bind`] takes a
+//! [`Config`], the host and that port, and binds the port for clients. [`Driver::run`] serves until it is stopped. A
+//! request passes, in this order: the time limits of its connection, the limit on requests in flight, the access log,
+//! the host's chains (`admittance::AdmissionLayer`), and the upstream. An AdmissionReview ends at the chains
+//! (`admittance::ReviewService`); a gateway has no chains for requests to BCS drivers.
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 #![allow(
     missing_docs,

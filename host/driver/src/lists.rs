@@ -1,4 +1,4 @@
-//! Reads the lists of an upstream page by page.
+//! Reads lists of objects from the upstream page by page.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -21,14 +21,14 @@ use tokio::{
 
 use crate::config::{Config, ListConfig};
 
-/// The largest reply, in bytes.
+/// The maximum size of a reply, in bytes.
 const LIMIT: usize = 64 << 20;
-/// The longest value of a header, in bytes.
+/// The maximum size of a header's value, in bytes.
 const HEADER_LIMIT: u64 = 64 << 10;
-/// The number of objects that are fetched at a time, and of requests that are passed on at a time.
+/// The number of objects that are fetched concurrently, and of requests in a group.
 const CONCURRENT: usize = 16;
 const AT_ONCE: usize = 64;
-/// The longest excerpt of an error's text that is shown, in bytes.
+/// The length to which the text of an error reply is cut, in bytes.
 const EXCERPT: usize = 300;
 
 #[derive(Debug, thiserror::Error)]
@@ -59,7 +59,7 @@ enum ReadError {
     Repeated,
 }
 
-/// A list that could not be read completely.
+/// A list that could only be read in part, or not at all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IncompleteList {
     pub path: String,
@@ -68,7 +68,7 @@ pub struct IncompleteList {
 
 #[derive(Debug)]
 pub struct Lists {
-    /// The connection, whose discovery ends when it is dropped.
+    /// The connection to the upstream. Dropping it stops the discovery of servers.
     upstream: ConnectedUpstream,
     dialect: Arc<dyn Dialect>,
     timeout: Duration,
@@ -83,7 +83,7 @@ struct OpenedList {
     headers: HeaderMap,
 }
 
-/// The items of a list that could not be read, and the reason.
+/// The number of items that could not be read, and a reason.
 #[derive(Debug, Default)]
 struct Unreadable {
     count: usize,
@@ -91,8 +91,8 @@ struct Unreadable {
 }
 
 impl Lists {
-    /// Opens the lists of this configuration, to read `page` items at a time, with at most `per_second` requests per
-    /// second. `None` if it has no lists.
+    /// Opens the configured lists; returns `None` if there are none. `page` is the number of items per request, and
+    /// `per_second` the maximum number of requests per second.
     pub fn open(
         config: &Config,
         ensembles: &Ensembles,
@@ -136,8 +136,8 @@ impl Lists {
         }))
     }
 
-    /// Reads all lists, and passes the requests that would create their objects to `take`, a few at a time. Returns the
-    /// lists that could not be read.
+    /// Reads all lists. Passes to `take`, in groups, the requests that would create the listed objects. Returns the
+    /// lists that could not be read completely.
     pub async fn read(&self, mut take: impl AsyncFnMut(Vec<Request>)) -> Vec<IncompleteList> {
         let mut unread = Vec::new();
         for list in &self.lists {
@@ -170,7 +170,7 @@ impl Lists {
             let target = list.route.page_path(path, self.page, token.as_deref());
             let (headers, body) = self.get(list, &target).await?;
             let page = list.route.page(&headers, &body)?;
-            // The items are copies, so the body is no longer needed.
+            // The items are copies, so the body can be freed.
             drop(body);
             let requests = stream::iter(&page.items).map(|item| self.request(list, item.get()));
             let mut requests = requests.buffer_unordered(CONCURRENT).chunks(AT_ONCE);
@@ -195,8 +195,8 @@ impl Lists {
         }
     }
 
-    /// Returns the request that creates the object of this item; `None` if the object is gone, or if no chain matches
-    /// it.
+    /// Returns the request that creates the object of an item; `None` if the object no longer exists, or if no chain
+    /// matches.
     async fn request(&self, list: &OpenedList, item: &str) -> Result<Option<Box<Request>>, ReadError> {
         let OpenedList { route, headers } = list;
         let Some(object) = &route.object else {

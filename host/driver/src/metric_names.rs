@@ -21,7 +21,7 @@ metric_table! {
         "Always 1; the label is the program's version";
 }
 
-/// Returns the metrics of the driver and of the crates below it, without the metrics of the library.
+/// Returns the metrics of the driver and the crates that it uses, except those of the library `admittance`.
 pub fn metrics() -> impl Iterator<Item = &'static Metric> {
     let tables = [
         METRICS,
@@ -35,8 +35,8 @@ pub fn metrics() -> impl Iterator<Item = &'static Metric> {
     tables.into_iter().flatten()
 }
 
-/// Describes the driver's metrics to the exporter, and sets its counters of failures to 0. Call it once, after
-/// the exporter is installed.
+/// Describes the driver's metrics to the exporter, and initializes its failure counters to 0. Call it once, after the
+/// exporter is installed.
 pub fn describe_metrics() {
     admittance::describe_metrics();
     metrics().for_each(Metric::describe);

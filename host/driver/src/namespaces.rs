@@ -1,4 +1,4 @@
-//! Reads namespaces and their labels from a file, for use without a cluster.
+//! Reads namespaces and their labels from a file, for installations without a cluster.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use admittance_definitions::{
 };
 use admittance_watch::Reloaded;
 
-/// The source of the labels of namespaces without a cluster.
+/// Where the labels of namespaces come from without a cluster.
 #[derive(Clone, Debug)]
 pub enum NamespacesConfig {
     Listed(StaticNamespaces),
@@ -22,12 +22,11 @@ impl Default for NamespacesConfig {
     }
 }
 
-/// The namespaces in a file, which is read again when it changes. Cheap to clone; lives as long as the
-/// program.
+/// The namespaces in a file, which is read again when it changes.
 ///
-/// The file holds `name: { label: value }` for each namespace, or Kubernetes' own documents: Namespaces,
-/// one after another or in a List, as `kubectl get namespaces --output yaml` prints them. A namespace that
-/// is not in it has only its name as a label.
+/// The file contains `name: { label: value }` for each namespace, or the Kubernetes documents that `kubectl get
+/// namespaces --output yaml` prints: Namespaces, or a List of them. For a namespace that is not in the file, only its
+/// name is known, as a label.
 #[derive(Clone, Debug)]
 pub struct FileNamespaces(Reloaded<StaticNamespaces>);
 
@@ -37,7 +36,7 @@ impl FileNamespaces {
         Reloaded::load([path.clone()], move || read(&path)).map(Self)
     }
 
-    /// Reloads the file when it changes; an invalid file is ignored. Never completes.
+    /// Reloads the file when it changes, and keeps the previous content if the file is invalid. Never completes.
     pub(crate) async fn follow(self) {
         let report = |loaded: Result<&StaticNamespaces, &str>| {
             if let Err(mistakes) = loaded {
@@ -85,7 +84,7 @@ fn document_of(node: &Node<'_>, found: &mut Vec<(String, Labels)>) {
     }
 }
 
-/// Reads the form `name: { label: value }`.
+/// Reads namespaces in the form `name: { label: value }`.
 pub(crate) fn listed(node: &Node<'_>) -> Option<Vec<(String, Labels)>> {
     let entries = node.map()?.into_iter();
     entries
@@ -93,7 +92,7 @@ pub(crate) fn listed(node: &Node<'_>) -> Option<Vec<(String, Labels)>> {
         .collect()
 }
 
-/// Other fields of the Namespace are ignored.
+/// Reads a Namespace document. Only its name and labels are used.
 fn namespace(node: &Node<'_>) -> Option<(String, Labels)> {
     let fix = "name the namespace";
     let mut fields = node.object()?;
@@ -116,7 +115,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn labels_are_read_in_every_form() {
+    async fn namespace_labels_are_read_from_all_three_formats() {
         for text in [
             "prod: { team: a }\ntest: {}\n",
             "apiVersion: v1\nkind: Namespace\nmetadata: { name: prod, uid: x, labels: { team: a } }\n---\n\

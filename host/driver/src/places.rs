@@ -1,5 +1,5 @@
-//! Lists the places of definitions that a configuration can name. Each is a module with its section and its stores, and
-//! a row of [`PLACES`].
+//! Lists the places of definitions that a configuration can name. Each is a module that reads its section and opens its
+//! stores, and a row of [`PLACES`].
 
 mod custom_resources;
 mod files;
@@ -20,32 +20,31 @@ pub use self::{
 };
 use crate::{Connections, FrontConfig, config::Sections};
 
-/// A place of definitions as the configuration describes it.
+/// A configured place where definitions are stored.
 pub trait DefinitionPlace: Any + Debug + Send + Sync {
-    /// Returns the name of the place in messages, such as `zookeeper:/blueking/admissionwebhook`. Two places with one
+    /// Returns the name of the place in messages, such as `zookeeper:/blueking/admissionwebhook`. Places with the same
     /// name are the same place.
     fn name(&self) -> String;
 
-    /// Returns the stores of the place, on the servers to which the driver is connected. Files have none, because the
-    /// host reads them itself.
+    /// Returns the stores of the place, which use `connections`. Files have no store here, because the host reads them
+    /// itself.
     fn stores(&self, connections: &Connections) -> Result<Vec<Arc<dyn DefinitionStore>>, PlaceError>;
 
     fn path(&self) -> Option<&Path> {
         None
     }
 
-    /// Returns whether the replicas of a driver with this front end share the place, so that they go live together by
-    /// default.
+    /// Returns whether replicas with this front end share the place, so that they go live together by default.
     fn is_shared(&self, _front: &dyn FrontConfig) -> bool {
         false
     }
 
-    /// Returns the Lease that the leader of the replicas holds; `None` if this place needs no leader.
+    /// Returns the name of the Lease that the leader of the replicas holds; `None` if the place needs no leader.
     fn lease(&self) -> Option<&str> {
         None
     }
 
-    /// Returns the modules, webhooks and grants that chains of namespaces may use; `None` if this place has no such
+    /// Returns the modules, webhooks and grants that chains of namespaces may use; `None` if the place has no such
     /// chains.
     fn namespaced(&self) -> Option<&NamespacedChains> {
         None
@@ -68,7 +67,7 @@ pub enum PlaceError {
     Path(&'static str),
 }
 
-/// Adds the definitions of these places to a host.
+/// Configures a host to read the definitions of these places.
 pub fn with_definitions(
     mut builder: HostBuilder,
     places: &[Arc<dyn DefinitionPlace>],
@@ -86,7 +85,7 @@ pub fn with_definitions(
     Ok(builder)
 }
 
-/// A kind of place, and the reader of its section.
+/// A kind of place, and the function that reads its section.
 #[derive(Clone, Copy)]
 struct PlaceRow {
     key: &'static str,

@@ -1,4 +1,4 @@
-//! Opens the ports of the driver, with the limits of their connections.
+//! Opens the driver's ports, and limits their connections.
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -23,7 +23,7 @@ use crate::{
 };
 
 const ADMIN_CONNECTIONS: usize = 256;
-/// The time in which clients of the admin port may still be answered at shutdown.
+/// The time in which requests to the admin port may still be answered at shutdown.
 const ADMIN_SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
@@ -34,7 +34,7 @@ pub(crate) struct Port {
 }
 
 impl Port {
-    /// Opens the port for clients. `upstream_timeout` is `None` without an upstream.
+    /// Opens the port for clients. `upstream_timeout` is `None` if there is no upstream.
     pub(crate) async fn listen(
         config: ListenConfig,
         limits: &Limits,
@@ -73,24 +73,24 @@ fn connection_limits(limits: &Limits, upstream_timeout: Option<Duration>) -> Con
         transfer: TransferLimits {
             client: limits.idle_timeout,
             minimum_rate: limits.minimum_rate,
-            // Without an upstream, replies need no timeout of their own.
+            // Without an upstream, replies need no timeout.
             upstream: upstream_timeout.unwrap_or(limits.stream_idle_timeout),
             stream: limits.stream_idle_timeout,
         },
     }
 }
 
-/// The admin port. Until the driver runs, it serves only metrics and probes, which report a live process that is not
-/// ready.
+/// The admin port. Until the driver runs, the port serves only metrics and probes: `/healthz` succeeds, and `/readyz`
+/// fails.
 pub struct AdminPort {
     pub(crate) address: SocketAddr,
     pub(crate) tls: Option<ServerTls>,
     pub(crate) access: AdminAccess,
-    /// The memory for bodies, shared with the other ports.
+    /// The memory limit of bodies, which all ports share.
     pub(crate) bodies: BodyBudget,
     metrics: RenderMetrics,
     service: AdminService,
-    /// The thread that serves the connections and answers probes.
+    /// The thread that serves connections and answers probes.
     _thread: ServingThread,
     server: JoinHandle<()>,
     stop: Stop,
@@ -105,7 +105,7 @@ impl std::fmt::Debug for AdminPort {
 }
 
 impl AdminPort {
-    /// Opens the port, if the configuration has one. `metrics` renders the reply of `/metrics`.
+    /// Opens the port; returns `None` if it is not configured. `metrics` renders the reply to `/metrics`.
     pub async fn open(config: &Config, metrics: RenderMetrics) -> Result<Option<Self>, Error> {
         let Some(admin) = &config.admin else {
             return Ok(None);
@@ -138,12 +138,12 @@ impl AdminPort {
         }))
     }
 
-    /// Returns the address. If the configured port is 0, it has the port that the system chose.
+    /// Returns the address. If port 0 is configured, the address contains the port that the system chose.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Serves the whole API.
+    /// Starts to serve the whole API.
     pub(crate) fn start(&self, observed: Arc<StatusSources>, decisions: Option<DecisionDatabase>) {
         let mut extensions = Extensions::new();
         if let Some(accounts) = observed.front.accounts() {

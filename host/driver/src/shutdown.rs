@@ -1,4 +1,4 @@
-//! Shuts the driver down: requests in flight may finish first, until a timeout.
+//! Shuts the driver down. Until a timeout, requests in flight may finish.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -18,13 +18,13 @@ pub struct Shutdown {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stopped {
     Cleanly,
-    /// The shutdown timeout or a second signal aborted some requests.
+    /// Some requests were aborted at the shutdown timeout or by a second signal.
     Cut,
 }
 
 impl Shutdown {
-    /// Asks the driver to stop. After the first call, it accepts no connections and finishes requests in flight. The
-    /// second call aborts these.
+    /// Asks the driver to stop. At the first call, it stops accepting connections and finishes requests in flight; at
+    /// the second, it aborts these.
     pub fn signal(&self) {
         if self.graceful.is_cancelled() {
             self.now.cancel();
@@ -33,7 +33,7 @@ impl Shutdown {
         }
     }
 
-    /// Waits for the first signal, then shuts down gracefully. Returns when requests in flight must be aborted.
+    /// Waits for the first signal, then shuts down gracefully. Returns when the remaining requests must be aborted.
     pub(crate) async fn carry_out(
         &self,
         stop: &Stop,
@@ -57,7 +57,7 @@ impl Shutdown {
         }
     }
 
-    /// Completes this work, or returns `None` at the second signal.
+    /// Waits for `work`; returns `None` if the second signal comes first.
     async fn until_second_signal(&self, work: impl Future<Output = ()>) -> Option<()> {
         self.now.run_until_cancelled(work).await
     }

@@ -1,4 +1,4 @@
-//! Reports the state of everything that the driver depends on: `GET /v1/status`.
+//! Reports the state of the driver and everything that it depends on: `GET /v1/status`.
 
 mod panels;
 
@@ -33,7 +33,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::fronts::Front;
 
-/// The reply to `GET /v1/status`: the state of a driver at one moment, with everything that it depends on.
+/// The reply to `GET /v1/status`: the state of the driver and of everything that it depends on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DriverStatus {
@@ -76,7 +76,7 @@ pub struct DriverStatus {
     pub certificates: Vec<CertificateStatus>,
 }
 
-/// The sources of `GET /v1/status`. Lives as long as the admin port.
+/// The sources of `GET /v1/status`.
 #[derive(Debug)]
 pub(crate) struct StatusSources {
     pub(crate) host: Host,
@@ -90,14 +90,14 @@ pub(crate) struct StatusSources {
     pub(crate) webhooks: Option<Webhooks>,
     pub(crate) audits: Option<Audits>,
     pub(crate) leader: Option<Arc<Leader>>,
-    /// The replicas, if they go live together.
+    /// The replicas; `None` unless they go live together.
     pub(crate) replicas: Option<Arc<Replicas>>,
     pub(crate) registrations: Registrations,
     pub(crate) is_stopping: Arc<AtomicBool>,
 }
 
 impl StatusSources {
-    /// Returns the reason why requests should go to other replicas, if there is one.
+    /// Returns why requests should go to other replicas; `None` if this one is ready.
     pub(crate) fn not_ready(&self) -> Option<&'static str> {
         let replicas = self.replicas.as_deref();
         if replicas.is_some_and(|replicas| !replicas.is_ready(&self.host)) {
@@ -141,7 +141,7 @@ impl StatusSources {
 }
 
 impl DriverStatus {
-    /// Returns a line for each server, session and certificate that the driver depends on.
+    /// Describes each server, session and certificate that the driver depends on, grouped in panels.
     pub fn dependencies(&self, now: Moment) -> Vec<HealthPanel> {
         panels::dependencies(self, now)
     }

@@ -1,4 +1,4 @@
-//! Records the span of each request, and exports spans.
+//! Records a span for each request, and exports spans.
 
 mod export;
 
@@ -18,11 +18,11 @@ use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 
 pub use self::export::{Traces, TracesError};
 
-/// The longest path in a span, in bytes.
+/// The length to which paths in spans are cut, in bytes.
 const PATH_LIMIT: usize = 1024;
 
-/// Begins the span of a request, if spans are exported, and names it as the parent in the headers of the request. Also
-/// returns the trace to which the request belongs.
+/// Begins the span of a request if spans are exported, and sets the span as parent in the request's headers. Also
+/// returns the trace of the request.
 pub(crate) fn begin<B>(request: &mut Request<B>, client: &Client) -> (Span, Option<TraceContext>) {
     let received = trace_context(request.headers_mut());
     let path = request.uri().path();
@@ -44,7 +44,7 @@ pub(crate) fn begin<B>(request: &mut Request<B>, client: &Client) -> (Span, Opti
         return (span, received);
     }
     if let Some(received) = received {
-        // This fails if another subscriber collects the span, which then has no ids to continue.
+        // This fails if another subscriber handles the span. The span then has no ids.
         let _ = span.set_parent(Context::new().with_remote_span_context(remote(&received)));
     }
     inject(&span, request.headers_mut());
@@ -52,7 +52,7 @@ pub(crate) fn begin<B>(request: &mut Request<B>, client: &Client) -> (Span, Opti
     (span, context)
 }
 
-/// Records the reply. Errors of the server are errors of the span.
+/// Records the reply in the span. Server errors (5xx) are marked as errors.
 pub(crate) fn end(span: &Span, uid: &str, status: StatusCode, passage: &str) {
     span.record("admittance.uid", uid);
     span.record("admittance.passage", passage);
@@ -62,7 +62,7 @@ pub(crate) fn end(span: &Span, uid: &str, status: StatusCode, passage: &str) {
     }
 }
 
-/// Returns the name of the span. Unknown methods share a name, because clients may invent any number of them.
+/// Returns the name of the span. All unknown methods share a name, because clients can invent any number of them.
 fn name(method: &Method) -> &'static str {
     match *method {
         Method::GET => "GET",

@@ -1,7 +1,7 @@
 //! Reads the configuration file, and reports all mistakes at once.
 //!
-//! An invalid value is reported and replaced with the default of its key, so that the rest of its section is read too.
-//! The result is only used if there were no mistakes.
+//! An invalid value is reported and replaced with the default of its key, so that the rest of its section can be read
+//! too. The result is discarded if there was any mistake.
 
 mod admin;
 mod decisions;
@@ -34,7 +34,7 @@ const KIB: u64 = 1024;
 const MIB: u64 = 1024 * KIB;
 const GIB: u64 = 1024 * MIB;
 
-/// The parts of the file that other sections depend on.
+/// The facts about the file that its sections need from each other.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sections<'a> {
     pub(crate) listen: &'a ListenConfig,
@@ -43,7 +43,7 @@ pub(crate) struct Sections<'a> {
 }
 
 impl Sections<'_> {
-    /// Reports that `node` needs the Kubernetes cluster, if none is configured.
+    /// Reports a mistake at `node`, which needs the Kubernetes cluster, if no cluster is configured.
     pub(crate) fn need_kubernetes(self, node: &Node<'_>) {
         if !self.has_cluster {
             let fix = "write `cluster: {}`, or `cluster: { kubeconfig: ... }`";
@@ -53,14 +53,12 @@ impl Sections<'_> {
 }
 
 impl Config {
-    /// Reads the configuration file, and every certificate that it names. Relative paths in it are relative to its
-    /// directory.
+    /// Reads the configuration file and the certificates that it names. Relative paths start at the file's directory.
     pub fn read(path: &Path) -> Result<Self, Mistakes> {
         document::read_value(path, config)
     }
 
-    /// Returns the configuration of a webhook server for AdmissionReviews at this address, over plain HTTP. Everything
-    /// else has its default.
+    /// Returns the default configuration of a webhook server for AdmissionReviews at this address, over plain HTTP.
     pub fn of_reviews(address: SocketAddr) -> Result<Self, Mistakes> {
         let text =
             format!("{{\"listen\": {{\"address\": \"{address}\"}}, \"dialect\": {{\"kubernetes\": {{}}}}}}");
@@ -93,7 +91,8 @@ fn config(root: &Node<'_>) -> Option<Config> {
     let replicas = fields.get_optional("replicas", |node| switch_mode(node, has_leader));
     let on_bad_definition = fields.get_or_default("onBadDefinition", Node::word);
     let zookeeper = fields.get_or_default("zookeeper", zookeeper::zookeeper);
-    // The key is read only if it is present, so that messages about unknown keys do not suggest it.
+    // The former key `cache` is refused. It is read only if present, so that messages about unknown keys do not suggest
+    // it.
     if fields.has("cache") {
         fields.refuse(
             "cache",
@@ -145,7 +144,7 @@ fn config(root: &Node<'_>) -> Option<Config> {
     })
 }
 
-/// Reads a timeout or an interval: more than 0, and at most an hour.
+/// Reads a timeout or an interval of at most an hour; 0 is refused.
 pub(crate) fn duration(node: &Node<'_>) -> Option<Duration> {
     node.duration(MILLISECOND..=HOUR)
 }
@@ -161,7 +160,7 @@ pub(crate) fn namespace(text: &str) -> Result<String, String> {
         })
 }
 
-/// Reads whether replicas go live together, which needs a leader.
+/// Reads whether replicas go live together, which requires that they have a leader.
 fn switch_mode(node: &Node<'_>, has_leader: bool) -> Option<SwitchMode> {
     let mode = node.word()?;
     if mode == SwitchMode::Together && !has_leader {
@@ -181,7 +180,7 @@ fn webhooks(node: &Node<'_>) -> Option<(Vec<(String, String)>, bool)> {
     Some((addresses.into_iter().collect(), accepts_short_keys))
 }
 
-/// Parses the URL of a server, and gives it this path if it has none.
+/// Parses the URL of a server. If the URL has no path, it gets `default_path`.
 pub(crate) fn url(text: &str, default_path: &str, example: &str) -> Result<Uri, String> {
     let wrong = || format!("{text:?} is not a valid URL: write {example}");
     let uri: Uri = text.parse().map_err(|_| wrong())?;

@@ -1,4 +1,4 @@
-//! Serves as the driver of a BCS Mesos cluster, or as a proxy in front of one.
+//! Serves as the driver of a BCS Mesos cluster, or as a proxy in front of such a driver.
 
 mod section;
 

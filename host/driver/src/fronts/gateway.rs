@@ -51,7 +51,7 @@ pub(super) const ROW: FrontRow = FrontRow {
 
 #[async_trait]
 impl FrontConfig for GatewayConfig {
-    /// Decisions name the dialect of Kubernetes, because only requests for Kubernetes clusters pass chains.
+    /// Returns the Kubernetes dialect's name, because at a gateway only requests for Kubernetes clusters pass chains.
     fn dialect_name(&self) -> &str {
         "kubernetes"
     }
@@ -123,7 +123,7 @@ impl Front for Gateway {
     fn becomes_ready(&self) -> Option<BoxFuture<'_, ()>> {
         let accounts = self.accounts()?;
         let is_read = async {
-            // The sender lives as long as the gateway, so this does not fail.
+            // The sender is not dropped before the gateway, so the wait does not fail.
             let _ = accounts.changes().wait_for(Option::is_some).await;
         };
         Some(is_read.boxed())

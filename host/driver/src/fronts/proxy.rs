@@ -27,11 +27,10 @@ use crate::{
     handler::Serving,
 };
 
-/// A proxy, which forwards requests that pass the chains to a control plane.
 #[derive(Clone, Debug)]
 pub struct ProxyConfig {
     pub dialect: Arc<dyn Dialect>,
-    /// The servers of the control plane: at least one.
+    /// The servers of the control plane, at least one.
     pub servers: Vec<Server>,
     pub upstream: UpstreamConfig,
 }
@@ -89,10 +88,9 @@ impl FrontConfig for ProxyConfig {
     }
 }
 
-/// The service of a proxy. Cheap to clone; lives as long as its port.
+/// The service of a proxy.
 #[derive(Clone, Debug)]
 struct Proxy<C> {
-    /// The chains in front of the upstream.
     chains: C,
     upstream: Upstream,
     dialect: Arc<dyn Dialect>,

@@ -1,4 +1,4 @@
-//! Serves as a webhook server that answers AdmissionReviews of kube-apiserver, without an upstream.
+//! Serves as a webhook server that answers kube-apiserver's AdmissionReviews. It has no upstream.
 
 mod section;
 
@@ -23,9 +23,9 @@ const NO_UPSTREAM: &str = "the dialect `kubernetes` answers kube-apiserver and h
 
 #[derive(Clone, Debug, Default)]
 pub struct ReviewsConfig {
-    /// The webhook configurations, if the leader of the replicas keeps them up to date.
+    /// The webhook configurations that the leader of the replicas writes; `None` for none.
     pub webhooks: Option<WebhooksConfig>,
-    /// The audits of the cluster, if the leader of the replicas makes them.
+    /// The audits of the cluster that the leader of the replicas runs; `None` for none.
     pub audit: Option<AuditConfig>,
 }
 
@@ -71,7 +71,7 @@ impl FrontConfig for ReviewsConfig {
 
     fn default_limits(&self) -> Limits {
         Limits {
-            // During the delay, every node removes the ending Pod from the routes of its Service.
+            // The nodes need this time to remove a terminating Pod from the endpoints of its Service.
             shutdown_delay: Duration::from_secs(5),
             ..Limits::default()
         }

@@ -11,7 +11,7 @@ use crate::{Connections, config::namespace};
 /// The namespace in which bcs-mesos-driver keeps its definitions.
 const DEFAULT_NAMESPACE: &str = "bkbcs";
 
-/// The place of definitions that are resources of the Kubernetes cluster:
+/// The definitions in the Kubernetes cluster as BCS's custom resources,
 /// `admissionwebhookconfigurations.bkbcs.tencent.com`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CustomResources {

@@ -13,15 +13,14 @@ use admittance_fleet::{PolicyStore, PolicySystem};
 use super::{DefinitionPlace, PlaceError, PlaceRow};
 use crate::{Connections, FrontConfig, config::parse_lease};
 
-/// The place of definitions that are resources of the Kubernetes cluster: `admissionchains.admittance.dev` and the
-/// other kinds of their group.
+/// The definitions in the Kubernetes cluster as resources of the group `admittance.dev`, such as `admissionchains`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KubernetesResources {
     /// The modules, webhooks and grants that `namespacedadmissionchains` may use.
     pub namespaced: NamespacedChains,
     /// The Lease that the leader of the replicas holds. Default: `admittance`.
     pub lease: String,
-    /// The systems whose policies are read too.
+    /// The policy systems whose policies are read too.
     pub policies: Vec<PolicySystem>,
 }
 

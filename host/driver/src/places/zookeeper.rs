@@ -14,11 +14,11 @@ use crate::{Connections, FrontConfig, config::node_path};
 /// The node in which bcs-mesos-driver keeps its definitions.
 const DEFAULT_PATH: &str = "/blueking/admissionwebhook";
 
-/// The place of definitions in nodes of the cluster's ensemble: `admissionwebhooks` of BCS, which all drivers of the
+/// The definitions in nodes of the cluster's ZooKeeper ensemble: BCS's `admissionwebhooks`, which all drivers of the
 /// cluster share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ZooKeeperNodes {
-    /// The node with a child for each namespace. Default: `/blueking/admissionwebhook`.
+    /// The node that has a child for each namespace. Default: `/blueking/admissionwebhook`.
     pub path: NodePath,
 }
 

@@ -10,7 +10,7 @@ fn served() -> Value {
     admittance_admin::openapi::<DriverStatus, HealthInfo>(fronts::admin_routes())
 }
 
-/// The file is renewed with `RENEW=1 cargo test -p admittance-driver openapi`.
+/// `RENEW=1 cargo test -p admittance-driver openapi` writes the file.
 #[test]
 fn the_committed_openapi_document_is_served() {
     let served = served();
@@ -27,7 +27,6 @@ fn the_committed_openapi_document_is_served() {
     );
 }
 
-/// Every reference has a target, and every operation has a unique name.
 #[test]
 fn references_of_the_openapi_document_have_targets() {
     let document = served();
@@ -62,7 +61,7 @@ fn walk(value: &serde_json::Value, references: &mut Vec<String>, names: &mut Vec
 }
 
 #[test]
-fn the_page_lists_exactly_the_routes_of_the_document() {
+fn the_api_page_lists_exactly_the_routes_of_the_openapi_document() {
     let document = served();
     let mut routes = Vec::new();
     for (path, methods) in document["paths"].as_object().unwrap() {

@@ -1,4 +1,4 @@
-//! Writes the states of the driver's dependencies, for the console and `admittance status`.
+//! Describes the driver's dependencies, for the console and `admittance status`.
 
 use admittance::{Moment, agreement::ReplicaStatus};
 use admittance_admin::{HealthLine, HealthPanel, Tone};
@@ -7,7 +7,7 @@ use admittance_fleet::{WebhooksStatus, audit::AuditStatus};
 
 use super::DriverStatus;
 
-/// Returns the servers, sessions and certificates that the driver depends on.
+/// Describes the servers, sessions and certificates that the driver depends on.
 pub(super) fn dependencies(status: &DriverStatus, now: Moment) -> Vec<HealthPanel> {
     let panel = |title, lines| HealthPanel { title, lines };
     let mut panels = vec![
@@ -26,7 +26,7 @@ pub(super) fn dependencies(status: &DriverStatus, now: Moment) -> Vec<HealthPane
     panels
 }
 
-/// Returns the driver's own ports, its stores of definitions and its replicas.
+/// Describes the driver's own ports, stores of definitions and replicas.
 pub(super) fn own(status: &DriverStatus) -> Vec<HealthPanel> {
     let panel = |title, lines| HealthPanel { title, lines };
     let replicas = status.replicas.iter().flat_map(|replicas| &replicas.replicas);

@@ -1,4 +1,4 @@
-//! Exports the spans of requests to a collector of OpenTelemetry.
+//! Exports the spans of requests to an OpenTelemetry collector.
 
 mod collector;
 mod environment;
@@ -31,7 +31,7 @@ use crate::{
     metric_names::SPANS as EXPORTED,
 };
 
-/// The default timeout of a request to the collector.
+/// The default timeout for requests to the collector.
 const TIMEOUT: Duration = Duration::from_secs(10);
 const LAST_EXPORT_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -45,7 +45,7 @@ pub enum TracesError {
     Exporter(#[from] ExporterBuildError),
 }
 
-/// The export of spans. Lives as long as the driver.
+/// The running export of spans.
 #[derive(Debug)]
 pub struct Traces {
     provider: SdkTracerProvider,
@@ -53,7 +53,8 @@ pub struct Traces {
 }
 
 impl Traces {
-    /// Starts the export that the configuration or the environment requests. Must be called within a tokio runtime.
+    /// Starts the export; returns `None` if neither the configuration nor the environment requests it. Must be called
+    /// within a tokio runtime.
     pub fn start(config: Option<TracingConfig>) -> Result<Option<Self>, TracesError> {
         let Some(config) = environment::complete(config)? else {
             return Ok(None);
@@ -96,14 +97,14 @@ impl Traces {
         }))
     }
 
-    /// Reloads the files of the connection to the collector whenever they change, until the runtime ends. Call it after
-    /// the log is set up, because it logs warnings at once.
+    /// Reloads the TLS files of the connection to the collector when they change, until the runtime ends. Call it after
+    /// the log is set up, because it may log warnings.
     pub fn keep_tls_fresh(&self) {
         let tls = self.tls.clone();
         tokio::spawn(async move { tls.keep_fresh().await });
     }
 
-    /// Returns the layer of the subscriber that collects spans.
+    /// Returns the `tracing` layer that collects spans.
     pub fn layer<S>(&self) -> impl Layer<S> + use<S>
     where
         S: Subscriber + for<'span> LookupSpan<'span>,
@@ -116,7 +117,7 @@ impl Traces {
             .with_filter(Targets::new().with_target(SPANS, tracing::Level::DEBUG))
     }
 
-    /// Sends the last spans, within some seconds.
+    /// Sends the remaining spans, for a few seconds at most.
     pub async fn end(self) {
         let end = move || self.provider.shutdown_with_timeout(LAST_EXPORT_TIMEOUT);
         if let Ok(Err(error)) = tokio::task::spawn_blocking(end).await {
@@ -125,7 +126,7 @@ impl Traces {
     }
 }
 
-/// Returns the attributes of this process. The environment may replace and add attributes.
+/// Returns the attributes that describe this process. Environment variables can replace and add attributes.
 fn resource() -> Resource {
     let own = [
         KeyValue::new("service.name", "admittance"),

@@ -17,7 +17,7 @@ use serde_json::Value;
 use crate::harness::{Running, text};
 
 impl Running {
-    /// Sends a request to the admin port, and returns the status and the body of the reply.
+    /// Sends a request to the admin port; returns the status and body of the reply.
     pub(crate) async fn call(&self, method: &str, path: &str, body: impl Into<Body>) -> (u16, Value) {
         let request = Request::builder()
             .method(method)

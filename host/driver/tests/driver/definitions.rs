@@ -1,4 +1,4 @@
-//! Tests the API of BCS for definitions with a real host, a directory, and clients.
+//! Tests the BCS API for definitions with a real host, a directory of files, and clients.
 
 mod callers;
 mod files;
@@ -22,10 +22,10 @@ const PREFIX: &str = "/mesosdriver/v4";
 /// The route that most tests use.
 const ROUTE: &str = "/namespaces/defaultGroup/admissionwebhook";
 
-/// The reply to a successful change without warnings.
+/// The reply to a successful change that causes no warnings.
 const DONE: &str = r#"{"result":true,"code":0,"message":"success","data":null}"#;
 
-/// The CA bundle of a service, as in a definition.
+/// The CA bundle of a webhook, as written in a definition.
 static BUNDLE: LazyLock<String> = LazyLock::new(|| {
     let mut params = CertificateParams::default();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -34,7 +34,7 @@ static BUNDLE: LazyLock<String> = LazyLock::new(|| {
 });
 
 impl Running {
-    /// Sends a request to a path below the prefix, and returns status and body of the reply.
+    /// Sends a request to a path below the prefix; returns the status and body of the reply.
     async fn define(&self, method: &str, path: &str, body: impl Into<Body>) -> (u16, String) {
         self.ask_as(request(method, &format!("{PREFIX}{path}"), body))
             .await
@@ -48,7 +48,7 @@ impl Running {
         text(response).await
     }
 
-    /// Sends a request that must succeed, and returns the data of the reply.
+    /// Sends a request that must succeed; returns the `data` of the reply.
     async fn data(&self, method: &str, path: &str) -> Value {
         let (status, body) = self.define(method, path, Body::empty()).await;
         let mut answer: Value = serde_json::from_str(&body).unwrap();
@@ -56,7 +56,7 @@ impl Running {
         answer["data"].take()
     }
 
-    /// Returns the names of the live chains, without the judge's.
+    /// Returns the names of the live chains, except the judge's.
     async fn live(&self) -> Vec<String> {
         let (_, status) = self.call("GET", "/v1/status", "").await;
         let chains = status["chains"].as_array().unwrap().iter();
@@ -65,7 +65,7 @@ impl Running {
     }
 }
 
-/// Returns a definition with one hook, at this URL.
+/// Returns a definition with one webhook at this URL.
 fn definition(name: &str, url: &str) -> Value {
     json!({
         "apiVersion": "v4",
@@ -76,7 +76,7 @@ fn definition(name: &str, url: &str) -> Value {
     })
 }
 
-/// Returns the code and the message of a reply.
+/// Returns the code and message of a reply.
 fn refusal(body: &str) -> (u64, String) {
     let answer: Value = serde_json::from_str(body).unwrap();
     assert_eq!(answer["result"], false, "{body}");

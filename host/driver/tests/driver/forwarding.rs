@@ -1,5 +1,4 @@
-//! Tests a driver in front of a scheduler: the requests that the scheduler receives, and the replies that clients
-//! receive.
+//! Tests a driver in front of a scheduler: what the scheduler receives, and what clients receive.
 
 mod bodies;
 mod consoles;

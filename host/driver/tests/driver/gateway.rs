@@ -22,7 +22,7 @@ use serde_json::Value;
 
 use crate::harness::*;
 
-/// The prefix of a driver's paths at the gateway.
+/// The path prefix of drivers at the gateway.
 pub(crate) const OUTER: &str = "/bcsapi/v4/scheduler/mesos";
 
 pub(crate) fn gateway(clusters: &[(&str, &[SocketAddr])], change: impl FnOnce(&mut GatewayConfig)) -> Setup {
@@ -69,7 +69,7 @@ pub(crate) struct Received {
     pub(crate) body: Bytes,
 }
 
-/// A simulated driver that records its requests, and answers with this status.
+/// A simulated driver that records requests, and replies with a configurable status.
 #[derive(Clone, Debug)]
 pub(crate) struct Driver {
     pub(crate) address: SocketAddr,
@@ -109,7 +109,7 @@ impl Driver {
     }
 }
 
-/// Returns the status and the envelope of a reply.
+/// Returns the status and parsed body of a reply.
 pub(crate) async fn envelope(response: Response<hyper::body::Incoming>) -> (u16, Value) {
     let (status, body) = text(response).await;
     (

@@ -1,4 +1,4 @@
-//! Runs a driver between a client and an upstream, all on the loopback interface.
+//! Runs a driver between a client and an upstream on loopback.
 
 use std::{future::Future, net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
@@ -39,7 +39,7 @@ use tokio::{
 pub(crate) const CLUSTER: &str = "BCS-MESOS-10001";
 pub(crate) const APPLICATIONS: &str = "/mesosdriver/v4/namespaces/n/applications";
 
-/// The time after which a step of a test counts as hanging, also on a busy machine.
+/// The time after which a step of a test counts as hanging, even on a busy machine.
 pub(crate) const HANG_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Awaits a future, and panics if it hangs.
@@ -71,16 +71,16 @@ impl Hook for Judge {
     }
 }
 
-/// Returns an application with this name, by which the judge decides.
+/// Returns an application with this name, which decides what the judge does.
 pub(crate) fn application(name: &str) -> String {
     json!({"apiVersion": "v4", "kind": "application", "metadata": {"name": name, "namespace": "n"}})
         .to_string()
 }
 
-/// The configuration of a driver that is not started yet.
+/// The setup of a driver that is not started yet.
 pub(crate) struct Setup {
     pub(crate) config: Config,
-    /// Whether the driver serves on the thread of the test, whose metrics and log then have nothing from other tests.
+    /// Whether the driver serves on the test's thread, so that its metrics and log contain nothing of other tests.
     is_on_this_thread: bool,
 }
 
@@ -92,7 +92,7 @@ pub(crate) struct Running {
 }
 
 impl Setup {
-    /// Returns the setup of a driver of BCS in front of these servers.
+    /// Returns the setup of a BCS driver in front of these servers.
     pub(crate) fn new(servers: &[SocketAddr]) -> Self {
         let servers = servers
             .iter()
@@ -145,7 +145,7 @@ impl Setup {
         }
     }
 
-    /// Lets the driver serve without other threads, so that metrics and log lines are recorded on the test's thread.
+    /// Serves on the test's thread only, so that metrics and log lines are recorded there.
     pub(crate) fn on_this_thread(mut self) -> Self {
         self.is_on_this_thread = true;
         self
@@ -175,7 +175,7 @@ impl Setup {
         self
     }
 
-    /// Lets the driver read the definitions in `chains` below this directory, and keep a history in `history`.
+    /// Reads definitions from `chains` in this directory, and keeps a history in `history`.
     pub(crate) fn steered(mut self, directory: &Path) -> Self {
         std::fs::create_dir_all(directory.join("chains")).unwrap();
         self.config.definitions = vec![Arc::new(Files(directory.join("chains")))];
@@ -188,7 +188,7 @@ impl Setup {
         self
     }
 
-    /// Starts a driver with a chain of the judge for everything that is created.
+    /// Starts a driver with a chain for all creations, whose only stage is the judge.
     pub(crate) async fn start(self) -> Running {
         let chain = Chain::new(
             "c",
@@ -228,7 +228,7 @@ impl Setup {
         let shutdown = Shutdown::default();
         Running {
             address: driver.address(),
-            // A driver that listens on all addresses is reached at the loopback address.
+            // If the driver listens on all addresses, tests connect to loopback.
             admin: ([127, 0, 0, 1], driver.admin_address().unwrap().port()).into(),
             run: tokio::spawn(driver.run(shutdown.clone())),
             shutdown,
@@ -251,7 +251,7 @@ impl Running {
         send(self.address, request).await
     }
 
-    /// Posts an application, and returns status and body of the reply.
+    /// Posts an application; returns the status and body of the reply.
     pub(crate) async fn post(&self, body: impl Into<Body>) -> (u16, String) {
         text(self.send(post(body)).await).await
     }
@@ -260,7 +260,7 @@ impl Running {
         send(self.admin, request).await
     }
 
-    /// Gets a path of the admin port, and returns status and body of the reply.
+    /// Gets a path of the admin port; returns the status and body of the reply.
     pub(crate) async fn ask(&self, path: &str) -> (u16, String) {
         let request = Request::builder().uri(path).body(Body::empty()).unwrap();
         text(send(self.admin, request).await).await
@@ -277,7 +277,7 @@ pub(crate) fn loopback() -> SocketAddr {
     ([127, 0, 0, 1], 0).into()
 }
 
-/// Returns a TLS configuration for servers that are reached without TLS.
+/// Returns TLS settings for tests whose servers do not use TLS.
 pub(crate) fn without_tls() -> ClientTls {
     tls::client(Trust::SystemAnd(None), None).unwrap().into()
 }
@@ -312,12 +312,12 @@ pub(crate) async fn text(response: Response<hyper::body::Incoming>) -> (u16, Str
     (status, String::from_utf8(body.to_vec()).unwrap())
 }
 
-/// Starts an upstream that echoes every body.
+/// Starts an upstream that echoes bodies.
 pub(crate) async fn echo() -> SocketAddr {
     serve(Router::new().fallback(async |request: Request<Body>| request.into_body())).await
 }
 
-/// Starts an upstream that reports when a request has arrived, and answers it when it is released.
+/// Starts an upstream that reports when a request has arrived, and answers it when the test releases it.
 pub(crate) async fn holding() -> (SocketAddr, Arc<Notify>, mpsc::UnboundedReceiver<()>) {
     let release = Arc::new(Notify::new());
     let (arrived, arrivals) = mpsc::unbounded_channel();
@@ -345,7 +345,7 @@ pub(crate) async fn refusing() -> SocketAddr {
     TcpListener::bind(loopback()).await.unwrap().local_addr().unwrap()
 }
 
-/// Reads until the other end hangs up.
+/// Reads until the peer closes the connection.
 pub(crate) async fn rest(stream: &mut (impl tokio::io::AsyncRead + Unpin)) -> String {
     let mut text = Vec::new();
     soon(stream.read_to_end(&mut text)).await.unwrap();
@@ -364,8 +364,8 @@ pub(crate) async fn write(stream: &mut (impl tokio::io::AsyncWrite + Unpin), tex
     soon(stream.write_all(text.as_bytes())).await.unwrap();
 }
 
-/// Asserts that bodies are streamed both ways. Each of eight chunks of 64 KiB is sent only after the previous one has
-/// come back, so the driver cannot wait for the end.
+/// Asserts that bodies are streamed both ways: each of eight chunks of 64 KiB is sent only after the previous one has
+/// come back, so a driver that waits for the end would hang.
 pub(crate) async fn assert_streams(driver: &Running, path: &str) {
     let (sender, receiver) = mpsc::channel::<Bytes>(1);
     let body = stream::unfold(receiver, async |mut receiver| {

@@ -14,7 +14,7 @@ async fn bodies_beyond_the_limit_are_refused() {
     let (status, body) = driver.post(large.clone()).await;
     assert_eq!(status, 413);
     assert!(body.contains("1405012"), "{body}");
-    // The body comes in chunks, without a length.
+    // The body comes in chunks, without `Content-Length`.
     let chunks = futures_util::stream::iter([Ok::<_, std::io::Error>(large.clone()), Ok(large)]);
     assert_eq!(driver.post(Body::from_stream(chunks)).await.0, 413);
 }
@@ -56,7 +56,7 @@ async fn requests_beyond_the_limit_in_flight_are_refused() {
     assert!(body.contains("too many requests are in flight"), "{body}");
     release.notify_one();
     assert_eq!(soon(first).await.unwrap(), (200, "done".to_owned()));
-    // The slot of the finished request is free again.
+    // The finished request has freed its slot.
     release.notify_one();
     assert_eq!(driver.post(application("good")).await.0, 200);
 }
@@ -82,7 +82,7 @@ async fn an_unfinished_head_times_out() {
     write(&mut stream, "GET").await;
     let reply = rest(&mut stream).await;
     assert!(reply.contains("HTTP/1.1 408 "), "{reply}");
-    // A client that sends nothing gets no reply.
+    // A client that sends nothing is disconnected without a reply.
     let mut stream = driver.connect().await;
     assert_eq!(rest(&mut stream).await, "");
 }

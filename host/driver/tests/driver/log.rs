@@ -3,20 +3,20 @@ use std::sync::{Arc, LazyLock, Mutex};
 use tracing::{Level, subscriber::DefaultGuard};
 use tracing_subscriber::{Layer as _, filter::Targets, fmt, layer::SubscriberExt as _, registry};
 
-/// The lines that are logged on the thread of a test. The test must use only this thread.
+/// The log lines of a test, which must run on a single thread.
 #[derive(Clone, Default)]
 pub(crate) struct Log(Arc<Mutex<Vec<u8>>>);
 
-/// Keeps the log lines of this thread until it is dropped.
+/// Collects the log lines of this thread until it is dropped.
 pub(crate) struct Listening {
     _subscriber: DefaultGuard,
-    /// With a single subscriber, `tracing` lets the first thread that logs a line decide for all threads whether the
-    /// line is wanted. A second subscriber prevents that.
+    /// With a single subscriber, the first thread that logs a line decides for all threads whether it is wanted. A
+    /// second subscriber makes `tracing` ask each thread's subscriber.
     _second: tracing::Dispatch,
 }
 
 impl Log {
-    /// Begins to keep the log lines of this thread.
+    /// Starts to collect the log lines of this thread.
     pub(crate) fn of_this_thread() -> (Self, Listening) {
         let log = Self::default();
         let second = tracing::Dispatch::new(tracing_subscriber::registry());
@@ -31,7 +31,7 @@ impl Log {
         (log, listening)
     }
 
-    /// Returns the audit log of all threads, and so of all tests.
+    /// Returns the audit log, with the entries of all tests.
     pub(crate) fn of_audits() -> Self {
         static AUDITS: LazyLock<Log> = LazyLock::new(|| {
             let log = Log::default();

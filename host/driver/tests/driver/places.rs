@@ -1,4 +1,4 @@
-//! Tests the limits of a client: slots for connections, requests, watches and tunnels, and timeouts.
+//! Tests the limits per client: slots for connections, requests, watches and tunnels, memory, and timeouts.
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -25,7 +25,7 @@ use crate::{
     harness::*,
 };
 
-/// A timeout that is short for a test, and longer than a busy machine takes to serve a request.
+/// A timeout that is short for a test, but longer than a busy machine takes for a request.
 const SHORT: Duration = Duration::from_millis(500);
 const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const OTHER: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
@@ -37,14 +37,14 @@ async fn connect_from(from: IpAddr, to: SocketAddr) -> TcpStream {
     soon(socket.connect(to)).await.unwrap()
 }
 
-/// Returns the head of a request whose body of nine bytes does not follow.
+/// Returns the head of a request that announces a body of nine bytes.
 fn unfinished(method: &str) -> String {
     format!(
         "{method} {APPLICATIONS} HTTP/1.1\r\nhost: x\r\nbcs-clusterid: {CLUSTER}\r\ncontent-length: 9\r\n\r\n{{"
     )
 }
 
-/// Sends a whole request on this connection, and returns everything that is received until it is closed.
+/// Sends a complete request; returns everything that is received until the connection closes.
 async fn ask(mut stream: TcpStream, method: &str) -> String {
     let body = application("good");
     let length = body.len();
@@ -56,7 +56,7 @@ async fn ask(mut stream: TcpStream, method: &str) -> String {
     rest(&mut stream).await
 }
 
-/// Returns the head of a request with a large body, and all of the body but one byte.
+/// Returns the head and all but the last byte of a request with a large body.
 fn large_and_unfinished(path: &str, kind: &str, length: usize) -> String {
     let sent = " ".repeat(length - 1);
     format!(
@@ -65,7 +65,7 @@ fn large_and_unfinished(path: &str, kind: &str, length: usize) -> String {
     )
 }
 
-/// Sends a request, and returns whether it is refused at its last byte because there is no memory.
+/// Sends a request and its last byte; returns whether it is refused because there is no memory left.
 async fn is_refused(address: SocketAddr, request: &str) -> bool {
     let mut stream = connect_from(OTHER, address).await;
     write(&mut stream, request).await;
@@ -74,8 +74,8 @@ async fn is_refused(address: SocketAddr, request: &str) -> bool {
     head.starts_with("HTTP/1.1 503 ")
 }
 
-/// One client gets its share of the memory for unfinished bodies, and the others get the rest, at every port and for
-/// every front end. All memory is returned when the connections end.
+/// A client gets at most its share of the memory for unfinished bodies, at every port and for every front end, and
+/// other clients get the rest. Closing the connections frees the memory.
 #[tokio::test]
 async fn unfinished_bodies_share_a_memory_limit() {
     const SIZE: usize = 100 << 10;
@@ -108,7 +108,7 @@ async fn unfinished_bodies_share_a_memory_limit() {
         let address = if is_admin { driver.admin } else { driver.address };
         let request = large_and_unfinished(path, kind, SIZE);
         let mut open = Vec::new();
-        // Three of these bodies take three quarters of the memory.
+        // Three of the bodies take one client's share of the memory, three quarters, so one of the four is refused.
         for _ in 0..4 {
             let mut stream = connect_from(OTHER, address).await;
             write(&mut stream, &request).await;
@@ -134,7 +134,7 @@ async fn unfinished_bodies_share_a_memory_limit() {
     }
 }
 
-/// Starts an upstream that reports each request, and sends its body back.
+/// Starts an upstream that reports each request, and echoes its body.
 async fn telling() -> (SocketAddr, mpsc::UnboundedReceiver<()>) {
     let (arrived, arrivals) = mpsc::unbounded_channel();
     let routes = Router::new().fallback(async move |request: Request<Body>| {
@@ -144,7 +144,7 @@ async fn telling() -> (SocketAddr, mpsc::UnboundedReceiver<()>) {
     (serve(routes).await, arrivals)
 }
 
-/// No chain matches PUT, so these bodies are streamed, and only the slots limit them.
+/// No chain matches PUT, so these bodies are streamed, and limited only by the number of slots.
 #[tokio::test]
 async fn unfinished_bodies_of_one_client_do_not_lock_out_another() {
     raise_descriptor_limit();
@@ -156,7 +156,7 @@ async fn unfinished_bodies_of_one_client_do_not_lock_out_another() {
         write(&mut stream, &unfinished("PUT")).await;
         open.push(stream);
     }
-    // This is one client's share of the 1,024 slots.
+    // One client may take 768 of the 1,024 slots.
     for _ in 0..768 {
         soon(arrivals.recv()).await.unwrap();
     }
@@ -179,11 +179,11 @@ async fn a_stalled_body_frees_its_slot() {
         })
         .start()
         .await;
-    // PUT is streamed, and POST is read for the chains.
+    // The body of a PUT is streamed, and the body of a POST is read for the chains.
     for method in ["PUT", "POST"] {
         let mut stream = driver.connect().await;
         write(&mut stream, &unfinished(method)).await;
-        // If the upstream has begun to reply, the reply is truncated.
+        // If the upstream has already begun to reply, the reply is truncated.
         let reply = rest(&mut stream).await;
         assert!(
             !reply.ends_with('}') || reply.starts_with("HTTP/1.1 408 "),
@@ -194,7 +194,7 @@ async fn a_stalled_body_frees_its_slot() {
     }
 }
 
-/// The upstream replies only to the whole body, so no reply can be truncated.
+/// This upstream replies only after the whole body, so the driver can still send its own reply.
 #[tokio::test]
 async fn a_stalled_body_ends_the_request_with_a_reason() {
     let upstream = serve(Router::new().fallback(async |body: Bytes| body)).await;
@@ -229,7 +229,7 @@ async fn a_dripping_body_ends_the_request_with_a_reason() {
     write(&mut stream, &head).await;
     let (mut reading, mut writing) = stream.split();
     let dripping = async {
-        // The client drips bytes until the driver hangs up.
+        // The client sends single bytes until the driver disconnects it.
         while writing.write_all(b"x").await.is_ok() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
@@ -263,13 +263,13 @@ async fn a_stalled_body_over_http2_ends_the_request_with_a_reason() {
     let mut stalled = request("PUT", APPLICATIONS, Body::from_stream(body));
     *stalled.uri_mut() = format!("http://localhost{APPLICATIONS}").parse().unwrap();
     assert_eq!(soon(sender.send_request(stalled)).await.unwrap().status(), 408);
-    // The connection can still be used for other requests.
+    // Other requests on the same connection still succeed.
     let mut whole = request("PUT", APPLICATIONS, application("good"));
     *whole.uri_mut() = format!("http://localhost{APPLICATIONS}").parse().unwrap();
     assert_eq!(soon(sender.send_request(whole)).await.unwrap().status(), 200);
 }
 
-/// Starts an upstream whose reply does not end, and that reports when the driver gives it up.
+/// Starts an upstream with an endless reply. It reports when the driver stops reading the reply.
 async fn endless() -> (SocketAddr, mpsc::Receiver<()>) {
     let (wanted, unwanted) = mpsc::channel::<()>(1);
     let routes = Router::new().fallback(async move || {
@@ -287,7 +287,7 @@ async fn endless() -> (SocketAddr, mpsc::Receiver<()>) {
 async fn a_reply_that_the_client_does_not_read_is_ended() {
     let (upstream, _unwanted) = endless().await;
     for is_http2 in [false, true] {
-        // Each version of HTTP has a new driver, since the last request to the previous one may still have its slot.
+        // The last request may still occupy its slot, so each HTTP version gets a new driver.
         let driver = Setup::new(&[upstream])
             .limits(|limits| {
                 limits.concurrency = 1;
@@ -312,7 +312,7 @@ async fn a_reply_that_the_client_does_not_read_is_ended() {
             soon(sender.send_request(asking)).await.unwrap()
         };
         assert_eq!(response.status(), 200);
-        // The client does not read the reply, and the only slot still becomes free again.
+        // The client does not read the reply, yet the only slot becomes free.
         let freed = async {
             loop {
                 let again = driver.send(request("GET", APPLICATIONS, Body::empty())).await;
@@ -330,7 +330,7 @@ async fn a_reply_that_the_client_does_not_read_is_ended() {
     }
 }
 
-/// Starts an upstream that sends an event for each message of the sender.
+/// Starts an upstream that sends an event for each message from the test.
 async fn events() -> (SocketAddr, tokio::sync::broadcast::Sender<()>) {
     let (sender, _) = tokio::sync::broadcast::channel::<()>(8);
     let routes = {
@@ -369,7 +369,7 @@ async fn a_watch_outlives_idle_timeouts_and_takes_no_slot_of_a_request() {
         .send(request("GET", "/pods?watch=true", Body::empty()))
         .await;
     assert_eq!(second.status(), 503, "watches have a limit of their own");
-    // This is longer than the idle timeout of other replies, which are truncated.
+    // This exceeds the idle timeout, so other replies are truncated.
     let mut other = driver
         .send(request("GET", "/pods", Body::empty()))
         .await
@@ -392,7 +392,7 @@ async fn a_watch_outlives_idle_timeouts_and_takes_no_slot_of_a_request() {
     }
 }
 
-/// Starts an upstream that switches protocols, and echoes the bytes that it receives.
+/// Starts an upstream that switches protocols and echoes bytes.
 pub(crate) async fn switching() -> SocketAddr {
     let routes = Router::new().fallback(async |mut request: Request<Body>| {
         if !request.headers().contains_key("upgrade") {
@@ -426,7 +426,7 @@ async fn upgraded(driver: &Running) -> (TcpStream, String) {
 }
 
 #[tokio::test]
-async fn tunnels_have_a_limit_of_their_own() {
+async fn tunnels_do_not_count_towards_the_request_limit() {
     let driver = Setup::new(&[switching().await])
         .limits(|limits| {
             limits.concurrency = 1;
@@ -480,7 +480,7 @@ async fn connections_of_one_client_do_not_lock_out_another() {
             let mut stream = connect_from(LOCAL, driver.address).await;
             let head = "GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
             let mut reply = String::new();
-            // A refused connection may be reset.
+            // The driver may reset a refused connection.
             let _ = stream.write_all(head.as_bytes()).await;
             let _ = stream.read_to_string(&mut reply).await;
             if reply.starts_with("HTTP/1.1 ") {
@@ -505,9 +505,9 @@ async fn thousands_of_idle_connections_stay_usable() {
     assert!(reply.starts_with("HTTP/1.1 200 "), "{reply}");
 }
 
-/// The other ports are the webhook server, a gateway, and the admin port.
+/// The other ports are those of the webhook server and of the gateway, and the admin port.
 #[tokio::test]
-async fn other_ports_have_limits_too() {
+async fn the_webhook_gateway_and_admin_ports_limit_idle_clients() {
     let mut setup = Setup::new(&[]).limits(|limits| limits.idle_timeout = SHORT);
     setup.config.front = Box::new(ReviewsConfig::default());
     let reviews = setup.start().await;
@@ -552,9 +552,9 @@ async fn other_ports_have_limits_too() {
     assert!(behind.received().is_empty());
 }
 
-/// Watches and tunnels are counted separately from requests, as long as they are open.
+/// Open watches and tunnels are counted separately from requests.
 #[tokio::test]
-async fn open_streams_are_counted() {
+async fn open_watches_and_tunnels_are_counted_apart_from_requests() {
     let recorder = PrometheusBuilder::new().build_recorder();
     let metrics = recorder.handle();
     let _recorder = metrics::set_default_local_recorder(&recorder);

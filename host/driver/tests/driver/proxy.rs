@@ -177,7 +177,7 @@ async fn the_next_server_is_tried_when_no_connection_is_made() {
         .start()
         .await;
     for _ in 0..6 {
-        // A streamed body cannot be sent again.
+        // A streamed body cannot be sent twice, so no second server can be tried after it was sent.
         let body = stream::iter(["a", "b"]).map(|chunk| Ok::<_, std::io::Error>(Bytes::from(chunk)));
         let response = driver
             .send(request("PUT", APPLICATIONS, Body::from_stream(body)))
@@ -190,7 +190,7 @@ async fn the_next_server_is_tried_when_no_connection_is_made() {
 }
 
 #[tokio::test]
-async fn servers_take_turns() {
+async fn requests_alternate_between_servers() {
     let name = async |name: &'static str| serve(Router::new().fallback(async move || name)).await;
     let driver = Setup::new(&[name("a").await, name("b").await]).start().await;
     let mut seen = String::new();
@@ -222,7 +222,7 @@ async fn a_sent_request_is_not_repeated() {
         let mut some = [0; 3];
         stream.read_exact(&mut some).await.unwrap();
         drop(stream);
-        // The driver must not try a second connection.
+        // The driver must not connect a second time.
         listener
     };
     let ((_, body), listener) = soon(async { tokio::join!(driver.post(application("good")), server) }).await;
@@ -335,7 +335,7 @@ async fn the_admin_port_serves_probes_and_metrics() {
     let driver = Setup::new(&[echo().await]).start().await;
     assert_eq!(driver.ask("/healthz").await, (200, "ok\n".to_owned()));
     assert_eq!(driver.ask("/metrics").await, (200, "a_metric 1\n".to_owned()));
-    // Any client may send this request, so the reply has no details.
+    // All clients may request this, so the reply has no details.
     assert_eq!(driver.ask("/readyz").await.0, 200);
     assert_eq!(driver.status().await["chains"][0]["name"], "c");
     assert_eq!(driver.ask("/other").await.0, 404);

@@ -7,7 +7,7 @@ use tokio::{net::TcpStream, sync::Notify};
 
 use crate::harness::*;
 
-/// Starts a driver with one request in flight, and returns the switch that lets the upstream answer it.
+/// Starts a driver with one request in flight; also returns a switch with which the upstream answers the request.
 async fn in_flight(setup: impl FnOnce(Setup) -> Setup) -> (Arc<Running>, Flight) {
     let (upstream, release, mut arrivals) = holding().await;
     let driver = Arc::new(setup(Setup::new(&[upstream])).start().await);
@@ -24,7 +24,7 @@ struct Flight {
     reply: tokio::task::JoinHandle<String>,
 }
 
-/// Sends a request, and returns everything that the driver sends until it closes the connection.
+/// Sends a request; returns everything that is received until the driver closes the connection.
 async fn client_reply(driver: &Running) -> String {
     let mut stream = driver.connect().await;
     let body = application("good");
@@ -50,7 +50,7 @@ fn alone(driver: Arc<Running>) -> Running {
 #[tokio::test]
 async fn requests_in_flight_are_finished() {
     let (driver, flight) = in_flight(|setup| setup).await;
-    // This connection is idle after a refused request.
+    // The connection is idle, after a request on it was refused.
     let mut idle = driver.connect().await;
     write(&mut idle, "GET /mesosdriver/v4/x HTTP/1.1\r\nhost: x\r\n\r\n").await;
     until(&mut idle, "\n}").await;

@@ -24,7 +24,7 @@ use crate::harness::{
 };
 use crate::{log::Log, places::switching};
 
-/// A certificate authority, with the certificates that it signed in files.
+/// A certificate authority, which writes the certificates that it signs to files.
 pub(crate) struct Authority {
     directory: TempDir,
     issuer: CertifiedIssuer<'static, KeyPair>,
@@ -134,7 +134,7 @@ async fn only_clients_with_a_trusted_certificate_are_accepted() {
         .start()
         .await;
     for (who, expected) in [(Some(&known), true), (None, false), (Some(&stranger), false)] {
-        // With TLS 1.3, a client notices at its first read that it was refused.
+        // In TLS 1.3, a refused client learns of it only when it reads.
         let config = authority.client(who, b"http/1.1");
         let reply = async {
             let stream = handshake(&driver, config).await.ok()?;
@@ -250,14 +250,14 @@ fn der(path: &Path) -> CertificateDer<'static> {
     CertificateDer::from_pem_file(path).unwrap()
 }
 
-/// A connection that stays open, and the kind of its handshake.
+/// An open connection, and the kind of its TLS handshake.
 struct Open {
     sender: http1::SendRequest<Body>,
     kind: Option<HandshakeKind>,
 }
 
 impl Open {
-    /// Connects; `None` if the driver refuses the client.
+    /// Connects; returns `None` if the driver refuses the client.
     async fn new(driver: &Running, config: Arc<ClientConfig>) -> Option<Self> {
         let name = ServerName::try_from("localhost").unwrap();
         let connecting = TlsConnector::from(config).connect(name, driver.connect().await);
@@ -266,7 +266,7 @@ impl Open {
         let (sender, connection) = soon(http1::handshake(TokioIo::new(stream))).await.ok()?;
         tokio::spawn(connection);
         let mut open = Self { sender, kind };
-        // With TLS 1.3, a client learns that it is refused, or gets its tickets, at its first read.
+        // In TLS 1.3, a client learns of a refusal, and receives tickets, only when it reads.
         open.is_served().await.then_some(open)
     }
 
@@ -280,7 +280,7 @@ impl Open {
     }
 }
 
-/// Replaces a certificate and its key under the name that the driver reads.
+/// A way to replace the certificate and key files that the driver reads.
 type Replace = fn(mount: &Path, revision: &str, pair: &Identity);
 
 fn write_in_place(mount: &Path, _: &str, pair: &Identity) {
@@ -297,8 +297,8 @@ fn rename_over(mount: &Path, _: &str, pair: &Identity) {
     }
 }
 
-/// Replaces files as the kubelet does in a mounted Secret: the files are in a directory of their own, to which the link
-/// `..data` leads, and each name is a link through `..data`.
+/// Replaces the files as the kubelet does in a mounted Secret: they are in a new directory, to which the link `..data`
+/// leads, and each file name is a link through `..data`.
 fn swap_links(mount: &Path, revision: &str, pair: &Identity) {
     let directory = format!("..{revision}");
     write_in_place(&mount.join(&directory), revision, pair);
@@ -431,7 +431,7 @@ async fn an_invalid_certificate_or_key_does_not_replace_the_last_valid_one() {
 }
 
 #[tokio::test]
-async fn accepted_clients_change_with_the_authority() {
+async fn accepted_clients_change_when_the_client_ca_changes() {
     let (old, new) = (Authority::new(), Authority::new());
     let identity = old.sign("localhost");
     let trusted = old.file("trusted.pem");
@@ -443,7 +443,7 @@ async fn accepted_clients_change_with_the_authority() {
 
     let mut before = Open::new(&driver, leaving.clone()).await.unwrap();
     let again = Open::new(&driver, leaving.clone()).await.unwrap();
-    // A resumed session presents no certificate: it must not outlive the trust in its client.
+    // A resumed session presents no certificate, so it must not outlive the trust in the authority.
     assert_eq!(again.kind, Some(HandshakeKind::Resumed));
     assert!(Open::new(&driver, coming.clone()).await.is_none());
 
@@ -527,7 +527,7 @@ async fn a_changed_client_certificate_is_used_for_the_upstream() {
     assert_eq!(certificate(&outer).await["certificate"], "upstream");
 }
 
-/// The driver runs on the only thread of this test, whose log and metrics then have nothing from other tests.
+/// The driver runs on this test's only thread, so that log and metrics contain nothing of other tests.
 #[tokio::test]
 async fn problems_with_certificates_are_logged_and_counted() {
     let recorder = PrometheusBuilder::new().build_recorder();
@@ -595,7 +595,7 @@ async fn problems_with_certificates_are_logged_and_counted() {
     );
 }
 
-/// The mode is also the mode of copies of the file.
+/// The mode is preserved in copies of the file.
 fn everybody_reads(file: &Path) {
     std::fs::set_permissions(file, Permissions::from_mode(0o644)).unwrap();
 }

@@ -1,4 +1,5 @@
-//! Tests a driver of BCS with a real ZooKeeper: how it finds schedulers, how others find it, and its reports.
+//! Tests a BCS driver with a real ZooKeeper: how it discovers schedulers, how other programs discover it, and what it
+//! reports.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -24,7 +25,7 @@ const DRIVERS: &str = "/bcs/services/endpoints/mesosdriver";
 const RESOURCES: &str = "/mesosdriver/v4/cluster/resources";
 const NO_SCHEDULER: &str = "cannot connect to any scheduler";
 
-/// Returns the setup of a driver that finds schedulers in this ensemble.
+/// Returns the setup of a driver that discovers schedulers in this ensemble.
 fn discovering(server: &str) -> Setup {
     let mut setup = Setup::new(&[]).bcs(|bcs| {
         bcs.behind = UpstreamKind::Scheduler;
@@ -37,7 +38,7 @@ fn discovering(server: &str) -> Setup {
     setup
 }
 
-/// Registers an address as a scheduler does.
+/// Registers an address in the way a scheduler does.
 fn register(zookeeper: &ZooKeeper, address: SocketAddr) -> Registered {
     let info = ServerInfo {
         ip: address.ip().to_string(),
@@ -58,7 +59,7 @@ async fn scheduler(name: &'static str) -> SocketAddr {
     serve(Router::new().fallback(async move || reply)).await
 }
 
-/// Sends a request for the scheduler, and returns code, message and data of the reply.
+/// Sends a request to the scheduler; returns code, message and data of the reply.
 async fn ask(driver: &Running) -> (u64, String, Value) {
     let (status, body) = text(driver.send(request("GET", RESOURCES, "")).await).await;
     assert_eq!(status, 200, "{body}");
@@ -67,7 +68,7 @@ async fn ask(driver: &Running) -> (u64, String, Value) {
     (body["code"].as_u64().unwrap(), message, body["data"].clone())
 }
 
-/// Returns the reply of `/healthz`, which must have the form of bcs-mesos-driver.
+/// Returns the reply to `/healthz`, which must have the form of bcs-mesos-driver's reply.
 async fn health(driver: &Running) -> String {
     let (status, body) = driver.ask("/healthz").await;
     assert_eq!(status, 200, "{body}");
@@ -125,7 +126,7 @@ async fn requests_follow_the_master_of_the_discovered_schedulers() {
     assert_eq!(ask(&driver).await.2, "first");
     first.withdraw().await;
     until("the new master", async || ask(&driver).await.2 == "second").await;
-    // The driver may notice the change before this test does.
+    // The driver may notice the change earlier than the test.
     count(&mut members, 1).await;
 
     let shown = driver.status().await;
@@ -140,7 +141,7 @@ async fn requests_follow_the_master_of_the_discovered_schedulers() {
     assert_eq!(shown["zookeeper"][0]["servers"], server.address());
     assert_eq!(shown["registrations"], json!([]));
 
-    // Without ZooKeeper, the last known schedulers stay.
+    // Without ZooKeeper, the driver keeps the last known schedulers.
     drop((members, zookeeper));
     let server = tokio::task::spawn_blocking(move || {
         let mut server = server;
@@ -237,7 +238,7 @@ async fn a_driver_is_registered_while_it_serves() {
     })
     .await;
 
-    // After the stop signal, no client finds the driver, and a request in flight is answered.
+    // After the stop signal, no client can discover the driver, but a request in flight is answered.
     let address = driver.address;
     let in_flight = tokio::spawn(send(address, request("GET", RESOURCES, "")));
     soon(arrivals.recv()).await.unwrap();
@@ -247,7 +248,7 @@ async fn a_driver_is_registered_while_it_serves() {
     }
     release.notify_one();
     let response = soon(in_flight).await.unwrap();
-    // The client gets the upstream's reply, and it is unlike any reply of a scheduler.
+    // The client gets the upstream's reply, which no scheduler would send.
     let (status, body) = text(response).await;
     assert!(status == 200 && body.contains("done"), "{status} {body}");
     assert_eq!(driver.stopped().await, Stopped::Cleanly);

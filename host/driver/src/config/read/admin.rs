@@ -30,7 +30,7 @@ pub(super) fn admin(node: &Node<'_>) -> Option<AdminConfig> {
     let mut config = AdminConfig::new(address?);
     match (tls, tls_node) {
         (Some(server), _) => config = config.with_tls(AdminTls { server, clients }),
-        // The other mistake was reported: tokens must not be sent without TLS.
+        // The reported mistake is elsewhere: tokens must not be sent without TLS.
         (None, Some(_)) => return None,
         (None, None) => {}
     }
@@ -47,7 +47,7 @@ fn has_field(node: &Node<'_>, name: &str) -> bool {
     node.json().get(name).is_some_and(|value| !value.is_null())
 }
 
-/// Reads a list of entries with unique names; `None` if one is invalid.
+/// Reads a list whose entries have unique names; returns `None` if any entry is invalid.
 fn named_list<T>(
     read: impl Fn(&Node<'_>) -> Option<T>,
     name: impl Fn(&T) -> &str,

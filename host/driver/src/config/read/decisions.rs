@@ -11,10 +11,10 @@ use super::{GIB, HOUR, KIB, MIB, Sections, ports::pem_file};
 
 const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// The most decisions that may be kept in memory.
+/// The maximum number of decisions in memory.
 const MAX_COUNT: usize = 10_000_000;
 
-/// The longest file with a token, in bytes.
+/// The maximum size of a token file, in bytes.
 const MAX_TOKEN_BYTES: u64 = 16 * KIB;
 
 pub(super) fn decisions(node: &Node<'_>, sections: Sections<'_>) -> Option<(DecisionsConfig, SinksConfig)> {
@@ -90,7 +90,7 @@ fn ndjson(node: &Node<'_>) -> Option<NdjsonPlace> {
     }
 }
 
-/// Reads `events`, which needs the cluster of the configuration.
+/// Reads `events`, which requires a configured cluster.
 fn events(node: &Node<'_>, sections: Sections<'_>) -> Option<bool> {
     let is_on = node.boolean()?;
     if is_on {
@@ -114,7 +114,7 @@ fn http(node: &Node<'_>) -> Option<HttpConfig> {
     })
 }
 
-/// Refuses to send the token over the network without TLS.
+/// Reports a token that would be sent over the network without TLS.
 fn refuse_unencrypted_token(fields: &mut Fields<'_>, url: Option<&Url>) {
     let Some((token, url)) = fields.optional("tokenFile").zip(url) else {
         return;

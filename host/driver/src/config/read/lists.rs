@@ -5,7 +5,7 @@ use http::uri::PathAndQuery;
 use super::outbound::header;
 use crate::{FrontConfig, config::ListConfig, fronts::method};
 
-/// A list, and its node, at which later mistakes are reported.
+/// A list with its node in the file, where mistakes that are found later are reported.
 pub(crate) type ListNode<'a> = (ListConfig, Node<'a>);
 
 const PATH: &str = "write the path of a list, `/v1/jobs?namespace=*`";
@@ -36,7 +36,7 @@ pub(super) fn list<'a>(node: &Node<'a>) -> Option<ListNode<'a>> {
     Some((ListConfig { route, headers }, node.clone()))
 }
 
-/// Checks that the dialect recognizes the requests of the lists as requests that create objects.
+/// Checks that the dialect reads the requests of the lists as creations of objects.
 pub(crate) fn checked_lists(lists: Vec<ListNode<'_>>, front: &dyn FrontConfig) -> Option<Vec<ListConfig>> {
     let dialect = front.dialect()?;
     let headers = front.headers();

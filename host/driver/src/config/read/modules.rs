@@ -53,10 +53,10 @@ fn proxy(text: &str) -> Result<Url, String> {
         .ok_or_else(|| format!("{text:?} is not a valid proxy: write its URL, http://proxy.example.com:3128"))
 }
 
-/// Parses the host and port of a registry, as references write them.
+/// Parses the host and port of a registry, as in references to modules.
 fn registry(text: &str) -> Result<String, String> {
     let url = Url::parse(&format!("http://{text}/")).ok();
-    // A URL with more than host and port is refused, because the rest would be ignored.
+    // A URL with a path, query or user is refused, because they would be ignored.
     url.filter(|url| url.path() == "/" && !text.contains(['/', '?', '#', '@', '\\']))
         .map(|_| text.to_owned())
         .ok_or_else(|| format!("{text:?} is not a valid registry: write host and port, registry.local:5000"))

@@ -31,7 +31,8 @@ pub(super) fn listen(node: &Node<'_>) -> Option<ListenConfig> {
     Some(config)
 }
 
-/// Reads the certificate of a port and its `clientCa`, which `load` turns into the use of client certificates.
+/// Reads the certificate of a port and its `clientCa`. The function `load` decides whether clients must present a
+/// certificate.
 pub(super) fn server_tls(
     load: fn(Identity, Option<PathBuf>) -> Result<ServerTls, TlsError>,
 ) -> impl Fn(&Node<'_>) -> Option<ServerTls> {
@@ -50,8 +51,8 @@ pub(super) fn server_tls(
     }
 }
 
-/// Reads the path of a PEM file, and parses the file, so that each wrong file is reported at its own field. Whether the
-/// files match is checked later.
+/// Reads the path of a PEM file and parses the file, so that an invalid file is reported at its field. Whether
+/// certificate and key match is checked later.
 pub(super) fn pem_file<T>(read: fn(&Path) -> Result<T, TlsError>) -> impl Fn(&Node<'_>) -> Option<PathBuf> {
     readers::file_with(move |path| read(path).map(|_| path.to_owned()))
 }

@@ -7,7 +7,7 @@ use admittance::catalog::signature::{
 use admittance_definitions::document::{Node, readers};
 use admittance_watch::file;
 
-/// Reads the list of rules. An empty list would refuse all modules, so it is a mistake.
+/// Reads the list of signature rules. An empty list is a mistake, because it would refuse all modules.
 pub(super) fn signatures(node: &Node<'_>) -> Option<SignaturePolicy> {
     let fix = "write [ { source: \"oci://registry/**\", keys: [ cosign.pub ] } ]";
     node.filled_list_of(fix, rule).map(SignaturePolicy::new)
@@ -57,7 +57,7 @@ fn keyless(node: &Node<'_>) -> Option<Keyless> {
     })
 }
 
-/// Reads a trust root: a `trusted_root.json` of sigstore, or the equivalent PEM files.
+/// Reads a trust root: sigstore's `trusted_root.json`, or PEM files with the same content.
 fn trust_root(node: &Node<'_>) -> Option<TrustRoot> {
     if node.json().is_string() {
         return readers::file_with(TrustRoot::read)(node);
@@ -73,7 +73,7 @@ fn trust_root(node: &Node<'_>) -> Option<TrustRoot> {
 }
 
 fn pem_text(path: &Path) -> Result<String, String> {
-    /// The largest `trusted_root.json`, in bytes.
+    /// The maximum size of `trusted_root.json`, in bytes.
     const LARGEST: u64 = 1 << 20;
     file::read_to_string(path, LARGEST).map_err(|error| format!("{}: {error}", path.display()))
 }

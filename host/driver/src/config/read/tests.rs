@@ -76,7 +76,7 @@ fn a_minimal_configuration_has_the_documented_defaults() {
 fn a_webhook_server_has_no_upstream() {
     let config = read("dialect: { kubernetes: {} }").unwrap();
     assert!(config.front.downcast_ref::<ReviewsConfig>().is_some());
-    // The delay is for the API server, which sends reviews until it notices that the endpoint is gone.
+    // The API server sends reviews until it notices that the endpoint is gone, so the driver delays its shutdown.
     assert_eq!(config.limits.shutdown_delay, Duration::from_secs(5));
     for (limits, delay) in [("requestTimeout: 1s", 5), ("shutdownDelay: 0s", 0)] {
         let text = format!("dialect: {{ kubernetes: {{}} }}\nlimits: {{ {limits} }}");
@@ -427,7 +427,7 @@ fn requests_match_the_configured_routes() {
     };
     let least = r#"method: [PUT], path: "/a/{b}", operation: create, resource: jobs, kind: Job"#;
     let dialect = with(&format!("{{ {least} }}")).unwrap().front.dialect().unwrap();
-    // `unmatched` is not set, so a write without a route is refused.
+    // Writes without a route are refused by default; `unmatched` can change that.
     for (method, path, passes) in [
         ("GET", "/b", true),
         ("PUT", "/b", false),

@@ -15,7 +15,7 @@ use super::{
 
 type UpstreamSection<'a> = (SchedulersConfig, UpstreamConfig, Vec<ListNode<'a>>);
 
-/// Reads `upstream` of a front end that has one.
+/// Reads `upstream` for a front end that requires it.
 pub(crate) fn upstream_section<'a>(
     fields: &mut Fields<'a>,
     sections: Sections<'_>,
@@ -29,7 +29,7 @@ pub(crate) fn refuse_discovery<T>(fields: &mut Fields<'_>, why: &str, fix: &str)
     upstream.optional("discover")?.reject(why, fix)
 }
 
-/// Reads `upstream`. Only the servers of schedulers can be discovered.
+/// Reads `upstream`. Its servers may be discovered only if they are schedulers.
 fn upstream<'a>(node: &Node<'a>, sections: Sections<'_>) -> Option<UpstreamSection<'a>> {
     let mut fields = node.object()?;
     let mut needs_authorities = false;
@@ -52,7 +52,7 @@ fn upstream<'a>(node: &Node<'a>, sections: Sections<'_>) -> Option<UpstreamSecti
     Some((servers?, config?, lists))
 }
 
-/// Reads the connection to servers from the fields of their section.
+/// Reads how to connect to servers, from the fields of their section.
 pub(crate) fn reached(fields: &mut Fields<'_>, needs_authorities: bool) -> Option<UpstreamConfig> {
     let tls = client_tls(fields, needs_authorities);
     let (connect, response) = (
@@ -70,7 +70,7 @@ pub(crate) fn reached(fields: &mut Fields<'_>, needs_authorities: bool) -> Optio
     })
 }
 
-/// Reads `tls` of a client. The system's authorities are only required if a server needs them.
+/// Reads `tls` of a client. The system's authorities must be readable only if a server is verified with them.
 pub(crate) fn client_tls(fields: &mut Fields<'_>, needs_authorities: bool) -> Option<ClientTls> {
     if let Some(node) = fields.optional("tls") {
         return upstream_tls(&node);
@@ -102,7 +102,7 @@ fn upstream_tls(node: &Node<'_>) -> Option<ClientTls> {
         node.wrong(message, "name both, or neither");
     }
     let server_name = fields.optional("serverName");
-    // An unreadable authority must not be replaced with the system's authorities.
+    // If the file of authorities cannot be read, the system's authorities must not take its place.
     let is_valid = node.mistake_count() == before;
     fields.finish();
     if !is_valid {

@@ -4,12 +4,12 @@ use admittance_bcs::zookeeper::{Digest, EnsembleConfig, NodePath, Server, Server
 use admittance_definitions::document::{Fields, Node, readers};
 use admittance_watch::file::{self, SecretError};
 
-/// The bounds of session timeouts. The servers of an ensemble set narrower ones.
+/// The allowed session timeouts. The servers of an ensemble set narrower bounds.
 const SESSION_TIMEOUTS: RangeInclusive<Duration> = Duration::from_millis(500)..=Duration::from_secs(600);
-/// The largest password file, in bytes.
+/// The maximum size of a password file, in bytes.
 const LONGEST_PASSWORD: usize = 4096;
 
-/// The ensembles that the configuration names, whether they are valid or not.
+/// Which ensembles the file configures, even if their sections are invalid.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ConfiguredEnsembles {
     cluster: bool,
@@ -39,7 +39,7 @@ impl ConfiguredEnsembles {
         }
     }
 
-    /// Reports that `node` needs an ensemble of either kind, if there is none.
+    /// Reports a mistake at `node`, which needs an ensemble, if none is configured.
     pub(crate) fn need_any(self, node: &Node<'_>) {
         if !self.any {
             node.wrong(
@@ -91,7 +91,7 @@ fn digest(node: &Node<'_>) -> Option<Digest> {
     let mut fields = node.object()?;
     let fix = "name the user; `\"\"` is the one without a name";
     let user = fields.get_required("user", fix, |node| node.accept(user(node.string()?)));
-    // The original driver can be built without a user and a password, so both may be empty.
+    // bcs-mesos-driver can be built with an empty user and password, so both may be empty here.
     let may_be_empty = user.as_ref().is_some_and(String::is_empty);
     let password = readers::file_with(|path| password(path, may_be_empty));
     let password = if may_be_empty {
@@ -104,7 +104,7 @@ fn digest(node: &Node<'_>) -> Option<Digest> {
     Some(Digest::new(user?, password?))
 }
 
-/// Parses a name, which has no colon, because the password begins after the first one.
+/// Parses a user name. It must not contain a colon, which separates it from the password.
 fn user(text: &str) -> Result<String, String> {
     if text.contains(':') {
         Err(format!("{text:?} is not a valid user: a name has no colon"))
@@ -122,7 +122,7 @@ pub(crate) fn password(path: &Path, may_be_empty: bool) -> Result<String, String
             format!("the file is world-readable: chmod o-r {name}")
         }
     })?;
-    // A line break at the end is not part of the password, but a space is.
+    // A trailing line break is not part of the password, but trailing spaces are.
     let text = text.trim_end_matches(['\r', '\n']);
     if (text.is_empty() && !may_be_empty) || text.len() + 2 > LONGEST_PASSWORD || text.contains(['\r', '\n'])
     {

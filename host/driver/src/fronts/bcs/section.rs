@@ -9,7 +9,7 @@ use crate::config::Sections;
 
 pub(super) struct BcsDialect {
     pub(super) cluster: ClusterId,
-    /// The kind of upstream; with `None`, it follows from the servers.
+    /// The kind of upstream. Default: the kind of the configured servers.
     pub(super) behind: Option<UpstreamKind>,
     pub(super) console: ConsoleConfig,
     pub(super) custom_resources: bool,

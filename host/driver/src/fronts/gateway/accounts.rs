@@ -10,7 +10,7 @@ use admittance_net::tls;
 
 use crate::config::read::zookeeper::password;
 
-/// The bounds of a register token's lifetime. The token must reach the person who installs the agent.
+/// The allowed lifetimes of a register token, which must last until the person who installs the agent has it.
 const REGISTER_TOKEN_LIFETIMES: RangeInclusive<Duration> =
     Duration::from_secs(60)..=Duration::from_secs(30 * 24 * 60 * 60);
 
@@ -112,7 +112,7 @@ fn authorities(path: &Path) -> Result<PathBuf, String> {
     Ok(path.to_owned())
 }
 
-/// Parses a host, with a port if it is not MySQL's default.
+/// Parses a host with an optional port. The default port is MySQL's.
 fn server(text: &str) -> Result<(String, u16), String> {
     let wrong =
         || format!("{text:?} is not a valid server: write a host, or a host and a port, 10.0.0.5:3306");

@@ -29,7 +29,7 @@ fn subscription(node: &Node<'_>) -> Option<SubscriptionConfig> {
     let mut fields = node.object()?;
     let example = "wss://auth.example.com";
     let read = |text: &str| {
-        // `ws` and `wss` stand for the `http` and `https` of the request that opens the WebSocket.
+        // For a WebSocket, `ws` and `wss` mean the `http` and `https` of the request that opens it.
         let text = match text.strip_prefix("ws") {
             Some(rest) => format!("http{rest}"),
             None => text.to_owned(),

@@ -95,7 +95,7 @@ fn peers(node: &Node<'_>, listen: &ListenConfig) -> Option<PeersConfig> {
     })
 }
 
-/// Reads the clusters. Invalid ones are reported and left out.
+/// Reads the clusters. Invalid clusters are reported and left out.
 fn clusters(node: &Node<'_>) -> Option<BTreeMap<ClusterId, Vec<Server>>> {
     let mut clusters = BTreeMap::new();
     for (id, node) in node.map()? {
@@ -140,7 +140,7 @@ fn endpoint(node: &Node<'_>) -> Option<EndpointConfig> {
     let tls = upstream::client_tls(&mut fields, needs_authorities);
     let token_file = fields.get_optional("tokenFile", readers::file_with(token_file));
     let timeout = fields.get("timeout", EndpointConfig::DEFAULT_TIMEOUT, duration);
-    // The time `0s` turns the cache off.
+    // `0s` turns the cache off.
     let cache_times = readers::duration(Duration::ZERO..=HOUR);
     let cache = fields.get("cache", EndpointConfig::DEFAULT_CACHE, cache_times);
     let default_action = EndpointConfig::DEFAULT_HOOKS_ACTION.to_owned();

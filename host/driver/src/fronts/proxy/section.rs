@@ -11,13 +11,13 @@ use crate::config::read::outbound::header;
 pub(super) fn dialect(node: &Node<'_>) -> Option<Rest> {
     let before = node.mistake_count();
     let mut fields = node.object()?;
-    // The section's own spellings apply to every route.
+    // The spellings of the section apply to all routes.
     let spellings = fields.get_or_default("spellings", spellings);
     let unmatched = fields.get_or_default("unmatched", Node::word);
     let fix = "list the routes that chains may be for";
     let routes = fields.get_required("routes", fix, readers::filled_list_of(fix, route));
     fields.finish();
-    // Only complete routes can be checked by the dialect.
+    // The dialect can only check routes that were read without mistakes.
     if node.mistake_count() > before {
         return None;
     }
@@ -40,7 +40,7 @@ pub(super) fn dialect(node: &Node<'_>) -> Option<Rest> {
     }
 }
 
-/// Reads a route, and returns its node too, at which later mistakes are reported.
+/// Reads a route. Returns its node too, where mistakes that are found later are reported.
 fn route<'a>(node: &Node<'a>) -> Option<(Route, Node<'a>)> {
     let mut fields = node.object()?;
     let methods = fields.get_required("method", METHODS, methods);
@@ -76,7 +76,7 @@ fn route<'a>(node: &Node<'a>) -> Option<(Route, Node<'a>)> {
     Some((route, node.clone()))
 }
 
-/// Reads the spellings: keys by pointer, and keys by name for several places.
+/// Reads spellings: a key at a JSON Pointer, or a key by name wherever it occurs.
 fn spellings(node: &Node<'_>) -> Option<Vec<Pattern>> {
     let entries = node.list_of(spelling)?;
     Some(entries.into_iter().flatten().collect())
@@ -99,7 +99,7 @@ fn spelling(node: &Node<'_>) -> Option<Vec<Pattern>> {
     Some(places.iter().flat_map(under).collect())
 }
 
-/// Reads the request that fetches the stored object.
+/// Reads the request that fetches the stored object from the upstream.
 fn stored(node: &Node<'_>) -> Option<StoredRoute> {
     let mut fields = node.object()?;
     let path = fields.get_optional("path", readers::text);
@@ -116,7 +116,8 @@ fn stored(node: &Node<'_>) -> Option<StoredRoute> {
     })
 }
 
-/// Reads the name of a header that does not change which object, version or part of it the upstream sends.
+/// Reads the name of a header for fetching the stored object. Headers that change which object, version or part the
+/// upstream sends are refused.
 fn header_for_stored(text: &str) -> Result<HeaderName, String> {
     let name = header(text)?;
     let starts = ["if-", "accept"]
@@ -138,7 +139,7 @@ fn methods(node: &Node<'_>) -> Option<Vec<Method>> {
 }
 
 pub(crate) fn method(text: &str) -> Result<Method, String> {
-    // Methods are case-sensitive: `put` would be a method that no client sends.
+    // Methods are case-sensitive, so a lowercase method would match no client's requests.
     let upper = text.bytes().all(|byte| byte.is_ascii_uppercase());
     let method = upper.then(|| text.parse::<Method>().ok()).flatten();
     method.ok_or_else(|| format!("{text:?} is not a valid method: write it in capitals, PUT"))

@@ -7,10 +7,10 @@ use admittance_fleet::{CertificateConfig, OwnCertificate, Registration, Webhooks
 use super::ReviewsConfig;
 use crate::config::{Sections, namespace, read::HOUR};
 
-/// The longest validity of a certificate that the replicas issue, in days.
+/// The maximum validity of a certificate that the replicas issue, in days.
 const MAX_DAYS: u16 = 3650;
 
-/// The bounds of the interval between audits.
+/// The allowed intervals between audits.
 const AUDIT_INTERVALS: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(7 * 24 * 3600);
 
 pub(super) fn reviews(node: &Node<'_>, sections: Sections<'_>) -> Option<ReviewsConfig> {
@@ -101,7 +101,7 @@ fn own_certificate(node: &Node<'_>) -> Option<OwnCertificate> {
     Some(certificate)
 }
 
-/// Parses the name of a Service: `NAME.NAMESPACE`.
+/// Parses the name and namespace of a Service, `NAME.NAMESPACE`.
 fn service_of(text: &str) -> Result<(String, String), String> {
     match text.split_once('.') {
         Some((name, namespace)) if is_dns_label(name) && is_dns_label(namespace) => {

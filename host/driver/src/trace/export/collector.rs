@@ -19,25 +19,25 @@ use tokio::{runtime::Handle, time::timeout};
 
 use crate::config::TracingConfig;
 
-/// The largest reply that is read, in bytes.
+/// The number of bytes of a reply that are read.
 const REPLY_LIMIT: usize = 64 << 10;
-/// The longest value of a header, in bytes.
+/// The maximum size of a header's value, in bytes.
 const HEADER_LIMIT: usize = 8 << 10;
 
-/// The connection to the collector. Lives as long as the export.
+/// The connection to the collector.
 #[derive(Debug)]
 pub(super) struct Collector {
     client: Client<Connector, Full<Bytes>>,
-    /// The runtime for requests, which are sent from a thread that belongs to no runtime.
+    /// The runtime on which requests are sent, because the exporter's thread has none.
     runtime: Handle,
     headers: Vec<(HeaderName, PathBuf)>,
     timeout: Duration,
-    /// Whether the last request was not accepted.
+    /// Whether the last request failed.
     is_failing: AtomicBool,
 }
 
 impl Collector {
-    /// Makes a client, which connects at its first request. Must be called within a tokio runtime.
+    /// Returns a client, which connects at its first request. Must be called within a tokio runtime.
     pub(super) fn new(config: TracingConfig, timeout: Duration) -> Self {
         let connector = connector(config.tls, timeout);
         Self {
@@ -64,13 +64,13 @@ impl Collector {
             Ok(Response::from_parts(head, body))
         };
         let limit = self.timeout;
-        // The timeout must be created in the runtime too.
+        // The timeout also needs the runtime.
         let exchanged = self.runtime.spawn(async move { timeout(limit, exchange).await });
         let exchanged = exchanged.await.map_err(|error| error.to_string())?;
         exchanged.map_err(|_| format!("no reply within {limit:?}"))?
     }
 
-    /// Logs the first failure of a series, and the end of the series.
+    /// Logs when requests begin to fail, and when they succeed again.
     fn report(&self, failure: Option<String>) {
         match (failure, self.is_failing.load(Ordering::Relaxed)) {
             (Some(reason), false) => {

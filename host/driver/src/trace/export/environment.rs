@@ -1,8 +1,7 @@
 //! Reads OpenTelemetry's environment variables.
 //!
-//! The variables of the endpoint are used without the section `tracing` of the configuration, and the timeout if the
-//! section has none. OpenTelemetry's own crates read the variables of headers, of the resource, of the sampler and of
-//! batches.
+//! The endpoint variables apply if the configuration has no section `tracing`, and the timeout variable if that section
+//! has no timeout. OpenTelemetry's own crates read the variables for headers, resource, sampler and batches.
 
 use std::{env, time::Duration};
 
@@ -23,15 +22,15 @@ const PROTOCOLS: [&str; 2] = [
 ];
 const TIMEOUTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "OTEL_EXPORTER_OTLP_TIMEOUT"];
 
-/// Returns the limit of spans that wait for the collector; further ones are dropped.
+/// Returns the maximum number of spans that wait for the collector. Further spans are dropped.
 pub(super) fn queue_size() -> usize {
-    /// This many spans of several thousand requests take some MiB.
+    /// This many spans, from several thousand requests, take some MiB.
     const DEFAULT: usize = 16 * 1024;
     let given = env::var(QUEUE_SIZE).ok().and_then(|size| size.parse().ok());
     given.unwrap_or(DEFAULT)
 }
 
-/// Completes the configuration with the environment; `None` if nothing is exported.
+/// Fills gaps in the configuration from the environment; returns `None` if nothing is exported.
 pub(super) fn complete(config: Option<TracingConfig>) -> Result<Option<TracingConfig>, TracesError> {
     complete_with(config, |name| {
         env::var(name).ok().filter(|value| !value.is_empty())
@@ -70,8 +69,8 @@ fn complete_with(
     Ok(Some(config))
 }
 
-/// Returns the URL of the collector. The variable for traces is used as it is; a path is added to the URL for all
-/// signals.
+/// Returns the URL of the collector. The variable for traces contains the complete URL; to the URL of the variable for
+/// all signals, a path is added.
 fn endpoint(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Uri>, TracesError> {
     let given = match (variable(TRACES_ENDPOINT), variable(ENDPOINT)) {
         (Some(url), _) => (TRACES_ENDPOINT, url),
@@ -113,7 +112,7 @@ fn wrong(variable: &'static str, reason: String) -> TracesError {
 mod tests {
     use super::*;
 
-    /// Returns the endpoint of the completed configuration, or the error.
+    /// Returns the endpoint of the configuration after it was completed from these variables, or the error.
     fn completed(
         variables: &[(&str, &str)],
     ) -> Result<Option<(String, TracingProtocol, Option<Duration>)>, String> {

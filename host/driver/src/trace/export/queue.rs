@@ -16,7 +16,7 @@ use opentelemetry_sdk::{
 
 use crate::metric_names::SPANS as EXPORTED;
 
-/// The number of spans that wait for the collector or are being sent, and its limit.
+/// The number of spans that are waiting or being sent, and the maximum.
 #[derive(Debug)]
 pub(super) struct Queue {
     size: usize,
@@ -43,8 +43,8 @@ impl Queue {
     }
 }
 
-/// Passes spans on to the thread that sends them. It counts and drops the spans beyond the queue's limit, which the
-/// processor itself would drop uncounted.
+/// Passes spans on to the batch processor. Counts and drops spans beyond the queue's limit, which the processor would
+/// drop without counting them.
 #[derive(Debug)]
 pub(super) struct Queued {
     processor: BatchSpanProcessor,

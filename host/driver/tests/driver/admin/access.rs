@@ -44,7 +44,7 @@ fn everywhere() -> SocketAddr {
     ([0, 0, 0, 0], 0).into()
 }
 
-/// Sends a request with these headers, and returns status and body of the reply.
+/// Sends a request with these headers; returns the status and body of the reply.
 async fn reply(driver: &Running, method: &str, path: &str, headers: &[(&str, &str)]) -> (u16, String) {
     let mut request = Request::builder().method(method).uri(path);
     for (name, value) in headers {
@@ -73,7 +73,7 @@ impl AdminAccess {
     }
 }
 
-/// Only users who may change definitions see the values that these grant to plugins.
+/// Values that definitions grant to plugins may be secrets, so only users who may change definitions see them.
 #[tokio::test]
 async fn readers_do_not_see_granted_values() {
     let directory = tempfile::tempdir().unwrap();
@@ -142,7 +142,7 @@ async fn each_role_may_use_only_its_routes() {
             AdminAccess::Open,
             &[
                 (status, &[], 200, "\"revision\":1"),
-                // The access is allowed, and the reply is about the content of the request.
+                // The 400 shows that access is allowed, and only the request's content is refused.
                 (requests, &[], 400, "seconds"),
                 (rollback, &[], 400, "body"),
                 (status, &[("origin", "https://example.com")], 403, "web pages"),
@@ -152,9 +152,9 @@ async fn each_role_may_use_only_its_routes() {
                 (status, &[("host", "admittance.example.com")], 403, "127.0.0.1"),
                 (status, &[("host", "localhost:1")], 200, ""),
                 (status, &[("host", "[::1]")], 200, ""),
-                // Without configured tokens, a client with a token is admitted.
+                // If no tokens are configured, a client's token is ignored.
                 (status, &[("authorization", "Bearer x")], 200, ""),
-                // The probes are public, and not a part of the API.
+                // The probes are public, and do not belong to the API.
                 (("GET", "/healthz"), &[("origin", "null")], 200, "ok"),
                 (("GET", "/readyz"), &[("host", "example.com")], 200, "ready"),
                 (("GET", "/v1"), &[], 404, "/v1/openapi.json"),
@@ -198,7 +198,7 @@ async fn each_role_may_use_only_its_routes() {
                 (disable, &[reader], 403, "token board has the role Read"),
                 (disable, &[steerer], 400, "body"),
                 (rollback, &[steerer], 400, "body"),
-                // A page of another site would not know the token.
+                // A page of another site would not know the token, so the origin does not matter.
                 (status, &[reader, ("origin", "https://example.com")], 200, ""),
                 (status, &[reader, ("host", "admittance.example.com")], 200, ""),
                 (("GET", "/healthz"), &[], 200, "ok"),
@@ -251,7 +251,7 @@ async fn every_route_requires_its_documented_role() {
             let method = method.to_uppercase();
             let mut path = path.replace(['{', '}'], "");
             if path.ends_with("/events") {
-                // The invalid query makes the stream end at once.
+                // The invalid query ends the stream immediately.
                 path += "?verdict=none";
             }
             let of_nobody = reply(&driver, &method, &path, &[]).await.0;
@@ -315,7 +315,7 @@ async fn a_token_file_is_reloaded_when_it_changes() {
     until("no file", async || statuses().await == [401, 401]).await;
 }
 
-/// Sends a request over TLS; `None` if the connection is refused.
+/// Sends a request over TLS; returns `None` if the connection is refused.
 async fn reply_over_tls(
     driver: &Running,
     config: ClientConfig,
@@ -390,7 +390,7 @@ async fn certificates_identify_clients_of_the_admin_port() {
         Option<u16>,
         &'r str,
     );
-    // (driver, certificate, path, headers, expected status, 0 if the connection is refused, and part of the reply)
+    // (driver, certificate, path, headers, expected status or 0 for a refused connection, part of the reply)
     let table: [Row<'_>; 18] = [
         (by_certificate, Some(&ops), "/v1/status", &[], Some(200), ""),
         (
@@ -421,7 +421,7 @@ async fn certificates_identify_clients_of_the_admin_port() {
         (by_certificate, None, "/v1/status", &[], Some(403), "certificate"),
         (by_certificate, None, "/healthz", &[], Some(200), "ok"),
         (by_certificate, Some(&stranger), "/healthz", &[], None, ""),
-        // A browser presents the certificate for requests of any page, so the origin decides.
+        // A browser presents the certificate with requests of any page, so the origin decides.
         (
             by_certificate,
             Some(&ops),
@@ -433,7 +433,7 @@ async fn certificates_identify_clients_of_the_admin_port() {
         (by_either, None, "/v1/status", &[], Some(401), "Bearer"),
         (by_either, Some(&board), "/v1/status", &[], Some(200), ""),
         (by_either, Some(&other), "/v1/status", &[reader], Some(200), ""),
-        // The client chose the token, so it takes precedence over the certificate.
+        // Clients send tokens deliberately, so a token takes precedence over a certificate.
         (
             by_either,
             Some(&ops),
@@ -442,7 +442,7 @@ async fn certificates_identify_clients_of_the_admin_port() {
             Some(403),
             "token board",
         ),
-        // The console recognizes the user of a certificate.
+        // The console identifies users by their certificate.
         (
             by_certificate,
             Some(&ops),
@@ -487,7 +487,7 @@ async fn certificates_identify_clients_of_the_admin_port() {
     let detail: Value = serde_json::from_str(&text(detail.unwrap()).await.1).unwrap();
     assert_eq!(detail["certificates"][0]["certificate"], "admin");
 
-    // The cookie of a session over TLS is never sent without TLS, nor to another host.
+    // The cookie of a TLS session is sent neither without TLS nor to another host.
     let form = Request::post("/sign-in")
         .header("content-type", "application/x-www-form-urlencoded")
         .header("sec-fetch-site", "same-origin")

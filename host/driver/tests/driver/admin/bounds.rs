@@ -1,4 +1,4 @@
-//! Tests that no client of the admin port delays or locks out others.
+//! Tests that a client of the admin port cannot delay or lock out others.
 
 use std::{
     sync::{
@@ -51,7 +51,7 @@ fn called(token: &str, method: &str, path: &str, body: impl Into<Body>) -> Reque
         .unwrap()
 }
 
-/// Namespaces that block the thread of each lookup until the test releases it, or 20 s have passed.
+/// A source of namespaces whose lookups block their thread until the test releases them, or for 20 s.
 struct BlockingNamespaces {
     is_held: Arc<AtomicBool>,
     gave_up: Arc<AtomicBool>,
@@ -62,7 +62,7 @@ struct BlockingNamespaces {
 impl NamespaceSource for BlockingNamespaces {
     async fn labels(&self, _: &str) -> Result<Labels, NamespaceLookupError> {
         self.is_held.store(true, Ordering::SeqCst);
-        // The test drops the other end to release the lookups.
+        // The test drops the sender to release the lookups.
         let released = self.release.lock().unwrap().recv_timeout(Duration::from_secs(20));
         let is_over = released == Err(RecvTimeoutError::Timeout);
         self.gave_up.fetch_or(is_over, Ordering::SeqCst);
@@ -70,7 +70,6 @@ impl NamespaceSource for BlockingNamespaces {
     }
 }
 
-/// A reply that takes long to compute delays neither probes nor connections to the driver's port.
 #[tokio::test]
 async fn a_slow_reply_delays_no_probe_and_no_connection() {
     let directory = tempfile::tempdir().unwrap();
@@ -187,7 +186,7 @@ async fn one_token_cannot_take_all_streams_of_decisions() {
     };
     assert_eq!((streams.len(), refusal.0), (48, 503), "{}", refusal.1);
     assert_eq!(follow(ADMIN).await.status(), 200);
-    // When a client hangs up, another one is admitted.
+    // When a client disconnects, another one is admitted.
     streams.pop();
     until("room for one more", async || follow(READER).await.status() == 200).await;
 }
@@ -218,8 +217,7 @@ async fn probes_are_answered_beyond_the_connection_limit_of_their_address() {
     .await;
 }
 
-/// Clients choose uids, so many requests may have the same one. Their decisions are read page by page, the newest
-/// first.
+/// Clients choose uids, so many requests may share one. Their decisions are listed in pages, the newest first.
 #[tokio::test]
 async fn decisions_with_one_uid_are_read_page_by_page() {
     let rules = vec![Rule::for_operations([Operation::Create])];
@@ -316,7 +314,7 @@ async fn no_route_shows_values_of_objects_to_readers() {
     let document: Value = serde_json::from_str(&get(READER, "/v1/openapi.json").await.1).unwrap();
     let mut shown = 0;
     for (path, methods) in document["paths"].as_object().unwrap() {
-        // Streams do not end, and definitions and revisions do not grow with requests.
+        // Streams do not end, and the replies about definitions and revisions contain nothing of requests.
         if methods.get("get").is_none() || path.ends_with("/events") || path == "/v1/requests" {
             continue;
         }
@@ -325,6 +323,6 @@ async fn no_route_shows_values_of_objects_to_readers() {
         assert!(!reply.contains("s3cret"), "{path}: {reply}");
         shown += usize::from(get(ADMIN, &path).await.1.contains("s3cret"));
     }
-    // The three routes list decisions, show this decision, and list candidates.
+    // Three routes contain the decision: its page, the list, and the list of candidates.
     assert_eq!(shown, 3);
 }

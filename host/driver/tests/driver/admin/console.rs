@@ -1,4 +1,4 @@
-//! Tests the console without a browser: its replies, and the requests that it accepts.
+//! Tests the console without a browser: which requests it accepts, and its replies.
 
 use std::net::SocketAddr;
 
@@ -45,7 +45,7 @@ impl Reply {
     }
 }
 
-/// Sends a request as a browser does, with these headers and with a form if there is one.
+/// Sends a request with these headers, as a browser does; with `form`, it is a POST.
 async fn sent(driver: &Running, path: &str, headers: &[(&str, &str)], form: Option<&str>) -> Reply {
     let mut request = Request::builder()
         .method(if form.is_some() { "POST" } else { "GET" })
@@ -71,7 +71,7 @@ async fn sent(driver: &Running, path: &str, headers: &[(&str, &str)], form: Opti
 
 const OWN: (&str, &str) = ("sec-fetch-site", "same-origin");
 
-/// Signs in, and returns the cookie of the new session as a browser sends it.
+/// Signs in; returns the cookie of the new session as a browser sends it.
 async fn session(driver: &Running, token: &str) -> String {
     let form = format!("token={token}&next=%2Fhealth");
     let reply = sent(driver, "/sign-in", &[OWN], Some(&form)).await;
@@ -126,7 +126,7 @@ async fn every_reply_has_security_headers() {
             );
         }
     }
-    // A program gets JSON for an unknown path.
+    // Clients that are not browsers get JSON for an unknown path.
     let (status, body) = driver.call("GET", "/nothing", "").await;
     assert_eq!(
         (
@@ -221,7 +221,7 @@ async fn a_session_lasts_from_sign_in_to_sign_out() {
     );
 }
 
-/// Browsers report the origin of a request in headers, which decide who may read a page and send a form.
+/// Browsers send the origin of a request in headers, which decide whether a page is shown or a form accepted.
 #[tokio::test]
 async fn pages_of_other_sites_cannot_use_the_console() {
     let driver = guarded().await;
@@ -235,11 +235,11 @@ async fn pages_of_other_sites_cannot_use_the_console() {
     let table: [Row<'_>; 11] = [
         (&[OWN], 200, 200),
         (&[OWN, ("origin", &own)], 200, 200),
-        // Pages of the console request no referrer, so their forms have the origin `null`.
+        // Pages of the console forbid referrers, so their forms have the origin `null`.
         (&[OWN, ("origin", "null")], 200, 200),
         (&[("sec-fetch-site", "none")], 200, 403),
         (&[], 200, 403),
-        // Old browsers send only an origin.
+        // Old browsers send only `Origin`.
         (&[("origin", &own)], 200, 200),
         (&[("origin", "null")], 403, 403),
         (&[("origin", other_port)], 403, 403),
@@ -253,7 +253,7 @@ async fn pages_of_other_sites_cannot_use_the_console() {
             403,
             403,
         ),
-        // The cookie is missing, as when a browser follows a link from another site.
+        // Browsers do not send the cookie when a user follows a link from another site.
         (
             &[("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "navigate")],
             200,
@@ -279,14 +279,14 @@ async fn pages_of_other_sites_cannot_use_the_console() {
             "{headers:?}"
         );
     }
-    // The form has the key of another session, or none.
+    // A form without a key, or with the key of another session, is refused.
     let other = session(&driver, ADMIN).await;
     for form in [&*form, "", "form_key="] {
         let reply = sent(&driver, "/sign-out", &[OWN, ("cookie", &other)], Some(form)).await;
         assert_eq!(reply.status, 400, "{form:?}");
         assert!(reply.body.contains("open it again"), "{}", reply.body);
     }
-    // A link without the cookie leads to the same page again, now as a link of this site.
+    // A link without the cookie gets a page that opens the address again, now from this site.
     let link = [("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "navigate")];
     let reply = sent(&driver, "/live?chain=a&stage=b", &link, None).await;
     assert_eq!(reply.status, 200);
@@ -306,7 +306,7 @@ async fn a_console_without_tokens_is_only_for_loopback() {
     assert!(page.body.contains("loopback, Admin"), "{}", page.body);
     assert!(!page.body.contains("Sign out"), "{}", page.body);
     assert_eq!(sent(&driver, "/sign-in", &[], None).await.header("location"), "/");
-    // A page of another site could make its own host name resolve to this machine.
+    // By DNS rebinding, a page can make its own host name resolve to this machine.
     let request = Request::get("/health").header("host", "console.example.com");
     let response = driver.send_to_admin(request.body(Body::empty()).unwrap()).await;
     let (status, body) = text(response).await;

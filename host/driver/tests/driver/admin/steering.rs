@@ -12,7 +12,7 @@ use crate::{
     tls::until,
 };
 
-/// Returns a chain of one stage with a webhook at this path, which is never called.
+/// Returns a chain with one webhook stage at this path, which no test calls.
 fn chain(name: &str, path: &str) -> String {
     format!(
         "apiVersion: admittance.dev/v1alpha1
@@ -36,7 +36,7 @@ pub(super) async fn driver(directory: &Path) -> Running {
     Setup::new(&[echo().await]).steered(directory).start().await
 }
 
-/// Sends a request, and parses its successful reply.
+/// Sends a request that must succeed, and parses the reply.
 pub(super) async fn good<T: serde::de::DeserializeOwned>(
     driver: &Running,
     method: &str,
@@ -320,7 +320,7 @@ spec:
     assert_eq!(status.revision, 2, "nothing of it had an effect");
 }
 
-/// Invalid files leave the live table unchanged, and every report contains the reason.
+/// Invalid files leave the live table unchanged, and each way to see the status gives the reason.
 #[tokio::test]
 async fn reports_explain_why_the_newest_definitions_are_not_live() {
     let directory = TempDir::new().unwrap();
@@ -337,7 +337,7 @@ async fn reports_explain_why_the_newest_definitions_are_not_live() {
             .is_some_and(|mistake| mistake.contains("broken.yaml"))
     })
     .await;
-    // The live definitions can be changed in spite of invalid files, with a warning.
+    // Definitions can be changed in spite of invalid files; the reply has a warning.
     let (status, reply) = driver.call("POST", "/v1/definitions", chain("more", "a")).await;
     assert_eq!(status, 200, "{reply}");
     assert!(reply["warnings"].to_string().contains("broken.yaml"), "{reply}");
@@ -349,7 +349,7 @@ async fn reports_explain_why_the_newest_definitions_are_not_live() {
     until("its end", async || driver.status().await["problem"].is_null()).await;
 }
 
-/// A disabled stage is only remembered until the program ends if there is no history, and the reply says so.
+/// Without a history, a disabled stage is forgotten when the program ends, and the reply says so.
 #[tokio::test]
 async fn a_stage_can_be_disabled_without_a_history() {
     let directory = TempDir::new().unwrap();
@@ -375,8 +375,8 @@ async fn a_stage_can_be_disabled_without_a_history() {
     );
 }
 
-/// The history cannot be written, for example because the disk is full, so a rollback, which would not survive a
-/// restart, is refused.
+/// If the history cannot be written, for example on a full disk, a rollback would not survive a restart, so it is
+/// refused.
 #[tokio::test]
 async fn a_rollback_that_cannot_be_recorded_is_refused() {
     let directory = TempDir::new().unwrap();

@@ -16,7 +16,7 @@ use crate::{
     tls::Authority,
 };
 
-/// The driver runs on the thread of this test, whose log and metrics then have nothing from other tests.
+/// The driver runs on this test's thread, so that its log and metrics contain nothing of other tests.
 #[tokio::test]
 async fn requests_for_definitions_are_logged_and_counted() {
     let directory = TempDir::new().unwrap();

@@ -6,7 +6,7 @@ use tempfile::TempDir;
 use super::{DONE, ROUTE, definition, refusal, refusals::driver};
 use crate::harness::{Setup, echo};
 
-/// A definition written by hand, with comments.
+/// A definition in a file written by hand, with comments.
 const BY_HAND: &str = "# Sidecars, as agreed.
 kind: AdmissionWebhook
 metadata: { namespace: defaultGroup, name: sidecars }
@@ -15,7 +15,7 @@ admissionWebhooks:
   - { name: hook, clientConfig: { url: 'https://a.example' } }
 ";
 
-/// A native chain in the same file.
+/// A native chain, which shares the file with the definition.
 const NATIVE_CHAIN: &str = "# The chain of the pods.
 apiVersion: admittance.dev/v1alpha1
 kind: AdmissionChain
@@ -40,7 +40,7 @@ spec:
   admissionWebhooks: []
 ";
 
-/// Several definitions, as `kubectl get -o yaml` prints them.
+/// A List of definitions, as `kubectl get -o yaml` prints it.
 const LIST: &str = "apiVersion: v1
 kind: List
 items:
@@ -88,7 +88,7 @@ async fn definitions_written_by_hand_can_be_changed() {
         ]
     );
 
-    // Each definition stays in its file, in its form.
+    // Updates keep each definition in its file and form.
     let update = |name: &str, fields: Value| {
         let mut body = all
             .as_array()
@@ -125,7 +125,7 @@ async fn definitions_written_by_hand_can_be_changed() {
     assert_eq!(resource["spec"]["metadata"]["labels"], json!({"team": "a"}));
     assert_eq!(resource["spec"]["resourcesRef"]["kind"], "Service");
 
-    // The error says to edit the file, because it has other definitions too.
+    // The file also contains other definitions, so the error asks to edit the file.
     let other = json!({"resourcesRef": {"operation": "Create", "kind": "Secret"}});
     let (in_list, shares) = (
         "is an item of the list in",
@@ -166,7 +166,7 @@ async fn definitions_written_by_hand_can_be_changed() {
         assert_eq!(code, 1_405_200);
         assert!(message.contains(why) && message.contains(file), "{message}");
     }
-    // No other definition of the same name can be created, whatever its form.
+    // A name that is in use cannot be created again, whatever form the existing definition has.
     for name in ["images", "listed", "shared", "sidecars"] {
         let (_, answer) = driver.define("POST", ROUTE, update(name, json!({}))).await;
         assert_eq!(refusal(&answer).0, 1_405_201, "{name}");

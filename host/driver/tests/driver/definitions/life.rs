@@ -11,7 +11,7 @@ use crate::{
     harness::{Setup, application, echo, request, serve, text},
 };
 
-/// Starts a hook that marks each object.
+/// Starts a webhook that marks each object.
 async fn hook() -> String {
     let routes = Router::new().route(
         "/mark",
@@ -23,7 +23,7 @@ async fn hook() -> String {
     format!("http://{}/mark", serve(routes).await)
 }
 
-/// Returns the body in the documentation of BCS, with a valid bundle.
+/// Returns the example in the documentation of BCS, with a valid CA bundle.
 fn documented() -> Value {
     let hook = |name: &str, policy: &str, service: &str| {
         json!({
@@ -67,7 +67,7 @@ async fn a_definition_is_created_read_updated_and_deleted() {
         assert_eq!(driver.define("POST", route, documented().to_string()).await, done);
         assert_eq!(driver.live().await, ["defaultGroup/webhook-test"]);
 
-        // The reply has every field in order, as from newer drivers.
+        // The reply contains every field in the order of newer drivers.
         let found = driver.data("GET", &one).await;
         let created = found["metadata"]["creationTimestamp"].clone();
         let mut expected = documented();
@@ -87,7 +87,7 @@ async fn a_definition_is_created_read_updated_and_deleted() {
         assert_eq!(found.to_string(), expected.to_string());
         assert!(created.as_str().unwrap().starts_with("20"), "{created}");
 
-        // An update cannot change metadata and version.
+        // Updates do not change metadata and version.
         let mut update = documented();
         update["apiVersion"] = json!("v5");
         update["metadata"]["labels"] = json!({"a": "b"});
@@ -100,7 +100,7 @@ async fn a_definition_is_created_read_updated_and_deleted() {
         assert_eq!(driver.data("GET", &one).await, expected);
         assert_eq!(driver.data("GET", "/admissionwebhooks").await, json!([expected]));
 
-        // A definition that was read can be sent back unchanged.
+        // A definition that was read can be written back unchanged.
         assert_eq!(driver.define("PUT", route, expected.to_string()).await, done);
         assert_eq!(driver.data("GET", &one).await, expected);
 
@@ -113,7 +113,7 @@ async fn a_definition_is_created_read_updated_and_deleted() {
 }
 
 #[tokio::test]
-async fn a_change_is_live_when_it_is_answered() {
+async fn a_change_is_live_before_its_reply_is_sent() {
     let directory = TempDir::new().unwrap();
     let driver = Setup::new(&[echo().await])
         .steered(directory.path())
@@ -136,7 +136,7 @@ async fn a_change_is_live_when_it_is_answered() {
     assert!(!marked().await);
 }
 
-/// Changes of definitions do not pass the chains, not even a chain that refuses everything.
+/// Changes to definitions do not pass the chains, so a chain that refuses everything can still be removed.
 #[tokio::test]
 async fn no_chain_can_refuse_a_change_of_definitions() {
     let directory = TempDir::new().unwrap();
@@ -151,9 +151,8 @@ async fn no_chain_can_refuse_a_change_of_definitions() {
     assert_eq!(driver.live().await, ["defaultGroup/bad"]);
 }
 
-/// A hook may have a plugin in place of a client configuration.
 #[tokio::test]
-async fn a_hook_may_be_a_plugin() {
+async fn a_plugin_can_take_the_place_of_a_webhook() {
     let directory = TempDir::new().unwrap();
     let module = directory.path().join("allows.wasm");
     fs::write(&module, Guest::default().component()).unwrap();
@@ -223,7 +222,7 @@ async fn a_request_keeps_the_uid_of_its_client() {
     assert_eq!(body, DONE.replace("null", "[]"));
 }
 
-/// The instructions of BCS make an authority of 1024 bits, with `openssl genrsa 1024`.
+/// The instructions of BCS create a CA with an RSA key of 1024 bits, by `openssl genrsa 1024`.
 #[tokio::test]
 async fn an_authority_with_a_short_rsa_key_causes_a_warning() {
     let directory = TempDir::new().unwrap();

@@ -18,7 +18,7 @@ pub(super) async fn driver(directory: &TempDir) -> Running {
     driver
 }
 
-/// Returns a definition that conflicts with no other, with these fields in place of its own.
+/// Returns a definition that conflicts with no other, in which `fields` replace its own fields.
 fn with(fields: &Value) -> String {
     let mut body = definition("new", "https://h.example");
     body["resourcesRef"] = json!({"operation": "Update", "kind": "Deployment"});
@@ -122,7 +122,7 @@ async fn invalid_definitions_are_refused() {
             1_405_202,
             "admission not exist: there is no other/there".to_owned(),
         ),
-        // An existing definition is refused before its content is checked.
+        // A create for an existing definition is refused before its content is checked.
         (
             "POST",
             ROUTE,
@@ -143,7 +143,7 @@ async fn invalid_definitions_are_refused() {
                 before[0].display()
             ),
         ),
-        // These definitions would never work.
+        // These definitions could never work.
         (
             "POST",
             ROUTE,
@@ -299,7 +299,7 @@ async fn invalid_definitions_are_refused() {
                 admissionWebhooks[1].failurePolicy: \"Open\" is not a valid failure policy; write Fail or Ignore"
             ),
         ),
-        // Each operation and kind has at most one definition.
+        // There is at most one definition for each operation and kind.
         (
             "POST",
             ROUTE,
@@ -310,7 +310,7 @@ async fn invalid_definitions_are_refused() {
                 before[0].display()
             ),
         ),
-        // An update must satisfy the same rules.
+        // Updates are checked by the same rules.
         (
             "PUT",
             ROUTE,

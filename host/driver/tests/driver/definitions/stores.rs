@@ -18,10 +18,10 @@ use tempfile::TempDir;
 use super::{DONE, ROUTE, definition, refusal};
 use crate::harness::{Running, Setup, echo};
 
-/// The write of another program just before the next commit: the file, and its text; `None` removes it.
+/// A write by another program right before the next commit: the file, and its new text or `None` to remove it.
 type RivalWrite = (PathBuf, Option<String>);
 
-/// A store of files to which other programs write at the worst moment, and which can become unavailable.
+/// A file store to which other programs write right before commits, and which can become unavailable.
 #[derive(Clone, Debug)]
 struct ContestedStore(Arc<Inner>);
 
@@ -43,7 +43,7 @@ impl ContestedStore {
         }))
     }
 
-    /// Makes each of these writes before one of the next commits.
+    /// Makes one of these writes before each of the next commits.
     fn contest(&self, mut rivals: Vec<RivalWrite>) {
         rivals.reverse();
         *self.0.rivals.lock().unwrap() = rivals;
@@ -86,7 +86,7 @@ impl DefinitionStore for ContestedStore {
     async fn read(&self) -> Result<Vec<DefinitionFile>, StoreError> {
         self.check()?;
         let files = self.0.files.read().await?.into_iter();
-        // The files are entries, which several programs may write.
+        // The store treats the files as entries, which several programs may write.
         let entry = |file: DefinitionFile| DefinitionFile::entry(file.path, file.text, None);
         Ok(files.map(entry).collect())
     }
@@ -118,7 +118,7 @@ async fn a_concurrent_write_to_the_store_is_refused() {
         let found = driver.data("GET", &one).await;
         found["admissionWebhooks"][0]["clientConfig"]["url"].clone()
     };
-    // The other driver has created the definition.
+    // Another driver creates the definition first.
     let id = DefinitionId {
         kind: "admissionwebhook".to_owned(),
         name: "defaultGroup/w".to_owned(),
@@ -129,7 +129,8 @@ async fn a_concurrent_write_to_the_store_is_refused() {
     assert_eq!(refusal(&answer).0, 1_405_201);
     assert_eq!(url().await, "https://theirs.example");
 
-    // The other program has changed the definition: the update applies to its version, and keeps its metadata.
+    // Another program changes the definition first. The update then applies to the changed version, and keeps its
+    // metadata.
     let labelled =
         at("https://theirs.example").replace("\"name\":\"w\"", "\"name\":\"w\",\"labels\":{\"a\":\"b\"}");
     assert!(labelled.contains("labels"));
@@ -141,7 +142,7 @@ async fn a_concurrent_write_to_the_store_is_refused() {
     assert_eq!(url().await, "https://ours.example");
     assert_eq!(driver.data("GET", &one).await["metadata"]["labels"]["a"], "b");
 
-    // The other program has deleted the definition.
+    // Another program deletes the definition first.
     let before = fs::read_to_string(&file).unwrap();
     store.contest(vec![(file.clone(), None)]);
     let (_, answer) = driver.define("PUT", ROUTE, at("https://ours.example/more")).await;
@@ -151,7 +152,7 @@ async fn a_concurrent_write_to_the_store_is_refused() {
     let (_, answer) = driver.define("DELETE", &one, "").await;
     assert_eq!(refusal(&answer).0, 1_405_202);
 
-    // Another program writes first every time.
+    // Another program writes first at every attempt.
     fs::write(&file, at("https://theirs.example")).unwrap();
     let theirs = |number: usize| {
         (
@@ -167,7 +168,7 @@ async fn a_concurrent_write_to_the_store_is_refused() {
         message.contains("was changed by someone else meanwhile"),
         "{message}"
     );
-    // The other program wins one race fewer than there are attempts, so the last attempt succeeds.
+    // Another program writes first at every attempt but the last, which succeeds.
     store.contest((5..9).map(theirs).collect());
     assert_eq!(
         driver.define("PUT", ROUTE, at("https://ours.example")).await.1,
@@ -176,8 +177,8 @@ async fn a_concurrent_write_to_the_store_is_refused() {
     assert_eq!(url().await, "https://ours.example");
 }
 
-/// While the store is unavailable, changes are refused with the reason, and the live table stays. They succeed when the
-/// store is back.
+/// While the store is unavailable, changes are refused with the reason, and the live table is kept. Afterwards, they
+/// succeed.
 #[tokio::test]
 async fn changes_are_refused_while_the_store_is_unavailable() {
     let directory = TempDir::new().unwrap();
@@ -228,7 +229,8 @@ async fn a_missing_directory_removes_no_definition() {
     assert_eq!(driver.define("POST", ROUTE, body()).await.1, DONE);
 }
 
-/// The definitions that exist are read, but a new one is refused, with a message about the missing setting.
+/// Without a writable store, existing definitions are read, but a new one is refused, and the message names the missing
+/// setting.
 #[tokio::test]
 async fn a_change_is_refused_without_a_writable_store() {
     let directory = TempDir::new().unwrap();

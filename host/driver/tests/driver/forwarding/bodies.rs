@@ -1,5 +1,4 @@
-//! Tests bodies on their way to the scheduler: they are streamed when no chain needs them, and read within the limits
-//! otherwise.
+//! Tests how bodies reach the scheduler: streamed if no chain needs them, and otherwise read within the limits.
 
 use std::time::Duration;
 
@@ -15,7 +14,7 @@ use tokio::sync::mpsc;
 use super::scheduler::*;
 use crate::harness::*;
 
-/// Returns a body that sends the chunks of a channel.
+/// Returns a body that consists of the chunks from a channel.
 fn sent_by(receiver: mpsc::Receiver<Bytes>) -> Body {
     Body::from_stream(stream::unfold(receiver, async |mut receiver| {
         receiver
@@ -35,7 +34,7 @@ async fn bodies_are_streamed_both_ways_if_no_chain_needs_them() {
     });
     let setup = Setup::new(&[serve(routes).await]).limits(|limits| limits.body = 1024);
     let driver = in_front_of_schedulers(setup).start().await;
-    // Each chunk is sent only after the previous one was received, so the driver cannot wait for the end.
+    // Each chunk is sent only after the previous one was received, so a driver that waits for the end would hang.
     let (sender, receiver) = mpsc::channel(1);
     let path = below("/agentsettings/taint");
     let sending = tokio::spawn({
@@ -69,7 +68,7 @@ async fn bodies_for_chains_are_limited() {
         })
     };
     let scene = Scene::changed(setup).await;
-    // No chain matches updates, but the translation needs their bodies.
+    // No chain matches updates, but their bodies are read because the driver translates them.
     let code = |(status, reply): (u16, String)| {
         let reply: Value = serde_json::from_str(&reply).unwrap();
         (status, reply["code"].as_u64().unwrap())
@@ -82,7 +81,7 @@ async fn bodies_for_chains_are_limited() {
     assert_eq!(code(text(scene.driver.send(slow).await).await), (408, 1_405_012));
     drop(sender);
 
-    // The scheduler cannot decode compressed bodies.
+    // The scheduler cannot decode compressed bodies, so the driver refuses them.
     for path in ["/namespaces/n/applications", "/agentsettings/taint"] {
         let mut packed = request("PUT", &below(path), "x");
         packed
@@ -95,7 +94,7 @@ async fn bodies_for_chains_are_limited() {
     }
     assert!(scene.received().is_empty());
 
-    // A body that is not read has no limit.
+    // A body that is only streamed has no limit.
     let (received, status, _) = scene.send("PUT", "/agentsettings/taint", &"x".repeat(9999)).await;
     assert_eq!((received.unwrap().body.len(), status), (9999, 200));
 }

@@ -1,4 +1,4 @@
-//! Tests consoles on the hosts of the cluster.
+//! Tests the forwarding of requests to consoles on the cluster's hosts.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -11,7 +11,7 @@ use hyper_util::rt::TokioIo;
 use super::scheduler::*;
 use crate::harness::*;
 
-/// Starts a driver whose consoles are at the port of this address.
+/// Starts a driver that expects consoles at the port of this address.
 fn with_consoles(
     at: SocketAddr,
     change: impl FnOnce(&mut ConsoleConfig) + 'static,
@@ -24,7 +24,7 @@ fn with_consoles(
     }
 }
 
-/// Starts a console that replies with the received request, some of its headers, and the body.
+/// Starts a console that replies with the received request line, some headers, and the body.
 async fn telling() -> SocketAddr {
     let routes = Router::new().fallback(async |request: Request<Body>| {
         let (head, body) = request.into_parts();
@@ -63,7 +63,7 @@ async fn requests_go_to_the_host_that_they_name() {
             "/webconsole/api/sessions?host_ip=127.0.0.1&x=%20",
             "/bcsapi/v1/consoleproxy/api/sessions?host_ip=127.0.0.1&x=%20",
         ),
-        // This is another spelling of the same address.
+        // This row spells the same address differently.
         (
             "POST",
             "/webconsole/a?host_ip=::ffff:127.0.0.1",
@@ -105,7 +105,7 @@ async fn a_websocket_becomes_a_tunnel() {
                 let mut stream = TokioIo::new(upgrade.await.unwrap());
                 let line = until(&mut stream, "\n").await;
                 write(&mut stream, &line.to_uppercase()).await;
-                // The tunnel stays open until the other end closes it.
+                // The tunnel stays open until the other side closes it.
                 rest(&mut stream).await;
             });
             Response::builder()
@@ -133,7 +133,7 @@ async fn a_websocket_becomes_a_tunnel() {
     assert!(reply.contains("sec-websocket-accept: x\r\n"), "{reply}");
     write(&mut stream, "bird\n").await;
     assert_eq!(until(&mut stream, "\n").await, "EARLY BIRD\n");
-    // A driver that stops ends its tunnels.
+    // A driver that stops closes its tunnels.
     scene.driver.shutdown.signal();
     assert_eq!(scene.driver.stopped().await, Stopped::Cut);
     assert_eq!(rest(&mut stream).await, "");

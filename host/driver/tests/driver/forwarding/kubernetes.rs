@@ -13,7 +13,7 @@ use crate::harness::*;
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1beta1/customresourcedefinitions";
 
-/// A driver in front of a scheduler and a kube-apiserver.
+/// A driver in front of a scheduler and of kube-apiserver.
 struct Kubernetes {
     scene: Scene,
     url: String,
@@ -22,7 +22,7 @@ struct Kubernetes {
 }
 
 impl Kubernetes {
-    /// Starts a kube-apiserver with one namespace, `there`, and this reply to all other requests.
+    /// Starts a kube-apiserver that has one namespace, `there`, and gives this reply to all other requests.
     async fn start(reply: impl Fn() -> Response<Body> + Clone + Send + Sync + 'static) -> Self {
         let received: Arc<Mutex<Vec<Received>>> = Arc::default();
         let kept = received.clone();
@@ -54,7 +54,7 @@ impl Kubernetes {
         Self::with_switch(url, received, true).await
     }
 
-    /// Starts a driver with this value of `dialect.bcs.customResources`.
+    /// Starts a driver whose `dialect.bcs.customResources` has this value.
     async fn with_switch(url: &str, received: Arc<Mutex<Vec<Received>>>, custom_resources: bool) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("kubeconfig");
@@ -147,7 +147,7 @@ async fn requests_for_custom_resources_are_forwarded_unchanged() {
         ("DELETE", "/g/v1/namespaces/there/ks/a", String::new(), vec![format!("DELETE {kinds}/a")]),
         ("POST", "/g/v1/namespaces/there/ks", in_namespace("there"), vec!["GET /api/v1/namespaces/there".to_owned(), format!("POST {kinds}")]),
         ("POST", "/g/v1/namespaces/there/ks", in_namespace("absent"), vec!["GET /api/v1/namespaces/absent".to_owned(), "POST /api/v1/namespaces?".to_owned(), format!("POST {kinds}")]),
-        // If the namespace cannot be checked, kube-apiserver decides.
+        // If the namespace cannot be checked, the request is left to kube-apiserver.
         ("POST", "/g/v1/namespaces/there/ks", in_namespace("locked"), vec!["GET /api/v1/namespaces/locked".to_owned(), format!("POST {kinds}")]),
         ("POST", "/g/v1/namespaces/there/ks", in_namespace("../nodes"), vec![format!("POST {kinds}")]),
         ("POST", "/g/v1/ks", r#"{"metadata":{"name":"a"}}"#.to_owned(), vec!["POST /apis/g/v1/ks".to_owned()]),
@@ -210,7 +210,8 @@ async fn definitions_are_written_in_v1_if_v1beta1_is_not_served() {
     assert_eq!(received.json()["spec"]["versions"][0]["name"], "v2");
 }
 
-/// A cluster that is configured for the labels of namespaces, or for plugins, must not be open to all clients.
+/// A cluster may be configured only for labels of namespaces or for plugins, and must not thereby be open to all
+/// clients.
 #[tokio::test]
 async fn custom_resources_are_refused_by_default() {
     let open = Kubernetes::start(|| json_reply(200, &json!({}))).await;

@@ -1,4 +1,4 @@
-//! Tests schedulers that are not the master, which do nothing and reply with an empty body.
+//! Tests schedulers that are not the master. They reply with an empty body and do nothing.
 
 use std::{
     sync::{
@@ -16,13 +16,13 @@ use serde_json::Value;
 use super::scheduler::*;
 use crate::harness::*;
 
-/// Starts a scheduler that becomes the master at this request, and returns the number of its requests.
+/// Starts a scheduler that answers as the master from this request on; also returns its number of requests.
 async fn master_from(first: usize) -> (std::net::SocketAddr, Arc<AtomicUsize>) {
     let received = Arc::new(AtomicUsize::new(0));
     let count = received.clone();
     let routes = Router::new().fallback(async move |request: Request<Body>| {
         let body = request.into_body().collect().await.unwrap().to_bytes();
-        // Every attempt sends the whole body.
+        // Every attempt must send the whole body.
         let version: Value = serde_json::from_slice(&body).unwrap();
         assert_eq!(version["ID"], "a");
         match count.fetch_add(1, Ordering::Relaxed) {
@@ -50,7 +50,7 @@ async fn the_next_listed_scheduler_is_called_if_the_first_is_not_the_master() {
 
 #[tokio::test]
 async fn a_scheduler_that_becomes_the_master_gets_the_request() {
-    // The number of the first request that the scheduler answers as the master.
+    // The number is that of the first request that the scheduler answers as the master.
     for first in [2, 3, 4] {
         let (address, received) = master_from(first).await;
         let driver = in_front_of_schedulers(Setup::new(&[address])).start().await;
@@ -80,7 +80,7 @@ async fn without_a_master_the_request_fails_after_the_connect_timeout() {
 #[tokio::test]
 async fn a_streamed_body_is_sent_only_once() {
     let scene = Scene::answering(|| http::Response::new(Body::empty())).await;
-    // This body is streamed, because no chain needs it.
+    // The body is streamed, because no chain needs it, so it cannot be sent twice.
     let (received, status, reply) = scene.send("PUT", "/agentsettings/taint", "[]").await;
     assert_eq!(received.unwrap().body, "[]");
     assert_eq!(status, 200);

@@ -40,7 +40,7 @@ async fn replies_of_the_scheduler_are_passed_on_as_documented() {
                 .body(Body::from(sent.clone()))
                 .unwrap()
         };
-        // No scheduler becomes the master, so the driver need not wait for long.
+        // No scheduler becomes the master, so a short timeout suffices.
         let scene = Scene::with(reply, |setup| setup.upstream(|upstream| upstream.connect_timeout = Duration::from_millis(50))).await;
         let response = scene.driver.send(request("GET", &below(RESOURCES), Body::empty())).await;
         let mut names: Vec<&str> = response.headers().keys().map(http::HeaderName::as_str).collect();
@@ -128,7 +128,7 @@ async fn a_large_reply_is_streamed() {
     }
 }
 
-/// Starts a scheduler that writes this text in reply to one request, and then may hang up.
+/// Starts a scheduler that replies with this text to one request, and then hangs up if `hangs_up` is true.
 async fn writes(reply: &'static str, hangs_up: bool) -> std::net::SocketAddr {
     let listener = TcpListener::bind(loopback()).await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -146,7 +146,7 @@ async fn writes(reply: &'static str, hangs_up: bool) -> std::net::SocketAddr {
 #[tokio::test]
 #[rustfmt::skip]
 async fn a_missing_or_invalid_reply_is_reported() {
-    // (text, whether the connection ends then, expected reason)
+    // (text, whether the scheduler hangs up after it, expected reason)
     for (written, hangs_up, expected) in [
         ("", true, "the connection to the upstream broke before it replied"),
         ("", false, "the upstream did not reply within 100ms"),

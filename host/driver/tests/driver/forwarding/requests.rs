@@ -76,7 +76,7 @@ async fn a_request_passes_the_chains_before_it_is_forwarded() {
     assert!(received.is_none());
     assert_eq!((status, &reply["code"]), (400, &json!(1_405_234)));
 
-    // The reply contains the warnings, whether or not the scheduler answered.
+    // The reply contains the warnings whether or not the scheduler answered.
     let response = scene.driver.send(post(runnable("application", "odd"))).await;
     assert_eq!(response.headers()["warning"], r#"299 - "it is odd""#);
     let response = scene.driver.send(post(application("odd"))).await;
@@ -115,7 +115,7 @@ async fn refused_requests_do_not_reach_the_scheduler() {
         assert_eq!(got, status, "{source}: {reply}");
         assert!(reply.contains(expected), "{source}: {reply}");
     }
-    // Paths outside of the prefix have no route.
+    // Paths outside the prefix have no route.
     let outside = Request::get("/healthz").body(Body::empty()).unwrap();
     assert_eq!(text(scene.driver.send(outside).await).await.0, 404);
     let stranger = Request::get(below("/cluster/resources")).body(Body::empty()).unwrap();
@@ -125,8 +125,8 @@ async fn refused_requests_do_not_reach_the_scheduler() {
     assert!(scene.received().is_empty());
 }
 
-/// The original, in contrast, replaces invalid UTF-8, like Go's decoder, and answers in XML, or with 406, if the client
-/// accepts nothing else.
+/// bcs-mesos-driver, in contrast, replaces invalid UTF-8 as Go's decoder does, and replies in XML, or with 406 if the
+/// client accepts neither.
 #[tokio::test]
 async fn invalid_utf8_is_refused_and_every_reply_is_json() {
     let scene = Scene::start().await;
@@ -139,7 +139,7 @@ async fn invalid_utf8_is_refused_and_every_reply_is_json() {
     }
     assert!(scene.received().is_empty());
     for accept in ["application/xml", "text/html", "*/*", ""] {
-        // The first row is refused by a filter, the second by the handler, and the scheduler answers the third.
+        // A filter refuses the first row and the handler the second; the scheduler answers the third.
         for (path, body, status, expected) in [
             ("/namespaces/n/applications", "null", 400, "1405010"),
             ("/namespaces/n/configmaps", "{}", 200, "1405008"),
@@ -197,7 +197,7 @@ async fn a_request_ends_when_its_client_hangs_up() {
     let (mut scheduler, _) = soon(listener.accept()).await.unwrap();
     until(&mut scheduler, "\r\n\r\n").await;
     drop(client);
-    // The client is gone, so the driver does not wait for the reply.
+    // The client is gone, so the driver aborts the scheduler's request.
     let mut rest = Vec::new();
     soon(scheduler.read_to_end(&mut rest)).await.unwrap();
     assert!(serde_json::from_slice::<Value>(&rest).unwrap()["raw_json"].is_object());

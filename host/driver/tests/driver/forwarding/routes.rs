@@ -1,4 +1,4 @@
-//! Tests every route of the driver over sockets.
+//! Tests that every route of the driver reaches the scheduler.
 
 use std::collections::HashSet;
 
@@ -9,10 +9,10 @@ use serde_json::json;
 use super::scheduler::*;
 use crate::harness::*;
 
-/// The body that the client sends, and the body that the scheduler receives.
+/// The body that the client sends, and what the scheduler receives.
 #[derive(Clone, Copy, Debug)]
 enum Sent {
-    /// The two bodies are empty.
+    /// The client sends no body, and the scheduler receives none.
     Nothing,
     /// The body is forwarded without being read.
     Raw,
@@ -94,7 +94,7 @@ impl Sent {
     }
 }
 
-/// The routes of the original driver that are forwarded to the scheduler.
+/// The routes that bcs-mesos-driver forwards to the scheduler.
 #[rustfmt::skip]
 const ROWS: [(&str, &str, Sent, &str); 69] = [
     ("POST",   "/namespaces/path/applications",                         Version("application"), "POST /v1/apps"),

@@ -1,4 +1,4 @@
-//! Simulates a scheduler that records its requests and sends given replies, with a driver in front of it.
+//! Simulates a scheduler that records requests and replies as told, with a driver in front of it.
 
 use std::sync::{Arc, Mutex};
 
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::harness::*;
 
-/// The reply of the scheduler's handlers to a successful request.
+/// The scheduler's reply to a successful request.
 pub(super) const SUCCESS: &str = r#"{"result":true,"code":0,"message":"success","data":null}"#;
 
 #[derive(Clone, Debug)]
@@ -46,24 +46,24 @@ pub(super) struct Scene {
 }
 
 impl Scene {
-    /// Starts a driver whose scheduler answers with success.
+    /// Starts a driver whose scheduler replies with success.
     pub(super) async fn start() -> Self {
         Self::answering(|| Response::new(Body::from(SUCCESS))).await
     }
 
-    /// Starts a driver whose scheduler answers with this reply.
+    /// Starts a driver whose scheduler gives this reply.
     pub(super) async fn answering(
         reply: impl Fn() -> Response<Body> + Clone + Send + Sync + 'static,
     ) -> Self {
         Self::with(reply, |setup| setup).await
     }
 
-    /// Starts a driver with a changed setup, whose scheduler answers with success.
+    /// Starts a driver with a changed setup, whose scheduler replies with success.
     pub(super) async fn changed(change: impl FnOnce(Setup) -> Setup) -> Self {
         Self::with(|| Response::new(Body::from(SUCCESS)), change).await
     }
 
-    /// Starts a scheduler with this reply, and a driver with this setup.
+    /// Starts a scheduler that gives this reply, and a driver with this setup in front of it.
     pub(super) async fn with(
         reply: impl Fn() -> Response<Body> + Clone + Send + Sync + 'static,
         change: impl FnOnce(Setup) -> Setup,
@@ -94,7 +94,7 @@ impl Scene {
         std::mem::take(&mut *self.received.lock().unwrap())
     }
 
-    /// Sends a request, and returns the request that the scheduler received, if any, with the reply.
+    /// Sends a request. Returns the request that the scheduler received, if any, and the status and body of the reply.
     pub(super) async fn send(&self, method: &str, path: &str, body: &str) -> (Option<Received>, u16, String) {
         let request = request(method, &below(path), Body::from(body.to_owned()));
         let (status, text) = text(self.driver.send(request).await).await;
@@ -116,7 +116,7 @@ pub(super) fn below(path: &str) -> String {
     format!("/mesosdriver/v4{path}")
 }
 
-/// Returns an object of this kind that can be run, with this name in the namespace `n`.
+/// Returns a valid object of this kind with this name, in the namespace `n`.
 pub(super) fn runnable(kind: &str, name: &str) -> String {
     let template = match kind {
         "process" => json!({"processes": [{"procName": "p"}]}),

@@ -1,4 +1,4 @@
-//! Tests the management API of bcs-api, and the admin API for the same users and clusters.
+//! Tests the management API of bcs-api, and the routes of the admin API for the same users and clusters.
 
 use admittance_gateway::{
     Statuses,
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use super::gateway;
 use crate::{harness::*, tls::until};
 
-/// A gateway with its users and clusters in a file.
+/// A gateway that stores its users and clusters in a file.
 struct Scene {
     gateway: Running,
     /// The token of a super user.
@@ -55,7 +55,7 @@ impl Scene {
         (status, serde_json::from_str(&text).unwrap())
     }
 
-    /// Creates a user, and returns a token of that user.
+    /// Creates a user; returns a token for it.
     async fn with_token(&self, name: &str, super_user: bool) -> String {
         let (status, user) = self
             .admin(
@@ -71,7 +71,7 @@ impl Scene {
         token["token"].as_str().unwrap().to_owned()
     }
 
-    /// Sends a request with this value of `Authorization`, unless it is empty, and returns the reply.
+    /// Sends a request and returns the reply. `authorization` is the value of that header; empty for none.
     async fn rest(&self, authorization: &str, method: &str, path: &str, body: Value) -> (u16, Value) {
         let mut request = request(method, &format!("/rest/{path}"), body.to_string());
         if !authorization.is_empty() {
@@ -166,7 +166,7 @@ async fn a_platform_manages_users_and_clusters() {
         format!("/tunnels/clusters/{identifier}/")
     );
     assert_eq!(format!("Bearer {}", found["user_token"].as_str().unwrap()), alice);
-    // The credentials of the cluster are never returned.
+    // The reply never contains the cluster's credentials.
     let (status, stored) = scene.as_root("GET", &path("credentials"), Value::Null).await;
     assert_eq!((status, &stored["UserToken"]), (200, &json!("")));
     assert_eq!(stored["ServerAddresses"], "https://10.0.0.1:6443");
@@ -211,7 +211,7 @@ async fn only_permitted_users_manage_users_and_clusters() {
         (&root, "POST", "users/x/tokens", 400, "USER_ID_INVALID"),
         (&alice, "GET", query, 200, ""),
         (&root, "GET", query_by_cluster, 200, ""),
-        // The reply does not reveal whether the cluster exists.
+        // The reply does not reveal that the cluster exists.
         (&bob, "GET", query, 404, "CLUSTER_NOT_FOUND"),
         (&bob, "GET", query_by_cluster, 404, "CLUSTER_NOT_FOUND"),
         (nobody, "GET", query_by_cluster, 401, "UNAUTHORIZED"),
@@ -325,7 +325,7 @@ async fn invalid_input_has_the_status_that_is_configured() {
             );
             assert!(reply["message"].as_str().unwrap().contains(part), "{reply}");
         }
-        // Only the status of invalid input depends on the configuration.
+        // The configuration affects only the status of invalid input.
         let bcs = json!({"id": "x", "project_id": "p", "cluster_type": "nomad"});
         let (status, reply) = scene.as_root("POST", "clusters/bcs", bcs).await;
         assert_eq!(
@@ -474,7 +474,7 @@ async fn the_admin_api_manages_the_same_users_and_clusters() {
         assert_eq!(found, status, "{method} {path}: {reply}");
         assert!(reply.to_string().contains(part), "{method} {path}: {reply}");
     }
-    // A revoked token is refused at once.
+    // A revoked token is refused immediately.
     let (_, users) = scene.admin("GET", "/v1/users/root", Value::Null).await;
     let path = format!("/v1/users/root/tokens/{}", users["tokens"][0]["id"]);
     assert_eq!(scene.admin("DELETE", &path, Value::Null).await.0, 200);

@@ -38,7 +38,7 @@ async fn a_yaml_body_is_converted_to_json() {
         assert_eq!(request.headers["content-type"], kind_received);
         assert_eq!(request.headers["content-length"], received.len().to_string());
     }
-    // The body comes in chunks, and is larger than one part of the conversion.
+    // The body comes in chunks, and is larger than the parts in which it is converted.
     let long = "x".repeat(40_000);
     let chunks = stream::iter([
         Ok::<_, std::io::Error>(format!("a: {long}\n")),

@@ -18,7 +18,7 @@ fn of(server: &str) -> EnsembleConfig {
     EnsembleConfig::new(server.parse::<Servers>().unwrap())
 }
 
-/// Registers an address as a driver does.
+/// Registers an address in the way a driver does.
 fn register(
     zookeeper: &ZooKeeper,
     parent: &str,
@@ -39,7 +39,7 @@ fn register(
     })
 }
 
-/// Sends a request for this cluster, and returns the code and the message of the reply.
+/// Sends a request for this cluster; returns the code and message of the reply.
 async fn reply(gateway: &Running, cluster: &str) -> (u64, String) {
     let request = Request::get(format!("{OUTER}/a")).header("bcs-clusterid", cluster);
     let (_, body) = envelope(gateway.send(request.body(Body::empty()).unwrap()).await).await;
@@ -52,7 +52,7 @@ async fn detail(gateway: &Running) -> Value {
 }
 
 #[tokio::test]
-async fn other_services_are_found_where_they_register() {
+async fn other_services_are_discovered_through_zookeeper() {
     let server = tokio::task::spawn_blocking(Server::start).await.unwrap();
     let (storage, kubernetes) = (Driver::answering(404, "gone").await, Driver::start().await);
     let directory = tempfile::tempdir().unwrap();
@@ -99,7 +99,7 @@ async fn other_services_are_found_where_they_register() {
     );
     let node = "/bcs/services/endpoints/kubernetedriver/BCS-K8S-1";
     let _kubernetes = register(&registering, node, kubernetes.address, None);
-    // The status comes from the service, and does not depend on `statuses`.
+    // The service's own status is passed on, whatever `statuses` says.
     until("the storage", async || {
         send("GET", "storage/k8s/x?y=1", "all", "").await == 404
     })
@@ -138,7 +138,7 @@ async fn other_services_are_found_where_they_register() {
 }
 
 #[tokio::test]
-async fn drivers_are_found_in_the_nodes_where_they_register() {
+async fn drivers_are_discovered_through_zookeeper() {
     let server = tokio::task::spawn_blocking(Server::start).await.unwrap();
     let (one, two, outside, listed) = (
         Driver::start().await,
@@ -154,7 +154,7 @@ async fn drivers_are_found_in_the_nodes_where_they_register() {
         service: Some(of(server.address())),
     };
     let gateway = setup.start().await;
-    // The first request waits until the gateway has read the nodes, which contain no driver yet.
+    // The first request waits until the gateway has read the nodes, which do not contain a driver yet.
     let (code, message) = reply(&gateway, "BCS-1").await;
     assert_eq!(
         (code, message.as_str()),
@@ -164,7 +164,7 @@ async fn drivers_are_found_in_the_nodes_where_they_register() {
     assert_eq!(detail(&gateway).await["discovery"], PATH);
 
     let registering = ZooKeeper::open(of(server.address()));
-    // A driver also makes a node for schedulers, next to the nodes of clusters.
+    // A driver also creates a node for schedulers, next to the nodes of clusters. The gateway must ignore it.
     let _beside = register(&registering, PATH, one.address, None);
     let first = register(&registering, &format!("{PATH}/BCS-1"), one.address, None);
     until("the first driver", async || reply(&gateway, "BCS-1").await.0 == 0).await;
@@ -174,7 +174,7 @@ async fn drivers_are_found_in_the_nodes_where_they_register() {
         !two.received().is_empty()
     })
     .await;
-    // The gateway is outside of the cluster, so it uses the driver's external address.
+    // The gateway is outside the cluster, so it uses the driver's external address.
     let _third = register(
         &registering,
         &format!("{PATH}/BCS-2"),
@@ -183,7 +183,7 @@ async fn drivers_are_found_in_the_nodes_where_they_register() {
     );
     until("another cluster", async || reply(&gateway, "BCS-2").await.0 == 0).await;
     assert!(!outside.received().is_empty());
-    // A driver registers with the id of a cluster that the configuration lists.
+    // This driver registers with a cluster id that is also listed in the configuration.
     let _fourth = register(&registering, &format!("{PATH}/BCS-LISTED"), one.address, None);
     let _last = register(&registering, &format!("{PATH}/BCS-3"), one.address, None);
     until("the last cluster", async || reply(&gateway, "BCS-3").await.0 == 0).await;
@@ -222,7 +222,7 @@ async fn drivers_are_found_in_the_nodes_where_they_register() {
         message.ends_with("mesos cluster BCS-1 not found: no driver of it is registered"),
         "{message}"
     );
-    // Without ZooKeeper, the last known drivers stay.
+    // Without ZooKeeper, the gateway keeps the last known drivers.
     drop(server);
     until("the loss", async || {
         detail(&gateway).await["problem"] != Value::Null

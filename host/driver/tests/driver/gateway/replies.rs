@@ -27,7 +27,7 @@ async fn each_failure_has_the_reply_of_bcs_api() {
         })
         .start()
         .await;
-        // (method, path, clusters, expected status as from bcs-api, own status, code, message)
+        // (method, path, clusters, expected status with bcs-api's statuses, with own statuses, code, message)
         for (method, path, ids, ok, own, code, message) in [
             ("GET", &*path, &[][..], 200, 400, 1_405_007, none),
             ("GET", &*path, &[""][..], 200, 400, 1_405_007, none),
@@ -49,7 +49,7 @@ async fn each_failure_has_the_reply_of_bcs_api() {
                 1_405_051,
                 "(bcs-api):mesos cluster BCS-NONE not found",
             ),
-            // bcs-api has exactly the same messages.
+            // bcs-api has the same messages.
             (
                 "GET",
                 &*path,
@@ -114,7 +114,7 @@ async fn each_failure_has_the_reply_of_bcs_api() {
                 1_405_061,
                 "a segment `.` or `..`",
             ),
-            // A repeated header with one value is accepted.
+            // A repeated header is accepted if its values are equal.
             ("GET", &*path, &[CLUSTER, CLUSTER][..], 200, 200, 0, "success"),
         ] {
             let request = ids
@@ -255,7 +255,8 @@ async fn the_access_log_names_the_cluster_and_the_user() {
         gateway.send(asking).await;
     };
     ask("GET").await;
-    // The interest in a log line is decided by the first thread that logs it, so it is computed again.
+    // `tracing` caches, at the first use of a log line, whether it is wanted. Another test's thread may have been
+    // first, so the cache is rebuilt.
     tracing::callsite::rebuild_interest_cache();
     ask("GET").await;
     ask("POST").await;

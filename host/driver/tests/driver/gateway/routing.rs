@@ -133,7 +133,7 @@ async fn a_sent_request_is_not_repeated() {
     assert_eq!((status, &reply["code"]), (200, &json!(1_405_053)), "{reply}");
     assert!(soon(dies).await.unwrap().starts_with("POST /mesosdriver/v4/a "));
     assert!(other.received().is_empty());
-    // This driver is gone, so all further requests go to the other one.
+    // This driver is gone, so further requests go to the other one.
     for _ in 0..4 {
         let (_, reply) = envelope(gateway.send(request("POST", &path, "{}")).await).await;
         assert_eq!(reply["code"], 0, "{reply}");
@@ -164,7 +164,7 @@ async fn drivers_are_reached_with_mutual_tls() {
             None => assert_eq!(body, application("good")),
             Some(code) => assert!(body.contains(&code.to_string()), "{body}"),
         }
-        // The status reports the state of the certificates.
+        // The status includes the certificates for connections to drivers.
         let status = gateway.status().await;
         assert_eq!(status["certificates"][0]["certificate"], "upstream", "{status}");
     }
@@ -183,7 +183,7 @@ async fn the_driver_with_the_fewest_requests_gets_the_next() {
         )
         .await
     };
-    // Either driver may get the first request.
+    // Either driver may get a request, so the test sends requests until one arrives at the driver that holds them.
     let held = loop {
         let mut received = tokio::spawn(ask(gateway.clone()));
         tokio::select! {
@@ -191,7 +191,7 @@ async fn the_driver_with_the_fewest_requests_gets_the_next() {
             answer = &mut received => assert!(answer.unwrap().1.contains("success")),
         }
     };
-    // While one driver holds a request, all others go to the other driver.
+    // While a driver holds a request, all others go to the other driver.
     for _ in 0..5 {
         let (status, body) = soon(ask(gateway.clone())).await;
         assert_eq!(status, 200);
@@ -218,9 +218,9 @@ async fn a_gateway_serves_a_real_driver() {
     assert_eq!(status, 200);
     assert!(body.contains("\"seen\":true"), "{body}");
     let (status, body) = envelope(gateway.send(request("POST", &path, application("bad"))).await).await;
-    // The driver answered with 400.
+    // The code shows that the driver denied the object.
     assert_eq!((status, &body["code"]), (200, &json!(1_405_234)));
-    // A driver that is listed for the wrong cluster refuses the request.
+    // A driver that is listed under the wrong cluster refuses the request.
     let mut wrong = request("POST", &path, application("good"));
     wrong
         .headers_mut()
@@ -268,7 +268,7 @@ async fn a_console_is_forwarded_through_the_gateway() {
     write(&mut stream, &head).await;
     let reply = until(&mut stream, "\r\n\r\n").await;
     assert!(reply.starts_with("HTTP/1.1 101 "), "{reply}");
-    // A browser expects that one of its protocols is chosen.
+    // Browsers require that the reply chooses one of the protocols they offered.
     assert!(reply.contains("sec-websocket-protocol: mine\r\n"), "{reply}");
     write(&mut stream, "ping").await;
     assert_eq!(until(&mut stream, "ping").await, "ping");
@@ -281,7 +281,7 @@ async fn a_console_is_forwarded_through_the_gateway() {
     assert!(seen.contains("mine") && !seen.contains("YWJj"), "{seen}");
 }
 
-/// The hosts of a cluster, as a driver lists them.
+/// The list of a cluster's hosts, as a driver returns it.
 const HOSTS: &str = r#"{"result":true,"code":0,"message":"success","data":{"agents":[{"ip":"10.0.0.7"}]}}"#;
 
 #[tokio::test]
@@ -309,7 +309,7 @@ async fn consoles_are_on_hosts_of_their_cluster() {
             assert_eq!(received, at_driver, "{path}");
         }
     }
-    // The query names the cluster only for consoles, since other clients can send headers.
+    // The query may name the cluster only for consoles; other clients can send the header.
     let path = format!("{OUTER}/namespaces/n/applications?cluster_id={CLUSTER}");
     let (_, body) = envelope(
         gateway

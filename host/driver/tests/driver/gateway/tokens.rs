@@ -20,7 +20,7 @@ use crate::{
 };
 
 const HOOKS: &str = "/namespaces/n/admissionwebhook";
-/// A route of the driver that can be read and written.
+/// A route of the driver with methods that read and write.
 const APPLICATIONS: &str = "/namespaces/n/applications";
 
 fn digest(token: &str) -> String {
@@ -196,7 +196,7 @@ async fn a_token_file_grants_rights_by_cluster() {
             1_405_059,
             "unknown token",
         ),
-        // A user without rights to a cluster does not learn whether it exists.
+        // A user without rights to a cluster must not learn whether it exists.
         (
             "GET",
             APPLICATIONS,
@@ -297,7 +297,7 @@ async fn a_changed_token_file_is_reloaded_unless_it_is_invalid() {
 #[derive(Clone, Default)]
 struct UserManager {
     received: Arc<Mutex<Vec<(HeaderMap, String, Value)>>>,
-    /// The reply that replaces the usual one, if there is one.
+    /// The next replies of the server, if not the usual ones.
     instead: Arc<Mutex<Option<(u16, String)>>>,
 }
 
@@ -356,7 +356,7 @@ async fn with_endpoint(driver: &Driver, endpoint: EndpointConfig) -> Running {
 }
 
 #[tokio::test]
-async fn a_token_may_be_for_some_namespaces() {
+async fn a_token_can_be_limited_to_namespaces() {
     let driver = Driver::start().await;
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("tokens.yaml");
@@ -381,7 +381,7 @@ async fn a_token_may_be_for_some_namespaces() {
         ("GET", "/namespaces/m%69ne/applications", "", true),
         ("DELETE", "/namespaces/mine/deployments/a", "", true),
         ("POST", "/namespaces/mine/applications", &*mine, true),
-        // Drivers read the namespace in the body, in any case.
+        // Drivers read the namespace from the body, ignoring the case of the key.
         ("POST", "/namespaces/mine/applications", &theirs, false),
         (
             "POST",
@@ -444,7 +444,7 @@ async fn an_endpoint_decides_about_tokens() {
         let bearer = format!("Bearer {token}");
         let headers = [("bcs-clusterid", CLUSTER), ("authorization", &*bearer)];
         let case = format!("{method} {path} {token}");
-        // The second reply is cached.
+        // The second request is answered from the cache.
         for asks in [true, false] {
             let (status, body) = envelope(gateway.send(asking(method, path, &headers)).await).await;
             if allowed {
@@ -473,7 +473,7 @@ async fn an_endpoint_decides_about_tokens() {
         }
         assert_eq!(driver.received().len(), if allowed { 2 } else { 0 }, "{case}");
     }
-    // The URL is part of a check, so a request for another URL is checked again.
+    // Checks include the URL, so a request for another URL is checked again.
     for name in ["a", "b"] {
         let headers = [("bcs-clusterid", CLUSTER), ("authorization", "Bearer writes")];
         let request = asking("DELETE", &format!("{APPLICATIONS}/{name}"), &headers);
@@ -492,7 +492,7 @@ async fn an_endpoint_decides_about_tokens() {
         400
     );
     assert_eq!(manager.received().len(), 1);
-    // Without a token no request is sent to the endpoint.
+    // Without a token, nothing is sent to the endpoint.
     let headers = [("bcs-clusterid", CLUSTER)];
     assert_eq!(
         gateway.send(asking("GET", APPLICATIONS, &headers)).await.status(),
@@ -535,7 +535,7 @@ async fn no_token_is_accepted_while_the_endpoint_does_not_answer() {
         *manager.instead.lock().unwrap() = Some((status, text.to_owned()));
         refused(&received, &format!("{status} {text}")).await;
     }
-    // When the endpoint answers again, its reply counts: no failure was cached.
+    // Failures are not cached: when the endpoint answers again, its reply counts.
     *manager.instead.lock().unwrap() = None;
     assert_eq!(
         received
@@ -568,7 +568,7 @@ async fn requests_to_an_endpoint_use_tls() {
     let authority = Authority::new();
     let identity = authority.sign("localhost");
     let manager = serve(manager.routes()).await;
-    // A proxy with a certificate is in front of the server that checks tokens.
+    // A TLS proxy is in front of the server that checks tokens.
     let tls = ServerTls::of_files(identity.clone(), Some(authority.file("ca.pem"))).unwrap();
     let front = Setup::new(&[manager]).tls(tls).start().await;
     let headers = [("bcs-clusterid", CLUSTER), ("authorization", "Bearer reads")];

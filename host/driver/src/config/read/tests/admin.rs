@@ -6,7 +6,7 @@ use tempfile::TempDir;
 use super::{LEAST, read_in};
 use admittance_admin::{CertificateHolder, Role};
 
-/// Makes a directory with a certificate and its key, and files of tokens.
+/// Makes a directory with a certificate, its key, and token files.
 fn directory() -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     let CertifiedKey { cert, signing_key } = generate_simple_self_signed(["localhost".to_owned()]).unwrap();
@@ -56,7 +56,7 @@ admin:
         role: Role::Admin,
     };
     assert_eq!(admin.tls().unwrap().clients, [expected]);
-    // Tokens need TLS even if the address is changed after the configuration was read.
+    // Tokens require TLS even if the address is changed after the file was read.
     let tokens = admin.tokens().to_vec();
     let plain = admittance_admin::AdminConfig::new("127.0.0.1:0".parse().unwrap())
         .with_tokens(tokens)

@@ -1,4 +1,4 @@
-//! Tests the sections of a driver of BCS: ensembles, discovery, and registration.
+//! Tests the sections of a BCS driver: ensembles, discovery and registration.
 
 use std::{fs::Permissions, os::unix::fs::PermissionsExt};
 
@@ -370,7 +370,7 @@ fn only_an_empty_zookeeper_user_may_lack_a_password() {
 }
 
 #[test]
-fn the_key_on_bad_definition_is_read() {
+fn on_bad_definition_accepts_only_its_documented_values() {
     use admittance::OnBadDefinition::{KeepLast, ServeRest};
     for (text, expected) in [
         ("", Some(KeepLast)),

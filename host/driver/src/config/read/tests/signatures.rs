@@ -4,7 +4,7 @@ use tempfile::TempDir;
 
 use super::{LEAST, read_in};
 
-/// Makes a directory with a public key, and the certificate of an authority.
+/// Makes a directory with a public key and the certificate of an authority.
 fn directory() -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     let key = KeyPair::generate().unwrap();

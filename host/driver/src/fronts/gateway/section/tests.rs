@@ -8,7 +8,8 @@ use crate::Config;
 
 const ZOOKEEPER: &str = "zookeeper: { service: { servers: [\"127.0.0.1:2181\"] } }";
 
-/// Reads a gateway from this text, or returns the mistakes in it. `own` holds a token, and `tokens.yaml` has no tokens.
+/// Reads a gateway's configuration, or returns the mistakes in it. The file `own` contains a token, and `tokens.yaml`
+/// is a token file without tokens.
 fn read(text: &str) -> Result<GatewayConfig, Vec<String>> {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("tokens.yaml"), "tokens: []\n").unwrap();
