@@ -13,17 +13,14 @@ use crate::{
     stock,
 };
 
-/// Configuration of a [`Catalog`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct CatalogConfig {
-    /// The store that keeps modules. Without a store, every start fetches them again.
+    /// The store for fetched modules. Without a store, every start of the program fetches them again.
     pub store: Option<Store>,
-    /// The connections to servers and registries.
     pub network: NetworkConfig,
-    /// The signatures that modules must have.
     pub signatures: SignaturePolicy,
-    /// The largest module that is taken, in bytes: [`MODULE_SIZE_LIMIT`].
+    /// The largest accepted module, in bytes. Default: [`MODULE_SIZE_LIMIT`].
     pub size_limit: u64,
 }
 
@@ -38,19 +35,19 @@ impl Default for CatalogConfig {
     }
 }
 
-/// Whether an earlier resolution of a reference may be used.
+/// Whether to use the recorded resolution of a reference, or to resolve the reference again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Freshness {
-    /// The earlier resolution is used if the module is in the store.
+    /// Uses the recorded resolution if the module is in the store.
     Recorded,
-    /// The earlier resolution is used, and nothing is fetched: a module that is not in the store is
-    /// [`Error::NotFetched`].
+    /// Uses the recorded resolution and fetches nothing. A module that is not in the store is [`Error::NotFetched`].
     Stored,
-    /// The reference is resolved again by the server. A digest always names the same module, so it causes no request.
+    /// Asks the server for the current resolution. A reference with a digest is never resolved again, because the
+    /// digest always names the same module.
     Again,
 }
 
-/// Obtains modules by reference from files, servers and registries. Lives as long as the host.
+/// Obtains modules by reference from files, servers and registries.
 #[derive(Clone, Debug)]
 pub struct Catalog {
     pub(crate) inner: Arc<Inner>,
@@ -64,18 +61,16 @@ pub(crate) struct Inner {
     pub(crate) size_limit: u64,
 }
 
-/// The signature that the policy requires of a module, and the module's source, which selected the rule.
+/// The requirement of the signature policy for a module, and the source by which it was chosen.
 pub(crate) struct Rule<'a> {
     source: Source,
     requirement: &'a Requirement,
 }
 
 impl Catalog {
-    /// Creates a catalog.
-    ///
     /// # Errors
     ///
-    /// Returns an error when the file of CAs or the proxy's address cannot be used.
+    /// Returns an error when the file of CAs or the proxy's address is invalid.
     pub fn new(config: CatalogConfig) -> Result<Self, Error> {
         Ok(Self {
             inner: Arc::new(Inner {
@@ -87,21 +82,20 @@ impl Catalog {
         })
     }
 
-    /// Returns the store that keeps modules.
     pub fn store(&self) -> Option<&Store> {
         self.inner.store.as_ref()
     }
 
-    /// Obtains the module that a reference names, with the `pinned` digest and the required signature.
+    /// Obtains the module of a reference, and checks it against the `pinned` digest and the required signature.
     ///
-    /// A file is read each time. A URL or a tag is resolved once and recorded in the store; `freshness` says
-    /// whether to resolve it again. Concurrent calls for the same module share one fetch, and its error;
-    /// progress is reported to the first of them.
+    /// A file is read in every call. A URL or a tag is resolved once and recorded in the store; `freshness` decides
+    /// whether it is resolved again. Concurrent calls for the same module share one fetch and its error; only the first
+    /// caller gets progress reports.
     ///
     /// # Errors
     ///
-    /// Returns an error when it cannot be fetched or read, is larger than the limit, has another digest, or is not
-    /// signed as required.
+    /// Returns an error when the module cannot be fetched or read, exceeds the size limit, has another digest, or lacks
+    /// the required signature.
     pub async fn obtain(
         &self,
         reference: &ModuleReference,
@@ -114,7 +108,7 @@ impl Catalog {
             .await
     }
 
-    /// Resolves the references of one table, each once.
+    /// Creates a resolver for one table, which resolves each reference once.
     pub fn resolver(&self) -> Resolver {
         Resolver::new(self.clone())
     }
@@ -131,11 +125,11 @@ impl Catalog {
         if let Some(bytes) = on_disk(move || stock::module(&stock)).await? {
             let digest = Digest::of(&bytes);
             check_pin(&reference.to_string(), pinned, digest)?;
-            // The module is a part of the program, so it is trusted like the program.
+            // The module is part of the program, so it needs no signature.
             return Ok(FetchedModule::new(bytes, digest).unrequired(reference));
         }
         let rule = inner.rule(reference).await?;
-        // The file is read at the path that is checked, even if a link changes in between.
+        // The path with resolved links is read, because it is the path that the policy was applied to.
         let source = rule.as_ref().and_then(|rule| rule.source.path());
         let path = source.unwrap_or(path).to_owned();
         let target = {
@@ -153,12 +147,12 @@ impl Catalog {
             .await
     }
 
-    /// Returns a module that was obtained earlier, even if the reference now means another. It is read from the store,
-    /// and its signature is checked again with the stored signatures; nothing is fetched.
+    /// Loads a module that was obtained earlier from the store, even if the reference now resolves to another digest.
+    /// Nothing is fetched; the stored signatures are checked again.
     ///
     /// # Errors
     ///
-    /// Returns an error when it is no longer in the store, or is not signed as currently required.
+    /// Returns an error when the module is no longer in the store, or when the current policy refuses its signatures.
     pub async fn load_kept(&self, reference: &ModuleReference, digest: Digest) -> Result<Module, Error> {
         let wanted = reference.clone();
         let found = self.inner.in_store(move |store| {
@@ -178,11 +172,12 @@ impl Catalog {
         self.inner.checked_offline(reference, found).await
     }
 
-    /// Finds the current signatures of an obtained module, whatever is required of it. They are not checked.
+    /// Finds the current signatures of an obtained module, even if the policy requires none. The signatures are not
+    /// checked.
     ///
     /// # Errors
     ///
-    /// Returns an error when they cannot be fetched or read.
+    /// Returns an error when a signature cannot be fetched or read.
     pub async fn signatures(
         &self,
         module: &Module,
@@ -209,22 +204,22 @@ impl Inner {
         }
     }
 
-    /// Returns the rule for this module; `None` if the policy is empty.
-    /// Returns an error when the policy has rules, but none for this module.
+    /// Returns the policy's rule for this module; `None` if the policy is empty. If the policy has rules but none of
+    /// them matches, returns an error.
     pub(crate) async fn rule(&self, reference: &ModuleReference) -> Result<Option<Rule<'_>>, Error> {
         if self.signatures.is_empty() {
             return Ok(None);
         }
         let source = {
             let reference = reference.clone();
-            // Finding the source follows symbolic links on disk.
+            // This blocks: the path of a file is followed through symbolic links.
             on_disk(move || Source::of(&reference)).await??
         };
         let requirement = self.signatures.requirement(reference, &source)?;
         Ok(requirement.map(|requirement| Rule { source, requirement }))
     }
 
-    /// Makes a module if the bytes are signed as required. The stored signatures are tried first; if none of them
+    /// Accepts the module if it has the required signature. The stored signatures are checked first; if none of them
     /// suffices, the current signatures are fetched.
     pub(crate) async fn checked(
         &self,
@@ -236,7 +231,7 @@ impl Inner {
         let Some(rule) = rule.filter(|rule| *rule.requirement != Requirement::Unsigned) else {
             return Ok(found.unrequired(reference));
         };
-        // Signatures next to a file are local, so the current ones are used.
+        // Signatures next to a file are local, so they are always read again.
         let is_file = matches!(reference, ModuleReference::File(_));
         let kept = if is_file {
             None
@@ -253,7 +248,7 @@ impl Inner {
         let gathered = self.gather(reference, rule.source.path(), &found, progress);
         let material = match (gathered.await, refused) {
             (Ok(material), _) => material,
-            // The error about the stored signatures is more helpful than a network error.
+            // The error about the stored signatures explains more than a network error.
             (Err(_), Some(refused)) => return Err(refused.into()),
             (Err(error), None) => return Err(error),
         };
@@ -267,7 +262,7 @@ impl Inner {
         Ok(module)
     }
 
-    /// Makes a module like [`checked`](Self::checked), but only with the stored signatures.
+    /// Accepts the module like [`checked`](Self::checked), but fetches no signatures.
     pub(crate) async fn checked_offline(
         &self,
         reference: &ModuleReference,
@@ -291,7 +286,7 @@ impl Inner {
         Ok(kept.await?.flatten())
     }
 
-    /// Finds the current signatures. `resolved` is a file's path after symbolic links.
+    /// Finds the current signatures. `resolved` is the path of a file after symbolic links.
     async fn gather(
         &self,
         reference: &ModuleReference,

@@ -1,8 +1,8 @@
-//! Turns module references into bytes: fetches modules, checks their digests and signatures, and keeps them in a store
-//! on disk, so that a restart needs neither network nor compiler.
+//! Turns module references into bytes: fetches modules, checks their digests and signatures, and stores them on disk,
+//! so that a restart needs neither network nor compiler.
 //!
-//! The crate reads only files without the feature `registries`, and cannot require a signature without the feature
-//! `signatures`. Every use of a missing feature fails with an error that names it.
+//! Without the feature `registries`, the crate reads only files; without `signatures`, it cannot require signatures. An
+//! attempt to use a missing feature fails with an error that names the feature.
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 #![allow(
     missing_docs,

@@ -5,7 +5,7 @@ use crate::{Digest, Error, OciReference};
 pub(crate) const INDEX_TYPE: &str = "application/vnd.oci.image.index.v1+json";
 pub(crate) const DOCKER_INDEX_TYPE: &str = "application/vnd.docker.distribution.manifest.list.v2+json";
 
-/// The standard type of a layer that is a module:
+/// The standard media type of a layer with a module:
 /// <https://tag-runtime.cncf.io/wgs/wasm/deliverables/wasm-oci-artifact/>.
 pub(crate) const WASM_TYPE: &str = "application/wasm";
 const OLDER_WASM_TYPES: [&str; 3] = [
@@ -13,13 +13,13 @@ const OLDER_WASM_TYPES: [&str; 3] = [
     "application/vnd.wasm.content.layer.v1+wasm",
     "application/vnd.module.wasm.content.layer.v1+wasm",
 ];
-/// Media types of the layers of images, which are archives.
+/// The media types of image layers that are tar archives.
 const ARCHIVE_TYPES: [&str; 2] = [
     "application/vnd.oci.image.layer.v1.tar+gzip",
     "application/vnd.docker.image.rootfs.diff.tar.gzip",
 ];
 
-/// The number of layers that an error names when none of them is a module.
+/// The maximum number of layers that an error lists.
 const NAMED_LAYERS: usize = 4;
 
 #[derive(Debug, Deserialize)]
@@ -42,19 +42,19 @@ pub(crate) struct Descriptor {
     pub(crate) size: u64,
 }
 
-/// The layer of an artifact that is the module or contains it, with its size in bytes.
+/// The layer that contains the module, with its size in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layer {
     pub(crate) digest: Digest,
     pub(crate) size: u64,
-    /// Whether it is an archive with the module as a file, as in an image of the compat variant:
+    /// Whether the layer is an archive with the module as a file, as in an image of the compat variant:
     /// <https://github.com/solo-io/wasm/blob/master/spec/spec-compat.md>.
     pub(crate) is_archive: bool,
 }
 
 impl Layer {
-    /// Finds the only module in the manifest, or else the last layer of an image. Returns an error when the manifest
-    /// has neither; the error says what it has.
+    /// Finds the only module in the manifest, or else the last layer of an image. Otherwise, returns an error that
+    /// lists the layers.
     pub(crate) fn of_manifest(reference: &OciReference, bytes: &[u8]) -> Result<Self, Error> {
         module_of(bytes).map_err(|found| not_an_artifact(reference, found))
     }
@@ -162,7 +162,7 @@ mod tests {
             (manifest(&[layer(ARCHIVE_TYPES[0])]), archive),
             (manifest(&[tar.clone(), layer(ARCHIVE_TYPES[1])]), archive),
             (manifest(&[layer(ARCHIVE_TYPES[0]), layer(WASM_TYPE)]), module),
-            // An additional layer, such as a readme, is allowed.
+            // Other layers, such as a readme, are ignored.
             (manifest(&[layer("text/markdown"), layer(WASM_TYPE)]), module),
             (manifest(&[layer(WASM_TYPE), layer(WASM_TYPE)]), Err("2 modules")),
             (

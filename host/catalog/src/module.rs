@@ -8,26 +8,26 @@ use crate::{
     signature::{Material, Requirement, SignatureError, SignedModule, Verified, verify},
 };
 
-/// The default size limit of a module, in bytes: far more than a hook needs.
+/// The default size limit of a module: 32 MiB, far more than a hook needs.
 pub const MODULE_SIZE_LIMIT: u64 = 32 << 20;
 
-/// A module that may be used: it has the digest that the definition names, and the required signature. Only a
-/// [`Catalog`](crate::Catalog) makes one. Lives while a table is built.
+/// A checked module: it has the digest that the definition names, and the required signature. Only a
+/// [`Catalog`](crate::Catalog) creates modules.
 #[derive(Clone)]
 pub struct Module {
     pub(crate) reference: ModuleReference,
     pub(crate) found: FetchedModule,
     verified: Verified,
-    /// The data with which the signature was checked; `None` if no signature was required.
+    /// The data that the signature was checked with; `None` if no signature was required.
     pub(crate) material: Option<Arc<Material>>,
 }
 
-/// Bytes whose digest was checked, but not their signature.
+/// A module whose digest was checked, but not yet its signature.
 #[derive(Clone, Debug)]
 pub(crate) struct FetchedModule {
     pub(crate) bytes: Bytes,
     pub(crate) digest: Digest,
-    /// The manifest that lists the module, if it is from a registry.
+    /// The manifest that lists the module, if the module is from a registry.
     pub(crate) manifest: Option<Bytes>,
 }
 
@@ -40,7 +40,7 @@ impl FetchedModule {
         }
     }
 
-    /// Makes the module without checking signatures, because none is required.
+    /// Accepts the module without a signature, because the policy requires none.
     pub(crate) fn unrequired(self, reference: &ModuleReference) -> Module {
         Module {
             reference: reference.clone(),
@@ -50,7 +50,7 @@ impl FetchedModule {
         }
     }
 
-    /// Makes the module if one of these signatures satisfies the requirement.
+    /// Accepts the module if one of these signatures satisfies the requirement.
     pub(crate) fn verified(
         &self,
         reference: &ModuleReference,
@@ -77,7 +77,7 @@ impl Module {
         &self.reference
     }
 
-    /// Returns the bytes, not yet validated as a component.
+    /// Returns the module's bytes, which are not yet validated as a component.
     pub fn bytes(&self) -> &Bytes {
         &self.found.bytes
     }
@@ -86,7 +86,6 @@ impl Module {
         self.found.digest
     }
 
-    /// Returns the result of the signature check.
     pub fn verified(&self) -> &Verified {
         &self.verified
     }

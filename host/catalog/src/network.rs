@@ -4,24 +4,24 @@ use url::Url;
 
 use crate::Error;
 
-/// The configuration of connections to servers and registries.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct NetworkConfig {
-    /// A PEM file of CAs that are trusted in addition to the operating system's.
+    /// A PEM file of CAs that are trusted in addition to those of the operating system.
     pub ca: Option<PathBuf>,
-    /// The proxy for all requests except those that `NO_PROXY` names; by default `HTTPS_PROXY`, `HTTP_PROXY`,
-    /// `ALL_PROXY` and `NO_PROXY` of the environment are used.
+    /// The proxy for all requests except to hosts in `NO_PROXY`. Default: `HTTPS_PROXY`, `HTTP_PROXY` or `ALL_PROXY` of
+    /// the environment.
     pub proxy: Option<Url>,
-    /// Docker's `config.json`, or its directory. Default: `$DOCKER_CONFIG`, then `~/.docker`.
+    /// The path of Docker's `config.json`, or of its directory. Default: `$DOCKER_CONFIG`, then `~/.docker`.
     pub docker_config: Option<PathBuf>,
-    /// Registries (host, and port if one is written) that may be used without TLS, in addition to loopback addresses.
+    /// The registries that may be used without TLS, as `host` or `host:port`. Loopback addresses always may.
     pub insecure_registries: Vec<String>,
-    /// The time that a server may be silent. Default: 30 seconds.
+    /// The timeout for connecting and for each read. Default: 30 s.
     pub read_timeout: Duration,
-    /// The number of attempts, at least 1. Attempts of a download that makes progress are not counted. Default: 5.
+    /// The maximum number of attempts, at least 1. Attempts of a download that makes progress are not counted. Default:
+    /// 5.
     pub attempts: usize,
-    /// The pause before the second attempt, which doubles with each further one. Default: half a second.
+    /// The pause before the second attempt; each further pause is twice as long. Default: 0.5 s.
     pub first_pause: Duration,
 }
 
@@ -39,23 +39,24 @@ impl Default for NetworkConfig {
     }
 }
 
-/// Progress of a fetch or push, in this order; nothing is reported for what is already in the store.
+/// The progress of a fetch or a push. The variants are in the order in which they are reported. Nothing is reported for
+/// a module that is already in the store.
 #[derive(Clone, Debug)]
 pub enum FetchProgress {
-    /// The transfer starts, or starts again after [`Retrying`](Self::Retrying).
+    /// The transfer starts. This is reported again after each [`Retrying`](Self::Retrying).
     Started {
         /// The reference of the module, as the operator wrote it.
         reference: String,
         /// The size in bytes, if the server sends it.
         total: Option<u64>,
     },
-    /// More bytes were received. The number includes the bytes of earlier attempts.
+    /// More bytes were transferred. `bytes` includes the bytes of earlier attempts.
     Received { bytes: u64 },
-    /// An attempt failed and is retried after a pause.
+    /// An attempt failed, and the next one starts after a pause.
     Retrying { after: Duration, error: Error },
-    /// The transfer is complete, and the digest was checked.
+    /// The transfer is complete, and its digest was checked.
     Finished,
 }
 
-/// A progress callback. It is called from the task that fetches, so it must not block.
+/// A progress callback. It must not block, because the fetching task calls it.
 pub type OnProgress<'a> = &'a (dyn Fn(FetchProgress) + Send + Sync);

@@ -32,7 +32,6 @@ use crate::{
     Resolution, catalog::Inner, module::FetchedModule, resolver::Once, signature::Material,
 };
 
-/// Fetches modules. Lives as long as the catalog.
 #[derive(Debug)]
 pub(crate) struct Remote {
     network: Network,
@@ -79,7 +78,7 @@ impl Remote {
 }
 
 impl<K: Clone + Eq + Hash, V: Clone> Once<K, V> {
-    /// Returns the result of a concurrent call with this key, or else of `find`. The result is not stored.
+    /// Joins a concurrent call with this key, or else runs `find`. The result is not stored for later calls.
     async fn share(&self, key: K, find: impl Future<Output = Result<V, Error>>) -> Result<V, Error> {
         let find = async {
             let found = find.await;
@@ -127,14 +126,14 @@ struct Fetch<'a> {
     progress: OnProgress<'a>,
 }
 
-/// The stored module of a reference, and the recorded resolution.
+/// A stored module, and the recorded resolution of its reference.
 type Recorded = Option<(FetchedModule, Resolution)>;
 
 impl Fetch<'_> {
-    /// Finds the module by the recorded resolution or a new one.
+    /// Finds the module by the recorded resolution, or by a new one.
     async fn find(&self, freshness: Freshness) -> Result<FetchedModule, Error> {
         let recorded = self.recorded().await?;
-        // A digest always names the same module, so it is not resolved again.
+        // A digest always names the same module, so it is never resolved again.
         let is_fixed = self.pinned.is_some()
             || matches!(self.reference, ModuleReference::Oci(artifact) if artifact.digest().is_some());
         if let Some((found, _)) = &recorded
@@ -142,7 +141,7 @@ impl Fetch<'_> {
         {
             return Ok(found.clone());
         }
-        // The futures are boxed because they are large, and every future that contains one would be larger.
+        // The futures are boxed because they are large, and would enlarge every future that contains them.
         match self.reference {
             ModuleReference::Https(url) => Box::pin(self.https(url, recorded)).await,
             ModuleReference::Oci(artifact) => Box::pin(self.oci(artifact, recorded)).await,
@@ -150,13 +149,13 @@ impl Fetch<'_> {
         }
     }
 
-    /// Returns the module in the store, checked with the signatures that were found when it was fetched.
+    /// Returns the stored module if the signatures that were stored with it satisfy the policy.
     async fn stored(&self) -> Result<Module, Error> {
         let Some((found, _)) = self.recorded().await? else {
             return Err(self.not_fetched());
         };
         match self.inner.checked_offline(self.reference, found).await {
-            // A signature may have been added since the module was fetched.
+            // The module may have been signed after it was fetched, so fetching it can still help.
             Err(Error::Signature(_)) => Err(self.not_fetched()),
             checked => checked,
         }
@@ -185,7 +184,7 @@ impl Fetch<'_> {
         Ok(kept.await?.flatten())
     }
 
-    /// Records the current resolution of the reference.
+    /// Records the new resolution of the reference.
     async fn record(&self, found: &FetchedModule, validator: Option<String>) -> Result<(), Error> {
         let manifest = found.manifest.as_ref();
         self.keep_resolution(Resolution {
@@ -197,8 +196,8 @@ impl Fetch<'_> {
         .await
     }
 
-    /// Records that the reference still has the same resolution. Only the time changes, so a failure to write it is
-    /// harmless.
+    /// Records that the reference still has this resolution. An error is ignored, because only the time of the record
+    /// is lost.
     async fn record_again(&self, resolution: Resolution) {
         let resolution = Resolution {
             resolved: Moment::now().0,

@@ -6,8 +6,7 @@ use tokio::sync::OnceCell;
 
 use crate::{Catalog, Digest, Error, Freshness, Module, ModuleReference, OnProgress};
 
-/// Resolves each reference once, and reads each file once, so that all stages of a table get the same version. Lives
-/// while a table is built.
+/// Resolves each reference once, and reads each file once, so that all stages of a table get the same version.
 #[derive(Debug)]
 pub struct Resolver {
     catalog: Catalog,
@@ -15,7 +14,7 @@ pub struct Resolver {
     files: Files,
 }
 
-/// The content of each file, by its path after symbolic links: two references may name one file.
+/// The content of each file. The key is the path after symbolic links, because two references may name one file.
 pub(crate) type Files = Once<PathBuf, (Bytes, Digest)>;
 
 impl Resolver {
@@ -31,8 +30,8 @@ impl Resolver {
         &self.catalog
     }
 
-    /// Obtains the module that a reference names, like [`Catalog::obtain`]. Every later call returns the first result,
-    /// even if it is an error.
+    /// Obtains the module of a reference like [`Catalog::obtain`]. Later calls return the first result, even if it is
+    /// an error.
     ///
     /// # Errors
     ///
@@ -62,7 +61,7 @@ impl Resolver {
     }
 }
 
-/// Runs one task for each key, whose result, including an error, is shared.
+/// Runs one task for each key. All callers with this key share the task's result, even if it is an error.
 #[derive(Debug)]
 pub(crate) struct Once<K, V>(pub(crate) Mutex<HashMap<K, Cell<V>>>);
 

@@ -1,4 +1,4 @@
-//! The stock plugins that a released program contains.
+//! The stock plugins, which are embedded in a released program.
 
 use std::{collections::BTreeSet, io::Read, path::Path};
 
@@ -9,7 +9,7 @@ use crate::ModuleReference;
 
 /// The names of the stock plugins, and their modules, compressed with gzip.
 ///
-/// `cargo task release` compresses the modules and names their directory in `ADMITTANCE_STOCK`.
+/// `cargo task release` compresses the modules and passes their directory in `ADMITTANCE_STOCK`.
 #[cfg(feature = "stock")]
 const PLUGINS: [(&str, &[u8]); 4] = [
     (
@@ -32,15 +32,15 @@ const PLUGINS: [(&str, &[u8]); 4] = [
 #[cfg(not(feature = "stock"))]
 const PLUGINS: [(&str, &[u8]); 0] = [];
 
-/// Returns whether this program contains the stock plugin that a reference names. A file in the directory of stock
-/// plugins is used instead of it.
+/// Returns whether the reference names a stock plugin that is embedded in this program. A file in the directory of
+/// stock plugins takes precedence.
 pub fn is_in_program(reference: &ModuleReference) -> bool {
     reference
         .stock_name()
         .is_some_and(|name| compressed(&PLUGINS, &name).is_some())
 }
 
-/// Returns the module of a stock plugin that this program contains, unless there is a file of it.
+/// Returns the module of an embedded stock plugin, unless a file takes precedence.
 pub(crate) fn module(reference: &ModuleReference) -> Option<Bytes> {
     module_among(&PLUGINS, reference)
 }
@@ -62,7 +62,7 @@ fn compressed(plugins: &[(&str, &'static [u8])], name: &str) -> Option<&'static 
     found.next().map(|(_, module)| *module)
 }
 
-/// Returns advice about a module that cannot be read, if it is a stock plugin.
+/// Returns advice about an unreadable module if its path names a stock plugin; otherwise an empty text.
 pub(crate) fn advice(path: &Path) -> String {
     let Some(name) = ModuleReference::File(path.to_owned()).stock_name() else {
         return String::new();
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_of_a_stock_plugin_replaces_the_one_in_the_program() {
+    fn a_file_takes_precedence_over_the_embedded_stock_plugin() {
         let mut module = Vec::new();
         let mut encoder = GzEncoder::new(&b"a module"[..], Compression::best());
         encoder.read_to_end(&mut module).unwrap();
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reference_to_a_stock_plugin_is_written_by_its_name() {
+    fn the_portable_form_of_a_stock_plugin_is_its_name() {
         for (reference, expected) in [
             (ModuleReference::stock("image-policy"), "stock:image-policy"),
             (ModuleReference::File("a.wasm".into()), "file:a.wasm"),
@@ -120,10 +120,10 @@ mod tests {
         }
     }
 
-    /// `cargo task release` compiles the program with this feature.
+    /// The plugins are embedded only in a build with this feature, as by `cargo task release`.
     #[cfg(feature = "stock")]
     #[test]
-    fn every_module_in_the_program_can_be_unpacked() {
+    fn every_embedded_module_can_be_decompressed() {
         for (name, _) in PLUGINS {
             let module = module(&ModuleReference::stock(name));
             assert!(

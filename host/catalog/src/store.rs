@@ -1,4 +1,4 @@
-//! The store on disk, which keeps modules and their compiled forms for the next start.
+//! The store on disk, which saves modules and their compiled forms for the next start of the program.
 
 use std::{
     fs::{self, DirBuilder, File},
@@ -24,25 +24,25 @@ pub use resolution::Resolution;
 
 use resolution::name_with;
 
-/// The store on disk, with which the next start needs neither network nor compiler. It has modules under their digests,
-/// compiled forms, and the resolutions of references. Lives as long as the program; several programs may share one
-/// directory.
+/// The store on disk. It contains modules by digest, compiled forms, and the resolutions of references. Several
+/// programs may share one directory.
 ///
-/// Compiled forms run as native code, so the directory must belong to the user and not be writable by others, entries
-/// are written atomically, and each is checked against its digest whenever it is read. A read-only store still serves
-/// its entries.
+/// Compiled forms run as native code. Therefore the directory must belong to the user and must not be writable by
+/// others, every write is atomic, and each entry is checked against its digest whenever it is read. A read-only store
+/// still serves its entries.
 #[derive(Clone, Debug)]
 pub struct Store {
     directory: PathBuf,
     maps_code: bool,
 }
 
-/// Everything that a compiled form depends on, as one digest.
+/// The digest of everything that a compiled form depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CompiledKey(Digest);
 
 impl CompiledKey {
-    /// Creates the key of a module with these settings, compiled by an engine with this fingerprint.
+    /// Creates the key for a module with these settings. `engine_fingerprint` identifies the compiler and its
+    /// configuration.
     pub fn new(module: Digest, settings: &str, engine_fingerprint: &str) -> Self {
         Self(Digest::of_parts([
             module.as_bytes().as_slice(),
@@ -52,16 +52,16 @@ impl CompiledKey {
     }
 }
 
-/// The kinds of entries, each in its own directory.
+/// The kinds of entries, each with its own directory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {
-    /// Modules, bare, under their digests.
+    /// Modules as they are, by digest.
     Module,
-    /// Compiled forms, sealed at their end, under their keys.
+    /// Compiled forms, with a digest at their end, by key.
     Compiled,
-    /// Resolutions of references, sealed, under the digest of the reference.
+    /// Resolutions of references, with a digest, by the digest of the reference.
     Resolution,
-    /// Signature material, sealed, under the reference and the digest of the module.
+    /// Signature material, with a digest, by reference and module digest.
     Signature,
     Partial,
     Temporary,
@@ -89,42 +89,42 @@ impl Kind {
     }
 }
 
-/// A compiled form from the store, which was checked against its digest.
+/// A compiled form from the store, already checked against its digest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompiledForm {
     pub code: CompiledCode,
-    /// The header that was stored with the code.
+    /// The header that was stored with the native code.
     pub header: Vec<u8>,
 }
 
 /// The native code of a compiled form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CompiledCode {
-    /// A file that begins with the code, and can be mapped into memory. Then programs with the same store share its
-    /// pages, and only pages that are used take memory.
+    /// The path of a file that begins with the code and can be mapped into memory. Processes with the same store share
+    /// the mapped pages, and unused pages take no memory.
     File(PathBuf),
-    /// The code itself, if files of this store cannot safely be mapped.
+    /// The code itself, if files of this store cannot be mapped safely.
     Memory(Vec<u8>),
 }
 
-/// The magic bytes of a sealed entry, followed by the digest of the rest.
+/// The first bytes of an entry with a digest; the digest of the rest follows.
 const MAGIC: &[u8; 8] = b"admstr01";
 const HEADER: usize = MAGIC.len() + 32;
 
-/// The bytes at the end of a compiled form: the size of the native code, the digest of all bytes before it, and
+/// The size of the end of a compiled form, in bytes: the size of the native code, the digest of all earlier bytes, and
 /// [`MAGIC`].
 const TRAILER: usize = 8 + HEADER;
 
-/// The time without being resumed after which a partial download is removed.
+/// A partial download is removed if it was not resumed for this time.
 const PARTIAL_LIFE: Duration = Duration::from_secs(7 * 24 * 3600);
 
 impl Store {
-    /// Opens this directory, and creates it with its parents if it does not exist. Temporary files of killed programs
-    /// are removed.
+    /// Opens the store in this directory, which is created if it does not exist. Removes temporary files of killed
+    /// programs.
     ///
     /// # Errors
     ///
-    /// Returns an error when it cannot be created, or is not private to this user.
+    /// Returns an error when the directory cannot be created, or is not private to this user.
     pub fn open(directory: impl Into<PathBuf>) -> Result<Self, Error> {
         let directory = directory.into();
         private_directory(&directory)?;
@@ -145,12 +145,13 @@ impl Store {
         &self.directory
     }
 
-    /// Returns whether compiled code is mapped into memory: the store is on a local disk from which code may run.
+    /// Returns whether compiled code can be mapped into memory, because the store is on a local disk from which code
+    /// may be executed.
     pub fn maps_code(&self) -> bool {
         self.maps_code
     }
 
-    /// Reads the compiled form under this key. A damaged one is removed and treated as missing.
+    /// Reads the compiled form with this key. A damaged entry is removed and treated as missing.
     pub fn compiled(&self, key: CompiledKey) -> Option<CompiledForm> {
         let path = self.path(Kind::Compiled, key.0);
         match file::open(&path).and_then(|file| compiled_form(&file, self.maps_code.then_some(&path))) {
@@ -173,7 +174,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// Returns an error when it cannot be written. The store is unchanged, and the program can continue without it.
+    /// Returns an error when the entry cannot be written. The program can continue, because the store is unchanged.
     pub fn keep_compiled(&self, key: CompiledKey, code: &[u8], header: &[u8]) -> Result<(), Error> {
         let path = self.path(Kind::Compiled, key.0);
         let size = (code.len() as u64).to_le_bytes();
@@ -181,7 +182,7 @@ impl Store {
         self.write(&path, &[code, header, &size, digest.as_bytes(), MAGIC])
     }
 
-    /// Reads the module with this digest. A damaged one is removed and treated as missing.
+    /// Reads the module with this digest. A damaged entry is removed and treated as missing.
     pub fn module(&self, digest: Digest) -> Option<Bytes> {
         let path = self.path(Kind::Module, digest);
         let bytes = read(&path)?;
@@ -192,18 +193,18 @@ impl Store {
         None
     }
 
-    /// Stores a module and its signature material, so that it can be [recalled](crate::Catalog::load_kept). A module
-    /// that a catalog fetched is already stored.
+    /// Stores a module and its signature material for [`load_kept`](crate::Catalog::load_kept). A fetched module is
+    /// stored already.
     ///
     /// # Errors
     ///
-    /// Returns an error when it cannot be written. The store is unchanged.
+    /// Returns an error when an entry cannot be written. The store is unchanged.
     pub fn keep(&self, module: &Module) -> Result<(), Error> {
         let (digest, bytes) = (module.digest(), module.bytes());
         if let Some(material) = &module.material {
             self.keep_material(&module.reference, digest, material)?;
         }
-        // The content of the entry is checked when it is read.
+        // An existing file is left as it is, because each read checks the content.
         let path = self.path(Kind::Module, digest);
         if fs::metadata(&path).is_ok_and(|metadata| metadata.len() == bytes.len() as u64) {
             mark_as_used(&path);
@@ -216,7 +217,8 @@ impl Store {
         self.write(&self.path(Kind::Module, digest), &[bytes])
     }
 
-    /// Reads the signature material of this module and reference. A damaged entry is removed and treated as missing.
+    /// Reads the signature material of a module that was obtained by this reference. A damaged entry is removed and
+    /// treated as missing.
     pub(crate) fn material(&self, reference: &ModuleReference, module: Digest) -> Option<Material> {
         let content = self.sealed(Kind::Signature, name_with(reference, module))?;
         serde_json::from_slice(&content).ok()
@@ -255,15 +257,15 @@ impl Store {
         )
     }
 
-    /// Writes an entry to a temporary file, and renames that. The file is locked while it is written: an unlocked one
-    /// was left by a killed program. (A process ID may be reused after a restart or in another container, and an age
-    /// would need a clock that never jumps.)
+    /// Writes an entry to a temporary file, and renames the file. The file is locked during the write, so that the
+    /// sweep of another program recognises files of killed programs: they are unlocked. (A process ID may be reused
+    /// after a restart or in another container, and an age depends on a clock that may jump.)
     fn write(&self, path: &Path, parts: &[&[u8]]) -> Result<(), Error> {
         let write = || -> io::Result<()> {
             let file = loop {
                 let file = tempfile::NamedTempFile::new_in(self.directory_of(Kind::Temporary))?;
                 file.as_file().lock()?;
-                // The sweep of another program may have removed the file in the meantime.
+                // The sweep of another program may have removed the file before it was locked.
                 if is_linked(file.as_file(), file.path())? {
                     break file;
                 }
@@ -286,7 +288,7 @@ impl Store {
         self.directory_of(kind).join(name.to_hex())
     }
 
-    /// Removes temporary files of killed programs, and abandoned downloads.
+    /// Removes temporary files of killed programs, and partial downloads that nobody resumes.
     fn sweep(&self) {
         for path in files_in(&self.directory_of(Kind::Temporary)) {
             remove_unlocked(&path);
@@ -323,7 +325,7 @@ fn warn_unless_missing(path: &Path, error: &io::Error) {
     }
 }
 
-/// Reads a compiled form, but not its code if that can be mapped from this path. `None` if the file is damaged.
+/// Reads a compiled form, without its code if the path `mapped` can be mapped instead. `None` if the file is damaged.
 fn compiled_form(file: &File, mapped: Option<&PathBuf>) -> io::Result<Option<CompiledForm>> {
     let mut trailer = [0; TRAILER];
     let Some(end) = file.metadata()?.len().checked_sub(TRAILER as u64) else {
@@ -350,7 +352,8 @@ fn compiled_form(file: &File, mapped: Option<&PathBuf>) -> io::Result<Option<Com
     }))
 }
 
-/// Updates the time by which entries are pruned. Errors are ignored: a read-only store cannot be pruned either.
+/// Updates the modification time, by which entries are pruned. Errors are ignored, because a read-only store cannot be
+/// pruned either.
 fn mark_as_used(path: &Path) {
     let _ = file::open(path).and_then(|file| file.set_modified(Moment::now().0));
 }
@@ -360,9 +363,9 @@ fn remove_damaged(path: &Path) {
     let _ = fs::remove_file(path);
 }
 
-/// Removes a file unless it is being written.
+/// Removes a file unless another program has locked it.
 fn remove_unlocked(path: &Path) {
-    // The lock is held until the file is removed.
+    // The lock lasts until the file is removed.
     if let Ok(file) = file::open(path)
         && file.try_lock().is_ok()
     {
@@ -378,7 +381,7 @@ fn files_in(directory: &Path) -> impl Iterator<Item = PathBuf> + use<> {
         .map(|entry| entry.path())
 }
 
-/// Returns whether this path still names the opened file.
+/// Returns whether the path still leads to the opened file.
 pub(crate) fn is_linked(file: &File, path: &Path) -> io::Result<bool> {
     let open = file.metadata()?;
     match fs::metadata(path) {
@@ -395,7 +398,7 @@ pub(crate) fn sync_directory(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Creates a private directory, or checks that it is private.
+/// Creates a private directory, or checks that an existing one is private.
 fn private_directory(path: &Path) -> Result<(), Error> {
     DirBuilder::new()
         .recursive(true)

@@ -20,7 +20,7 @@ use crate::{
 const IN_ARCHIVE: &str = "plugin.wasm";
 
 impl Fetch<'_> {
-    /// Obtains the module of an artifact. Only the manifest is fetched if the store has the module.
+    /// Obtains the module of an artifact. If the store has the module, only the manifest is fetched.
     pub(super) async fn oci(
         &self,
         artifact: &OciReference,
@@ -95,7 +95,8 @@ impl Fetch<'_> {
 }
 
 impl Fetch<'_> {
-    /// Obtains the module in a layer that is an archive. Such images are rare and small, so a download is not resumed.
+    /// Fetches a layer that is an archive, and unpacks the module. A broken download starts again, because such images
+    /// are rare and small.
     async fn unpacked(&self, repository: &Repository<'_>, layer: Layer) -> Result<Bytes, Error> {
         let place = self.reference.to_string();
         let limit = self.inner.size_limit;
@@ -129,7 +130,8 @@ impl Fetch<'_> {
     }
 }
 
-/// Returns the module in an archive, or its size if that exceeds the limit. Files before it may have twice the limit.
+/// Extracts the module from an archive, or returns its size if that exceeds the limit. Other files before the module
+/// may have twice the limit together.
 fn module_in(archive: &[u8], limit: u64) -> io::Result<Option<Result<Bytes, u64>>> {
     let unpacked = MultiGzDecoder::new(archive).take(limit.saturating_mul(3));
     for entry in tar::Archive::new(unpacked).entries()? {

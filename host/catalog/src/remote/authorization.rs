@@ -14,7 +14,7 @@ use crate::Error;
 const TOKEN_LIMIT: u64 = 256 << 10;
 
 impl Repository<'_> {
-    /// Returns the `Authorization` header that answers a registry's challenge.
+    /// Returns the `Authorization` header for a registry's challenge.
     pub(super) async fn authorize(
         &self,
         response: &ClientResponse,
@@ -63,14 +63,15 @@ impl Repository<'_> {
         let realm = parameter("realm")
             .and_then(|realm| Url::parse(&realm).ok())
             .ok_or("the registry names no token server")?;
-        // The password is sent to this URL, so it must not be less secure than the request's.
+        // The password is sent to this URL, so it must not be less secure than the URL of the request.
         if realm.scheme() != "https" && requested.scheme() == "https" {
             return Err(format!(
                 "the registry asks for credentials to be sent without TLS, to {realm}"
             ));
         }
         let repository = self.artifact.repository();
-        // A push begins with a check whether the blob exists, for which the registry's challenge has a smaller scope.
+        // A push begins with the question whether a blob exists. The challenge for it allows only reading, so the scope
+        // of the push is requested instead.
         let scope = match self.access {
             Access::Pull => parameter("scope").unwrap_or_else(|| format!("repository:{repository}:pull")),
             Access::Push => format!("repository:{repository}:pull,push"),
@@ -83,6 +84,7 @@ impl Repository<'_> {
     }
 
     /// Requests a token from the token server that the registry names:
+    /// <https://distribution.github.io/distribution/spec/auth/token/>.
     /// <https://distribution.github.io/distribution/spec/auth/token/>.
     async fn token(
         &self,

@@ -12,15 +12,15 @@ use url::Url;
 use super::{failure, redirect::Redirects, registry::Access};
 use crate::{Error, NetworkConfig, OnProgress};
 
-/// The HTTP client for all fetches, with the same CAs, proxy, timeouts and retries. Lives as long as the catalog.
+/// The HTTP client for all fetches. They share CAs, proxy, timeouts and retries.
 #[derive(Debug)]
 pub(super) struct Network {
     pub(super) client: HttpClient,
     pub(super) config: NetworkConfig,
-    /// `Authorization` headers, by registry, repository and access. Requested again when a registry no longer
-    /// accepts one.
+    /// Cached `Authorization` headers, by registry, repository and access. A header is requested again when the
+    /// registry no longer accepts it.
     pub(super) authorizations: Mutex<HashMap<(String, String, Access), HeaderValue>>,
-    /// The detected schemes of registries that may be used without TLS.
+    /// The detected schemes (`http` or `https`) of registries that may be used without TLS.
     pub(super) schemes: Mutex<HashMap<String, &'static str>>,
 }
 
@@ -28,7 +28,7 @@ pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Network {
     pub(super) fn new(config: NetworkConfig) -> Result<Self, Error> {
-        // A system without CA certificates is not an error here, because files need none: only connections fail.
+        // A system without CA certificates is no error, because modules from files need none; only connections fail.
         let tls = tls::client(Trust::SystemAnd(config.ca.as_deref()), None).map_err(Error::Ca)?;
         let options = ClientOptions {
             connect_timeout: CONNECT_TIMEOUT,
@@ -66,7 +66,7 @@ impl Network {
         .await
     }
 
-    /// Sends a request, and follows redirects. Any other status is returned as a response.
+    /// Sends a request, and follows redirects. A response with any other status is returned, even an error status.
     pub(super) async fn send(
         &self,
         mut request: ClientRequest,

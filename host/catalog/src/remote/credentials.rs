@@ -11,14 +11,14 @@ use serde::{Deserialize, de::IgnoredAny};
 use super::{Network, registry::is_docker_hub};
 use crate::{Error, OciReference, catalog::on_disk};
 
-/// The timeout of a credential helper, which may ask a keychain but not a person.
+/// The timeout of a credential helper: enough for a keychain, but not for a dialogue with a person.
 const HELPER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The name under which `docker login` stores the credentials for Docker Hub.
+/// The key under which `docker login` stores the credentials for Docker Hub.
 const DOCKER_HUB_LOGIN: &str = "https://index.docker.io/v1/";
 
 impl Network {
-    /// Reads the credentials for a repository from Docker's configuration, each time again, because helpers return
+    /// Reads the credentials for a repository from Docker's configuration. They are not cached, because helpers return
     /// short-lived credentials.
     pub(super) async fn credential(
         &self,
@@ -40,7 +40,7 @@ impl Network {
             Err(error) => return Err(failed(format!("{}: {error}", path.display()))),
         }
         let login = login(&config, artifact);
-        // A helper is another program, so this blocks.
+        // A helper is another program, so running it blocks.
         let credential =
             on_disk(move || docker_credential::get_credential_from_reader(config.as_slice(), &login));
         let credential = tokio::time::timeout(HELPER_TIMEOUT, credential)
@@ -82,7 +82,7 @@ impl Network {
 }
 
 /// Returns the key of the credentials for a repository: the longest prefix of its name that has credentials, as in
-/// podman and other programs with the library containers/image. Helpers know only registries.
+/// podman and other programs with the library containers/image. For a credential helper, the key is the registry.
 fn login(config: &[u8], artifact: &OciReference) -> String {
     #[derive(Default, Deserialize)]
     #[serde(rename_all = "camelCase", default)]
@@ -90,7 +90,7 @@ fn login(config: &[u8], artifact: &OciReference) -> String {
         auths: Option<BTreeMap<String, IgnoredAny>>,
         cred_helpers: Option<BTreeMap<String, IgnoredAny>>,
     }
-    // Mistakes in the configuration are reported by the crate that reads it next.
+    // An invalid configuration is reported by `docker_credential`, which reads it next.
     let config: Config = serde_json::from_slice(config).unwrap_or_default();
     let registry = artifact.registry();
     let has = |keys: &Option<BTreeMap<String, IgnoredAny>>, key: &str| {
@@ -116,8 +116,8 @@ fn login(config: &[u8], artifact: &OciReference) -> String {
     }
 }
 
-/// Returns whether the error means that credentials for this registry are missing. Helpers report that only by this
-/// sentence of Docker's library.
+/// Returns whether the error means that there are no credentials for this registry. A helper reports that only by this
+/// sentence, which comes from Docker's library.
 fn is_not_found(error: &CredentialRetrievalError) -> bool {
     match error {
         CredentialRetrievalError::NoCredentialConfigured | CredentialRetrievalError::ConfigNotFound => true,
@@ -128,7 +128,7 @@ fn is_not_found(error: &CredentialRetrievalError) -> bool {
     }
 }
 
-/// Describes the error without the helper's standard output, which may contain a secret.
+/// Describes the error without the helper's output, which may contain a secret.
 fn message(error: CredentialRetrievalError) -> String {
     match error {
         CredentialRetrievalError::HelperFailure { helper, stderr, .. } => {
@@ -169,7 +169,7 @@ mod tests {
                 "r.example.com/a/b/c:1",
                 "r.example.com/a",
             ),
-            // Only whole names match.
+            // A prefix must end at a `/`.
             (
                 config(r#""r.example.com/a": {}"#),
                 "r.example.com/ab:1",

@@ -8,21 +8,22 @@ use http::{
 use super::{Fetch, failure, partial::Partial};
 use crate::{Digest, Error, FetchProgress, catalog::on_disk};
 
-/// The download of a module. Lives until it is complete or given up.
+/// The download of a module.
 pub(super) struct Download<'a> {
     pub(super) place: &'a str,
     pub(super) name: &'a str,
-    /// The required digest, if known: a partial download of any version can then be resumed.
+    /// The required digest. If it is known, a partial download can be resumed even without a validator, because the
+    /// digest shows whether the parts belong together.
     pub(super) digest: Option<Digest>,
     pub(super) size: Option<u64>,
-    /// The version that need not be downloaded again.
+    /// The validator of a version that need not be downloaded again.
     pub(super) unless: Option<&'a str>,
 }
 
 pub(super) struct Downloaded {
     pub(super) bytes: Bytes,
     pub(super) digest: Digest,
-    /// The server's validator of this version.
+    /// The server's validator of this version (`ETag`).
     pub(super) validator: Option<String>,
 }
 
@@ -34,12 +35,12 @@ enum Attempt {
 /// The number of received bytes from which an attempt counts as progress.
 const SOME_PROGRESS: usize = 64 << 10;
 
-/// The number of bytes that are buffered before they are written to the store.
+/// The number of bytes that are buffered before they are written to disk.
 const WRITTEN_AT_ONCE: usize = 256 << 10;
 
 impl Fetch<'_> {
-    /// Downloads a module and stores it, if the check accepts its content. `None` if the server still has the version
-    /// that need not be downloaded again.
+    /// Downloads a module, and stores it if `check` accepts its content. `None` if the server still has the version
+    /// `unless`.
     pub(super) async fn download<F: Future<Output = Result<ClientResponse, Error>>>(
         &self,
         download: &Download<'_>,
@@ -64,7 +65,7 @@ impl Fetch<'_> {
             };
             let digest = Digest::of(&received.bytes);
             if is_resumed && download.digest.is_some_and(|expected| expected != digest) {
-                // The partial download may be damaged, or be of another version.
+                // The partial download may be damaged, or may mix two versions.
                 received.restart(None).await;
                 continue;
             }
@@ -82,8 +83,8 @@ impl Fetch<'_> {
         }
     }
 
-    /// Opens the partial download of this name. If another task or process has locked it, the download is kept in
-    /// memory.
+    /// Opens the partial download with this name. If another task or process has locked its file, this download stays
+    /// in memory.
     async fn received(&self, name: &str) -> Result<Received, Error> {
         let name = Digest::of(name);
         let partial = self.inner.in_store(move |store| Partial::open(store, name));
@@ -222,12 +223,12 @@ impl Download<'_> {
     }
 }
 
-/// The bytes that were received so far: in memory and, with a store, in a file that outlives the program, so that the
-/// download can be resumed. Lives as long as the download.
+/// The bytes that were received so far. With a store, they are also in a file, so that the next start of the program
+/// can resume the download.
 #[derive(Default)]
 struct Received {
     bytes: Vec<u8>,
-    /// The server's validator of the version.
+    /// The server's validator of the version (`ETag`).
     validator: Option<String>,
     written: usize,
     partial: Option<Partial>,
@@ -246,7 +247,7 @@ impl Received {
         }
     }
 
-    /// Starts over with this version.
+    /// Discards all bytes, and starts again with this version.
     async fn restart(&mut self, validator: Option<&str>) {
         self.bytes.clear();
         self.written = 0;
@@ -288,8 +289,8 @@ impl Received {
     }
 }
 
-/// Works on the file on a blocking thread. After an error the file is removed and the download continues without it;
-/// the error is reported when the complete download is stored.
+/// Works on the file on a blocking thread. After an error, the file is removed and the download continues in memory;
+/// storing the complete download will report the error.
 async fn write_to<T: Send + 'static>(
     mut partial: Partial,
     work: impl FnOnce(&mut Partial) -> Result<T, Error> + Send + 'static,
@@ -305,13 +306,13 @@ async fn write_to<T: Send + 'static>(
     on_disk(work).await.ok().flatten()
 }
 
-/// Returns the entity tag, if it is strong: a weak one does not guarantee the same bytes.
+/// Returns the entity tag if it is strong. A weak one does not guarantee identical bytes.
 fn validator(headers: &HeaderMap) -> Option<String> {
     let tag = headers.get(ETAG)?.to_str().ok()?;
     tag.starts_with('"').then(|| tag.to_owned())
 }
 
-/// Returns whether a partial response begins where the partial download ends.
+/// Returns whether a partial response begins at the end of the partial download.
 fn resumes_at(headers: &HeaderMap, offset: u64) -> bool {
     headers
         .get(CONTENT_RANGE)
@@ -321,7 +322,7 @@ fn resumes_at(headers: &HeaderMap, offset: u64) -> bool {
         .is_some_and(|(start, _)| start.trim().parse() == Ok(offset))
 }
 
-/// Checks that a response is WebAssembly: servers often send an error page with status 200.
+/// Checks that a response is WebAssembly, because servers often send an error page with status 200.
 pub(super) fn check_magic(place: &str, bytes: &[u8]) -> Result<(), Error> {
     if bytes.starts_with(b"\0asm") {
         return Ok(());

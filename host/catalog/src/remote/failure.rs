@@ -20,7 +20,7 @@ impl Error {
         }
     }
 
-    /// Returns the time after which the server wants a retry (`Retry-After`).
+    /// Returns the pause before a retry that the server requested (`Retry-After`).
     pub(super) fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Status { again_after, .. } => *again_after,
@@ -29,11 +29,11 @@ impl Error {
     }
 }
 
-/// The size of an error's body that is read, in bytes.
+/// The part of an error response's body that is read, in bytes.
 const MESSAGE_LIMIT: usize = 16 << 10;
 
-/// Returns the response, unless its status is an error. A registry's refusal is handled before, because its error names
-/// the credentials.
+/// Returns the response unless its status is an error. The status 401 of a registry is handled earlier, because its
+/// error names the credentials.
 pub(super) async fn success(response: ClientResponse, place: &str) -> Result<ClientResponse, Error> {
     let status = response.status;
     if status.is_success() {
@@ -60,7 +60,7 @@ pub(super) async fn success(response: ClientResponse, place: &str) -> Result<Cli
     })
 }
 
-/// Reads the error message of a registry, or returns the name of the status.
+/// Extracts the error message from a registry's response, or else returns the name of the status.
 pub(super) async fn message(mut response: ClientResponse) -> String {
     #[derive(serde::Deserialize)]
     struct Envelope {
@@ -93,12 +93,12 @@ pub(super) async fn message(mut response: ClientResponse) -> String {
     said.map_or(name, |said| printable(&said))
 }
 
-/// Makes a server's text safe for one log line.
+/// Removes control characters from a server's text and cuts it to 200 characters, for a log line.
 fn printable(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(200).collect()
 }
 
-/// Reads `Retry-After`: seconds, or a date.
+/// Parses `Retry-After`, which is a number of seconds or a date.
 fn retry_after(response: &ClientResponse) -> Option<Duration> {
     let text = response.headers.get(header::RETRY_AFTER)?.to_str().ok()?;
     text.parse().map(Duration::from_secs).ok().or_else(|| {
@@ -107,7 +107,7 @@ fn retry_after(response: &ClientResponse) -> Option<Duration> {
     })
 }
 
-/// Converts the error of a request to a host, or of reading its response.
+/// Converts an error of sending a request or of reading its response.
 pub(super) fn of_transport(
     error: &ClientError,
     host: Option<&str>,
@@ -141,7 +141,7 @@ pub(super) fn of_transport(
     }
 }
 
-/// Describes the problem of a TLS connection, and its fix.
+/// Describes the problem of a TLS connection, and how to fix it.
 fn tls_problem(error: &rustls::Error, host: &str, config: &NetworkConfig) -> String {
     let trust = match &config.ca {
         None => "name the CA's file with `ca`".into(),
@@ -159,7 +159,7 @@ fn tls_problem(error: &rustls::Error, host: &str, config: &NetworkConfig) -> Str
     advice.explain(error, host)
 }
 
-/// Returns whether the server does not speak TLS.
+/// Returns whether the error shows that the server does not use TLS.
 pub(super) fn is_without_tls(error: &ClientError) -> bool {
     match find::<rustls::Error>(error) {
         Some(error) => matches!(

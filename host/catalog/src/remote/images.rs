@@ -1,4 +1,4 @@
-//! Reads images for plugins: manifests, configurations and signatures. Answers are kept for a minute.
+//! Fetches manifests, configurations and signatures of container images for plugins. Results are cached for a minute.
 
 use std::{
     collections::HashMap,
@@ -27,16 +27,16 @@ use crate::{
     },
 };
 
-/// The time for which an answer is used again, as in Kubewarden.
+/// The time for which results are cached, as in Kubewarden.
 const KEPT: Duration = Duration::from_secs(60);
-/// The maximum number of cached answers of a kind, and their maximum size, in bytes.
+/// The maximum number of cached results of one kind, and the maximum size of a result in bytes.
 const MOST_KEPT: usize = 256;
 const LARGEST_KEPT: usize = 64 << 10;
 
 /// The largest configuration of an image, in bytes.
 const CONFIGURATION_LIMIT: u64 = 4 << 20;
 
-/// Reads images with the registries, credentials and trust of a catalog. Lives as long as the host.
+/// Reads container images with the registries, credentials and trust root of a catalog.
 #[derive(Debug)]
 pub struct Images {
     catalog: Catalog,
@@ -74,7 +74,7 @@ impl Images {
         Ok(manifest)
     }
 
-    /// Returns the trust root of the policy for modules, which is used for images too.
+    /// Returns the trust root of the policy for modules, which applies to images too.
     fn trust_root(&self) -> Result<&TrustRoot, ImageError> {
         let rules = self.catalog.inner.signatures.rules().iter();
         let mut roots = rules.filter_map(|rule| match &rule.requirement {
@@ -207,7 +207,7 @@ impl ImageReader for Images {
         for requirement in requirements {
             let needed = requirement.to_string();
             let (manifest, material) = (manifest.clone(), Arc::clone(&material));
-            // Verifying a signature takes up to a millisecond.
+            // Verifying a signature takes up to 1 ms, too long for an async thread.
             let verify = move || valid_signature(&requirement, &manifest, &material);
             offload_without_deadline(usize::MAX, verify)
                 .await
@@ -252,7 +252,7 @@ fn parsed<'a, T: Deserialize<'a>>(bytes: &'a Bytes) -> Result<T, ImageError> {
 #[derive(Deserialize)]
 struct Manifest {
     config: Option<Descriptor>,
-    /// The entries, if this is an index.
+    /// The images for different platforms; `None` unless the manifest is an index.
     manifests: Option<Vec<PlatformEntry>>,
 }
 
@@ -268,7 +268,7 @@ struct Platform {
     architecture: String,
 }
 
-/// Returns the digest of the image for this machine, if this is an index.
+/// Returns the digest of the image for this machine's platform; `None` if the manifest is not an index.
 fn of_this_machine(manifest: &Bytes) -> Result<Option<Digest>, ImageError> {
     let Some(images) = parsed::<Manifest>(manifest)?.manifests else {
         return Ok(None);
@@ -291,7 +291,7 @@ fn of_this_machine(manifest: &Bytes) -> Result<Option<Digest>, ImageError> {
     })
 }
 
-/// Answers that were given within a minute.
+/// A cache of results that are at most a minute old.
 #[derive(Debug)]
 struct Recent<K, V>(Mutex<HashMap<K, (Instant, V)>>);
 
@@ -330,7 +330,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_number_and_size_of_kept_answers_are_limited() {
+    fn the_number_and_size_of_cached_results_are_limited() {
         let recent = Recent::default();
         for number in 0..MOST_KEPT + 10 {
             recent.keep(number, number, 1);

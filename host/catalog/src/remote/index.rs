@@ -1,4 +1,4 @@
-//! Indexes, which list artifacts for several platforms, or the referrers of an artifact.
+//! OCI indexes, which list artifacts for several platforms or the referrers of an artifact.
 
 use std::collections::BTreeMap;
 
@@ -7,26 +7,26 @@ use serde::Deserialize;
 
 use crate::{Digest, Error, OciReference, manifest::not_an_artifact, signature::SIGNATURE_STATEMENT};
 
-/// The media type of a manifest in the OCI image specification, used for pushes.
+/// The media type of OCI manifests, used for pushes.
 pub(super) const MANIFEST_TYPE: &str = "application/vnd.oci.image.manifest.v1+json";
 
-/// The media types that are accepted.
+/// The accepted media types of manifests and indexes.
 pub(super) const MANIFEST_TYPES: HeaderValue = HeaderValue::from_static(
     "application/vnd.oci.image.manifest.v1+json, application/vnd.oci.image.index.v1+json, \
      application/vnd.docker.distribution.manifest.v2+json, \
      application/vnd.docker.distribution.manifest.list.v2+json, */*",
 );
 
-/// The standard type of the configuration of an artifact with a module.
+/// The standard media type of the configuration of a WebAssembly artifact.
 pub(super) const WASM_CONFIG_TYPE: &str = "application/vnd.wasm.config.v0+json";
 
-/// The artifact type of signatures by newer versions of `cosign sign`.
+/// The artifact type that newer versions of `cosign sign` give to signatures.
 const SIGNATURE_ARTIFACT_TYPE: &str = "application/vnd.dev.cosign.artifact.sig.v1+json";
 
-/// The media type of a sigstore bundle, without the version.
+/// The prefix of the media types of sigstore bundles; the version follows it.
 pub(super) const BUNDLE_TYPE: &str = "application/vnd.dev.sigstore.bundle";
 
-/// The annotation of a referrer with the kind of its statement.
+/// The annotation of a referrer with the predicate type of its statement.
 const STATEMENT: &str = "dev.sigstore.bundle.predicateType";
 
 #[derive(Deserialize)]
@@ -34,7 +34,8 @@ pub(super) struct Index {
     pub(super) manifests: Option<Vec<Entry>>,
 }
 
-/// An entry of an index: an artifact for a platform, or a referrer. An incomplete one is neither.
+/// An entry of an index. It describes an artifact for a platform, or a referrer; entries without the necessary fields
+/// are ignored.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Entry {
@@ -64,8 +65,8 @@ impl Entry {
         self.platform.is_none() && self.artifact_type.is_none() && !self.digest.is_empty()
     }
 
-    /// Returns whether the referrer may have signatures. A referrer without a type may. For a bundle with a statement,
-    /// cosign annotates the kind of statement, such as provenance.
+    /// Returns whether the referrer may be a signature. A referrer without a type may be one. cosign annotates bundles
+    /// of other statements, such as provenance, with their predicate type.
     pub(super) fn may_sign(&self) -> bool {
         let statement = self
             .annotations
@@ -118,7 +119,7 @@ mod tests {
     use crate::manifest::INDEX_TYPE;
 
     #[test]
-    fn an_index_names_its_only_module() {
+    fn an_index_must_contain_exactly_one_module() {
         let reference: OciReference = "registry.example.com/a:1".parse().unwrap();
         let (one, other) = (Digest::of("one"), Digest::of("other"));
         let entry = |digest: Digest, architecture: &str| {

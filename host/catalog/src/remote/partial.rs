@@ -17,8 +17,8 @@ use crate::{
     store::{Kind, failed, is_linked, sync_directory},
 };
 
-/// A partial download, which can be resumed by this program or the next. It is locked while it lives, so that it has
-/// only one writer.
+/// A partial download, which a later call or the next start of the program can resume. Its file stays locked, so that
+/// it has only one writer.
 #[derive(Debug)]
 pub(super) struct Partial {
     file: File,
@@ -45,7 +45,7 @@ impl Partial {
                 Err(TryLockError::WouldBlock) => return Ok(None),
                 Err(TryLockError::Error(error)) => return Err(failed(&path)(error)),
             }
-            // Another writer may have completed it in the meantime, so that it is now a module.
+            // Another writer may have completed the download and renamed its file to a module.
             if is_linked(&file, &path).map_err(failed(&path))? {
                 break file;
             }
@@ -77,7 +77,8 @@ impl Partial {
             .store
             .sealed(Kind::Partial, self.validator_name())
             .and_then(|sealed| String::from_utf8(sealed).ok());
-        // After a crash of the whole machine the file may have gaps, and no digest would show them.
+        // A validator from before the last boot is ignored: after a crash of the machine the file may have gaps, which
+        // the validator would not reveal.
         let validator = validator.and_then(|text| {
             let (boot, validator) = text.split_once(' ')?;
             (Some(boot) == boot_id().as_deref()).then(|| validator.to_owned())
@@ -85,9 +86,10 @@ impl Partial {
         Ok((bytes, validator))
     }
 
-    /// Starts over with this version.
+    /// Discards all bytes, and starts again with this version.
     pub(super) fn restart(&mut self, validator: Option<&str>) -> Result<(), Error> {
-        // The file is emptied first, so that bytes of one version are never taken for another.
+        // The file is emptied before the validator changes, so that bytes never belong to another version than the
+        // validator.
         self.file.set_len(0).map_err(failed(&self.path))?;
         match (validator, boot_id()) {
             (Some(validator), Some(boot)) => {
@@ -103,7 +105,7 @@ impl Partial {
         self.file.write_all_at(bytes, offset).map_err(failed(&self.path))
     }
 
-    /// Completes the download as the module with this digest.
+    /// Turns the complete download into the module with this digest.
     pub(super) fn become_module(self, digest: Digest) -> Result<(), Error> {
         let path = self.store.path(Kind::Module, digest);
         let finish = || -> io::Result<()> {

@@ -31,18 +31,17 @@ use crate::{
 /// A pushed artifact.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pushed {
-    /// The reference with the tag, and the digest of the manifest.
+    /// The reference with the tag and the digest of the manifest.
     pub reference: OciReference,
-    /// The digest of the manifest, which signatures sign.
+    /// The digest of the manifest, which signatures cover.
     pub manifest: Digest,
-    /// The digest of the module, which a definition pins.
+    /// The digest of the module, which definitions pin.
     pub module: Digest,
     /// The size of the module in bytes.
     pub size: u64,
 }
 
-/// The configuration blob of a WebAssembly artifact:
-/// <https://tag-runtime.cncf.io/wgs/wasm/deliverables/wasm-oci-artifact/>.
+/// The configuration of a WebAssembly artifact: <https://tag-runtime.cncf.io/wgs/wasm/deliverables/wasm-oci-artifact/>.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct WasmConfig<'a> {
@@ -71,10 +70,10 @@ struct Component {
 }
 
 impl Catalog {
-    /// Pushes a component to a registry, as the standard artifact for WebAssembly, under the reference's tag.
+    /// Pushes a component under the reference's tag, as a standard artifact for WebAssembly.
     ///
-    /// `created` becomes the creation time of the artifact: the same component, time and annotations give the
-    /// same artifact. Annotations should have the names that the OCI image specification lists.
+    /// `created` becomes the creation time of the artifact: pushing the same component, time and annotations again
+    /// gives an identical artifact. Annotations should have names from the OCI image specification.
     ///
     /// # Errors
     ///
@@ -139,7 +138,7 @@ impl Catalog {
 
 impl Repository<'_> {
     async fn push_module(&self, module: &Bytes) -> Result<(), Error> {
-        // The request's body may outlive `progress`, so the number of sent bytes is shared.
+        // The request's body may outlive `progress`, so it only updates a shared counter.
         let sent = Arc::new(AtomicU64::new(0));
         let upload = self.push_blob(module, &sent);
         tokio::pin!(upload);
@@ -164,7 +163,7 @@ impl Repository<'_> {
         done
     }
 
-    /// Uploads a blob, unless it exists, and counts the bytes that were sent.
+    /// Uploads a blob unless the registry already has it, and counts the sent bytes.
     async fn push_blob(&self, bytes: &Bytes, sent: &Arc<AtomicU64>) -> Result<(), Error> {
         let digest = Digest::of(bytes);
         let place = &self.place(&Version::Digest(digest));
@@ -232,8 +231,8 @@ fn upload_url(response: &ClientResponse, place: &str) -> Result<Url, Error> {
 }
 
 impl Component {
-    /// Reads the imports and exports of a component, without validating it. Returns an error when the bytes are not a
-    /// component; the error says what they are.
+    /// Reads the imports and exports of a component without validating it. If the bytes are not a component, the error
+    /// names what they are.
     fn read(bytes: &[u8]) -> Result<Self, String> {
         let mut component = Self::default();
         let mut depth = 0_usize;
@@ -279,6 +278,6 @@ fn descriptor(media_type: &str, bytes: &[u8]) -> Descriptor {
 }
 
 fn json(value: &impl Serialize) -> Bytes {
-    // Serialization of strings and numbers with string keys cannot fail.
+    // Serialising strings, numbers and maps with string keys cannot fail.
     serde_json::to_vec(value).unwrap_or_default().into()
 }

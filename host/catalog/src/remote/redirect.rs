@@ -1,5 +1,5 @@
-//! Follows redirects with cookies. Some servers in front of registries set a cookie and redirect to the same address,
-//! to see whether the client sends it; the HTTP client itself stores no cookies.
+//! Follows redirects with cookies, which the HTTP client itself does not store. Some servers in front of registries set
+//! a cookie and redirect to the same URL to see whether the client returns the cookie.
 
 use admittance_net::client::{ClientRequest, ClientResponse, RequestBody};
 use http::{
@@ -15,7 +15,7 @@ const MOST: usize = 10;
 
 const OF_BODY: [HeaderName; 4] = [CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, TRANSFER_ENCODING];
 
-/// The redirects of one request, with the cookies that were set on the way. A cookie is only sent to its origin.
+/// The redirects of one request so far, and their cookies. Each cookie is sent only to its own origin.
 #[derive(Debug, Default)]
 pub(super) struct Redirects {
     followed: usize,
@@ -30,8 +30,8 @@ struct Cookie {
 }
 
 impl Redirects {
-    /// Returns the next request, if the response to this request redirects. An upload is not repeated. Returns an error
-    /// when the redirects are too many, or one leads from https to http.
+    /// Returns the request to send next; `None` if the response does not redirect or the request is an upload. Returns
+    /// an error after too many redirects, or after one from https to http.
     pub(super) fn follow(
         &mut self,
         mut next: ClientRequest,
@@ -98,7 +98,7 @@ impl Redirects {
     }
 }
 
-/// Returns the URL to which a response redirects, without a user and a password.
+/// Returns the URL to which a response redirects, without its user name and password.
 fn target(response: &ClientResponse) -> Option<Url> {
     let location = response.headers.get(LOCATION)?.to_str().ok()?;
     let mut target = response.url.join(location).ok()?;

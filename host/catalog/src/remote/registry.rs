@@ -17,20 +17,20 @@ use crate::{
     signature::source::{self, registry_host, repository_path},
 };
 
-/// The host that serves Docker Hub.
+/// The host name of Docker Hub's registry.
 const DOCKER_HUB_HOST: &str = "registry-1.docker.io";
 
-/// The limit for manifests in the OCI distribution specification.
+/// The size limit of manifests, from the OCI distribution specification.
 const MANIFEST_LIMIT: u64 = 4 << 20;
 
-/// The access that is requested from a registry.
+/// The permission that is requested from a registry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Access {
     Pull,
     Push,
 }
 
-/// A repository of a registry. Lives as long as a fetch or a push.
+/// A repository in a registry, and the connection to it.
 #[derive(Clone, Copy)]
 pub(super) struct Repository<'a> {
     pub(super) network: &'a Network,
@@ -39,17 +39,17 @@ pub(super) struct Repository<'a> {
     pub(super) progress: OnProgress<'a>,
 }
 
-/// A tag or a digest in a repository.
+/// A tag or a digest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Version {
-    /// The artifact that the tag currently names.
+    /// The artifact that currently has this tag.
     Tag(String),
     /// The artifact whose manifest has this digest.
     Digest(Digest),
 }
 
 impl Version {
-    /// Returns the version that a reference names. A digest takes precedence over a tag.
+    /// Returns the version in a reference. A digest takes precedence over a tag.
     pub(super) fn of(reference: &OciReference) -> Self {
         match (reference.digest(), reference.tag()) {
             (Some(digest), _) => Self::Digest(digest),
@@ -68,7 +68,7 @@ impl fmt::Display for Version {
 }
 
 impl Repository<'_> {
-    /// Fetches a manifest, and verifies a requested digest; `None` if the registry does not have it.
+    /// Fetches a manifest, and checks it against a requested digest; `None` if the registry does not have it.
     pub(super) async fn manifest(&self, version: &Version) -> Result<Option<Bytes>, Error> {
         let place = self.place(version);
         let path = format!("manifests/{version}");
@@ -79,7 +79,7 @@ impl Repository<'_> {
         }
     }
 
-    /// Requests the digest of the manifest that a tag names; `None` if the registry does not send it.
+    /// Requests the digest of the manifest with a tag; `None` if the registry does not send it.
     pub(super) async fn manifest_digest(&self, version: &Version) -> Result<Option<Digest>, Error> {
         let place = &self.place(version);
         self.retrying(|| async move {
@@ -91,14 +91,14 @@ impl Repository<'_> {
         .await
     }
 
-    /// Fetches a small blob, and verifies its digest; `None` if the registry does not have it.
+    /// Fetches a small blob, and checks its digest; `None` if the registry does not have it.
     pub(super) async fn small_blob(&self, digest: Digest, limit: u64) -> Result<Option<Bytes>, Error> {
         let place = self.place(&Version::Digest(digest));
         let blob = self.get(&format!("blobs/{digest}"), &place, limit).await?;
         blob.map(|bytes| matching(bytes, digest, place)).transpose()
     }
 
-    /// Requests a blob, or the part of it that these headers request.
+    /// Requests a blob, or a range of it if `headers` contain one.
     pub(super) async fn blob(&self, digest: Digest, headers: HeaderMap) -> Result<ClientResponse, Error> {
         let place = self.place(&Version::Digest(digest));
         let url = self.url(&format!("blobs/{digest}"), &place).await?;
@@ -108,8 +108,8 @@ impl Repository<'_> {
         self.unless_refused(response, &place).await
     }
 
-    /// Fetches the index of the referrers of this manifest; `None` if it has none. A registry without the referrers API
-    /// has the fallback tag of the OCI distribution specification.
+    /// Fetches the index of this manifest's referrers; `None` if there are none. In a registry without the referrers
+    /// API, the index has the fallback tag of the OCI distribution specification.
     pub(super) async fn referrers(&self, subject: Digest) -> Result<Option<Bytes>, Error> {
         let place = self.place(&Version::Digest(subject));
         let path = format!("referrers/{subject}");
@@ -143,20 +143,20 @@ impl Repository<'_> {
         self.network.retrying(self.progress, attempt).await
     }
 
-    /// Sends a request, with authorization as needed. A refusal or an error status is an error.
+    /// Sends a request, with credentials if the registry requires them. An error status becomes an error.
     pub(super) async fn request(&self, request: ClientRequest, place: &str) -> Result<ClientResponse, Error> {
         let response = self.send(request, place).await?;
         self.allowed(response, place).await
     }
 
-    /// Sends a request, with authorization as needed. Any status is returned as a response.
+    /// Sends a request, with credentials if the registry requires them. A response with any status is returned.
     pub(super) async fn send(&self, request: ClientRequest, place: &str) -> Result<ClientResponse, Error> {
         let base = self.base_url(place).await?;
         let (registry, repository) = (self.artifact.registry(), self.artifact.repository());
         let key = (registry.to_owned(), repository.to_owned(), self.access);
         let send = async |authorization: Option<HeaderValue>| {
             let mut request = request.clone();
-            // An upload may go to another server, which must not get the registry's credentials.
+            // An upload may go to another origin, which must not get the registry's credentials.
             if let Some(authorization) = authorization.filter(|_| request.url.origin() == base.origin()) {
                 request = request.header(AUTHORIZATION, authorization);
             }
@@ -164,7 +164,7 @@ impl Repository<'_> {
         };
         let cached = self.network.authorizations.lock().get(&key).cloned();
         let response = send(cached).await?;
-        // After a redirect another server may request credentials, but must not get the registry's.
+        // The challenge may come from another origin after a redirect, which must not get the registry's credentials.
         if response.status != StatusCode::UNAUTHORIZED || response.url.origin() != base.origin() {
             return Ok(response);
         }
@@ -180,7 +180,7 @@ impl Repository<'_> {
         }
     }
 
-    /// Returns the response, unless it is a refusal or an error.
+    /// Returns the response unless its status is an error.
     pub(super) async fn allowed(
         &self,
         response: ClientResponse,
@@ -228,8 +228,8 @@ impl Repository<'_> {
 }
 
 impl Network {
-    /// Returns the scheme of a registry. A registry that may be used without TLS is probed once; an invalid certificate
-    /// does not cause a fallback to http.
+    /// Returns the scheme of a registry. If the registry may be used without TLS, it is probed once for TLS. An invalid
+    /// certificate does not cause a fallback to http.
     async fn scheme(&self, registry: &str, place: &str) -> Result<&'static str, Error> {
         let insecure = &self.config.insecure_registries;
         if !is_loopback(registry) && !insecure.iter().any(|insecure| insecure == registry) {

@@ -37,8 +37,8 @@ struct Layer {
 }
 
 impl Repository<'_> {
-    /// Finds the signatures of an artifact: under the tag that cosign derives from its digest, and in its
-    /// referrers.
+    /// Finds the signatures of an artifact: under the tag that cosign derives from the manifest's digest, and among the
+    /// manifest's referrers.
     pub(super) async fn signatures(
         &self,
         reference: &ModuleReference,
@@ -72,7 +72,7 @@ impl Repository<'_> {
         Ok(material)
     }
 
-    /// Adds the signatures that a manifest lists, if it exists. Layers that cannot be read are ignored.
+    /// Adds the signatures in a manifest, if the manifest exists. Unreadable layers are ignored.
     async fn add_signatures(
         &self,
         material: &mut Material,

@@ -4,50 +4,49 @@ use serde::{Deserialize, Serialize};
 
 use super::{FoundSignature, Material, sigstore};
 
-/// The claims of a signature, which are not verified.
+/// The unverified claims of a signature.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SignatureDescription {
     pub kind: SignatureKind,
     /// The signature's file, URL or digest.
     pub name: String,
-    /// The key hint, which is the base64 of the key's SHA-256 digest in sigstore.
+    /// The key hint; in sigstore, it is the SHA-256 digest of the key in base64.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key_hint: Option<String>,
-    /// The identity in the certificate.
+    /// The identity in the signature's certificate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity: Option<String>,
     /// The issuer of the identity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub issuer: Option<String>,
-    /// The index in the transparency log.
+    /// The index of the entry in the transparency log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log_index: Option<u64>,
-    /// The time at which the log recorded the signature, as RFC 3339.
+    /// The time of the entry in the transparency log, in RFC 3339.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub logged_at: Option<String>,
-    /// The reason for which the signature cannot be parsed.
+    /// The reason why the signature cannot be parsed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub damage: Option<String>,
 }
 
-/// The form of a signature.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub enum SignatureKind {
-    /// A bare signature.
+    /// A signature without certificate or log entry.
     #[default]
     Detached,
-    /// A bundle with a signature of the module or its manifest.
+    /// A bundle that signs the module or its manifest directly.
     Bundle,
-    /// A bundle with a statement about the module or its manifest.
+    /// A bundle that signs a statement about the module or its manifest.
     Statement,
-    /// The older form of `cosign sign`.
+    /// The payload that older versions of `cosign sign` sign.
     SimpleSigning,
 }
 
-/// Describes all signatures of a module, independent of the policy.
+/// Describes all signatures of a module, whatever the policy requires.
 pub fn describe(material: &Material) -> Vec<SignatureDescription> {
     material.signatures.iter().map(sigstore::describe).collect()
 }

@@ -1,4 +1,4 @@
-//! The types of signature checks without the feature `signatures`: none of them can be created.
+//! Replaces the types of signature checks in a build without the feature `signatures`. None of them can be created.
 
 use std::{convert::Infallible, fmt, path::Path};
 
@@ -7,15 +7,12 @@ use super::{
 };
 use crate::Digest;
 
-/// A public key. It cannot be created without the feature `signatures`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PublicKey(Infallible);
 
-/// The trusted certificate authorities and logs. They cannot be created without the feature `signatures`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrustRoot(Infallible);
 
-/// A certificate whose owner signs. It cannot be created without the feature `signatures`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SigningCertificate(Infallible);
 
@@ -65,7 +62,7 @@ impl TrustRoot {
     }
 }
 
-/// This function is never called, because keys cannot be created.
+/// Never called, because keys cannot be created.
 pub(super) fn by_key(_: &PublicKeys, _: &FoundSignature, _: &[u8]) -> Result<Verified, Refusal> {
     Err(Refusal::WrongKey)
 }

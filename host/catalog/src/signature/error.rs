@@ -3,12 +3,11 @@ use std::{fmt, io, path::PathBuf, sync::Arc};
 use super::{SignatureDescription, SourcePattern};
 use crate::{Digest, ModuleReference};
 
-/// The error of a module without the required signature. The message says what was found, what is required, and what to
-/// do.
+/// The reason why a module lacks the required signature. The message tells what was found, what is required, and what
+/// to do.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SignatureError {
-    /// No rule of the policy matches this source, so modules from it are refused.
     #[error(
         "module {reference}: no rule of `signatures` matches it (there are rules for {patterns}): add one, with `accept: Unsigned` if it need not be signed",
         patterns = list(patterns)
@@ -17,21 +16,18 @@ pub enum SignatureError {
         reference: Box<ModuleReference>,
         patterns: Vec<SourcePattern>,
     },
-    /// The reference is ambiguous, so no rule can be chosen.
     #[error("module {reference} {problem}, so no rule of `signatures` can be chosen: correct the reference")]
     Ambiguous {
         reference: Box<ModuleReference>,
-        /// The problem, as the rest of a sentence.
+        /// The problem, as a predicate whose subject is the module.
         problem: &'static str,
     },
-    /// The module has no signature.
     #[error("module {reference} is not signed, but {required} is required: {fix}")]
     Unsigned {
         reference: Box<ModuleReference>,
         required: String,
         fix: String,
     },
-    /// No signature of the module satisfies the rule.
     #[error(
         "module {reference} has no valid signature: {required} is required, but found {found}: {fix}",
         found = list(found)
@@ -42,22 +38,18 @@ pub enum SignatureError {
         found: Vec<Finding>,
         fix: String,
     },
-    /// The manifest from the registry does not match the module.
     #[error("module {reference}: {problem}: pull it again")]
     Unrelated {
         reference: Box<ModuleReference>,
-        /// The mismatch, as a sentence.
+        /// The mismatch, as a clause.
         problem: String,
     },
-    /// The module or a signature cannot be read.
     #[error("module or signature {path}: {source}", path = path.display())]
     Unreadable { path: PathBuf, source: Arc<io::Error> },
-    /// A signature file is too large.
     #[error(
         "signature {name} has more than {limit} bytes and is probably not a signature: remove it, or sign the module again"
     )]
     TooLarge { name: String, limit: u64 },
-    /// The module has too many signatures.
     #[error("module {reference} has more than {limit} signatures: remove those that are not needed")]
     TooMany {
         reference: Box<ModuleReference>,
@@ -65,76 +57,61 @@ pub enum SignatureError {
     },
 }
 
-/// A signature that was found, and the reason for refusing it.
+/// A signature of the module, and the reason for refusing it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// The claims of the signature.
     pub signature: SignatureDescription,
-    /// The reason for refusing it.
     pub refusal: Refusal,
 }
 
-/// The reason for refusing a signature.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// The signature cannot be parsed.
     #[error("is damaged: {0}")]
     Damaged(String),
-    /// The signature is of an unsupported kind.
     #[error("is of an unsupported kind: {0}")]
     Unsupported(String),
-    /// None of the keys made the signature, or the signed content was changed.
+    /// No required key made the signature, or the signed content was changed.
     #[error("was made by another key or over different content")]
     WrongKey,
-    /// The signature is valid, but signs something else.
+    /// The signature is valid, but of another module.
     #[error("is over {signed}, not over {actual}")]
     OtherSubject { signed: String, actual: Digest },
-    /// The signature is a statement about the module that does not approve it.
+    /// The signature is of a statement that does not approve the module, such as provenance.
     #[error("is a statement of the kind `{0}`, which is not a signature of the module")]
     Statement(String),
-    /// The signature has no certificate, and so no identity.
     #[error("has no certificate, which a keyless signature needs")]
     NoCertificate,
-    /// The certificate has another identity.
     #[error("was made by `{found}`, not by `{required}`")]
     WrongIdentity { found: String, required: String },
-    /// The identity has another issuer.
     #[error("was made by an identity of the issuer `{found}`, not of `{required}`")]
     WrongIssuer { found: String, required: String },
-    /// The certificate was not valid when the signature was made.
     #[error("was made at {signed_at}, outside the validity of its certificate ({not_before} to {not_after})")]
     Expired {
         signed_at: String,
         not_before: String,
         not_after: String,
     },
-    /// No authority of the trust root issued the certificate.
     #[error("has a certificate that the trust root does not trust: {0}")]
     UntrustedCertificate(String),
-    /// No log or timestamp authority of the trust root recorded the signature.
     #[error("is not proven to be in a log of the trust root: {0}")]
     NotInLog(String),
 }
 
-/// A key or a trust root that cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidTrust {
-    /// The file cannot be read.
     #[error("{path}: {source}", path = path.display())]
     Unreadable { path: PathBuf, source: io::Error },
-    /// The text, or the content of the file, is not valid: a public key or a trust root.
+    /// The PEM or JSON text of a public key, a certificate or a trust root is invalid.
     #[error("{what}{}: {problem}", path.as_ref().map(|path| format!(" {}", path.display())).unwrap_or_default())]
     Invalid {
         what: &'static str,
         path: Option<PathBuf>,
         problem: String,
     },
-    /// A rule names no key.
     #[error("no key is configured: name at least one")]
     NoKeys,
-    /// The program was built without the feature `signatures`.
     #[error(
         "this program cannot check signatures; build it with the feature `signatures` of the crate `admittance`"
     )]
@@ -147,7 +124,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// The number of findings that one message lists.
+/// The maximum number of signatures that a message lists.
 const LISTED: usize = 8;
 
 fn list(items: &[impl fmt::Display]) -> String {

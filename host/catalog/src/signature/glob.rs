@@ -2,19 +2,19 @@ use std::fmt;
 
 use regex::Regex;
 
-/// A pattern with wildcards: `*` matches any characters but `/`; `**`, alone between two `/`, matches any number of
-/// parts, and at the end one or more.
+/// A pattern for paths. `*` matches any characters except `/`. `**` must be a whole part: it matches any number of
+/// parts, and at least one at the end.
 #[derive(Clone, Debug)]
 pub(super) struct Glob {
     text: String,
     regex: Regex,
 }
 
-/// The problem of an invalid pattern, as the rest of a sentence that begins with the pattern.
+/// The problem of an invalid pattern, as a predicate whose subject is the pattern.
 pub(super) const DOUBLE_STAR_INSIDE: &str = "has `**` next to other characters";
 
 impl Glob {
-    /// Returns an error when `**` is not alone between two `/`.
+    /// Returns an error if `**` is not a whole part.
     pub(super) fn new(text: &str) -> Result<Self, &'static str> {
         let parts: Vec<&str> = text.split('/').collect();
         let mut expression = String::from(r"\A(?s:");

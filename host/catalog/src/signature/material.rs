@@ -14,20 +14,20 @@ use url::Url;
 use super::SignatureError;
 use crate::ModuleReference;
 
-/// The largest signature that is read, in bytes: far above any bundle.
+/// The largest signature that is read: 1 MiB, far more than a bundle needs.
 pub const SIGNATURE_SIZE_LIMIT: u64 = 1 << 20;
 
-/// The number of signatures of one module that are considered.
+/// The maximum number of signatures of one module.
 pub const SIGNATURE_COUNT_LIMIT: usize = 64;
 
-/// The signatures that were found for a module, unverified. Kept in the store together with the module.
+/// The unverified signatures of a module. The store saves them with the module.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Material {
-    /// The exact bytes of the manifest that lists the module, if it is from a registry.
+    /// The exact bytes of the manifest that lists the module, if the module is from a registry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub manifest: Option<Blob>,
-    /// The signatures in the order in which they were found.
+    /// The signatures in the order of their discovery.
     #[serde(default)]
     pub signatures: Vec<FoundSignature>,
 }
@@ -36,32 +36,32 @@ pub struct Material {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum FoundSignature {
-    /// A file or URL with a bare signature, as base64 or binary: `{module}.sig`.
+    /// A signature without certificate in a file or at a URL, `{module}.sig`, as base64 or binary.
     Detached { name: String, content: Blob },
-    /// A sigstore bundle, or an older one of `cosign sign-blob --bundle`: `{module}.sigstore.json`, or a referrer of
-    /// the manifest in a registry.
+    /// A bundle of sigstore or of `cosign sign-blob --bundle`: `{module}.sigstore.json`, or a referrer of the manifest
+    /// in a registry.
     Bundle { name: String, content: Blob },
-    /// A layer with its annotations, which `cosign sign` pushes under the tag `sha256-{digest}.sig`.
+    /// A layer that `cosign sign` pushes under the tag `sha256-{digest}.sig`, and its annotations.
     SimpleSigning {
         name: String,
-        /// The layer, which is the signed payload.
+        /// The content of the layer, which is the signed payload.
         payload: Blob,
-        /// `dev.cosignproject.cosign/signature`.
+        /// The annotation `dev.cosignproject.cosign/signature`.
         signature: String,
-        /// `dev.sigstore.cosign/certificate`.
+        /// The annotation `dev.sigstore.cosign/certificate`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         certificate: Option<String>,
-        /// `dev.sigstore.cosign/chain`.
+        /// The annotation `dev.sigstore.cosign/chain`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         chain: Option<String>,
-        /// `dev.sigstore.cosign/bundle`: the log's inclusion promise.
+        /// The annotation `dev.sigstore.cosign/bundle`: the log's promise to include the signature.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         log: Option<String>,
     },
 }
 
 impl FoundSignature {
-    /// Creates the signature in a file or at a URL with one of the [suffixes](SIGNATURE_SUFFIXES).
+    /// Creates the signature from a file or URL with one of the [suffixes](SIGNATURE_SUFFIXES).
     pub(crate) fn with_suffix(suffix: &str, name: String, content: Blob) -> Self {
         if suffix == BUNDLE_SUFFIX {
             Self::Bundle { name, content }
@@ -70,7 +70,8 @@ impl FoundSignature {
         }
     }
 
-    /// Returns whether the signed payload has these annotations, which `cosign sign` writes into `optional`.
+    /// Returns whether the signed payload contains these annotations, which `cosign sign` writes into the field
+    /// `optional`.
     #[cfg(feature = "registries")]
     pub(crate) fn has_annotations(&self, annotations: &BTreeMap<String, String>) -> bool {
         #[derive(Deserialize)]
@@ -100,8 +101,6 @@ impl FoundSignature {
 }
 
 impl Material {
-    /// Adds a signature that was found.
-    ///
     /// # Errors
     ///
     /// Returns an error when the module already has [`SIGNATURE_COUNT_LIMIT`] signatures.
@@ -123,7 +122,7 @@ impl Material {
     }
 }
 
-/// Bytes, which are base64 in JSON.
+/// Bytes that JSON represents as base64.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Blob(pub Vec<u8>);
 
@@ -142,16 +141,16 @@ impl<'de> Deserialize<'de> for Blob {
 
 pub(super) const BUNDLE_SUFFIX: &str = ".sigstore.json";
 
-/// The suffixes of a bare signature and of a bundle, appended to the full name of the module's file, or to the path of
+/// The suffixes of a detached signature and of a bundle, which follow the full name of the module's file or the path of
 /// its URL.
 pub const SIGNATURE_SUFFIXES: [&str; 2] = [".sig", BUNDLE_SUFFIX];
 
-/// Reads the signatures next to a file, `{file}.sig` and `{file}.sigstore.json`, for the path of the reference and for
-/// the path to which its symbolic links lead.
+/// Reads the signatures next to a file, `{file}.sig` and `{file}.sigstore.json`. They may be next to the path of the
+/// reference or next to the target of its symbolic links.
 ///
 /// # Errors
 ///
-/// Returns an error when a signature exists and cannot be read, or is too large.
+/// Returns an error when an existing signature cannot be read or is too large.
 pub fn gather_beside(path: &Path, resolved: &Path) -> Result<Material, SignatureError> {
     let mut material = Material::default();
     let reference = ModuleReference::File(path.to_owned());
@@ -161,7 +160,7 @@ pub fn gather_beside(path: &Path, resolved: &Path) -> Result<Material, Signature
                 material.add(&reference, FoundSignature::with_suffix(suffix, name, content))?;
             }
         }
-        // Without a link, both paths name the same file.
+        // Without a symbolic link, both paths are equal.
         if !path.is_symlink() {
             break;
         }

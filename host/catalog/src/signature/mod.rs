@@ -1,13 +1,12 @@
-//! Signatures of modules. A [policy](SignaturePolicy) says which signatures the modules of a source must have, and
+//! Signatures of modules. A [policy](SignaturePolicy) contains the required signatures for each source of modules, and
 //! [`verify`] checks whether the signatures of a module ([`Material`]) satisfy it.
 //!
-//! The signature of a module in a registry is for its manifest, as `cosign sign` makes it; the signature of any other
-//! module is for its bytes, as `cosign sign-blob` makes it. Verification needs no network: the signatures are plain
-//! data, which is kept with the module and verified again whenever the module is loaded.
+//! A signature in a registry covers the module's manifest, as `cosign sign` makes it; any other signature covers the
+//! module's bytes, as `cosign sign-blob` makes it. Verification needs no network: the signatures are stored with the
+//! module, and verified again whenever it is loaded.
 //!
-//! Certificates, logs and bundles are verified by `sigstore-verify`; cosign's older formats are converted to
-//! bundles first. A program without the feature `signatures` can create neither keys nor trust roots, so that no policy
-//! can require a signature.
+//! `sigstore-verify` verifies certificates, logs and bundles; cosign's older formats are converted to bundles first.
+//! Without the feature `signatures`, neither keys nor trust roots can be created, so no policy can require a signature.
 
 mod description;
 mod error;

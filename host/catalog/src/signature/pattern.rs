@@ -8,13 +8,12 @@ use super::{
     source::{Scheme, canonical_host, is_docker_hub, registry_host},
 };
 
-/// A pattern of module references. As text: `**` for all, or `file:`, `https://`, `oci://` and a path in which `*`
-/// matches any characters but `/` and `**`, alone between two `/`, any number of parts; `https://**` and the like match
-/// all of one scheme. A host is written in full, or with `*.` before it for one more label. Lives as long as the
-/// policy.
+/// A pattern of module references. `**` matches all references, and `https://**` all of one scheme. Otherwise, a
+/// pattern is `file:`, `https://` or `oci://`, and a path: in it, `*` matches any characters except `/`, and `**` as a
+/// whole part matches any number of parts. A host may begin with `*.`, which stands for exactly one label.
 ///
-/// The tag and digest of an artifact and the query of a URL are ignored; a file is matched by its path after
-/// symbolic links.
+/// The tag and digest of an artifact and the query of a URL are ignored; a file is matched by its path after symbolic
+/// links.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourcePattern {
     text: String,
@@ -24,14 +23,12 @@ pub struct SourcePattern {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Sources {
     All,
-    /// All sources of this scheme.
     Scheme(Scheme),
-    /// Files whose path begins with the directory; the rest matches.
+    /// Files in the directory whose remaining path matches `rest`.
     Files {
         directory: String,
         rest: Glob,
     },
-    /// Sources on a server or registry.
     Hosted {
         scheme: Scheme,
         host: HostPattern,
@@ -40,19 +37,19 @@ enum Sources {
     },
 }
 
-/// An exact host, or every host with exactly one label before the name: `*.example.com`.
+/// A host, or every host with one more label than `*.example.com` shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct HostPattern {
     name: String,
     is_under: bool,
 }
 
-/// A text that is not a valid pattern or issuer. The message says what is wrong, and what to write.
+/// An invalid pattern or issuer. The message contains the problem and its fix.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` {problem}: {fix}")]
 pub struct InvalidPattern {
     pub text: String,
-    /// The problem, as the rest of a sentence.
+    /// The problem, as a predicate whose subject is the text.
     pub problem: &'static str,
     pub fix: &'static str,
 }
@@ -84,8 +81,8 @@ impl SourcePattern {
     }
 }
 
-/// Compares a file with the pattern. The pattern's directory may contain symbolic links, which the file's path never
-/// has.
+/// Compares the path of a file with the pattern. The path has no symbolic links, but the pattern's directory may have
+/// some.
 fn matches_file(directory: &str, rest: &Glob, file: &str) -> bool {
     let below = |directory: &str| {
         let rest_of_file = match directory {
@@ -182,7 +179,7 @@ fn file(path: &str) -> Result<Sources, Problem> {
             "write the path without, `file:/directory/**`",
         ));
     }
-    // The last part is the file, which may be a link to elsewhere; then it does not match.
+    // The last part is not resolved: it is the file, and a file that is a link never matches.
     let plain = parts
         .iter()
         .take(parts.len().saturating_sub(1))
@@ -208,7 +205,7 @@ fn https(rest: &str) -> Result<Sources, Problem> {
         return Err(("has an empty part, a `.` or a `..` in its path", fix));
     }
     let wrong_host = ("names no host", fix);
-    // `url` normalizes the host as it does for references.
+    // `url` normalises the host in the same way as for references.
     let (name, is_under) = split_wildcard(authority);
     let url = Url::parse(&format!("https://{name}/")).map_err(|_| wrong_host)?;
     if !url.username().is_empty() || url.password().is_some() || url.path() != "/" || name.contains('@') {
@@ -267,8 +264,8 @@ fn split_authority(rest: &str) -> Option<(&str, &str)> {
         .filter(|(authority, path)| !authority.is_empty() && !path.is_empty())
 }
 
-/// Returns whether a path has an empty part, `.` or `..`. Its last part may be empty, because a server may serve a
-/// directory.
+/// Returns whether a path contains `.`, `..` or an empty part. The last part may be empty, because servers serve
+/// directories under such paths.
 fn is_not_normalized(path: &str) -> bool {
     let mut parts: Vec<&str> = path.split('/').collect();
     if parts.last().is_some_and(|part| part.is_empty()) {

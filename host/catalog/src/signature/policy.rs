@@ -8,35 +8,33 @@ use super::{
 };
 use crate::ModuleReference;
 
-/// The signatures that modules must have, by source. The first matching rule applies. If no rule matches, modules from
-/// that source are refused, unless the policy is empty: then no signature is required. Lives as long as the catalog.
+/// The required signatures, by source. The first rule that matches a source applies. If none matches, modules from that
+/// source are refused. An empty policy requires no signatures.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SignaturePolicy(Vec<SignatureRule>);
 
-/// A rule for some sources.
+/// A requirement for the sources that match a pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SignatureRule {
     pub source: SourcePattern,
     pub requirement: Requirement,
 }
 
-/// The statement that `cosign sign` makes. Other statements (provenance, scan results) may be signed by the same keys
-/// without approving the module.
+/// The predicate type of the statement that `cosign sign` makes. Other statements, such as provenance or scan results,
+/// may be signed with the same key without approving the module.
 pub const SIGNATURE_STATEMENT: &str = "https://sigstore.dev/cosign/sign/v1";
 
-/// The signature that a module must have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Requirement {
-    /// One of these keys must have made the signature. Neither log nor certificate is needed.
+    /// One of these keys must have signed the module. Neither log nor certificate is needed.
     Keys(PublicKeys),
-    /// An identity that the trust root confirms must have made the signature.
+    /// An identity that the trust root confirms must have signed the module.
     Keyless(Keyless),
-    /// The owner of a certificate must have made the signature.
+    /// The owner of this certificate must have signed the module.
     Certified(Certified),
     Unsigned,
 }
 
-/// One or more keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PublicKeys(Vec<PublicKey>);
 
@@ -66,16 +64,16 @@ impl SignaturePolicy {
         &self.0
     }
 
-    /// Returns whether no module needs a signature.
+    /// Returns whether the policy requires no signatures.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Returns the requirement for this source, which the reference [names](Source::of); `None` if the policy is empty.
+    /// Returns the requirement for the [source](Source::of) of the reference; `None` if the policy is empty.
     ///
     /// # Errors
     ///
-    /// Returns an error when no rule matches, although the policy has rules.
+    /// Returns an error when the policy has rules, but none of them matches.
     pub fn requirement(
         &self,
         reference: &ModuleReference,
@@ -114,34 +112,34 @@ impl fmt::Display for Requirement {
     }
 }
 
-/// The requirements of a keyless signature: a certificate that an authority of the trust root issued to this identity,
-/// valid when a log or a timestamp authority of the trust root recorded the signature. Lives as long as the policy.
+/// The requirements of a keyless signature. An authority of the trust root must have issued the certificate to the
+/// identity, and the certificate must have been valid when a log or timestamp authority of the trust root recorded the
+/// signature.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Keyless {
     pub trust_root: TrustRoot,
-    /// The required signer: the certificate's e-mail address or URI.
+    /// The required signer, which is an e-mail address or URI in the certificate.
     pub identity: IdentityPattern,
     /// The required issuer of the identity.
     pub issuer: IssuerUrl,
 }
 
-/// The requirements of a signature by the owner of a known certificate, which need not have an identity. Lives as long
-/// as the request that names it.
+/// The requirements of a signature by the owner of a known certificate, which need not contain an identity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Certified {
     pub certificate: SigningCertificate,
-    /// The trust root with which a log's entry for the signature is verified. The certificate must have been valid at
-    /// the time of the entry.
+    /// The trust root that verifies the signature's log entry. The certificate must have been valid at the time of the
+    /// entry.
     pub trust_root: Option<TrustRoot>,
-    /// Whether a signature without a log's entry is refused.
+    /// Whether a signature without a log entry is refused.
     pub must_be_logged: bool,
 }
 
-/// The URL of an OpenID provider, as written in certificates: `https://token.actions.githubusercontent.com`.
+/// The URL of an OpenID provider as certificates contain it, such as `https://token.actions.githubusercontent.com`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IssuerUrl(String);
 
-/// An identity, or a pattern for it: `*` matches any characters but `/`; `**`, alone between two `/`, matches any
+/// An identity, or a pattern of identities: `*` matches any characters except `/`; `**` as a whole part matches any
 /// number of parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdentityPattern(Glob);
@@ -178,7 +176,7 @@ impl fmt::Display for IdentityPattern {
 }
 
 impl IssuerUrl {
-    /// Returns the URL as it was written.
+    /// Returns the URL exactly as it was written.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -188,7 +186,7 @@ impl FromStr for IssuerUrl {
     type Err = InvalidPattern;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        // The issuer is compared literally; `url` would add a `/`.
+        // Issuers are compared literally, so the text is kept: `url` would append a `/`.
         match Url::parse(text) {
             Ok(url) if matches!(url.scheme(), "https" | "http") => Ok(Self(text.to_owned())),
             _ => Err(InvalidPattern {
@@ -218,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_matching_rule_applies_and_one_must_match() {
+    fn the_first_matching_rule_applies_and_at_least_one_must_match() {
         let reference: ModuleReference = "oci://example.com/plugins/a:1".parse().unwrap();
         let source = Source::of(&reference).unwrap();
         assert_eq!(
@@ -252,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn an_identity_pattern_matches_identities() {
+    fn an_identity_pattern_matches_with_wildcards_and_the_whole_identity() {
         for (pattern, identity, expected) in [
             ("a@example.com", "a@example.com", true),
             ("a@example.com", "b@example.com", false),

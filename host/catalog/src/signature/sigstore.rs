@@ -1,4 +1,4 @@
-//! Signatures in the formats of sigstore and cosign.
+//! Verifies signatures in the formats of sigstore and cosign.
 
 mod certificate;
 mod key;
@@ -85,7 +85,7 @@ pub(super) fn by_identity(
     let opened = ParsedSignature::new(found)?;
     let bundle = opened.bundle.as_ref().ok_or(Refusal::NoCertificate)?;
     let certificate = bundle.signing_certificate().ok_or(Refusal::NoCertificate)?;
-    // The claim of the bundle is checked first, so that a signature of another module is reported as such.
+    // The artifact in the bundle is checked first, so that the signature of another module gets its own error.
     opened.signed.is_over(artifact)?;
     let message = opened.signed.content(artifact);
     let root = &keyless.trust_root;
@@ -124,7 +124,7 @@ pub(super) fn by_certificate(
     artifact: &[u8],
 ) -> Result<Verified, Refusal> {
     let certificate = &certified.certificate;
-    // The log's entry must be for this certificate, even if the registry lists another one with the signature.
+    // The certificate replaces the one that the registry lists, because the log entry must be for this certificate.
     let mut found = found.clone();
     if let FoundSignature::SimpleSigning {
         certificate: given,
@@ -148,7 +148,7 @@ pub(super) fn by_certificate(
     let logged = opened.bundle.as_ref().filter(of_certificate);
     match (logged, &certified.trust_root) {
         (Some(bundle), Some(root)) => {
-            // The chain of the certificate was verified when it was read.
+            // The certificate's chain was verified when the requirement was read.
             let policy = VerificationPolicy::any_identity().skip_certificate_chain();
             let verified = root
                 .verifier()
@@ -198,8 +198,7 @@ fn untrusted(error: &CertificateError) -> Refusal {
     }
 }
 
-/// Returns whether the log's time is outside the certificate's validity; the verifier does not distinguish that from
-/// other errors of a chain.
+/// Detects a log time outside the certificate's validity, which the verifier reports like any other error of a chain.
 fn expired(bundle: &Bundle, certificate: &DerCertificate) -> Option<Refusal> {
     let certificate = parse_certificate_info(certificate).ok()?;
     let (not_before, not_after) = (certificate.not_before, certificate.not_after);

@@ -10,14 +10,14 @@ use url::Host;
 use super::SignatureError;
 use crate::{ModuleReference, OciReference};
 
-/// The normalized source of a reference, so that another spelling does not bypass a rule. Lives while a module is
-/// obtained.
+/// The normalised source of a reference, so that another spelling cannot bypass a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
     pub(super) scheme: Scheme,
-    /// The host, in lower case, and the port; `None` for a file.
+    /// The host in lower case, and the port; `None` for a file.
     pub(super) authority: Option<(String, u16)>,
-    /// The path. A file's path is absolute, without symbolic links. A URL's path has neither its first `/` nor escapes.
+    /// The path. For a file, it is absolute and without symbolic links; for a URL, it has no leading `/` and no
+    /// escapes.
     pub(super) path: String,
 }
 
@@ -28,19 +28,19 @@ pub(super) enum Scheme {
     Oci,
 }
 
-/// The port of https, which registries use too.
+/// The default port of https, also for registries.
 const DEFAULT_PORT: u16 = 443;
 
-/// The canonical name of Docker Hub, which has several.
+/// The canonical name of Docker Hub, which has several names.
 const DOCKER_HUB: &str = "docker.io";
 
 impl Source {
-    /// Finds the source of a reference. The source of a file is its current path, from [which](Self::path) the file
-    /// should be read, so that the checked and the read file are the same.
+    /// Determines the source of a reference. For a file, symbolic links are followed; the caller must read the file at
+    /// the resulting [path](Self::path), so that it reads the file that the rule was chosen for.
     ///
     /// # Errors
     ///
-    /// Returns an error when the file cannot be resolved, or the reference is ambiguous.
+    /// Returns an error when the links of a file cannot be followed, or the reference is ambiguous.
     pub fn of(reference: &ModuleReference) -> Result<Self, SignatureError> {
         let ambiguous = |problem| SignatureError::Ambiguous {
             reference: Box::new(reference.clone()),
@@ -94,10 +94,10 @@ fn resolved(path: &Path) -> io::Result<PathBuf> {
                 if !rest.components().all(|part| matches!(part, Component::Normal(_))) {
                     return Err(io::ErrorKind::NotFound.into());
                 }
-                // The parts are joined one by one, because joining the empty path would add a `/`.
+                // The parts are joined one by one, because joining an empty path would append a `/`.
                 return Ok(rest.components().fold(base, |path, part| path.join(part)));
             }
-            // A dangling link is not a missing file, so it is an error.
+            // A missing file is accepted, but a dangling link is an error.
             Err(error) if error.kind() != io::ErrorKind::NotFound || ancestor.is_symlink() => {
                 return Err(error);
             }
@@ -107,12 +107,12 @@ fn resolved(path: &Path) -> io::Result<PathBuf> {
     Err(io::ErrorKind::NotFound.into())
 }
 
-/// Returns the host in lower case, without a trailing dot.
+/// Returns the host in lower case and without a trailing dot.
 pub(super) fn canonical_host(host: &str) -> String {
     host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase()
 }
 
-/// Removes the first `/` and the escapes of a path: servers treat `%61` and `a` alike.
+/// Removes the leading `/` of a path and decodes its escapes, because servers treat `%61` and `a` alike.
 fn https_path(path: &str) -> Result<String, &'static str> {
     let path = path.strip_prefix('/').unwrap_or(path);
     let mut parts = Vec::new();
@@ -131,7 +131,7 @@ fn https_path(path: &str) -> Result<String, &'static str> {
     Ok(parts.join("/"))
 }
 
-/// Returns host and port of a registry. All names of Docker Hub become the same.
+/// Returns the host and port of a registry. All names of Docker Hub give the same result.
 pub(crate) fn registry_host(registry: &str) -> (String, u16) {
     let (host, port) = match registry.rsplit_once(':') {
         Some((host, port)) if !port.contains(']') => (host, port.parse().unwrap_or(DEFAULT_PORT)),
@@ -145,12 +145,13 @@ pub(crate) fn registry_host(registry: &str) -> (String, u16) {
     }
 }
 
-/// Returns whether a registry, given by [`registry_host`], is Docker Hub.
+/// Returns whether the result of [`registry_host`] is Docker Hub.
 pub(crate) fn is_docker_hub(host: &str, port: u16) -> bool {
     (host, port) == (DOCKER_HUB, DEFAULT_PORT)
 }
 
-/// Returns the path of a repository. In Docker Hub, a name without a user is an official image.
+/// Returns the path of a repository. On Docker Hub, `library/` is added to a name without a user, which is an official
+/// image.
 pub(crate) fn repository_path(host: &str, port: u16, reference: &OciReference) -> String {
     let repository = reference.repository();
     if is_docker_hub(host, port) && !repository.contains('/') {
@@ -169,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn all_spellings_of_a_reference_have_one_source() {
+    fn all_spellings_of_a_reference_have_the_same_source() {
         for (written, plain) in [
             ("https://EXAMPLE.com/a", "https://example.com/a"),
             ("https://example.com./a", "https://example.com/a"),
@@ -192,7 +193,7 @@ mod tests {
         );
         assert_ne!(place("https://example.com/a"), place("https://example.com/A"));
         assert_ne!(place("oci://example.com/a"), place("oci://example.com:5000/a"));
-        // Another registry on that host has no official images.
+        // Only Docker Hub has official images, not a registry on another port of the host.
         assert_ne!(
             place("oci://docker.io:5000/a"),
             place("oci://docker.io:5000/library/a")

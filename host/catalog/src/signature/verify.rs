@@ -9,7 +9,6 @@ use super::{
 };
 use crate::{Digest, ModuleReference, manifest::Layer};
 
-/// The module whose signatures are checked. Lives during a check.
 #[derive(Clone, Copy, Debug)]
 pub struct SignedModule<'a> {
     pub reference: &'a ModuleReference,
@@ -17,37 +16,36 @@ pub struct SignedModule<'a> {
     pub digest: Digest,
 }
 
-/// The result of a signature check. Lives with the module.
+/// The result of a successful signature check.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "by", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Verified {
-    /// No signature was required.
+    /// The policy requires no signature.
     #[default]
     Unrequired,
-    /// The module is signed by a required key.
+    /// A required key signed the module.
     Key {
         /// The [fingerprint](super::PublicKey::fingerprint) of the key.
         fingerprint: Digest,
     },
-    /// The module is signed by a required identity.
+    /// A required identity signed the module.
     Identity {
-        /// The identity in the certificate: an e-mail address or a URI.
+        /// The identity in the certificate, which is an e-mail address or a URI.
         identity: String,
         issuer: String,
-        /// The time at which a log or timestamp authority first recorded the signature, as RFC 3339.
+        /// The earliest time at which a log or timestamp authority recorded the signature, in RFC 3339.
         signed_at: String,
-        /// The index in the transparency log.
+        /// The index of the entry in the transparency log.
         log_index: Option<u64>,
     },
 }
 
-/// Checks whether one of the found signatures satisfies the requirement. Needs no network, and uses the clock only to
-/// refuse log times in the future: the same material gives the same result later, even after certificates that were
-/// valid at signing have expired.
+/// Checks whether one of the signatures satisfies the requirement. The check needs no network. It uses the clock only
+/// to refuse log times in the future, so a valid signature stays valid after its certificate has expired.
 ///
 /// # Errors
 ///
-/// Returns an error when none does; the error lists each signature with the reason for refusing it.
+/// Returns an error when no signature satisfies the requirement; it lists the reason for refusing each signature.
 pub fn verify(
     requirement: &Requirement,
     subject: SignedModule<'_>,
@@ -80,8 +78,8 @@ pub fn verify(
     })
 }
 
-/// Finds a signature of these bytes that satisfies the requirement. The error lists each signature with the reason for
-/// refusing it.
+/// Finds a signature of the bytes that satisfies the requirement. The error lists the reason for refusing each
+/// signature.
 pub(crate) fn valid_signature(
     requirement: &Requirement,
     artifact: &[u8],
@@ -107,7 +105,7 @@ pub(crate) fn valid_signature(
 }
 
 impl<'a> SignedModule<'a> {
-    /// Returns the signed bytes: the manifest that lists the module, or the module.
+    /// Returns the signed bytes: the manifest if the module is from a registry, or else the module.
     fn artifact(&self, material: &'a Material) -> Result<&'a [u8], SignatureError> {
         let ModuleReference::Oci(reference) = self.reference else {
             return Ok(self.module);

@@ -1,14 +1,14 @@
-//! Whether compiled code may be mapped into memory from the files of a directory.
+//! Decides whether compiled code in a directory can be mapped into memory.
 
 use std::path::Path;
 
-/// Returns whether files of this directory can be mapped for execution, and stay readable while they are mapped even if
-/// another program removes them. On network storage they may not: a program that then uses their pages is killed.
+/// Returns whether files of this directory can be mapped for execution and stay readable even if another program
+/// removes them. On network storage they do not: the process would be killed when it uses a page of a removed file.
 #[cfg(target_os = "linux")]
 pub(super) fn is_safe_in(directory: &Path) -> bool {
     use rustix::fs::{StatVfsMountFlags, statfs, statvfs};
 
-    /// The local file systems, by the numbers of statfs(2).
+    /// The magic numbers of local file systems, from statfs(2).
     const LOCAL: [u64; 7] = [
         0x9123_683e, // btrfs
         0xef53,      // ext2, ext3 and ext4

@@ -3,27 +3,25 @@ use std::{collections::HashSet, fs, path::PathBuf};
 use super::{CompiledKey, Kind, Store, files_in};
 use crate::Digest;
 
-/// Entries that must stay because they are in use.
+/// The entries that pruning must not remove.
 #[derive(Clone, Debug, Default)]
 pub struct InUse {
     pub modules: HashSet<Digest>,
     pub compiled: HashSet<CompiledKey>,
 }
 
-/// The result of pruning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pruned {
-    /// The number of removed entries.
     pub entries: usize,
-    /// Their total size in bytes.
+    /// The total size of the removed entries, in bytes.
     pub bytes: u64,
     /// The size of the store after pruning, in bytes.
     pub left: u64,
 }
 
 impl Store {
-    /// Removes the least recently used entries until the rest has at most `limit` bytes. Entries in use stay. An entry
-    /// that another program is about to use may be removed: it is fetched or compiled again.
+    /// Removes the least recently used entries until the store has at most `limit` bytes. Entries in use are not
+    /// removed. If another program needs a removed entry, it fetches or compiles the module again.
     pub fn prune(&self, limit: u64, in_use: &InUse) -> Pruned {
         let modules = in_use.modules.iter().map(|digest| (Kind::Module, *digest));
         let compiled = in_use.compiled.iter().map(|key| (Kind::Compiled, key.0));
@@ -31,7 +29,7 @@ impl Store {
             .chain(compiled)
             .map(|(kind, name)| self.path(kind, name))
             .collect();
-        // Temporary files and partial downloads are removed separately.
+        // Temporary files and partial downloads have their own rule of removal.
         let mut entries: Vec<_> = [Kind::Module, Kind::Compiled, Kind::Resolution, Kind::Signature]
             .into_iter()
             .flat_map(|kind| files_in(&self.directory_of(kind)))

@@ -6,13 +6,13 @@ use serde::{Deserialize, Serialize};
 use super::{Kind, Store, remove_damaged};
 use crate::{Digest, Error, ModuleReference, signature::Blob};
 
-/// The resolution of a URL or a tag.
+/// The digest to which a URL or a tag was resolved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resolution {
     pub module: Digest,
-    /// The digest and the exact bytes of the manifest, for a reference to a registry.
+    /// The digest and the exact bytes of the manifest, if the module is from a registry.
     pub manifest: Option<(Digest, Bytes)>,
-    /// The server's validator of this version (`ETag`), for a URL.
+    /// The server's validator of this version (`ETag`), if the module is from a URL.
     pub validator: Option<String>,
     /// The time at which the reference was last resolved.
     pub resolved: SystemTime,
@@ -33,17 +33,15 @@ impl Store {
         self.record(reference, name(reference))
     }
 
-    /// Reads an earlier resolution of this reference to this module.
+    /// Reads the resolution of this reference to this module, which may be an earlier one.
     pub fn resolution_to(&self, reference: &ModuleReference, module: Digest) -> Option<Resolution> {
         self.record(reference, name_with(reference, module))
             .filter(|resolution| resolution.module == module)
     }
 
-    /// Stores the resolution of a reference.
-    ///
     /// # Errors
     ///
-    /// Returns an error when it cannot be written.
+    /// Returns an error when the resolution cannot be written.
     pub fn keep_resolution(&self, reference: &ModuleReference, resolution: &Resolution) -> Result<(), Error> {
         let seconds = resolution.resolved.duration_since(UNIX_EPOCH).unwrap_or_default();
         let record = Record {

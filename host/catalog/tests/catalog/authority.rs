@@ -1,4 +1,4 @@
-//! Provides a certificate authority (CA) that issues server certificates.
+//! A certificate authority (CA) that issues server certificates.
 
 use std::{path::Path, sync::Arc};
 
@@ -6,7 +6,6 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, 
 use rustls::ServerConfig;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
-/// A CA for one test.
 pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
@@ -22,7 +21,7 @@ impl Authority {
         self.0.pem()
     }
 
-    /// Returns a certificate for this machine, and its key.
+    /// Issues a certificate for this machine, and returns it with its key.
     pub(crate) fn sign(&self) -> (CertificateDer<'static>, KeyPair) {
         let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];
         let key = KeyPair::generate().unwrap();
@@ -44,7 +43,7 @@ impl Authority {
             .unwrap()
     }
 
-    /// Writes a certificate and its key as files for another program.
+    /// Writes a new certificate and its key to these files.
     pub(crate) fn write(&self, certificate: &Path, key: &Path) {
         let (der, pair) = self.sign();
         let pem = pem::encode(&pem::Pem::new("CERTIFICATE", der.to_vec()));

@@ -1,5 +1,5 @@
-//! Tests with full and read-only disks. Each test runs again in its own namespace, in which any user may mount, if
-//! the kernel allows it.
+//! Tests with full and read-only disks. Each test runs itself again in a new mount namespace, where any user may mount
+//! if the kernel allows it.
 
 use std::{env, fs, io, path::Path, process::Command};
 
@@ -11,11 +11,11 @@ use crate::{
     site::Site,
 };
 
-/// The environment variable with the directory of the mount. Only the second run has it.
+/// The environment variable with the mounted directory, which is set only in the second run.
 const MOUNTED: &str = "ADMITTANCE_TEST_MOUNTED";
 
-/// Returns the directory of the mount in the second run. The first run executes the shell's commands, in which `$at` is
-/// the directory, and starts the second.
+/// In the second run, returns the mounted directory. The first run executes the shell's commands, in which `$at` is the
+/// directory, and then starts the second run.
 fn mounted(test: &str, at: &Path, commands: &str) -> Option<std::path::PathBuf> {
     if let Some(at) = env::var_os(MOUNTED) {
         return Some(at.into());
@@ -89,7 +89,7 @@ async fn a_full_disk_is_reported_and_retried() {
             .await
             .unwrap_err(),
     );
-    // The attempts have left nothing, and existing entries are intact.
+    // The failed attempts have left no files, and existing entries are intact.
     for kind in ["temporary", "partial", "modules", "resolved"] {
         assert_eq!(scene.kept(kind), [""; 0], "{kind}");
     }
@@ -99,10 +99,10 @@ async fn a_full_disk_is_reported_and_retried() {
 }
 
 #[test]
-fn code_on_a_disk_that_executes_nothing_is_read() {
+fn code_on_a_noexec_disk_is_read_into_memory() {
     let directory = TempDir::new().unwrap();
     let Some(at) = mounted(
-        "disks::code_on_a_disk_that_executes_nothing_is_read",
+        "disks::code_on_a_noexec_disk_is_read_into_memory",
         directory.path(),
         "mount -t tmpfs -o noexec,mode=700 none \"$at\"",
     ) else {
@@ -125,7 +125,7 @@ async fn a_read_only_store_serves_its_entries() {
     if env::var_os(MOUNTED).is_none() {
         let store = Store::open(directory.path()).unwrap();
         store.keep_compiled(key("kept"), b"code", b"").unwrap();
-        // A read-only store may lack the directory of a kind of entries.
+        // The directory of one kind of entries may be missing.
         fs::remove_dir(directory.path().join("partial")).unwrap();
     }
     let mount = "mount --bind \"$at\" \"$at\"; mount -o remount,bind,ro \"$at\"";

@@ -1,4 +1,4 @@
-//! Tests of modules behind URLs.
+//! Tests of modules at URLs.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,7 +12,7 @@ use crate::{
 const MEGABYTE: usize = 1 << 20;
 
 #[tokio::test]
-async fn a_url_is_fetched_once_and_again_on_request() {
+async fn a_url_is_fetched_again_only_on_request() {
     let scene = Scene::new();
     let site = Site::start(&scene.authority).await;
     let (first, second) = (component(1000, 1), component(1000, 2));
@@ -29,7 +29,7 @@ async fn a_url_is_fetched_once_and_again_on_request() {
         Some(FetchProgress::Finished)
     ));
 
-    // The module comes from the store, and a program that starts later finds it there too.
+    // The module comes from the store, even for a program that starts later.
     site.put("/a.wasm", &second, Some("\"2\""));
     let module = scene.obtain(&scene.catalog(), &url).await.unwrap();
     assert_eq!(module.digest(), Digest::of(&first));
@@ -49,7 +49,7 @@ async fn a_url_is_fetched_once_and_again_on_request() {
         .collect();
     assert_eq!(known, [None, Some("\"1\"".to_owned()), Some("\"2\"".to_owned())]);
 
-    // The previous module is still in the store for a rollback.
+    // The previous module stays in the store for a rollback.
     let reference: ModuleReference = url.parse().unwrap();
     let module = catalog.load_kept(&reference, Digest::of(&first)).await.unwrap();
     assert_eq!(module.bytes(), first.as_slice());
@@ -80,7 +80,7 @@ async fn a_pinned_module_in_the_store_causes_no_request() {
     for (path, freshness, received) in [
         ("/a.wasm", Freshness::Recorded, 2),
         ("/a.wasm", Freshness::Again, 2),
-        // The same module is published under another name.
+        // The module is published again under another URL.
         ("/b.wasm", Freshness::Recorded, 2),
     ] {
         let module = scene.obtain_as(&catalog, &site.url(path), right, freshness).await;
@@ -95,7 +95,7 @@ async fn an_interrupted_download_is_resumed() {
     let tag = Some("\"1\"");
     for (tag, pinned, faults, ranges) in [
         (tag, false, vec![Fault::Cut(MEGABYTE)], vec![None, Some(MEGABYTE)]),
-        // The connection breaks more often than there are attempts, but each attempt makes progress.
+        // The connection breaks more often than attempts are allowed, but each attempt makes progress.
         (
             tag,
             false,
@@ -104,7 +104,7 @@ async fn an_interrupted_download_is_resumed() {
                 .map(|index| Some(index * MEGABYTE / 4).filter(|start| *start > 0))
                 .collect(),
         ),
-        // Without a validator, only the pin shows whether the server still has the same version.
+        // Without a validator, only the pinned digest shows whether the server still has the same version.
         (None, false, vec![Fault::Cut(MEGABYTE)], vec![None, None]),
         (None, true, vec![Fault::Cut(MEGABYTE)], vec![None, Some(MEGABYTE)]),
         (
@@ -113,7 +113,7 @@ async fn an_interrupted_download_is_resumed() {
             vec![Fault::Cut(MEGABYTE)],
             vec![None, None],
         ),
-        // These servers do not support ranges, or send another range.
+        // These servers ignore ranges or send the wrong one.
         (
             tag,
             false,
@@ -174,7 +174,7 @@ async fn a_partial_download_is_resumed_after_a_restart() {
             let _ = catalog.obtain(&reference, None, Freshness::Recorded, &tell).await;
         });
         wait.await.unwrap();
-        // Meanwhile, another process has its own download, and both succeed.
+        // Meanwhile, another process downloads the module separately, and both downloads succeed.
         let other = scene
             .obtain(&scene.catalog(), &site.url("/a.wasm"))
             .await
@@ -183,7 +183,7 @@ async fn a_partial_download_is_resumed_after_a_restart() {
         task.abort();
         assert!(task.await.unwrap_err().is_cancelled());
 
-        // The program starts again with the partial download on disk.
+        // The program restarts with the partial download on disk.
         std::fs::remove_dir_all(scene.path("store/resolved")).unwrap();
         let store = admittance_catalog::Store::open(scene.path("store")).unwrap();
         let mut config = scene.config.clone();
@@ -197,7 +197,7 @@ async fn a_partial_download_is_resumed_after_a_restart() {
         assert!(module.bytes() == if changed { &next } else { &bytes }.as_slice());
         let received = site.received();
         let last = &received.last().unwrap().headers;
-        // The buffered bytes, less than a quarter of a megabyte, are lost.
+        // The buffered bytes, less than 256 KiB, are lost.
         let start: usize = last["range"]
             .trim_matches(|c: char| !c.is_ascii_digit())
             .parse()
@@ -210,7 +210,7 @@ async fn a_partial_download_is_resumed_after_a_restart() {
 }
 
 #[tokio::test]
-async fn faults_of_a_server_are_reported_or_retried() {
+async fn server_faults_are_retried_or_reported() {
     let bytes = component(100_000, 1);
     // (faults, number of requests, final error)
     for (faults, received, expected) in [
@@ -218,7 +218,7 @@ async fn faults_of_a_server_are_reported_or_retried() {
         (vec![Fault::Status(500, None), Fault::Cut(10)], 3, None),
         (vec![Fault::Status(429, Some("1"))], 2, None),
         (vec![Fault::Stall(10)], 2, None),
-        // The server requests a longer pause than the longest one.
+        // The server requests a longer pause than is allowed.
         (
             vec![Fault::Status(429, Some("3600"))],
             1,
@@ -297,7 +297,7 @@ async fn faults_of_a_server_are_reported_or_retried() {
     }
 }
 
-/// A CDN in front of a registry sets a cookie and redirects, to find out whether the client keeps cookies.
+/// A CDN in front of a registry sets a cookie and redirects, to test whether the client stores cookies.
 #[tokio::test]
 async fn a_cookie_is_sent_only_to_its_origin() {
     let scene = Scene::new();
@@ -327,7 +327,7 @@ async fn a_cookie_is_sent_only_to_its_origin() {
     let expected = [None, Some("seen=1"), Some("seen=2"), Some("seen=2; more=a=b")];
     assert_eq!(cookies(&site), expected.map(|cookie| cookie.map(str::to_owned)));
     assert_eq!(cookies(&other), [None]);
-    // The next request begins without a cookie.
+    // The next request starts without cookies.
     let (catalog, url) = (scene.catalog(), site.url("/a.wasm"));
     let again = scene.obtain_as(&catalog, &url, None, Freshness::Again).await;
     again.unwrap();
@@ -335,7 +335,7 @@ async fn a_cookie_is_sent_only_to_its_origin() {
 }
 
 #[tokio::test]
-async fn content_that_is_not_a_module_is_refused() {
+async fn content_that_is_not_webassembly_is_refused() {
     let scene = Scene::new();
     let site = Site::start(&scene.authority).await;
     site.put("/a.wasm", b"<!doctype html>", None);
@@ -349,7 +349,7 @@ async fn content_that_is_not_a_module_is_refused() {
 }
 
 #[tokio::test]
-async fn a_server_with_another_identity_is_refused() {
+async fn an_unreachable_server_or_one_without_trusted_tls_is_reported() {
     let mut scene = Scene::new();
     scene.config.network.attempts = 2;
     let site = Site::start(&scene.authority).await;
@@ -393,7 +393,7 @@ async fn concurrent_requests_for_a_module_share_one_fetch() {
     let site = Site::start(&scene.authority).await;
     let bytes = component(MEGABYTE, 1);
     site.put("/a.wasm", &bytes, None);
-    // The first fetch fails, and its error is returned to all tasks that waited for it.
+    // The first fetch fails, and all waiting tasks get its error.
     for (faults, received) in [(vec![Fault::Status(410, None)], 1), (Vec::new(), 2)] {
         let catalog = scene.catalog();
         let failing = !faults.is_empty();

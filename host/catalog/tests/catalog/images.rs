@@ -1,4 +1,4 @@
-//! Tests of images in a real registry, as policies see them.
+//! Tests of reading container images from a real registry, as policies do.
 
 use std::{collections::BTreeMap, env::consts};
 
@@ -18,7 +18,7 @@ use crate::{
 
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 
-/// Puts an image with this configuration into the registry. Returns its manifest and the descriptor of the manifest.
+/// Pushes an image with this configuration. Returns its manifest and the descriptor of the manifest.
 async fn put_image(registry: &Registry, tag: &str, configuration: &Value) -> (Value, Value) {
     let config = put_blob(registry, &configuration.to_string()).await;
     let layer = put_blob(registry, "a layer").await;
@@ -84,7 +84,7 @@ async fn manifests_and_configurations_of_images_are_read() {
     let error = images.manifest(&image(&registry, "none")).await.unwrap_err();
     assert!(error.to_string().contains("no such artifact"), "{error}");
 
-    // Answers are cached for a while, so this works without the registry.
+    // The results are still cached, so no registry is needed.
     let kept = image(&registry, "1");
     let gone = image(&registry, "other");
     drop(registry);
@@ -139,7 +139,7 @@ async fn signatures_of_images_are_verified() {
         kept.signed(&image, &by(&[&signer], &[("env", "test")])).await,
         "found: none",
     );
-    // With several required keys, each must have signed the image.
+    // If several keys are required, each must have signed the image.
     says(
         kept.signed(&image, &by(&[&other], &[])).await,
         "it needs a signature by the key",
@@ -166,7 +166,7 @@ async fn signatures_of_images_are_verified() {
         };
         says(kept.signed(&image, &signers).await, part);
     }
-    // The signer may be the owner of a certificate.
+    // A certificate's owner may be the required signer.
     let (authority, stranger) = (CodeAuthority::new(), CodeAuthority::new());
     let certified = |certificate: String, chain: Option<Vec<String>>, must_be_logged| Signers {
         all: vec![Signer::Certificate {
@@ -199,7 +199,7 @@ async fn signatures_of_images_are_verified() {
     kept.signed(&image, &by(&[&signer], &[])).await.unwrap();
 }
 
-/// An authority that issues certificates for code signing.
+/// A CA that issues certificates for code signing.
 struct CodeAuthority(CertifiedIssuer<'static, KeyPair>);
 
 impl CodeAuthority {

@@ -1,4 +1,4 @@
-//! Tests of modules from files, real HTTPS servers and real registries, and of the store that keeps them.
+//! Tests of modules from files, real HTTPS servers and real registries, and of the store.
 
 #![expect(
     clippy::unwrap_used,

@@ -15,7 +15,7 @@ use crate::{
 };
 
 #[tokio::test]
-async fn a_tag_is_resolved_once_and_again_on_request() {
+async fn a_tag_is_resolved_again_only_on_request() {
     let scene = Scene::new();
     let registry = Registry::start(Access::Open, None).await;
     let (first, second) = (component(300_000, 1), component(300_000, 2));
@@ -42,7 +42,7 @@ async fn a_tag_is_resolved_once_and_again_on_request() {
         (&tag, None, Freshness::Recorded, pushed.module),
         (&tag, None, Freshness::Again, moved.module),
         (&tag, None, Freshness::Recorded, moved.module),
-        // The earlier resolution of the tag is still recorded.
+        // The first resolution of the tag is still recorded.
         (&tag, Some(pushed.module), Freshness::Again, pushed.module),
         (&old, None, Freshness::Again, pushed.module),
         (
@@ -60,7 +60,7 @@ async fn a_tag_is_resolved_once_and_again_on_request() {
         .unwrap_err();
     assert!(matches!(error, Error::DigestMismatch { .. }), "{error}");
 
-    // All modules are in the store, so nothing is requested.
+    // All modules are in the store, so no registry is needed.
     drop(registry);
     for reference in [&tag, &old, &by_digest] {
         get(reference, None, Freshness::Recorded).await.unwrap();
@@ -74,7 +74,7 @@ async fn a_tag_is_resolved_once_and_again_on_request() {
 
 /// Tools such as `docker buildx` push an index for several architectures.
 #[tokio::test]
-async fn an_index_is_replaced_by_its_wasm_entry() {
+async fn a_reference_to_an_index_resolves_to_its_wasm_entry() {
     let scene = Scene::new();
     let registry = Registry::start(Access::Open, None).await;
     let catalog = scene.catalog();
@@ -112,7 +112,7 @@ async fn an_index_is_replaced_by_its_wasm_entry() {
         second.module,
         "the index is another one"
     );
-    // In an index by `oras manifest index create`, the entries have no platform.
+    // `oras manifest index create` writes entries without a platform.
     let mut plain = manifest(&pushed, "");
     plain.as_object_mut().unwrap().remove("platform");
     put(&[plain]).await;
@@ -136,9 +136,9 @@ async fn an_index_is_replaced_by_its_wasm_entry() {
     }
 }
 
-/// `wash push` wrote the first media type. Istio and Envoy Gateway use images of the compat variant.
+/// `wash push` used the first media type. Istio and Envoy Gateway use images of the compat variant.
 #[tokio::test]
-async fn modules_of_older_media_types_and_in_archives_are_obtained() {
+async fn modules_with_older_media_types_or_in_archives_are_obtained() {
     let mut scene = Scene::new();
     scene.config.size_limit = 50_000;
     let registry = Registry::start(Access::Open, None).await;
@@ -196,7 +196,7 @@ async fn modules_of_older_media_types_and_in_archives_are_obtained() {
             "is not a WebAssembly module",
         ),
         ("cut", cut, "its layer cannot be unpacked"),
-        // This kilobyte unpacks to more than the limit.
+        // This archive of about 1 KiB unpacks to more than the limit.
         (
             "large",
             archive(&[("plugin.wasm", &[0; 60_000])]),
@@ -214,7 +214,7 @@ async fn modules_of_older_media_types_and_in_archives_are_obtained() {
     }
 }
 
-/// Returns an image layer with these files.
+/// Returns an image layer that contains these files.
 fn archive(files: &[(&str, &[u8])]) -> Vec<u8> {
     let packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
     let mut archive = tar::Builder::new(packed);
@@ -252,7 +252,7 @@ async fn a_registry_may_require_tls_and_a_password() {
     assert!(error.contains("was refused as the user `ada`"), "{error}");
     assert!(!error.contains("wrong"), "{error}");
 
-    // The repository has a password of its own.
+    // These credentials are only for the repository.
     let user = json!({"username": USER.0, "password": USER.1});
     let other = json!({"username": "ada", "password": "wrong"});
     let (of_repository, beside) = (format!("{}/a", registry.name), format!("{}/b", registry.name));
@@ -264,7 +264,7 @@ async fn a_registry_may_require_tls_and_a_password() {
         bytes.as_slice()
     );
 
-    // A registry on this machine may do without TLS, but not with a wrong certificate.
+    // TLS is optional for a registry on this machine, but a wrong certificate is not accepted.
     let mut config = scene.config.clone();
     config.network.ca = None;
     config.store = None;
@@ -273,7 +273,7 @@ async fn a_registry_may_require_tls_and_a_password() {
     assert!(matches!(error, Error::Tls { .. }), "{error}");
 }
 
-/// The environment variable of the second run, whose PATH contains the helpers.
+/// The environment variable that marks the second run, whose `PATH` contains the credential helpers.
 const HELPED: &str = "ADMITTANCE_TEST_HELPED";
 
 #[tokio::test]
@@ -376,7 +376,7 @@ async fn a_registry_may_require_tokens() {
     assert_eq!(
         received,
         [
-            // The first request has no credentials. After it, the push and the pull get a token each.
+            // The first request has no credentials. Then the push and the pull each request a token.
             "repository:plugins/a:pull",
             "repository:plugins/a:pull,push",
             "repository:plugins/a:pull",
@@ -397,7 +397,7 @@ async fn a_registry_may_require_tokens() {
         .await
         .unwrap();
 
-    // `docker login` writes this if the registry issues an identity token.
+    // `docker login` stores this if the registry issues an identity token.
     scene.docker_config(&json!({"auths": {&registry.name: {"identitytoken": IDENTITY_TOKEN}}}));
     scene
         .obtain_as(&scene.catalog(), &reference, None, Freshness::Again)
@@ -457,7 +457,7 @@ async fn an_artifact_without_a_module_is_refused() {
         "{error}"
     );
 
-    // The registry sends something other than requested.
+    // The registry sends content that does not have the requested digest.
     let blob = registry.blob(&pushed.module.to_string());
     let mut bytes = fs::read(&blob).unwrap();
     bytes[50_000] ^= 1;
@@ -483,7 +483,6 @@ async fn an_artifact_without_a_module_is_refused() {
     assert_eq!(scene.kept("partial"), [""; 0]);
 }
 
-/// The registry is on this machine and has no TLS.
 #[tokio::test]
 async fn an_endless_sequence_of_informational_responses_fails() {
     let mut scene = Scene::new();

@@ -9,7 +9,7 @@ use crate::{
 };
 
 #[tokio::test]
-async fn requests_go_through_the_proxy() {
+async fn requests_go_through_the_configured_proxy() {
     let mut scene = Scene::new();
     scene.config.network.attempts = 1;
     let site = Site::start(&scene.authority).await;

@@ -1,4 +1,4 @@
-//! Tests of modules that are pushed to a registry.
+//! Tests of pushing modules to a registry.
 
 use std::{
     collections::BTreeMap,
@@ -102,7 +102,7 @@ async fn a_module_is_pushed_as_the_standard_artifact() {
         fs::read(registry.blob(&pushed.module.to_string())).unwrap(),
         bytes
     );
-    // Another push of the same module gives the same artifact.
+    // Pushing the same module again gives an identical artifact.
     let again = push_with(&catalog, &name, &bytes, &annotations, &|_| {})
         .await
         .unwrap();

@@ -14,34 +14,33 @@ use tokio::{
     process::{Child, Command},
 };
 
-/// The environment variable with the path of the program. Without it, `PATH` is searched.
+/// The environment variable with the path of `docker-registry`. Without it, `PATH` is searched.
 const PROGRAM: &str = "ADMITTANCE_TEST_REGISTRY";
 
-/// A timeout that is generous even on a busy machine.
+/// A timeout that is long enough for a busy machine.
 const NEVER: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
 pub(crate) enum Access<'a> {
-    /// No access control.
+    /// Anyone may read and write.
     Open,
-    /// Basic authentication of the user `ada` with the password `open sesame`.
+    /// Basic authentication as the user `ada` with the password `open sesame`.
     Basic,
-    /// Bearer tokens from a token server.
+    /// Bearer tokens that a token server issues.
     Token {
-        /// The URL of the token server.
         realm: &'a str,
-        /// The certificate of the tokens' signer, as PEM.
+        /// The PEM certificate of the key that signs the tokens.
         signed_by: &'a str,
     },
 }
 
-/// The user that [`Access::Basic`] accepts.
+/// The user name and password that [`Access::Basic`] accepts.
 pub(crate) const USER: (&str, &str) = ("ada", "open sesame");
 
 /// The output of `htpasswd -nbB -C 5 ada "open sesame"`.
 const HTPASSWD: &str = "ada:$2b$05$abcdefghijklmnopqrstuupx2xBUC4954936wVIjyyPHmUBFu0wCW\n";
 
-/// A running registry, which ends and is deleted when this is dropped.
+/// A running registry, which is stopped and deleted on drop.
 #[derive(Debug)]
 pub(crate) struct Registry {
     /// The host and port of the registry.
@@ -51,12 +50,12 @@ pub(crate) struct Registry {
 }
 
 impl Registry {
-    /// Starts a registry. With TLS, `tls` has the files of its certificate and key.
+    /// Starts a registry. `tls` contains the paths of its certificate and key; `None` disables TLS.
     pub(crate) async fn start(access: Access<'_>, tls: Option<(&Path, &Path)>) -> Self {
         let directory = TempDir::new().unwrap();
         let config = directory.path().join("config.yml");
         let text = configuration(directory.path(), access, tls);
-        // The registry reads YAML, which includes JSON.
+        // The registry reads YAML, of which JSON is a subset.
         fs::write(&config, text.to_string()).unwrap();
         let mut program = Command::new(program())
             .arg("serve")
@@ -82,7 +81,7 @@ impl Registry {
             panic!("docker-registry ended:\n{before}");
         };
         let name = tokio::time::timeout(NEVER, listening).await.unwrap();
-        // The output is read, because a full pipe would block the registry, and a closed one would end it.
+        // The registry's output is read, because a full pipe would block the registry, and a closed one would end it.
         tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
         Self {
             name,

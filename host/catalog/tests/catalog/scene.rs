@@ -1,4 +1,4 @@
-//! Helpers of these tests: modules, catalogs, and recorded progress.
+//! Test helpers: modules, catalogs, and recorded progress.
 
 use std::{
     fs,
@@ -15,7 +15,7 @@ use tempfile::TempDir;
 
 use crate::{authority::Authority, registry::USER};
 
-/// A CA, a directory for a store, and a configuration with them and without pauses.
+/// A CA, a store's directory, and a configuration that uses both and retries without pauses.
 pub(crate) struct Scene {
     pub(crate) authority: Authority,
     pub(crate) directory: TempDir,
@@ -56,7 +56,7 @@ impl Scene {
         self.directory.path().join(name)
     }
 
-    /// Logs in to a registry, as `docker login` does.
+    /// Adds the test user's credentials for a registry, as `docker login` does.
     pub(crate) fn log_in(&self, registry: &str) {
         use base64::{Engine as _, engine::general_purpose::STANDARD};
         let (user, password) = USER;
@@ -105,7 +105,7 @@ impl Scene {
         retries.collect()
     }
 
-    /// Returns the names of the files in a directory of the store.
+    /// Returns the file names in one directory of the store.
     pub(crate) fn kept(&self, kind: &str) -> Vec<String> {
         let entries = fs::read_dir(self.store().directory().join(kind)).unwrap();
         let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -115,10 +115,10 @@ impl Scene {
     }
 }
 
-/// Returns a component of this many bytes, whose content depends on `seed`.
+/// Returns a component of this many bytes, with content that depends on `seed`.
 pub(crate) fn component(size: usize, seed: u8) -> Vec<u8> {
     let mut bytes = b"\0asm\x0d\0\x01\0".to_vec();
-    // The rest of the component is a custom section with an empty name; its header has five bytes.
+    // The component is filled up with a custom section, whose name is empty and whose header has five bytes.
     let content = size - bytes.len() - 1 - 5;
     bytes.push(0);
     for shift in [0, 7, 14, 21, 28] {
@@ -126,7 +126,7 @@ pub(crate) fn component(size: usize, seed: u8) -> Vec<u8> {
         bytes.push((content >> shift) as u8 & 0x7f | more);
     }
     bytes.push(0);
-    // The bytes differ, so that a byte in the wrong place is noticed.
+    // The bytes vary, so that a misplaced byte changes the content.
     bytes.extend((1..content).map(|index| (index / 251) as u8 ^ seed));
     assert_eq!(bytes.len(), size);
     bytes

@@ -1,4 +1,4 @@
-//! A real HTTPS server with one file, which misbehaves on demand.
+//! A real HTTPS server that serves files and can be told to fail.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -14,25 +14,25 @@ use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
 use crate::authority::Authority;
 
-/// A fault in the answer to one request.
+/// A fault in the response to one request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fault {
-    /// The connection ends after this many bytes of the body.
+    /// The connection closes after this many bytes of the body.
     Cut(usize),
-    /// The server sends nothing after this many bytes of the body.
+    /// The server stops sending after this many bytes of the body.
     Stall(usize),
-    /// The reply has this status, and perhaps `Retry-After`.
+    /// The response has this status, and optionally `Retry-After`.
     Status(u16, Option<&'static str>),
-    /// The reply has the whole body, even if a part was requested.
+    /// The response has the whole body, although a range was requested.
     Whole,
-    /// The reply has a range that begins at another offset.
+    /// The response has a range with another offset than requested.
     WrongPart,
-    /// The reply announces another length than its body has.
+    /// The `Content-Length` of the response is this number, and wrong.
     Length(u64),
-    /// The reply has no length, and no end.
+    /// The response has no `Content-Length`, and its body never ends.
     Endless,
     Redirect(&'static str),
-    /// The reply redirects to the same address, with this `Set-Cookie`.
+    /// The response redirects to the same URL, and sets this cookie.
     Cookie(&'static str),
 }
 
@@ -49,7 +49,7 @@ struct State {
     received: Vec<Received>,
 }
 
-/// The server, which stops with the test's runtime.
+/// The server, which stops at the end of the test's runtime.
 #[derive(Clone, Debug)]
 pub(crate) struct Site {
     pub(crate) address: SocketAddr,
@@ -70,7 +70,7 @@ impl Site {
                 let (site, acceptor) = (serving.clone(), acceptor.clone());
                 tokio::spawn(async move {
                     if let Ok(stream) = acceptor.accept(stream).await {
-                        // In some tests, the client disconnects.
+                        // Some tests make the client disconnect.
                         let _ = site.serve(stream).await;
                     }
                 });
@@ -83,23 +83,22 @@ impl Site {
         format!("https://localhost:{}{path}", self.address.port())
     }
 
-    /// Serves this file under this path, with this entity tag.
+    /// Serves a file under `path`, with an entity tag.
     pub(crate) fn put(&self, path: &str, bytes: &[u8], tag: Option<&str>) {
         let file = (bytes.to_vec(), tag.map(str::to_owned));
         self.state.lock().unwrap().files.insert(path.to_owned(), file);
     }
 
-    /// Answers the next requests with these faults, one after another.
+    /// Answers the next requests with these faults, one fault per request.
     pub(crate) fn fail(&self, faults: impl IntoIterator<Item = Fault>) {
         self.state.lock().unwrap().faults.extend(faults);
     }
 
-    /// Returns the requests so far.
     pub(crate) fn received(&self) -> Vec<Received> {
         self.state.lock().unwrap().received.clone()
     }
 
-    /// Returns the values of `Range` in the requests so far.
+    /// Returns the `Range` header of each request so far.
     pub(crate) fn ranges(&self) -> Vec<Option<String>> {
         let received = self.received();
         received
@@ -204,10 +203,10 @@ impl Site {
     }
 }
 
-/// Reads the head of a request; `None` if the client disconnected.
+/// Reads the header of a request; `None` if the client disconnected.
 pub(crate) async fn read_head(stream: &mut (impl AsyncRead + Unpin)) -> std::io::Result<Option<Received>> {
     let mut head = Vec::new();
-    // The head is read byte by byte, so that the body stays in the stream.
+    // The header is read byte by byte, so that the body stays in the stream.
     while !head.ends_with(b"\r\n\r\n") {
         if stream.take(1).read_buf(&mut head).await? == 0 {
             return Ok(None);

@@ -1,5 +1,5 @@
-//! A token server like the servers of Docker's registries. It accepts the password of one user and the identity token
-//! of another.
+//! A token server like those of Docker's registries. It accepts the password of one user and the identity token of
+//! another.
 
 use std::{
     net::SocketAddr,
@@ -26,16 +26,15 @@ use crate::{
     site::{read_head, send},
 };
 
-/// The token that a login stores in place of a password.
+/// The identity token that `docker login` stores instead of a password.
 pub(crate) const IDENTITY_TOKEN: &str = "of-a-login";
 
-/// A token server, which stops with the test's runtime.
+/// A token server, which stops at the end of the test's runtime.
 pub(crate) struct Tokens {
     pub(crate) address: SocketAddr,
     signer: Arc<Signer>,
-    /// The validity of tokens in seconds; negative if they are expired.
+    /// The validity of new tokens in seconds. A negative number makes them expired.
     pub(crate) life: Arc<Mutex<i64>>,
-    /// The scopes that were requested so far.
     pub(crate) received: Arc<Mutex<Vec<String>>>,
 }
 
@@ -139,7 +138,7 @@ impl Signer {
             _ => json!([]),
         };
         let header = json!({"typ": "JWT", "alg": "ES256", "x5c": [STANDARD.encode(&self.certificate)]});
-        // The registry allows for clocks that are a minute apart.
+        // The registry accepts clock differences of a minute.
         let claims = json!({
             "iss": "test", "sub": "ada", "aud": "test", "jti": "1", "access": access,
             "iat": now - 600, "nbf": now - 600, "exp": now + life,

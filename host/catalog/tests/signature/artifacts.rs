@@ -1,4 +1,4 @@
-//! Tests of signatures of artifacts, as `cosign sign --key` of cosign 2 makes them.
+//! Tests of signatures of registry artifacts, as cosign 2's `cosign sign --key` makes them.
 
 use admittance_catalog::{
     Digest, ModuleReference,
@@ -46,7 +46,7 @@ fn found(payload: &str, signature: &str) -> FoundSignature {
 }
 
 #[test]
-fn a_signature_signs_the_manifest_that_lists_the_module() {
+fn a_signature_must_cover_the_manifest_of_the_module() {
     let key = ecdsa_key();
     let digest = Digest::of(manifest());
     let module_digest = Digest::of(module());
@@ -128,7 +128,7 @@ fn the_manifest_must_match_the_module_and_the_reference() {
     check(&requirement(&key), &reference, &module(), &good).unwrap();
     // The signed manifest lists another module.
     unrelated(&reference, b"another module", &good);
-    // The pinned digest is the digest of another manifest.
+    // The pinned digest belongs to another manifest.
     unrelated(&named(Digest::of("other")), &module(), &good);
     unrelated(&reference, &module(), &with(None));
     unrelated(&reference, &module(), &with(Some(b"{}".to_vec())));

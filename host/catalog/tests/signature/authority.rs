@@ -1,5 +1,4 @@
-//! Provides an authority and a log like sigstore's for one test. Their certificates and promises are in cosign's older
-//! form.
+//! A certificate authority and a log like sigstore's, for one test. Their output is in cosign's older format.
 
 use admittance_catalog::signature::{Blob, FoundSignature, TrustRoot};
 use base64::{Engine, engine::general_purpose::STANDARD};
@@ -15,7 +14,7 @@ use ring::{
 use serde_json::{Value, json};
 use time::{Duration, OffsetDateTime};
 
-/// The time of all signatures of these tests, which is in the past.
+/// The time of all signatures in these tests, in Unix seconds. It is in the past.
 pub(crate) const SIGNED_AT: i64 = 1_750_000_000;
 
 pub(crate) const IDENTITY: &str = "signer@example.com";
@@ -27,11 +26,11 @@ pub(crate) struct Authority {
     log: EcdsaKeyPair,
 }
 
-/// A request for a certificate and an entry of the log.
+/// The properties of a certificate and of its log entry.
 pub(crate) struct Request<'a> {
     pub(crate) identity: SanType,
     pub(crate) issuer: &'a str,
-    /// Seconds before and after [`SIGNED_AT`] at which the certificate begins and ends.
+    /// The beginning and the end of the certificate's validity, in seconds relative to [`SIGNED_AT`].
     pub(crate) validity: (i64, i64),
     pub(crate) logged_at: i64,
     pub(crate) usage: ExtendedKeyUsagePurpose,
@@ -49,7 +48,7 @@ impl Default for Request<'_> {
     }
 }
 
-/// The signature layer that `cosign sign` adds for a manifest.
+/// A signature layer as `cosign sign` adds it for a manifest.
 #[derive(Clone)]
 pub(crate) struct Signed {
     pub(crate) payload: String,
@@ -167,7 +166,7 @@ impl Signed {
     }
 }
 
-/// The bytes before the point in the DER form of a public key on P-256.
+/// The beginning of the DER form of a P-256 public key; the point follows it.
 const P256_KEY: [u8; 26] = [
     0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86,
     0x48, 0xce, 0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
@@ -177,7 +176,6 @@ fn public_der(point: &[u8]) -> Vec<u8> {
     [P256_KEY.as_slice(), point].concat()
 }
 
-/// Returns the PEM text of a public key on P-256.
 pub(crate) fn public_pem(point: &[u8]) -> String {
     let der = STANDARD.encode(public_der(point));
     format!("-----BEGIN PUBLIC KEY-----\n{der}\n-----END PUBLIC KEY-----\n")

@@ -1,4 +1,4 @@
-//! Tests of bundles made by other tools, and of invalid trust roots.
+//! Tests of bundles that other tools made, and of invalid trust roots.
 
 use admittance_catalog::{
     Digest, ModuleReference,
@@ -13,7 +13,7 @@ use crate::{
 };
 
 #[test]
-fn bundles_of_sigstores_client_are_verified() {
+fn bundles_made_by_the_sigstore_client_are_verified() {
     let root = || TrustRoot::from_json(&text("keyless-root.json")).unwrap();
     let by = "by signer@example.com of https://accounts.example.com at 2025-06-01T12:00:00Z";
     let other = || Authority::new().trust_root();
@@ -83,9 +83,8 @@ fn bundles_of_sigstores_client_are_verified() {
     }
 }
 
-/// The bundle comes from sigstore's real services.
 #[test]
-fn a_bundle_of_sigstores_services_is_verified() {
+fn a_bundle_made_by_sigstores_public_services_is_verified() {
     let root = TrustRoot::from_json(SIGSTORE_STAGING_TRUSTED_ROOT).unwrap();
     let required = requirement(root, "*@yossarian.net", "https://github.com/login/oauth");
     let reference: ModuleReference = "file:/opt/services.txt".parse().unwrap();

@@ -12,7 +12,7 @@ use crate::{
     subject::{check_artifact, detached, fixture, manifest, outcome, text},
 };
 
-/// The validity of a certificate that has not expired yet, in seconds before and after the signing.
+/// A validity of almost a hundred years, in seconds relative to the signing.
 const LONG: (i64, i64) = (-60, 3_000_000_000);
 const ENDED: (i64, i64) = (-60, 540);
 
@@ -34,7 +34,7 @@ fn required(signed: &Signed, log: Option<&Authority>, must_be_logged: bool) -> R
     })
 }
 
-/// Returns the signature without the promise of the log, and without its certificate.
+/// Returns the signature without its certificate and without the log's promise.
 fn bare(signed: &Signed) -> FoundSignature {
     let mut found = signed.found();
     if let FoundSignature::SimpleSigning { certificate, log, .. } = &mut found {
@@ -134,7 +134,7 @@ fn a_signature_must_be_by_the_certificate_and_logged_if_required() {
 }
 
 #[test]
-fn a_certificate_must_be_for_signing_and_issued_by_the_authority() {
+fn a_certificate_must_allow_code_signing_and_be_issued_by_the_authority() {
     let (ours, other) = (Authority::new(), Authority::new());
     let chain = |authority: &Authority| Some(vec![authority.certificate().to_owned()]);
     let certificate = |request| ours.sign("", request).certificate;

@@ -1,4 +1,4 @@
-//! Tests of keyless signatures, with certificates of an authority of the trust root.
+//! Tests of keyless signatures whose certificates the trust root's authority issued.
 
 use admittance_catalog::{
     Digest,
@@ -26,7 +26,7 @@ fn good_payload() -> String {
 }
 
 #[test]
-fn a_keyless_signature_has_the_required_identity_at_its_time() {
+fn a_keyless_signature_needs_the_identity_and_a_valid_certificate_at_signing() {
     const WORKFLOW: &str = "https://github.com/o/r/.github/workflows/release.yml@refs/tags/v1.0";
     let authority = Authority::new();
     let default = Request::default;

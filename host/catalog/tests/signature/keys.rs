@@ -1,4 +1,4 @@
-//! Tests of signatures of files by keys. `openssl` makes them with the same result as `cosign sign-blob --key`.
+//! Tests of signatures of files by keys. `openssl` makes the same signatures as `cosign sign-blob --key`.
 
 use admittance_catalog::signature::{
     FoundSignature, InvalidTrust, PublicKey, PublicKeys, Requirement, SignatureError,
@@ -139,7 +139,6 @@ fn one_valid_signature_is_enough() {
     assert_eq!(found.len(), 2);
 }
 
-/// A key that signs bundles.
 struct Signer {
     key: EcdsaKeyPair,
 }

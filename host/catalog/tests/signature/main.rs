@@ -1,4 +1,4 @@
-//! Tests of which signatures of a module are accepted, and of the reasons for refusals.
+//! Tests of the conditions for accepting a module's signatures, and of the reasons for refusing them.
 
 #![expect(
     clippy::unwrap_used,

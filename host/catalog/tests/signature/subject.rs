@@ -1,4 +1,4 @@
-//! Provides the signed content of these tests, and functions that check signatures.
+//! The signed content in these tests, and functions that check signatures.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ use admittance_catalog::{
     },
 };
 
-/// Reads a file of `fixtures`. `fixtures/README.md` says how each was made.
+/// Reads a file in `fixtures`. `fixtures/README.md` describes how each file was made.
 pub(crate) fn fixture(name: &str) -> Vec<u8> {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
         .join("tests/signature/fixtures")
@@ -22,7 +22,7 @@ pub(crate) fn text(name: &str) -> String {
     String::from_utf8(fixture(name)).unwrap()
 }
 
-/// Returns the module that the fixtures are signatures of.
+/// Returns the module that the fixtures sign.
 pub(crate) fn module() -> Vec<u8> {
     fixture("module.wasm")
 }
@@ -66,7 +66,7 @@ pub(crate) fn check_file(
     check(requirement, &reference, module, &material)
 }
 
-/// Checks the signatures of an artifact of a registry.
+/// Checks the signatures of an artifact in a registry.
 pub(crate) fn check_artifact(
     requirement: &Requirement,
     signatures: Vec<FoundSignature>,
@@ -79,7 +79,7 @@ pub(crate) fn check_artifact(
     check(requirement, &reference, &module(), &material)
 }
 
-/// Checks signatures after they were written and read in the form that the store keeps, as in the product.
+/// Checks signatures after a round trip through the store's format.
 pub(crate) fn check(
     requirement: &Requirement,
     reference: &ModuleReference,
@@ -96,7 +96,7 @@ pub(crate) fn check(
     verify(requirement, subject, &material)
 }
 
-/// Returns the description of the valid signature, or the reason why each was refused.
+/// Describes the valid signature, or the reason for refusing each signature.
 pub(crate) fn outcome(result: Result<Verified, SignatureError>) -> String {
     match result {
         Ok(verified) => verified.to_string(),

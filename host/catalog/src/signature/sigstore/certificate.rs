@@ -10,7 +10,7 @@ use crate::signature::InvalidTrust;
 
 const CODE_SIGNING: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 3, 3];
 
-/// A certificate whose owner signs. Lives as long as the requirement.
+/// A certificate whose owner signs modules.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SigningCertificate {
     der: DerCertificate,
@@ -18,12 +18,12 @@ pub struct SigningCertificate {
 }
 
 impl SigningCertificate {
-    /// Reads the PEM text of a certificate for signatures of code, and verifies that one of the authorities, given by
-    /// their PEM texts, issued it. Without a list, the certificate is trusted as it is, even after its expiry.
+    /// Reads a code-signing certificate in PEM, and verifies that one of the authorities, also in PEM, issued it.
+    /// Without a list of authorities, the certificate is trusted as it is, even after its expiry.
     ///
     /// # Errors
     ///
-    /// Returns an error when the text is something else, the certificate is not valid yet, or none of the authorities
+    /// Returns an error when a text is not a certificate in PEM, the certificate is not valid yet, or no authority
     /// issued it.
     pub fn new(certificate: &str, authorities: Option<&[String]>) -> Result<Self, InvalidTrust> {
         Self::parse(certificate, authorities).map_err(invalid("certificate", None))
@@ -66,7 +66,8 @@ fn from_pem(text: &str) -> Result<CertificateDer<'static>, String> {
         .map_err(|_| "it is not the PEM text of a certificate, `-----BEGIN CERTIFICATE-----`".to_owned())
 }
 
-/// Checks that the certificate has the purposes of cosign's certificates.
+/// Checks that the certificate is for code signing: that it has the key usages and the subject alternative name that
+/// cosign's certificates have.
 fn is_for_signing(certificate: &X509Certificate<'_>) -> Result<(), String> {
     let wrong = |error: &dyn fmt::Display| format!("its extensions cannot be read: {error}");
     let usage = certificate.key_usage().map_err(|error| wrong(&error))?;

@@ -11,8 +11,7 @@ use crate::{Digest, signature::InvalidTrust};
 
 const TRUST_SIZE_LIMIT: u64 = 1 << 20;
 
-/// A public key for checking signatures: ECDSA on P-256 or P-384, Ed25519, or RSA of 2048 to 8192 bits. Lives as long
-/// as the policy that names it.
+/// A public key for checking signatures: ECDSA on P-256 or P-384, Ed25519, or RSA of 2048 to 8192 bits.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PublicKey {
     der: DerPublicKey,
@@ -21,21 +20,21 @@ pub struct PublicKey {
 }
 
 impl PublicKey {
-    /// Reads the only public key in a PEM text (`-----BEGIN PUBLIC KEY-----`), as in the file `cosign.pub` that
-    /// `cosign generate-key-pair` writes.
+    /// Reads the only public key in a PEM text (`-----BEGIN PUBLIC KEY-----`), such as the file `cosign.pub` of `cosign
+    /// generate-key-pair`.
     ///
     /// # Errors
     ///
-    /// Returns an error when the text has something else, or a key of another kind.
+    /// Returns an error when the text contains anything else, or a key of an unsupported kind.
     pub fn from_pem(text: &str) -> Result<Self, InvalidTrust> {
         Self::parse(text).map_err(invalid("public key", None))
     }
 
-    /// Reads a file like [`from_pem`](Self::from_pem).
+    /// Reads the only public key in a PEM file.
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`from_pem`](Self::from_pem), and when the file cannot be read.
+    /// Returns the errors of [`from_pem`](Self::from_pem), and an error when the file cannot be read.
     pub fn read(path: &Path) -> Result<Self, InvalidTrust> {
         let text = read_text(path)?;
         Self::parse(&text).map_err(invalid("public key", Some(path)))
@@ -93,7 +92,7 @@ impl PublicKey {
         self.der.as_bytes()
     }
 
-    /// Returns whether this key made the signature over the message.
+    /// Returns whether this key made the signature of the message.
     pub(super) fn signed(&self, message: &[u8], signature: &SignatureBytes) -> bool {
         schemes(self.algorithm).iter().any(|scheme| {
             VerificationKey::from_spki_with_scheme(&self.der, *scheme)
@@ -102,8 +101,8 @@ impl PublicKey {
     }
 }
 
-/// Returns the signature schemes of a key. cosign uses SHA-256 for every curve; other tools use the hash of the curve's
-/// size.
+/// Returns the accepted signature schemes of a key. cosign uses SHA-256 for every curve; other tools use the hash with
+/// the size of the curve.
 fn schemes(algorithm: KeyAlgorithm) -> &'static [SigningScheme] {
     match algorithm {
         KeyAlgorithm::EcdsaP256 => &[SigningScheme::EcdsaP256Sha256],

@@ -1,4 +1,4 @@
-//! Converts the certificate and log formats of cosign 2 and earlier to a bundle.
+//! Converts the certificates and log entries of cosign 2 and earlier to bundles.
 
 use serde::Deserialize;
 use sigstore_verify::types::{
@@ -10,7 +10,8 @@ use sigstore_verify::types::{
 use super::parsed::decode;
 use crate::signature::Refusal;
 
-/// The log's inclusion promise: `dev.sigstore.cosign/bundle`, or `rekorBundle` in the bundle of a file.
+/// The log's promise to include the signature: the annotation `dev.sigstore.cosign/bundle`, or the field `rekorBundle`
+/// in a bundle file.
 #[derive(Deserialize)]
 struct LogPromise {
     #[serde(rename = "SignedEntryTimestamp")]
@@ -37,8 +38,8 @@ struct EntryKind {
     version: String,
 }
 
-/// Builds a bundle from these texts. A bundle without the log's promise will be refused, because the time for which the
-/// certificate has to be checked is unknown.
+/// Builds a bundle from its parts. A bundle without the log's promise will be refused, because the time at which the
+/// certificate must have been valid is unknown.
 pub(super) fn bundle(
     certificate: &str,
     chain: Option<&str>,
@@ -117,7 +118,7 @@ fn damaged(what: &str, error: &dyn std::fmt::Display) -> Refusal {
 pub(super) struct BlobBundle {
     #[serde(rename = "base64Signature")]
     signature: String,
-    /// The PEM text of the certificate or of the public key, as base64.
+    /// The PEM text of the certificate or the public key, as base64.
     #[serde(default)]
     cert: Option<String>,
     #[serde(default, rename = "rekorBundle")]
@@ -129,7 +130,7 @@ impl BlobBundle {
         serde_json::from_str(text).ok()
     }
 
-    /// Returns the signature, and its bundle if it was made with a certificate.
+    /// Returns the signature, and a bundle if the signature has a certificate.
     pub(super) fn open(self) -> Result<(SignatureBytes, Option<Bundle>), Refusal> {
         let signature = decode("the signature", &self.signature)?;
         let Some(cert) = self.cert.filter(|cert| !cert.is_empty()) else {

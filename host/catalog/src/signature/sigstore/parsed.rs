@@ -13,20 +13,20 @@ use crate::{
     signature::{FoundSignature, Refusal, SIGNATURE_STATEMENT},
 };
 
-/// A parsed signature of any form, not yet verified. Lives during a check.
+/// A parsed signature in any format, not yet verified.
 pub(super) struct ParsedSignature<'a> {
     pub(super) signed: SignedContent<'a>,
     pub(super) signature: SignatureBytes,
-    /// The bundle with the certificate and the log entry; `None` for a bare signature.
+    /// The bundle with the certificate and the log entry; `None` for a detached signature.
     pub(super) bundle: Option<Bundle>,
 }
 
 pub(super) enum SignedContent<'a> {
-    /// The module or its manifest.
+    /// The module or its manifest is signed directly.
     Artifact(Option<MessageDigest>),
-    /// A text that names the manifest.
+    /// A text that names the manifest's digest is signed.
     Payload(&'a [u8]),
-    /// A statement that names the module or its manifest.
+    /// A statement that names the digest of the module or its manifest is signed.
     Envelope(DsseEnvelope),
 }
 
@@ -108,7 +108,7 @@ impl SignedContent<'_> {
         }
     }
 
-    /// Returns the bytes that a bundle is verified against. A statement is verified against the artifact that it names.
+    /// Returns the bytes that a bundle is verified against. For a statement, they are the artifact that it names.
     pub(super) fn content<'b>(&'b self, artifact: &'b [u8]) -> &'b [u8] {
         match self {
             Self::Payload(payload) => payload,
@@ -116,7 +116,7 @@ impl SignedContent<'_> {
         }
     }
 
-    /// Checks that the signed content is the artifact, or names it.
+    /// Checks that the signed content is the artifact, or names its digest.
     pub(super) fn is_over(&self, artifact: &[u8]) -> Result<(), Refusal> {
         let actual = Digest::of(artifact);
         match self {
@@ -128,7 +128,7 @@ impl SignedContent<'_> {
                         actual,
                     })
                 }
-                // The signature itself was verified over the bytes, so a digest by another hash need not be compared.
+                // The signature covers the bytes themselves, so digests with other hashes need no comparison.
                 _ => Ok(()),
             },
             Self::Payload(payload) => simple_signing(payload, actual),
@@ -137,7 +137,7 @@ impl SignedContent<'_> {
     }
 }
 
-/// Reads a signature in the format of `cosign sign-blob` or `openssl dgst -sign`.
+/// Parses a signature in the format of `cosign sign-blob` or `openssl dgst -sign`.
 fn detached(content: &[u8]) -> Result<SignatureBytes, Refusal> {
     let text = content.trim_ascii();
     if text.is_empty() {
@@ -167,8 +167,8 @@ pub(super) fn decode(what: &str, text: &str) -> Result<SignatureBytes, Refusal> 
     Ok(SignatureBytes::new(bytes))
 }
 
-/// The payload that `cosign sign` signs: <https://github.com/sigstore/cosign/blob/main/specs/SIGNATURE_SPEC.md>. Its
-/// reference is informative only.
+/// The payload that `cosign sign` signs: <https://github.com/sigstore/cosign/blob/main/specs/SIGNATURE_SPEC.md>. The
+/// reference in it is only informative.
 #[derive(Deserialize)]
 struct SimpleSigning {
     critical: Critical,
@@ -206,7 +206,7 @@ fn simple_signing(payload: &[u8], actual: Digest) -> Result<(), Refusal> {
 
 const IN_TOTO: &str = "application/vnd.in-toto+json";
 
-/// The versions of in-toto statements; the fields that are read are the same in all of them.
+/// The versions of in-toto statements, which do not differ in the fields that are read.
 const STATEMENTS: [&str; 2] = [
     "https://in-toto.io/Statement/v1",
     "https://in-toto.io/Statement/v0.1",

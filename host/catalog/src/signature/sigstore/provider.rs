@@ -1,4 +1,4 @@
-//! Provides the cryptography of signature checks with ring, like everywhere in this program.
+//! Lets sigstore use ring, the cryptographic library of this program.
 
 use ring::{digest, signature};
 use sigstore_verify::{
@@ -11,8 +11,8 @@ struct Ring;
 
 static RING: Ring = Ring;
 
-/// Installs ring for signature checks. It must be called before any function of sigstore; further calls have no effect.
-/// A provider that the program installed earlier is kept.
+/// Installs ring for signature checks. It must be called before any function of sigstore. An installed provider is not
+/// replaced.
 pub(super) fn install() {
     let _ = install_default_provider(&RING);
 }
@@ -74,7 +74,7 @@ impl CryptoProvider for Ring {
             .map_err(|_| invalid(scheme))
     }
 
-    /// Verifies the signature of a digest with the crates of the curves, because ring cannot. RSA is not supported:
+    /// Verifies the signature of a digest with the curves' own crates, because ring cannot. RSA is unsupported, because
     /// every crate for it has open advisories.
     fn verify_prehashed(
         &self,
@@ -176,7 +176,7 @@ mod tests {
         }
     }
 
-    /// FIPS 180-4's vectors for "abc".
+    /// The expected values are FIPS 180-4's digests of "abc".
     #[test]
     fn every_supported_hash_is_computed() {
         install();

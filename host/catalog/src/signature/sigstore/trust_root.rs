@@ -13,44 +13,44 @@ use crate::signature::InvalidTrust;
 
 const WHAT: &str = "trust root";
 
-/// The trusted certificate authorities and logs. Lives as long as the policy; cheap to clone.
+/// The trusted certificate authorities and logs. Cheap to clone.
 #[derive(Clone)]
 pub struct TrustRoot(Arc<Trusted>);
 
 struct Trusted {
     verifier: Verifier,
     has_certificate_logs: bool,
-    /// The text of the trust root. Trust roots are equal if their texts are.
+    /// The text of the trust root, by which trust roots are compared.
     text: String,
 }
 
 impl TrustRoot {
-    /// Reads a `trusted_root.json`, as written by `cosign trusted-root create` and as published by sigstore for its
+    /// Reads a `trusted_root.json` as `cosign trusted-root create` writes it, and as sigstore publishes it for its
     /// public services.
     ///
     /// # Errors
     ///
-    /// Returns an error when the text cannot be read, or has keys or certificates that cannot be used.
+    /// Returns an error when the text is invalid, or contains an unusable key or certificate.
     pub fn from_json(text: &str) -> Result<Self, InvalidTrust> {
         Self::parse(text).map_err(invalid(WHAT, None))
     }
 
-    /// Reads a file like [`from_json`](Self::from_json).
+    /// Reads a `trusted_root.json` from a file.
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`from_json`](Self::from_json), and when the file cannot be read.
+    /// Returns the errors of [`from_json`](Self::from_json), and an error when the file cannot be read.
     pub fn read(path: &Path) -> Result<Self, InvalidTrust> {
         let text = read_text(path)?;
         Self::parse(&text).map_err(invalid(WHAT, Some(path)))
     }
 
-    /// Creates a trust root from the PEM texts of the certificates of an authority (Fulcio: root and intermediates),
-    /// and of the public keys of the signature log (Rekor) and of an optional certificate transparency log.
+    /// Creates a trust root from PEM texts: the certificates of an authority (Fulcio: root and intermediates), and the
+    /// public keys of the signature log (Rekor) and of an optional certificate transparency log.
     ///
     /// # Errors
     ///
-    /// Returns an error when one of the texts is something else.
+    /// Returns an error when a text does not contain what is expected.
     pub fn from_pem(
         authorities: &str,
         signature_log: &str,
@@ -110,8 +110,8 @@ impl TrustRoot {
         &self.0.verifier
     }
 
-    /// Returns the verifier's policy. The identity is checked afterwards, so that a wrong identity and an invalid proof
-    /// have different errors.
+    /// Returns the verifier's policy. It does not check the identity, which is checked afterwards, so that a wrong
+    /// identity and an invalid proof have different errors.
     pub(super) fn policy(&self) -> VerificationPolicy {
         let policy = VerificationPolicy::any_identity();
         if self.0.has_certificate_logs {
