@@ -1,7 +1,7 @@
-//! Packages of the distribution, without installing them.
+//! Downloads packages of the distribution without installing them.
 //!
-//! Uses its own package lists: the lists of the machine have no sources, and may be old or missing. They are fetched
-//! from the same sources, which are read from the machine's configuration.
+//! The machine's own package lists have no source packages, and may be old or missing. So this module keeps lists of
+//! its own, fetched from the sources in the machine's configuration.
 
 use std::{
     env,
@@ -16,7 +16,7 @@ use crate::{
     folders::{at, create_directory, remove_directory},
 };
 
-/// The code name of the distribution with the packages.
+/// The code name of the only supported distribution.
 const DISTRIBUTION: &str = "bookworm";
 
 /// apt-get with its own package lists.
@@ -26,8 +26,8 @@ pub(crate) struct Apt {
 }
 
 impl Apt {
-    /// Keeps lists and packages in `directory`, and fetches the lists. `purpose` says in errors what the packages are
-    /// for, as the beginning of a sentence.
+    /// Fetches package lists into `directory`, which also keeps the packages. `purpose` is the beginning of a sentence
+    /// in error messages that says what the packages are for.
     pub(crate) fn new(directory: &Path, log: PathBuf, purpose: &str) -> Result<Self, Error> {
         let apt = Self {
             directory: directory.to_owned(),
@@ -66,7 +66,7 @@ impl Apt {
         self.directory.join("packages")
     }
 
-    /// Returns an apt-get command. It changes the machine only if it installs packages.
+    /// Returns an apt-get command that uses these lists. It changes the machine only if it installs packages.
     fn get(&self) -> Command {
         let mut command = Command::new("apt-get");
         let mut option = |name: &str, value: OsString| {
@@ -79,13 +79,14 @@ impl Apt {
         option("Dir::Etc::SourceParts", self.directory.join("sources").into());
         option("Dir::State::Lists", self.lists().into());
         option("Dir::Cache", self.cache().into());
-        // This program may run as any user, so apt must not switch to another one.
+        // apt must not switch to another user, which needs root.
         option("APT::Sandbox::User", "".into());
         command.arg("--quiet").current_dir(self.packages());
         command
     }
 
-    /// Installs missing programs, each given with its package, if this is root. `purpose` is the task that needs them.
+    /// Installs the packages of missing programs if this user is root. `purpose` is the task that needs the programs,
+    /// each of which is given with its package.
     pub(crate) fn require_programs(&self, purpose: &str, programs: &[(&str, &str)]) -> Result<(), Error> {
         let packages: Vec<_> = programs
             .iter()
@@ -113,7 +114,7 @@ impl Apt {
         )
     }
 
-    /// Downloads packages, and unpacks all of them into `directory`.
+    /// Downloads packages and unpacks them into `directory`.
     pub(crate) fn unpack(&self, packages: &[&str], directory: &Path) -> Result<(), Error> {
         remove_directory(directory)?;
         create_directory(directory)?;
@@ -136,7 +137,7 @@ impl Apt {
         self.downloaded(&format!("{package}_"), ".orig.tar.gz")
     }
 
-    /// Returns the last download with this prefix and suffix.
+    /// Returns the newest downloaded file with this prefix and suffix.
     fn downloaded(&self, begin: &str, end: &str) -> Result<PathBuf, Error> {
         let packages = self.packages();
         let mut found: Vec<_> = fs::read_dir(&packages)
@@ -148,7 +149,7 @@ impl Apt {
                 name.starts_with(begin) && name.ends_with(end)
             })
             .collect();
-        // If the distribution was updated between two attempts, the older version is still there.
+        // An earlier attempt may have downloaded an older version.
         found.sort_by_key(|entry| entry.metadata().and_then(|metadata| metadata.modified()).ok());
         found.last().map(fs::DirEntry::path).ok_or_else(|| {
             Error::Missing(format!(
@@ -171,7 +172,7 @@ fn is_root() -> bool {
         .is_ok_and(|output| output.stdout == b"0\n")
 }
 
-/// Returns the machine's apt sources, with source packages added, and only for the distribution.
+/// Returns the distribution's entries in the machine's apt sources, with source packages enabled.
 fn machine_sources(purpose: &str) -> Result<Vec<(OsString, String)>, Error> {
     let mut files = Vec::new();
     let [list, parts] = configured_places(purpose)?;
@@ -196,7 +197,7 @@ fn machine_sources(purpose: &str) -> Result<Vec<(OsString, String)>, Error> {
     Ok(sources)
 }
 
-/// Returns where apt's configuration lists its sources: a file and a folder.
+/// Returns the file and the directory in which apt's configuration lists its sources.
 fn configured_places(purpose: &str) -> Result<[PathBuf; 2], Error> {
     let start = |source| match source {
         source if std::io::Error::kind(&source) == std::io::ErrorKind::NotFound => Error::Missing(format!(
@@ -231,7 +232,7 @@ fn is_of_distribution(suite: &str) -> bool {
         .is_some_and(|rest| rest.is_empty() || rest.starts_with(['-', '/']))
 }
 
-/// Converts sources with one entry per line: `deb [options] uri suite components`.
+/// Enables source packages in a list with one entry per line: `deb [options] uri suite components`.
 fn with_sources_in_lines(text: &str) -> String {
     let mut result = String::new();
     for line in text.lines() {
@@ -257,7 +258,7 @@ fn with_sources_in_lines(text: &str) -> String {
     result
 }
 
-/// Converts sources with one entry per paragraph of fields (deb822).
+/// Enables source packages in a list with one paragraph of fields per entry (deb822).
 fn with_sources_in_stanzas(text: &str) -> String {
     let mut result = String::new();
     let lines: Vec<_> = text.lines().filter(|line| !line.starts_with('#')).collect();

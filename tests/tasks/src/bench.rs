@@ -1,4 +1,4 @@
-//! Benchmarks, and the comparison with another revision.
+//! Benchmarks, and their comparison with another revision.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -28,7 +28,7 @@ pub(crate) struct Bench {
     rest: Vec<OsString>,
 }
 
-/// Compiles the program and runs the benchmarks. The plugins have been compiled.
+/// Compiles the program and runs the benchmarks. Plugins must have been compiled.
 pub(crate) fn measure(arguments: &Bench) -> Result<(), Error> {
     let profile = &arguments.profile;
     say("Compiling the driver and the benchmarks (some minutes the first time)");
@@ -56,7 +56,7 @@ pub(crate) fn measure(arguments: &Bench) -> Result<(), Error> {
     run(&mut command)
 }
 
-/// Returns the program of another revision, which is compiled the first time, in directories of its own.
+/// Returns the program of another revision, compiled on first use in a directory of its own.
 fn other_build(revision: &str, profile: &str) -> Result<PathBuf, Error> {
     let directory = target_directory().join("compare");
     let (tree, target) = (directory.join("tree"), directory.join("target"));

@@ -7,14 +7,14 @@ use crate::{
     tool::Tool,
 };
 
-/// mdBook is built with its search, and without its other features.
+/// mdBook with its search, without its other features.
 const MDBOOK: Tool = Tool {
     name: "mdbook",
     version: "0.5.4",
     features: Some("--features=search"),
 };
 
-/// Writes the pages of `docs` as a book of HTML to `target/book`.
+/// Writes the pages in `docs` to `target/book` as HTML.
 pub(crate) fn write() -> Result<(), Error> {
     let program = MDBOOK.install()?;
     let book = target_directory().join("book");

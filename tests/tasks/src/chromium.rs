@@ -1,4 +1,4 @@
-//! The browser in which tests open the console: Debian's Chromium, with its driver.
+//! The browser for tests of the console: Debian's Chromium and its WebDriver.
 
 use std::{env, path::PathBuf};
 
@@ -10,10 +10,10 @@ use crate::{
 
 const PROGRAMS: [(&str, &str); 2] = [("chromium", "chromium"), ("chromedriver", "chromium-driver")];
 
-/// The variable that tells tests the path of the driver, which starts the browser.
+/// The environment variable with the path of the WebDriver, which starts the browser.
 pub(crate) const VARIABLE: &str = "ADMITTANCE_TEST_CHROMEDRIVER";
 
-/// Returns the driver. It and the browser are installed if they are missing and this is root.
+/// Returns the path of the WebDriver. If it or the browser is missing and this user is root, installs them.
 pub(crate) fn install() -> Result<PathBuf, Error> {
     if let Some(path) = env::var_os(VARIABLE) {
         return Ok(path.into());
@@ -22,7 +22,7 @@ pub(crate) fn install() -> Result<PathBuf, Error> {
     Ok(PathBuf::from("chromedriver"))
 }
 
-/// Installs the packages of missing programs, if this is root. Each program is given with its package.
+/// Installs the packages of missing programs if this user is root. Each program is given with its package.
 pub(crate) fn require(programs: &[(&str, &str)]) -> Result<(), Error> {
     if programs.iter().all(|(program, _)| is_on_path(program)) {
         return Ok(());

@@ -1,8 +1,8 @@
-//! Builds a real Kubernetes API server and its dependencies, once, under `target/kubernetes`.
+//! Builds a Kubernetes API server and the programs that it needs, under `target/kubernetes`.
 //!
-//! Everything comes from packages of the distribution, which are unpacked there and not installed: etcd and
-//! kubectl unchanged, and kube-apiserver, which has no binary package, compiled from the source package with the
-//! distribution's Go. Each part is built once; the programs are reused until the recipe changes.
+//! etcd and kubectl are unpacked from packages of the distribution. kube-apiserver has no binary package, so it is
+//! compiled from the source package with the distribution's Go. The programs are built once, and again when the recipe
+//! changes.
 
 mod source;
 
@@ -19,51 +19,51 @@ use crate::{
     folders::{at, copy_into, create_directory, lock, remove_directory},
 };
 
-/// The packages to unpack: programs, and the compiler.
+/// The packages to unpack: programs, and the Go compiler.
 const PACKAGES: [&str; 5] = [
     "etcd-server",
     "kubernetes-client",
     "golang-1.19-go",
     "golang-1.19-src",
-    // The version in the source package panics in programs compiled with Go 1.18 or later.
+    // The copy of reflect2 in the source package panics if it is compiled with Go 1.18 or later.
     REFLECT2,
 ];
 
 const REFLECT2: &str = "golang-github-modern-go-reflect2-dev";
 
-/// The source package. Its version, 1.20, is the latest in the distribution.
+/// The source package. Its version, 1.20, is the newest in the distribution.
 const SOURCE: &str = "kubernetes";
 
-/// The paths of the programs in the packages, and the program to compile.
+/// The programs' paths in the packages, and the program to compile.
 const PROGRAMS: [&str; 2] = ["usr/bin/etcd", "usr/bin/kubectl"];
 const API_SERVER: &str = "kube-apiserver";
 
-/// The variable that tells tests where the programs are.
+/// The environment variable that tells tests where the programs are.
 const VARIABLE: &str = "ADMITTANCE_TEST_KUBERNETES";
 
-/// Increment this when the steps below change.
+/// Increment this number when the build steps below change.
 const RECIPE: u32 = 1;
 
-/// The folders of `target/kubernetes`.
+/// The directories below `target/kubernetes`.
 struct Layout {
     top: PathBuf,
 }
 
 impl Layout {
-    /// Creates the directories. They are not under `CARGO_TARGET_DIR`, because the content is the same for all of
-    /// Cargo's target directories.
+    /// Creates the directories. They are not below `CARGO_TARGET_DIR`, because all of Cargo's target directories can
+    /// share them.
     fn new() -> Self {
         Self {
             top: root().join("target/kubernetes"),
         }
     }
 
-    /// Returns the programs, and the recipe that built them.
+    /// Returns the directory of the built programs and of the recipe.
     fn programs(&self) -> PathBuf {
         self.top.join("bin")
     }
 
-    /// Returns the content of the packages.
+    /// Returns the directory of the unpacked packages.
     fn unpacked(&self) -> PathBuf {
         self.top.join("unpacked")
     }
@@ -73,17 +73,17 @@ impl Layout {
         self.top.join("apt")
     }
 
-    /// Returns the source of Kubernetes, and its build output.
+    /// Returns the directory of the Kubernetes source and its build output.
     fn source(&self) -> PathBuf {
         self.top.join("source")
     }
 
-    /// Returns the home folder during compilation.
+    /// Returns the home directory for the compilation.
     fn home(&self) -> PathBuf {
         self.top.join("home")
     }
 
-    /// Removes the build files: three gigabytes. An interrupted removal is continued.
+    /// Removes the build files, three gigabytes. Continues an interrupted removal.
     fn tidy(&self) -> Result<(), Error> {
         [self.source(), self.home(), self.unpacked(), self.apt()]
             .iter()
@@ -95,16 +95,16 @@ impl Layout {
     }
 }
 
-/// Runs the common tests of stores on the store of custom resources, with its own API server.
+/// Runs the conformance tests of definition stores against custom resources in an API server.
 pub(crate) fn try_stores() -> Result<(), Error> {
     say("Testing the store of custom resources with a real API server");
-    // The whole workspace is built, so that dependencies have the same features as everywhere.
+    // Building the whole workspace gives dependencies the same features as in all other builds.
     run(cargo_command()
         .args(["test", "--workspace", "--test", "stores", "a_real_api_server"])
         .env(VARIABLE, Layout::new().programs()))
 }
 
-/// Builds etcd, kubectl and kube-apiserver, unless they exist.
+/// Builds etcd, kubectl and kube-apiserver unless they exist.
 pub(crate) fn install() -> Result<(), Error> {
     let layout = Layout::new();
     create_directory(&layout.top)?;
@@ -145,17 +145,18 @@ pub(crate) fn install() -> Result<(), Error> {
     ));
     copy_into(&source.compile(API_SERVER)?, &layout.programs())?;
 
-    // The recipe is written last: it exists only if all previous steps are done.
+    // The recipe is written last, so it exists only if all steps have succeeded.
     fs::write(&recipe, recipe_text()).map_err(at(&recipe))?;
     layout.tidy()
 }
 
-/// Brings up the loopback interface of a new network namespace, with addresses that API servers may list as their own.
+/// Enables the loopback interface of a new network namespace, with addresses that API servers may publish as their
+/// endpoints.
 const OWN_NETWORK: &str =
     "ip link set lo up && for number in 1 2; do ip address add 198.18.0.$number/32 dev lo; done";
 
-/// Starts a program in a network namespace with only a loopback interface, or without a namespace if this user may not
-/// create one.
+/// Returns a command that runs a program in a network namespace with only a loopback interface, or without a namespace
+/// if this user may not create one.
 pub(crate) fn in_own_network(program: &Path) -> Command {
     let enter = |then: &str| {
         let mut command = Command::new("unshare");

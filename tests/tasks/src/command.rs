@@ -1,5 +1,3 @@
-//! Runs other programs.
-
 use std::{
     env,
     ffi::{OsStr, OsString},
@@ -9,14 +7,14 @@ use std::{
     process::{Command, ExitStatus, Stdio},
 };
 
-/// Errors that end a task.
+/// An error that ends a task.
 #[derive(Debug)]
 pub(crate) enum Error {
     /// A program could not be started.
     Start { program: OsString, source: io::Error },
-    /// A program failed and printed the reason.
+    /// A program failed after it printed the reason.
     Status { program: OsString, status: ExitStatus },
-    /// A program failed, and its output is in a file.
+    /// A program failed, and a file has its output.
     Logged {
         program: OsString,
         status: ExitStatus,
@@ -24,7 +22,7 @@ pub(crate) enum Error {
     },
     /// A file or folder could not be read or written.
     File { path: PathBuf, source: io::Error },
-    /// Something is missing on the machine; the text says what to do.
+    /// The machine lacks something; the text says what to do.
     Missing(String),
 }
 
@@ -62,13 +60,13 @@ pub(crate) fn say(what: &str) {
     eprintln!("==> {what}");
 }
 
-/// Returns the top of the repository.
+/// Returns the repository's root.
 pub(crate) fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.ancestors().nth(2).unwrap_or(here).to_owned()
 }
 
-/// Cargo's target directory.
+/// Returns Cargo's target directory.
 pub(crate) fn target_directory() -> PathBuf {
     match env::var_os("CARGO_TARGET_DIR") {
         Some(directory) => root().join(directory),
@@ -76,7 +74,7 @@ pub(crate) fn target_directory() -> PathBuf {
     }
 }
 
-/// Returns a program of this workspace in the folder of a profile: `debug` or `release`.
+/// Returns a program of this workspace as built with a profile, `debug` or `release`.
 pub(crate) fn built(profile: &str, name: &str) -> Result<PathBuf, Error> {
     let path = target_directory()
         .join(profile)
@@ -87,11 +85,11 @@ pub(crate) fn built(profile: &str, name: &str) -> Result<PathBuf, Error> {
     }
 }
 
-/// Returns the Cargo that started this program, so that a toolchain chosen for it is kept, at the top of the
-/// repository.
+/// Returns a command for the Cargo that started this program, and thus for the chosen toolchain, in the repository's
+/// root.
 pub(crate) fn cargo_command() -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    // Cargo's variables for this program must not reach build scripts, which would be run again because of them.
+    // Cargo sets variables for this program. Build scripts would run again if they saw them.
     for (name, _) in env::vars_os() {
         let text = name.to_string_lossy();
         if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
@@ -102,12 +100,12 @@ pub(crate) fn cargo_command() -> Command {
     command
 }
 
-/// Runs a program of this workspace as the last step.
+/// Replaces this process with a program of this workspace.
 pub(crate) fn become_built(profile: &str, name: &str, arguments: &[OsString]) -> Result<(), Error> {
     become_program(Command::new(built(profile, name)?).args(arguments))
 }
 
-/// Runs Cargo at the top of the repository, with its output on the terminal.
+/// Runs Cargo in the repository's root, with its output on the terminal.
 pub(crate) fn cargo<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Result<(), Error> {
     run(cargo_command().args(arguments))
 }
@@ -152,7 +150,7 @@ pub(crate) fn run_logged(command: &mut Command, log: &Path) -> Result<(), Error>
     }
 }
 
-/// Replaces this process with another program, so that only that gets Ctrl-C.
+/// Replaces this process with another program, so that Ctrl-C reaches only the other program.
 #[cfg(unix)]
 pub(crate) fn become_program(command: &mut Command) -> Result<(), Error> {
     use std::os::unix::process::CommandExt as _;
@@ -164,7 +162,7 @@ pub(crate) fn become_program(command: &mut Command) -> Result<(), Error> {
     })
 }
 
-/// Runs another program as the last step.
+/// Runs another program as the last step, on systems that cannot replace a process.
 #[cfg(not(unix))]
 pub(crate) fn become_program(command: &mut Command) -> Result<(), Error> {
     run(command)

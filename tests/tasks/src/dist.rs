@@ -1,7 +1,7 @@
-//! The files that a release publishes: an archive, a Debian package, an image, the bill of materials, and checksums.
+//! The files of a release: an archive, a Debian package, an image, the bill of materials, and checksums.
 //!
-//! The files are reproducible: every time in them is the time of the last commit, they contain no user, and they are
-//! sorted by name.
+//! The files are reproducible: all times in them are the time of the last commit, they name no user, and their entries
+//! are sorted by name.
 
 mod debian;
 mod image;
@@ -36,7 +36,7 @@ pub(crate) struct Dist {
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// The program, and the files that it prints about itself.
+/// The program, and the files that it generates.
 struct Contents {
     machine: Machine,
     program: PathBuf,
@@ -50,7 +50,7 @@ struct Contents {
 }
 
 impl Dist {
-    /// Writes everything to `target/dist`.
+    /// Writes all files of a release to `target/dist`.
     pub(crate) fn write(&self) -> Result<(), Error> {
         let directory = target_directory().join("dist");
         remove_directory(&directory)?;
@@ -82,7 +82,7 @@ impl Dist {
 }
 
 impl Contents {
-    /// Runs the program to print its man pages and completions.
+    /// Runs the program to generate its man pages and completions.
     fn printed_by(program: PathBuf, machine: Machine, staging: &Path) -> Result<Self, Error> {
         let man_pages = staging.join("man");
         run(machine.command(&program).arg("man").arg(&man_pages))?;
@@ -113,7 +113,7 @@ impl Contents {
     }
 }
 
-/// Writes the archive with the program, its stock plugins next to it, and its files for the system.
+/// Writes the archive with the program, the stock plugins beside it, and the files to install.
 fn archive(contents: &Contents, staging: &Path, to: &Path) -> Result<PathBuf, Error> {
     let name = format!("admittance-{VERSION}-{}-linux", contents.machine.name());
     let tree = staging.join("archive");
@@ -137,7 +137,7 @@ fn archive(contents: &Contents, staging: &Path, to: &Path) -> Result<PathBuf, Er
     tar_gz(&tree, &to.join(format!("{name}.tar.gz")))
 }
 
-/// Packs the files in a directory into a compressed archive.
+/// Packs the files of a directory into a compressed archive.
 fn tar_gz(directory: &Path, to: &Path) -> Result<PathBuf, Error> {
     let tar = to.with_extension("");
     pack(directory, &tar)?;
@@ -145,14 +145,14 @@ fn tar_gz(directory: &Path, to: &Path) -> Result<PathBuf, Error> {
     Ok(to.to_owned())
 }
 
-/// Replaces a file by its compressed form, which contains neither its name nor its time.
+/// Compresses a file in place, without its name and time.
 fn compress(file: &Path) -> Result<(), Error> {
     run(Command::new("gzip")
         .args(["-9", "--no-name", "--force"])
         .arg(file))
 }
 
-/// Packs the files of a directory into an archive that depends on nothing but their content.
+/// Packs the files of a directory into an archive that depends only on their content.
 fn pack(directory: &Path, to: &Path) -> Result<(), Error> {
     run(tar("--create", directory, to)?.args(["--mode=u+rw,go=rX", "."]))
 }
@@ -169,7 +169,7 @@ fn tar(operation: &str, directory: &Path, archive: &Path) -> Result<Command, Err
     Ok(tar)
 }
 
-/// Returns the time of all packed files: `SOURCE_DATE_EPOCH`, or the time of the last commit.
+/// Returns the time for all packed files: `SOURCE_DATE_EPOCH`, or the time of the last commit.
 fn time() -> Result<String, Error> {
     if let Ok(time) = env::var("SOURCE_DATE_EPOCH") {
         return Ok(time);
@@ -204,7 +204,7 @@ fn copy_all(from: &Path, to: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// Writes a file, whose directory is created.
+/// Writes a file, and creates its directory.
 fn write(path: &Path, content: impl AsRef<[u8]>) -> Result<(), Error> {
     create_directory(path.parent().unwrap_or(path))?;
     fs::write(path, content).map_err(at(path))
@@ -234,7 +234,7 @@ mod tests {
         remove_directory(&top).expect("it can be removed");
         let archives = ["a", "b"].map(|name| {
             let tree = top.join(name);
-            // The files have a different order of creation and different modes.
+            // The two directories get their files in different orders and with different modes.
             let files = if name == "a" { ["x", "y/z"] } else { ["y/z", "x"] };
             for file in files {
                 write(&tree.join(file), file).expect("it can be written");
@@ -249,7 +249,7 @@ mod tests {
         assert!(archives[0] == archives[1], "the archives differ");
     }
 
-    /// Makes the packages of a small program: for Debian, the image and the archive.
+    /// Packages a small program. Returns the paths of the Debian package, the image and the archive.
     fn packages(program: PathBuf, machine: &str, staging: &Path) -> [PathBuf; 3] {
         let page = staging.join("man/admittance.1");
         write(&page, "a page").expect("it can be written");

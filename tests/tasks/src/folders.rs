@@ -1,4 +1,4 @@
-//! Folders of `target` for artifacts that are built only once.
+//! Directories below `target` for artifacts that are built once.
 
 use std::{
     fs::{self, File, TryLockError},
@@ -7,7 +7,7 @@ use std::{
 
 use crate::command::{Error, say};
 
-/// Locks out other runs of this program until the file is dropped. `purpose` is the task of all of them.
+/// Locks out other processes until the file is dropped. `purpose` is what all of them do, as shown while one waits.
 pub(crate) fn lock(path: &Path, purpose: &str) -> Result<File, Error> {
     let file = File::create(path).map_err(at(path))?;
     match file.try_lock() {

@@ -1,8 +1,8 @@
-//! Fuzzing: compiles the targets of `tests/fuzz` for libFuzzer, and runs them.
+//! Compiles the targets of `tests/fuzz` for libFuzzer, and runs them.
 //!
-//! Only the crates of this workspace are instrumented, by the compiler wrapper `tests/fuzz/rustc`: dependencies
-//! are compiled as for the tests. There is no sanitizer, since the stable compiler has none; no target reaches the few
-//! lines of unsafe code in the workspace. Findings are in `target/fuzz`.
+//! The compiler wrapper `tests/fuzz/rustc` instruments only the crates of this workspace; dependencies are compiled as
+//! for the tests. The stable compiler has no sanitizer, and no target runs the few lines of unsafe code in the
+//! workspace. Findings are in `target/fuzz`.
 
 use std::{
     collections::BTreeSet,
@@ -22,13 +22,13 @@ use crate::{
     folders::{at, create_directory},
 };
 
-/// The timeout of one input in seconds, also on a busy machine.
+/// The timeout of one input in seconds, long enough for a busy machine.
 const TIMEOUT: u32 = 30;
 
-/// The maximum length of new inputs in bytes: enough for every kind of document, and fast to mutate.
+/// The maximum length of generated inputs in bytes: enough for every kind of document, and fast to mutate.
 const LONGEST: u32 = 8192;
 
-/// The number of lines of a failed target's output that are shown.
+/// The number of output lines that are shown of a failed target.
 const SHOWN: usize = 40;
 
 #[derive(Debug, Args)]
@@ -127,7 +127,7 @@ fn build() -> Result<PathBuf, Error> {
     }
     say("Compiling the fuzz targets");
     run(cargo_command()
-        // The whole workspace is built, so that dependencies have the same features as in the tests.
+        // Building the whole workspace gives dependencies the same features as in the tests.
         .args(["build", "--locked", "--workspace", "--example", "fuzz"])
         .args(["--features", "admittance-fuzz/libfuzzer"])
         .env("RUSTC_WORKSPACE_WRAPPER", root().join("tests/fuzz/rustc")))?;
@@ -140,7 +140,7 @@ fn command(program: &Path, target: &str) -> Command {
     command
 }
 
-/// Runs one target for a number of seconds. New inputs are kept for the next run.
+/// Runs one target for `seconds`. New inputs are kept for later runs.
 fn fuzz(program: &Path, target: &str, seconds: u32) -> Result<(), Error> {
     let top = root().join("target/fuzz");
     let (found, artifacts) = (
@@ -192,7 +192,7 @@ fn fuzz(program: &Path, target: &str, seconds: u32) -> Result<(), Error> {
     })
 }
 
-/// Summarizes a run: the inputs that a target ran, the inputs that increased coverage, and the memory.
+/// Summarizes a run: the executed inputs, the inputs that increased coverage, and the memory.
 fn summary(said: &str) -> String {
     let number = |name: &str| {
         let line = said.lines().rev().find_map(|line| line.strip_prefix(name));
@@ -206,8 +206,8 @@ fn summary(said: &str) -> String {
     )
 }
 
-/// Returns the words of the corpus as a libFuzzer dictionary: without a sanitizer, libFuzzer cannot see which strings
-/// an input is compared with.
+/// Returns the corpus' words as a libFuzzer dictionary. Without a sanitizer, libFuzzer cannot see the strings that an
+/// input is compared with.
 fn dictionary(seeds: &Path) -> Result<String, Error> {
     let mut words = BTreeSet::new();
     for entry in fs::read_dir(seeds).map_err(at(seeds))? {

@@ -1,10 +1,9 @@
-//! The fields of Kubernetes' own kinds, from the source of client-go: their names, their types, and how server-side
-//! apply merges them.
+//! Extracts the fields of Kubernetes' built-in kinds from the source of client-go: their names, their types, and how
+//! server-side apply merges them.
 //!
-//! client-go contains them twice: as a schema in YAML, with the keys of lists, and as Go types, with the size of
-//! numbers and the strings that are bytes. The result has a line for each type
-//! (`host/conditions/src/structure/builtin.rs` reads it): its name, `=GROUP/VERSION/KIND` if it is a kind, `!` if it is
-//! atomic, and its fields with their types.
+//! client-go has the fields twice: in a YAML schema with the keys of lists, and in Go types with the sizes of numbers
+//! and the strings that hold bytes. The result, which `host/conditions/src/structure/builtin.rs` reads, has a line per
+//! type: its name, `=GROUP/VERSION/KIND` for a kind, `!` for an atomic type, and its fields with their types.
 
 use std::{
     collections::HashMap,
@@ -20,7 +19,7 @@ use crate::{
     folders::at,
 };
 
-/// The file that the program contains.
+/// The generated file, which is compiled into the program.
 const RESULT: &str = "host/conditions/src/structure/builtin.txt";
 
 #[derive(Debug, Args)]
@@ -56,7 +55,7 @@ fn read(path: &Path) -> Result<String, Error> {
     fs::read_to_string(path).map_err(at(path))
 }
 
-/// A value in the part of YAML in which client-go writes its schema.
+/// A value in the subset of YAML that client-go's schema uses.
 #[derive(Debug)]
 enum Yaml {
     Text(String),
@@ -65,7 +64,7 @@ enum Yaml {
 }
 
 impl Yaml {
-    /// Parses the block whose lines are indented by at least this much.
+    /// Parses a block whose lines are indented by at least `indent` spaces.
     fn parse(lines: &mut &[&str], indent: usize) -> Self {
         let (mut items, mut members) = (Vec::new(), Vec::new());
         while let Some((line, rest)) = lines.split_first() {
@@ -83,7 +82,7 @@ impl Yaml {
                 }
                 continue;
             }
-            // A list may have the same indentation as its key, and thus as the next key.
+            // A list may be indented like its key, and thus like the next key.
             if !items.is_empty() {
                 break;
             }
@@ -107,7 +106,7 @@ impl Yaml {
         }
     }
 
-    /// Parses an item of a list, whose first member follows the dash.
+    /// Parses a list item whose first member is on the line of the dash.
     fn item(lines: &mut &[&str], indent: usize) -> Self {
         let Some((first, rest)) = lines.split_first() else {
             return Self::List(Vec::new());
@@ -145,11 +144,11 @@ impl Yaml {
     }
 }
 
-/// The groups of packages and the types of fields, from the Go types and their registration.
+/// The API groups of Go packages and the Go types of fields.
 struct GoNames {
-    /// The API group, by the name of its package, `rbac/v1`.
+    /// API groups by package, such as `rbac/v1`.
     groups: HashMap<String, String>,
-    /// The Go types of fields, by `rbac/v1.Role.rules`.
+    /// Go types by field, such as `rbac/v1.Role.rules`.
     fields: HashMap<String, String>,
 }
 
@@ -218,7 +217,7 @@ impl GoNames {
                 " {name}:{}",
                 self.atom(of, go.map(String::as_str).unwrap_or_default())
             );
-            // A default matters only in a field that can be a list's key.
+            // Only a default of a field that can be a list's key matters.
             if let Some(default @ ("" | "TCP")) = field.text("default") {
                 let _ = write!(out, "={default}");
             }
@@ -226,7 +225,7 @@ impl GoNames {
         out.push('\n');
     }
 
-    /// Returns a type: `string`, `int32`, `[name]core.v1.EnvVar`.
+    /// Returns a type in the result's notation: `string`, `int32`, `[name]core.v1.EnvVar`.
     fn atom(&self, of: &Yaml, go: &str) -> String {
         if let Some(name) = of.text("namedType") {
             return match name {
@@ -276,13 +275,13 @@ impl GoNames {
     }
 }
 
-/// Shortens the name of a type by the prefix that all names share.
+/// Removes the prefix that the names of all types share.
 fn short(name: &str) -> &str {
     let name = name.strip_prefix("io.k8s.api.").unwrap_or(name);
     name.strip_prefix("io.k8s.apimachinery.pkg.apis.").unwrap_or(name)
 }
 
-/// Collects the fields of the apply configurations in a Go file, by package, type and name in JSON.
+/// Collects the fields of the apply configurations in a Go file, by package, type and JSON name.
 fn go_fields(package: &str, text: &str, found: &mut HashMap<String, String>) {
     let mut of = "";
     for line in text.lines() {

@@ -1,7 +1,7 @@
 //! The tasks of the repository: `cargo task demo`, `cargo task test` and so on.
 //!
-//! This program is compiled before anything else, so it only starts Cargo with the right arguments. Everything
-//! that needs libraries, such as the demo's servers, is a separate program.
+//! Cargo compiles this program before every task, so it has few dependencies and only starts Cargo and other programs.
+//! The demo's servers and everything else that needs libraries are separate programs.
 
 mod apt;
 mod bench;
@@ -132,7 +132,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error}");
-            // Cargo and the programs that it ran have reported the error; their exit code is passed on.
+            // Cargo and the programs that it ran have printed the error; this process exits with their code.
             ExitCode::from(error.code())
         }
     }
@@ -226,8 +226,8 @@ fn run(task: Task) -> Result<(), Error> {
     }
 }
 
-/// A program that tests start or run, as an environment variable with its location. If something is unavailable, the
-/// other tests still run, and those that need it report it.
+/// The environment variable and the path of a program that tests run. If the program is unavailable, the tests that
+/// need it report this, and the other tests still run.
 type Prerequisite = Option<(&'static str, PathBuf)>;
 
 fn found(what: &str, variable: &'static str, result: Result<PathBuf, Error>) -> Prerequisite {
@@ -239,7 +239,7 @@ fn found(what: &str, variable: &'static str, result: Result<PathBuf, Error>) -> 
     Some((variable, path.ok()?))
 }
 
-/// Returns the servers that gateways use.
+/// Returns the database servers for gateways.
 fn databases() -> impl Iterator<Item = (&'static str, PathBuf)> {
     let servers = [
         found("ZooKeeper", zookeeper::VARIABLE, zookeeper::install()),
@@ -248,7 +248,7 @@ fn databases() -> impl Iterator<Item = (&'static str, PathBuf)> {
     servers.into_iter().flatten()
 }
 
-/// Returns the servers and the browser that tests start, and the toolchains that they run.
+/// Returns the servers, the browser and the toolchains that tests run.
 fn servers_of_tests() -> impl Iterator<Item = (&'static str, PathBuf)> {
     let others = [
         found(REGISTRY.what, REGISTRY.variable, REGISTRY.install()),
@@ -269,8 +269,8 @@ fn servers_of_tests() -> impl Iterator<Item = (&'static str, PathBuf)> {
 
 /// Compiles the driver, the demo and the tests with an API server.
 ///
-/// The whole workspace and one of its tests are selected so that dependencies get the features that they have in `cargo
-/// test --workspace`: otherwise many of them, the WebAssembly compiler among them, would be compiled twice.
+/// Selecting the whole workspace and one of its tests gives dependencies the same features as `cargo test --workspace`.
+/// Otherwise many of them, such as the WebAssembly compiler, would be compiled twice.
 fn build_programs() -> Result<(), Error> {
     say("Compiling the driver (some minutes the first time)");
     cargo(with(
@@ -279,9 +279,9 @@ fn build_programs() -> Result<(), Error> {
     ))
 }
 
-/// Compiles the driver and the demo, and nothing that only tests need.
+/// Compiles the driver and the demo, without dependencies that only tests need.
 ///
-/// A test that needs nothing is selected too, so that dependencies get the same features as in `build_programs`.
+/// The selected test has no dependencies; it gives the others the same features as `build_programs`.
 fn build_demo() -> Result<(), Error> {
     say("Compiling the driver (some minutes the first time)");
     cargo(with(
@@ -290,10 +290,8 @@ fn build_demo() -> Result<(), Error> {
     ))
 }
 
-/// Compiles a release build of the driver, and the programs that change its modules, kill it, attack it and put it in
-/// front of an API server.
-///
-/// The benchmarks are selected too, for the same reason as above.
+/// Compiles a release build of the driver, and the programs that change its modules, kill it, attack it, and put it in
+/// front of an API server. The benchmarks are selected for the features, as in `build_programs`.
 fn build_optimised() -> Result<(), Error> {
     say("Compiling a release build of the driver (some minutes the first time)");
     cargo(with(
@@ -303,8 +301,8 @@ fn build_optimised() -> Result<(), Error> {
     ))
 }
 
-/// Runs the tests of replicas under load, and those that measure, at full length: one after another, so that none
-/// disturbs another. The release build of the program has been compiled.
+/// Runs the tests under load and those that measure at full length, one after another, so that they do not disturb each
+/// other. The release build must have been compiled.
 fn test_at_length(changes: u32) -> Result<(), Error> {
     const CHANGING: [&str; 2] = [
         "changes_under_load_go_live_everywhere_at_once",

@@ -1,4 +1,4 @@
-//! Installs the MariaDB that tests start: Debian's, without the service of `mariadb-server`.
+//! Installs Debian's MariaDB server for tests, without the service of `mariadb-server`.
 
 use std::{env, path::PathBuf};
 
@@ -8,19 +8,19 @@ use crate::{
     folders::{create_directory, lock, remove_directory},
 };
 
-/// The server, and a program that `mariadb-install-db` needs, with their packages.
+/// The server, and a program that `mariadb-install-db` runs, each with its package.
 const PROGRAMS: [(&str, &str); 2] = [
     ("mariadbd", "mariadb-server-core"),
     ("my_print_defaults", "mariadb-client-core"),
 ];
 
-/// The directory of the installed server, which is not in the `PATH` of every user.
+/// The directory in which Debian installs the server. Not every user's `PATH` has it.
 const FOLDER: &str = "/usr/sbin";
 
-/// The variable that tells tests where the server is.
+/// The environment variable that tells tests where the server is.
 pub(crate) const VARIABLE: &str = "ADMITTANCE_TEST_MARIADB";
 
-/// Returns the directory with the server, installed if it is missing and this is root.
+/// Returns the server's directory. If the server is missing and this user is root, installs it.
 pub(crate) fn install() -> Result<PathBuf, Error> {
     if let Some(path) = env::var_os(VARIABLE) {
         return Ok(path.into());

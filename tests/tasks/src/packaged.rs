@@ -1,6 +1,6 @@
-//! Programs that the tests run, from packages of the distribution.
+//! Programs for tests, from packages of the distribution.
 //!
-//! An installed program is used; otherwise its package is unpacked once, in a folder below `target`.
+//! A program that is installed is used. Otherwise, its package is unpacked once, into a directory below `target`.
 
 use std::{env, fs, path::PathBuf};
 
@@ -10,17 +10,17 @@ use crate::{
     folders::{at, create_directory, lock, remove_directory},
 };
 
-/// A program that is built from a package.
+/// A program and its package.
 pub(crate) struct Packaged {
-    /// The name in messages, and of the folder below `target`.
+    /// The name in messages, and of the directory below `target`.
     pub(crate) what: &'static str,
     program: &'static str,
     package: &'static str,
-    /// The variable that tells tests where the program is.
+    /// The environment variable that tells tests where the program is.
     pub(crate) variable: &'static str,
 }
 
-/// The registry that the tests push to and pull from.
+/// An OCI registry, which tests push to and pull from.
 pub(crate) const REGISTRY: Packaged = Packaged {
     what: "registry",
     program: "docker-registry",
@@ -28,7 +28,7 @@ pub(crate) const REGISTRY: Packaged = Packaged {
     variable: "ADMITTANCE_TEST_REGISTRY",
 };
 
-/// Prometheus' check of alert rules.
+/// Prometheus' checker of alert rules.
 pub(crate) const PROMTOOL: Packaged = Packaged {
     what: "promtool",
     program: "promtool",
@@ -37,7 +37,7 @@ pub(crate) const PROMTOOL: Packaged = Packaged {
 };
 
 impl Packaged {
-    /// Returns the program, which is unpacked if this machine does not have it.
+    /// Returns the path of the program, and unpacks it if this machine does not have it.
     pub(crate) fn install(&self) -> Result<PathBuf, Error> {
         let Self { what, program, .. } = self;
         if let Some(path) = env::var_os(self.variable) {
@@ -52,7 +52,7 @@ impl Packaged {
         create_directory(&top)?;
         let _one_at_a_time = lock(&top.join("lock"), &format!("unpack the {what}"))?;
         let path = top.join(program);
-        // The directory is moved to its path atomically.
+        // Moving the directory is atomic, so an interrupted download leaves no incomplete one.
         if path.is_file() {
             return Ok(path);
         }

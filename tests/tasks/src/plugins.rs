@@ -1,4 +1,4 @@
-//! Compiles the packages for WebAssembly.
+//! Compiles plugins, guests and policies to WebAssembly.
 
 use std::{
     env,
@@ -22,12 +22,11 @@ pub(crate) enum Selection {
     All,
 }
 
-/// The plugins that the chains in `docs/examples/demo` use. The others take longer to compile.
+/// The plugins in the chains of `docs/examples/demo`. The others take longer to compile.
 const DEMO: [&str; 2] = ["image-policy", "sidecar-injector"];
 
-/// Compiles packages under `plugins/`, and with [`Selection::All`] those under `tests/guests/`, in one call of Cargo,
-/// and the policies of `tests/policies` in another. Copies the plugins to `target/plugins/`, where the examples' chains
-/// expect them.
+/// Compiles the packages in `plugins/`, and with [`Selection::All`] also those in `tests/guests/` and the policies in
+/// `tests/policies`. Copies the plugins to `target/plugins/`, where the examples' chains expect them.
 pub(crate) fn build(selection: Selection) -> Result<(), Error> {
     target::install(TARGET)?;
     let mut plugins = packages(&root().join("plugins"))?;
@@ -53,11 +52,11 @@ pub(crate) fn build(selection: Selection) -> Result<(), Error> {
         build_policies()?;
     }
 
-    // The folder is not under CARGO_TARGET_DIR, because the examples' chains refer to it.
+    // The examples' chains refer to this directory, so it does not depend on `CARGO_TARGET_DIR`.
     copy_all(&plugins, &root().join("target/plugins"))
 }
 
-/// Compiles the stock plugins, and returns a directory with them in the compressed form in which releases contain them.
+/// Compiles the stock plugins. Returns a directory with their compressed form, which releases contain.
 pub(crate) fn compressed() -> Result<PathBuf, Error> {
     build(Selection::Plugins)?;
     let directory = target_directory().join("stock");
@@ -85,7 +84,7 @@ fn copy_all(plugins: &[Package], to: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// Compiles the policies, which are a workspace of their own, into the same target directory.
+/// Compiles the policies, a separate workspace, into the same target directory.
 fn build_policies() -> Result<(), Error> {
     target::install(OF_POLICIES)?;
     let arguments = [
@@ -107,7 +106,7 @@ fn build_policies() -> Result<(), Error> {
     cargo(arguments)
 }
 
-/// Runs the cases of the plugins, in the folders `tests` of their packages, with the program.
+/// Runs the cases in the directories `tests` of the plugins.
 pub(crate) fn test() -> Result<(), Error> {
     let folder = root().join("plugins");
     for plugin in packages(&folder)? {
@@ -126,15 +125,15 @@ pub(crate) fn test() -> Result<(), Error> {
             .arg("--cases")
             .arg(&cases)
             .arg("--store")
-            // The cases share a store of compiled modules.
+            // All cases share a store of compiled modules.
             .arg(target_directory().join("tmp/compiled"));
         run(&mut command)?;
     }
     Ok(())
 }
 
-/// Returns a setting of Cargo that removes the folders of this machine from panic messages, which are part of every
-/// plugin. It is added to the flags of `.cargo/config.toml`.
+/// Returns a Cargo option that removes this machine's paths from the panic messages in plugins. It extends the flags in
+/// `.cargo/config.toml`.
 fn without_paths_of_this_machine(target: &str) -> String {
     let registry = env::var_os("CARGO_HOME")
         .map(PathBuf::from)
@@ -157,13 +156,13 @@ struct Package {
 }
 
 impl Package {
-    /// Cargo's file name of the component.
+    /// Returns the file name that Cargo gives to the component.
     fn artifact(&self) -> String {
         format!("{}.wasm", self.name.replace('-', "_"))
     }
 }
 
-/// Returns the packages in the folders of a folder, by name.
+/// Returns the packages in the subdirectories of a directory, sorted by name.
 fn packages(folder: &Path) -> Result<Vec<Package>, Error> {
     let at = |path: PathBuf| move |source| Error::File { path, source };
     let mut packages = Vec::new();
@@ -181,7 +180,7 @@ fn packages(folder: &Path) -> Result<Vec<Package>, Error> {
     Ok(packages)
 }
 
-/// Returns the name in a manifest. It is in the first line with that key, since all manifests here begin with the name.
+/// Returns the name in a manifest: the first line with that key, since the name comes first in all manifests here.
 fn name(manifest: &str) -> Option<String> {
     let value = manifest
         .lines()
@@ -189,7 +188,7 @@ fn name(manifest: &str) -> Option<String> {
     Some(value.trim().trim_matches('"').to_owned())
 }
 
-/// Copies a file unless the copy is already the same, so that a watch of the copy sees only real changes.
+/// Copies a file unless the copy is up to date, so that a program which watches the copy sees only real changes.
 fn copy(from: &Path, to: &Path) -> Result<(), Error> {
     let content = fs::read(from).map_err(|source| Error::File {
         path: from.to_owned(),

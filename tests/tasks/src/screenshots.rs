@@ -8,13 +8,13 @@ use crate::{
     folders::at,
 };
 
-/// The prefix of the pictures that tests make for the manual, and the end of their names.
+/// The prefix and the suffix of the names of the tests' pictures that belong to the manual.
 const PICTURES: (&str, &str) = ("manual-", "-light.png");
 
-/// The program that makes the pictures three times smaller, with 256 colours, and its package.
+/// The program that reduces pictures to 256 colours and a third of their size, with its package.
 const SMALLER: (&str, &str) = ("pngquant", "pngquant");
 
-/// Opens every page in Chromium, and copies the pictures to docs/console. The program has been compiled.
+/// Opens every page in Chromium, and copies the pictures to docs/console. The program must have been compiled.
 pub(crate) fn renew() -> Result<(), Error> {
     say("Opening the pages of the console");
     let mut test = cargo_command();

@@ -9,15 +9,15 @@ use std::{
 
 use crate::command::{Error, cargo_command, say};
 
-/// The totals of the test runners' summaries.
+/// The totals of all test binaries.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Count {
     passed: u64,
     failed: u64,
 }
 
-/// Runs the tests of the whole workspace, and continues after failures. `rest` are arguments of `cargo test`, and
-/// `servers` are variables with the paths of the servers that tests start.
+/// Runs the tests of the whole workspace, and continues after failures. `rest` are arguments of `cargo test`; `servers`
+/// are environment variables with the paths of programs for tests.
 pub(crate) fn run(
     rest: impl IntoIterator<Item = OsString>,
     servers: impl IntoIterator<Item = (&'static str, PathBuf)>,
@@ -55,7 +55,7 @@ pub(crate) fn run(
 }
 
 impl Count {
-    /// Parses a line of output: `test result: ok. 3 passed; 0 failed; ...`.
+    /// Adds the numbers of a summary line: `test result: ok. 3 passed; 0 failed; ...`.
     fn add(&mut self, line: &str) {
         let Some((_, numbers)) = line
             .strip_prefix("test result: ")

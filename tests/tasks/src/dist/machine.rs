@@ -1,8 +1,8 @@
-//! The architectures for which the program is packaged: this machine's, and those for which Debian has a compiler.
+//! The architectures for which the program can be packaged: this machine's, and those with a cross compiler in Debian.
 
 use std::{env, path::Path, process::Command, str::FromStr};
 
-/// An architecture by Rust's name.
+/// An architecture, by its name in Rust.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Machine(String);
 
@@ -22,7 +22,7 @@ impl Machine {
         &self.0
     }
 
-    /// Debian's name, which images use too.
+    /// Returns Debian's name of the architecture, which images also use.
     pub(super) fn debian_name(&self) -> &str {
         match self.name() {
             "x86_64" => "amd64",
@@ -35,18 +35,18 @@ impl Machine {
         self.0 == env::consts::ARCH
     }
 
-    /// Returns the compilation target, unless the program is compiled for this machine.
+    /// Returns the compilation target, or `None` if the program is compiled for this machine.
     pub(crate) fn target(&self) -> Option<String> {
         (!self.is_this_one()).then(|| format!("{}-unknown-linux-gnu", self.0))
     }
 
-    /// Returns Debian's compiler for the machine, which links its programs.
+    /// Returns Debian's cross compiler, which is the linker for the architecture.
     pub(crate) fn linker(&self) -> String {
         format!("{}-linux-gnu-gcc", self.0)
     }
 
-    /// Returns the directory with the machine's libraries, where Debian's package of the C library for
-    /// cross-compilation puts them.
+    /// Returns the root directory of the libraries: for another machine, where Debian's cross-compilation packages
+    /// install them.
     pub(super) fn libraries(&self) -> String {
         if self.is_this_one() {
             "/".to_owned()
@@ -55,7 +55,7 @@ impl Machine {
         }
     }
 
-    /// Returns a command that runs a program of the machine, emulated if it is another one.
+    /// Returns a command for a program of the architecture, in an emulator if this machine cannot run it.
     pub(crate) fn command(&self, program: &Path) -> Command {
         if self.is_this_one() {
             return Command::new(program);
@@ -65,7 +65,7 @@ impl Machine {
         command
     }
 
-    /// Returns a command that prints the shared libraries of a program.
+    /// Returns a command that prints a program's shared libraries.
     pub(super) fn list_libraries(&self, program: &Path) -> Command {
         let mut command = if self.is_this_one() {
             Command::new("ldd")
@@ -73,7 +73,7 @@ impl Machine {
             self.emulator()
         };
         if !self.is_this_one() {
-            // The emulator passes the variable to the loader of the program.
+            // `-E` sets the variable for the emulated program's loader.
             command.args(["-E", "LD_TRACE_LOADED_OBJECTS=1"]);
         }
         command.arg(program);
