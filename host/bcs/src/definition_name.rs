@@ -4,10 +4,9 @@ use std::fmt;
 
 use admittance_definitions::DefinitionId;
 
-/// The `kind` of these definitions, in any case.
+/// The `kind` of definitions of BCS, which is compared without regard to case.
 pub(crate) const KIND: &str = "admissionwebhook";
 
-/// The namespace and the name of a definition, written as `{namespace}/{name}`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct DefinitionName {
     pub(crate) namespace: String,
@@ -22,7 +21,6 @@ impl DefinitionName {
         }
     }
 
-    /// Parses `{namespace}/{name}`.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (namespace, name) = text.split_once('/')?;
         (!namespace.is_empty() && !name.is_empty() && !name.contains('/')).then(|| Self::new(namespace, name))

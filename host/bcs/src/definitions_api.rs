@@ -1,7 +1,7 @@
 //! The API of BCS for definitions of hooks: `admissionwebhook`, as clients of bcs-mesos-driver use it.
 //!
-//! The original forwards these requests to the scheduler, which keeps definitions. This program answers them itself,
-//! from the host's definition stores, so that a written definition is in force.
+//! bcs-mesos-driver forwards these requests to the scheduler, which stores the definitions. This program answers them
+//! itself from the host's definition stores, so that a written definition takes effect.
 
 mod change;
 mod refusal;
@@ -37,8 +37,8 @@ const PASSAGE: &str = "definitions";
 
 /// Serves requests for definitions. Cheap to clone; lives as long as the driver.
 ///
-/// The API comes before the chains, so that a chain that refuses everything can be repaired. The cluster that a request
-/// names is checked first.
+/// These requests bypass the chains, so that a chain that refuses everything can be repaired. Only the cluster that a
+/// request names is checked first.
 #[derive(Clone, Debug)]
 pub(crate) struct DefinitionsApi(Arc<Inner>);
 
@@ -50,8 +50,8 @@ struct Inner {
 }
 
 impl DefinitionsApi {
-    /// Creates the API for the definitions of this host. `dialect` checks the cluster, and writes the replies to
-    /// requests that end before they are read; `limits` are for bodies.
+    /// Creates the API for the definitions of this host. `dialect` checks the cluster and writes the replies to
+    /// requests that cannot be read; `limits` apply to bodies.
     pub(crate) fn new(host: Host, dialect: Arc<Bcs>, limits: BodyLimits) -> Self {
         Self(Arc::new(Inner {
             host,
@@ -60,7 +60,7 @@ impl DefinitionsApi {
         }))
     }
 
-    /// Answers a request that [`DefinitionRequest::of`] found to be one.
+    /// Answers a request, as [`DefinitionRequest::of`] recognized it.
     pub(crate) async fn answer(
         &self,
         definition_request: DefinitionRequest,
@@ -140,7 +140,7 @@ impl Inner {
         Ok((Json::Null, changer.run(change).await?))
     }
 
-    /// Returns the reply to a request that ends before it is read.
+    /// Returns the reply to a request that cannot be read.
     fn end(&self, end: &End<'_>) -> Response<Bytes> {
         tracing::info!(end = end.as_str(), "the request ends here: {end}");
         Passage::Ended(end.as_str()).mark(self.dialect.reply(end))

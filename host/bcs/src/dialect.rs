@@ -19,12 +19,12 @@ use crate::{
     translation::{self, types},
 };
 
-/// The prefixes of requests that the driver only forwards: consoles, and the custom resources of a kube-apiserver.
+/// The prefixes of paths whose requests the driver only forwards: consoles, and custom resources of a kube-apiserver.
 const FORWARDED: [&str; 2] = ["/mesosdriver/v4/webconsole/", "/mesosdriver/v4/customresource"];
 pub const CLUSTER_HEADER: &str = "BCS-ClusterID";
 
-/// The keys that hooks read and the driver does not, in the spelling of the BCS documents. The keys that the driver
-/// reads are in [`types`].
+/// The keys that hooks read but the driver does not, as the BCS documents spell them. The keys that the driver reads
+/// are in [`types`].
 const KEYS: [&str; 3] = [
     "/spec/template/spec/volumes/*/name",
     "/spec/template/spec/volumes/*/volume/hostPath",
@@ -34,14 +34,13 @@ const KEYS: [&str; 3] = [
 /// The dialect of the BCS Mesos driver. Lives as long as the front door.
 ///
 /// A request is identified by its method (POST creates, PUT updates; chains see no other methods) and by `kind`,
-/// `metadata.namespace` and `metadata.name` of its body, whatever its path says, like in the driver. A body without a
-/// namespace has none: selectors see the empty name, although the scheduler puts such an application into
-/// `defaultGroup`.
+/// `metadata.namespace` and `metadata.name` of its body, whatever its path is, as in the driver. If the body has no
+/// namespace, selectors see an empty name, although the scheduler puts such an application into `defaultGroup`.
 ///
 /// Differences from the driver: the header `BCS-ClusterID` is checked before any hook runs, a body that cannot be
 /// parsed is refused instead of bypassing the hooks, and keys in another case are first changed to the documented case.
-/// Requests are forwarded unchanged to a driver. So in front of one, a request without hooks that a lenient server
-/// could read as one with hooks is refused, as by [`Rest`](admittance_dialect::Rest).
+/// In front of a driver, requests are forwarded unchanged, so a request without hooks is refused if a lenient server
+/// could read it as one with hooks, as by [`Rest`](admittance_dialect::Rest).
 ///
 /// [`Bcs::in_front_of`] sets the upstream. In front of the scheduler, requests that have passed the chains are
 /// [translated](crate::forwarding) as by the driver: the [routes](crate::routes) define the requests to the scheduler.
@@ -57,7 +56,7 @@ pub enum UpstreamKind {
     /// A bcs-mesos-driver: requests and replies pass unchanged.
     #[default]
     Driver,
-    /// The Mesos scheduler: requests are translated to its API, and its replies into the driver's.
+    /// The Mesos scheduler: requests are translated to its API, and its replies are translated into the driver's.
     Scheduler,
 }
 
@@ -95,7 +94,7 @@ impl Bcs {
     }
 
     fn check_cluster(&self, head: &Parts) -> Result<(), Rejection> {
-        // Every value is checked, so that another reader cannot use a different one.
+        // Every value is checked, because another program may use a different one.
         let mut values = head.headers.get_all(CLUSTER_HEADER).iter().peekable();
         if values.peek().is_some() && values.all(|value| value == self.cluster.as_str()) {
             return Ok(());
@@ -113,10 +112,10 @@ impl Bcs {
         ))
     }
 
-    /// Refuses a request that would pass unchanged although a lenient server could read it as one with hooks. `is_read`
-    /// says whether the body is read for hooks.
+    /// Refuses a request that would be forwarded without hooks although a lenient server could read it as one with
+    /// hooks. `is_read` says whether the hooks see the body.
     fn check_spelling(&self, head: &Parts, is_read: bool) -> Result<(), Rejection> {
-        // The scheduler gets only requests of the table of routes, which this program writes itself.
+        // The scheduler only gets requests that this program writes from its table of routes.
         if self.behind == UpstreamKind::Scheduler {
             return Ok(());
         }
@@ -147,8 +146,8 @@ impl Bcs {
         }
     }
 
-    /// Returns a body without a kind, for which no hooks are called. A lenient server could take the kind from the
-    /// path.
+    /// Handles a body without a kind, for which no hooks are called. It is refused if a lenient server could take the
+    /// kind from the path.
     fn without_kind(&self, head: &Parts) -> Result<Reading, Rejection> {
         let may_have_kind = || match lenient(head.uri.path()) {
             Some(readings) => readings
@@ -163,13 +162,12 @@ impl Bcs {
     }
 }
 
-/// Returns whether a path is one of the driver's.
 fn is_own(path: &str) -> bool {
     let rest = path.strip_prefix(PREFIX);
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Returns whether the driver only forwards requests for a path.
+/// Returns whether the driver only forwards requests for this path.
 fn is_forwarded(path: &str) -> bool {
     FORWARDED.iter().any(|prefix| path.starts_with(prefix))
 }
@@ -183,7 +181,7 @@ impl Dialect for Bcs {
         let raw = head.uri.path();
         let readings = PathReadings::of(raw);
         let is_own = readings.iter().any(is_own);
-        // A request is forwarded only if every reading of its path agrees.
+        // A request counts as one to forward only if every reading of its path is one to forward.
         let is_forwarded = is_own && is_forwarded(raw) && readings.iter().all(is_forwarded);
         if is_own && let Err(rejection) = self.check_cluster(head) {
             return Class::Refuse(rejection);
@@ -273,8 +271,8 @@ impl Dialect for Bcs {
     }
 }
 
-/// Returns the kind of the object, if it has one. A head whose parts have another type than the scheduler expects is
-/// refused, as by the scheduler: a lenient reading here could differ from the scheduler's.
+/// Returns the kind of the object, if it has one. A member of another type than the scheduler expects is refused, as by
+/// the scheduler, because reading it leniently could give another kind than the scheduler reads.
 fn kind_of(object: &Object) -> Result<Option<GroupVersionKind>, Rejection> {
     #[derive(Deserialize)]
     struct Typed {

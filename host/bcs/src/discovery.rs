@@ -28,7 +28,7 @@ pub enum ServerKind {
     Schedulers,
     /// Drivers, all equal. Uses their external addresses where they register one.
     Drivers,
-    /// Gateways, which are all equal. Requests use their internal addresses.
+    /// Gateways, all equal. Uses their internal addresses.
     Gateways,
 }
 
@@ -79,7 +79,7 @@ async fn follow(
     }
 }
 
-/// Returns the members of a node as servers. A member that cannot be parsed is left out.
+/// Returns the registered members of a node as servers, without members that cannot be parsed.
 fn servers(members: &ChildList<Member>, path: &NodePath, kind: ServerKind) -> FollowedServers {
     let server = |member: &Member| match read(member, kind) {
         Ok(server) => Some(FollowedServer {

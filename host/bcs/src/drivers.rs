@@ -1,6 +1,6 @@
-//! The drivers of a cluster, which agree on the table that all serve. Each reports in an ephemeral node which table it
-//! serves and which one it has prepared. The driver that was registered first is the leader, and writes the target into
-//! the parent node.
+//! Lets the drivers of a cluster switch together to the same table of chains. Each driver reports in an ephemeral node
+//! which table it serves and which one it has prepared. The driver that was registered first is the leader, and writes
+//! the table to which all switch, the target, into the parent node.
 
 mod follow;
 
@@ -33,9 +33,9 @@ use crate::{
     zookeeper::{AtNode, Registered, Registration, RegistrationState, ZooKeeper, ZooKeeperError, sequence},
 };
 
-/// The parent of the clusters' nodes. BCS itself does not use it.
+/// The parent of the clusters' nodes, which only this program uses.
 const CLUSTERS: &str = "/admittance/drivers";
-/// Characters that stay unescaped in the names of nodes. A dot is escaped, because a node cannot be named `.`.
+/// Characters that stay unescaped in the names of nodes. A dot is escaped, because no node can be named `.`.
 const UNCHANGED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_');
 /// The timeout of writing the target.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -44,21 +44,20 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub struct Drivers {
     zookeeper: ZooKeeper,
-    /// The parent of the drivers' nodes.
     path: String,
     name: String,
-    /// The node of this driver. It is registered when the driver has something to report.
+    /// The node of this driver, which is registered once the driver has something to report.
     own: OnceLock<Registered>,
     seen: Mutex<DriverNodes>,
     changes: watch::Sender<u64>,
-    /// Whether the target could not be written the last time.
+    /// Whether the last attempt to write the target failed.
     has_failed: AtomicBool,
 }
 
-/// The last state that was read.
+/// The nodes as they were last read.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct DriverNodes {
-    /// The version and the content of the parent node, if it exists.
+    /// The version and data of the parent node, if the node exists.
     above: Option<(i32, Option<Digest>)>,
     /// The drivers by the names of their nodes; `None` for a node that cannot be read.
     drivers: BTreeMap<String, Option<Entry>>,
@@ -82,7 +81,7 @@ struct ParentData {
 }
 
 impl Drivers {
-    /// Prepares the agreement with the other drivers of this cluster. This driver listens on these ports.
+    /// Prepares the agreement with the other drivers of this cluster. `ports` are the ports of this driver.
     pub fn new(
         zookeeper: &ZooKeeper,
         cluster: &ClusterId,
@@ -129,7 +128,7 @@ impl Drivers {
         self.update(&seen);
     }
 
-    /// Reads the nodes whenever they change, in every session. Never returns.
+    /// Reads the nodes after every change, in one session after another. Never returns.
     async fn follow(&self) {
         let follow =
             |client| async move { follow::session(&client, &self.path, |seen| self.update(seen)).await };
@@ -149,7 +148,7 @@ impl Drivers {
         std::future::pending().await
     }
 
-    /// Writes the target, unless another driver has written one since it was read.
+    /// Writes the target, unless another driver has written one since this driver read it.
     async fn write(&self, version: i32, target: Digest) -> Result<(), ZooKeeperError> {
         let client = self.zookeeper.client().await?;
         let data = serde_json::to_vec(&ParentData { target }).unwrap_or_default();
@@ -219,7 +218,7 @@ impl Transport for Drivers {
     }
 }
 
-/// Derives the membership from all nodes, and from the registration of the driver with this name.
+/// Derives the membership from all nodes, and from the registration of the driver of this name.
 fn membership(seen: &DriverNodes, own: Option<&RegistrationState>, name: &str) -> Membership {
     let mut entries: Vec<(i64, &Entry)> = seen
         .drivers

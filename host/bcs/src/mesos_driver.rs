@@ -23,7 +23,7 @@ use crate::{
     zookeeper::{Ensembles, NoEnsemble, NodePath},
 };
 
-/// A driver of a BCS Mesos cluster.
+/// The configuration of a driver of a BCS Mesos cluster.
 #[derive(Clone, Debug)]
 pub struct BcsConfig {
     pub cluster: ClusterId,
@@ -34,20 +34,19 @@ pub struct BcsConfig {
     pub upstream: UpstreamConfig,
     /// The consoles, which are served if the upstream is the scheduler.
     pub console: ConsoleConfig,
-    /// Whether clients may read and change definitions and objects of custom resources in the Kubernetes cluster, with
-    /// this program's credentials. By default they may not, and these routes are not found.
+    /// Whether clients may read and change custom resources, and their definitions, in the Kubernetes cluster with this
+    /// program's credentials. Default: they may not, and these routes are not found.
     pub custom_resources: bool,
-    /// The registration of the driver in ZooKeeper. Without one, it does not register.
+    /// The registration of the driver in ZooKeeper. Default: it does not register.
     pub registration: Option<RegistrationConfig>,
 }
 
-/// The servers behind a driver of a BCS cluster.
 #[derive(Clone, Debug)]
 pub enum SchedulersConfig {
-    /// A list of at least one server. Schedulers are tried in this order, since only their master serves requests;
+    /// Listed servers, at least one. Schedulers are tried in this order, since only their master serves requests;
     /// drivers take turns.
     Listed(Vec<Server>),
-    /// The schedulers registered below this node of the cluster's ensemble; all requests go to their master.
+    /// The schedulers that register below this node of the cluster's ensemble. All requests go to their master.
     Discovered(NodePath),
 }
 
@@ -61,7 +60,7 @@ impl BcsConfig {
         Bcs::new(self.cluster.clone()).in_front_of(self.behind)
     }
 
-    /// Returns the servers behind the driver, or an error if they are to be discovered without an ensemble.
+    /// Returns the servers behind the driver, or an error if they have to be discovered and no ensemble is configured.
     pub fn connect(&self, ensembles: &Ensembles) -> Result<ConnectedUpstream, NoEnsemble> {
         let (servers, discovery) = match &self.servers {
             SchedulersConfig::Listed(servers) => (Servers::Listed(servers.clone()), None),
@@ -85,11 +84,10 @@ impl BcsConfig {
     }
 }
 
-/// The servers behind a driver. Cheap to clone; they are discovered until all clones are dropped.
+/// The servers behind a driver. Cheap to clone; their discovery continues until all clones are dropped.
 #[derive(Clone, Debug)]
 pub struct ConnectedUpstream {
     pub upstream: Upstream,
-    /// The discovery of the schedulers, if they are not listed.
     discovery: Option<Discovery>,
 }
 
@@ -102,7 +100,7 @@ impl From<Upstream> for ConnectedUpstream {
     }
 }
 
-/// Serves the requests for a driver. Cheap to clone; lives as long as its port.
+/// Serves the requests for a driver. Cheap to clone; lives as long as the port of the driver.
 #[derive(Clone, Debug)]
 pub struct MesosDriver(Arc<Inner>);
 
@@ -118,7 +116,7 @@ struct Inner {
 }
 
 impl MesosDriver {
-    /// Returns a driver with this configuration. `cluster` serves custom resources; `limits` are for bodies.
+    /// Creates a driver. `cluster` serves custom resources; `limits` apply to bodies.
     pub fn new(
         config: BcsConfig,
         ensembles: &Ensembles,
@@ -164,7 +162,7 @@ impl MesosDriver {
         }
     }
 
-    /// Returns the reply to a request that ends before it is answered.
+    /// Returns the reply to a request that ends before it is forwarded.
     pub fn reply(&self, end: &End<'_>) -> Response<Bytes> {
         self.0.dialect.reply(end)
     }
@@ -178,8 +176,8 @@ impl MesosDriver {
         self.0.discovery.as_ref().map(Discovery::status)
     }
 
-    /// Returns the health in the format of bcs-mesos-driver; `None` if the upstream is a bcs-mesos-driver, which
-    /// reports its own. `ip` is the address that this driver listens on.
+    /// Returns the health in the format of bcs-mesos-driver. `None` if the upstream is a bcs-mesos-driver, which
+    /// reports its own health. `ip` is the address that this driver listens on.
     pub fn health(&self, ip: IpAddr) -> Option<HealthInfo> {
         let inner = &self.0;
         let discovered = inner.discovery.as_ref().map(Discovery::servers);

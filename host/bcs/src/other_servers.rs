@@ -17,17 +17,16 @@ use self::{
 };
 use crate::{reply, scheduler::OtherServer};
 
-/// Forwards requests to servers other than the upstream. Lives as long as the driver.
 #[derive(Debug)]
 pub(crate) struct OtherServers {
     consoles: Consoles,
-    /// The cluster whose custom resources clients may access, if they may.
+    /// The cluster whose custom resources clients may access; `None` if they may not.
     cluster: Option<Cluster>,
     limits: BodyLimits,
 }
 
 impl OtherServers {
-    /// `upstream` configures connections to consoles; `limits` are for bodies sent to the kube-apiserver.
+    /// `upstream` configures connections to consoles; `limits` apply to bodies sent to the kube-apiserver.
     pub(crate) fn new(
         consoles: ConsoleConfig,
         cluster: Option<Cluster>,
@@ -41,7 +40,8 @@ impl OtherServers {
         }
     }
 
-    /// Returns the reply of the other server, or of this program in its place; `None` if no such server is configured.
+    /// Returns the reply of the other server, or an error reply of this program; `None` if no such server is
+    /// configured.
     pub(crate) async fn send(
         &self,
         to: OtherServer,
@@ -69,7 +69,7 @@ impl OtherServers {
     }
 }
 
-/// Returns a reply in plain text, as Go's servers write errors, and how the request ended.
+/// Returns a reply in plain text, as Go's servers write errors. `how` is the word for it in the access log.
 fn plain(status: StatusCode, text: &str, how: &'static str) -> Response<Body> {
     Passage::Ended(how).mark(reply::plain(status, format!("{text}\n")).map(Body::from))
 }

@@ -1,4 +1,4 @@
-//! The registration of this driver or gateway in ZooKeeper while it serves.
+//! The registration of a driver or gateway in ZooKeeper while it serves.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -20,16 +20,16 @@ use crate::{
     },
 };
 
-/// The node below which drivers register, in the service ensemble below the node of their cluster.
+/// The node of the service ensemble that has a node for each cluster, below which the drivers of the cluster register.
 const DRIVERS: &str = "/bcs/services/endpoints/mesosdriver";
-/// The node below which gateways register, as bcs-api does.
+/// The node below which gateways register, which is that of bcs-api.
 const GATEWAYS: &str = "/bcs/services/endpoints/apiserver";
 
-/// The longest time from the moment at which the drivers agree on a table until each serves it.
+/// The longest time from the moment at which the drivers agree on a table until each driver serves it.
 const SWITCH: Duration = Duration::from_secs(1);
 
-/// The registration of a driver or a gateway, which exists while it serves. A driver is registered in the service
-/// ensemble below its cluster, and in the cluster's own ensemble; a gateway is registered in the service ensemble.
+/// The registration of a driver or a gateway, which exists while it serves. A driver registers in the service ensemble
+/// below its cluster, and in the cluster's own ensemble; a gateway registers in the service ensemble.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RegistrationConfig {
     /// The address that other servers connect to. Default: the address of the port.
@@ -38,14 +38,13 @@ pub struct RegistrationConfig {
     pub port: Option<u16>,
     /// The registered host name. Default: the host name of the machine.
     pub hostname: Option<String>,
-    /// The external address, which gateways prefer.
+    /// The external address, which gateways use instead of the internal one.
     pub external: Option<ExternalAddress>,
 }
 
-/// The external address of a driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExternalAddress {
-    /// The external IP address, such as the address of a load balancer.
+    /// The external IP address, for example of a load balancer.
     pub ip: IpAddr,
     /// The external port, which is not 0.
     pub port: u16,
@@ -54,7 +53,7 @@ pub struct ExternalAddress {
 /// The reason why this driver or gateway cannot be registered.
 #[derive(Debug, thiserror::Error)]
 pub enum RegistrationError {
-    /// Other machines cannot connect to the address of the port.
+    /// The program listens on an address to which other machines cannot connect.
     #[error(
         "it listens on {0}, which other machines cannot reach; write `registration.ip`, the address of this machine"
     )]
@@ -85,7 +84,7 @@ pub struct Ports {
     pub admin: u16,
 }
 
-/// The registrations of a driver or gateway that is about to serve.
+/// The registrations of a driver or gateway that does not serve yet.
 #[derive(Debug)]
 pub struct Registrar(Vec<Entry>);
 
@@ -116,11 +115,11 @@ impl Entry {
 }
 
 impl Registrar {
-    /// Returns the registrations of a driver, with their nodes.
+    /// Returns the registrations of a driver, each with the name of its ensemble.
     ///
-    /// A driver registers where bcs-mesos-driver does: in the service ensemble below the cluster, where bcs-api looks
-    /// for drivers, and in the cluster's own ensemble, without a cluster and without the external address. A
-    /// registration is left out if its ensemble is not configured.
+    /// A driver registers where bcs-mesos-driver does: in the service ensemble below its cluster, where bcs-api looks
+    /// for drivers, and in the cluster's own ensemble, without the cluster's ID and the external address. Without one
+    /// of these ensembles, there is no registration in it.
     pub fn new(
         config: &RegistrationConfig,
         cluster: &ClusterId,
@@ -163,8 +162,8 @@ impl Registrar {
         Ok(Self(vec![entry]))
     }
 
-    /// Registers the driver or gateway until the result is withdrawn or dropped. If it is not ready yet, it is
-    /// registered when [`Registrations::follow`] learns that it is.
+    /// Registers the driver or gateway until the result is withdrawn or dropped. If it is not ready yet,
+    /// [`Registrations::follow`] registers it as soon as it is.
     pub fn register(self, is_ready: bool) -> Registrations {
         let register = if is_ready {
             ZooKeeper::register
@@ -227,7 +226,7 @@ fn info(config: &RegistrationConfig, cluster: &str, ports: Ports) -> Result<Serv
     })
 }
 
-/// A registered driver or gateway, until this is withdrawn or all clones are dropped.
+/// The registrations of a driver or gateway, which end when they are withdrawn or all clones are dropped.
 #[derive(Clone, Debug, Default)]
 pub struct Registrations(Arc<[ActiveRegistration]>);
 
@@ -278,8 +277,8 @@ impl Registrations {
     }
 
     /// Keeps a driver registered while it serves the same table as the others, so that gateways send requests to no
-    /// driver that is late. A change that goes live within a second does not affect the registrations. Never returns;
-    /// drop it to stop.
+    /// driver that has an old table. A difference that lasts for less than a second does not affect the registrations.
+    /// Never returns; drop it to stop.
     pub async fn follow(&self, mut is_ready: watch::Receiver<bool>) {
         loop {
             let now_ready = *is_ready.borrow_and_update();

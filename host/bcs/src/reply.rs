@@ -7,7 +7,6 @@ use http::{HeaderValue, Response, StatusCode, header::CONTENT_TYPE};
 use serde::Serialize;
 use serde_json::{Serializer, Value, json, ser::PrettyFormatter};
 
-/// The codes of an envelope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Code {
     /// bcs-api could not read the body.
@@ -44,7 +43,7 @@ pub enum Code {
     Database = 1_405_062,
     /// bcs-api could not convert the YAML to JSON.
     Yaml = 1_405_065,
-    /// The change cannot be made now, or not in this way. The original gets this code from its scheduler.
+    /// The change cannot be made now, or not in this way. bcs-mesos-driver gets this code from the scheduler.
     Scheduler = 1_405_200,
     /// The resource already exists.
     ResourceExists = 1_405_201,
@@ -54,14 +53,13 @@ pub enum Code {
     Driver = 1_405_230,
     /// A parameter has an invalid value.
     Parameter = 1_405_231,
-    /// A message of an unknown type.
+    /// The type of a message is unknown.
     MessageType = 1_405_233,
-    /// A filter refused the request.
+    /// A filter of the driver refused the request.
     Filter = 1_405_234,
 }
 
 impl Code {
-    /// Returns the number in the envelope.
     pub fn number(self) -> u32 {
         self as u32
     }
@@ -82,8 +80,8 @@ pub fn failure(code: Code, message: &str) -> Response<Bytes> {
     handler_error(Some(DRIVER), StatusCode::OK, code, message)
 }
 
-/// Returns an error as handlers write it: compact, with an empty object as data. The message begins with the name of
-/// the program, if one is given.
+/// Returns an error as handlers write it: compact, with an empty object as data. The message begins with `program`, if
+/// it is given.
 pub fn handler_error(
     program: Option<&str>,
     status: StatusCode,

@@ -16,8 +16,8 @@ pub(crate) use self::target::{Address, SEGMENT, first};
 
 pub const PREFIX: &str = "/mesosdriver/v4";
 
-/// Returns the routes of the driver: first the routes of the original, in its order, then additional ones from its
-/// documentation.
+/// Returns the routes of the driver: first the routes that bcs-mesos-driver serves, in its order, then routes that only
+/// its documentation has.
 pub fn routes() -> impl Iterator<Item = &'static Route> {
     table::ROUTES.iter().chain(&table::DOCUMENTED)
 }
@@ -34,7 +34,7 @@ pub enum Verb {
 impl Verb {
     pub const ALL: [Self; 4] = [Self::Get, Self::Post, Self::Put, Self::Delete];
 
-    /// Returns whether the body holds the desired state.
+    /// Returns whether requests of this method have the wanted object as their body.
     pub(crate) fn creates_or_changes(self) -> bool {
         matches!(self, Self::Post | Self::Put)
     }
@@ -57,9 +57,7 @@ pub struct Route {
     /// `{uri:*}` takes the rest of the path.
     pub path: &'static str,
     pub action: Action,
-    /// The permission that a request needs.
     pub permission: Permission,
-    /// A short description.
     pub does: &'static str,
 }
 
@@ -81,8 +79,7 @@ words!(Permission, "permission": Read = "Read", Write = "Write", Hooks = "Hooks"
 #[derive(Clone, Copy, Debug)]
 pub enum Action {
     Scheduler(Call),
-    /// The request changes or reads the definitions of hooks. The original sends this call to the scheduler, which
-    /// keeps them.
+    /// Changes or reads the definitions of hooks. bcs-mesos-driver sends this call to the scheduler, which stores them.
     Definitions(Call),
     /// Forwarded to a console on a host of the cluster.
     Console,
@@ -95,27 +92,28 @@ pub enum Action {
 #[derive(Clone, Copy, Debug)]
 pub struct Call {
     pub verb: Verb,
-    /// The path and query, with placeholders, such as `/v1/apps/{ns}/{name}/scale?instances={instances}`. A query
-    /// parameter without a value is copied from the request.
+    /// The path and query of the request to the scheduler, with placeholders, such as
+    /// `/v1/apps/{ns}/{name}/scale?instances={instances}`. A query parameter without a value is copied from the
+    /// client's request.
     pub target: &'static str,
     pub body: Body,
 }
 
 impl Call {
-    /// Parses the target; `None` if its notation is wrong, which does not occur in the table.
+    /// Parses the target; `None` if it is invalid, which a test rules out for the table.
     pub(crate) fn target(&self) -> Option<Target> {
         Target::parse(self.target)
     }
 }
 
-/// Says how the body of a request to the scheduler is made.
+/// How the body of a request to the scheduler is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Body {
     /// No body is sent.
     Nothing,
     /// The body is forwarded unread.
     AsIs,
-    /// The body is forwarded unchanged after a check of its kind.
+    /// The body is forwarded unchanged if its kind is this one.
     Checked(Kind),
     /// An application or process becomes the scheduler's `Version`.
     Version(Kind),

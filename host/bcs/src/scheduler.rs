@@ -1,5 +1,5 @@
 //! Forwards requests that have passed the chains: unchanged to a bcs-mesos-driver, translated to the scheduler, or to
-//! other servers. Some are answered here. Replies to translated requests are translated too.
+//! other servers. Answers some of them itself. Translates the replies to translated requests.
 
 mod forwarding;
 mod peeked;
@@ -29,10 +29,10 @@ pub use self::{
 };
 use crate::{Bcs, UpstreamKind, other_servers::OtherServers, translation::forwarding};
 
-/// The number of bytes of a reply's body that are read before its handling is decided.
+/// The number of bytes of a reply's body that are read before it is decided how to handle the reply.
 const PEEK: usize = 1024;
 
-/// The pause before a request is retried with servers that did not process it.
+/// The pause before all servers are tried again after none of them has processed a request.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// The scheduler or driver that receives the requests, as a `tower` service.
@@ -40,16 +40,16 @@ pub(crate) type SchedulerService = BoxCloneSyncService<Request<Body>, Response<B
 
 /// Forwards requests. Lives as long as the driver.
 ///
-/// An unchanged request streams through [`Upstream`]. A translated one is a new request: only the headers of the
-/// client's trace are forwarded, and nothing identifies the client. Its body is read whole only if the translation
-/// needs it. In that case, the request is retried with another server if a server did not process it.
+/// An unchanged request streams through [`Upstream`]. A translated request is a new one: of the client's headers, it
+/// has only those that continue the client's trace. Its body is read whole only if the translation needs it; such a
+/// request is retried with another server if a server did not process it.
 #[derive(Debug)]
 pub(crate) struct Scheduler {
     pub(crate) dialect: Arc<Bcs>,
     /// The limits of bodies that are translated.
     pub(crate) limits: BodyLimits,
     pub(crate) upstream: Upstream,
-    /// The timeout for the beginning of a reply's body, after its head.
+    /// The timeout for the beginning of a reply's body, after the reply's head has arrived.
     pub(crate) reply_timeout: Duration,
     /// The timeout for finding a server that accepts a request, after one has replied that it does not.
     pub(crate) retry_timeout: Duration,
@@ -63,7 +63,7 @@ enum Sent {
     Streamed(Body),
 }
 
-/// Returns the end of a request without a reply of the upstream, in the words of bcs-mesos-driver.
+/// Returns the end of a request to which the upstream sent no reply, with the message of bcs-mesos-driver.
 pub fn upstream_end(error: UpstreamError) -> End<'static> {
     match error {
         UpstreamError::NoMaster => End::UpstreamUnreachable {
@@ -95,7 +95,7 @@ impl Scheduler {
         reply.unwrap_or_else(|error| self.end(&error.end()))
     }
 
-    /// Forwards a request whose forwarding depends on its body.
+    /// Forwards a request, after reading its body if the way it is forwarded depends on the body.
     async fn translate(&self, head: Parts, body: Body) -> Result<Response<Body>, BodyError> {
         let body = self.limits.collect(&head, body).await?;
         match forwarding(&head, Some(&body)) {
@@ -118,7 +118,7 @@ impl Scheduler {
                 tokio::select! {
                     biased;
                     reply = &mut reply => reply,
-                    // A client that is still sending its body might not read the reply otherwise.
+                    // The rest of the body is read, because a client that is still sending might not read the reply.
                     () = drain(unread, self.limits.size) => reply.await,
                 }
             }
@@ -135,7 +135,7 @@ impl Scheduler {
         let (sent, unread) = match rewritten.body {
             NextBody::Nothing => (Sent::Whole(Bytes::new()), body),
             NextBody::New(bytes) => (Sent::Whole(bytes), Body::empty()),
-            // The header that names the encoding is not forwarded, so an encoded body cannot be forwarded.
+            // The header with the encoding is not forwarded, so an encoded body cannot be forwarded.
             NextBody::AsIs => match encoding(&head.headers) {
                 Some(encoding) => return Err(BodyError::Encoded(encoding)),
                 None => (Sent::Streamed(body), Body::empty()),
@@ -163,10 +163,10 @@ impl Scheduler {
         Ok((head, sent, unread))
     }
 
-    /// Returns the client's reply to a request that was rewritten.
+    /// Sends a rewritten request, and returns the reply for the client.
     ///
-    /// If a server replies that it did not process the request, the next one of the list is tried, and after a pause
-    /// the whole list again, because no server accepts requests until there is a new master.
+    /// If a server replies that it did not process the request, the next server of the list is tried. If none accepts
+    /// it, as while there is no master, the whole list is tried again after a pause.
     async fn exchange(&self, head: Parts, sent: Sent) -> Response<Body> {
         let (whole, mut next) = match sent {
             Sent::Whole(body) => (Some(body.clone()), Body::from(body)),
@@ -210,7 +210,7 @@ impl Scheduler {
 
     /// Returns the reply for the client from the upstream's reply to a rewritten request.
     async fn relay(&self, reply: Response<Body>) -> Result<Response<Body>, Box<Response<Bytes>>> {
-        // Compression was not requested. The content cannot be inspected, so the reply is passed on whole.
+        // A compressed reply, which was not requested, cannot be inspected, so it is passed on whole.
         if encoding(reply.headers()).is_some() {
             return Ok(reply);
         }
@@ -244,13 +244,12 @@ impl Scheduler {
         })
     }
 
-    /// Returns the reply for the client in place of an invalid one.
     fn invalid(reply: Response<Bytes>) -> Response<Body> {
         count_upstream_error("invalid");
         Passage::Ended("upstream-invalid").mark(reply.map(Body::from))
     }
 
-    /// Returns the reply to a request whose body cannot be read, or without a reply of the upstream.
+    /// Returns the reply to a request whose body cannot be read, or to which the upstream sent no reply.
     fn end(&self, end: &End<'_>) -> Response<Body> {
         tracing::info!(end = end.as_str(), "the request ends here: {end}");
         Passage::Ended(end.as_str()).mark(self.dialect.reply(end).map(Body::from))
@@ -262,7 +261,6 @@ impl Scheduler {
     }
 }
 
-/// Reads and discards a body, up to this many bytes.
 async fn drain(mut body: Body, limit: usize) {
     let mut read = 0_usize;
     while read <= limit

@@ -6,7 +6,7 @@ use admittance_net::upstream::{InvalidServer, Server};
 use serde::{Deserialize, Serialize};
 
 /// The JSON data in the node that a server of BCS (a scheduler, a driver) registers. All keys are written, as by
-/// programs of BCS. Older programs write fewer keys, so none is required when reading.
+/// programs of BCS. No key is required when data is read, because older programs write fewer keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ServerInfo {
@@ -40,7 +40,7 @@ impl ServerInfo {
         self.at(either(&self.ip, &self.ipv6), self.port)
     }
 
-    /// Returns the external URL, if both the external address and port are registered. Otherwise the internal URL.
+    /// Returns the external URL if both the external address and port are registered, and otherwise the internal URL.
     pub fn external_server(&self) -> Result<Server, InvalidServer> {
         match either(&self.external_ip, &self.external_ipv6) {
             "" => self.server(),
@@ -65,7 +65,7 @@ impl ServerInfo {
         text.parse()
     }
 
-    /// Returns this address in the two fields for IPv4 and IPv6.
+    /// Returns the fields for IPv4 and IPv6, one of which contains this address.
     pub(crate) fn fields_of(ip: IpAddr) -> (String, String) {
         match ip {
             IpAddr::V4(ip) => (ip.to_string(), String::new()),

@@ -38,7 +38,7 @@ use crate::{
     scheduler::{Forwarding, NextBody, OtherServer, Rewritten, relay::DEFINITIONS_VERSION},
 };
 
-/// A type, and the spelling of its keys.
+/// The type of a body, and the patterns of its keys in the documented spelling.
 struct Schema {
     kind: Type,
     spelling: Spelling,
@@ -76,8 +76,8 @@ static DEPLOYMENTS: LazyLock<Schema> = LazyLock::new(|| Schema::new(DEPLOYMENT))
 static DAEMONSETS: LazyLock<Schema> = LazyLock::new(|| Schema::new(DAEMONSET));
 static MESSAGES: LazyLock<Schema> = LazyLock::new(|| Schema::new(MESSAGE));
 
-/// Decides how a request that passed the chains is forwarded to the scheduler; `None` if that depends on the body. In
-/// that case, it has to be called again with the body as the chains left it.
+/// Decides how a request that passed the chains is forwarded. `None` if that depends on its body; in that case, call it
+/// again with the body that the chains returned.
 pub fn forwarding(head: &Parts, body: Option<&Bytes>) -> Option<Forwarding> {
     let matched = match lookup(head) {
         RouteLookup::Found(matched) => matched,
@@ -108,7 +108,7 @@ pub fn forwarding(head: &Parts, body: Option<&Bytes>) -> Option<Forwarding> {
             definitions(&matched, query, with_definitions_version(body?))
         }
         Action::CustomResourceDefinitions => definitions(&matched, query, NextBody::AsIs),
-        // Neither the original nor this driver can watch, because such a reply never ends.
+        // A watch is refused, because its reply never ends. bcs-mesos-driver cannot watch either.
         Action::CustomResources if matched.parameter("uri").contains("watch") => Err(Fault::Watch),
         Action::CustomResources => joined("/apis", matched.parameter("uri"), query)
             .map(|path_and_query| Forwarding::OtherServer(OtherServer::CustomResources { path_and_query })),
@@ -123,13 +123,13 @@ fn translated_message(body: &Bytes) -> Result<(Address, NextBody), Fault> {
     Ok((Address::default(), NextBody::New(sent.into())))
 }
 
-/// Returns the translated body of a workload, and the values for the scheduler's path.
+/// Returns the translated body of a workload, and the values of the object that the scheduler's path contains.
 fn translated_workload(body: &Bytes, kind: Kind, schema: &Schema) -> Result<(Address, NextBody), Fault> {
     let (checked, value) = check_kind(body, kind)?;
     let text = schema
         .spelled(utf8(body, Fault::Json)?)
         .map_err(|error| Fault::Json(describe(&error)))?;
-    // A body is parsed again only if it uses another spelling, which is rare.
+    // The body is parsed a second time only if its keys are spelled differently, which is rare.
     let value = if text == checked {
         schema.accepted(value)?
     } else {
@@ -141,7 +141,8 @@ fn translated_workload(body: &Bytes, kind: Kind, schema: &Schema) -> Result<(Add
     Ok((address(kind, object), NextBody::New(sent.into())))
 }
 
-/// Checks that a body is of this kind. Returns the text with the documented spelling in its head, and its value.
+/// Checks that a body has this kind. Returns its text with the documented spelling of `kind` and `apiVersion`, and its
+/// value.
 fn check_kind(body: &[u8], kind: Kind) -> Result<(Cow<'_, str>, Value), Fault> {
     let text = HEAD
         .spelled(utf8(body, Fault::TypeMeta)?)
@@ -161,13 +162,13 @@ fn utf8(body: &[u8], fault: fn(String) -> Fault) -> Result<&str, Fault> {
 
 fn describe(error: &SpellingError) -> String {
     match error {
-        // This is the wording of Go.
+        // The message of Go.
         SpellingError::Json(error) if error.is_eof() => "unexpected end of JSON input".to_owned(),
         SpellingError::Json(error) | SpellingError::Ambiguous(error) => error.to_string(),
     }
 }
 
-/// Returns the request to the scheduler, with none of the client's headers except those that HTTP requires.
+/// Returns the request to the scheduler, which has none of the client's headers.
 fn rewritten(
     matched: &Matched,
     call: Call,
@@ -181,7 +182,7 @@ fn rewritten(
     for name in [CONTENT_TYPE, ACCEPT] {
         headers.insert(name, HeaderValue::from_static("application/json"));
     }
-    // The beginning of the reply must be readable.
+    // The beginning of the reply is inspected, so it must not be compressed.
     headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     Ok(Forwarding::Rewritten(Rewritten {
         method: call.verb.method(),
@@ -213,8 +214,8 @@ fn definitions(matched: &Matched, query: &str, body: NextBody) -> Result<Forward
     }))
 }
 
-/// Returns a definition with the version of the kube-apiserver. Anything but an object is forwarded unchanged, to be
-/// refused there.
+/// Returns a definition of a custom resource with the version of the kube-apiserver. Anything but an object is
+/// forwarded unchanged, so that the kube-apiserver refuses it.
 fn with_definitions_version(body: &Bytes) -> NextBody {
     match serde_json::from_slice(body) {
         Ok(Value::Object(mut definition)) => {
@@ -225,7 +226,7 @@ fn with_definitions_version(body: &Bytes) -> NextBody {
     }
 }
 
-/// Joins a path, the path below it, and the unchanged query.
+/// Appends `below`, encoded, and the unchanged query to a path.
 fn joined(path: &str, below: &str, query: &str) -> Result<PathAndQuery, Fault> {
     let mut text = path.to_owned();
     for segment in below.split('/').filter(|segment| !segment.is_empty()) {
@@ -239,9 +240,9 @@ fn joined(path: &str, below: &str, query: &str) -> Result<PathAndQuery, Fault> {
     PathAndQuery::try_from(text).map_err(|error| Fault::TooLong(error.to_string()))
 }
 
-/// Returns the reply to a request whose path has no route, or routes of `methods` only.
+/// Returns the reply to a request whose path has no route, or only routes for `methods`.
 pub(crate) fn no_route(status: StatusCode, methods: &[Method]) -> Response<Bytes> {
-    // The original writes these messages as plain text.
+    // bcs-mesos-driver writes these messages as plain text.
     let message = match status {
         StatusCode::NOT_FOUND => "404: Page Not Found",
         _ => "405: Method Not Allowed",

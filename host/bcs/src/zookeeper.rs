@@ -1,11 +1,11 @@
 //! Sessions with ZooKeeper that reconnect, discovery of members, and registration.
 //!
-//! - [`ZooKeeper`] is one ensemble. It connects in the background while a clone exists, and reports
-//!   its state ([`SessionState`]). Every wait for it is bounded.
-//! - [`Followed`] lists follow the children of a node. While the session is lost, a list stays as
-//!   it was and has the reason why it may be stale; a new session reads it again at once. A node that does not
-//!   exist has no children, which differs from an unknown list.
-//! - [`Registered`] keeps an ephemeral node: it is created once even if the connection breaks
+//! - [`ZooKeeper`] is one ensemble. It connects in the background while a clone exists, and reports its state
+//!   ([`SessionState`]). Every wait for it has a limit.
+//! - [`Followed`] lists follow the children of a node. While the session is lost, a list stays unchanged and has the
+//!   reason why it may be stale; a new session reads it again at once. The list of a node that does not exist is read
+//!   and empty; a list that was never read is unknown.
+//! - [`Registered`] keeps an ephemeral node in existence: it is created only once even if the connection breaks
 //!   meanwhile, and created again after the session is lost or the node is deleted.
 //!
 //! Only features of ZooKeeper 3.4 are used, including watches that fire once ([`NodeWatch`]). The session is

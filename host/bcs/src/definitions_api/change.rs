@@ -12,7 +12,7 @@ use super::{
 };
 use crate::definition_name::DefinitionName;
 
-/// The pause before a change is retried after a conflict.
+/// The pauses before a change is retried after a conflict.
 const PAUSES: [Duration; 4] = [
     Duration::from_millis(20),
     Duration::from_millis(40),
@@ -22,14 +22,13 @@ const PAUSES: [Duration; 4] = [
 
 #[derive(Clone, Debug)]
 pub(super) enum Change {
-    /// Creates a definition, which must not exist.
+    /// Creates a definition. It is an error if the definition exists.
     Create(BcsObject),
     /// Replaces the existing definition.
     Update(BcsObject),
     Delete(DefinitionName),
 }
 
-/// Applies the changes of one client. Lives as long as the request.
 #[derive(Clone, Debug)]
 pub(super) struct Changer {
     pub(super) host: Host,
@@ -65,7 +64,7 @@ impl Change {
 }
 
 impl Changer {
-    /// Applies the change, and returns the warnings about it. Once begun, it runs to its end even if the client
+    /// Applies the change, and returns the warnings about it. A change that has begun is completed even if the client
     /// disconnects.
     pub(super) async fn run(self, change: Change) -> Result<Vec<String>, Refusal> {
         let task = tokio::spawn(async move { self.retry(&change).await }.in_current_span());
@@ -151,7 +150,7 @@ impl Changer {
     }
 }
 
-/// Returns whether a concurrent change is the cause, so that a retry may succeed.
+/// Returns whether a concurrent change caused the error, so that a retry may succeed.
 fn is_conflict(error: &ChangeError) -> bool {
     matches!(
         error,

@@ -1,24 +1,23 @@
-//! Errors of the API for definitions, compatible with the original.
+//! Errors of the API for definitions, compatible with bcs-mesos-driver.
 
 use admittance::{ChangeError, Error, StageError};
 use admittance_definitions::{self as definitions, Location, Mistake, NoBcsObject};
 
 use crate::{definition_name::DefinitionName, reply::Code, translation::PARAMETERS};
 
-/// The file name of the body in mistakes. Mistakes name only fields, because the client did not write the text whose
-/// lines they would name.
+/// The file name of the body in mistakes. Mistakes in the body name only fields, because the lines of the stored text
+/// are not those of the client's body.
 pub(super) const BODY: &str = "body";
 
 /// The most mistakes that are reported; a body may have a million of them.
 const MAX_REPORTED: usize = 50;
 
-/// The reason why a request about a definition fails. `Display` is the message of the original, followed by details
-/// that the original leaves out.
+/// The reason why a request about a definition fails. `Display` is the message of bcs-mesos-driver, with details added.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Refusal {
     #[error(transparent)]
     Body(#[from] NoBcsObject),
-    /// The definition is invalid: all mistakes in it.
+    /// The definition is invalid. Contains all mistakes in it.
     #[error("{PARAMETERS}: {}", .0.join("\n"))]
     Unusable(Vec<String>),
     #[error("admission already exist: {name} is in {location}")]
@@ -29,13 +28,12 @@ pub(super) enum Refusal {
     /// The definition to change or delete does not exist.
     #[error("admission not exist: there is no {0}")]
     NotFound(DefinitionName),
-    /// The definition to read does not exist, for which the original has no code of its own.
+    /// The definition to read does not exist. bcs-mesos-driver has no code for this case.
     #[error("admission not exist: there is no {0}")]
     NotFoundOnGet(DefinitionName),
-    /// The stored document is not a definition.
+    /// The stored document at this name is not a definition.
     #[error("the stored document of {0} is not a definition: replace it with PUT, or DELETE it")]
     Unreadable(DefinitionName),
-    /// The request failed, with the reason.
     #[error("{0}")]
     Failed(String),
 }
@@ -87,7 +85,7 @@ impl Refusal {
     }
 }
 
-/// Creates a refusal from mistakes. The flag of each mistake is set if the mistake is in the client's own definition.
+/// Creates a refusal from mistakes, each with a flag that is set if the mistake is in the client's own definition.
 fn of_mistakes(mistakes: impl Iterator<Item = (bool, String)>) -> Refusal {
     let mut any_is_own = false;
     let mut texts: Vec<String> = mistakes
@@ -130,7 +128,7 @@ fn of_mistake(mistake: &Mistake) -> String {
     }
 }
 
-/// Omits the file, because the definition came in a request.
+/// Returns the error without the file, which the client does not know, because the definition came in a request.
 fn of_stage(error: &StageError) -> String {
     let text = error.to_string();
     let place = format!("{}: ", error.location);

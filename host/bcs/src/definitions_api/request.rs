@@ -5,7 +5,6 @@ use crate::{
     routes::{Action, RouteLookup, Verb, lookup},
 };
 
-/// A request to the API for definitions. Lives as long as the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum DefinitionRequest {
     /// Creates a definition. The namespace of the path is used only if the body has none.
@@ -23,10 +22,10 @@ pub(crate) enum DefinitionRequest {
 }
 
 impl DefinitionRequest {
-    /// Returns the request to the API for definitions; `None` if it is for something else.
+    /// Returns the request if it is one for definitions.
     pub(crate) fn of(head: &Parts) -> Option<Self> {
         let path = head.uri.path();
-        // Every such route has this segment, so most requests are ruled out without routing.
+        // Every route of definitions contains this segment, so most other requests are ruled out without a lookup.
         if !path.contains(KIND) && !path.contains('%') {
             return None;
         }
@@ -81,9 +80,9 @@ mod tests {
             ("PUT", "/crd/namespaces/n/admissionwebhook", update()),
             ("DELETE", "/crd/namespaces/n/admissionwebhook/w", Some(DefinitionRequest::Delete(name()))),
             ("GET", "/crd/namespaces/n/admissionwebhook/w", Some(DefinitionRequest::Get(name()))),
-            // Every spelling of the path is recognized.
+            // Every encoding of the path is recognized.
             ("GET", "/namespaces/n//%61dmissionwebhook/./%77/", Some(DefinitionRequest::Get(name()))),
-            // Other routes and unknown ones are not recognized.
+            // Requests for other routes, and without a route, are not recognized.
             ("GET", "/namespaces/n/admissionwebhook", None),
             ("PATCH", "/namespaces/n/admissionwebhook/w", None),
             ("POST", "/namespaces/n/admissionwebhook/w", None),

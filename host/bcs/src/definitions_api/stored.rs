@@ -1,4 +1,4 @@
-//! The definitions of BCS among the stored ones.
+//! The definitions of BCS among all stored definitions.
 
 use admittance::Host;
 use admittance_definitions::{BcsObject, Location, StoredDefinition};
@@ -11,7 +11,7 @@ use crate::definition_name::DefinitionName;
 pub(super) struct Stored {
     pub(super) definition: StoredDefinition,
     pub(super) name: DefinitionName,
-    /// `None` if the text cannot be parsed: only its path shows that it is a definition of BCS.
+    /// `None` if the text cannot be parsed. In that case, only its path shows that it is a definition of BCS.
     pub(super) object: Option<BcsObject>,
 }
 
@@ -31,8 +31,8 @@ impl Stored {
         })
     }
 
-    /// Returns the text of the definition with this object instead of the stored one. The stored name and namespace
-    /// stay, unless the stored definition is invalid.
+    /// Returns the text of the definition with this object in place of the stored one. The name and namespace stay,
+    /// unless the stored definition is invalid.
     pub(super) fn updated_to(&self, object: BcsObject, moment: &str) -> String {
         let after = match &self.object {
             Some(before) if self.definition.chain.is_some() => before.updated_to(object),

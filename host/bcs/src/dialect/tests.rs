@@ -35,8 +35,8 @@ fn scheduler() -> &'static Bcs {
     &SCHEDULER_BEHIND
 }
 
-/// Describes in one line how a request is handled: the method, target and body at the scheduler, another server, or a
-/// reply with its status.
+/// Describes in one line how a request is handled: the method, target and body of the request to the scheduler, the
+/// other server that gets it, or the reply with its status.
 fn describe(forwarding: Forwarding) -> String {
     match forwarding {
         Forwarding::Rewritten(Rewritten {
@@ -73,7 +73,7 @@ fn describe(forwarding: Forwarding) -> String {
     }
 }
 
-/// Returns how a request with this body is forwarded.
+/// Returns how a request is forwarded once its body was read.
 fn translate(head: &Parts, body: &Bytes) -> Forwarding {
     forwarding(head, Some(body)).unwrap()
 }
@@ -113,7 +113,7 @@ fn requests_are_classified_by_method_and_path() {
         ("post", APPLICATIONS, good, "the request is ambiguous: its method is none of the driver's"),
         ("PATCH", "/mesosdriver/v4/customresources/a/b", good, "pass"),
         ("PATCH", "/other", &[], "pass"),
-        // Some servers find the routes at these paths too.
+        // Some servers also find the routes at these paths.
         ("POST", "/MesosDriver/V4/namespaces/ns/applications", good, "the request is ambiguous: some servers"),
         ("POST", "/mesosdriver;x/v4/namespaces/ns/applications", good, "the request is ambiguous: some servers"),
         ("POST", "/mesosdriver%5Cv4/namespaces/ns/applications", good, "the request is ambiguous: some servers"),
@@ -227,7 +227,7 @@ fn the_body_names_the_object_of_a_request() {
         let read = front.read(&head("POST", path, &[CLUSTER]), &Inspection::new(Operation::Create), &object);
         assert_eq!(read.is_err(), is_refused, "{path}");
     }
-    // Go's decoder replaces invalid UTF-8.
+    // Go's decoder would replace the invalid UTF-8.
     let head = head("POST", APPLICATIONS, &[CLUSTER]);
     let body = Bytes::from_static(b"{\"kind\":\"a\xff\"}");
     assert!(
@@ -238,7 +238,7 @@ fn the_body_names_the_object_of_a_request() {
 }
 
 #[test]
-fn a_canonical_body_exists_only_if_it_differs() {
+fn a_canonical_body_is_returned_only_if_it_differs_from_the_body() {
     let head = head("POST", APPLICATIONS, &[CLUSTER]);
     let read = |body: &'static str| {
         let inspection = Inspection::new(Operation::Update);

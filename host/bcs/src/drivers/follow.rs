@@ -21,7 +21,7 @@ enum Part {
     Driver(String),
 }
 
-/// Calls `show` with the nodes, and again after every change, until a request fails.
+/// Calls `show` with the nodes, first at once and then after every change, until a request fails.
 pub(super) async fn session(client: &Client, path: &str, show: impl Fn(&DriverNodes)) -> ZooKeeperError {
     let mut reading = Reading {
         client,
@@ -64,7 +64,7 @@ struct Reading<'a> {
 }
 
 impl Reading<'_> {
-    /// Reads a part, and returns its watch if the part exists. Further parts to read are added to `due`.
+    /// Reads a part, and returns its watch if the part exists. Adds further parts that have to be read to `due`.
     async fn read(&mut self, part: &Part, due: &mut Vec<Part>) -> Result<Option<NodeWatch>, ZooKeeperError> {
         match part {
             Part::Existence => {
@@ -96,7 +96,7 @@ impl Reading<'_> {
                     self.name(names, due);
                     Ok(Some(watch))
                 }
-                // The parent node may be missing: its existence is watched separately.
+                // The parent node does not exist. The watch of its existence fires when it is created.
                 Err(Error::NoNode) => Ok(None),
                 Err(error) => Err(error).at("reading the children of", self.path),
             },

@@ -20,7 +20,7 @@ fn entry(name: &str) -> Entry {
 }
 
 #[test]
-fn reports_are_the_data_of_nodes() {
+fn the_report_of_a_driver_is_the_data_of_its_node() {
     let data = json!({
         "name": OWN,
         "live": Digest::of("A").to_string(),
@@ -39,7 +39,7 @@ fn reports_are_the_data_of_nodes() {
     }
 }
 
-/// Returns the drivers of nodes with these numbers, their leader, and whether this driver leads.
+/// Returns the drivers of nodes with these sequence numbers, their leader, and whether this driver leads.
 fn seen(nodes: &[(u32, Option<&str>)], own: Option<&RegistrationState>) -> (Vec<String>, String, bool) {
     let drivers = nodes
         .iter()
@@ -121,7 +121,7 @@ fn the_driver_that_registered_first_leads() {
 }
 
 #[test]
-fn the_reason_why_the_state_is_stale_is_reported() {
+fn the_reason_why_the_known_nodes_may_be_stale_is_reported() {
     let missing = |is_refused| RegistrationState::Missing {
         reason: "no".to_owned(),
         is_refused,

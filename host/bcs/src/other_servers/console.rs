@@ -16,18 +16,18 @@ use ipnet::IpNet;
 use super::plain;
 use crate::scheduler::upstream_end;
 
-/// The original's message if it cannot reach the console of a WebSocket.
+/// The message of bcs-mesos-driver if it cannot connect a WebSocket to a console.
 const WEBSOCKET_FAILED: &str = "errcode: 1405064, couldn't dial to remote backend url";
 
-/// The consoles: terminals in containers, served by a program on each host of the cluster.
+/// The settings of consoles.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConsoleConfig {
     /// The port on every host. Default: 8083.
     pub port: u16,
     /// The scheme of consoles. Default: plain HTTP.
     pub scheme: ConsoleScheme,
-    /// The allowed hosts, which clients name by their addresses. Without a list any host is allowed, as with
-    /// bcs-mesos-driver, so that clients of the cluster can reach that port on every host that this program can reach.
+    /// The networks of the hosts whose consoles may be opened. Without a list, any host is allowed, as with
+    /// bcs-mesos-driver, so clients can reach the port of consoles on every host that this program can reach.
     pub hosts: Option<Vec<IpNet>>,
 }
 
@@ -62,7 +62,6 @@ impl Default for ConsoleConfig {
 
 words!(ConsoleScheme, "scheme": Http = "http", Https = "https");
 
-/// The consoles on the hosts of a cluster. Lives as long as the driver.
 #[derive(Debug)]
 pub(super) struct Consoles {
     config: ConsoleConfig,
@@ -70,19 +69,19 @@ pub(super) struct Consoles {
 }
 
 impl Consoles {
-    /// Connections use the timeouts of the upstream and, if consoles use TLS, its TLS settings.
+    /// Connects with the timeouts of the upstream and, if consoles use TLS, with its TLS settings.
     pub(super) fn new(config: ConsoleConfig, upstream: Upstream) -> Self {
         Self { config, upstream }
     }
 
-    /// Forwards a request to the console on a host, with the client's headers. A switched protocol becomes a tunnel.
+    /// Forwards a request with the client's headers to the console on a host. A protocol switch opens a tunnel to it.
     pub(super) async fn send(
         &self,
         host: IpAddr,
         path_and_query: PathAndQuery,
         mut request: Request<Body>,
     ) -> Response<Body> {
-        // The same address can be written in several ways, and the rules apply to all of them.
+        // An IPv4 address can also be written as IPv6; the rules apply to both forms.
         let host = host.to_canonical();
         let Some(server) = self.config.allows(host).then(|| self.server(host)).flatten() else {
             tracing::info!(%host, "a console was requested on a host that is not listed");

@@ -1,4 +1,4 @@
-//! Definitions of custom resources in the form of `apiextensions.k8s.io/v1`, the only one from Kubernetes 1.22 on.
+//! Rewrites definitions of custom resources as `apiextensions.k8s.io/v1`, the only version from Kubernetes 1.22 on.
 
 use bytes::Bytes;
 use http::uri::PathAndQuery;
@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::scheduler::relay::{DEFINITIONS_VERSION, NEWER_DEFINITIONS_VERSION};
 
-/// Returns the path of a definition in the newer version.
+/// Returns the path of a definition in version `v1`.
 pub(super) fn path(to: &PathAndQuery) -> Option<PathAndQuery> {
     let path = to
         .as_str()
@@ -14,8 +14,7 @@ pub(super) fn path(to: &PathAndQuery) -> Option<PathAndQuery> {
     path.parse().ok()
 }
 
-/// Rewrites a definition of `v1beta1`. A body that is not such a definition is returned as it is, for the server to
-/// refuse.
+/// Rewrites a definition of `v1beta1` as `v1`. Any other body is returned unchanged, so that the server refuses it.
 pub(super) fn converted(body: &Bytes) -> Bytes {
     let Ok(Value::Object(mut definition)) = serde_json::from_slice(body) else {
         return body.clone();
@@ -30,11 +29,11 @@ pub(super) fn converted(body: &Bytes) -> Bytes {
     Value::Object(definition).to_string().into()
 }
 
-/// Moves the fields that the older version has once, for all versions, into each version.
+/// Moves the fields that `v1beta1` has once, for all versions, into each version.
 fn convert_spec(spec: &mut Map<String, Value>) {
     let version = spec.remove("version");
     let mut shared: Vec<(&str, Value)> = Vec::new();
-    // Without this field, the older version keeps unknown fields.
+    // In `v1beta1`, unknown fields are kept unless this field is `false`.
     let keeps_unknown = spec.remove("preserveUnknownFields") != Some(Value::Bool(false));
     shared.push(("schema", spec.remove("validation").unwrap_or_else(|| json!({}))));
     for field in ["subresources", "additionalPrinterColumns"] {
@@ -63,7 +62,7 @@ fn convert_spec(spec: &mut Map<String, Value>) {
     }
 }
 
-/// A schema must have a type in the newer version, and it says whether unknown fields are kept.
+/// Adds what a schema needs in `v1`: a type, and a mark if unknown fields are kept.
 fn convert_schema(schema: &mut Map<String, Value>, keeps_unknown: bool) {
     let root = schema.entry("openAPIV3Schema").or_insert_with(|| json!({}));
     if let Value::Object(root) = root {

@@ -15,12 +15,11 @@ use serde::Deserialize;
 use super::{definition_v1, plain};
 use crate::scheduler::{NextBody, definitions_reply};
 
-/// The limit of a reply that is read whole to be rewritten, in bytes. It is more than the definitions of a
-/// kube-apiserver take.
+/// The largest reply in bytes that is read whole to rewrite it. All definitions of a kube-apiserver take less.
 const REPLY_LIMIT: usize = 64 << 20;
 
-/// Forwards a request for definitions of custom resources, in a newer version if the server has no other. The reply
-/// gets the driver's version.
+/// Forwards a request for definitions of custom resources, as `v1` if the server no longer has `v1beta1`. The reply
+/// gets the version that clients of the driver expect.
 pub(super) async fn definitions(
     cluster: &Cluster,
     limits: BodyLimits,
@@ -34,7 +33,7 @@ pub(super) async fn definitions(
         NextBody::AsIs => limits.collect(&head, body).await?,
         NextBody::New(body) => body,
     };
-    // The reply is rewritten, so it must not be compressed.
+    // A compressed reply could not be rewritten.
     head.headers.remove(ACCEPT_ENCODING);
     let extensions = head.extensions.clone();
     let newer = definition_v1::path(&to).map(|to| request(head.clone(), to, definition_v1::converted(&body)));
@@ -68,7 +67,7 @@ pub(super) async fn definitions(
     }
 }
 
-/// Forwards a request for custom resources. The namespace of a new resource is created if it does not exist.
+/// Forwards a request for custom resources. Creates the namespace of a new resource if it does not exist.
 pub(super) async fn custom_resources(
     cluster: &Cluster,
     limits: BodyLimits,
@@ -81,7 +80,7 @@ pub(super) async fn custom_resources(
         && let Some(namespace) = namespace_of(&body)
         && let Err(error) = cluster.ensure_namespace(&namespace).await
     {
-        // The request is sent all the same: if the namespace is missing, the kube-apiserver reports it.
+        // The request is sent nevertheless. If the namespace is missing, the kube-apiserver reports it.
         tracing::warn!(%error, "the namespace of a custom resource could not be created");
     }
     match cluster.forward(request(head, to, body)).await {
@@ -96,7 +95,8 @@ fn request(head: Parts, to: PathAndQuery, body: Bytes) -> Request<Bytes> {
     request
 }
 
-/// Returns whether the server does not have the version of the path. Only replies about resources are JSON.
+/// Returns whether the server does not have the version in the path. Its reply is not JSON in that case, unlike replies
+/// about missing resources.
 fn is_not_served<B>(reply: &Response<B>) -> bool {
     let is_json = |value: &HeaderValue| value.as_bytes().starts_with(b"application/json");
     reply.status() == StatusCode::NOT_FOUND && !reply.headers().get(CONTENT_TYPE).is_some_and(is_json)
@@ -112,7 +112,7 @@ fn namespace_of(body: &[u8]) -> Option<String> {
     struct Metadata {
         namespace: Option<String>,
     }
-    // Only an object with metadata names a namespace to create.
+    // A body without metadata is not an object whose namespace could be created.
     let object: Object = serde_json::from_slice(body).ok()?;
     object.metadata.namespace
 }

@@ -35,7 +35,7 @@ fn registrar(
 }
 
 #[tokio::test]
-async fn each_registration_has_the_node_and_data_of_the_original() {
+async fn each_registration_has_the_node_and_data_of_bcs() {
     let both = ZooKeeperConfig {
         cluster: Some(ensemble("127.0.0.1:1")),
         service: Some(ensemble("127.0.0.1:2")),
@@ -66,7 +66,7 @@ async fn each_registration_has_the_node_and_data_of_the_original() {
             ("cluster", drivers.clone(), name.clone(), within.clone()),
         ]
     );
-    // The same ensemble serves as cluster and service ensemble.
+    // The same ensemble is the cluster's own ensemble and the service ensemble.
     for one in [
         ZooKeeperConfig {
             service: None,
@@ -93,7 +93,7 @@ async fn each_registration_has_the_node_and_data_of_the_original() {
 }
 
 #[tokio::test]
-async fn registrations_have_the_original_defaults() {
+async fn registrations_have_the_defaults_of_bcs() {
     let service = ZooKeeperConfig {
         cluster: None,
         service: Some(ensemble("127.0.0.1:2")),

@@ -14,11 +14,10 @@ pub enum RouteLookup {
     Found(Matched),
     /// The path has routes, but only for these methods.
     OtherMethod(Vec<Method>),
-    /// No route has this path.
     NotFound,
 }
 
-/// A route, and the path parameters of a request for it. Lives as long as the request.
+/// A route, and the parameters in the path of a request. Lives as long as the request.
 #[derive(Clone, Debug)]
 pub struct Matched {
     pub route: &'static Route,
@@ -27,7 +26,7 @@ pub struct Matched {
 }
 
 impl Matched {
-    /// Returns a path parameter, decoded; empty if the route has none of that name.
+    /// Returns a parameter of the path, decoded; empty if the route has none of that name.
     pub fn parameter(&self, name: &str) -> &str {
         self.parameters
             .iter()
@@ -41,15 +40,15 @@ impl Matched {
     }
 }
 
-/// A route, and the data derived from it once.
+/// A route with its parsed target.
 #[derive(Debug)]
 struct Prepared {
     route: &'static Route,
     target: Option<Target>,
 }
 
-/// The matcher of each method: `/applications/rollback` is a literal path for PUT, but for GET the path of an
-/// application with this name.
+/// The matcher of each method. Methods need separate matchers, because `/applications/rollback` is a literal path for
+/// PUT, but the path of an application with this name for GET.
 #[derive(Debug)]
 struct Routing {
     routers: Vec<(Verb, Router<Prepared>)>,
@@ -65,7 +64,7 @@ static ROUTING: LazyLock<Routing> = LazyLock::new(|| Routing {
                     Action::Scheduler(call) | Action::Definitions(call) => call.target(),
                     Action::Console | Action::CustomResourceDefinitions | Action::CustomResources => None,
                 };
-                // An error is impossible: a test checks that the router accepts every pattern.
+                // Never fails: a test checks that the router accepts every pattern.
                 let _ = router.insert(pattern(route.path), Prepared { route, target });
             }
             (*verb, router)
@@ -73,7 +72,6 @@ static ROUTING: LazyLock<Routing> = LazyLock::new(|| Routing {
         .collect(),
 });
 
-/// Returns the path of a route in the matcher's syntax.
 pub(crate) fn pattern(path: &str) -> String {
     path.replace("{uri:*}", "{*uri}")
 }
@@ -94,7 +92,7 @@ pub(crate) fn needs_kind(method: &Method, path: &str) -> bool {
 
 /// Finds the route of a request by its head.
 ///
-/// A path is read as Go's servers read it: decoded before it is split. So a parameter never holds a slash.
+/// As in Go's servers, a path is decoded before it is split. So a parameter never contains a slash.
 pub fn lookup(head: &Parts) -> RouteLookup {
     let readings = PathReadings::of(head.uri.path());
     let path = readings.whole.as_deref().unwrap_or(&readings.by_segment);

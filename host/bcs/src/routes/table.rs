@@ -37,7 +37,7 @@ const fn define(verb: Verb, target: &'static str, body: Body) -> Action {
     Definitions(Call { verb, target, body })
 }
 
-/// All 85 routes of the original.
+/// All 85 routes of bcs-mesos-driver.
 #[rustfmt::skip]
 pub(crate) const ROUTES: [Route; 85] = [
     // Applications.
@@ -140,8 +140,8 @@ pub(crate) const ROUTES: [Route; 85] = [
     row(Hooks, Post,   "/customresources/{uri:*}",                               CustomResources, "create a custom resource"),
 ];
 
-/// Routes that the documents of the original have and its code does not. In the original, such requests reach the
-/// general routes of custom resources, which refuse them. Here they are routes of definitions.
+/// Routes that the documentation of bcs-mesos-driver has and its code does not: its general routes of custom resources
+/// get such requests, and refuse them. Here, they are routes of definitions.
 #[rustfmt::skip]
 pub(crate) const DOCUMENTED: [Route; 4] = [
     row(Hooks, Post,   "/crd/namespaces/{ns}/admissionwebhook",                  define(Post,   "/v1/admissionwebhook", Checked(AdmissionWebhook)), "create a definition"),

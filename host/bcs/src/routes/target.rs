@@ -1,4 +1,4 @@
-//! The target of a request to the scheduler.
+//! The paths and queries of requests to the scheduler.
 
 use form_urlencoded::Serializer;
 use http::uri::PathAndQuery;
@@ -16,13 +16,13 @@ pub(crate) const SEGMENT: AsciiSet = NON_ALPHANUMERIC
 
 /// The path and query of a request to the scheduler, with placeholders.
 ///
-/// The template is written as in `/v1/apps/{ns}/{name}/scale?instances={instances}&kind=application`:
+/// In a template such as `/v1/apps/{ns}/{name}/scale?instances={instances}&kind=application`,
 ///
-/// - `{ns}` is a parameter of the driver's path, `{instances:integer}` one that must be an integer;
-/// - `{RunAs}`, `{ID}` and `{Instances}` are fields of the `Version` that the body becomes, `{metadata.namespace}` and
-///   `{metadata.name}` fields of the body;
-/// - `enforce=` is the parameter of that name of the request's own query, empty when it has none;
-/// - the rest stands for itself.
+/// - `{ns}` is a parameter of the driver's path, and `{instances:integer}` one that must be an integer;
+/// - `{RunAs}`, `{ID}` and `{Instances}` are fields of the `Version` that the body becomes, and `{metadata.namespace}`
+///   and `{metadata.name}` are fields of the body;
+/// - `enforce=` is the parameter of that name in the query of the client's request, empty if it has none;
+/// - all other text is literal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
     path: Vec<Source>,
@@ -40,7 +40,7 @@ enum Source {
     Instances,
 }
 
-/// The values of a body that targets use. Lives as long as the request.
+/// The values of a body that targets use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Address {
     /// The field `RunAs` of a `Version`, or else `metadata.namespace`.
@@ -76,7 +76,7 @@ impl Target {
         })
     }
 
-    /// Returns the names of the driver's path parameters that the target uses.
+    /// Returns the names of the parameters of the driver's path that the target uses.
     #[cfg(test)]
     pub(crate) fn parameters(&self) -> impl Iterator<Item = &'static str> {
         let query = self.query.iter().map(|(_, source)| source);
@@ -86,8 +86,8 @@ impl Target {
         })
     }
 
-    /// Fills in the placeholders. Every value is encoded, so that none can lead to another route of the scheduler or
-    /// add to the query; the original joins them as they are.
+    /// Fills in the placeholders. Values are encoded, so that they can neither lead to another route of the scheduler
+    /// nor add to the query. bcs-mesos-driver does not encode them.
     pub(crate) fn fill(
         &self,
         matched: &Matched,
@@ -97,7 +97,7 @@ impl Target {
         let mut text = String::new();
         for source in &self.path {
             let value = source.value(matched, query, address)?;
-            // A server would read such a segment as the parent of the path, or leave it out.
+            // A server would drop such a segment, or read it as the parent directory.
             if matches!(value.as_str(), "" | "." | "..") {
                 return Err(Fault::Unaddressable {
                     what: source.what(),
@@ -148,7 +148,7 @@ impl Source {
         })
     }
 
-    /// Returns the client's name of the value.
+    /// Returns the name of the value for the client.
     fn what(&self) -> &'static str {
         match self {
             Self::Literal(name) | Self::Parameter(name) | Self::Integer(name) | Self::Query(name) => name,
@@ -159,7 +159,7 @@ impl Source {
     }
 }
 
-/// Returns the first value of a parameter of a query, as Go takes it; empty when there is none.
+/// Returns the first value of a query parameter, as in Go; empty if there is none.
 pub(crate) fn first(query: &str, name: &str) -> String {
     form_urlencoded::parse(query.as_bytes())
         .find(|(key, _)| key == name)

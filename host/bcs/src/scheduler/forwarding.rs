@@ -3,10 +3,10 @@ use std::net::IpAddr;
 use bytes::Bytes;
 use http::{HeaderMap, Method, Response, StatusCode, uri::PathAndQuery};
 
-/// The destination of a request in front of the scheduler, or its answer. Lives as long as the request.
+/// How a request is forwarded, or its reply. Lives as long as the request.
 #[derive(Clone, Debug)]
 pub enum Forwarding {
-    /// The request is sent with another head, and perhaps another body.
+    /// The request is sent to the scheduler with another head, and perhaps another body.
     Rewritten(Rewritten),
     /// The request is sent to a server other than the scheduler.
     OtherServer(OtherServer),
@@ -18,7 +18,7 @@ pub enum Forwarding {
 pub struct Rewritten {
     pub method: Method,
     pub path_and_query: PathAndQuery,
-    /// All headers of the request, except `Host`, `Content-Length` and connection headers. No header of the client is
+    /// All headers of the request except `Host`, `Content-Length` and connection headers. The client's headers are not
     /// forwarded.
     pub headers: HeaderMap,
     pub body: NextBody,
@@ -28,7 +28,7 @@ pub struct Rewritten {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NextBody {
     Nothing,
-    /// The body as the chains left it.
+    /// The body of the request that has passed the chains.
     AsIs,
     New(Bytes),
 }
@@ -37,34 +37,34 @@ pub enum NextBody {
 pub enum OtherServer {
     /// A console on a host of the cluster, at the port of consoles. The request may open a WebSocket.
     Console {
-        /// The host named by the client. Clients that may use consoles can reach any address with it, unless the front
-        /// door restricts the hosts.
+        /// The host that the client named. Clients that may use consoles can reach any address with it, unless the
+        /// front door restricts the hosts.
         host: IpAddr,
         path_and_query: PathAndQuery,
     },
-    /// The kube-apiserver's definitions of custom resources. Its reply goes through
+    /// Definitions of custom resources at the kube-apiserver. Its reply is rewritten by
     /// [`definitions_reply`](super::definitions_reply).
     CustomResourceDefinitions {
         path_and_query: PathAndQuery,
         body: NextBody,
     },
-    /// The kube-apiserver's custom resources. As in the original, the namespace of a new one is created if it is
+    /// Custom resources at the kube-apiserver. As in bcs-mesos-driver, the namespace of a new one is created if it is
     /// missing.
     CustomResources { path_and_query: PathAndQuery },
 }
 
-/// The translation of a scheduler's reply for the client. Lives as long as the reply.
+/// How a reply of the scheduler is passed on to the client. Lives as long as the reply.
 #[derive(Clone, Debug)]
 pub enum Relay {
-    /// The body is passed on unchanged, with this head.
+    /// The body is passed on unchanged, after this head.
     Head {
         status: StatusCode,
         /// All headers of the reply, except `Content-Length` and connection headers.
         headers: HeaderMap,
     },
-    /// The reply is replaced by this one.
+    /// The client gets this reply instead.
     Reply(Response<Bytes>),
-    /// The server did not process the request, which can be retried with another server, or later. The client gets this
-    /// reply if no server accepts the request.
+    /// The server did not process the request, so another server can be tried, or the same one later. The client gets
+    /// this reply if no server accepts the request.
     Idle(Response<Bytes>),
 }

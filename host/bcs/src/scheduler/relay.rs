@@ -7,23 +7,23 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode, header::CONTENT_TYPE};
 use super::Relay;
 use crate::reply::{Code, failure};
 
-/// The number of characters of a reply other than an envelope that are quoted to the client.
+/// The most characters of a reply that are quoted to the client if the reply is not an envelope.
 const MAX_QUOTED: usize = 300;
 
-/// The version of definitions of custom resources at the kube-apiserver.
+/// The version of definitions of custom resources that is requested first from the kube-apiserver.
 pub(crate) const DEFINITIONS_VERSION: &str = "apiextensions.k8s.io/v1beta1";
-/// The only version that servers from Kubernetes 1.22 on have.
+/// The only version that kube-apiservers from Kubernetes 1.22 on have.
 pub(crate) const NEWER_DEFINITIONS_VERSION: &str = "apiextensions.k8s.io/v1";
-/// The version that clients of the driver expect instead.
+/// The version that clients of the driver expect in replies.
 const DRIVER_VERSION: &str = "v4";
 
-/// Replaces the version in a reply of the kube-apiserver with definitions of custom resources by the driver's version,
-/// at the first place where it occurs.
+/// Replaces the version in a kube-apiserver's reply with definitions of custom resources by [`DRIVER_VERSION`], where
+/// it occurs first.
 pub fn definitions_reply(body: &Bytes) -> Bytes {
     let Ok(text) = std::str::from_utf8(body) else {
         return body.clone();
     };
-    // The longer text is replaced first, because it begins with the other one.
+    // The longer version is replaced first, because it begins with the shorter one.
     let versions = [DEFINITIONS_VERSION, NEWER_DEFINITIONS_VERSION];
     let version = versions.into_iter().find(|version| text.contains(version));
     match version {
@@ -32,10 +32,11 @@ pub fn definitions_reply(body: &Bytes) -> Bytes {
     }
 }
 
-/// Decides how a reply of the scheduler is passed on. `start` is the beginning of its body, long enough to decide.
+/// Decides how a reply of the scheduler is passed on. `start` is the beginning of the reply's body, long enough to
+/// decide.
 ///
 /// Whatever the status was, the client gets HTTP 200 and the unchanged body, with the scheduler's result, code, message
-/// and data. The original does so with every body. This program replaces a body that cannot be an envelope by an
+/// and data. bcs-mesos-driver passes on every body; this program replaces a body that cannot be an envelope by an
 /// envelope with the code of a failed request to the upstream, because clients fail on anything else.
 ///
 /// A scheduler that is not the master does not process requests, and replies with an empty body.

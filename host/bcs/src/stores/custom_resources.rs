@@ -1,4 +1,4 @@
-//! Definitions as custom resources of a Kubernetes cluster, where BCS keeps them if its store is etcd.
+//! Definitions as custom resources of a Kubernetes cluster, where BCS stores them if its store is etcd.
 
 mod name;
 
@@ -28,9 +28,9 @@ const SCHEME: &str = "customresources";
 /// ends when this is dropped.
 ///
 /// The `spec` of a resource is the definition, whatever the name and namespace of the resource. A definition without a
-/// name or namespace gets the one in its resource. An updated definition keeps its resource, and a new one gets a resource
-/// in the store's namespace. The resource's version guards every write. A transaction cannot cover several resources,
-/// so the store takes one change at a time.
+/// name or namespace gets that of its resource. An updated definition stays in its resource, and a new one gets a
+/// resource in the store's namespace. Every write is conditional on the resource's version. A transaction cannot cover
+/// several resources, so the store takes one change at a time.
 #[derive(Debug)]
 pub struct CustomResourceStore {
     resources: Resources,
@@ -38,8 +38,8 @@ pub struct CustomResourceStore {
 }
 
 impl CustomResourceStore {
-    /// Starts to watch the definitions of this cluster, without waiting for the API server. New ones are written to
-    /// `namespace`.
+    /// Starts to watch the definitions of this cluster, without waiting for the API server. New definitions are written
+    /// to `namespace`.
     pub fn new(cluster: &Cluster, namespace: impl Into<String>) -> Self {
         Self {
             resources: cluster.resources(&KIND),
@@ -49,9 +49,9 @@ impl CustomResourceStore {
 
     pub const DEFAULT_NAMESPACE: &'static str = "bkbcs";
 
-    /// Writes a change that may lead to two definitions for one operation and kind, which BCS does not allow. A
-    /// transaction cannot cover several resources, so the function looks for the other definition before and after the
-    /// write, and the later writer reverts its change.
+    /// Writes a change that may lead to two definitions for one operation and kind, which BCS does not allow. Looks for
+    /// another definition before and after the write, because a transaction cannot cover several resources. The later
+    /// of two writers reverts its change.
     async fn write_guarded(&self, change: &FileChange, subject: &OperationAndKind) -> Result<(), StoreError> {
         let conflict = |other: &Resource| StoreError::Conflict {
             path: change.path.clone(),
@@ -68,7 +68,7 @@ impl CustomResourceStore {
         self.write(change).await?;
         let listed = list().await.map_err(|error| self.unknown(change, error))?;
         let Some(own) = listed.iter().find(|resource| is_own(resource)) else {
-            // The definition was removed in the meantime.
+            // The definition was deleted in the meantime.
             return Ok(());
         };
         let was_first = |other: &&Resource| is_rival(other) && version_of(other) <= version_of(own);
@@ -81,7 +81,7 @@ impl CustomResourceStore {
         }
     }
 
-    /// Adds to an error of the connection that it is unknown whether the change was written.
+    /// Adds to a connection error that it is unknown whether the change was written.
     fn unknown(&self, change: &FileChange, error: StoreError) -> StoreError {
         match error {
             StoreError::Unreachable { store, reason } => {
@@ -180,7 +180,8 @@ impl DefinitionStore for CustomResourceStore {
     }
 }
 
-/// Returns a counter of the writes of a cluster. A resource without one counts as the oldest.
+/// Returns the version of a resource, which grows with every write in the cluster. A resource without one counts as the
+/// oldest.
 fn version_of(resource: &Resource) -> u64 {
     let version = resource.metadata("resourceVersion");
     version
@@ -201,12 +202,12 @@ fn path_of(resource: &DefinitionName) -> PathBuf {
     PathBuf::from(format!("{SCHEME}:{resource}"))
 }
 
-/// Returns namespace and name of the resource at a path.
+/// Returns the namespace and name of the resource at a path.
 fn place_in(path: &Path) -> Option<DefinitionName> {
     DefinitionName::parse(path.to_str()?.strip_prefix(SCHEME)?.strip_prefix(':')?)
 }
 
-/// Returns the definition of a resource. A resource without one is returned as a whole, so that its reader reports what
+/// Returns the definition of a resource. A resource without one is returned as a whole, so that parsing it reports what
 /// is missing.
 fn text_of(resource: &Resource) -> String {
     match resource.object.get("spec") {

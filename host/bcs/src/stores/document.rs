@@ -1,4 +1,4 @@
-//! The documents in a store, as BCS writes them and as this program reads them.
+//! The documents in a store, in the form that BCS writes.
 
 use std::path::Path;
 
@@ -7,10 +7,10 @@ use serde_json::{Map, Value};
 
 use crate::definition_name::{DefinitionName, KIND};
 
-/// The `apiVersion` that BCS writes and never reads.
+/// The `apiVersion` that BCS writes and does not read.
 const API_VERSION: &str = "v4";
 
-/// The operation and kind of a definition, in lower case. BCS allows only one definition for each.
+/// The operation and kind of a definition, in lower case. BCS allows only one definition for each combination.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OperationAndKind {
     operation: String,
@@ -29,7 +29,7 @@ impl OperationAndKind {
         })
     }
 
-    /// Returns the operation and kind that a change newly covers.
+    /// Returns the operation and kind that the definition has only after the change.
     pub(crate) fn gained(change: &FileChange) -> Option<Self> {
         let after = Self::of(change.after.as_deref()?)?;
         let before = change.before.as_deref().and_then(Self::of);
@@ -37,16 +37,16 @@ impl OperationAndKind {
     }
 }
 
-/// Returns a field, whose key is matched in any case as in Go; `None` if it is not set.
+/// Returns a field that is set. As in Go, its key is matched in any case.
 fn field<'a>(object: &'a Map<String, Value>, field: &str) -> Option<&'a Value> {
     let found = object.iter().find(|(key, _)| key.eq_ignore_ascii_case(field));
     found.map(|(_, value)| value).filter(|value| !is_unset(value))
 }
 
-/// Adds the name and namespace of the node or resource to a document that has none.
+/// Sets `kind` and `apiVersion`, and adds the name and namespace of the node or resource if the document has none.
 pub(crate) fn completed(mut document: Map<String, Value>, place: &DefinitionName) -> Map<String, Value> {
     let mut whole = Map::new();
-    // `kind` and `apiVersion` come first, however they are spelled.
+    // `kind` and `apiVersion` come first, in this spelling.
     for (field, text) in [("apiVersion", API_VERSION), ("kind", KIND)] {
         remove(&mut document, field);
         whole.insert(field.to_owned(), text.into());
@@ -55,7 +55,7 @@ pub(crate) fn completed(mut document: Map<String, Value>, place: &DefinitionName
         None | Some(Value::Null) => Map::new(),
         Some(Value::Object(metadata)) => metadata,
         Some(other) => {
-            // The reader of the document reports what is wrong.
+            // Parsing the document reports what is wrong with `metadata`.
             whole.insert("metadata".to_owned(), other);
             whole.extend(document);
             return whole;
@@ -75,8 +75,8 @@ pub(crate) fn completed(mut document: Map<String, Value>, place: &DefinitionName
     whole
 }
 
-/// Returns the text of a node. It is changed only if it lacks the name, which the path of the node has, or fields that
-/// BCS does not require.
+/// Adds to the text of a node what BCS does not require in it: the name and namespace, which the path of the node has,
+/// and `kind` and `apiVersion`. A text that has them is returned unchanged.
 pub(crate) fn with_defaults(text: String, place: &DefinitionName) -> String {
     let Ok(document) = serde_json::from_str::<Map<String, Value>>(&text) else {
         return text;
@@ -95,7 +95,7 @@ pub(crate) fn with_defaults(text: String, place: &DefinitionName) -> String {
     }
 }
 
-/// Removes a field, whose key is matched in any case as in Go.
+/// Removes a field. As in Go, its key is matched in any case.
 fn remove(object: &mut Map<String, Value>, field: &str) -> Option<Value> {
     let key = object.keys().find(|key| key.eq_ignore_ascii_case(field))?.clone();
     object.shift_remove(&key)
@@ -106,7 +106,8 @@ fn is_unset(value: &Value) -> bool {
     value.is_null() || value == ""
 }
 
-/// Returns whether two texts hold the same document, or both are missing. A store may change order and spacing.
+/// Returns whether two texts contain the same document, or are both missing. Order and spacing do not count, because a
+/// store may change them.
 pub(crate) fn are_the_same(one: Option<&str>, other: Option<&str>) -> bool {
     let read = |text: &str| serde_json::from_str::<Value>(text);
     match (one, other) {
@@ -118,7 +119,8 @@ pub(crate) fn are_the_same(one: Option<&str>, other: Option<&str>) -> bool {
     }
 }
 
-/// Parses the document to write, which must be a definition in JSON, because BCS reads everything that it finds as one.
+/// Parses the document to write. It must be a JSON object of a definition, because BCS reads everything in the store as
+/// one.
 pub(crate) fn to_be_written(path: &Path, text: &str) -> Result<Map<String, Value>, StoreError> {
     let wrong = |message: String| {
         let mut mistakes = Mistakes::new();

@@ -1,4 +1,4 @@
-//! Definitions as nodes of ZooKeeper, where the scheduler of BCS keeps them.
+//! Definitions as nodes of ZooKeeper, where the scheduler of BCS stores them.
 
 mod nodes;
 mod writes;
@@ -27,19 +27,19 @@ use crate::{
 };
 
 const SCHEME: &str = "zookeeper";
-/// The timeout of all requests of one read or one commit.
+/// The timeout of one read or one commit with all of its requests.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// The pause before a failed read is retried while there is a session.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
-/// The number of attempts to commit while other programs write nodes at the same time.
+/// The number of attempts to commit if other programs write the nodes at the same time.
 const ATTEMPTS: usize = 20;
 /// The largest node, in bytes: a little less than ZooKeeper's default `jute.maxbuffer`.
 const MAX_NODE_BYTES: usize = 1_000_000;
 
 /// The nodes `{root}/{namespace}/{name}` of an ensemble. Lives as long as the host.
 ///
-/// A node without data is not a definition: a program that was killed while it created one has left it. A missing root
-/// has no definitions, and the first write creates it. Namespaces stay when their last definition is deleted.
+/// A node without data is not a definition, but was left by a program that was killed while it created one. If the root
+/// does not exist, the first write creates it. Namespaces stay when their last definition is deleted.
 #[derive(Debug)]
 pub struct ZooKeeperStore {
     zookeeper: ZooKeeper,
@@ -53,7 +53,7 @@ enum LastRead {
     None,
     Failed,
     Watched {
-        /// Becomes true, or loses its sender, when a node has changed.
+        /// Becomes true when a node has changed, or loses its sender when another read has replaced this result.
         is_over: watch::Receiver<bool>,
         _task: AbortOnDropHandle<()>,
     },
@@ -62,7 +62,7 @@ enum LastRead {
 impl ZooKeeperStore {
     pub const DEFAULT_ROOT: &'static str = "/blueking/admissionwebhook";
 
-    /// Creates a store of the definitions below this node, which need not exist. No request is sent.
+    /// Creates a store of the definitions below this node, which need not exist. Sends no request.
     pub fn new(zookeeper: ZooKeeper, root: impl Into<String>) -> Result<Self, &'static str> {
         let root = root.into();
         check_path(&root)?;
@@ -81,7 +81,7 @@ impl ZooKeeperStore {
         self.last.lock()
     }
 
-    /// Returns the definition at a path, and the path of its node.
+    /// Returns the name of the definition at a path, and the path of its node.
     fn place_in<'a>(&self, path: &'a Path) -> Option<(DefinitionName, &'a str)> {
         let node = path.to_str()?.strip_prefix(SCHEME)?.strip_prefix(':')?;
         let name = DefinitionName::parse(node.strip_prefix(&self.root)?.strip_prefix('/')?)?;
@@ -92,7 +92,7 @@ impl ZooKeeperStore {
         self.zookeeper.client().await.map_err(|error| self.error(&error))
     }
 
-    /// Runs a future while there is a connection, with a timeout.
+    /// Runs a future with a timeout, for as long as there is a connection.
     async fn bounded<T>(&self, action: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
         match tokio::time::timeout(TIMEOUT, self.zookeeper.while_connected(action)).await {
             Ok(Some(result)) => result,
@@ -113,14 +113,14 @@ impl ZooKeeperStore {
         self.bounded(read).await
     }
 
-    /// Watches the result of a read until it changes.
+    /// Watches the nodes of a snapshot until one of them changes.
     fn watched(snapshot: &mut Snapshot) -> LastRead {
         let (over, is_over) = watch::channel(false);
         let watches = std::mem::take(&mut snapshot.watches);
         let task = tokio::spawn(async move {
             nodes::first(watches).await;
             over.send_replace(true);
-            // The sender stays as long as there are waiters, so that later ones are notified too.
+            // The sender stays as long as it has receivers, so that later receivers are notified too.
             over.closed().await;
         });
         LastRead::Watched {
@@ -129,7 +129,7 @@ impl ZooKeeperStore {
         }
     }
 
-    /// Returns the definition in a node, if there is one. Invalid UTF-8 is replaced as in Go.
+    /// Returns the definition in a node, if the node has one. Invalid UTF-8 is replaced as in Go.
     fn file(node: &Node) -> Option<DefinitionFile> {
         if node.data.is_empty() {
             return None;
@@ -140,11 +140,10 @@ impl ZooKeeperStore {
         Some(DefinitionFile::entry(path, text, node.name.id()))
     }
 
-    /// Returns the guard of changes that might lead to two definitions for one operation and kind; `None` if these
-    /// changes cannot.
+    /// Returns a write that prevents two definitions for one operation and kind; `None` if these changes cannot lead to
+    /// that.
     ///
-    /// The guard is a write of the root, which fails if another such change has written the root since the definitions
-    /// were read.
+    /// It writes the root, and fails if another such change has written the root since the definitions were read.
     async fn guard(&self, client: &Client, changes: &[FileChange]) -> Result<Option<Write>, StoreError> {
         if changes
             .iter()
@@ -182,7 +181,7 @@ impl ZooKeeperStore {
         }))
     }
 
-    /// Returns the write of a change to its current node. It is an error if the node has changed.
+    /// Returns the write of a change. It is an error if the node has changed since it was read.
     async fn prepare(&self, client: &Client, change: &FileChange) -> Result<Option<Write>, StoreError> {
         let Some((name, path)) = self.place_in(&change.path) else {
             let reason = format!("{} is not a node of this store", change.path.display());
@@ -239,7 +238,7 @@ impl ZooKeeperStore {
         changes: &[FileChange],
         is_sent: &AtomicBool,
     ) -> Result<(), StoreError> {
-        // The sync prevents a server that lags behind from showing the replaced data.
+        // A server that lags behind could show the replaced data without this sync.
         let synced = client.sync(&self.root).await.at("writing", &self.root);
         synced.map_err(|error| self.error(&error))?;
         for _ in 0..ATTEMPTS {
@@ -250,7 +249,7 @@ impl ZooKeeperStore {
             is_sent.store(true, Ordering::Relaxed);
             match writes::transact(client, &mut writes, self.zookeeper.acls()).await {
                 Ok(()) => return Ok(()),
-                // The next read shows whether the definition has changed.
+                // Reading again shows whether the definition has changed.
                 Err(ZooKeeperError::Refused {
                     source: Error::BadVersion | Error::NoNode | Error::NodeExists,
                     ..
@@ -264,7 +263,7 @@ impl ZooKeeperStore {
         })
     }
 
-    /// Returns whether a commit without a response was written completely.
+    /// Returns whether all changes of a commit without a response were written.
     async fn is_written(&self, changes: &[FileChange]) -> bool {
         let Ok(client) = self.client().await else {
             return false;
@@ -368,13 +367,13 @@ impl DefinitionStore for ZooKeeperStore {
                             if over.is_ok() {
                                 return;
                             }
-                            // Another read has replaced the result.
+                            // Another read has replaced this result.
                         }
                         _ = states.wait_for(|state| !state.is_connected()) => return,
                     }
                 }
                 None => {
-                    // An error means that the state of the session no longer changes.
+                    // Fails only if the state of the session no longer changes.
                     let _ = states.wait_for(|state| state.is_connected()).await;
                     if self.snapshot().await.is_ok() {
                         return;

@@ -1,4 +1,4 @@
-//! A container of a template as the scheduler's `Container`.
+//! Translates a container of a template to the scheduler's `Container`.
 
 use serde_json::{Map, Value, json};
 
@@ -7,7 +7,7 @@ use super::{
     view::{View, keep_others, members},
 };
 
-/// The keys of a container that are translated. The rest is copied under its own keys.
+/// The keys of a container that are translated. The others are copied unchanged.
 const READ: [&str; 17] = [
     "hostname",
     "command",
@@ -32,7 +32,7 @@ const READ: [&str; 17] = [
 pub(super) fn container(container: View<'_>, pod: View<'_>) -> Result<Map<String, Value>, Fault> {
     let resources = container.at("resources");
     let limits = Quantities::read(resources.at("limits"))?;
-    // The limits are used in place of the requests if the requests name no processor.
+    // The limits also serve as the requests if only the limits name processors.
     let requests = if resources.at("requests").at("cpu").text().is_empty()
         && !resources.at("limits").at("cpu").text().is_empty()
     {
@@ -111,7 +111,7 @@ fn port(port: View<'_>) -> Value {
     into.into()
 }
 
-/// Returns a volume. The other keys of its unit and of the volume itself are copied.
+/// Returns a volume. Keys of `unit` and of its `volume` that are not translated are copied.
 fn volume(unit: View<'_>) -> Value {
     let volume = unit.at("volume");
     let mut into = members(json!({
@@ -124,8 +124,8 @@ fn volume(unit: View<'_>) -> Value {
     into.into()
 }
 
-/// Returns the variables by their names. Of several variables with one name, the last one counts. Like the original,
-/// this leaves out a variable that is taken from an unknown resource.
+/// Returns the environment variables by their names. If several have the same name, the last one counts. As in
+/// bcs-mesos-driver, a variable that is taken from an unknown resource is left out.
 fn environment(container: View<'_>, requests: Quantities, limits: Quantities) -> Map<String, Value> {
     let mut into = Map::new();
     for variable in container.at("env").elements() {
@@ -168,7 +168,7 @@ fn health_check(check: View<'_>) -> Value {
     into.into()
 }
 
-/// The number of processors, and the megabytes of memory and disk.
+/// The number of processors, and the memory and disk in megabytes.
 #[derive(Clone, Copy, Debug)]
 struct Quantities {
     cpus: f64,
@@ -190,7 +190,7 @@ impl Quantities {
     }
 }
 
-/// Returns a quantity. As in the original, anything that is not a number is 0.
+/// Returns a quantity. As in bcs-mesos-driver, anything that is not a number is 0.
 fn quantity_of(list: View<'_>, key: &str) -> Result<f64, Fault> {
     let text = list.at(key).text();
     let number = quantity::parse(text).unwrap_or_default();

@@ -3,11 +3,11 @@ use http::{Response, StatusCode};
 
 use crate::reply::{Code, failure, plain};
 
-/// The sentence that begins every message about a parameter (bcs-common's).
+/// The words with which bcs-common begins every message about a parameter.
 pub(crate) const PARAMETERS: &str = "there is some error in the parameters";
 
-/// The reason why a request cannot be translated for the scheduler. `Display` is the message of the original, followed
-/// by details that the original leaves out.
+/// The reason why a request cannot be translated for the scheduler. `Display` is the message of bcs-mesos-driver, with
+/// details added.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Fault {
     /// The body has no kind.
@@ -19,10 +19,10 @@ pub(crate) enum Fault {
     /// The body is not valid for its kind.
     #[error("json decode failed!{0}")]
     Json(String),
-    /// A quantity is not a number that JSON can represent.
+    /// A quantity is infinite or not a number, which JSON cannot represent.
     #[error("json encode failed!encode version by json: {0}")]
     Encode(String),
-    /// The name contains a dot. The doubled word is the original's.
+    /// The name contains a dot. The message repeats a word, as that of bcs-mesos-driver does.
     #[error("Name can't contains contains '.'")]
     Name,
     /// The restart policy has an unknown value.
@@ -37,13 +37,12 @@ pub(crate) enum Fault {
     /// A value is not allowed in the scheduler's path.
     #[error("{PARAMETERS} {what} is `{value}`, which is not a valid value")]
     Unaddressable { what: &'static str, value: String },
-    /// The table has an invalid target. A test checks that there is none.
+    /// The table of routes has an invalid target, which a test rules out.
     #[error("mesos driver common error: `{0}` is no target")]
     NoTarget(&'static str),
     /// The scheduler's path is too long for HTTP.
     #[error("{PARAMETERS} {0}")]
     TooLong(String),
-    /// The type of the message is unknown.
     #[error("unknown the message type")]
     MessageType,
     #[error("strconv.Atoi: parsing {text:?}: {reason}")]
@@ -55,7 +54,7 @@ pub(crate) enum Fault {
     /// A request for a console does not name a host.
     #[error("param host_ip must not be empty")]
     NoHost,
-    /// The host is not an IP address; a name could belong to a host outside the cluster.
+    /// The host is not an IP address. Names are refused, because a name could belong to a host outside the cluster.
     #[error("param host_ip must be an IP address, and `{0}` is not one")]
     NoHostAddress(String),
     /// Custom resources cannot be watched.

@@ -1,4 +1,4 @@
-//! The types of Go's JSON decoder, as the driver and the scheduler use it.
+//! The types of Go's JSON decoder, as the driver and the scheduler use them.
 
 use admittance_admission::Pattern;
 use serde_json::Value;
@@ -16,16 +16,16 @@ pub(crate) enum Type {
     Time,
     /// `bool`.
     Flag,
-    /// `int`, `int32` or `int64`, and named types over them. Values that the scheduler keeps in 32 bits must fit: the
-    /// original truncates them.
+    /// `int`, `int32` or `int64`, and named types over them. A value that the scheduler stores in 32 bits must fit;
+    /// bcs-mesos-driver would truncate it.
     Integer(Width),
     /// `float64`.
     Number,
     /// `map[string]string`.
     Texts,
-    /// A slice. An element that is an object may not be `null`: some such elements crash the original.
+    /// A slice. Its elements must not be `null` if they are objects, because some of these crash bcs-mesos-driver.
     List(&'static Type),
-    /// A struct. Keys that it does not have are ignored.
+    /// A struct. Keys without a field are ignored.
     Struct(&'static [Field]),
     /// `interface{}`.
     Any,
@@ -44,7 +44,7 @@ pub(crate) enum Width {
 pub(crate) struct Field(pub(crate) &'static str, pub(crate) Type);
 
 impl Type {
-    /// Checks that the decoder accepts the value, in which keys are spelled as in the type.
+    /// Checks that the decoder accepts the value. The keys of the value must be spelled as in the type.
     pub(crate) fn accept(&self, value: &Value) -> Result<(), String> {
         let mut found = Vec::new();
         self.check(value, "", &mut found);
@@ -57,9 +57,9 @@ impl Type {
         }
     }
 
-    /// Returns the places of every key of the type.
+    /// Returns the path of every key of the type, as a pattern.
     pub(crate) fn patterns(&self) -> Vec<Pattern> {
-        // A test checks that each of them is a valid pattern.
+        // A test checks that each path is a valid pattern.
         self.places()
             .iter()
             .filter_map(|text| text.parse().ok())

@@ -1,4 +1,4 @@
-//! Messages to applications as the scheduler's `BcsMessage`.
+//! Translates messages to applications to the scheduler's `BcsMessage`.
 
 use serde_json::{Value, json};
 
@@ -47,7 +47,7 @@ const OPTIONAL: [&str; 14] = [
 const REMOTE: [&str; 3] = ["Type", "RemoteUser", "RemotePasswd"];
 
 /// Returns the scheduler's `BcsMessage`. Unknown fields of the message and of its data are copied, unless the scheduler
-/// has a field of that name.
+/// has a field of the same name.
 pub(super) fn message(message: View<'_>) -> Result<Value, Fault> {
     let kind = match message.at("msgtype").text() {
         "local" => MessageType::Local,
@@ -116,7 +116,7 @@ pub(super) fn message(message: View<'_>) -> Result<Value, Fault> {
     Ok(into.into())
 }
 
-/// Returns the number of a signal, which the scheduler keeps in 32 bits.
+/// Returns the number of a signal, which the scheduler stores in 32 bits.
 fn signal(value: View<'_>) -> Result<u32, Fault> {
     value
         .value()

@@ -1,7 +1,7 @@
 //! Quantities as Go's `strconv.ParseFloat` parses them.
 
-/// Parses a number; `None` if it is not one. Accepts decimal and hexadecimal numbers (`0x1p-2`), and underscores
-/// between digits (`1_000`).
+/// Parses a decimal or hexadecimal number (`0x1p-2`), which may have underscores between its digits (`1_000`). `None`
+/// if the text is not a number.
 pub(super) fn parse(text: &str) -> Option<f64> {
     let plain = without_underscores(text)?;
     let (sign, digits) = match plain.as_bytes() {
@@ -11,7 +11,7 @@ pub(super) fn parse(text: &str) -> Option<f64> {
     };
     match digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X")) {
         Some(digits) => hexadecimal(digits).map(|number| sign * number),
-        // The text must not have a second sign.
+        // A second sign is not allowed.
         None => digits
             .starts_with(|first: char| first != '-' && first != '+')
             .then(|| digits.parse::<f64>().ok())?
@@ -19,7 +19,7 @@ pub(super) fn parse(text: &str) -> Option<f64> {
     }
 }
 
-/// Removes underscores, each of which must be between two digits, or between the base and a digit.
+/// Removes underscores. Each must be between two digits, or between `0x` and a digit.
 fn without_underscores(text: &str) -> Option<String> {
     if !text.contains('_') {
         return Some(text.to_owned());
@@ -46,10 +46,10 @@ fn without_underscores(text: &str) -> Option<String> {
         .then(|| text.replace('_', ""))
 }
 
-/// The number of digits that are used. Further digits are ignored.
+/// The number of digits that are used; further digits are ignored.
 const DIGITS: usize = 30;
 
-/// Parses digits with an optional point, and a mandatory exponent of 2.
+/// Parses hexadecimal digits with an optional point and a mandatory exponent of 2.
 fn hexadecimal(text: &str) -> Option<f64> {
     let (digits, exponent) = text.split_once(['p', 'P'])?;
     let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
@@ -69,7 +69,7 @@ fn hexadecimal(text: &str) -> Option<f64> {
     }
     let dropped = i64::try_from(digits.len() - counted.len()).ok()?;
     let fraction = i64::try_from(fraction.len()).ok()?;
-    // With a larger exponent, the number is 0 or infinite, whatever the digits are.
+    // Beyond this exponent, the number is 0 or infinite for all digits.
     let most = 10_000;
     let written = match (exponent.parse::<i64>(), exponent.starts_with('-')) {
         (Ok(exponent), _) => exponent.clamp(-most, most),

@@ -1,6 +1,5 @@
-//! The types of bcs-common that the driver decodes: every key in the spelling of the documents, with the type of its
-//! value. The original is in `rc.go`, `deployment.go`, `daemonset.go`, `meta.go` and `constraint.go` of the package
-//! `types`.
+//! The types of bcs-common that the driver decodes: every key as the documents spell it, with the type of its value.
+//! They come from `rc.go`, `deployment.go`, `daemonset.go`, `meta.go` and `constraint.go` of the package `types`.
 
 use super::go::{
     Field,
@@ -194,7 +193,7 @@ const PROCESS: Type = Struct(&[
     Field("startGracePeriod", Integer(Signed64)),
 ]);
 
-/// The fields of this Go type have no JSON tags. The documents write them in lower case.
+/// The fields of this Go type have no JSON tags; the documents write them in lower case.
 const URI: Type = Struct(&[
     Field("value", Text),
     Field("user", Text),

@@ -1,4 +1,4 @@
-//! Workloads as the scheduler's `Version`.
+//! Translates workloads to the scheduler's `Version`.
 
 use serde_json::{Map, Value, json};
 
@@ -9,7 +9,8 @@ use super::{
 };
 use crate::routes::Kind;
 
-/// The part of keys of labels and annotations whose values are lists of addresses. Spaces are removed from such values.
+/// The text that marks the keys of labels and annotations whose values are lists of addresses. Spaces are removed from
+/// these values.
 const REQUESTED_ADDRESSES: &str = "io.tencent.bcs.netsvc.requestip.";
 
 /// The namespace of an application without one.
@@ -20,7 +21,7 @@ const DAEMONSET_SPEC: [&str; 3] = ["instance", "selector", "template"];
 /// The keys of a template's `spec` that are translated.
 const POD_SPEC: [&str; 4] = ["containers", "processes", "networkMode", "networkType"];
 
-/// Returns `RunAs`, which is the namespace. Only the namespace of an application or process has a default.
+/// Returns `RunAs`, the namespace. Only an application or process without a namespace gets the default.
 pub(super) fn run_as(kind: Kind, object: View<'_>) -> String {
     match (kind, object.at("metadata").at("namespace").text()) {
         (Kind::Application | Kind::Process, "") => DEFAULT_NAMESPACE.to_owned(),
@@ -82,7 +83,7 @@ pub(super) fn version(kind: Kind, object: View<'_>) -> Result<Map<String, Value>
             kind => kind.as_str(),
         },
     }));
-    // For objects of other kinds, the whole object is sent too.
+    // Other kinds need no copy of unknown fields, because the scheduler also gets their whole object.
     if kind == Kind::Daemonset {
         keep_others(object.at("spec"), &DAEMONSET_SPEC, &mut version, &["raw_json"]);
         keep_others(pod, &POD_SPEC, &mut version, &["raw_json"]);
@@ -90,7 +91,7 @@ pub(super) fn version(kind: Kind, object: View<'_>) -> Result<Map<String, Value>
     Ok(version)
 }
 
-/// Returns `metadata` as the scheduler's `ObjectMeta`, in which name and namespace are always set.
+/// Returns `metadata` as the scheduler's `ObjectMeta`, which always has the name and namespace.
 pub(super) fn object_metadata(kind: Kind, metadata: View<'_>) -> Map<String, Value> {
     let mut into = metadata.object();
     for key in ["name", "namespace"] {
@@ -104,8 +105,7 @@ pub(super) fn object_metadata(kind: Kind, metadata: View<'_>) -> Map<String, Val
     into
 }
 
-/// Returns the template's metadata with the name and namespace of the object, and with the labels of the object that
-/// the template does not have.
+/// Returns the template's metadata with the name and namespace of the object, and with further labels of the object.
 fn pod_metadata(metadata: View<'_>, template: View<'_>) -> Map<String, Value> {
     let mut into = template.object();
     for key in ["name", "namespace"] {
@@ -121,7 +121,7 @@ fn pod_metadata(metadata: View<'_>, template: View<'_>) -> Map<String, Value> {
     into
 }
 
-/// Returns the labels of the object and of the template, which take precedence.
+/// Returns the labels of the object and of its template. The labels of the template take precedence.
 fn labels(kind: Kind, metadata: View<'_>, template: View<'_>) -> Map<String, Value> {
     let mut into = metadata.at("labels").object();
     into.extend(template.at("labels").object());

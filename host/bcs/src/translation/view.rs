@@ -1,10 +1,10 @@
-//! Reads a value whose types were checked. As in Go, an absent value and `null` are the zero value.
+//! Reads a value whose types were checked. As in Go, a missing value and `null` count as zero or empty.
 
 use serde_json::{Map, Value};
 
 use admittance_admission::same_key;
 
-/// A place in a checked value. Lives as long as the value.
+/// A part of a checked value; empty if the value does not have the part.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct View<'a>(Option<&'a Value>);
 
@@ -55,13 +55,13 @@ impl<'a> View<'a> {
         self.0.cloned().unwrap_or_default()
     }
 
-    /// Returns the unchanged object, including unknown keys; empty if there is none.
+    /// Returns the unchanged object, including unknown keys, or an empty object if there is none.
     pub(super) fn object(self) -> Map<String, Value> {
         self.0.and_then(Value::as_object).cloned().unwrap_or_default()
     }
 }
 
-/// Copies the members of `from` that the translation does not read, and that the original drops, to `into`.
+/// Copies the members of `from` that the translation does not read, and that bcs-mesos-driver would drop, to `into`.
 ///
 /// Members that the scheduler would read as its own fields are left out: those that `into` already has, and the
 /// `optional` ones. The scheduler would refuse them, or act on values that the driver has not checked.

@@ -1,21 +1,21 @@
-//! Applications, processes, deployments and daemonsets in the scheduler's format.
+//! Translates applications, processes, deployments and daemonsets to the scheduler's format.
 //!
-//! # Fields that the original does not know
+//! # Fields that bcs-mesos-driver does not have
 //!
-//! The original decodes a body into its own types and writes these, so every other field is lost. The scheduler decodes
-//! in the same way and ignores unknown fields. So this program forwards them:
+//! bcs-mesos-driver decodes a body into its own types and encodes these again, so it drops every other field. The
+//! scheduler decodes in the same way and ignores unknown fields, so this program can forward them:
 //!
 //! - for applications, processes and deployments, `raw_json` is the whole object, byte for byte;
-//! - objects that have the same type in the driver and in the scheduler (metadata, policies, constraints, processes, config
-//!   maps, secrets, health checks, the strategy) are forwarded as a whole;
+//! - objects that have the same type in the driver and in the scheduler (metadata, policies, constraints, processes,
+//!   config maps, secrets, health checks, the strategy) are forwarded as a whole;
 //! - unknown fields of a container, port, parameter or volume are copied to its translation;
-//! - a daemonset has no `raw_json`: its unknown fields are copied next to `version`, and the unknown fields of its `spec` and of
-//!   its template's `spec` into the version.
+//! - a daemonset has no `raw_json`: its unknown fields are copied next to `version`, and the unknown fields of its
+//!   `spec` and of its template's `spec` are copied into the version.
 //!
-//! A field is left out if the scheduler has a field of that name there, in any case of letters, such as `docker` or
-//! `dataClass` in a container: the scheduler would refuse it for its type, or act on it although the driver has never
-//! let clients set it. It is still in `raw_json`. In a template's `metadata`, `name` and `namespace` are replaced, as
-//! in the original.
+//! A field is left out where the scheduler has a field of that name, in any case of letters, such as `docker` or
+//! `dataClass` in a container: the scheduler would refuse its type, or act on it although the driver lets no client set
+//! it. It is still in `raw_json`. In a template's `metadata`, `name` and `namespace` are replaced, as in
+//! bcs-mesos-driver.
 
 use serde::{Serialize, Serializer, ser::SerializeMap};
 use serde_json::{Map, Value, json, value::RawValue};
@@ -39,9 +39,9 @@ const DAEMONSET: [&str; 6] = [
 /// The optional keys of `BcsDaemonsetDef`.
 const DAEMONSET_DEF: [&str; 4] = ["creationTimestamp", "labels", "annotations", "clusterName"];
 
-/// Returns the body sent to the scheduler for an object of this kind. `text` is the unchanged object.
+/// Returns the body for the scheduler of an object of this kind. `text` is the unchanged object.
 pub(super) fn workload(kind: Kind, object: View<'_>, text: &RawValue) -> Result<Vec<u8>, Fault> {
-    // Names become parts of the IDs of taskgroups, which are split at their dots.
+    // Names become parts of the IDs of taskgroups, which are split at dots.
     if object.at("metadata").at("name").text().contains('.') {
         return Err(Fault::Name);
     }
@@ -62,7 +62,7 @@ pub(super) fn workload(kind: Kind, object: View<'_>, text: &RawValue) -> Result<
     serde_json::to_vec(&sent).map_err(|error| Fault::Encode(error.to_string()))
 }
 
-/// Returns the values of an object of this kind for the scheduler's path.
+/// Returns the values of an object of this kind that the scheduler's path contains.
 pub(super) fn address(kind: Kind, object: View<'_>) -> Address {
     Address {
         namespace: run_as(kind, object),
@@ -91,17 +91,17 @@ fn deployment(object: View<'_>) -> Result<Map<String, Value>, Fault> {
     Ok(into)
 }
 
-/// Returns the scheduler's `BcsDaemonsetDef`, in which the fields of the metadata are not in an object of their own.
+/// Returns the scheduler's `BcsDaemonsetDef`, which contains the fields of the metadata directly.
 fn daemonset(object: View<'_>) -> Result<Map<String, Value>, Fault> {
     let mut into = object_metadata(Kind::Daemonset, object.at("metadata"));
-    // A field of the metadata with this name would take the place of the version.
+    // A field of this name in the metadata would replace the version.
     into.retain(|key, _| !admittance_admission::same_key(key, "version"));
     into.insert("version".to_owned(), version(Kind::Daemonset, object)?.into());
     keep_others(object, &DAEMONSET, &mut into, &DAEMONSET_DEF);
     Ok(into)
 }
 
-/// An object with `raw_json` as its last field.
+/// An object that is written with `raw_json` as its last field.
 struct WithOriginal<'a> {
     members: Map<String, Value>,
     original: Option<&'a RawValue>,

@@ -1,4 +1,4 @@
-//! The children of a node, followed in the background.
+//! Lists of a node's children that are kept up to date in the background.
 
 use std::{future::Future, sync::Arc};
 
@@ -25,7 +25,7 @@ pub struct ChildList<T> {
 
 /// A child of a node in a [`ChildList`].
 pub trait Child: Clone + PartialEq + Send + Sync + Sized + 'static {
-    /// Reads the children of these names. Children that were removed in the meantime are left out.
+    /// Reads the children of these names, without those that were deleted in the meantime.
     fn read(
         client: &Client,
         path: &str,
@@ -35,8 +35,7 @@ pub trait Child: Clone + PartialEq + Send + Sync + Sized + 'static {
 
 /// A registered member: a child whose name ends with a sequence number.
 ///
-/// The last 10 characters of a name are its sequence number, as in BCS. Children with shorter names, or without a
-/// number at the end, are not members.
+/// The last 10 characters of a name are its sequence number, as in BCS. Children with other names are not members.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
     /// The last part of the node's path.
@@ -66,7 +65,7 @@ impl Child for Member {
                     sequence,
                     data: data.into(),
                 }),
-                // The node was removed in the meantime, and the watch fires for that.
+                // The node was deleted in the meantime, which fires the watch of the list.
                 Err(Error::NoNode) => {}
                 Err(error) => return Err(error).at("reading", &path),
             }
@@ -82,7 +81,7 @@ impl Child for String {
     }
 }
 
-/// Returns the names that end with a sequence number, in its order.
+/// Returns the names that end with a sequence number, ordered by that number.
 fn in_order(names: Vec<String>) -> Vec<(i64, String)> {
     let mut members: Vec<_> = names
         .into_iter()
@@ -101,7 +100,7 @@ pub(crate) fn sequence(name: &str) -> Option<i64> {
     name.get(begin..)?.parse().ok()
 }
 
-/// The children of a node, followed in the background until this is dropped.
+/// A list of a node's children, which is kept up to date in the background until this is dropped.
 #[derive(Debug)]
 pub struct Followed<T> {
     list: watch::Receiver<Arc<ChildList<T>>>,
@@ -131,12 +130,12 @@ impl<T: Child> Followed<T> {
     /// Waits until the list or its state has changed since the last call.
     pub async fn changed(&mut self) {
         if self.list.changed().await.is_err() {
-            // The task has ended with the runtime, so the list never changes again.
+            // The task has ended with the runtime, so the list no longer changes.
             std::future::pending::<()>().await;
         }
     }
 
-    /// Returns a receiver of the list. It no longer changes once this is dropped.
+    /// Returns a receiver of the list, which is kept up to date only until this is dropped.
     pub fn receiver(&self) -> watch::Receiver<Arc<ChildList<T>>> {
         self.list.clone()
     }
@@ -176,7 +175,7 @@ async fn follow_once<T: Child>(
             publish(sender, T::read(client, path, names).await?);
             watch
         }
-        // The node does not exist yet. The watch fires when it is created.
+        // The watch fires when the node is created.
         Err(Error::NoNode) => {
             let (node, watch) = NodeWatch::node(client, path).await.at("reading", path)?;
             if node.is_some() {

@@ -1,5 +1,3 @@
-//! The configuration of a session.
-
 use std::{fmt, time::Duration};
 
 use crate::zookeeper::Servers;
@@ -7,9 +5,9 @@ use crate::zookeeper::Servers;
 /// The address and credentials of an ensemble.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EnsembleConfig {
-    /// The servers, and the root node of all paths.
+    /// The servers, and the root node below which all paths start.
     pub servers: Servers,
-    /// The user to whom created nodes belong. Default: no user, so that nodes are open to everyone.
+    /// The user to whom created nodes belong. Default: none, so everyone may change the nodes.
     pub digest: Option<Digest>,
     /// The session timeout, after which the ensemble removes a silent session and its ephemeral nodes. The
     /// ensemble enforces its own bounds. Default: 10 s.
@@ -35,8 +33,8 @@ pub struct Digest {
 }
 
 impl Digest {
-    /// Creates the credentials of a user. The name must not contain a colon, which separates the password. Both may be
-    /// empty, as in a BCS that was built without them.
+    /// Creates the credentials of a user. The name must not contain a colon, which separates it from the password. Both
+    /// may be empty, as in a BCS that was built without them.
     pub fn new(user: impl Into<String>, password: impl Into<String>) -> Self {
         Self {
             user: user.into(),
@@ -53,7 +51,7 @@ impl Digest {
     }
 }
 
-/// Omits the password.
+/// Leaves out the password, so that it is never logged.
 impl fmt::Debug for Digest {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter

@@ -19,22 +19,22 @@ pub struct ZooKeeperConfig {
     pub service: Option<EnsembleConfig>,
 }
 
-/// A setting needs an ensemble that is not configured.
+/// The error for a setting that needs an ensemble that is not configured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{setting} needs the ensemble `{ensemble}`, which is not configured")]
 pub struct NoEnsemble {
-    /// The key that needs the ensemble, such as `upstream.discover`.
+    /// The setting, such as `upstream.discover`.
     pub setting: &'static str,
-    /// The missing section, such as `zookeeper.cluster`.
+    /// The missing section of the configuration, such as `zookeeper.cluster`.
     pub ensemble: &'static str,
 }
 
-/// Sessions with the configured ensembles. Cheap to clone; they last as long as a clone, or anything that was
-/// discovered or registered with them.
+/// The sessions with the configured ensembles. Cheap to clone. They last as long as a clone, or a discovery or
+/// registration that uses them.
 #[derive(Clone, Debug, Default)]
 pub struct Ensembles {
     cluster: Option<ZooKeeper>,
-    /// The service ensemble; `None` if it is the cluster's own.
+    /// The service ensemble, if it is not the cluster's own.
     service: Option<ZooKeeper>,
 }
 
@@ -57,12 +57,12 @@ impl Ensembles {
         self.cluster.as_ref()
     }
 
-    /// Returns the service ensemble, or the cluster's own if there is no other.
+    /// Returns the service ensemble, or else the cluster's own.
     pub fn service(&self) -> Option<&ZooKeeper> {
         self.service.as_ref().or(self.cluster.as_ref())
     }
 
-    /// Returns each ensemble, by its name in the configuration.
+    /// Returns each ensemble with its name in the configuration.
     fn each(&self) -> impl Iterator<Item = (&'static str, &ZooKeeper)> {
         let cluster = self.cluster.as_ref().map(|zookeeper| ("cluster", zookeeper));
         let service = self.service.as_ref().map(|zookeeper| ("service", zookeeper));
@@ -90,7 +90,7 @@ impl Ensembles {
         self.each().map(status).collect()
     }
 
-    /// Keeps the metrics of the sessions up to date, until this is dropped.
+    /// Keeps the metrics of the sessions up to date, until this future is dropped.
     pub async fn update_metrics(&self) {
         join_all(self.each().map(async |(ensemble, zookeeper)| {
             let connected = gauge!(metric_names::ZOOKEEPER_CONNECTED, "ensemble" => ensemble);

@@ -1,5 +1,3 @@
-//! Errors of ZooKeeper.
-
 use zookeeper_client::Error;
 
 use crate::zookeeper::Servers;
@@ -34,7 +32,7 @@ impl ZooKeeperError {
         )
     }
 
-    /// Returns whether the connection failed, so that the request can be retried with a new one.
+    /// Returns whether the connection failed, so that the request can be retried with a new connection.
     pub fn is_disconnected(&self) -> bool {
         match self {
             Self::Unavailable { .. } => true,
@@ -52,7 +50,7 @@ impl ZooKeeperError {
     }
 }
 
-/// Adds the node to an error.
+/// Adds the action and the path of the node to an error.
 pub(crate) trait AtNode<T> {
     fn at(self, action: &'static str, path: &str) -> Result<T, ZooKeeperError>;
 }
@@ -67,7 +65,7 @@ impl<T> AtNode<T> for Result<T, Error> {
     }
 }
 
-/// Returns the text of a client error, with a hint where there is one.
+/// Returns the text of a client error, with a hint if there is one.
 pub(super) fn describe(error: &Error) -> String {
     match error {
         Error::NoAuth => {

@@ -53,7 +53,7 @@ impl fmt::Display for NodePath {
     }
 }
 
-/// Checks a path of a node by the rules of ZooKeeper. The error is a sentence.
+/// Checks a path by the rules of ZooKeeper. The error is a sentence.
 pub fn check_path(path: &str) -> Result<(), &'static str> {
     let Some(rest) = path.strip_prefix('/') else {
         return Err("a ZooKeeper path must begin with `/`");

@@ -19,8 +19,8 @@ pub struct Registration {
     pub data: Bytes,
 }
 
-/// A registered node, until this is withdrawn or dropped. The node is registered again after the session is lost, and
-/// within 3 s after it is deleted.
+/// Keeps a node registered until this is withdrawn or dropped. The node is created again after the session is lost, and
+/// within 3 s after it was deleted.
 #[derive(Debug)]
 pub struct Registered {
     state: watch::Receiver<RegistrationState>,
@@ -44,7 +44,7 @@ pub enum RegistrationState {
     /// The node is not registered, or its state is unknown.
     Missing {
         reason: String,
-        /// Whether an access list forbids it.
+        /// Whether an access list forbids the creation.
         is_refused: bool,
     },
 }
@@ -76,12 +76,12 @@ impl Registered {
         Self { state, wanted, stop }
     }
 
-    /// Sets the data of the node, also for the time when it is created again.
+    /// Sets the data of the node, also if the node is created again later.
     pub fn update(&self, data: Bytes) {
         self.change(|wanted| wanted.data = data);
     }
 
-    /// Removes the node, or creates it again, as soon as possible.
+    /// Creates the node, or removes it, as soon as possible.
     pub fn set_present(&self, is_present: bool) {
         self.change(|wanted| wanted.is_present = is_present);
     }
@@ -98,17 +98,16 @@ impl Registered {
         self.state.borrow().clone()
     }
 
-    /// Returns the state, to wait for changes.
     pub fn states(&self) -> watch::Receiver<RegistrationState> {
         self.state.clone()
     }
 
-    /// Removes the node. When this returns it is gone, or ZooKeeper has not responded for 2 s and the node is removed
-    /// with the session.
+    /// Removes the node. Returns when it is gone, or after 2 s without a response; in that case, the node disappears
+    /// when the session ends.
     pub async fn withdraw(&self) {
         self.stop.cancel();
         let mut states = self.state.clone();
-        // The loop ends when the task that keeps the node has ended.
+        // The sender is dropped when the task that keeps the node has ended.
         while states.changed().await.is_ok() {}
     }
 }

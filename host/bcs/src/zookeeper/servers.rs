@@ -13,26 +13,23 @@ pub struct Server {
     port: u16,
 }
 
-/// The servers of an ensemble, at least one, and the root node of all paths.
+/// At least one server of an ensemble, and the root node below which all paths start.
 ///
-/// The text form is ZooKeeper's connection string: `10.0.0.1:2181,10.0.0.2:2181`, or
-/// `10.0.0.1:2181/below/this/node`.
+/// The text form is ZooKeeper's connection string: `10.0.0.1:2181,10.0.0.2:2181`, or `10.0.0.1:2181/below/this/node`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Servers {
     servers: Vec<Server>,
-    /// The root node, unless it is `/`.
+    /// The root node; `None` if it is `/`.
     root: Option<String>,
 }
 
-/// The reason why a connection string is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ServersError {
-    /// No server is given.
+    /// The text names no server.
     #[error("no server is given; write `host:port`, with commas between several")]
     Empty,
     #[error("{text:?} is not a valid ZooKeeper server: {reason}; write `host:port`")]
     Server { text: String, reason: &'static str },
-    /// The root node is not a valid path.
     #[error("{path:?} is not a valid node path: {reason}")]
     Root { path: String, reason: &'static str },
 }
@@ -49,7 +46,7 @@ impl Server {
 }
 
 impl Servers {
-    /// Creates the list of these servers, with the root node of all paths; `/` is the same as none.
+    /// Creates the list of these servers, with this root node; `/` is the same as `None`.
     pub fn new(
         servers: impl IntoIterator<Item = Server>,
         root: Option<String>,
@@ -72,12 +69,12 @@ impl Servers {
         })
     }
 
-    /// Returns the servers, in the order in which they were given.
+    /// Returns the servers in their given order.
     pub fn iter(&self) -> impl Iterator<Item = &Server> {
         self.servers.iter()
     }
 
-    /// Returns the root node of all paths, if not `/`.
+    /// Returns the root node below which all paths start; `None` if it is `/`.
     pub fn root(&self) -> Option<&str> {
         self.root.as_deref()
     }

@@ -18,15 +18,15 @@ use zookeeper_client::{Acls, Client, SessionId};
 
 use crate::zookeeper::{EnsembleConfig, Followed, Member, Registered, Registration, Servers, ZooKeeperError};
 
-/// The pause before a retry after an error of another kind than a lost connection.
+/// The pause before a retry after an error other than a lost connection.
 const PAUSE: Duration = Duration::from_secs(1);
-/// The pause after a request that failed for lack of a connection, which the session also reports.
+/// The pause before a retry after a lost connection. It is short, because the next request waits for a new connection.
 pub(super) const RECONNECT_PAUSE: Duration = Duration::from_millis(20);
-/// The time that a caller waits for a session.
+/// The longest time that [`ZooKeeper::client`] waits for a session.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// An ensemble, with a session that is opened again when it is lost. Cheap to clone; it lives as long as a clone, or a
-/// list or a registration that was made with one.
+/// An ensemble, with a session that is replaced by a new one when it is lost. Cheap to clone. The session lasts as long
+/// as a clone, or a list or registration that was made with one.
 #[derive(Clone)]
 pub struct ZooKeeper {
     shared: Arc<Shared>,
@@ -44,19 +44,19 @@ struct Shared {
 pub enum SessionState {
     Connecting {
         since: Instant,
-        /// The error of the last attempt, if there was one.
+        /// The error of the last attempt to open the session, if there was one.
         reason: Option<String>,
     },
     /// The session exists, and is connected to a server.
     Connected {
         since: Instant,
-        /// The session ID, which survives reconnects.
+        /// The ID of the session, which does not change when the session reconnects.
         session: SessionId,
     },
     /// The connection or the session was lost.
     Lost {
         since: Instant,
-        /// The reason why it was lost, or why the last attempt to reconnect failed.
+        /// The reason why the connection was lost, or why the last attempt to reconnect failed.
         reason: String,
     },
 }
@@ -89,8 +89,8 @@ impl SessionState {
 }
 
 impl ZooKeeper {
-    /// Opens a session with this ensemble. Returns at once, even if the ensemble is unreachable: a task connects to it,
-    /// and retries after 0.1 s, and later every 2 s. Must be called in a tokio runtime.
+    /// Opens a session with this ensemble. Returns at once, because a task connects to the ensemble. It retries after
+    /// 0.1 s, and later every 2 s. Must be called in a tokio runtime.
     pub fn open(config: EnsembleConfig) -> Self {
         let servers = config.servers.clone();
         let is_authenticated = config.digest.is_some();
@@ -119,15 +119,15 @@ impl ZooKeeper {
         self.shared.states.borrow().clone()
     }
 
-    /// Returns the state of the session, to wait for changes. Ends with the last clone of this.
+    /// Returns a receiver of the session's state. Its sender is dropped with the last clone of this.
     pub fn states(&self) -> watch::Receiver<SessionState> {
         self.shared.states.clone()
     }
 
     /// Returns a client of the session. Waits up to 2 s for a session if there is none.
     ///
-    /// The client belongs to this session, so each task needs a new one. A request that is made while the connection is
-    /// lost waits for as long as the session lasts, so it needs a timeout.
+    /// The client belongs to the current session, so it must not be kept for later tasks. A request that is made while
+    /// the connection is lost waits for as long as the session lasts, so it needs a timeout.
     pub async fn client(&self) -> Result<Client, ZooKeeperError> {
         match timeout(CLIENT_TIMEOUT, self.connected(drop)).await {
             Ok(client) => Ok(client),
@@ -144,12 +144,12 @@ impl ZooKeeper {
         }
     }
 
-    /// Follows the members registered below this node, in the background. The node need not exist.
+    /// Follows the members registered below this node, which need not exist, in the background.
     pub fn members(&self, path: &str) -> Followed<Member> {
         Followed::start(self.clone(), path)
     }
 
-    /// Follows the names of this node's children, in the background. The node need not exist.
+    /// Follows the names of the children of this node, which need not exist, in the background.
     pub fn children(&self, path: &str) -> Followed<String> {
         Followed::start(self.clone(), path)
     }
@@ -164,8 +164,8 @@ impl ZooKeeper {
         Registered::keep(self.clone(), registration, false)
     }
 
-    /// Runs `follow` in one session after another. The error that ends its work in a session is reported, and so is the
-    /// reason why there is no session. Never returns.
+    /// Runs `follow` in one session after another. Reports the error with which it ends, and the reason while there is
+    /// no session. Never returns.
     pub(crate) async fn in_sessions<F>(
         &self,
         mut report: impl FnMut(ZooKeeperError),
@@ -190,7 +190,7 @@ impl ZooKeeper {
         }
     }
 
-    /// Waits for a session, and reports why there is none, whenever the reason changes.
+    /// Waits for a session. While there is none, reports the reason whenever it changes.
     pub(super) async fn connected(&self, mut report: impl FnMut(ZooKeeperError)) -> Client {
         let mut connection = self.shared.connection.clone();
         loop {
@@ -199,7 +199,7 @@ impl ZooKeeper {
             }
             report(self.unavailable());
             if connection.changed().await.is_err() {
-                // The task has ended with the runtime, so no session follows.
+                // The task has ended with the runtime, so there will be no session.
                 std::future::pending::<()>().await;
             }
         }

@@ -12,12 +12,12 @@ use zookeeper_client::{Client, Error, EventType, OneshotWatcher, Stat, WatchedEv
 
 type Event = Pin<Box<dyn Future<Output = WatchedEvent> + Send>>;
 
-/// A watch that fires once: a future that completes when the node has changed. An error means that the session has
-/// ended. The future may be dropped.
+/// A future that completes when the node has changed once. An error means that the session has ended. The future may be
+/// dropped.
 ///
-/// When one of the client's own watches is dropped, the client tells the server to remove it. Version 3.4 does not know
-/// that request, and closes the connection; so this watch stays until it fires or the session ends. It costs a task
-/// meanwhile: repeated reads of a node should reuse the previous watch.
+/// When a watch of the client library is dropped, the library tells the server to remove it. A server of version 3.4
+/// does not support that request, and closes the connection. So a task holds this watch until it fires or the session
+/// ends. Repeated reads of a node should reuse their watch, so that such tasks do not accumulate.
 pub struct NodeWatch {
     /// `None` once the watch has fired.
     event: Option<Event>,
@@ -33,20 +33,20 @@ impl fmt::Debug for NodeWatch {
 }
 
 impl NodeWatch {
-    /// Returns the names of a node's children, and a watch for children created or deleted, and for the node's
-    /// deletion.
+    /// Returns the names of a node's children, and a watch that fires when a child is created or deleted, or the node
+    /// is deleted.
     pub async fn children(client: &Client, path: &str) -> Result<(Vec<String>, Self), Error> {
         let (client, path) = (client.clone(), path.to_owned());
         Self::send(async move { client.list_and_watch_children(&path).await }).await
     }
 
-    /// Returns the stat of a node, if it exists, and a watch for its creation, change and deletion.
+    /// Returns the stat of a node, if it exists, and a watch that fires when it is created, changed or deleted.
     pub async fn node(client: &Client, path: &str) -> Result<(Option<Stat>, Self), Error> {
         let (client, path) = (client.clone(), path.to_owned());
         Self::send(async move { client.check_and_watch_stat(&path).await }).await
     }
 
-    /// Returns the data of a node, and a watch for its change and deletion.
+    /// Returns the data of a node, and a watch that fires when it is changed or deleted.
     pub async fn data(client: &Client, path: &str) -> Result<((Vec<u8>, Stat), Self), Error> {
         let (client, path) = (client.clone(), path.to_owned());
         Self::send(async move {
@@ -56,13 +56,13 @@ impl NodeWatch {
         .await
     }
 
-    /// Waits until something has happened to the node. An error means that the session has ended.
+    /// Waits until the watch fires. An error means that the session has ended.
     pub async fn fired(self) -> Result<(), Error> {
         self.await
     }
 
-    /// Sends the request in a task that continues even if the caller is gone. It holds the client until there is a
-    /// response.
+    /// Sends the request in a task that continues even if the caller is dropped. The task holds the client until there
+    /// is a response.
     async fn send<T: Send + 'static>(
         request: impl Future<Output = Result<(T, OneshotWatcher), Error>> + Send + 'static,
     ) -> Result<(T, Self), Error> {
@@ -74,7 +74,7 @@ impl NodeWatch {
                 let event = Some(event);
                 (read, Self { event, runtime })
             });
-            // If the caller is gone, the watch is dropped here.
+            // If the caller was dropped, this drops the watch.
             let _ = sender.send(response);
         });
         // A missing response means that the task has ended with the runtime.
@@ -87,7 +87,7 @@ impl Future for NodeWatch {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let Some(event) = &mut self.event else {
-            // The event has been returned before.
+            // The event has already been returned.
             return Poll::Pending;
         };
         let event = ready!(event.as_mut().poll(context));

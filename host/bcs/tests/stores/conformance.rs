@@ -10,20 +10,20 @@ use crate::documents::{
     soon, until, until_hook,
 };
 
-/// A place that keeps definitions for one test, and that the test also changes without a store.
+/// Keeps definitions for one test, such as a directory or a server. The test can also change them without a store.
 pub(crate) trait StoreFixture: Sized {
     type Store: DefinitionStore;
 
-    /// Whether a store of this place writes several changes in one transaction.
+    /// Whether a store writes several changes in one transaction.
     const TAKES_SEVERAL: bool;
 
-    /// Whether the place itself refuses definitions that are not JSON objects.
+    /// Whether the fixture itself refuses definitions that are not JSON objects.
     const HAS_SCHEMA: bool = false;
 
-    /// Creates an empty place. A place that the test makes unavailable is not shared with other tests.
+    /// Creates an empty fixture. With `is_to_be_lost`, it is not shared with other tests.
     async fn new(is_to_be_lost: bool) -> Self;
 
-    /// Returns another store of this place.
+    /// Returns another store of the same definitions.
     async fn open(&self) -> Self::Store;
 
     /// Writes a definition without a store, as BCS would.
@@ -32,14 +32,14 @@ pub(crate) trait StoreFixture: Sized {
     /// Removes a definition without a store.
     async fn remove(&self, path: &Path);
 
-    /// Makes the place unavailable.
+    /// Makes the definitions unavailable.
     async fn lose(&mut self);
 
-    /// Makes the place available again.
+    /// Makes the definitions available again.
     async fn restore(&mut self);
 }
 
-/// Calls the given macro with a fixture and the names of all rules.
+/// Calls the given macro with a fixture and the names of all tests.
 macro_rules! each_rule {
     ($with:ident, $ground:ty) => {
         $with! {
@@ -49,16 +49,16 @@ macro_rules! each_rule {
             only_the_version_that_was_read_is_replaced
             only_the_version_that_was_read_is_deleted
             a_change_from_outside_is_seen
-            two_stores_see_one_another
+            two_stores_see_the_changes_of_each_other
             changes_are_written_whole_or_not_at_all
-            a_lost_store_is_not_empty
-            names_of_all_kinds
-            definitions_of_the_original_are_read
+            an_unavailable_store_does_not_appear_empty
+            a_definition_of_every_valid_name_is_stored
+            definitions_that_bcs_wrote_are_read
         }
     };
 }
 
-/// Adds the rules of stores that several drivers write, which files are not.
+/// Adds the tests of stores that several drivers write, which files are not.
 macro_rules! each_rule_of_shared {
     ($with:ident, $ground:ty) => {
         $with! {
@@ -70,7 +70,7 @@ macro_rules! each_rule_of_shared {
     };
 }
 
-/// Defines a test for each rule.
+/// Defines a test for each name.
 macro_rules! tests {
     ($ground:ty: $($rule:ident)*) => {
         $(#[tokio::test]
@@ -91,7 +91,7 @@ fn hooks(hook: &str) -> String {
     document("defaultGroup", "hooks", hook)
 }
 
-/// Creates a place that has a definition. Returns it with a store, the definition's path and its text.
+/// Creates a fixture that has a definition. Returns it with a store, and the definition's path and text.
 async fn with_hooks<G: StoreFixture>() -> (G, G::Store, std::path::PathBuf, String) {
     let ground = G::new(false).await;
     let store = ground.open().await;
@@ -135,14 +135,14 @@ pub(crate) async fn only_the_version_that_was_read_is_replaced<G: StoreFixture>(
     assert_holds(&store.read().await.unwrap(), &[(&path, &text)]);
 
     store.commit(&[replacement(&path, &text, &second)]).await.unwrap();
-    // A definition can be replaced again without another read.
+    // A definition can be replaced again before the store was read again.
     store
         .commit(&[replacement(&path, &second, &third)])
         .await
         .unwrap();
     assert_holds(&store.read().await.unwrap(), &[(&path, &third)]);
 
-    // Another client may write the definition that is replaced.
+    // Another client may write the definition that is going to be replaced.
     ground.put(&path, &text).await;
     let result = store.commit(&[replacement(&path, &third, &second)]).await;
     assert_changed_meanwhile(result, &path);
@@ -197,7 +197,7 @@ pub(crate) async fn a_change_from_outside_is_seen<G: StoreFixture>() {
     until_hook(&store, None).await;
 }
 
-pub(crate) async fn two_stores_see_one_another<G: StoreFixture>() {
+pub(crate) async fn two_stores_see_the_changes_of_each_other<G: StoreFixture>() {
     let ground = G::new(false).await;
     let (one, other) = (ground.open().await, ground.open().await);
     until_hook(&other, None).await;
@@ -209,7 +209,7 @@ pub(crate) async fn two_stores_see_one_another<G: StoreFixture>() {
     let change = replacement(&path, &read[0].text, &hooks("second"));
     other.commit(&[change]).await.unwrap();
     assert_holds(&one.read().await.unwrap(), &[(&path, &hooks("second"))]);
-    // The other store has read text that is out of date now.
+    // The text that the other store has read is out of date now.
     other.commit(&[deletion(&path, &hooks("second"))]).await.unwrap();
     let result = one
         .commit(&[replacement(&path, &hooks("second"), &hooks("third"))])
@@ -234,7 +234,7 @@ pub(crate) async fn changes_are_written_whole_or_not_at_all<G: StoreFixture>() {
         assert_holds(&store.read().await.unwrap(), &[(&path, &text)]);
         return;
     }
-    // (the changes, the index of the one that cannot be made)
+    // (the changes, the index of the change that fails)
     for (changes, wrong) in [
         (vec![creation(&a, &in_a), creation(&path, &in_b)], &path),
         (
@@ -290,7 +290,6 @@ pub(crate) async fn one_of_two_writers_succeeds<G: StoreFixture>() {
     }
 }
 
-/// Tests that a second definition for the same operation and kind is not created.
 pub(crate) async fn one_of_two_for_one_operation_and_kind_is_created<G: StoreFixture>() {
     let ground = G::new(false).await;
     let (one, other) = (ground.open().await, ground.open().await);
@@ -357,7 +356,7 @@ pub(crate) async fn a_bad_definition_is_read_and_repaired<G: StoreFixture>() {
     }
 }
 
-pub(crate) async fn a_lost_store_is_not_empty<G: StoreFixture>() {
+pub(crate) async fn an_unavailable_store_does_not_appear_empty<G: StoreFixture>() {
     let mut ground = G::new(true).await;
     let store = ground.open().await;
     let (path, text) = (place(&store), hooks("first"));
@@ -382,7 +381,7 @@ pub(crate) async fn a_lost_store_is_not_empty<G: StoreFixture>() {
     assert_changed_meanwhile(result, &path);
 }
 
-pub(crate) async fn names_of_all_kinds<G: StoreFixture>() {
+pub(crate) async fn a_definition_of_every_valid_name_is_stored<G: StoreFixture>() {
     let ground = G::new(false).await;
     let store = ground.open().await;
     let long = "l".repeat(200);
@@ -419,7 +418,7 @@ pub(crate) async fn names_of_all_kinds<G: StoreFixture>() {
     assert_holds(&store.read().await.unwrap(), &[]);
 }
 
-pub(crate) async fn definitions_of_the_original_are_read<G: StoreFixture>() {
+pub(crate) async fn definitions_that_bcs_wrote_are_read<G: StoreFixture>() {
     let ground = G::new(false).await;
     let store = ground.open().await;
     // Schedulers of BCS from before October 2019 write the first form, and later ones the second.
@@ -438,7 +437,7 @@ pub(crate) async fn definitions_of_the_original_are_read<G: StoreFixture>() {
         ground.put(&path, written).await;
         let read = store.read().await.unwrap();
         assert_eq!(ids(&read), [id("defaultGroup", "hooks")]);
-        // Text in either form can be replaced and deleted as it was read.
+        // A definition in either form can be replaced and deleted by the text that was read.
         let second = hooks("second");
         store
             .commit(&[replacement(&path, &read[0].text, &second)])

@@ -17,7 +17,7 @@ use crate::{
 
 const PLURAL: &str = "admissionwebhookconfigurations";
 
-/// Returns the namespace and name of the resource of a path.
+/// Returns the namespace and name of the resource at a path.
 pub(crate) fn resource_of(path: &Path) -> (&str, &str) {
     let place = path.to_str().unwrap().strip_prefix("customresources:").unwrap();
     place.split_once('/').unwrap()
@@ -142,7 +142,7 @@ async fn missing_metadata_is_taken_from_the_resource() {
         assert_eq!(ids(&read), std::slice::from_ref(&expected), "{place:?}");
         let path = read[0].path.clone();
         assert_eq!(resource_of(&path), place);
-        // A change stays in the same resource and keeps its other fields.
+        // A change stays in the same resource, whose other fields are kept.
         let (namespace, name) = expected.name.split_once('/').unwrap();
         let text = document(namespace, name, "other");
         let change = replacement(&path, &read[0].text, &text);
@@ -187,7 +187,7 @@ async fn a_concurrent_write_is_a_conflict_only_in_the_definition() {
     let text = document("bkbcs", "a", "first");
     store.commit(&[creation(&path, &text)]).await.unwrap();
 
-    // Another client adds a label between the store's read and its write, which does not conflict.
+    // A label that another client adds between the store's read and its write is no conflict.
     let mut labelled = setting.server.object(PLURAL, "bkbcs", "a").unwrap();
     labelled["metadata"]["labels"] = json!({"team": "x"});
     setting.server.put_before("replace", PLURAL, labelled);
@@ -198,7 +198,7 @@ async fn a_concurrent_write_is_a_conflict_only_in_the_definition() {
     let there = setting.server.object(PLURAL, "bkbcs", "a").unwrap();
     assert_eq!(there["metadata"]["labels"]["team"], "x", "{there}");
 
-    // A resource that holds another definition is a conflict.
+    // The resource now holds another definition, which is a conflict.
     let mut other = there.clone();
     other["spec"] = serde_json::from_str(&text).unwrap();
     for verb in ["replace", "delete"] {

@@ -37,13 +37,13 @@ const KINDS: [&str; 7] = [
     "service",
 ];
 
-/// Returns a definition with one hook of this name. Its name determines its operation and kind.
+/// Returns a definition with one hook of this name. The name of the definition determines its operation and kind.
 pub(crate) fn document(namespace: &str, name: &str, hook: &str) -> String {
     let letters = namespace.bytes().chain([b'/']).chain(name.bytes());
     document_for(letters.map(usize::from).sum(), namespace, name, hook)
 }
 
-/// Returns a document for the operation and kind of this number; there are 14 of them.
+/// Returns a definition for one of 14 combinations of operation and kind, by its number.
 pub(crate) fn document_for(subject: usize, namespace: &str, name: &str, hook: &str) -> String {
     let (operation, kind) = (OPERATIONS[subject / 7 % 2], KINDS[subject % 7]);
     json!({
@@ -70,7 +70,7 @@ pub(crate) fn deletion(path: &Path, before: &str) -> FileChange {
     FileChange::new(path, Some(before.to_owned()), None)
 }
 
-/// Asserts that the files are exactly these, and that each has one valid definition of its name.
+/// Asserts that there are exactly these files, and that each contains one valid definition with the name of its path.
 pub(crate) fn assert_holds(files: &[DefinitionFile], expected: &[(&Path, &str)]) {
     let value = |text: &str| serde_json::from_str::<Value>(text).unwrap();
     let mut expected: Vec<_> = expected
@@ -117,7 +117,7 @@ pub(crate) fn assert_changed_meanwhile(result: Result<(), StoreError>, path: &Pa
     }
 }
 
-/// Reads the store after every change, until it has the expected files.
+/// Reads the store after every change until it returns the expected files.
 pub(crate) async fn until(
     store: &impl DefinitionStore,
     what: &str,
@@ -135,7 +135,7 @@ pub(crate) async fn until(
     .await
 }
 
-/// Reads the store after every change, until its only definition has this hook, or it is empty.
+/// Reads the store after every change until its only definition has this hook, or with `None` until it is empty.
 pub(crate) async fn until_hook(store: &impl DefinitionStore, hook: Option<&str>) {
     let is_it = |read: &Result<Vec<DefinitionFile>, StoreError>| match (read, hook) {
         (Ok(files), Some(hook)) => files.len() == 1 && files[0].text.contains(&format!("\"{hook}\"")),

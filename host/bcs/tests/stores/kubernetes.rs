@@ -33,7 +33,7 @@ const DEFINITION: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinition
 
 /// A timeout that is generous even on a busy machine.
 const NEVER: Duration = Duration::from_secs(300);
-/// The pause between two requests to a server that is not ready yet.
+/// The pause between two requests while a server is not ready yet.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// An API server and its etcd. Both are killed when this is dropped.
@@ -180,7 +180,7 @@ impl Kubernetes {
 }
 
 fn free_addresses<const N: usize>() -> [SocketAddr; N] {
-    // All listeners stay open until every port is chosen, so that no two are the same.
+    // All listeners stay open until every port is chosen, so that all ports differ.
     let held = [(); N].map(|()| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap());
     held.map(|listener| listener.local_addr().unwrap())
 }
@@ -219,7 +219,7 @@ fn write_files(directory: &Path, address: SocketAddr) {
     }
 }
 
-/// The API server that all rules share, and that each rule empties first.
+/// The API server that all tests share. Each test begins by deleting all definitions.
 static KUBERNETES: OnceLock<tokio::sync::Mutex<Option<Kubernetes>>> = OnceLock::new();
 
 /// The API server, borrowed from [`KUBERNETES`] until this is dropped.

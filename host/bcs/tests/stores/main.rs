@@ -1,5 +1,5 @@
-//! Tests that all stores behave alike: in files, in nodes of a real ZooKeeper, in resources of an API server in memory,
-//! and, if one is available, of a real API server.
+//! Tests that all stores behave alike: files, nodes of a real ZooKeeper, resources of an API server in memory, and, if
+//! one is available, resources of a real API server.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 #![expect(clippy::panic, reason = "a test that cannot go on fails")]

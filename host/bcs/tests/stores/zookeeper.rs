@@ -20,9 +20,9 @@ use crate::{
 /// The options of a persistent node that everybody may read and write.
 const PERSISTENT: CreateOptions<'static> = CreateMode::Persistent.with_acls(Acls::anyone_all());
 
-/// The nodes of one test, below a root of their own.
+/// The nodes of one test, below a root that no other test uses.
 struct Nodes {
-    /// The test's own server, if it stops the server.
+    /// The server of this test alone, if the test stops the server.
     server: Option<Server>,
     address: String,
     root: String,
@@ -99,7 +99,7 @@ impl StoreFixture for Nodes {
     }
 
     async fn restore(&mut self) {
-        // The call that starts the server blocks its thread, and the store must continue on another one.
+        // Starting the server blocks its thread, and the store must continue on another one.
         let mut server = self.server.take().unwrap();
         let start = move || {
             server.start_again();
@@ -189,7 +189,7 @@ async fn nodes_with_unusual_content_are_read() {
     store.commit(&[creation(&path, &text)]).await.unwrap();
     assert_holds(&store.read().await.unwrap(), &[(&path, &text)]);
 
-    // Invalid UTF-8 is read as Go reads it, and causes no conflict.
+    // Invalid UTF-8 is replaced as in Go, and causes no conflict.
     nodes.write("n/c", b"\xff\xfe").await;
     let read = store.read().await.unwrap();
     let texts: Vec<_> = read.iter().map(|file| file.text.as_str()).collect();
@@ -198,7 +198,7 @@ async fn nodes_with_unusual_content_are_read() {
     store.commit(&[deletion(&c, texts[1])]).await.unwrap();
     until_hook(&store, Some("first")).await;
 
-    // A definition without a name has the name of its node. A node that is not JSON is read as it is.
+    // A definition without a name gets the name of its node. A node that is not JSON is read unchanged.
     store.commit(&[deletion(&path, &text)]).await.unwrap();
     let nameless = text.replace(r#""metadata":{"name":"a","namespace":"n"},"#, "");
     assert_ne!(nameless, text);
@@ -231,7 +231,7 @@ async fn a_change_that_fails_leaves_no_nodes() {
     );
     nodes.write("n/b", document("n", "b", "b").as_bytes()).await;
     nodes.write("n/b/deeper", b"").await;
-    // The second node cannot be deleted, which the store learns only when it tries.
+    // The second node cannot be deleted, which the store finds out only when it tries.
     let changes = [
         creation(&a, &document("n", "a", "a")),
         deletion(&b, &document("n", "b", "b")),
@@ -244,7 +244,7 @@ async fn a_change_that_fails_leaves_no_nodes() {
 }
 
 #[tokio::test]
-async fn a_session_that_expires_is_made_again() {
+async fn a_store_works_again_after_its_session_expired() {
     let nodes = Nodes::new(true).await;
     let store = nodes.open().await;
     let path = store.path_for(&id("n", "a")).unwrap();
@@ -261,7 +261,7 @@ async fn a_session_that_expires_is_made_again() {
 
 #[tokio::test]
 async fn nodes_of_another_user_are_reported() {
-    // BCS that is built without a user and a password uses the second pair.
+    // The second pair is that of a BCS that was built without a user and a password.
     for (user, password) in [("bcs", "secret"), ("", "")] {
         nodes_of(user, password).await;
     }
@@ -290,7 +290,7 @@ async fn nodes_of(user: &str, password: &str) {
     assert_holds(&store.read().await.unwrap(), &[(&path, &text)]);
 }
 
-/// An old server closes the connection at an operation that it does not know, such as removing a watch.
+/// An old server closes the connection at an operation that it does not support, such as removing a watch.
 #[tokio::test]
 async fn an_old_server_gets_only_operations_that_it_supports() {
     let nodes = Nodes::new(false).await;
@@ -316,7 +316,7 @@ async fn an_old_server_gets_only_operations_that_it_supports() {
         .await
         .unwrap();
     until_hook(&store, Some("three")).await;
-    // The store reads what others have written, and reads again when nothing has changed.
+    // The store reads the changes of others, and reads again when nothing has changed.
     for round in 0..5 {
         nodes
             .put(&path("y"), &document("a", "y", &format!("other-{round}")))
@@ -328,7 +328,7 @@ async fn an_old_server_gets_only_operations_that_it_supports() {
     until_hook(&store, None).await;
     assert_eq!(old.unknown(), Vec::<i32>::new());
     assert_eq!(*old.accepted().borrow(), 1);
-    // The client sets its watches again after the connection broke.
+    // After the connection broke, the client sets its watches again.
     old.interrupt();
     nodes.put(&path("z"), &document("a", "z", "after")).await;
     until_hook(&store, Some("after")).await;

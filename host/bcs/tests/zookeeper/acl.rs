@@ -28,7 +28,7 @@ async fn registered_path(
 }
 
 #[tokio::test]
-async fn nodes_belong_to_the_user_that_created_them() {
+async fn only_the_user_that_created_a_node_may_use_it() {
     let ours = ZooKeeper::open(as_user("secret"));
     let (registered, path) = registered_path(&ours, "/acl/of/user").await;
     let client = ours.client().await.unwrap();
@@ -44,7 +44,7 @@ async fn nodes_belong_to_the_user_that_created_them() {
     }
     let anonymous = other_client(shared()).await;
     assert_eq!(anonymous.get_data(&path).await.unwrap_err(), Error::NoAuth);
-    // A session with the same user and password can read it.
+    // A session with the same user and password can read the node.
     let same_user = ZooKeeper::open(as_user("secret"));
     let members = same_user.members("/acl/of/user");
     let list = until(&mut members.receiver(), |list| list.is_read).await;
@@ -78,7 +78,7 @@ async fn other_users_are_refused_with_a_reason() {
 }
 
 #[tokio::test]
-async fn without_a_user_nodes_are_open() {
+async fn nodes_that_are_created_without_a_user_are_open_to_everyone() {
     let zookeeper = ZooKeeper::open(config(shared()));
     let (_registered, path) = registered_path(&zookeeper, "/open/to/anyone").await;
     let anonymous = other_client(shared()).await;

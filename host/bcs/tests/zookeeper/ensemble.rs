@@ -1,7 +1,7 @@
 //! Starts real ZooKeeper servers from Debian's package for tests, each on a loopback address of its own.
 //!
-//! This file needs nothing of the crate. Others include it with `#[path]`; they need `tempfile`, and `rustix` with its
-//! feature `process`. All functions block, for about a second where a server starts.
+//! Other crates include this file with `#[path]`; they need `tempfile`, and `rustix` with its feature `process`. All
+//! functions block, for about a second if they start a server.
 
 #![allow(
     dead_code,
@@ -9,7 +9,7 @@
 )]
 #![allow(clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
-// The path is relative to the directory of this file, even where another file includes this one.
+// Path attributes start at the directory of this file, also where another crate includes it.
 #[path = "expiry.rs"]
 mod expiry;
 
@@ -34,7 +34,7 @@ use tempfile::TempDir;
 
 pub(crate) use self::expiry::expire;
 
-/// The environment variable with the directory of the jars. Without it, Debian's is used.
+/// The environment variable with the directory of the jars. Default: the directory of Debian's package.
 const DIRECTORY: &str = "ADMITTANCE_TEST_ZOOKEEPER";
 const INSTALLED: &str = "/usr/share/java";
 
@@ -57,8 +57,8 @@ const OPTIONS: [&str; 5] = [
     "-Dzookeeper.preAllocSize=1024",
 ];
 
-/// Runs the program in its arguments, and kills it when standard input is closed: that happens however the test process
-/// ends. Ignores Ctrl-C, which only ends the test process.
+/// Runs the program in its arguments, and kills it when standard input is closed, which happens however the test
+/// process ends. Ignores Ctrl-C, which is meant for the test process.
 pub(crate) const KEEPER: &str = r#"
 trap '' INT HUP
 exec 3<&0 2>/dev/null
@@ -73,10 +73,10 @@ if [ -n "$REMOVE" ]; then rm -rf "$REMOVE"; fi
 /// A timeout that is generous even on a busy machine.
 const NEVER: Duration = Duration::from_secs(120);
 
-/// The polling interval: a server does not report when it is ready.
+/// The polling interval, because a server does not report when it is ready.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// The allowed session timeouts, shorter than in a real ensemble to make tests fast.
+/// The session timeouts that the server allows, in milliseconds. They are short to make tests fast.
 const SESSION_TIMEOUTS: &str = "minSessionTimeout=200\nmaxSessionTimeout=60000\n";
 
 /// A server that is killed when this is dropped, or when this process ends.
@@ -86,7 +86,7 @@ pub(crate) struct Server {
     class_path: String,
     configuration: PathBuf,
     log: PathBuf,
-    /// Whether this is never dropped, so that the keeper removes the directory.
+    /// Whether this is never dropped, so that the keeper has to remove the directory.
     is_static: bool,
     directory: Option<TempDir>,
     running: Option<Running>,
@@ -132,7 +132,7 @@ impl Server {
         }
     }
 
-    /// Returns `host:port`, which stays the same when the server is started again.
+    /// Returns `host:port`, which is the same after a restart.
     pub(crate) fn address(&self) -> &str {
         &self.address
     }
@@ -210,7 +210,7 @@ impl Server {
         kill_process(self.running.as_ref().unwrap().server, signal).unwrap();
     }
 
-    /// Returns the sessions that are connected to this server.
+    /// Returns the IDs of the sessions that are connected to this server.
     pub(crate) fn sessions(&self) -> Vec<i64> {
         sessions(&self.address)
     }
@@ -250,7 +250,7 @@ impl Ensemble {
             fs::write(server.folder().join("data/myid"), (index + 1).to_string()).unwrap();
             servers.push(server);
         }
-        // A server serves only after most of the others have started.
+        // A server is ready only once most of the others have started.
         servers.iter_mut().for_each(Server::launch);
         servers.iter_mut().for_each(Server::until_serving);
         Self { servers }
@@ -296,7 +296,7 @@ pub(crate) fn shared() -> &'static str {
     SHARED
         .get_or_init(|| {
             let mut server = Server::prepared(free_addresses::<1>()[0], "");
-            // A static is never dropped, so the keeper removes the directory.
+            // A static is never dropped, so the keeper has to remove the directory.
             let _stays = server.directory.take().unwrap().keep();
             server.is_static = true;
             server.start_again();
@@ -305,7 +305,7 @@ pub(crate) fn shared() -> &'static str {
         .address()
 }
 
-/// Returns the sessions that are connected to a server.
+/// Returns the IDs of the sessions that are connected to a server.
 pub(crate) fn sessions(address: &str) -> Vec<i64> {
     let text = ask(address, "cons").unwrap_or_default();
     text.split("sid=0x")
@@ -322,7 +322,7 @@ fn mode(address: &str) -> Option<String> {
     mode.map(str::to_owned)
 }
 
-/// Returns the reply of a server to one of its commands of four letters.
+/// Returns the reply of a server to one of ZooKeeper's four-letter commands.
 fn ask(address: &str, command: &str) -> Option<String> {
     let address: SocketAddr = address.parse().unwrap();
     let mut stream = TcpStream::connect_timeout(&address, LOOK_AGAIN * 10).ok()?;
@@ -336,13 +336,13 @@ fn ask(address: &str, command: &str) -> Option<String> {
 
 /// Returns addresses with free ports.
 ///
-/// Each call uses a loopback address that no other server of the tests has, so that nothing takes the port of a
-/// stopped server before it starts again.
+/// Each call uses another loopback address, so that no other test takes the port of a stopped server before it starts
+/// again.
 fn free_addresses<const N: usize>() -> [SocketAddr; N] {
     static COUNT: AtomicU8 = AtomicU8::new(1);
     let [.., high, low] = process::id().to_be_bytes();
     let ip = Ipv4Addr::new(127, high | 0x80, low, COUNT.fetch_add(1, Ordering::Relaxed));
-    // All listeners stay open until every port is chosen, so that no two are the same.
+    // All listeners stay open until every port is chosen, so that all ports differ.
     let held = [(); N].map(|()| TcpListener::bind((ip, 0)).unwrap());
     held.map(|listener| listener.local_addr().unwrap())
 }

@@ -5,11 +5,11 @@ use std::{
     net::TcpStream,
 };
 
-/// Ends a session as if ZooKeeper had not heard of it for too long: its ephemeral nodes are removed, and its client
-/// learns that it has expired. The address may be of any server of the ensemble.
+/// Ends a session as if ZooKeeper had not heard from it for too long: its ephemeral nodes are removed, and its client
+/// finds out that it has expired. The address may be that of any server of the ensemble.
 ///
-/// Another connection with the same session closes it. ZooKeeper derives the password of a session from the session's
-/// number (`generatePasswd` in its `ZooKeeperServer`), so the number suffices.
+/// This opens another connection with the same session, and closes the session. ZooKeeper derives the password of a
+/// session from the session's number (`generatePasswd` in its `ZooKeeperServer`), so the number suffices.
 pub(crate) fn expire(address: &str, session: i64) {
     let mut stream = TcpStream::connect(address).unwrap();
     let mut connect = Vec::new();

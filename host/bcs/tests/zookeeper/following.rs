@@ -1,4 +1,4 @@
-//! Tests of lists of members and children that follow their nodes.
+//! Tests that lists of members and children follow their nodes.
 
 use std::sync::Arc;
 
@@ -71,7 +71,7 @@ async fn a_deleted_node_has_no_members_and_can_be_created_again() {
         client.delete(parent, None).await.unwrap();
         until_data(&mut receiver, &[]).await;
     }
-    // The same change also ends `changed`.
+    // The change that `until_data` waits for also completes `changed`.
     client.mkdir(parent, &PERSISTENT).await.unwrap();
     client.create(&member, b"x", &PERSISTENT).await.unwrap();
     while list.borrow().children.is_empty() {
@@ -130,7 +130,7 @@ async fn members_stay_listed_while_the_server_is_unavailable() {
     assert!(old.is_read, "{old:?}");
     let reason = old.lost.clone().unwrap();
     assert!(reason.contains(server.address()), "{reason}");
-    // A new list has not been read.
+    // A list that is opened while the server is unavailable was never read.
     let unknown = zookeeper.members("/m");
     let first = until(&mut unknown.receiver(), |list| list.lost.is_some()).await;
     assert!(!first.is_read && first.children.is_empty(), "{first:?}");
@@ -144,7 +144,7 @@ async fn members_stay_listed_while_the_server_is_unavailable() {
 }
 
 #[tokio::test]
-async fn changes_between_two_sessions_are_seen() {
+async fn changes_while_there_is_no_session_are_noticed() {
     let server = Server::start();
     let zookeeper = ZooKeeper::open(impatient(server.address()));
     let mut list = zookeeper.members("/m");
@@ -184,7 +184,7 @@ async fn members_stay_listed_when_the_ensemble_loses_its_leader() {
     let old = until(&mut list, |list| list.lost.is_some()).await;
     assert_eq!(data_of(&old), ["one"]);
     until_data(&mut list, &["one"]).await;
-    // The node is the same, because the session has outlived the leader.
+    // The session has outlived the leader, so the node is still the same.
     let after = until(&mut registered.states(), |state| state.is_registered()).await;
     assert_eq!(after, before);
     let second = zookeeper.register(registration("/m", "two"));

@@ -1,4 +1,4 @@
-//! Simulates a network that fails between a client's request to create a node and the answer.
+//! Simulates a network that fails between a client's request to create a node and the response.
 
 use std::sync::{
     Arc,
@@ -19,13 +19,13 @@ const EPHEMERAL_SEQUENTIAL: i32 = 3;
 /// The moment at which the connection breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Moment {
-    /// The client has sent the request, but the server does not receive it.
+    /// After the client has sent the request, and before the server receives it.
     Received,
-    /// The server has created the node, but its answer does not arrive.
+    /// After the server has created the node, and before the client receives the response.
     Done,
 }
 
-/// A proxy between a client and a server that breaks one connection. It ends when this is dropped.
+/// A proxy between a client and a server, which breaks one connection. It stops when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Interruption {
     address: String,
@@ -71,11 +71,11 @@ impl Drop for Interruption {
     }
 }
 
-/// Relays frames until a connection ends or the moment to interrupt has come. Then both connections end.
+/// Relays frames until a connection ends or has to break. Then closes both connections.
 async fn relay(client: TcpStream, server: TcpStream, moment: Moment, was: Arc<AtomicBool>) {
     let (mut from_client, mut to_client) = client.into_split();
     let (mut from_server, mut to_server) = server.into_split();
-    // The number of the request whose answer is withheld. No request has the initial number.
+    // The number of the request whose response is withheld. No request has the initial number.
     let withheld = AtomicI64::new(i64::MIN);
     let requests = async {
         while let Some(frame) = read(&mut from_client).await {

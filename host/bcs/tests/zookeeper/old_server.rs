@@ -1,4 +1,4 @@
-//! Simulates a server that knows only the operations of ZooKeeper 3.4.
+//! Simulates a server that supports only the operations of ZooKeeper 3.4.
 
 use std::sync::{Arc, Mutex};
 
@@ -10,16 +10,16 @@ use tokio::{
 
 use crate::frames::{number, read, write};
 
-/// The operations of version 3.4, as its `ZooDefs.OpCode` has them: from `create` to `multi`, `auth` and
-/// `setWatches`, and the ends of a session.
+/// The operations of version 3.4 in its `ZooDefs.OpCode`: from `create` to `multi`, `auth`, `setWatches`,
+/// `createSession` and `closeSession`.
 const KNOWN: [i32; 17] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 14, 100, 101, -10, -11];
 
 /// A proxy in front of a newer server. Like an old server, it closes the connection at an operation that version 3.4
-/// lacks. It ends when it is dropped.
+/// lacks. It stops when this is dropped.
 pub(crate) struct OldServer {
     address: String,
     unknown: Arc<Mutex<Vec<i32>>>,
-    /// A new number, when sent, breaks all connections.
+    /// Sending a new number breaks all connections.
     breaks: watch::Sender<u32>,
     /// The number of connections that were accepted so far.
     accepted: watch::Receiver<u32>,
@@ -55,7 +55,7 @@ impl OldServer {
         &self.address
     }
 
-    /// Returns the requested operations that the server does not know.
+    /// Returns the requested operations that the server does not support.
     pub(crate) fn unknown(&self) -> Vec<i32> {
         self.unknown.lock().unwrap().clone()
     }
@@ -89,7 +89,7 @@ async fn relay(
         let mut is_first = true;
         while let Some(frame) = read(&mut from_client).await {
             let operation = number(&frame, 4).unwrap();
-            // The first frame opens a session, and has no operation.
+            // The first frame opens a session, and contains no operation.
             if !is_first && !KNOWN.contains(&operation) {
                 unknown.lock().unwrap().push(operation);
                 return;

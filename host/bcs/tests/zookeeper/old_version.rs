@@ -1,4 +1,4 @@
-//! Tests with a server that knows only the operations of ZooKeeper 3.4.
+//! Tests with a server that supports only the operations of ZooKeeper 3.4.
 
 use admittance_bcs::zookeeper::{SessionState, ZooKeeper};
 
@@ -18,7 +18,7 @@ async fn interrupt(old: &OldServer, zookeeper: &ZooKeeper) {
 }
 
 #[tokio::test]
-async fn only_operations_of_old_servers_are_used() {
+async fn only_operations_that_old_servers_support_are_used() {
     let parent = "/old/server";
     let client = other_client(shared()).await;
     let old = OldServer::before(shared()).await;

@@ -29,7 +29,7 @@ async fn names(client: &Client, parent: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn nodes_are_named_as_in_bcs() {
+async fn a_registered_node_has_the_name_that_bcs_gives_it() {
     let zookeeper = ZooKeeper::open(config(shared()));
     let registered = zookeeper.register(registration("/form/of/nodes", "x"));
     let path = path(&registered).await;
@@ -204,7 +204,7 @@ async fn a_node_is_created_once_however_the_connection_breaks() {
         let path = path(&registered).await;
         assert!(interruption.was(), "{moment:?}");
         assert_eq!(session(&zookeeper, None).await, before, "{moment:?}");
-        // The parent's counter of changes shows that no other node was created and removed.
+        // The parent's counter of changes shows whether another node was created and removed.
         let (names, stat) = client.get_children(parent).await.unwrap();
         assert_eq!(names, [path.rsplit_once('/').unwrap().1], "{moment:?}");
         assert_eq!(stat.cversion, 1, "{moment:?}");
@@ -230,7 +230,7 @@ async fn a_missing_root_node_is_reported() {
     let path = path(&registered).await;
     let whole = format!("/below/this{path}");
     assert!(client.check_stat(&whole).await.unwrap().is_some(), "{whole}");
-    // Followers report a missing root node in the same way.
+    // Lists of members report a missing root node in the same way.
     let members = zookeeper.members("/parent");
     until(&mut members.receiver(), |list| list.children.len() == 1).await;
 }

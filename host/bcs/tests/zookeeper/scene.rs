@@ -18,7 +18,7 @@ pub(crate) fn config(servers: &str) -> EnsembleConfig {
     EnsembleConfig::new(servers.parse().unwrap())
 }
 
-/// Returns a configuration with which a silent server is noticed soon.
+/// Returns a configuration with a short session timeout, so that a silent server is noticed soon.
 pub(crate) fn impatient(servers: &str) -> EnsembleConfig {
     EnsembleConfig {
         session_timeout: Duration::from_secs(2),
@@ -26,7 +26,7 @@ pub(crate) fn impatient(servers: &str) -> EnsembleConfig {
     }
 }
 
-/// Connects a client that is independent of the tested session.
+/// Connects a client that does not use the tested session.
 pub(crate) async fn other_client(servers: &str) -> Client {
     soon(Client::connect(servers)).await.unwrap()
 }

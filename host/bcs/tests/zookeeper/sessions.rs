@@ -19,7 +19,7 @@ async fn a_session_that_expired_is_followed_by_another() {
     let lost = until(&mut states, |state| !state.is_connected()).await;
     assert!(matches!(&lost, SessionState::Lost { .. }), "{lost:?}");
     let second = session(&zookeeper, Some(first)).await;
-    // The server closes the connection of an expired session a moment later.
+    // The server closes the connection of an expired session only a moment later.
     let only_second = async {
         while server.sessions() != [second.0] {
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -98,7 +98,7 @@ async fn the_session_ends_with_its_last_user() {
     drop(zookeeper);
     assert_eq!(server.sessions().len(), 1);
     drop(members);
-    // The tasks end, and so the sender of the states is dropped.
+    // The tasks of the session end, which drops the sender of its states.
     soon(async { while states.changed().await.is_ok() {} }).await;
     assert!(list.has_changed().is_err());
     soon(async {
@@ -117,7 +117,7 @@ async fn an_ensemble_that_loses_its_leader_keeps_the_session() {
     let mut states = zookeeper.states();
     let leader = ensemble.leader();
     ensemble.kill(leader);
-    // Without a leader, no server of the ensemble serves clients.
+    // Without a leader, no server of the ensemble answers clients.
     until(&mut states, |state| !state.is_connected()).await;
     assert_eq!(session(&zookeeper, None).await, first);
     assert_ne!(ensemble.leader(), leader);

@@ -37,7 +37,7 @@ fn every_route_of_the_table_is_matched_and_sent() {
         for name in target.parameters() {
             assert!(parameters.contains(&name), "{route:?} has no parameter {name}");
         }
-        // A target with a value of the body requires that the body is read.
+        // A target that contains a value of the body requires that the body is read.
         let of_body = ["{RunAs}", "{ID}", "{Instances}", "{metadata."];
         if of_body.iter().any(|place| call.target.contains(place)) {
             assert!(
@@ -52,7 +52,7 @@ fn every_route_of_the_table_is_matched_and_sent() {
 /// The scheduler's request for every route without a body, or with an unchanged one: method and path below
 /// `/mesosdriver/v4` to method and target, as section 1.3 of the reference has them.
 #[test]
-fn requests_without_a_body_are_forwarded_by_their_head() {
+fn the_head_of_a_request_without_a_body_determines_how_it_is_forwarded() {
     // (source, method, path, scheduler's method and target)
     for (source, method, path, expected) in [
         ("1.3 applications", "DELETE", "/namespaces/n/applications/a?enforce=1", "DELETE /v1/apps/n/a?enforce=1&kind=application"),
@@ -131,10 +131,10 @@ fn requests_without_a_body_are_forwarded_by_their_head() {
         ("1.3 not present: GET of deployments", "GET", "/namespaces/n/deployments", "405 405: Method Not Allowed POST, PUT"),
         ("1.3 not present", "POST", "/agentsettings/update", "404 404: Page Not Found"),
         ("1.3 not present", "GET", "/", "404 404: Page Not Found"),
-        // An application may have the name of another method's route.
+        // The name of an application may be a segment in the route of another method.
         ("go-restful chooses among the routes of the method", "DELETE", "/namespaces/n/applications/rollback", "DELETE /v1/apps/n/rollback?enforce=&kind=application"),
         ("go-restful chooses among the routes of the method", "GET", "/namespaces/n/applications/rollback", "GET /v1/apps/n/rollback?kind=application"),
-        // A value cannot lead to another route of the scheduler, nor add to its query.
+        // A value can neither lead to another route of the scheduler nor add to its query.
         ("here alone", "GET", "/namespaces/n%3F/applications/a%20b%25", "GET /v1/apps/n%3F/a%20b%25?kind=application"),
         ("here alone", "GET", "/namespaces/n/applications/ä", "GET /v1/apps/n/%C3%A4?kind=application"),
         ("here alone", "DELETE", "/namespaces/n/applications/a?enforce=0%26kind%3Dx", "DELETE /v1/apps/n/a?enforce=0%26kind%3Dx&kind=application"),
@@ -155,7 +155,7 @@ fn requests_without_a_body_are_forwarded_by_their_head() {
 }
 
 #[test]
-fn requests_are_forwarded_by_their_body() {
+fn the_body_of_a_request_determines_how_it_is_forwarded() {
     for route in routes() {
         let (Action::Scheduler(call) | Action::Definitions(call)) = route.action else {
             continue;

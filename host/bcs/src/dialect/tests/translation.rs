@@ -1,4 +1,4 @@
-//! Tests of the bodies that the scheduler gets.
+//! Tests of the bodies that are sent to the scheduler.
 
 use serde_json::Value;
 
@@ -26,7 +26,7 @@ pub(super) fn application() -> Value {
     })
 }
 
-/// Returns the smallest deployment of section 5.
+/// Returns the smallest deployment of section 5 of the reference.
 fn deployment() -> Value {
     json!({
         "apiVersion": "v4", "kind": "deployment",
@@ -178,7 +178,7 @@ fn a_deployment_becomes_its_definition() {
 fn a_deployment_without_a_template_binds_an_application() {
     for template in [None, Some(Value::Null)] {
         let mut object = deployment();
-        // The restart policy of such an object is ignored.
+        // bcs-mesos-driver ignores the restart policy of such an object.
         object["restartPolicy"]["policy"] = "other".into();
         match template {
             None => drop(object["spec"].as_object_mut().unwrap().remove("template")),
@@ -235,12 +235,12 @@ fn a_process_is_forwarded_with_all_its_fields() {
     assert_eq!(created(&deployed)["version"]["Kind"], "process");
 }
 
-/// Each change of the object changes these fields of the request for the scheduler.
+/// Each row changes one value of an object, and checks one value of the request to the scheduler.
 #[test]
 #[rustfmt::skip]
 fn the_scheduler_gets_defaults_and_derived_values() {
     let container = "/spec/template/spec/containers/0";
-    // (source, kind, place in the object, value there or nothing, place in what is sent, value there)
+    // (source, kind, path in the object, value there or nothing, path in the request, value there)
     for (source, kind, place, value, sent_place, expected) in [
         ("1.5 empty namespace", "application", "/metadata/namespace", None, "/RunAs", json!("defaultGroup")),
         ("1.5 empty namespace", "process", "/metadata/namespace", Some(json!("")), "/RunAs", json!("defaultGroup")),
@@ -304,7 +304,7 @@ fn the_scheduler_gets_defaults_and_derived_values() {
 }
 
 #[test]
-fn fields_that_the_original_drops_are_kept() {
+fn fields_that_bcs_mesos_driver_drops_are_kept() {
     let mut object = application();
     object["autoUpgrade"] = true.into();
     object["metadata"]["owner"] = "o".into();
@@ -319,11 +319,11 @@ fn fields_that_the_original_drops_are_kept() {
     container["ports"][0]["hostIP"] = "127.0.0.1".into();
     container["ports"][0]["path"] = "/p".into();
     container["parameters"] = json!([{"key": "k", "comment": "x"}]);
-    // The scheduler has fields of these names. It would refuse the first, and act on the others.
+    // The scheduler has its own fields of these names. It would refuse the first, and act on the others.
     container["dataClass"] = "no object".into();
     container["Docker"] = json!({"Privileged": true});
     container["limitresoures"] = json!({"Cpus": 64});
-    // The number is written in an unusual form, which only the unchanged text can have.
+    // Only the unchanged text can contain the number in this unusual form.
     let text = object.to_string().replace("1.0}", "1.000}");
     let body = match translate(&head("POST", APPLICATIONS, &[]), &Bytes::from(text.clone())) {
         Forwarding::Rewritten(Rewritten {

@@ -1,5 +1,5 @@
 //! Tests of replies to invalid requests and of translated replies, with the statuses, codes, messages and envelopes of
-//! the original. Each row names the section of the reference, or the file of the original, that it is from.
+//! bcs-mesos-driver. Each row names its source: a section of the reference, or a file of bcs-mesos-driver.
 
 use super::*;
 
@@ -169,7 +169,7 @@ fn replies_of_the_scheduler_are_passed_on_with_status_200() {
     assert!(json_of(&response).chars().count() < 500);
 }
 
-/// Go's decoder replaces invalid UTF-8. This program refuses it.
+/// Go's decoder replaces invalid UTF-8; this program refuses it.
 #[test]
 #[rustfmt::skip]
 fn a_body_with_invalid_utf8_is_refused() {
@@ -202,10 +202,10 @@ fn an_unreachable_scheduler_gets_the_reply_of_the_original() {
     }
 }
 
-/// Section 6: hooks run for these requests, after the header with the cluster was checked.
+/// Section 6: hooks run for these requests after the header `BCS-ClusterID` was checked.
 #[test]
 #[rustfmt::skip]
-fn hooks_run_for_the_requests_of_the_original() {
+fn hooks_run_for_the_same_requests_as_in_bcs_mesos_driver() {
     // (source, method, path, BCS-ClusterID, request of the chains)
     for (source, method, path, cluster, expected) in [
         ("6 no call for DELETE", "DELETE", "/namespaces/n/applications/a", CLUSTER, "pass"),

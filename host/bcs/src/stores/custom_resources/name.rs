@@ -1,4 +1,4 @@
-//! Names resources after their definitions.
+//! Derives the names of resources from the names of definitions.
 
 use std::fmt::Write as _;
 
@@ -7,16 +7,16 @@ use sha2::{Digest as _, Sha256};
 
 use crate::definition_name::DefinitionName;
 
-/// The length of the readable part of a derived name.
+/// The largest length of the readable part of a derived name.
 const READABLE: usize = 200;
-/// The bytes of the digest that makes derived names unique.
+/// The number of bytes of the digest that makes derived names unique.
 const DIGEST: usize = 8;
 
-/// Returns the name of the resource of a definition: stable, unique for every definition, and one that Kubernetes
-/// allows.
+/// Returns the name of the resource of a definition. It is stable, unique for every definition, and valid in
+/// Kubernetes.
 ///
-/// Definitions that BCS itself keeps in `namespace` have the name that BCS uses. BCS uses no other namespace, and
-/// allows capitals and dots anywhere in a name.
+/// A definition in `namespace`, the only one that BCS uses, has the name that BCS gives its resource. Unlike
+/// Kubernetes, BCS allows capitals and dots anywhere in a name.
 pub(super) fn of(definition: &DefinitionName, namespace: &str) -> String {
     if definition.namespace == namespace
         && is_dns_subdomain(&definition.name)
@@ -38,13 +38,12 @@ pub(super) fn of(definition: &DefinitionName, namespace: &str) -> String {
         name.push('-');
     }
     for byte in Sha256::digest(whole.as_bytes()).iter().take(DIGEST) {
-        // Writing to a string does not fail.
         let _ = write!(name, "{byte:02x}");
     }
     name
 }
 
-/// Returns whether a name ends like a derived name, and so could be equal to one.
+/// Returns whether a name ends like a derived name, and so could be equal to the derived name of another definition.
 fn is_derived(name: &str) -> bool {
     let end = name.rsplit('-').next().unwrap_or_default();
     end.len() == DIGEST * 2 && end.bytes().all(|byte| byte.is_ascii_hexdigit())

@@ -108,7 +108,7 @@ fn nodes_are_read_with_the_defaults_of_bcs() {
 }
 
 #[test]
-fn order_and_spacing_make_no_difference() {
+fn documents_that_differ_in_order_and_spacing_are_equal() {
     for (one, other, expected) in [
         (r#"{"a":1,"b":[2]}"#, "{ \"b\": [2],\n \"a\": 1 }", true),
         (r#"{"a":1}"#, r#"{"a":2}"#, false),

@@ -15,7 +15,7 @@ use crate::{
     zookeeper::{AtNode, NodeWatch, ZooKeeperError},
 };
 
-/// The number of attempts to read, if nodes change meanwhile.
+/// The number of attempts to read all nodes if they change meanwhile.
 const ATTEMPTS: usize = 10;
 
 pub(super) struct Node {
@@ -24,13 +24,13 @@ pub(super) struct Node {
     pub(super) data: Vec<u8>,
 }
 
-/// A snapshot of all nodes, and watches for changed, created and deleted nodes, which also fire when the session ends.
+/// All nodes at one moment, and watches for changed, created and deleted nodes, which also fire when the session ends.
 pub(super) struct Snapshot {
     pub(super) nodes: Vec<Node>,
     pub(super) watches: Watches,
 }
 
-/// The watches of a snapshot. Each completes with the change that it waits for.
+/// The watches of a snapshot. Each completes when its node changes.
 pub(super) type Watches = FuturesUnordered<Change>;
 
 type Change = Shared<BoxFuture<'static, ()>>;
@@ -42,8 +42,8 @@ enum Watched {
     Data(String),
 }
 
-/// Reads the nodes below a root, and reuses the watches of the previous read, because an old server cannot remove a
-/// watch. Lives as long as the store.
+/// Reads the nodes below a root. Reuses the watches of the previous read, because an old server cannot remove a watch.
+/// Lives as long as the store.
 #[derive(Debug, Default)]
 pub(super) struct Reader(Mutex<SessionWatches>);
 
@@ -54,10 +54,10 @@ struct SessionWatches {
 }
 
 impl Reader {
-    /// Returns the nodes below `root`; `None` if they keep changing.
+    /// Returns the nodes below `root`; `None` if they change during every attempt.
     ///
     /// Every node is watched before it is read. ZooKeeper notifies a client of a change before it answers any later
-    /// request, so if no watch has fired by the last response, the snapshot is consistent.
+    /// request, so the snapshot is consistent if no watch has fired by the last response.
     pub(super) async fn read(&self, client: &Client, root: &str) -> Result<Option<Snapshot>, ZooKeeperError> {
         let mut kept = self.0.lock().await;
         let session = Some(client.session_id());
@@ -79,7 +79,7 @@ impl Reader {
                 continue;
             };
             let used = attempt.used;
-            // The other watches are of deleted nodes.
+            // The other watches belong to deleted nodes.
             kept.watches.retain(|watched, _| used.contains(watched));
             let mut watches: Watches = kept.watches.values().cloned().collect();
             if watches.next().now_or_never().is_none() {
@@ -90,8 +90,7 @@ impl Reader {
     }
 }
 
-/// Reads all nodes below this root one after another, without watches, so concurrent changes may or may not be
-/// included.
+/// Reads all nodes below this root one after another, without watches. Concurrent changes may or may not be included.
 pub(super) async fn all(client: &Client, root: &str) -> Result<Vec<Node>, ZooKeeperError> {
     let mut nodes = Vec::new();
     for namespace in names(client, root).await? {
@@ -112,7 +111,7 @@ pub(super) async fn all(client: &Client, root: &str) -> Result<Vec<Node>, ZooKee
     Ok(nodes)
 }
 
-/// Returns the names of a node's children; none if the node does not exist.
+/// Returns the names of a node's children, or none if the node does not exist.
 async fn names(client: &Client, path: &str) -> Result<Vec<String>, ZooKeeperError> {
     match client.list_children(path).await {
         Ok(names) => Ok(names),
@@ -121,10 +120,9 @@ async fn names(client: &Client, path: &str) -> Result<Vec<String>, ZooKeeperErro
     }
 }
 
-/// Waits for the first of the watches.
 pub(super) async fn first(mut watches: Watches) {
     if watches.next().await.is_none() {
-        // Without a watch, no change is ever reported.
+        // Without a watch, no change is ever noticed.
         std::future::pending::<()>().await;
     }
 }
@@ -136,7 +134,7 @@ struct Attempt<'a> {
 }
 
 impl Attempt<'_> {
-    /// Reads all nodes; `None` if a node is deleted meanwhile.
+    /// Reads all nodes. `None` if one is deleted meanwhile.
     async fn nodes(&mut self, root: &str) -> Result<Option<Vec<Node>>, ZooKeeperError> {
         let watched = Watched::Children(root.to_owned());
         let namespaces = match children(self.client, root, self.is_kept(&watched)).await {
@@ -153,7 +151,7 @@ impl Attempt<'_> {
             }
             Err(error) => return Err(error).at("reading the children of", root),
         };
-        // All requests are sent at once; the responses come in the same order.
+        // All requests are sent before the first response is awaited. The responses have the same order.
         let lists = namespaces.into_iter().map(|namespace| {
             let path = format!("{root}/{namespace}");
             let is_kept = self.is_kept(&Watched::Children(path.clone()));
@@ -217,7 +215,7 @@ impl Attempt<'_> {
     }
 }
 
-/// Returns the names of the children, and a watch unless there already is one.
+/// Returns the names of the children, and a watch unless they are already watched.
 async fn children(
     client: &Client,
     path: &str,
@@ -230,7 +228,7 @@ async fn children(
     Ok((names, Some(watch)))
 }
 
-/// Returns the data of a node, and a watch unless there already is one.
+/// Returns the data of a node, and a watch unless it is already watched.
 async fn data(client: &Client, path: &str, is_watched: bool) -> Result<(Vec<u8>, Option<NodeWatch>), Error> {
     if is_watched {
         return Ok((client.get_data(path).await?.0, None));
@@ -239,7 +237,7 @@ async fn data(client: &Client, path: &str, is_watched: bool) -> Result<(Vec<u8>,
     Ok((data, Some(watch)))
 }
 
-/// Returns whether a node exists, and a watch unless there already is one.
+/// Returns whether a node exists, and a watch unless its existence is already watched.
 async fn existence(
     client: &Client,
     path: &str,

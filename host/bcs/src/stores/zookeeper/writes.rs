@@ -6,7 +6,7 @@ use zookeeper_client::{Acls, Client, CreateMode, MultiWriteError};
 
 use crate::zookeeper::{AtNode, ZooKeeperError};
 
-/// The write of a change, and the version that it replaces.
+/// The write of one node, which must have this version.
 pub(super) struct Write {
     pub(super) path: String,
     /// The version of the existing node.
@@ -15,9 +15,9 @@ pub(super) struct Write {
     pub(super) data: Option<Vec<u8>>,
 }
 
-/// Makes all writes or none. Transactions of ZooKeeper 3.4 lack the operation with which newer clients create nodes. So
-/// new nodes are created first, without data; a node without data is not a definition. A single write needs no
-/// transaction.
+/// Makes all writes or none. Transactions of ZooKeeper 3.4 lack the operation with which newer clients create nodes, so
+/// new nodes are created before the transaction, without data; a node without data is not a definition. A single write
+/// needs no transaction.
 pub(super) async fn transact(
     client: &Client,
     writes: &mut [Write],

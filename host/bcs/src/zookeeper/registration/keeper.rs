@@ -17,19 +17,19 @@ use crate::zookeeper::{
     NodeWatch, ZooKeeper, ZooKeeperError, check_path, error::AtNode, path::join, session::RECONNECT_PAUSE,
 };
 
-/// The first pause before the node is created again; it doubles. Half of each pause is random.
+/// The first pause before the node is created again. Each pause doubles the one before, and half of each is random.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
-/// The longest pause, which BCS's own programs always use.
+/// The longest pause, which is the usual pause of BCS's own programs.
 const MAX_PAUSE: Duration = Duration::from_secs(3);
 const WITHDRAW_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The node that is being created or was created.
+/// A node whose creation has begun.
 struct Node {
-    /// The session that the node belongs to.
+    /// The session that owns the node.
     session: SessionId,
-    /// The unique prefix of its name.
+    /// The unique beginning of the node's name.
     prefix: String,
-    /// The path of the node, once it is known.
+    /// The path of the node; `None` until the response to its creation.
     path: Option<String>,
     /// The data that was last written to the node.
     data: Bytes,
@@ -102,7 +102,7 @@ impl Keeper {
         }
     }
 
-    /// Creates or finds the node, and waits until it changes.
+    /// Creates or finds the node, and waits until it has to be created or written again.
     async fn once(&mut self, client: &Client) -> Result<(), ZooKeeperError> {
         if !self.wanted.borrow_and_update().is_present {
             return self.stay_away(client).await;
@@ -142,7 +142,7 @@ impl Keeper {
         }
     }
 
-    /// Removes the node, and waits until it is wanted again.
+    /// Removes the node, and waits until it has to exist again.
     async fn stay_away(&mut self, client: &Client) -> Result<(), ZooKeeperError> {
         let node = self.node.as_ref();
         if let Some(node) = node.filter(|node| node.session == client.session_id()) {
@@ -160,7 +160,7 @@ impl Keeper {
                 "withdrawn from ZooKeeper until this driver serves the table that the others serve"
             );
         }
-        // The sender lives as long as this task.
+        // Never fails, because the sender lives as long as this task.
         let _ = self.wanted.changed().await;
         Ok(())
     }
@@ -169,7 +169,7 @@ impl Keeper {
         sleep(self.pauses.after_failure()).await;
     }
 
-    /// Returns the path of the node, which is created unless this session has created it already.
+    /// Returns the path of the node. Creates the node unless this session has already created it.
     async fn path(&mut self, client: &Client) -> Result<String, ZooKeeperError> {
         let session = client.session_id();
         let parent = self.registration.parent.clone();
@@ -178,7 +178,7 @@ impl Keeper {
                 if let Some(path) = &node.path {
                     return Ok(path.clone());
                 }
-                // The response to the earlier attempt may have been lost with the connection.
+                // An earlier attempt may have created the node although its response was lost with the connection.
                 if let Some(path) = find(client, &parent, &node.prefix).await? {
                     return Ok(node.path.insert(path).clone());
                 }
@@ -186,7 +186,7 @@ impl Keeper {
             }
             _ => self.node.insert(Node {
                 session,
-                // A unique name distinguishes the node from the nodes of other attempts.
+                // The unique prefix distinguishes the node from the nodes of other attempts.
                 prefix: format!("_c_{}-", Uuid::new_v4().simple()),
                 path: None,
                 data: Bytes::new(),
@@ -302,9 +302,9 @@ fn check(registration: &Registration) -> Result<(), &'static str> {
     check_path(&join(parent, name))
 }
 
-/// Returns the child whose name begins with this prefix.
+/// Returns the path of the child whose name begins with this prefix.
 async fn find(client: &Client, parent: &str, prefix: &str) -> Result<Option<String>, ZooKeeperError> {
-    // Another server may see the new node a little later than the server that created it.
+    // Without this sync, a server that lags behind may not show the new node yet.
     match client.sync(parent).await {
         Ok(()) => {}
         Err(Error::NoNode) => return Ok(None),

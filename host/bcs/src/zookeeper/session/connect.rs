@@ -1,5 +1,3 @@
-//! Connects, with retries.
-
 use std::time::{Duration, Instant};
 
 use admittance_net::Backoff;
@@ -13,10 +11,10 @@ use zookeeper_client::{Client, Error, SessionState as ClientState};
 use super::{Connection, SessionState};
 use crate::zookeeper::{EnsembleConfig, Server, error::describe};
 
-/// The first pause between two attempts, which doubles with each.
+/// The first pause between two attempts. Each pause doubles the one before.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const MAX_PAUSE: Duration = Duration::from_secs(2);
-/// The timeout of a probe that finds out why a server opened no session.
+/// The timeout of connecting to a server to find out why it opened no session.
 const PROBE: Duration = Duration::from_secs(1);
 
 /// Publishes the state of the session.
@@ -27,7 +25,7 @@ struct Publisher {
     was_connected: bool,
 }
 
-/// Keeps a session for as long as this is polled.
+/// Keeps a session open while this future is polled.
 pub(super) async fn keep(
     config: EnsembleConfig,
     states: watch::Sender<SessionState>,
@@ -58,9 +56,9 @@ pub(super) async fn keep(
 async fn connect(config: &EnsembleConfig) -> Result<Client, Error> {
     let mut connector = Client::connector()
         .with_session_timeout(config.session_timeout)
-        // The client tries each server once, because the retries are scheduled here.
+        // The client tries each server only once, because this module retries.
         .with_fail_eagerly()
-        // The client creates nodes with the operation that all versions of ZooKeeper have.
+        // With this version, the client creates nodes by the operation that all versions of ZooKeeper support.
         .with_server_version(3, 4, 0);
     if let Some(digest) = &config.digest {
         connector = connector.with_auth("digest", &digest.credentials());
@@ -68,7 +66,7 @@ async fn connect(config: &EnsembleConfig) -> Result<Client, Error> {
     connector.connect(&config.servers.to_string()).await
 }
 
-/// Publishes the state of the session until it has ended, and returns the reason for its end.
+/// Publishes the state of the session until the session ends, and returns the reason for its end.
 async fn publish_states(client: Client, publisher: &mut Publisher) -> String {
     let mut watcher = client.state_watcher();
     let mut state = client.state();
@@ -84,8 +82,8 @@ async fn publish_states(client: Client, publisher: &mut Publisher) -> String {
     }
 }
 
-/// Explains why an attempt opened no session. The client only reports that no server was usable, so each server is
-/// probed.
+/// Explains why an attempt opened no session. The client only reports that no server was usable, so this connects to
+/// each server to find out why.
 async fn explain(error: &Error, config: &EnsembleConfig) -> String {
     match error {
         Error::NoHosts | Error::Timeout | Error::ConnectionLoss => {
@@ -98,7 +96,7 @@ async fn explain(error: &Error, config: &EnsembleConfig) -> String {
                 .collect();
             let mut reasons = Vec::with_capacity(probes.len());
             for probe in probes {
-                // An error is possible only when the runtime stops.
+                // Fails only if the runtime stops.
                 reasons.extend(probe.await);
             }
             reasons.join("; ")
@@ -135,7 +133,7 @@ impl Publisher {
 
     fn disconnected(&mut self, reason: String) {
         let before = self.states.borrow().clone();
-        // A later reason may replace the earlier one, but the time of the loss stays.
+        // The latest reason is shown, but with the time at which the connection was lost.
         let since = if before.is_connected() {
             Instant::now()
         } else {
