@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 
-/// Pauses between attempts, which double from the first one up to the longest. A random part is added to each, so that
+/// The pauses between retries: each is twice as long as the previous one, up to `longest`, plus a random part, so that
 /// many clients do not retry at the same time.
 #[derive(Debug)]
 pub struct Backoff {
@@ -25,12 +25,11 @@ impl Backoff {
         }
     }
 
-    /// Returns the pause after one more failure.
     pub fn after_failure(&mut self) -> Duration {
         self.pauses.next().unwrap_or(self.longest)
     }
 
-    /// Begins with the first pause again, after an attempt that succeeded.
+    /// Starts again with the shortest pause, after a success.
     pub fn reset(&mut self) {
         self.pauses = self.builder.build();
     }

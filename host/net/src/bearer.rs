@@ -1,4 +1,4 @@
-//! Bearer tokens: as a header carries them, in files, and as digests that are compared in constant time.
+//! Bearer tokens in headers and files, and digests of tokens that are compared in constant time.
 
 use std::{path::Path, str::FromStr};
 
@@ -7,7 +7,7 @@ use http::HeaderValue;
 use sha2::{Digest, Sha256};
 use subtle::{Choice, ConstantTimeEq};
 
-/// The SHA-256 digest of a token. As text: 64 hexadecimal digits.
+/// The SHA-256 digest of a token, written as 64 hexadecimal digits.
 #[derive(Clone, Copy, Debug)]
 pub struct TokenDigest([u8; 32]);
 
@@ -26,7 +26,7 @@ impl TokenDigest {
         &self.0
     }
 
-    /// Compares two digests in a time that does not depend on their content.
+    /// Compares two digests in constant time.
     pub fn is(&self, other: &Self) -> Choice {
         self.0.ct_eq(&other.0)
     }
@@ -42,8 +42,7 @@ impl FromStr for TokenDigest {
     }
 }
 
-/// Returns the token in the value of an `Authorization` header (RFC 6750, section 2.1). The scheme's case does not
-/// matter.
+/// Returns the token in the value of an `Authorization` header (RFC 6750, section 2.1), ignoring the case of `Bearer`.
 pub fn bearer(value: &[u8]) -> Option<&[u8]> {
     let (scheme, token) = value.split_at_checked("Bearer ".len())?;
     scheme
@@ -51,12 +50,12 @@ pub fn bearer(value: &[u8]) -> Option<&[u8]> {
         .then(|| token.trim_ascii())
 }
 
-/// Reads the value of a header from a file that only its owner may read. `scheme`, such as `Bearer `, is put before the
-/// text of the file.
+/// Reads the value of a header from a file of at most `most` bytes that only its owner may read. `scheme`, such as
+/// `Bearer `, is prepended to the file's text.
 ///
 /// # Errors
 ///
-/// Returns a sentence that says what is wrong with the file.
+/// Returns the mistake in the file as a sentence.
 pub fn read_header(file: &Path, most: usize, scheme: &str) -> Result<HeaderValue, String> {
     // One byte more than the limit shows that the file is too large.
     let text = read_secret_to_string(file, most as u64 + 1).map_err(|error| match error {

@@ -1,4 +1,4 @@
-//! Bodies that keep a value while they are sent, and bodies that can be replayed.
+//! Bodies that own a value until they are sent, and bodies that can be sent again.
 
 use std::{
     pin::Pin,
@@ -12,7 +12,7 @@ use http_body::{Frame, SizeHint};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-/// A body that keeps a value until it has been sent completely, or dropped.
+/// A body that drops a value after the body was sent completely, or was dropped.
 #[derive(Debug)]
 pub struct GuardedBody<G, B = Body> {
     body: B,
@@ -55,7 +55,7 @@ impl<G, B: http_body::Body + Unpin> http_body::Body for GuardedBody<G, B> {
     }
 }
 
-/// A request's body for one attempt to send it. If the body is dropped unread, the next attempt can use it again.
+/// A request's body during one attempt to send it. If it is dropped unread, the next attempt can send it.
 #[derive(Debug)]
 pub(crate) struct ReplayBody {
     body: Option<Body>,
@@ -63,7 +63,7 @@ pub(crate) struct ReplayBody {
     replay: Replay,
 }
 
-/// A handle to a body that was sent. It gives the body back for the next attempt if nothing of it was read.
+/// Returns a body that was passed to a connection, if nothing was read from it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Replay(Arc<State>);
 
@@ -90,18 +90,17 @@ impl ReplayBody {
 }
 
 impl Replay {
-    /// Returns the body for another attempt, if none of it was read.
     pub(crate) fn take_untouched(&self) -> Option<(ReplayBody, Replay)> {
         let body = self.0.untouched.lock().take();
         body.map(ReplayBody::new)
     }
 
-    /// Returns whether the body was dropped, which its reader does at its end.
+    /// Returns whether the connection dropped the body. It does so after reading the body to its end.
     pub(crate) fn is_body_gone(&self) -> bool {
         Arc::strong_count(&self.0) == 1
     }
 
-    /// Waits until the body was read to its end, or dropped.
+    /// Waits until the body was read to its end or dropped.
     pub(crate) async fn body_ended(&self) {
         self.0.ended.notified().await;
     }

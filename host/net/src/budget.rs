@@ -1,4 +1,4 @@
-//! The memory for bodies that are held until they are complete, shared fairly among clients.
+//! Limits the memory for bodies that are buffered whole, with a fair share for each client.
 
 use bytes::Bytes;
 use http::Extensions;
@@ -10,14 +10,12 @@ use crate::{
     telemetry,
 };
 
-/// A limit on the bytes of all bodies that are held at the same time: an extension of each request that may hold one.
-/// Cheap to clone; clones share the limit.
-///
-/// Like all [`FairLimit`]s, it gives no client address more than three quarters.
+/// Limits the bytes of all bodies that are buffered at the same time, as an extension of requests. Clones share the
+/// limit. Like every [`FairLimit`], it gives one client address at most three quarters.
 #[derive(Clone, Debug)]
 pub struct BodyBudget(FairLimit);
 
-/// There is too little memory left for a body.
+/// The budget has too little memory left for a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", Self::REASON)]
 pub struct NoBodyMemory;
@@ -28,10 +26,10 @@ impl NoBodyMemory {
         "the memory for request bodies is used up, or your address has its share of it; try again later";
 }
 
-/// The memory that one body takes, which is free again when this is dropped.
+/// The memory that one body occupies. Dropping it frees the memory.
 #[derive(Debug)]
 pub struct BodyMemory {
-    /// `None` for a request without a budget.
+    /// `None` for a request without a budget, which is not limited.
     permit: Option<Permit>,
     bytes: usize,
 }
@@ -42,7 +40,7 @@ impl BodyBudget {
         (256 << 20).max(Self::least(largest_body))
     }
 
-    /// Returns the smallest budget with which a single client can send a body of this many bytes.
+    /// Returns the smallest budget that lets a single client send a body of this many bytes.
     pub fn least(largest_body: usize) -> usize {
         largest_body.saturating_mul(2)
     }
@@ -53,8 +51,7 @@ impl BodyBudget {
 }
 
 impl BodyMemory {
-    /// Starts with no memory for the client of the request with these extensions. A request without a [`BodyBudget`] is
-    /// not limited.
+    /// Begins with no memory for the request's client. A request without a [`BodyBudget`] is not limited.
     pub fn begin(extensions: &Extensions) -> Result<Self, NoBodyMemory> {
         let budget = extensions.get::<BodyBudget>().zip(extensions.get::<Client>());
         let permit =
@@ -65,7 +62,7 @@ impl BodyMemory {
         })
     }
 
-    /// Takes this many more bytes.
+    /// Occupies this many more bytes.
     pub fn take(&mut self, bytes: usize) -> Result<(), NoBodyMemory> {
         if let Some(permit) = &mut self.permit {
             if !permit.try_grow(bytes) {
@@ -77,7 +74,7 @@ impl BodyMemory {
         Ok(())
     }
 
-    /// Returns the content of the body, which keeps the memory until its last clone is dropped.
+    /// Returns the body's content. The memory is freed when the last clone of the content is dropped.
     pub fn hold(self, content: Bytes) -> Bytes {
         if self.permit.is_none() || content.is_empty() {
             return content;
@@ -128,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_keeps_its_memory_until_its_last_clone_is_dropped() {
+    fn the_memory_of_a_body_is_freed_with_its_last_clone() {
         let budget = BodyBudget::new(1000);
         let (one, other) = (request(&budget, [192, 0, 2, 1]), request(&budget, [192, 0, 2, 2]));
         let mut memory = BodyMemory::begin(&one).unwrap();
@@ -137,7 +134,7 @@ mod tests {
         assert_eq!(body, "content");
         let part = body.slice(1..2);
         drop(body);
-        // The client already has its share, although the budget is not used up.
+        // The budget has memory left, but the client already has its share.
         assert!(BodyMemory::begin(&one).unwrap().take(100).is_err());
         assert!(BodyMemory::begin(&other).unwrap().take(200).is_ok());
         drop(part);

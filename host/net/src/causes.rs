@@ -1,4 +1,4 @@
-//! Errors and their causes.
+//! Finds and formats the causes of errors.
 
 use std::{error::Error, io, iter};
 
@@ -11,8 +11,7 @@ pub fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a 
     })
 }
 
-/// Returns the first of the [`causes`] that has this type. Of nested I/O errors it is the innermost, which says what
-/// happened.
+/// Returns the first of the [`causes`] with this type; of nested I/O errors the innermost, the most specific.
 pub fn find<'a, T: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a T> {
     let wraps_another =
         |error: &(dyn Error + 'static)| wrapped(error).is_some_and(|inner| inner.is::<io::Error>());
@@ -26,7 +25,7 @@ fn wrapped<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'sta
     Some(inner)
 }
 
-/// Returns the message of the last of the [`causes`], since outer ones often say only that a request failed.
+/// Returns the message of the last of the [`causes`]. The outer messages often say only that a request failed.
 pub fn root_cause(error: &(dyn Error + 'static)) -> String {
     causes(error)
         .last()
@@ -34,7 +33,7 @@ pub fn root_cause(error: &(dyn Error + 'static)) -> String {
         .unwrap_or_default()
 }
 
-/// Writes an error and its [`causes`] in one line, each message once.
+/// Formats an error and its [`causes`] in one line, with each message once.
 pub fn chain(error: &(dyn Error + 'static)) -> String {
     let mut text = without_link(&error.to_string());
     for cause in causes(error).skip(1) {
@@ -47,7 +46,7 @@ pub fn chain(error: &(dyn Error + 'static)) -> String {
     text
 }
 
-/// Removes the link to the manual of rustls from a message: it is of no use to users of this program.
+/// Removes the link to rustls' manual from a message, because it does not help users of this program.
 pub(crate) fn without_link(text: &str) -> String {
     let end = text.find(": https://docs.rs/rustls").unwrap_or(text.len());
     text.get(..end).unwrap_or(text).to_owned()

@@ -1,7 +1,6 @@
-//! A client for servers anywhere: modules, sinks of decisions, and the admin API.
+//! An HTTP client for servers that operators name: registries of modules, sinks of decisions, the admin API.
 //!
-//! [`HttpClient`] speaks HTTP/1.1, uses proxies, and follows no redirects. It keeps connections open for later
-//! requests.
+//! [`HttpClient`] uses HTTP/1.1 and proxies, and follows no redirects. It keeps connections open for later requests.
 
 use std::{
     convert::Infallible,
@@ -44,15 +43,15 @@ use crate::{
 
 const AGENT: HeaderValue = HeaderValue::from_static(concat!("admittance/", env!("CARGO_PKG_VERSION")));
 
-/// The most bytes of a request that are sent at once.
+/// The largest part of a request's body that is sent at once, in bytes.
 const PIECE: usize = 64 << 10;
 
-/// The limits of a client, and its proxy.
+/// The timeouts and the proxy of a client.
 #[derive(Clone, Debug)]
 pub struct ClientOptions {
-    /// The limit for DNS, connection, proxy and TLS handshake together.
+    /// The timeout for DNS, connection, proxy and TLS handshake together.
     pub connect_timeout: Duration,
-    /// The longest silence of a server, before its response and within it.
+    /// The longest time for which a server may send nothing, before the response and during it.
     pub silence: Duration,
     pub proxy: ProxyChoice,
 }
@@ -61,13 +60,13 @@ pub struct ClientOptions {
 #[derive(Clone, Debug)]
 pub enum ProxyChoice {
     None,
-    /// The variables `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY` name the proxy.
+    /// The environment variables `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY` name the proxy.
     Environment,
-    /// This proxy is used, except for servers that `NO_PROXY` names.
+    /// This proxy is used for every server that `NO_PROXY` does not name.
     All(Url),
 }
 
-/// Sends requests over a pool of connections. Cheap to clone.
+/// Sends requests over a pool of connections. Clones share the pool.
 #[derive(Clone)]
 pub struct HttpClient {
     client: Client<Connector, RequestBody>,
@@ -81,7 +80,7 @@ impl fmt::Debug for HttpClient {
     }
 }
 
-/// A request that may be repeated.
+/// A request that can be sent again.
 #[derive(Clone, Debug)]
 pub struct ClientRequest {
     pub method: Method,
@@ -91,7 +90,6 @@ pub struct ClientRequest {
 }
 
 impl ClientRequest {
-    /// Creates a request without a body.
     pub fn new(method: Method, url: Url) -> Self {
         Self {
             method,
@@ -114,11 +112,11 @@ impl ClientRequest {
     }
 }
 
-/// Bytes that are sent piece by piece.
+/// A request's body, which is sent in parts.
 #[derive(Clone, Debug, Default)]
 pub struct RequestBody {
     rest: Bytes,
-    /// The size of all bytes, and the counter of the bytes that were sent.
+    /// The size of the body, and the counter to which the bytes that were sent are added.
     counted: Option<(usize, Arc<AtomicU64>)>,
 }
 
@@ -171,7 +169,7 @@ impl Body for RequestBody {
     }
 }
 
-/// A request got no response, or only a part of it.
+/// The error if no response arrived, or only a part of one.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     #[error("the URL cannot be requested: {0}")]
@@ -186,7 +184,7 @@ pub enum ClientError {
     Broken(#[source] BoxError),
 }
 
-/// A proxy refused to connect to the server.
+/// The error if a proxy refused to connect to the server.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct ProxyRefusal(pub String);
@@ -203,10 +201,9 @@ impl From<legacy::Error> for ClientError {
     }
 }
 
-/// The head of a response, whose body follows.
+/// The head of a response, and the body that follows.
 #[derive(Debug)]
 pub struct ClientResponse {
-    /// The URL of the request.
     pub url: Url,
     pub status: StatusCode,
     pub headers: HeaderMap,
@@ -215,7 +212,7 @@ pub struct ClientResponse {
 }
 
 impl ClientResponse {
-    /// Returns the size of the body, if the server sent it.
+    /// Returns the size of the body, if the server announced it.
     pub fn content_length(&self) -> Option<u64> {
         self.body.size_hint().exact()
     }
@@ -228,7 +225,7 @@ impl ClientResponse {
                 None => return Ok(None),
                 Some(Err(error)) => return Err(ClientError::Broken(error.into())),
                 Some(Ok(frame)) => {
-                    // Trailers are skipped.
+                    // Trailers are ignored.
                     if let Ok(data) = frame.into_data() {
                         return Ok(Some(data));
                     }
@@ -237,7 +234,7 @@ impl ClientResponse {
         }
     }
 
-    /// Receives the whole body without a limit, so the server has to be trusted not to send too much.
+    /// Receives the whole body. The size is not limited, so the server must be trusted.
     pub async fn bytes(mut self) -> Result<Bytes, ClientError> {
         let mut body = BytesMut::new();
         while let Some(chunk) = self.chunk().await? {
@@ -270,7 +267,7 @@ impl HttpClient {
         }
     }
 
-    /// Sends a request, and returns any response.
+    /// Sends a request, and returns the response, whatever its status is.
     pub async fn send(&self, request: ClientRequest) -> Result<ClientResponse, ClientError> {
         let ClientRequest {
             method,
@@ -305,7 +302,7 @@ impl HttpClient {
     }
 }
 
-/// Connects to servers directly, or through their proxies.
+/// Connects to servers, directly or through a proxy.
 fn dial(proxies: Arc<Matcher>, tls: ClientConfig) -> Dial {
     let tcp = tcp_connector();
     let to_proxy = HttpsConnectorBuilder::new()
@@ -334,7 +331,7 @@ fn dial(proxies: Arc<Matcher>, tls: ClientConfig) -> Dial {
     }))
 }
 
-/// Takes the reason of the proxy from the text of an error, whose type hyper-util does not publish.
+/// Reads the proxy's reason from an error's text, because hyper-util keeps the error's type private.
 fn refusal(error: &(dyn Error + 'static)) -> ProxyRefusal {
     let text = chain(error);
     ProxyRefusal(text.strip_prefix("tunnel error: ").unwrap_or(&text).to_owned())

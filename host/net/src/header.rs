@@ -1,8 +1,8 @@
-//! Headers that may be sent only once.
+//! Headers that may appear only once in a request.
 
 use http::{HeaderMap, HeaderValue, header::AsHeaderName};
 
-/// Returns the value of a header. A repeated header has none, since the next program could use another of its values.
+/// Returns the value of a header; `None` if it is repeated, because the next server could use another of its values.
 pub fn only(headers: &HeaderMap, name: impl AsHeaderName) -> Option<&HeaderValue> {
     let mut values = headers.get_all(name).iter();
     let first = values.next()?;

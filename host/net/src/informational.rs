@@ -1,7 +1,7 @@
 //! Limits the informational responses (status 1xx) of servers.
 //!
-//! hyper skips informational responses in a loop that neither ends nor yields while they arrive. A server that sends
-//! them for ever would keep a thread from everything else, and HTTP/2 would also keep them in memory.
+//! hyper skips informational responses in a loop that does not yield while they arrive. A server that sends them
+//! endlessly would block a thread, and with HTTP/2 also fill the memory.
 
 use std::io;
 
@@ -15,18 +15,17 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// The first bytes of an informational response of HTTP/1.
 const INFORMATIONAL: &[u8] = b"HTTP/1.1 1";
 
-/// Frames of HTTP/2 with the head of a response (RFC 9113, section 6).
+/// The types of HTTP/2 frames that have the head of a response (RFC 9113, section 6).
 const HEADERS: u8 = 1;
 const CONTINUATION: u8 = 9;
 
-/// The number of HTTP/2 frames that cost a unit of tokio's cooperative budget. A read may bring thousands.
+/// The number of HTTP/2 frames that cost one unit of tokio's cooperative budget. A single read may receive thousands.
 const FRAMES_PER_UNIT: usize = 32;
 
-/// A connection as clients of hyper use it, which fails when its server sends more informational responses for a
-/// request than it may.
+/// A connection for hyper's clients that fails if the server sends too many informational responses to a request.
 pub type LimitedStream<S> = TokioIo<TurnTakingStream<TokioIo<S>, InformationalLimit>>;
 
-/// Limits the informational responses on a connection. A connection with TLS is limited above TLS.
+/// Limits the informational responses on a connection. With TLS, `stream` must be the decrypted stream.
 pub fn limited<S>(stream: S) -> LimitedStream<S> {
     TokioIo::new(TurnTakingStream::new(
         TokioIo::new(stream),
@@ -34,7 +33,7 @@ pub fn limited<S>(stream: S) -> LimitedStream<S> {
     ))
 }
 
-/// A server sent more informational responses than a request may have.
+/// The error if a server sends more informational responses to a request than allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the server sent more than {heads} informational responses (status 100 to 199), or more than {bytes} bytes of \
@@ -44,7 +43,7 @@ pub fn limited<S>(stream: S) -> LimitedStream<S> {
 )]
 pub struct TooManyInformational;
 
-/// The number of response heads, and of their bytes, that a server may still send.
+/// The number of informational responses that a server may still send, and their size in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Credit {
     heads: usize,
@@ -52,12 +51,12 @@ struct Credit {
 }
 
 impl Credit {
-    /// Servers send one or two of them. A slow server may report every few seconds that it is still at work.
+    /// Servers usually send one or two for a request. A slow server may send one every few seconds to report progress.
     const PER_REQUEST: Self = Self {
         heads: 64,
         bytes: 64 << 10,
     };
-    /// The number of requests whose credit an HTTP/2 connection saves up.
+    /// The number of requests whose unused credit an HTTP/2 connection accumulates.
     const REQUESTS: usize = 64;
 
     fn grant(&mut self) {
@@ -74,33 +73,33 @@ impl Credit {
     }
 }
 
-/// Counts the informational responses of a connection.
+/// Counts the informational responses on a connection.
 #[derive(Debug)]
 pub struct InformationalLimit(ConnectionState);
 
-/// The state of a connection, which decides what the next bytes mean.
+/// The parser's state, which determines the meaning of the next bytes.
 #[derive(Debug)]
 enum ConnectionState {
-    /// HTTP/1 between the final head of a response and the next request, or before the first bytes of a connection.
+    /// The connection uses HTTP/1, and waits for its first request or the next one.
     Idle,
-    /// HTTP/1, until the final head of a response has arrived.
+    /// The connection uses HTTP/1, and waits for the rest of the final head of a response.
     Heads { credit: Credit, position: Position },
-    /// HTTP/2. The frames of both directions are counted: any stream may have informational responses.
+    /// The connection uses HTTP/2. Frames of all streams are counted, because each may have informational responses.
     Frames {
         credit: Credit,
         sent: Frames,
         received: Frames,
     },
-    /// The connection was switched to another protocol.
+    /// The connection has switched to another protocol.
     Switched,
 }
 
-/// A position in the head of a response.
+/// A position in the head of an HTTP/1 response.
 #[derive(Clone, Copy, Debug)]
 enum Position {
-    /// `read` bytes of `HTTP/1.1 1xx` have arrived, and `last` is the last one.
+    /// `read` bytes of `HTTP/1.1 1xx` have arrived, the latest of which is `last`.
     Status { read: usize, last: u8 },
-    /// The rest of an informational head follows; the current line may be empty so far.
+    /// The status was informational. The rest of the head follows.
     Rest { is_line_empty: bool },
 }
 
@@ -108,13 +107,13 @@ impl Position {
     const START: Self = Self::Status { read: 0, last: 0 };
 }
 
-/// Finds the beginnings of frames in one direction of an HTTP/2 connection.
+/// Finds the headers of frames in one direction of an HTTP/2 connection.
 #[derive(Debug, Default)]
 struct Frames {
     /// The header of the current frame, of which `read` bytes have arrived.
     header: [u8; 9],
     read: usize,
-    /// The bytes of the current frame, or of the preface, that have not arrived yet.
+    /// The number of bytes of the current frame, or of the preface, that have not arrived yet.
     rest: usize,
 }
 
@@ -151,7 +150,7 @@ impl Frames {
 }
 
 impl ConnectionState {
-    /// Takes bytes that are sent to the server, and adds credit for each request that begins in them.
+    /// Parses bytes that are sent to the server, and adds credit for each request in them.
     fn count_sent(&mut self, bytes: &[u8]) {
         match self {
             Self::Idle if bytes.starts_with(b"PRI * ") => {
@@ -162,8 +161,8 @@ impl ConnectionState {
                 };
                 self.count_sent(bytes);
             }
-            // These bytes may be the next request, or the rest of a request that was answered early. In the second
-            // case, the body of the response follows, and counts as informational responses only if it begins like one.
+            // The bytes may begin the next request, or continue a request that was answered early. In the second case,
+            // a body that follows is counted only if it looks like an informational response.
             Self::Idle if !bytes.is_empty() => {
                 *self = Self::Heads {
                     credit: Credit::PER_REQUEST,
@@ -179,8 +178,7 @@ impl ConnectionState {
         }
     }
 
-    /// Counts the informational responses in bytes from the server. Returns how many units of the cooperative budget
-    /// their frames cost.
+    /// Counts the informational responses in received bytes. Returns their cost in units of cooperative budget.
     fn count_received(&mut self, bytes: &[u8]) -> Result<usize, TooManyInformational> {
         match self {
             Self::Idle | Self::Switched => Ok(0),
@@ -204,7 +202,7 @@ impl ConnectionState {
     }
 }
 
-/// Counts heads of informational responses of HTTP/1. Returns the next state when another kind of bytes follows them.
+/// Counts heads of informational HTTP/1 responses. Returns the next state when something else follows them.
 fn count_heads(
     credit: &mut Credit,
     position: &mut Position,
@@ -212,7 +210,7 @@ fn count_heads(
 ) -> Result<Option<ConnectionState>, TooManyInformational> {
     for &byte in bytes {
         *position = match (*position, byte) {
-            // Empty lines before a response are skipped, also by hyper.
+            // Like hyper, this skips empty lines before a response.
             (Position::Status { read: 0, .. }, b'\r' | b'\n') => *position,
             // The minor version (byte 7) may be any digit.
             (Position::Status { read, .. }, byte)

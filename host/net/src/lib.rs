@@ -1,7 +1,5 @@
-//! Connections: listeners with limits for clients, TLS of servers and clients, upstream servers, and explanations of
-//! connection errors.
-//!
-//! This crate does not know the purpose of the connections.
+//! Connections: listeners that limit clients, TLS of servers and clients, upstream servers, and explanations of
+//! connection errors. The crate knows nothing about the purpose of the connections.
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 #![allow(
     missing_docs,

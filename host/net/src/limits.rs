@@ -1,4 +1,4 @@
-//! Limits on connections and requests, shared fairly among clients.
+//! Limits on connections and requests, with a fair share for each client.
 
 use std::{
     collections::HashMap,
@@ -10,14 +10,13 @@ use std::{
 use parking_lot::Mutex;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// A client gets a permit while it holds fewer than this multiple of the free permits.
+/// A client gets another permit while it has fewer than this many times the free permits.
 const SHARE: usize = 3;
 
-/// A limit on concurrent connections, requests or streams. Cheap to clone; clones share the limit. `K` identifies a
-/// client: its address, or its name.
+/// Limits concurrent connections, requests or streams. Clones share the limit. `K` is the address or name of a client.
 ///
-/// No client gets all permits: a single one gets three quarters, and when permits run short each gets less, so that a
-/// client without permits always gets one.
+/// A single client gets at most three quarters of the permits. When few are free, each client gets fewer, so that a
+/// client that has none always gets one.
 #[derive(Debug)]
 pub struct FairLimit<K: Eq + Hash = Network>(Arc<Inner<K>>);
 
@@ -33,7 +32,7 @@ struct Counts<K> {
     by_client: HashMap<K, usize>,
 }
 
-/// One of the permits, or [several](Self::try_grow), held until this is dropped.
+/// One permit, or [several](Self::try_grow). Dropping it returns the permits.
 #[derive(Debug)]
 pub struct Permit<K: Eq + Hash = Network> {
     limit: FairLimit<K>,
@@ -41,7 +40,7 @@ pub struct Permit<K: Eq + Hash = Network> {
     count: usize,
 }
 
-/// The address that identifies a client: for IPv6 the /64 network, because a client may use all of its addresses.
+/// The address that identifies a client. For IPv6 it is the /64 network, all of whose addresses one client may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Network(IpAddr);
 
@@ -62,7 +61,7 @@ impl<K: Clone + Eq + Hash> FairLimit<K> {
         }))
     }
 
-    /// Returns a permit for this client; `None` if all are taken, or if the client has its share.
+    /// Returns a permit; `None` if all permits are taken, or if this client has its share.
     pub fn try_acquire(&self, client: impl Into<K>) -> Option<Permit<K>> {
         let client = client.into();
         let mut taken = self.0.taken.lock();
@@ -83,7 +82,7 @@ impl<K: Clone + Eq + Hash> FairLimit<K> {
 }
 
 impl<K: Eq + Hash> Permit<K> {
-    /// Adds this many permits to this one. Returns `false` if there are not as many, or if the client has its share.
+    /// Adds `more` permits to this one. Returns `false` if too few are free, or if the client would exceed its share.
     pub fn try_grow(&mut self, more: usize) -> bool {
         let mut taken = self.limit.0.taken.lock();
         let taken = &mut *taken;
@@ -127,12 +126,11 @@ impl From<IpAddr> for Network {
     }
 }
 
-/// The file descriptors that are reserved for other purposes than client connections: files, webhooks, registries, the
-/// admin port.
+/// The file descriptors that are reserved for files, webhooks, registries and the admin port.
 const RESERVED: u64 = 512;
 
-/// Raises the limit of open file descriptors to the hard limit: the soft limit is often 1024, for programs that use
-/// `select`. Call it once, at startup.
+/// Raises the soft limit of open file descriptors to the hard limit. The soft limit is often 1024, for the sake of
+/// programs that use `select`. Call this once at startup.
 pub fn raise_descriptor_limit() {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit {
@@ -146,16 +144,16 @@ pub fn raise_descriptor_limit() {
     }
 }
 
-/// Returns the number of client connections that the limit allows.
+/// Returns the number of client connections that the file descriptors of this process allow.
 pub fn default_connections() -> usize {
     connections_for(getrlimit(Resource::Nofile).current)
 }
 
-/// Returns the number of client connections for this many file descriptors, since each may also need a connection to
-/// the upstream. `None` means that descriptors are not limited.
+/// Returns the number of client connections that this many file descriptors allow (`None`: unlimited). Each connection
+/// may need another one to the upstream.
 fn connections_for(descriptors: Option<u64>) -> usize {
     let descriptors = descriptors.unwrap_or(u64::MAX);
-    // If there are few descriptors, half of them are for connections.
+    // If descriptors are scarce, half of them are reserved.
     let for_connections = descriptors.saturating_sub(RESERVED).max(descriptors / 2);
     usize::try_from(for_connections / 2)
         .unwrap_or(usize::MAX)
@@ -219,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_of_connections_follows_from_the_descriptors() {
+    fn the_connection_limit_follows_from_the_descriptor_limit() {
         for (descriptors, connections) in [
             (Some(1024), 256),
             (Some(256), 64),

@@ -1,4 +1,4 @@
-//! A listening port: accepts connections, limits them, and handles their errors.
+//! A listening port: accepts and limits connections, and handles errors of accepting.
 
 mod activity;
 mod connection;
@@ -38,40 +38,36 @@ use crate::{
     workers::{StreamExecutor, Workers},
 };
 
-/// The pause after a failed accept: running out of file descriptors ends when a connection is closed.
+/// The pause after an error of accepting. If descriptors ran out, one is free again when a connection is closed.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// The number of connections beyond the limit that a handler for them serves.
+/// The number of connections that are served in addition to the limit, if [`Handler::beyond_limit`] returns a handler.
 const BEYOND_LIMIT: usize = 64;
-/// The interval between log lines about refused connections.
 const REFUSED_INTERVAL: Duration = Duration::from_secs(10);
 
-/// The client of a request: an extension that the listener adds to each request.
+/// The client of a request, which the listener adds to the request's extensions.
 #[derive(Clone, Copy, Debug)]
 pub struct Client {
-    /// The client's address.
     pub address: SocketAddr,
-    /// Whether the connection is encrypted.
+    /// Whether the connection uses TLS.
     pub is_tls: bool,
 }
 
-/// The accepted client certificate of a connection: an extension that the listener adds to each of its
-/// requests.
+/// The verified client certificate of a connection, which the listener adds to the extensions of its requests.
 #[derive(Clone, Debug)]
 pub struct ClientCertificate(pub Arc<CertificateDer<'static>>);
 
-/// Replies to the requests of a port. Cheap to clone; a clone replies to one request.
+/// Replies to the requests of a port. Each request is handled by a clone.
 pub trait Handler: Clone + Send + Sync + 'static {
-    /// Whether connections are counted in the metric `admittance_http_connections`.
+    /// Whether the metric `admittance_http_connections` counts the connections.
     const IS_COUNTED: bool;
 
-    /// Returns the handler for connections beyond the limit; without one, they are closed at once. Only the latest 64
-    /// are served: each new connection closes the oldest, so that a client cannot keep others out by holding
-    /// connections open.
+    /// Returns the handler of connections beyond the limit; `None`, the default, closes them at once. At most 64 are
+    /// open: each new one closes the oldest, so that no client can keep others out with open connections.
     fn beyond_limit(&self) -> Option<Self> {
         None
     }
 
-    /// Replies to a request. `transfer` reports when a body stalls before there is a reply.
+    /// Replies to a request. `transfer` reports a body that stalls before the reply.
     fn handle(
         self,
         request: Request<Body>,
@@ -80,17 +76,17 @@ pub trait Handler: Clone + Send + Sync + 'static {
     ) -> impl Future<Output = Response<Body>> + Send;
 }
 
-/// Returns whether only programs of this machine can reach an address.
+/// Returns whether only programs on this machine can connect to an address.
 pub fn is_loopback(address: SocketAddr) -> bool {
     address.ip().to_canonical().is_loopback()
 }
 
-/// Returns the IP address that stands as the host of a URL, where IPv6 addresses have brackets; `None` for a name.
+/// Returns the IP address that is the host of a URL, with or without IPv6's brackets; `None` for a name.
 pub fn host_address(host: &str) -> Option<IpAddr> {
     host.trim_start_matches('[').trim_end_matches(']').parse().ok()
 }
 
-/// Returns whether the host of a URL is an address that only programs of this machine can reach.
+/// Returns whether the host of a URL is an IP address to which only programs on this machine can connect.
 pub fn is_loopback_host(url: &Uri) -> bool {
     let address = host_address(url.host().unwrap_or_default());
     address.is_some_and(|ip| is_loopback((ip, 0).into()))
@@ -99,30 +95,26 @@ pub fn is_loopback_host(url: &Uri) -> bool {
 /// Limits on the connections of a port.
 #[derive(Clone, Copy, Debug)]
 pub struct ConnectionLimits {
-    /// The maximum number of connections.
     pub connections: usize,
     /// The timeout for the TLS handshake, and for the head of each request.
     pub header_timeout: Duration,
-    /// Timeouts of bodies.
     pub transfer: TransferLimits,
 }
 
-/// A bound port.
 #[derive(Debug)]
 pub struct Listener {
-    /// The listener belongs to no runtime yet, since the runtime that accepts connections may differ from the one that
-    /// binds.
+    /// Not a listener of tokio, because the runtime that accepts may differ from the one that binds the port.
     tcp: std::net::TcpListener,
     tls: Option<ServerTls>,
     limits: ConnectionLimits,
 }
 
-/// The signals that stop a listener.
+/// The signals that end a listener.
 #[derive(Clone, Debug, Default)]
 pub struct Stop {
-    /// Stops accepting connections, and lets requests in flight end.
+    /// Stops accepting connections. Requests in flight may finish.
     pub graceful: CancellationToken,
-    /// Drops all connections.
+    /// Closes all connections.
     pub now: CancellationToken,
 }
 
@@ -143,8 +135,8 @@ impl Listener {
         self.tcp.local_addr()
     }
 
-    /// Accepts connections until stopped, and returns when the last one has ended. Threads of the `workers` accept and
-    /// serve them; without workers, this runtime does.
+    /// Accepts connections until it is stopped, and returns when the last connection has ended. The threads of
+    /// `workers` serve the connections, or this runtime if there are none.
     pub async fn serve<H: Handler>(self, handler: H, stop: Stop, workers: Option<Workers>) {
         let Some(workers) = workers else {
             return self.accept(handler, stop, None).await;
@@ -210,8 +202,7 @@ impl Listener {
                 }
             }
         }
-        // Closing the port would reset connections that wait to be accepted, with their requests, so they are accepted
-        // first.
+        // Queued connections are accepted before the port is closed, because closing it would reset them.
         while let Some(Ok((stream, address))) = tcp.accept().now_or_never() {
             open(stream, address);
         }
@@ -221,7 +212,7 @@ impl Listener {
     }
 }
 
-/// Returns whether an accept error concerns only one client.
+/// Returns whether an error of accepting concerns only one client.
 fn is_of_client(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -236,7 +227,7 @@ struct RefusedConnections {
 }
 
 impl RefusedConnections {
-    /// Counts a refused connection, and logs at most once per interval.
+    /// Counts a refused connection, and logs at most one line per [`REFUSED_INTERVAL`].
     fn report(&mut self, client: SocketAddr, limit: usize) {
         counter!(telemetry::CONNECTIONS_REFUSED).increment(1);
         self.since_report += 1;
@@ -254,12 +245,12 @@ impl RefusedConnections {
     }
 }
 
-/// Tokens that close the latest connections beyond the limit, the oldest first.
+/// The tokens that close the connections beyond the limit, the oldest first.
 #[derive(Debug, Default)]
 struct ExcessConnections(VecDeque<CancellationToken>);
 
 impl ExcessConnections {
-    /// Makes room for a new connection by closing the oldest one. Returns the signals that stop the new one.
+    /// Adds a connection, and closes the oldest one if there are too many. Returns the signals that stop the new one.
     fn enter(&mut self, stop: &Stop) -> Stop {
         if self.0.len() >= BEYOND_LIMIT
             && let Some(oldest) = self.0.pop_front()
@@ -280,7 +271,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn local_hosts_of_urls_are_recognized() {
+    fn loopback_hosts_of_urls_are_recognized() {
         for (uri, is_here) in [
             ("http://127.0.0.1:8080", true),
             ("http://[::1]:8080", true),

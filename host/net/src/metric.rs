@@ -1,13 +1,12 @@
 use metrics::{Unit, with_recorder};
 
-/// A metric, which [`metric_table`](crate::metric_table) declares. A test compares it with the documentation.
+/// A metric that [`metric_table`](crate::metric_table) declares. A test compares the metrics with the documentation.
 #[derive(Debug)]
 pub struct Metric {
     pub name: &'static str,
     pub kind: MetricKind,
     pub unit: Option<Unit>,
     pub labels: &'static [&'static str],
-    /// The meaning of the metric, as the exporter shows it.
     pub help: &'static str,
 }
 
@@ -19,7 +18,7 @@ pub enum MetricKind {
 }
 
 impl Metric {
-    /// Describes the metric to the exporter, which must be installed before.
+    /// Describes the metric to the exporter, which must be installed already.
     pub fn describe(&self) {
         let (name, unit, help) = (self.name.into(), self.unit, self.help.into());
         with_recorder(|recorder| match self.kind {
@@ -30,13 +29,12 @@ impl Metric {
     }
 }
 
-/// Declares the metrics of a crate: a constant with the name of each, and `METRICS` with all of them.
+/// Declares the metrics of a crate: a constant with the name of each, and the list `METRICS`.
 #[macro_export]
 macro_rules! metric_table {
     ($($visibility:vis $constant:ident = $kind:ident $($unit:ident)? $name:literal [$($label:ident),*] $help:literal;)*) => {
         $($visibility const $constant: &str = $name;)*
 
-        /// All metrics of this crate.
         pub const METRICS: &[$crate::Metric] = &[$($crate::Metric {
             name: $name,
             kind: $crate::MetricKind::$kind,

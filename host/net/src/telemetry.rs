@@ -31,7 +31,7 @@ crate::metric_table! {
         "Changes of TLS files that were rejected because the files are invalid";
 }
 
-/// Sets the counters of failures to 0, so that the first failure is an increase.
+/// Sets the counters of failures to 0, so that monitoring sees the first failure as an increase.
 pub fn begin_at_zero() {
     for (who, how) in [
         ("client", "idle"),
@@ -49,12 +49,11 @@ pub fn begin_at_zero() {
     }
 }
 
-/// Counts a request without a valid reply from an upstream.
 pub fn count_upstream_error(reason: &'static str) {
     counter!(UPSTREAM_ERRORS, "reason" => reason).increment(1);
 }
 
-/// Returns the class of a reply's status, as the labels of metrics name it.
+/// Returns the class of a status, such as `2xx`, as a label of metrics.
 pub fn status_class(status: StatusCode) -> &'static str {
     match status.as_u16() / 100 {
         1 => "1xx",

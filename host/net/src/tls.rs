@@ -1,4 +1,4 @@
-//! TLS: validated configurations from PEM files, which are reloaded when the files change.
+//! TLS configurations, which are validated when they are read from PEM files, and reloaded when the files change.
 
 mod advice;
 mod certificate;
@@ -29,13 +29,11 @@ pub use self::{
     short_key::{SHORTEST_RSA_KEY, rsa_bits},
 };
 
-/// The reason why the TLS configuration is invalid.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum TlsError {
-    /// A file cannot be read, or has invalid content.
     #[error("{path}: {problem}", path = path.display())]
     File { path: PathBuf, problem: PemError },
-    /// A certificate is not accepted.
+    /// A file has a certificate that is not accepted.
     #[error("{path}: {reason}", path = path.display())]
     Rejected { path: PathBuf, reason: String },
     /// The key does not belong to the certificate.
@@ -44,13 +42,13 @@ pub enum TlsError {
         .0.key.display(), .0.certificate.display()
     )]
     OtherKey(Identity),
-    /// A CA certificate cannot be used. The first has the number 1.
+    /// A CA certificate cannot be used. `number` counts from 1.
     #[error("certificate {number} cannot be used: {source}")]
     Authority { number: usize, source: rustls::Error },
-    /// The list of CAs of a client is empty.
+    /// The file with the CAs of a client has no certificate.
     #[error("it holds no certificate; put the PEM of at least one CA there")]
     NoAuthority,
-    /// The operating system has no CAs. The details, if any, start with a colon.
+    /// The operating system has no CAs. `details` is empty or begins with a colon.
     #[error("no CA certificates were found on this system{details}")]
     NoSystemAuthority { details: String },
     /// The crypto provider does not support the required TLS versions.
@@ -67,16 +65,14 @@ impl TlsError {
     }
 }
 
-/// A certificate with its chain, and its key: two PEM files.
+/// The PEM files of a certificate with its chain, and of its key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// The certificate, followed by its chain.
     pub certificate: PathBuf,
-    /// The certificate's private key, not encrypted.
+    /// The certificate's private key, which must not be encrypted.
     pub key: PathBuf,
 }
 
-/// A certificate with its chain, and its key.
 type Loaded = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 
 impl Identity {
@@ -85,15 +81,14 @@ impl Identity {
     }
 }
 
-/// A certificate with its chain and its key as PEM that come from no file. Cheap to clone; clones share them.
+/// A certificate with its chain and key as PEM that is not stored in files. Clones share the PEM.
 #[derive(Clone)]
 pub struct SharedIdentity {
-    /// The origin of the PEM, for messages.
+    /// The source of the PEM, which messages name.
     source: Arc<Path>,
     pem: Arc<Mutex<IdentityPem>>,
 }
 
-/// A certificate with its chain, and its key, as PEM.
 #[derive(Clone, PartialEq, Eq)]
 pub struct IdentityPem {
     pub certificate: String,
@@ -112,7 +107,7 @@ impl SharedIdentity {
         self.pem.lock().clone()
     }
 
-    /// Replaces certificate and key. Connections use them after a [reload](Reloading::reload).
+    /// Replaces the certificate and the key. They are used for new connections after a [reload](Reloading::reload).
     pub fn replace(&self, pem: IdentityPem) {
         *self.pem.lock() = pem;
     }
@@ -131,7 +126,7 @@ impl SharedIdentity {
     }
 }
 
-/// Omits the key.
+/// Omits the key, which is secret.
 impl fmt::Debug for SharedIdentity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SharedIdentity")
@@ -140,7 +135,7 @@ impl fmt::Debug for SharedIdentity {
     }
 }
 
-/// Omits the key.
+/// Omits the key, which is secret.
 impl fmt::Debug for IdentityPem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("IdentityPem")
@@ -149,8 +144,7 @@ impl fmt::Debug for IdentityPem {
     }
 }
 
-/// Returns the crypto provider of all TLS. It is set explicitly, so that another crate's choice of a default cannot
-/// change it.
+/// Returns the crypto provider of all TLS. It is explicit, because another crate could change rustls' default.
 pub fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
 }
@@ -161,7 +155,6 @@ mod tests {
 
     use super::*;
 
-    /// Returns a certificate and its key in files of this directory.
     fn identity(directory: &Path, name: &str) -> Identity {
         let key = KeyPair::generate().unwrap();
         let certificate = CertificateParams::default().self_signed(&key).unwrap();
@@ -175,7 +168,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_identity_without_files_is_replaced() {
+    async fn an_identity_without_files_can_be_replaced() {
         let directory = tempfile::tempdir().unwrap();
         let read = |identity: &Identity| IdentityPem {
             certificate: std::fs::read_to_string(&identity.certificate).unwrap(),
@@ -190,7 +183,7 @@ mod tests {
         let after = tls.current();
         assert!(!Arc::ptr_eq(&before, &after));
 
-        // A key that does not belong to the certificate changes nothing.
+        // An invalid pair of certificate and key changes nothing.
         shared.replace(IdentityPem {
             key: second.key,
             ..first
@@ -202,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_cannot_be_used_are_named_with_the_reason() {
+    fn an_error_names_the_unusable_file_and_the_reason() {
         let directory = tempfile::tempdir().unwrap();
         let file = |name: &str| directory.path().join(name);
         let (good, other) = (identity(directory.path(), "a"), identity(directory.path(), "b"));

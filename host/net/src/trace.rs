@@ -1,27 +1,25 @@
-//! W3C Trace Context, and the spans of requests that are exported.
+//! W3C Trace Context, and the spans that are exported as traces.
 //!
-//! Spans have the target [`SPANS`], so that they are enabled only if traces are exported. Otherwise they cost nothing,
-//! and do not appear in the log.
+//! Exported spans have the target [`SPANS`]. They are enabled only if traces are exported, and never appear in the log.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use opentelemetry::{Context, trace::TraceContextExt as _};
 use tracing::Span;
 use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 
-/// The header with the IDs of the trace and of the caller's span.
+/// The header with the IDs of the trace and of the parent span.
 pub const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
-/// The header in which each vendor adds to the trace.
+/// The header to which tracing systems add data of their own.
 pub const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 
-/// The target of the spans that are exported.
 pub const SPANS: &str = "admittance::otel";
 
-/// Returns whether the current task works for a request whose trace is exported.
+/// Returns whether the current task handles a request whose trace is exported.
 pub fn is_traced() -> bool {
     Context::map_current(Context::has_active_span)
 }
 
-/// Names this span in the headers of a request as its parent. Does nothing if the span is not exported.
+/// Sets this span as the parent in the headers of a request, if the span is exported.
 pub fn inject(span: &Span, headers: &mut HeaderMap) {
     if span.is_disabled() {
         return;

@@ -1,7 +1,7 @@
-//! Limits how much a connection reads or writes before other connections of its thread get their turn.
+//! Limits the bytes that a connection reads or writes before other connections of the same thread get their turn.
 //!
-//! A peer that reads as fast as the program writes, or the other way round, never makes a connection wait. Without
-//! these limits a body of 16 MiB would keep the thread for several milliseconds.
+//! A connection never has to wait if its peer is as fast as this program. Without these limits, a body of 16 MiB would
+//! occupy the thread for several milliseconds.
 
 use std::{
     io::{self, IoSlice},
@@ -15,38 +15,36 @@ use tokio::{
     task::coop,
 };
 
-/// The bytes that cost a unit of tokio's cooperative budget, in addition to the unit of each operation. A task has 128
-/// units until it yields: 128 KiB, which takes some 0.1 ms.
+/// The number of bytes that cost one unit of tokio's cooperative budget, in addition to one unit per operation. A task
+/// yields after 128 units, so after 128 KiB, which take about 0.1 ms.
 const BYTES_PER_UNIT: usize = 1 << 10;
 
-/// The most that one system call reads, in bytes. A buffer that grew to the size of a body would copy what it already
+/// The largest read of one system call, in bytes. A buffer that grew with the body would copy bytes that were already
 /// passed on.
 const LARGEST_READ: u64 = 64 << 10;
 
-/// The most that one system call writes, in bytes. The kernel would take up to the size of its buffer, which is several
-/// MiB.
+/// The largest write of one system call, in bytes. The kernel would accept several MiB, the size of its buffer.
 const LARGEST_WRITE: usize = 128 << 10;
 
-/// The most slices that one system call writes.
+/// The largest number of slices that one system call writes.
 const SLICES: usize = 16;
 
-/// Gets the bytes that pass a [`TurnTakingStream`].
+/// Sees the bytes that pass through a [`TurnTakingStream`].
 pub trait StreamObserver<S> {
-    /// Observes received bytes. Returns how many more units of the cooperative budget they cost than other bytes.
+    /// Called with received bytes. Returns the units of cooperative budget that they cost beyond their length.
     fn received(&mut self, bytes: &[u8]) -> io::Result<usize>;
 
-    /// Observes the first `written` bytes of these slices, which were sent.
+    /// Called when the first `written` bytes of these slices were sent.
     fn sent(&mut self, slices: &[IoSlice<'_>], written: usize);
 
-    /// Gets the stream when its user drops it.
+    /// Called with the stream when the [`TurnTakingStream`] is dropped.
     fn released(&mut self, _stream: S) {}
 }
 
-/// A stream that takes part in tokio's cooperative budget, whatever it is made of, and uses up more of it the more
-/// bytes it moves. The bytes pass unchanged.
+/// A stream of any type that uses tokio's cooperative budget: the more bytes it moves, the sooner its task yields.
 #[derive(Debug)]
 pub struct TurnTakingStream<S, O: StreamObserver<S>> {
-    /// `None` only while this is dropped.
+    /// `None` only during the drop.
     stream: Option<S>,
     observer: O,
 }
@@ -76,7 +74,7 @@ impl<S, O: StreamObserver<S>> Drop for TurnTakingStream<S, O> {
     }
 }
 
-/// Uses up units of the task's budget. The operation that follows waits when there are none left.
+/// Uses units of the task's budget. When none are left, the next operation yields.
 fn spend(cx: &mut Context<'_>, units: usize) {
     for _ in 0..units {
         match coop::poll_proceed(cx) {
@@ -151,7 +149,7 @@ impl<S: Connection, O: StreamObserver<S>> Connection for TurnTakingStream<S, O> 
     }
 }
 
-/// Returns the part of these slices that one call writes, in an array and its used length.
+/// Returns the slices that one call writes, as an array and the number of its elements in use.
 fn one_vectored_write<'a>(slices: &'a [IoSlice<'_>]) -> ([IoSlice<'a>; SLICES], usize) {
     let mut limited = [IoSlice::new(&[]); SLICES];
     let (mut used, mut rest) = (0, LARGEST_WRITE);

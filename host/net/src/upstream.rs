@@ -1,4 +1,4 @@
-//! Upstream servers: load balancing, health and forwarding.
+//! Load balancing, health checks and forwarding for upstream servers.
 
 mod connection;
 mod headers;
@@ -46,43 +46,37 @@ use crate::{
     trace::{SPANS, inject},
 };
 
-/// Configuration of an upstream.
+/// The configuration of an upstream.
 #[derive(Clone, Debug)]
 pub struct UpstreamConfig {
-    /// TLS of connections to the servers.
     pub tls: ClientTls,
-    /// Timeout for DNS, connection and TLS handshake together. Default: 2 s.
+    /// The timeout for DNS, connection and TLS handshake together. Default: 2 s.
     pub connect_timeout: Duration,
-    /// Timeout from the end of the request to the head of the reply; then the idle timeout of bodies.
-    /// Default: 60 s.
+    /// The timeout from the end of a request to the head of its reply, and of idle bodies. Default: 60 s.
     pub response_timeout: Duration,
-    /// The health check of servers. Without one, only requests show whether a server is up.
+    /// The health check of servers; without one, only requests find out whether a server is up.
     pub health: Option<HealthCheck>,
 }
 
 impl UpstreamConfig {
-    /// See [`connect_timeout`](Self::connect_timeout).
     pub const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
-    /// See [`response_timeout`](Self::response_timeout).
     pub const DEFAULT_RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
 }
 
-/// A GET request that checks whether a server is up: a status of 200 to 299 means yes.
+/// A GET request that checks a server. The server is up if the status is 200 to 299.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HealthCheck {
     pub path: PathAndQuery,
     /// The interval of checks. Default: 5 s.
     pub interval: Duration,
-    /// The timeout for the head of the answer. Default: 2 s.
+    /// The timeout for the head of the reply. Default: 2 s.
     pub timeout: Duration,
-    /// The value of `Authorization`. Default: none.
+    /// The value of the header `Authorization`. Default: none.
     pub authorization: Option<HeaderValue>,
 }
 
 impl HealthCheck {
-    /// See [`interval`](Self::interval).
     pub const DEFAULT_INTERVAL: Duration = Duration::from_secs(5);
-    /// See [`timeout`](Self::timeout).
     pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(2);
 }
 
@@ -115,7 +109,7 @@ impl UpstreamError {
         }
     }
 
-    /// Returns the label `reason` of the metric.
+    /// Returns the metric's label `reason`.
     fn label(self) -> &'static str {
         match self {
             Self::NoServers | Self::NoMaster => "nobody",
@@ -127,45 +121,44 @@ impl UpstreamError {
     }
 }
 
-/// A value that a request holds until it has ended, also as a tunnel: an extension of the request.
+/// An extension of a request that lives as long as the request, or as the tunnel that the request opens.
 #[derive(Clone, Debug)]
 pub struct TunnelGuard {
     /// Dropped when the tunnel ends.
     pub permit: Arc<dyn Any + Send + Sync>,
-    /// Cancelled when the client's connection has to end.
+    /// Cancelled when the client's connection must end.
     pub connection_ended: CancellationToken,
 }
 
-/// Whether a server is in use.
+/// A server, and whether it is up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerHealth {
     pub server: Server,
-    /// `None` if its last health check and connection succeeded.
+    /// `None` if the server is up.
     pub downtime: Option<Downtime>,
 }
 
-/// The reason for which a server is down.
+/// The beginning and the reason of a server's downtime.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Downtime {
     pub since: SystemTime,
     pub reason: String,
 }
 
-/// Sends requests to servers. Cheap to clone.
+/// Sends requests to servers. Clones share the connections.
 ///
-/// [`Choice`] selects the server. A request is retried with another server only if the connection failed,
-/// that is, if no byte of it was sent; servers that are down are tried last rather than never, so that a
-/// wrong health check does not stop everything. Bodies are streamed both ways, trailers included, and a
-/// switched protocol (a WebSocket) becomes a tunnel.
+/// [`Choice`] selects the server. If no connection can be made, so that no byte was sent, the request is retried with
+/// another server. Servers that are down are tried last, so that a wrong health check does not stop everything. Bodies
+/// and trailers are streamed in both directions. A switch of protocols, as for a WebSocket, opens a tunnel.
 #[derive(Clone, Debug)]
 pub struct Upstream {
     servers: Arc<ServerSet>,
     shared: Arc<Shared>,
-    /// Whether servers get the client's `Host` rather than their own.
+    /// Whether servers get the client's `Host` instead of their own address.
     keeps_host: bool,
 }
 
-/// Connections and tunnels, which [`Upstream::beside`] shares with other servers.
+/// The connections and tunnels that [`Upstream::beside`] shares with another upstream.
 struct Shared {
     pool: Pool,
     config: UpstreamConfig,
@@ -187,7 +180,7 @@ impl Upstream {
         Self::through(None, servers, choice, config)
     }
 
-    /// Creates an upstream whose connections are made by `dial`, or by TCP if there is none.
+    /// Creates an upstream that connects with `dial`, or by TCP if `dial` is `None`.
     pub fn through(dial: Option<Dial>, servers: Servers, choice: Choice, config: UpstreamConfig) -> Self {
         Self {
             servers: Arc::new(ServerSet::new(servers, choice)),
@@ -206,8 +199,8 @@ impl Upstream {
         }
     }
 
-    /// Creates an upstream of one more server with the same configuration. It shares the connection pool of this
-    /// upstream, and its tunnels end with the tunnels of this upstream. It gets the client's `Host`, as web pages need.
+    /// Creates an upstream of one more server, with the same configuration and connection pool. Its tunnels end with
+    /// those of this upstream. The server gets the client's `Host`, as web pages require.
     pub fn beside(&self, server: Server) -> Self {
         Self {
             servers: Arc::new(ServerSet::new(Servers::Listed(vec![server]), Choice::Turns)),
@@ -216,7 +209,6 @@ impl Upstream {
         }
     }
 
-    /// Returns the current servers, and whether each is up.
     pub fn health(&self) -> Vec<ServerHealth> {
         let targets = self.servers.targets();
         let health = targets.iter().map(|target| ServerHealth {
@@ -226,7 +218,7 @@ impl Upstream {
         health.collect()
     }
 
-    /// Checks every server at each interval, if health checks are configured, until this future is dropped.
+    /// Checks the health of every server at each interval, if configured, until this future is dropped.
     pub async fn check_health(&self) {
         if let Some(check) = &self.shared.config.health {
             health::check(&self.servers, &self.shared.pool, check).await;
@@ -243,25 +235,22 @@ impl Upstream {
         self.shared.config.tls.status()
     }
 
-    /// Waits for every tunnel to end.
     pub async fn tunnels_ended(&self) {
         self.shared.tunnels.close();
         self.shared.tunnels.wait().await;
     }
 
-    /// Ends every tunnel now.
     pub fn stop_tunnels(&self) {
         self.shared.stop_tunnels.cancel();
     }
 
-    /// Forwards a request, and returns the reply of a server. A CONNECT request gets a 405, since this is not a forward
-    /// proxy.
+    /// Forwards a request, and returns the reply. CONNECT is answered 405, because this is not a forward proxy.
     pub async fn send(&self, request: Request<Body>) -> Result<Response<Body>, UpstreamError> {
         let (response, _) = self.send_avoiding(request, &[]).await?;
         Ok(response)
     }
 
-    /// Forwards a request, and returns the reply and the server that sent it. The servers to `avoid` are tried last.
+    /// Forwards a request, and returns the reply with its server. The servers to `avoid` are tried last.
     pub async fn send_avoiding(
         &self,
         mut request: Request<Body>,
@@ -360,7 +349,7 @@ impl Upstream {
             let mut request = self.request_to(server, head, attempts.is_last(), body);
             inject(&span, request.headers_mut());
             let reply = self.shared.pool.request(server, request).instrument(span.clone());
-            // The timeout starts when the whole request was sent, since the time of an upload depends on the client.
+            // The timeout starts after the upload, whose duration depends on the client.
             let late = async {
                 replay.body_ended().await;
                 tokio::time::sleep(config.response_timeout).await;
@@ -424,7 +413,7 @@ impl Upstream {
         *request.method_mut() = head.method.clone();
         *request.uri_mut() = path_of(&head.uri);
         *request.version_mut() = Version::HTTP_11;
-        // The next server needs the headers too.
+        // The headers are kept for another attempt, unless this is the last server.
         *request.headers_mut() = if is_last {
             std::mem::take(&mut head.headers)
         } else {
@@ -441,7 +430,7 @@ impl Upstream {
     }
 }
 
-/// Returns the path and the query of a URL, as requests to a server have them.
+/// Returns the path and the query of a URL, as a request line contains them.
 fn path_of(url: &Uri) -> Uri {
     match url.path_and_query() {
         Some(path) => path.clone().into(),

@@ -1,8 +1,7 @@
-//! Threads that serve, each with a runtime of its own: one for each core serves connections, and another one accepts
-//! them, so that no computation delays the accepting.
+//! The threads that serve connections, one for each core, and one thread that accepts them, so that no computation
+//! delays accepting. Each thread has a runtime of its own.
 //!
-//! A connection stays on its thread, together with its calls of plugins and its connections to upstreams, so that no
-//! other thread has to be woken for a request.
+//! A connection stays on one thread with its plugin calls and upstream connections, so that no other thread is woken.
 
 use std::{
     cell::Cell,
@@ -26,7 +25,7 @@ thread_local! {
     static INDEX: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
-/// Returns the index of this thread among the workers; `None` if it is not a worker.
+/// Returns the index of this thread among the workers; `None` for other threads.
 pub(crate) fn index() -> Option<usize> {
     INDEX.get()
 }
@@ -35,16 +34,16 @@ pub(crate) fn count() -> usize {
     thread::available_parallelism().map_or(1, NonZero::get)
 }
 
-/// The time slice of threads that serve: shorter than the default of the kernel, and enough for most requests.
+/// The time slice of serving threads: shorter than the kernel's default, and enough for most requests.
 const TIME_SLICE: Duration = Duration::from_micros(200);
 
-/// The number of tasks that a thread runs before it looks for connections with new data. With tokio's default, 61,
-/// tasks that move large bodies keep the others waiting for 10 ms: each runs for 0.1 ms before it yields.
+/// The number of tasks that a thread runs before it checks connections for new data. With tokio's default of 61, tasks
+/// that move large bodies for 0.1 ms each would make the others wait for several milliseconds.
 const TASKS_BETWEEN_EVENTS: u32 = 8;
 
-/// Lets this thread, which serves requests, interrupt others when it wakes up. Linux 6.12 and later lets a thread run
-/// until the end of its time slice, even if its priority is low, unless a thread with a shorter time slice wakes up.
-/// The threads that this one starts have the default time slice again.
+/// Lets this serving thread preempt other threads when it wakes. On Linux 6.12 and later, a thread runs until the end
+/// of its time slice, even with a low priority, unless a thread with a shorter time slice wakes. Threads that this
+/// thread starts get the default time slice.
 pub fn shorten_time_slice() {
     if let Err(error) = set_time_slice(TIME_SLICE) {
         tracing::debug!(%error, "the time slice of this thread cannot be set");
@@ -62,7 +61,7 @@ fn set_time_slice(slice: Duration) -> io::Result<()> {
     let attributes = libc::sched_attr {
         size: size_of::<libc::sched_attr>() as u32,
         sched_policy: libc::SCHED_OTHER as u32,
-        // Without this flag, threads for long work, which serving threads start, would inherit the time slice.
+        // Without this flag, threads for long work would inherit the time slice from serving threads.
         sched_flags: libc::SCHED_FLAG_RESET_ON_FORK as u64,
         sched_nice: rustix::process::getpriority_process(None)?,
         sched_priority: 0,
@@ -70,7 +69,7 @@ fn set_time_slice(slice: Duration) -> io::Result<()> {
         sched_deadline: 0,
         sched_period: 0,
     };
-    // SAFETY: the kernel reads as many bytes as `size` says, and keeps none of them. 0 is the calling thread.
+    // SAFETY: the kernel reads `size` bytes, and does not keep them. 0 is the calling thread.
     let result = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
     match result {
         0 => Ok(()),
@@ -78,7 +77,7 @@ fn set_time_slice(slice: Duration) -> io::Result<()> {
     }
 }
 
-/// A thread that serves. It ends when this is dropped, and aborts the tasks that it still runs.
+/// A thread that serves. When this is dropped, the thread ends, and its tasks are aborted.
 #[derive(Debug)]
 pub struct ServingThread {
     runtime: Handle,
@@ -90,7 +89,7 @@ impl ServingThread {
         Self::start_with(name, || ())
     }
 
-    /// Starts a thread, on which `begin` runs first.
+    /// Starts a thread, which runs `begin` first.
     #[allow(clippy::disallowed_methods, reason = "these are the threads that serve")]
     fn start_with(name: impl Into<String>, begin: impl FnOnce() + Send + 'static) -> io::Result<Self> {
         let runtime = Builder::new_current_thread()
@@ -117,8 +116,7 @@ impl ServingThread {
     }
 }
 
-/// The threads that serve and accept connections. Cheap to clone. They end when the last clone is dropped, and abort
-/// the tasks that they still run.
+/// The threads that accept and serve connections. Dropping the last clone ends them and aborts their tasks.
 #[derive(Clone, Debug)]
 pub struct Workers {
     serving: Arc<[Arc<Worker>]>,
@@ -130,11 +128,11 @@ struct Worker {
     index: usize,
     thread: ServingThread,
     connections: AtomicUsize,
-    /// Requests in flight of HTTP/2 connections.
+    /// The number of requests in flight on HTTP/2 connections.
     streams: AtomicUsize,
 }
 
-/// The worker of a connection, which counts the connection until this is dropped.
+/// Counts a connection for its worker until it is dropped.
 #[derive(Debug)]
 pub(crate) struct WorkerSlot(Arc<Worker>);
 
@@ -147,12 +145,11 @@ impl Workers {
         })
     }
 
-    /// Returns the runtime of the thread that accepts connections.
     pub(crate) fn accepting(&self) -> Handle {
         self.accepting.runtime.clone()
     }
 
-    /// Counts a connection for the worker with the fewest connections.
+    /// Counts a connection for the worker with the fewest connections, and returns this worker.
     pub(crate) fn assign(&self) -> Option<WorkerSlot> {
         let worker = self
             .serving
@@ -188,12 +185,12 @@ impl Drop for WorkerSlot {
     }
 }
 
-/// Runs the requests of one HTTP/2 connection, such as a connection of kube-apiserver, on all workers.
+/// Distributes the requests of one HTTP/2 connection, such as kube-apiserver's, among all workers.
 #[derive(Clone, Debug)]
 pub(crate) struct StreamExecutor(pub(crate) Option<Workers>);
 
 impl StreamExecutor {
-    /// Returns the worker with the fewest requests: this thread, unless another one has fewer.
+    /// Returns the worker with the fewest requests. If there are several, the current thread is preferred.
     fn worker(&self) -> Option<&Arc<Worker>> {
         let Self(Some(workers)) = self else {
             return None;
@@ -227,7 +224,7 @@ where
     }
 }
 
-/// Counts a request of an HTTP/2 connection as in flight until this is dropped.
+/// Counts a request on an HTTP/2 connection as in flight until it is dropped.
 struct StreamInFlight(Arc<Worker>);
 
 impl Drop for StreamInFlight {
@@ -240,8 +237,7 @@ impl Drop for StreamInFlight {
 mod tests {
     use super::*;
 
-    /// Returns the nice value and the time slice of this thread; older kernels than Linux 6.12 do not report the
-    /// latter.
+    /// Returns the nice value and the time slice of this thread. Linux before 6.12 reports no time slice.
     #[expect(unsafe_code, reason = "no safe interface to this system call exists")]
     fn scheduling() -> (i32, u64) {
         // SAFETY: all fields are integers.
@@ -254,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shorter_time_slice_is_not_inherited_and_changes_no_priority() {
+    fn a_shorter_time_slice_is_not_inherited_and_does_not_change_the_priority() {
         let before = scheduling();
         let (shortened, started) = thread::spawn(|| {
             set_time_slice(TIME_SLICE).unwrap();

@@ -1,4 +1,4 @@
-//! Tests of the client for servers of other organisations.
+//! The HTTP client, against servers that send prepared bytes.
 
 #![expect(
     clippy::unwrap_used,
@@ -28,7 +28,7 @@ fn client(proxy: ProxyChoice) -> HttpClient {
     HttpClient::new(tls::client(Trust::SystemAnd(None), None).unwrap(), options)
 }
 
-/// Starts a server that answers one request with these bytes again and again. The task returns the request.
+/// Starts a server that answers one request by repeating these bytes. The task returns the request.
 async fn server(answer: &'static [u8]) -> (Url, tokio::task::JoinHandle<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/a?b=c", listener.local_addr().unwrap());
@@ -58,7 +58,7 @@ async fn a_request_with_endless_informational_responses_fails() {
 }
 
 #[tokio::test]
-async fn a_redirect_is_a_response() {
+async fn a_redirect_is_returned_instead_of_followed() {
     let (url, serving) =
         server(b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n").await;
     let request = ClientRequest::new(Method::POST, url.clone()).body("text");
@@ -70,7 +70,7 @@ async fn a_redirect_is_a_response() {
 }
 
 #[tokio::test]
-async fn a_request_without_tls_names_its_server_to_the_proxy() {
+async fn a_request_through_a_proxy_names_its_server() {
     let (mut proxy, serving) = server(b"HTTP/1.1 204 No Content\r\n\r\n").await;
     proxy.set_username("user").unwrap();
     proxy.set_password(Some("word")).unwrap();
@@ -83,7 +83,7 @@ async fn a_request_without_tls_names_its_server_to_the_proxy() {
         received.starts_with("GET http://modules.example.com/a.wasm HTTP/1.1\r\n"),
         "{received}"
     );
-    // The value is `user:word` in base64.
+    // The credentials are `user:word` in base64.
     assert!(
         received.contains("proxy-authorization: Basic dXNlcjp3b3Jk\r\n"),
         "{received}"
@@ -91,7 +91,7 @@ async fn a_request_without_tls_names_its_server_to_the_proxy() {
 }
 
 #[tokio::test]
-async fn a_refused_connection_is_an_error_of_its_own() {
+async fn a_refused_connection_is_a_connect_error() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
     drop(listener);

@@ -1,4 +1,4 @@
-//! Tests of the connections to upstream servers that are kept for later requests.
+//! The pool of connections to upstream servers.
 
 #![expect(
     clippy::unwrap_used,
@@ -22,7 +22,7 @@ use tokio::{
     sync::mpsc,
 };
 
-/// A timeout that no test reaches, also on a busy machine.
+/// A timeout that no test exceeds, even on a busy machine.
 const LONG: Duration = Duration::from_secs(600);
 
 const REPLY: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
@@ -42,7 +42,7 @@ async fn listen() -> (TcpListener, Upstream) {
     (listener, Upstream::new(servers, Choice::Turns, config))
 }
 
-/// Sends a request in a task of its own, which returns the reply.
+/// Sends a request in a task, which returns the reply's body.
 fn post(upstream: &Upstream) -> tokio::task::JoinHandle<Bytes> {
     let upstream = upstream.clone();
     tokio::spawn(async move {
@@ -52,7 +52,7 @@ fn post(upstream: &Upstream) -> tokio::task::JoinHandle<Bytes> {
     })
 }
 
-/// Reads until the bytes end with `end`.
+/// Reads until the received bytes end with `end`.
 async fn read_to(stream: &mut TcpStream, end: &[u8]) {
     let mut bytes = Vec::new();
     while !bytes.ends_with(end) {
@@ -71,13 +71,13 @@ async fn answer_first(listener: &TcpListener, upstream: &Upstream) -> TcpStream 
 }
 
 #[tokio::test]
-async fn a_connection_is_used_again() {
+async fn a_connection_is_reused() {
     let (listener, upstream) = listen().await;
     let mut stream = answer_first(&listener, &upstream).await;
     for _ in 0..3 {
         let reply = post(&upstream);
         read_to(&mut stream, b"body").await;
-        // The reply arrives in parts, and with a length that is not known in advance.
+        // The reply arrives in parts, and without a content length.
         for part in [
             "HTTP/1.1 200 OK\r\ntransfer-enc",
             "oding: chunked\r\n\r\n1\r\na\r\n",
@@ -91,17 +91,17 @@ async fn a_connection_is_used_again() {
 }
 
 #[tokio::test]
-async fn a_request_does_not_fail_because_its_server_closed_an_idle_connection() {
+async fn a_request_succeeds_although_its_server_closed_an_idle_connection() {
     let (listener, upstream) = listen().await;
     for _ in 0..3 {
         drop(answer_first(&listener, &upstream).await);
-        // The wait lets the runtime notice the closed connection.
+        // The pause lets the runtime notice that the connection was closed.
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
 }
 
 #[tokio::test]
-async fn connections_are_closed_when_no_request_has_used_them_for_a_while() {
+async fn idle_connections_are_closed_after_a_while() {
     let (listener, upstream) = listen().await;
     let mut stream = answer_first(&listener, &upstream).await;
     tokio::time::pause();
@@ -110,12 +110,12 @@ async fn connections_are_closed_when_no_request_has_used_them_for_a_while() {
     read_to(&mut stream, b"body").await;
     stream.write_all(REPLY).await.unwrap();
     assert_eq!(reply.await.unwrap(), "ok");
-    // The paused clock advances while every task waits.
+    // The paused clock advances while all tasks wait.
     assert_eq!(stream.read(&mut [0]).await.unwrap(), 0);
 }
 
 #[tokio::test]
-async fn the_rest_of_a_request_is_sent_while_its_early_reply_is_unread() {
+async fn the_rest_of_a_request_is_sent_while_an_early_reply_is_unread() {
     for (reply, expected) in [
         (REPLY, "ok"),
         (&b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"[..], ""),

@@ -1,4 +1,4 @@
-//! Tests of which discovered server gets a request, and of what happens when it goes down.
+//! The choice of the server for a request, and the handling of servers that go down.
 
 #![expect(
     clippy::unwrap_used,
@@ -26,7 +26,7 @@ use tokio::{
     sync::{Notify, Semaphore, mpsc, watch},
 };
 
-/// A timeout that is generous even on a busy machine.
+/// A timeout that is long enough on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 async fn soon<T>(future: impl Future<Output = T>) -> T {
@@ -44,7 +44,7 @@ async fn serve(routes: Router) -> SocketAddr {
     address
 }
 
-/// Starts a server that holds each request until it is released, and signals its arrival.
+/// Starts a server that signals each request's arrival, and holds the request until it is released.
 async fn holding() -> (SocketAddr, Arc<Notify>, mpsc::UnboundedReceiver<()>) {
     let release = Arc::new(Notify::new());
     let (arrived, arrivals) = mpsc::unbounded_channel();
@@ -66,10 +66,10 @@ async fn refusing() -> SocketAddr {
 
 type ServersSender = watch::Sender<Arc<FollowedServers>>;
 
-/// A timeout that no test reaches.
+/// A timeout that no test exceeds.
 const LONG: Duration = Duration::from_secs(600);
 
-/// Returns a list of these servers, with the names of their registrations.
+/// Returns the registrations of these servers, each a name and an address.
 fn known(servers: &[(&str, SocketAddr)]) -> Arc<FollowedServers> {
     let server = |(name, address): &(&str, SocketAddr)| FollowedServer {
         name: (*name).to_owned(),
@@ -97,7 +97,7 @@ fn followed(servers: &[(&str, SocketAddr)], choice: Choice) -> (Upstream, Server
     (upstream(Servers::Followed(receiver), choice, LONG), sender)
 }
 
-/// Posts a body. Returns the status and body of the reply, or 502 and the error.
+/// Posts a body. Returns the reply's status and body; on an error, 502 and the error.
 async fn post(upstream: &Upstream, body: impl Into<Body>) -> (u16, String) {
     let request = Request::post("/v1/apps").body(body.into()).unwrap();
     let response = match soon(upstream.send(request)).await {
@@ -109,7 +109,7 @@ async fn post(upstream: &Upstream, body: impl Into<Body>) -> (u16, String) {
     (status, String::from_utf8(body.to_vec()).unwrap())
 }
 
-/// Starts a server that answers with its name and the received body.
+/// Starts a server that replies with its name and the body that it received.
 async fn named(name: &'static str) -> SocketAddr {
     serve(named_routes(name)).await
 }
@@ -118,7 +118,7 @@ fn named_routes(name: &'static str) -> Router {
     Router::new().fallback(async move |body: String| format!("{name} {body}"))
 }
 
-/// Waits until the first known server has refused a connection.
+/// Waits until the first server counts as down.
 async fn refused(upstream: &Upstream) {
     let refused = async {
         while upstream
@@ -133,7 +133,7 @@ async fn refused(upstream: &Upstream) {
 }
 
 #[tokio::test]
-async fn requests_go_to_the_master_alone() {
+async fn requests_are_sent_only_to_the_master() {
     let (a, b, c) = (named("a").await, named("b").await, named("c").await);
     let (upstream, sender) = followed(&[("n1", a), ("n2", b)], Choice::Master);
     let lost = |servers: &[(&str, SocketAddr)]| {
@@ -141,7 +141,7 @@ async fn requests_go_to_the_master_alone() {
         servers.lost = Some("the session is away".to_owned());
         Arc::new(servers)
     };
-    // (the known servers, the expected status and reply)
+    // (known servers, expected status and reply)
     for (now, expected) in [
         (known(&[("n1", a), ("n2", b)]), (200, "a x")),
         (known(&[("n2", b)]), (200, "b x")),
@@ -149,7 +149,7 @@ async fn requests_go_to_the_master_alone() {
         (known(&[("n4", c)]), (200, "c x")),
         (known(&[]), (502, "the upstream has no master")),
         (known(&[("n5", a)]), (200, "a x")),
-        // While discovery is stale, the last known servers are used.
+        // If discovery fails, the last known servers are used.
         (lost(&[("n5", a)]), (200, "a x")),
     ] {
         sender.send_replace(now.clone());
@@ -163,7 +163,7 @@ async fn requests_go_to_the_master_alone() {
 }
 
 #[tokio::test]
-async fn a_new_master_takes_new_requests_while_the_old_one_answers_its_own() {
+async fn a_new_master_gets_new_requests_while_the_old_one_finishes_its_requests() {
     let (old, release, mut arrivals) = holding().await;
     let new = named("new").await;
     let (upstream, sender) = followed(&[("n1", old), ("n2", new)], Choice::Master);
@@ -179,8 +179,8 @@ async fn a_new_master_takes_new_requests_while_the_old_one_answers_its_own() {
 }
 
 #[tokio::test]
-async fn a_request_that_was_sent_is_never_sent_again() {
-    // The server crashes while it handles a request.
+async fn a_request_that_was_sent_is_not_retried() {
+    // The server crashes while it is handling a request.
     let listener = TcpListener::bind(loopback()).await.unwrap();
     let old = listener.local_addr().unwrap();
     let (upstream, sender) = {
@@ -225,7 +225,7 @@ async fn a_request_that_was_sent_is_never_sent_again() {
 }
 
 #[tokio::test]
-async fn a_request_that_was_not_sent_goes_to_the_next_master() {
+async fn a_request_that_was_not_sent_is_sent_to_the_next_master() {
     let dead = refusing().await;
     let new = named("new").await;
     let (upstream, sender) = followed(&[("n1", dead), ("n2", new)], Choice::Master);
@@ -234,16 +234,16 @@ async fn a_request_that_was_not_sent_goes_to_the_next_master() {
         async move { post(&upstream, "body").await }
     });
     refused(&upstream).await;
-    // Only the master gets requests, and changes that keep the master do not end the wait.
+    // Only the master gets requests, so changes of other servers do not end the wait.
     sender.send_replace(known(&[("n1", dead), ("n3", new)]));
-    // For a moment, the list has no master.
+    // The list is briefly without a master.
     sender.send_replace(known(&[]));
     sender.send_replace(known(&[("n3", new)]));
     assert_eq!(soon(waiting).await.unwrap(), (200, "new body".to_owned()));
 }
 
 #[tokio::test]
-async fn a_master_that_registers_again_is_a_new_server() {
+async fn a_master_that_registers_again_counts_as_a_new_server() {
     let listener = TcpListener::bind(loopback()).await.unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
@@ -260,7 +260,7 @@ async fn a_master_that_registers_again_is_a_new_server() {
 }
 
 #[tokio::test]
-async fn waiting_for_a_master_ends_after_the_connect_timeout() {
+async fn a_request_waits_for_a_master_only_until_the_connect_timeout() {
     let (sender, receiver) = watch::channel(known(&[("n1", refusing().await)]));
     let upstream = upstream(
         Servers::Followed(receiver),
@@ -297,7 +297,7 @@ async fn requests_wait_until_the_servers_are_known() {
     }
 }
 
-/// Starts a server that sends its name when a request arrives, and answers it when it is released.
+/// Starts a server that sends its name when a request arrives, and replies when it is released.
 async fn counting(
     name: &'static str,
     arrived: mpsc::UnboundedSender<&'static str>,
@@ -335,9 +335,9 @@ async fn the_least_loaded_server_gets_the_next_request() {
             _ => counts[1] += 1,
         }
     }
-    // The third server refuses connections. It has no request in flight, and still gets none.
+    // The third server refuses connections. It gets no request, although it has none in flight.
     assert_eq!(counts, [3, 3]);
-    // A completed request no longer counts.
+    // A finished request no longer counts.
     release_a.add_permits(2);
     let mut done = 0;
     while done < 2 {
@@ -350,7 +350,7 @@ async fn the_least_loaded_server_gets_the_next_request() {
         waiting.push(start());
         assert_eq!(soon(arrivals.recv()).await.unwrap(), "a");
     }
-    // A new server has no request in flight. A server that stays in the list keeps its count.
+    // A new server has no request in flight, and a server that stays keeps its count.
     sender.send_replace(known(&[("n2", b), ("n3", c)]));
     for _ in 0..3 {
         waiting.push(start());
@@ -362,7 +362,7 @@ async fn the_least_loaded_server_gets_the_next_request() {
 }
 
 #[tokio::test]
-async fn a_refused_connection_loses_no_request() {
+async fn a_request_is_retried_when_a_server_refuses_the_connection() {
     let (a, dead) = (named("a").await, refusing().await);
     for choice in [Choice::LeastLoaded, Choice::Turns] {
         let (upstream, _sender) = followed(&[("n1", dead), ("n2", a)], choice);
@@ -377,7 +377,7 @@ async fn a_refused_connection_loses_no_request() {
 }
 
 #[tokio::test]
-async fn listed_schedulers_are_tried_in_their_order() {
+async fn listed_servers_are_tried_in_order() {
     let (a, b, dead) = (named("a").await, named("b").await, refusing().await);
     let listed = |addresses: &[SocketAddr]| {
         let servers = addresses
@@ -401,7 +401,6 @@ async fn listed_schedulers_are_tried_in_their_order() {
     }
 }
 
-/// The server sends informational responses until its connection is closed.
 #[tokio::test]
 async fn a_request_with_endless_informational_responses_fails() {
     let listener = TcpListener::bind(loopback()).await.unwrap();

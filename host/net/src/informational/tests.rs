@@ -16,7 +16,7 @@ use crate::causes::{chain, find};
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 
-/// Returns a connection on which a request was sent, and its server.
+/// Returns a connection on which one request was sent.
 fn requested() -> ConnectionState {
     let mut connection = ConnectionState::Idle;
     connection.count_sent(b"GET / HTTP/1.1\r\n\r\n");
@@ -61,7 +61,7 @@ fn informational_heads_are_limited_and_bodies_are_not() {
         Ok(0),
         "a body"
     );
-    // The bytes are the rest of a request that was answered early.
+    // The bytes are the rest of a request that the server answered early.
     connection.count_sent(b"more of the body");
     assert_eq!(
         connection.count_received(&b"123456789123".repeat(10_000)),
@@ -112,7 +112,7 @@ fn status(status: &[u8; 3], is_last: bool, stream: u8) -> Vec<u8> {
     frame(HEADERS, 4 | u8::from(is_last), stream, &block)
 }
 
-/// Sends requests one after another to a server that sends these bytes after each, or without end.
+/// Sends requests one after another. The server sends these bytes after each request, endlessly if `is_endless`.
 async fn exchange(
     is_http2: bool,
     replies: Vec<Vec<u8>>,
@@ -157,7 +157,7 @@ async fn serve(mut server: DuplexStream, is_http2: bool, replies: Vec<Vec<u8>>, 
         server.write_all(&frame(4, 0, 0, &[])).await.unwrap();
     }
     for reply in replies {
-        // A request of HTTP/2 may come with the preface or after it.
+        // An HTTP/2 request may arrive with the preface or after it.
         loop {
             let read = server.read(&mut buffer).await.unwrap();
             let headers = frame(HEADERS, 5, 0, &[])[3..5].to_vec();
@@ -171,7 +171,7 @@ async fn serve(mut server: DuplexStream, is_http2: bool, replies: Vec<Vec<u8>>, 
 }
 
 #[tokio::test]
-async fn a_server_without_a_final_response_is_given_up() {
+async fn a_request_to_a_server_that_never_sends_a_final_response_fails() {
     for (is_http2, reply) in [
         (false, CONTINUE.repeat(100)),
         (true, status(b"103", false, 1).repeat(100)),
@@ -213,7 +213,7 @@ async fn a_few_informational_responses_for_each_request_pass() {
     }
 }
 
-/// A stream that is always ready, and takes no part in the cooperative budget.
+/// A stream that is always ready, and does not use tokio's cooperative budget.
 struct AlwaysReady;
 
 impl AsyncRead for AlwaysReady {
@@ -279,7 +279,7 @@ async fn a_large_write_yields_to_other_tasks() {
 }
 
 #[tokio::test]
-async fn reads_yield_on_every_type_of_connection() {
+async fn reads_yield_to_other_tasks_on_every_type_of_connection() {
     let mut endless = limited(TokioIo::new(AlwaysReady));
     let other = tokio::spawn(async {});
     let mut buffer = [0; 16];

@@ -13,12 +13,12 @@ use super::{
     transfer::{Transfer, TransferState},
 };
 
-/// The time that a connection may be idle between requests. It is longer than usual timeouts of clients, so that the
-/// client closes the connection.
+/// The timeout of a connection between requests. It is longer than the usual timeouts of clients, so that the client is
+/// the one to close the connection.
 const KEEP_ALIVE: Duration = Duration::from_secs(75);
 
-/// The state that a connection's timeouts depend on. Cheap to clone. hyper's own header timeout is not used, because it
-/// also runs between requests, and closes the connection without a reply.
+/// The state that determines a connection's timeouts. Clones share the state. hyper's own header timeout is not used,
+/// because it also runs between requests, and closes the connection without a reply.
 #[derive(Clone, Debug)]
 pub(super) struct Activity(Arc<Inner>);
 
@@ -26,33 +26,32 @@ pub(super) struct Activity(Arc<Inner>);
 struct Inner {
     limits: ConnectionLimits,
     state: Mutex<State>,
-    /// Notified when the next deadline is earlier than the current one.
+    /// Wakes the connection's task when its deadline has become earlier.
     is_earlier: Notify,
 }
 
 #[derive(Debug)]
 struct State {
     requests_in_flight: usize,
-    /// Requests with a body that may still be in transfer.
+    /// The requests whose bodies may still be in transfer.
     transfers: Vec<Weak<TransferState>>,
-    /// The time at which the transfers are checked next.
+    /// The time of the next check of the transfers.
     next_check: Instant,
-    /// The time at which bytes were last received or sent.
     last_bytes: Instant,
     has_received: bool,
     has_served: bool,
     is_http2: bool,
-    /// The time at which the first byte of an incomplete head arrived.
+    /// The time at which the first byte of an incomplete request head arrived.
     head_since: Option<Instant>,
     idle_since: Instant,
-    /// The time at which the connection's task wakes up to look at its deadlines.
+    /// The time at which the connection's task will check its deadlines.
     wakes_at: Instant,
 }
 
 /// The reason why a connection is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Expiry {
-    /// A head was not completed in time.
+    /// The head of a request was not complete in time.
     Head,
     /// No request arrived in time.
     Idle,
@@ -62,18 +61,18 @@ pub(super) enum Expiry {
     Revoked,
 }
 
-/// The next step and its time: check the bodies, or close the connection.
+/// The next deadline, and what happens then: `expiry` closes the connection, `None` checks the bodies.
 struct NextStep {
     at: Instant,
     expiry: Option<Expiry>,
 }
 
-/// Counts a request as in flight until this is dropped.
+/// Counts a request as in flight until it is dropped.
 #[derive(Debug)]
 pub(super) struct RequestInFlight(Activity);
 
 impl Inner {
-    /// Returns the interval at which bodies are checked: a limit is exceeded by less than an eighth.
+    /// Returns the interval at which bodies are checked. Stalls are detected at most an eighth of the timeout late.
     fn check_interval(&self) -> Duration {
         let limits = &self.limits.transfer;
         let shortest = limits.client.min(limits.upstream).min(limits.stream);
@@ -126,10 +125,10 @@ impl Activity {
         state.last_bytes = Instant::now();
         if !state.has_received {
             state.has_received = true;
-            // HTTP/2 begins with `PRI * HTTP/2.0`; no HTTP/1 method does.
+            // Only HTTP/2 begins with `PRI`.
             state.is_http2 = bytes.starts_with(b"PRI");
         }
-        // Bytes that arrive during a request belong to it, and HTTP/2 sends many frames that are not heads.
+        // During a request, received bytes belong to that request. HTTP/2 sends many frames that contain no head.
         if state.requests_in_flight == 0 && !state.is_http2 && state.head_since.is_none() {
             state.head_since = Some(Instant::now());
             self.reschedule(state);
@@ -140,7 +139,7 @@ impl Activity {
         self.0.state.lock().last_bytes = Instant::now();
     }
 
-    /// Records that the head of a request is complete. `ended` is cancelled when the connection has to end.
+    /// Records that the head of a request is complete. `ended` is cancelled when the connection must end.
     pub(super) fn begin_request(
         &self,
         client: SocketAddr,
@@ -167,7 +166,7 @@ impl Activity {
         transfer
     }
 
-    /// Completes when nothing was received or sent for this long.
+    /// Completes when no byte was received or sent for this long.
     pub(super) async fn silent_for(&self, limit: Duration) {
         loop {
             let until = self.0.state.lock().last_bytes + limit;
@@ -178,7 +177,7 @@ impl Activity {
         }
     }
 
-    /// Completes when the connection must be closed. Bodies that stall before that are aborted.
+    /// Completes when the connection must be closed. Until then, stalled bodies are aborted.
     pub(super) async fn expired(&self) -> Expiry {
         loop {
             let is_earlier = self.0.is_earlier.notified();
@@ -203,9 +202,8 @@ impl Activity {
         next
     }
 
-    /// Wakes the connection if a change of the state has made its deadline earlier. A later deadline is noticed when
-    /// the connection wakes at the previous one: most requests end long before that, and waking the connection for each
-    /// of them would cost more.
+    /// Wakes the connection's task if its deadline has become earlier. For a later deadline, the task reschedules
+    /// itself when it wakes at the previous one. Waking it for each request would cost more.
     fn reschedule(&self, state: MutexGuard<'_, State>) {
         let is_earlier = state.next(self.0.limits.header_timeout).at < state.wakes_at;
         drop(state);
@@ -214,7 +212,7 @@ impl Activity {
         }
     }
 
-    /// Aborts requests with a stalled body. Returns whether the connection must be closed.
+    /// Aborts stalled bodies. Returns whether the connection must be closed.
     fn check(&self) -> bool {
         let now = Instant::now();
         let mut state = self.0.state.lock();
@@ -227,7 +225,7 @@ impl Activity {
         for transfer in transfers {
             is_reply_unread |= transfer.check(now);
         }
-        // With HTTP/2, the other requests of the connection continue.
+        // The other requests on an HTTP/2 connection continue.
         is_reply_unread && !is_http2
     }
 }
@@ -284,7 +282,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_dripping_head_expires_like_a_silent_connection() {
+    async fn an_incomplete_head_expires_although_bytes_arrive() {
         let activity = activity();
         let drip = async {
             loop {

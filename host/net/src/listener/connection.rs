@@ -1,4 +1,4 @@
-//! Serves one connection: the TLS handshake, its requests, and the tunnel that it may become.
+//! Serves one connection: the TLS handshake, the requests, and the tunnel that the connection may become.
 
 use std::{convert::Infallible, io, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -33,13 +33,13 @@ use crate::{
     workers::{StreamExecutor, WorkerSlot},
 };
 
-/// The timeout for sending a 408 reply, since a slow client may also be slow to read it.
+/// The timeout for sending a 408 reply. A client that sends slowly may also read slowly.
 const TIMEOUT_REPLY_LIMIT: Duration = Duration::from_secs(1);
-/// The time that requests in flight have after their client's certificate was revoked.
+/// The time for requests in flight to finish after their client's certificate was revoked.
 const REVOKED_GRACE: Duration = Duration::from_secs(10);
 const REVOKED: &str = "the client's certificate is no longer accepted";
 
-/// One client's connection, which runs in its own task.
+/// A client's connection, which has a task of its own.
 pub(super) struct Connection<H> {
     pub(super) handler: H,
     pub(super) tls: Option<ServerTls>,
@@ -47,13 +47,13 @@ pub(super) struct Connection<H> {
     pub(super) address: SocketAddr,
     pub(super) stop: Stop,
     pub(super) streams: StreamExecutor,
-    /// The connection's place within the limit; `None` for a connection beyond it.
+    /// The permit of the connection; `None` for a connection beyond the limit.
     pub(super) _permit: Option<Permit>,
 }
 
 impl<H: Handler> Connection<H> {
     pub(super) async fn run_at(self, _slot: WorkerSlot, stream: TcpStream) {
-        // The stream belongs to the runtime that accepted it, and has to be registered with this one.
+        // The stream was registered with the runtime that accepted it, and must be registered with this one.
         match stream.into_std().and_then(TcpStream::from_std) {
             Ok(stream) => self.run(stream).await,
             Err(error) => tracing::warn!(%error, "a connection could not be handed to its thread"),
@@ -102,7 +102,7 @@ impl<H: Handler> Connection<H> {
         }
     }
 
-    /// Serves a connection until it ends. A connection that became a tunnel ends with the tunnel.
+    /// Serves a connection, and the tunnel that it may become, until it ends.
     async fn serve<S>(&self, stream: S, mut tls: Option<TlsConnection>)
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -114,7 +114,7 @@ impl<H: Handler> Connection<H> {
         match (expiry, released.try_recv()) {
             (Some(Expiry::Head), Ok(stream)) => self.reply_timeout(stream).await,
             (Some(expiry), _) => tracing::debug!(?expiry, "the connection is closed"),
-            // The tunnel has taken over the stream.
+            // A tunnel has taken over the stream.
             (None, Err(oneshot::error::TryRecvError::Empty)) => {
                 self.watch_tunnel(&mut released, &mut tls, &activity, &ended)
                     .await;
@@ -123,7 +123,7 @@ impl<H: Handler> Connection<H> {
         }
     }
 
-    /// Serves requests until the connection ends. Returns why it was aborted, if it was.
+    /// Serves requests until the connection ends. If the connection was aborted, returns the reason.
     async fn exchange<S>(
         &self,
         stream: TrackedStream<S>,
@@ -160,7 +160,7 @@ impl<H: Handler> Connection<H> {
         let mut connection = Box::pin(builder.serve_connection_with_upgrades(TokioIo::new(stream), service));
         let (mut stopped, mut is_stopping) = (WhenWoken::new(self.stop.graceful.cancelled()), false);
         let mut expired = WhenWoken::new(activity.expired());
-        // The deadline of requests in flight after the client's certificate was revoked.
+        // The deadline for requests in flight, once the client's certificate was revoked.
         let mut grace = None;
         loop {
             tokio::select! {
@@ -186,8 +186,7 @@ impl<H: Handler> Connection<H> {
         }
     }
 
-    /// Waits until a tunnel returns its stream. Ends the tunnel when it is idle for too long, or when the client's
-    /// certificate is no longer accepted.
+    /// Waits until a tunnel ends. Ends it when it is idle for too long, or when the client's certificate is revoked.
     async fn watch_tunnel<S>(
         &self,
         released: &mut oneshot::Receiver<S>,
@@ -210,8 +209,7 @@ impl<H: Handler> Connection<H> {
         let _ = released.await;
     }
 
-    /// Replies 408 to a client that did not complete the head of a request. hyper would only close the
-    /// connection.
+    /// Replies 408 to a client that did not complete the head of a request. hyper would only close the connection.
     async fn reply_timeout<S: AsyncWrite + Unpin>(&self, mut stream: S) {
         tracing::info!(client = %self.address, "timeout while reading the head of a request");
         let text = format!(
@@ -233,7 +231,6 @@ impl<H: Handler> Connection<H> {
     }
 }
 
-/// Waits until the client's certificate is no longer accepted.
 async fn revoked(tls: &mut Option<TlsConnection>) {
     match tls {
         Some(tls) => tls.revoked().await,
@@ -248,7 +245,7 @@ async fn sleep_until(at: Option<Instant>) {
     }
 }
 
-/// Returns whether a handshake failed because the client does not speak TLS.
+/// Returns whether a TLS handshake failed because the client does not use TLS.
 fn is_without_tls(error: &io::Error) -> bool {
     let cause = error.get_ref().and_then(|cause| cause.downcast_ref());
     matches!(

@@ -5,12 +5,12 @@ use tokio::sync::oneshot;
 use super::activity::Activity;
 use crate::turns::{StreamObserver, TurnTakingStream};
 
-/// A stream that records when bytes are received and sent, and that is returned when hyper, or a tunnel, drops it.
+/// A stream that records when bytes are received and sent, and that is handed back when hyper or a tunnel drops it.
 pub(super) type TrackedStream<S> = TurnTakingStream<S, Tracker<S>>;
 
 pub(super) struct Tracker<S> {
     activity: Activity,
-    /// The receiver of the stream, when hyper or a tunnel drops it.
+    /// Receives the stream when hyper or a tunnel drops it.
     released: Option<oneshot::Sender<S>>,
 }
 
@@ -39,7 +39,7 @@ impl<S> StreamObserver<S> for Tracker<S> {
 
     fn released(&mut self, stream: S) {
         if let Some(released) = self.released.take() {
-            // An error means that the receiver was dropped.
+            // An error means that nobody waits for the stream.
             let _ = released.send(stream);
         }
     }

@@ -17,36 +17,36 @@ use tokio_util::sync::CancellationToken;
 use super::activity::RequestInFlight;
 use crate::telemetry;
 
-/// The most bytes of a reply that are sent to the client at once, so that its rate can be measured.
+/// The largest part of a reply that is sent at once, in bytes. Small parts let the client's rate be measured.
 const LARGEST_CHUNK: usize = 16 * 1024;
 
-/// Idle timeouts of bodies, and the minimum rate of clients.
+/// The idle timeouts of bodies, and the minimum rate of clients.
 #[derive(Clone, Copy, Debug)]
 pub struct TransferLimits {
-    /// Idle timeout for a client to send a request's body, or to read a reply.
+    /// The idle timeout of a client that sends a request's body or reads a reply.
     pub client: Duration,
-    /// The minimum rate of a client while the server waits for it, in bytes per second, averaged over the idle timeout
-    /// `client`; 0 for no minimum.
+    /// The minimum rate of a client in bytes per second, averaged over the times of waiting for the client that add up
+    /// to `client`; 0 disables the limit.
     pub minimum_rate: u64,
-    /// Idle timeout for the upstream to read a request's body, or to send a reply.
+    /// The idle timeout of an upstream that reads a request's body or sends a reply.
     pub upstream: Duration,
-    /// Idle timeout of event streams from the upstream, and of tunnels.
+    /// The idle timeout of event streams from the upstream and of tunnels.
     pub stream: Duration,
 }
 
-/// A limit of a transfer that the client or the upstream exceeded.
+/// The limit that a client or an upstream exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stall {
-    /// The client sent nothing, or read nothing.
+    /// The client sent or read nothing for this long.
     ClientIdle(Duration),
-    /// The client sent or read fewer bytes per second.
+    /// The client sent or read fewer bytes per second than this.
     ClientSlow(u64),
-    /// The upstream read nothing, or sent nothing.
+    /// The upstream sent or read nothing for this long.
     UpstreamIdle(Duration),
 }
 
 impl Stall {
-    /// Returns the labels `who` and `how` of the metric.
+    /// Returns the metric's labels `who` and `how`.
     fn labels(self) -> (&'static str, &'static str) {
         match self {
             Self::ClientIdle(_) => ("client", "idle"),
@@ -68,8 +68,7 @@ impl std::fmt::Display for Stall {
 
 impl std::error::Error for Stall {}
 
-/// Enforces [`TransferLimits`] on the bodies of a request and its reply, until the reply has been sent
-/// completely.
+/// Enforces [`TransferLimits`] on the bodies of a request and its reply, until the reply was sent completely.
 #[derive(Debug)]
 pub struct Transfer {
     shared: Arc<TransferState>,
@@ -77,7 +76,7 @@ pub struct Transfer {
     ended: CancellationToken,
 }
 
-/// State that the bodies share with the connection that checks them.
+/// The state of both bodies, which the connection checks.
 #[derive(Debug)]
 pub(super) struct TransferState {
     client: SocketAddr,
@@ -90,26 +89,26 @@ pub(super) struct TransferState {
 struct Flows {
     request: Flow,
     reply: Flow,
-    /// Whether the idle timeout of streams applies to the reply.
+    /// Whether the reply is an event stream, with the idle timeout [`TransferLimits::stream`].
     is_stream: bool,
 }
 
-/// One body that is being sent.
+/// A body in transfer.
 #[derive(Debug, Default)]
 struct Flow {
     body: Option<Body>,
-    /// The waker of the last task that polled it.
+    /// The waker of the task that polled the body last.
     waker: Option<Waker>,
     waits: Option<Wait>,
-    /// The bytes that the client transferred since its rate was last computed.
+    /// The bytes that the client sent or read since its rate was last computed.
     bytes: u64,
-    /// The time that the server waited for the client since its rate was last computed.
+    /// The time of waiting for the client since its rate was last computed.
     waited: Duration,
     /// The reason why the body was aborted.
     stall: Option<Stall>,
 }
 
-/// The side that a body waits for, and since when.
+/// The side that the body is waiting for, and the beginning of the wait.
 #[derive(Clone, Copy, Debug)]
 enum Wait {
     Client(Instant),
@@ -126,15 +125,14 @@ impl Flows {
 }
 
 impl Flow {
-    /// Ends the wait for the client, and adds it to `waited`.
+    /// Ends a wait for the client, and adds its duration to `waited`.
     fn end_wait(&mut self, now: Instant) {
         if let Some(Wait::Client(since)) = self.waits.take() {
             self.waited += now.saturating_duration_since(since);
         }
     }
 
-    /// Returns whether the client was too slow since its rate was last computed. The rate is computed each time the
-    /// server has waited for the client as long as its idle timeout.
+    /// Returns whether the client was too slow. Its rate is computed each time the waits add up to its idle timeout.
     fn is_slow(&mut self, limits: &TransferLimits) -> bool {
         if self.waited < limits.client {
             return false;
@@ -157,7 +155,7 @@ fn as_float(bytes: u64) -> f64 {
 }
 
 impl Transfer {
-    /// While `in_flight` exists, the connection is not idle; `ended` is cancelled when the connection has to end.
+    /// The connection is not idle until `in_flight` is dropped. `ended` is cancelled when the connection must end.
     pub(super) fn new(
         client: SocketAddr,
         limits: TransferLimits,
@@ -182,12 +180,11 @@ impl Transfer {
         }
     }
 
-    /// Returns the state that the connection checks.
     pub(super) fn watched(&self) -> Weak<TransferState> {
         Arc::downgrade(&self.shared)
     }
 
-    /// Limits the body of the request.
+    /// Applies the limits to the request's body.
     pub(super) fn receive(&self, body: Body) -> Body {
         if http_body::Body::is_end_stream(&body) {
             return body;
@@ -201,7 +198,7 @@ impl Transfer {
         })
     }
 
-    /// Limits the body of the reply. The request is in flight until the returned body is dropped, or has stalled.
+    /// Applies the limits to the reply's body. The request is in flight until the returned body is dropped or stalls.
     pub(super) fn send(self, body: Body) -> Body {
         let shared = self.shared.clone();
         {
@@ -217,17 +214,17 @@ impl Transfer {
         })
     }
 
-    /// Applies the idle timeout of streams to the reply, which is an event stream.
+    /// Applies the idle timeout of event streams to the reply.
     pub fn set_stream(&self) {
         self.shared.flows.lock().is_stream = true;
     }
 
-    /// Returns a token that is cancelled when the connection has to end, also as a tunnel.
+    /// Returns a token that is cancelled when the connection, or the tunnel that it became, must end.
     pub fn connection_ended(&self) -> CancellationToken {
         self.ended.clone()
     }
 
-    /// Returns the reason why the request's body was aborted, if it was.
+    /// Returns the reason why the request's body was aborted; `None` if it was not.
     pub fn stall(&self) -> Option<Stall> {
         self.shared.flows.lock().request.stall
     }
@@ -245,7 +242,7 @@ impl Transfer {
 }
 
 impl TransferState {
-    /// Aborts both bodies if one side was idle for too long. Returns whether the client did not read its reply.
+    /// Aborts both bodies if one side exceeded its idle timeout. Returns whether the client did not read the reply.
     pub(super) fn check(&self, now: Instant) -> bool {
         let flows = self.flows.lock();
         let overdue = |wait: Option<Wait>, upstream: Duration| match wait? {
@@ -269,15 +266,15 @@ impl TransferState {
         matches!(reply, Some(Stall::ClientIdle(_)))
     }
 
-    /// Aborts both bodies, and drops their contents.
+    /// Aborts both bodies, and drops the inner bodies.
     fn abort(&self, mut flows: MutexGuard<'_, Flows>, stall: Stall) {
         flows.request.stall = Some(stall);
-        // The reply about this stall is sent later, with its own limits.
+        // If the reply has not begun, an error reply follows, which has its own limits.
         flows.reply.stall = flows.reply.body.is_some().then_some(stall);
         let bodies = (flows.request.end(), flows.reply.end());
         let wakers = [flows.request.waker.take(), flows.reply.waker.take()];
         drop(flows);
-        // The contents may have their own locks, so they are dropped after this one is released.
+        // The inner bodies may have locks, so they are dropped after this lock is released.
         drop(bodies);
         self.stalled.notify_one();
         wakers.into_iter().flatten().for_each(Waker::wake);
@@ -298,9 +295,9 @@ type Polled = Poll<Option<Result<Frame<Bytes>, axum::Error>>>;
 struct LimitedBody {
     shared: Arc<TransferState>,
     direction: Direction,
-    /// The rest of a frame that was too large to be sent at once.
+    /// The rest of a frame that is larger than [`LARGEST_CHUNK`].
     rest: Bytes,
-    /// Keeps the request in flight until the reply has ended.
+    /// Keeps the request in flight until the reply ends.
     transfer: Option<Transfer>,
 }
 
@@ -308,7 +305,7 @@ struct LimitedBody {
 impl Unpin for LimitedBody {}
 
 impl LimitedBody {
-    /// Polls the inner body. `Err` means that a limit was exceeded.
+    /// Polls the inner body. `Err` means that the body was aborted.
     fn poll_inner(&mut self, cx: &mut Context<'_>) -> Result<Polled, Stall> {
         let now = Instant::now();
         let shared = &*self.shared;
@@ -324,7 +321,7 @@ impl LimitedBody {
         if let Some(stall) = flow.stall {
             return Err(stall);
         }
-        // hyper polls a body again when it has sent the last chunk. Other polls do not end a wait.
+        // hyper polls a reply's body again when the last part was sent, so only that poll ends a wait for the client.
         if is_reply == matches!(flow.waits, Some(Wait::Client(_))) {
             flow.end_wait(now);
             if flow.is_slow(&limits) {
@@ -367,7 +364,7 @@ impl LimitedBody {
                 data
             });
         } else {
-            // The upstream may leave a complete body unread.
+            // The upstream may ignore the rest of a body that has arrived completely.
             flow.waits = (!is_complete).then_some(Wait::Upstream(now));
         }
         flow.bytes += frame.data_ref().map_or(0, length);
@@ -421,7 +418,7 @@ impl http_body::Body for LimitedBody {
 
 impl Drop for LimitedBody {
     fn drop(&mut self) {
-        // The contents may have their own locks, so they are dropped after this one is released.
+        // The inner bodies may have locks, so they are dropped after this lock is released.
         let ended = self.shared.flows.lock().flow(self.direction).end();
         drop(ended);
     }

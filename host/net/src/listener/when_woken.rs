@@ -1,4 +1,4 @@
-//! Futures that rarely complete, in a task that is often woken for other reasons.
+//! Futures that rarely complete, in tasks that are often woken for other reasons.
 
 use std::{
     pin::Pin,
@@ -11,11 +11,11 @@ use std::{
 
 use parking_lot::Mutex;
 
-/// Polls a future only after it was woken. Each poll of a signal to stop takes locks that all connections share.
+/// Polls a future only after it was woken. Polling a shutdown signal takes locks that all connections share.
 pub(super) struct WhenWoken<F> {
     future: Pin<Box<F>>,
     signal: Arc<WakeSignal>,
-    /// The waker with which `signal` is polled.
+    /// The waker that is passed to the inner future.
     waker: Waker,
     /// The waker of the task that polls this future.
     task: Waker,
@@ -60,7 +60,7 @@ impl<F: Future> Future for WhenWoken<F> {
         if !this.signal.is_woken.load(Ordering::Acquire) {
             return Poll::Pending;
         }
-        // A wake from here on is noticed by the next poll.
+        // A wake after this line causes another poll.
         this.signal.is_woken.store(false, Ordering::Release);
         this.future.as_mut().poll(&mut Context::from_waker(&this.waker))
     }

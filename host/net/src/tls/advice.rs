@@ -10,22 +10,21 @@ use rustls_pki_types::UnixTime;
 use super::short_key::ShortKey;
 use crate::causes::without_link;
 
-/// Advice for the operator of one kind of client about a failed TLS connection. Each text is appended to a
-/// message; empty ones are omitted.
+/// One kind of client's advice, which messages about failed TLS connections end with. Empty texts are omitted.
 #[derive(Clone, Debug, Default)]
 pub struct TlsAdvice<'a> {
-    /// Advice on trusting the CA of the server's certificate.
+    /// Advice on how to trust the CA of the server's certificate.
     pub trust: Cow<'a, str>,
-    /// Advice on using another server name.
+    /// Advice on how to use another server name.
     pub name: &'a str,
-    /// Advice on configuring a client certificate.
+    /// Advice on how to configure a client certificate.
     pub identity: &'a str,
-    /// Advice on connecting without TLS.
+    /// Advice on how to connect without TLS.
     pub plain: &'a str,
 }
 
 impl TlsAdvice<'_> {
-    /// Explains what is wrong with a connection to this host, and what to do.
+    /// Explains why a connection to this host failed, and what to do about it.
     pub fn explain(&self, error: &Error, host: &str) -> String {
         match error {
             Error::InvalidCertificate(error) => self.explain_certificate(error, host),
@@ -86,8 +85,7 @@ impl TlsAdvice<'_> {
                 "make a new CA and certificate, for instance with `admittance certs`",
             ),
             E::Other(other) => match other.0.downcast_ref::<webpki::Error>() {
-                // `openssl x509 -req` without an extension file makes such a certificate, which cannot have a
-                // subjectAltName.
+                // `openssl x509 -req` without an extension file makes certificates without a subjectAltName.
                 Some(webpki::Error::UnsupportedCertVersion) => return no_alternative_name(host),
                 Some(webpki::Error::CaUsedAsEndEntity) => (
                     "its certificate is a CA certificate (basicConstraints CA:TRUE)".to_owned(),
@@ -109,7 +107,7 @@ fn with_advice(problem: &str, advice: &str) -> String {
 }
 
 fn no_alternative_name(host: &str) -> String {
-    // A host that is an IPv6 address has brackets.
+    // An IPv6 address in a URL has brackets.
     let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
     let name = match bare.unwrap_or(host).parse::<IpAddr>() {
         Ok(address) => format!("IP:{address}"),
@@ -121,7 +119,7 @@ fn no_alternative_name(host: &str) -> String {
     )
 }
 
-/// Returns the name in `DnsName("a.b")` or `IpAddress(10.0.0.5)`, as the verifier writes it.
+/// Returns the name inside the verifier's notation `DnsName("a.b")` or `IpAddress(10.0.0.5)`.
 fn bare(name: &str) -> &str {
     [("DnsName(\"", "\")"), ("IpAddress(", ")")]
         .into_iter()

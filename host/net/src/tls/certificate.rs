@@ -5,13 +5,13 @@ use x509_parser::{
     certificate::X509Certificate, error::X509Error, extensions::GeneralName, parse_x509_certificate,
 };
 
-/// The time before its expiry from which a certificate is reported.
+/// The time before expiry at which warnings about a certificate begin.
 const SOON: Duration = Duration::from_secs(7 * 24 * 3600);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Validity {
     pub(super) not_after: SystemTime,
-    /// Whether it has a subjectAltName.
+    /// Whether the certificate has a subjectAltName.
     pub(super) has_names: bool,
 }
 
@@ -39,7 +39,7 @@ impl Validity {
         }
     }
 
-    /// Returns the end of the validity in seconds since 1970, as usual in Prometheus.
+    /// Returns the end of the validity in seconds since 1970, as Prometheus expects it.
     pub(super) fn not_after_seconds(&self) -> f64 {
         self.not_after
             .duration_since(SystemTime::UNIX_EPOCH)
@@ -54,14 +54,14 @@ fn end(certificate: &X509Certificate<'_>) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
 }
 
-/// Returns when a certificate expires; `None` if it cannot be parsed.
+/// Returns when a certificate expires; `None` if the certificate cannot be parsed.
 pub fn not_after(certificate: &CertificateDer<'_>) -> Option<SystemTime> {
     let (_, parsed) = parse_x509_certificate(certificate).ok()?;
     Some(end(&parsed))
 }
 
-/// Returns the names of a certificate's subject: its common names, and the DNS names and URIs among its alternative
-/// names. There are none if the certificate cannot be parsed.
+/// Returns the common names of a certificate's subject, and the DNS names and URIs among its alternative names. There
+/// are none if the certificate cannot be parsed.
 pub fn subject_names(certificate: &CertificateDer<'_>) -> Vec<String> {
     let Ok((_, parsed)) = parse_x509_certificate(certificate) else {
         return Vec::new();
@@ -70,7 +70,7 @@ pub fn subject_names(certificate: &CertificateDer<'_>) -> Vec<String> {
         .subject()
         .iter_common_name()
         .filter_map(|name| name.as_str().ok());
-    // A certificate with several of these extensions is invalid, and has no alternative names.
+    // A certificate with a repeated subjectAltName extension is invalid, and counts as having no alternative names.
     let alternative = parsed.subject_alternative_name().ok().flatten();
     let alternative = alternative.iter().flat_map(|names| &names.value.general_names);
     let alternative = alternative.filter_map(|name| match name {
@@ -94,14 +94,14 @@ mod tests {
             let certificate = params.self_signed(&KeyPair::generate().unwrap()).unwrap();
             let validity = Validity::read(certificate.der()).unwrap();
             assert_eq!(validity.has_names, has_names);
-            // `date -d 2030-01-01T00:00:00Z +%s` prints this number.
+            // The number is the output of `date -d 2030-01-01T00:00:00Z +%s`.
             assert_eq!(validity.not_after_seconds(), 1_893_456_000.0);
         }
         assert!(Validity::read(&CertificateDer::from(vec![1, 2, 3])).is_err());
     }
 
     #[test]
-    fn a_certificate_that_expires_soon_is_reported() {
+    fn a_certificate_that_will_expire_soon_is_reported() {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
         let second = Duration::from_secs(1);
         for (not_after, expected) in [
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn the_names_of_a_certificate_are_read() {
+    fn the_subject_names_of_a_certificate_are_read() {
         let mut params =
             CertificateParams::new(vec!["ci.example.com".to_owned(), "10.0.0.1".to_owned()]).unwrap();
         params.distinguished_name.push(DnType::CommonName, "ci");

@@ -17,23 +17,23 @@ use super::{
 /// The CAs that a client trusts.
 #[derive(Clone, Copy, Debug)]
 pub enum Trust<'a> {
-    /// The CAs of the operating system, which must have some.
+    /// The CAs of the operating system. There must be at least one.
     System,
-    /// The CAs of the operating system, if it has any, and the certificates of a PEM file.
+    /// The CAs of the operating system, if any, and the certificates in a PEM file.
     SystemAnd(Option<&'a Path>),
-    /// The certificates of a PEM file.
+    /// The certificates in a PEM file.
     File(&'a Path),
-    /// Only these certificates, which have been parsed already.
+    /// These certificates alone.
     Only(&'a [CertificateDer<'static>]),
 }
 
 impl<'a> Trust<'a> {
-    /// Returns the certificates of this file, or else the CAs of the operating system.
+    /// Returns the certificates in the file, or else the CAs of the operating system.
     pub fn file_or_system(file: Option<&'a Path>) -> Self {
         file.map_or(Self::System, Self::File)
     }
 
-    /// Loads the CAs. The CAs of the operating system are read only once.
+    /// Loads the CAs. Those of the operating system are read only once per process.
     pub fn roots(self) -> Result<Arc<RootCertStore>, TlsError> {
         match self {
             Self::System => system_roots(),
@@ -65,7 +65,7 @@ fn system_roots() -> Result<Arc<RootCertStore>, TlsError> {
     }
     let found = rustls_native_certs::load_native_certs();
     let mut roots = RootCertStore::empty();
-    // Some system certificates are not accepted by rustls; the others are still used.
+    // System certificates that rustls does not accept are left out.
     roots.add_parsable_certificates(found.certs);
     if roots.is_empty() {
         let reasons: Vec<String> = found.errors.iter().map(ToString::to_string).collect();
@@ -95,9 +95,8 @@ fn add(roots: &mut RootCertStore, certificates: &[CertificateDer<'static>]) -> R
     Ok(())
 }
 
-/// Returns a client configuration that trusts only these CAs, although they or the servers have RSA keys of less than
-/// [`SHORTEST_RSA_KEY`](super::SHORTEST_RSA_KEY), but at least 1024 bits. It is for servers whose keys will be
-/// replaced.
+/// Returns a client configuration that trusts only these CAs, and accepts RSA keys between 1024 bits and
+/// [`SHORTEST_RSA_KEY`](super::SHORTEST_RSA_KEY), of CAs and servers. Use it only until the keys are replaced.
 pub fn client_of_short_keys(authorities: &[CertificateDer<'static>]) -> Result<ClientConfig, TlsError> {
     let provider = short_rsa::provider();
     let builder = ClientConfig::builder_with_provider(provider)
@@ -107,7 +106,7 @@ pub fn client_of_short_keys(authorities: &[CertificateDer<'static>]) -> Result<C
     Ok(builder.with_root_certificates(roots).with_no_client_auth())
 }
 
-/// Returns a client configuration that trusts these CAs, and uses this certificate if the server asks for one.
+/// Returns a client configuration that trusts these CAs, and presents this certificate if a server requests one.
 pub fn client(trust: Trust<'_>, identity: Option<&Identity>) -> Result<ClientConfig, TlsError> {
     load(trust, identity).map(|material| Arc::unwrap_or_clone(material.config))
 }
@@ -117,7 +116,7 @@ fn load(trust: Trust<'_>, identity: Option<&Identity>) -> Result<Material<Client
     let builder = ClientConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
         .map_err(TlsError::Provider)?;
-    // Without roots, the library's verifier cannot be built, so every certificate is refused.
+    // rustls' verifier cannot be built without roots, so without roots every certificate is refused.
     let builder = match WebPkiServerVerifier::builder_with_provider(roots.clone(), provider()).build() {
         Ok(verifier) => builder
             .dangerous()
@@ -133,21 +132,20 @@ fn load(trust: Trust<'_>, identity: Option<&Identity>) -> Result<Material<Client
     })
 }
 
-/// The trusted CAs of a client, its certificate, and the expected server name. Cheap to clone; clones share the
-/// material.
+/// The CAs that a client trusts, its certificate, and the server name that it requires. Clones share the certificates.
 #[derive(Clone, Debug)]
 pub struct ClientTls {
     material: Reloading<ClientConfig>,
     server_name: Option<ServerName<'static>>,
 }
 
-/// A text that is not a valid server name.
+/// The error for a text that is not a valid server name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a host name that a certificate can hold")]
 pub struct InvalidServerName(pub String);
 
 impl ClientTls {
-    /// Returns a client that trusts `ca`, or else the system's CAs, and uses this certificate.
+    /// Returns a client that trusts the CAs in the file `ca`, or else the system's, and presents this certificate.
     pub fn of_files(ca: Option<PathBuf>, identity: Option<Identity>) -> Result<Self, TlsError> {
         let files = identity
             .iter()
@@ -162,8 +160,8 @@ impl ClientTls {
         })
     }
 
-    /// Requires this name in every server's certificate, instead of the host of its URL: for servers whose certificates
-    /// do not include their addresses.
+    /// Requires this name in the certificate of every server, instead of the host of its URL. Servers need this whose
+    /// certificates do not contain their addresses.
     pub fn with_server_name(self, name: &str) -> Result<Self, InvalidServerName> {
         let name = DnsName::try_from(name).map_err(|_| InvalidServerName(name.to_owned()))?;
         Ok(Self {
@@ -172,18 +170,18 @@ impl ClientTls {
         })
     }
 
-    /// Returns the configuration for the next connection.
+    /// Returns the configuration for a new connection.
     pub fn current(&self) -> Arc<ClientConfig> {
         self.material.current()
     }
 
-    /// Returns the name that the certificate of the server at this URL must have.
+    /// Returns the name that the certificate of the server at this URL must contain.
     pub fn server_name(&self, server: &Uri) -> Result<ServerName<'static>, InvalidServerName> {
         if let Some(name) = &self.server_name {
             return Ok(name.clone());
         }
         let host = server.host().unwrap_or_default();
-        // A host that is an IPv6 address has brackets.
+        // An IPv6 address in a URL has brackets.
         let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
         ServerName::try_from(bare.unwrap_or(host).to_owned()).map_err(|_| InvalidServerName(host.to_owned()))
     }
@@ -205,7 +203,7 @@ impl ClientTls {
 }
 
 impl From<ClientConfig> for ClientTls {
-    /// Uses this configuration, which never changes.
+    /// Creates a client with a configuration that never changes.
     fn from(config: ClientConfig) -> Self {
         Self {
             material: config.into(),

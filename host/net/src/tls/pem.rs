@@ -8,10 +8,9 @@ use rustls_pki_types::{
 
 use super::TlsError;
 
-/// The largest PEM file in bytes. A bundle with all CAs of a system is much smaller.
+/// The largest PEM file, in bytes. A bundle with all CAs of an operating system is much smaller.
 const LARGEST: u64 = 16 << 20;
 
-/// The reason why a certificate or a key cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PemError {
     #[error("{0}")]
@@ -22,12 +21,12 @@ pub enum PemError {
     Missing(&'static str),
 }
 
-/// Reads the certificates in a PEM file, of which there must be at least one.
+/// Reads the certificates in a PEM file, which must have at least one.
 pub fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     read(path, certificates_in)
 }
 
-/// Reads the certificates in a PEM text, of which there must be at least one.
+/// Reads the certificates in a PEM text, which must have at least one.
 pub fn certificates_in(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, PemError> {
     let found: Vec<_> = CertificateDer::pem_slice_iter(text)
         .collect::<Result<_, _>>()

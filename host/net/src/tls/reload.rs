@@ -17,24 +17,22 @@ use super::{
 };
 use crate::telemetry;
 
-/// The interval at which a certificate that expires soon is logged.
+/// The interval between warnings that a certificate expires soon.
 const REMINDER: Duration = Duration::from_secs(24 * 3600);
 
-/// TLS material that is reloaded when its files change. Cheap to clone; clones share the material.
-///
-/// Invalid material is rejected: the last valid one stays in use.
+/// TLS material that is loaded again when its files change. Clones share the material. Invalid material is rejected,
+/// and the last valid material stays in use.
 pub struct Reloading<C> {
     material: Reloaded<Material<C>>,
-    /// `None` for a configuration that does not come from files and never changes.
+    /// `None` for a configuration that never changes, because it does not come from files.
     usage: Option<Usage>,
 }
 
-/// A configuration, and information about its files.
 pub(super) struct Material<C> {
     pub(super) config: Arc<C>,
-    /// The validity of this program's certificate.
+    /// The validity of this program's own certificate.
     validity: Option<Validity>,
-    /// Verifies client certificates, if they are used.
+    /// Verifies client certificates, if they are requested.
     pub(super) clients: Option<Arc<dyn ClientCertVerifier>>,
     /// The file of the private key, if every user of the machine may read it.
     exposed_key: Option<PathBuf>,
@@ -47,20 +45,18 @@ pub(super) enum Usage {
     Admin,
 }
 
-/// The state of a certificate of this program.
+/// The state of one of this program's own certificates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateStatus {
-    /// The use of the certificate: `listen`, `admin` or `upstream`.
+    /// The section of the configuration that names the certificate: `listen`, `admin` or `upstream`.
     pub certificate: &'static str,
-    /// The time at which the certificate expires.
     pub not_after: Option<SystemTime>,
-    /// The reason why the current content of the files is not in use.
+    /// The reason why the files' current content is not used.
     pub problem: Option<String>,
 }
 
 impl Usage {
-    /// Returns the name in metrics, log and status, which is also the section of the configuration that names the
-    /// files.
+    /// Returns the name in metrics, log and status. It is the section of the configuration that names the files.
     fn as_str(self) -> &'static str {
         match self {
             Self::Listen => "listen",
@@ -82,7 +78,7 @@ impl<C> From<C> for Material<C> {
 }
 
 impl<C> Material<C> {
-    /// Creates the material of this identity, whose `chain` was already read.
+    /// Creates the material of an identity in files. `chain` has already been read from its file.
     pub(super) fn of_identity(
         identity: &Identity,
         chain: &[CertificateDer<'_>],
@@ -103,7 +99,7 @@ impl<C> Material<C> {
         })
     }
 
-    /// Creates the material of a certificate that comes from no file; `path` is its source, for messages.
+    /// Creates the material of a certificate that is not in a file. Messages name `path` as its source.
     pub(super) fn of_chain(
         path: &Path,
         chain: &[CertificateDer<'_>],
@@ -136,7 +132,7 @@ impl<C> fmt::Debug for Reloading<C> {
 }
 
 impl<C> From<C> for Reloading<C> {
-    /// Uses this configuration, which never changes.
+    /// Creates material with a configuration that never changes.
     fn from(config: C) -> Self {
         Self {
             material: Reloaded::fixed(config.into()),
@@ -161,7 +157,7 @@ impl<C: Send + Sync + 'static> Reloading<C> {
         self.material.subscribe()
     }
 
-    /// Returns the configuration for the next connection.
+    /// Returns the configuration for a new connection.
     pub fn current(&self) -> Arc<C> {
         self.material.current().config.clone()
     }
@@ -175,7 +171,7 @@ impl<C: Send + Sync + 'static> Reloading<C> {
         ))
     }
 
-    /// Returns the state of the certificate; `None` if the configuration never changes.
+    /// Returns the certificate's state; `None` if the configuration never changes.
     pub fn status(&self) -> Option<CertificateStatus> {
         let validity = self.material.current().validity;
         Some(CertificateStatus {
@@ -185,8 +181,7 @@ impl<C: Send + Sync + 'static> Reloading<C> {
         })
     }
 
-    /// Reloads the files whenever they change, and warns before a certificate expires, until this future is
-    /// dropped.
+    /// Until this future is dropped, reloads the files whenever they change, and warns before the certificate expires.
     pub async fn keep_fresh(&self) {
         let Some(usage) = self.usage else {
             return std::future::pending().await;
@@ -212,7 +207,7 @@ impl<C: Send + Sync + 'static> Reloading<C> {
         }
     }
 
-    /// Reloads material that does not come from files, after it was changed.
+    /// Loads material again that does not come from files.
     pub async fn reload(&self) {
         if let Some(usage) = self.usage {
             let report = |loaded: Result<&_, &str>| self.report_reload(usage, loaded.map(drop));

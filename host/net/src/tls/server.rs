@@ -13,24 +13,22 @@ use super::{
     reload::{Material, Reloading, Usage},
 };
 
-/// The server certificate of a port, and the client certificates that it accepts.
+/// The certificate of a port, and the CAs of the client certificates that the port accepts.
 pub type ServerTls = Reloading<ServerConfig>;
 
 impl ServerTls {
-    /// Creates the TLS of the port for clients. With `client_ca`, only clients with a certificate of one of these CAs
-    /// are accepted.
+    /// Loads the TLS configuration of the client port. With `client_ca`, client certificates of these CAs are required.
     pub fn of_files(identity: Identity, client_ca: Option<PathBuf>) -> Result<Self, TlsError> {
         Self::of_port(Usage::Listen, identity, client_ca)
     }
 
-    /// Creates the TLS of the admin port. With `client_ca`, a client certificate is optional, and a certificate of
-    /// another CA is refused.
+    /// Loads the TLS configuration of the admin port. With `client_ca`, client certificates of these CAs are optional.
     pub fn of_admin_files(identity: Identity, client_ca: Option<PathBuf>) -> Result<Self, TlsError> {
         Self::of_port(Usage::Admin, identity, client_ca)
     }
 
-    /// Creates the TLS of the port for clients with a certificate that comes from no file. [Reload](Reloading::reload)
-    /// it after the certificate was replaced.
+    /// Creates the TLS configuration of the client port from a certificate that is not in a file. Call
+    /// [`reload`](Reloading::reload) after replacing the certificate.
     pub fn of_shared(identity: SharedIdentity) -> Result<Self, TlsError> {
         Self::load(Usage::Listen, Vec::new(), move || {
             let (chain, key) = identity.load()?;
@@ -53,7 +51,7 @@ impl ServerTls {
         Self::load(usage, files, move || load(usage, &identity, client_ca.as_deref()))
     }
 
-    /// Returns the TLS of the next connection.
+    /// Returns the TLS state for a new connection.
     pub fn connection(&self) -> TlsConnection {
         let mut current = self.subscribe();
         let config = current.borrow_and_update().config.clone();
@@ -65,7 +63,7 @@ impl ServerTls {
     }
 }
 
-/// Loads a configuration, which has sessions of its own: after a reload, a client cannot resume a session without
+/// Loads a configuration with its own sessions: after a reload, a client cannot resume an earlier session without
 /// presenting its certificate again.
 fn load(
     usage: Usage,
@@ -109,11 +107,11 @@ fn with_protocols(mut config: ServerConfig) -> ServerConfig {
     config
 }
 
-/// The TLS state of one accepted connection: its configuration, and the client's certificate.
+/// The TLS state of an accepted connection: its configuration, and the client's certificate.
 pub struct TlsConnection {
     current: watch::Receiver<Arc<Material<ServerConfig>>>,
     config: Arc<ServerConfig>,
-    /// The client's certificate, followed by its chain. Empty without a client certificate.
+    /// The client's certificate with its chain, or empty.
     client: Vec<CertificateDer<'static>>,
 }
 
@@ -124,22 +122,20 @@ impl fmt::Debug for TlsConnection {
 }
 
 impl TlsConnection {
-    /// Returns the configuration for the handshake.
     pub fn config(&self) -> Arc<ServerConfig> {
         self.config.clone()
     }
 
-    /// Records the client's certificates after the handshake.
+    /// Records the client's certificates, which the handshake has verified.
     pub fn record_client(&mut self, client: &[CertificateDer<'_>]) {
         self.client = client.iter().map(|one| one.clone().into_owned()).collect();
     }
 
-    /// Returns the client's certificate, if there is one.
     pub fn client_certificate(&self) -> Option<&CertificateDer<'static>> {
         self.client.first()
     }
 
-    /// Waits until the files change and the client's certificate is no longer accepted.
+    /// Waits until reloaded files no longer accept the client's certificate.
     pub async fn revoked(&mut self) {
         while self.current.changed().await.is_ok() {
             if !self.current.borrow_and_update().accepts(&self.client) {
@@ -153,7 +149,7 @@ impl TlsConnection {
 impl Material<ServerConfig> {
     fn accepts(&self, client: &[CertificateDer<'_>]) -> bool {
         let (Some(clients), Some((certificate, chain))) = (&self.clients, client.split_first()) else {
-            // The connection was accepted without a certificate, and still would be.
+            // A connection without a client certificate was accepted, and is still allowed.
             return true;
         };
         clients
@@ -169,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_of_another_certificate_is_named() {
+    fn a_key_that_does_not_belong_to_the_certificate_is_reported() {
         let folder = tempfile::tempdir().unwrap();
         let [own, other] = [(); 2].map(|()| KeyPair::generate().unwrap());
         let certificate = CertificateParams::new(["localhost".to_owned()]).unwrap();

@@ -1,7 +1,6 @@
-//! RSA keys that are too short for TLS, such as the authorities of 1024 bits that BCS's own instructions create.
-//!
-//! The TLS library refuses what such a key has signed like any other invalid signature. The verifier here finds out
-//! which key it was, so that the message can name its size.
+//! Explains errors about RSA keys that are too short for TLS, such as the CAs of 1024 bits that BCS's instructions
+//! create. The TLS library reports their signatures like any other invalid signature. The verifier in this module finds
+//! the short key, so that the message can name its size.
 
 use std::sync::Arc;
 
@@ -34,7 +33,7 @@ pub(super) enum ShortKey {
     Server(usize),
 }
 
-/// Verifies certificates as the TLS library does by default, and says which RSA key is too short.
+/// Verifies certificates like the TLS library, but its errors name an RSA key that is too short.
 #[derive(Debug)]
 pub(super) struct KeySizeVerifier {
     inner: Arc<WebPkiServerVerifier>,
@@ -46,11 +45,11 @@ impl KeySizeVerifier {
         Self { inner, roots }
     }
 
-    /// Returns the size of a key that has signed one of these certificates and is too short.
+    /// Returns the size in bits of a CA's key that signed one of these certificates, if the key is too short.
     fn short_authority(&self, chain: &[&CertificateDer<'_>]) -> Option<usize> {
         let (_, last) = parse_x509_certificate(chain.last()?).ok()?;
         let issuer = last.issuer().as_raw();
-        // The name of a root is stored without its tag and length.
+        // rustls stores the name of a root without its DER tag and length.
         let roots = self.roots.roots.iter();
         let roots = roots.filter(|root| issuer.ends_with(&root.subject));
         let from_roots = roots.filter_map(|root| {
@@ -69,7 +68,7 @@ impl KeySizeVerifier {
     }
 }
 
-/// Returns the size in bits of the RSA key of a certificate; `None` for a key of another kind.
+/// Returns the size of a certificate's RSA key in bits; `None` for other types of keys.
 pub fn rsa_bits(certificate: &CertificateDer<'_>) -> Option<usize> {
     let (_, parsed) = parse_x509_certificate(certificate).ok()?;
     key_bits(parsed.public_key())
@@ -82,7 +81,7 @@ fn key_bits(key: &SubjectPublicKeyInfo<'_>) -> Option<usize> {
     }
 }
 
-/// Replaces the error about an invalid signature if a key that is too short explains it.
+/// Replaces an error about an invalid signature if the signing key is too short.
 fn explained(error: Error, short_key: impl FnOnce() -> Option<ShortKey>) -> Error {
     let short_key = match error {
         Error::InvalidCertificate(CertificateError::BadSignature) => short_key(),

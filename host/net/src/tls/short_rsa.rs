@@ -1,8 +1,6 @@
-//! Accepts RSA signatures with keys from 1024 bits on, for clients whose operator asks for it until there are other
-//! keys.
+//! Accepts signatures by RSA keys of at least 1024 bits, which an operator may allow until the keys are replaced.
 //!
-//! The verification in `ring` has this minimum only for PKCS #1 with SHA-256, which is what authorities sign with. TLS
-//! 1.3 requires PSS, so such clients use TLS 1.2.
+//! `ring` verifies them only for PKCS #1 with SHA-256, which CAs use. TLS 1.3 requires PSS, so TLS 1.2 is used.
 
 use std::sync::{Arc, LazyLock};
 
@@ -40,7 +38,7 @@ impl SignatureVerificationAlgorithm for ShortRsa {
 
 static ALGORITHMS: LazyLock<WebPkiSupportedAlgorithms> = LazyLock::new(|| {
     let usual = super::provider().signature_verification_algorithms;
-    // Of several algorithms for a kind of key and signature, the first one decides.
+    // If several algorithms suit a key and a signature, rustls uses the first one.
     let all: Vec<Algorithm> = std::iter::once(&ShortRsa as Algorithm)
         .chain(usual.all.iter().copied())
         .collect();
@@ -58,7 +56,7 @@ static ALGORITHMS: LazyLock<WebPkiSupportedAlgorithms> = LazyLock::new(|| {
     let mapping: Vec<_> = std::iter::once((SignatureScheme::RSA_PKCS1_SHA256, short))
         .chain(others)
         .collect();
-    // The library requires a static value, which is made once.
+    // rustls requires static values. They are leaked once.
     WebPkiSupportedAlgorithms {
         all: all.leak(),
         mapping: mapping.leak(),

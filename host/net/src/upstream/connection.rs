@@ -21,16 +21,16 @@ use crate::{
     tls::ClientTls,
 };
 
-/// The silence on a connection after which TCP sends a keepalive probe.
+/// The time without bytes after which TCP sends keepalive probes.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 
-/// Connects to servers, with TLS if their URL says so.
+/// Connects to the server at a URL, with TLS if the scheme requires it.
 pub type Connector = BoxCloneSyncService<Uri, LimitedStream<MaybeHttpsStream<Wire>>, BoxError>;
 
-/// Connects to the server at a URL, without TLS: by TCP, or in another way.
+/// Connects to the server at a URL without TLS, by TCP or through a tunnel.
 pub type Dial = BoxCloneSyncService<Uri, Wire, BoxError>;
 
-/// A connection, however it was made.
+/// A connection of any type.
 pub struct Wire {
     stream: Box<dyn WireStream>,
     is_to_proxy: bool,
@@ -52,7 +52,7 @@ impl Wire {
         }
     }
 
-    /// Marks that the connection ends at a proxy, so that the URLs of requests have to name the server.
+    /// Marks a connection to a proxy, to which requests must send whole URLs.
     pub(crate) fn with_proxy(self) -> Self {
         Self {
             is_to_proxy: true,
@@ -118,23 +118,23 @@ pub(super) fn tcp() -> Dial {
     BoxCloneSyncService::new(dial)
 }
 
-/// Makes TCP connections, to which a layer above may add TLS.
+/// Makes TCP connections, over which TLS may be used.
 pub fn tcp_connector() -> HttpConnector {
     tcp_connector_with(GaiResolver::new())
 }
 
-/// Returns a TCP connector with another way to resolve host names.
+/// Returns a TCP connector that resolves host names with `resolver`.
 pub fn tcp_connector_with<R>(resolver: R) -> HttpConnector<R> {
     let mut tcp = HttpConnector::new_with_resolver(resolver);
-    // The TLS layer above accepts or refuses the scheme.
+    // The TLS layer checks the scheme.
     tcp.enforce_http(false);
-    // A request is one small write and one read, so Nagle's algorithm would only add latency.
+    // A request is one small write and one read, for which Nagle's algorithm would only add latency.
     tcp.set_nodelay(true);
     tcp.set_keepalive(Some(KEEPALIVE));
     tcp
 }
 
-/// Returns a connector over TCP. `connect_timeout` is for DNS, connection and TLS handshake together.
+/// Returns a connector over TCP. `connect_timeout` limits DNS, connection and TLS handshake together.
 pub fn connector(tls: ClientTls, connect_timeout: Duration) -> Connector {
     over(tcp(), tls, connect_timeout)
 }
@@ -144,7 +144,7 @@ pub(crate) fn over(dial: Dial, tls: ClientTls, connect_timeout: Duration) -> Con
         let tls = tls.clone();
         Arc::new(move |server: &Uri| tls.server_name(server))
     };
-    // Each connection uses the current configuration. Sessions are resumed as long as it stays the same.
+    // Each connection uses the current configuration. TLS sessions are resumed until the configuration changes.
     let connector = service_fn(move |server: Uri| {
         HttpsConnector::new(dial.clone(), tls.current(), false, names.clone())
             .map_response(limited)

@@ -1,4 +1,4 @@
-//! Headers that a proxy removes and adds (RFC 9110, section 7.6).
+//! Removes and adds the headers that a proxy must change (RFC 9110, section 7.6).
 
 use http::{
     HeaderMap, HeaderName, HeaderValue, Request, Response, Version,
@@ -28,14 +28,14 @@ pub fn is_upgrade<B>(request: &Request<B>) -> bool {
         && tokens(request.headers(), &CONNECTION).any(|token| token.eq_ignore_ascii_case("upgrade"))
 }
 
-/// Prepares a client's request for the upstream. `X-Forwarded-For` is extended; `X-Forwarded-Proto` and
-/// `X-Forwarded-Host` are set to the values of this hop.
+/// Prepares a client's request for the upstream. Extends `X-Forwarded-For`, and sets `X-Forwarded-Proto` and
+/// `X-Forwarded-Host` to the scheme and host of the request.
 pub(super) fn prepare_request(head: &mut Parts, upgrades: bool) {
     let wants_trailers = tokens(&head.headers, &TE).any(|token| token.eq_ignore_ascii_case("trailers"));
     let upgrade = head.headers.get(UPGRADE).cloned().filter(|_| upgrades);
     strip(&mut head.headers);
     let headers = &mut head.headers;
-    // hyper itself answers the expectation when the body is read.
+    // hyper handles `Expect: 100-continue` itself when the body is read.
     headers.remove(EXPECT);
     if wants_trailers && !upgrades {
         headers.insert(TE, HeaderValue::from_static("trailers"));
@@ -63,7 +63,6 @@ pub(super) fn prepare_request(head: &mut Parts, upgrades: bool) {
     }
 }
 
-/// Prepares an upstream's reply for the client.
 pub(super) fn prepare_response<B>(response: &mut Response<B>, switches: bool) {
     let upgrade = response.headers().get(UPGRADE).cloned().filter(|_| switches);
     strip(response.headers_mut());
@@ -77,8 +76,8 @@ pub(super) fn prepare_response<B>(response: &mut Response<B>, switches: bool) {
 }
 
 fn strip(headers: &mut HeaderMap) {
-    // In a chunked message, Content-Length must be ignored (RFC 9112, section 6.3). Without Transfer-Encoding, the next
-    // hop would use it and see another message.
+    // Content-Length must be ignored in a chunked message (RFC 9112, section 6.3). The next hop gets no
+    // Transfer-Encoding, so it would use the length and read another message.
     if headers.contains_key(TRANSFER_ENCODING) {
         headers.remove(CONTENT_LENGTH);
     }

@@ -15,17 +15,17 @@ use tokio::time::{Instant, MissedTickBehavior};
 use super::{Downtime, HealthCheck, Pool, Server, ServerSet};
 use crate::{body::ReplayBody, causes};
 
-/// The time for which a server is considered down after a failed connection.
+/// The time for which a server counts as down after a failed connection.
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// Whether one server is up, by its last connection and its last health check.
+/// Whether a server is up, according to its last connection and its last health check.
 #[derive(Debug, Default)]
 pub(super) struct Health {
-    /// Whether `paused_until` has a value. Each request reads it, and no request that succeeds writes.
+    /// Whether `paused_until` is set. Every request reads this flag, and successful requests do not write it.
     is_paused: AtomicBool,
     paused_until: Mutex<Option<Instant>>,
     failed_check: AtomicBool,
-    /// The last time that it was down. The request path does not read it.
+    /// The last downtime, which requests do not read.
     last_downtime: Mutex<Option<Downtime>>,
 }
 
@@ -39,13 +39,12 @@ impl Health {
                     .is_none_or(|until| until <= Instant::now()))
     }
 
-    /// Returns why the server is down; `None` if it is up.
     pub(super) fn downtime(&self) -> Option<Downtime> {
         let last = self.last_downtime.lock().clone();
         last.filter(|_| !self.is_up())
     }
 
-    /// Records why the server is down. If it was down already, the downtime keeps its beginning.
+    /// Records the reason why the server is down. A downtime that continues keeps its beginning.
     #[allow(clippy::disallowed_methods, reason = "this crate knows no `Moment`")]
     fn record_down(&self, reason: String) {
         let is_new = self.is_up();
@@ -55,7 +54,7 @@ impl Health {
         *last = Some(Downtime { since, reason });
     }
 
-    /// Records that a request could not connect.
+    /// Records a failed connection.
     pub(super) fn record_refused(&self, reason: String) {
         self.record_down(reason);
         let mut paused = self.paused_until.lock();
@@ -63,7 +62,7 @@ impl Health {
         self.is_paused.store(true, Ordering::Release);
     }
 
-    /// Records that a request got a reply.
+    /// Records a reply.
     pub(super) fn record_connected(&self) {
         if self.is_paused.load(Ordering::Acquire) {
             let mut paused = self.paused_until.lock();
@@ -73,7 +72,6 @@ impl Health {
     }
 }
 
-/// Checks every server at each interval, forever.
 pub(super) async fn check(servers: &ServerSet, pool: &Pool, check: &HealthCheck) {
     let mut ticks = tokio::time::interval(check.interval);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

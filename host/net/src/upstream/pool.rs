@@ -1,7 +1,7 @@
-//! The connections to upstream servers, which are kept for later requests.
+//! The pool of connections to upstream servers.
 //!
-//! A connection has no task of its own. The request that uses it drives it, and then the body of the reply, so that a
-//! request is woken when its server replies, and no other task in between.
+//! A connection has no task of its own: the request, and then the reply's body, send and receive its bytes. So a
+//! server's reply wakes the request directly.
 
 use std::{
     collections::VecDeque,
@@ -33,8 +33,8 @@ use tower::{BoxError, ServiceExt};
 use super::{Connector, Server};
 use crate::{body::ReplayBody, workers};
 
-/// Upstreams usually close idle connections after a minute or more; closing them earlier avoids sending a
-/// request on a connection that is being closed.
+/// The time after which an idle connection is closed. Upstreams usually close them after a minute or more. Closing
+/// earlier avoids sending a request on a connection that the upstream is closing.
 const IDLE: Duration = Duration::from_secs(30);
 
 /// The reason why a server gave no reply.
@@ -47,21 +47,21 @@ pub(super) enum ExchangeError {
     Broken(#[source] hyper::Error),
 }
 
-/// The connections of an upstream. Each worker uses only its own, so that their lock is always free.
+/// The connections of an upstream. Each worker has its own, so that locks are never contended.
 pub(super) struct Pool {
     connector: Connector,
     idle_of_workers: Vec<Arc<IdleConnections>>,
     idle_of_others: Arc<IdleConnections>,
 }
 
-/// The connections that no request uses, the latest last.
+/// The connections that no request uses, the most recently used last.
 #[derive(Default)]
 struct IdleConnections(Mutex<IdleList>);
 
 #[derive(Default)]
 struct IdleList {
     connections: VecDeque<IdleConnection>,
-    /// The task that closes them after [`IDLE`]; `None` if there are none.
+    /// The task that closes connections after [`IDLE`]; `None` if there are none.
     closing: Option<JoinHandle<()>>,
 }
 
@@ -73,24 +73,23 @@ struct IdleConnection {
 struct UpstreamConnection {
     server: Server,
     sender: SendRequest<ReplayBody>,
-    /// Sends the requests of `sender`, and receives the replies. `None` after the connection was closed.
+    /// The future that sends requests and receives replies; `None` after the connection was closed.
     driver: Option<Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>>,
 }
 
-/// The connection of a reply. When this is dropped, the connection goes back to the pool if it can take another
-/// request, and is closed otherwise.
+/// Owns the connection of a reply. On drop, the connection returns to the pool, or is closed if it cannot be reused.
 struct Lease {
     connection: Option<UpstreamConnection>,
     pool: Arc<IdleConnections>,
 }
 
-/// The body of a reply, which drives its connection.
+/// The body of a reply, which sends and receives the bytes of its connection.
 pub(super) struct ReplyBody {
     incoming: Incoming,
-    /// `None` after the end of the body, and if a task drives the connection. It is dropped after `incoming`, so that
-    /// the connection does not wait for the rest to be read.
+    /// `None` after the end of the body, or if a task drives the connection. Declared after `incoming`, so that it is
+    /// dropped last: the connection does not wait for an unread rest.
     lease: Option<Lease>,
-    /// An error that is reported next, after the bytes before it were sent.
+    /// An error to report at the next poll, after the bytes before it were sent.
     failure: Option<hyper::Error>,
 }
 
@@ -103,8 +102,8 @@ impl Pool {
         }
     }
 
-    /// Sends a request, whose URL is only a path and a query, and returns the reply. A request that could not be sent
-    /// on an idle connection, since the server had closed it, is sent on another one.
+    /// Sends a request, whose URL has only a path and a query, and returns the reply. If the server has closed an idle
+    /// connection, the request is sent on another one.
     pub(super) async fn request(
         &self,
         server: &Server,
@@ -145,7 +144,7 @@ impl IdleConnections {
     }
 
     fn put(self: &Arc<Self>, connection: UpstreamConnection) {
-        // Outside of a runtime, no task could close the connection.
+        // Without a runtime, there is no task that could close the connection.
         let Ok(runtime) = Handle::try_current() else {
             return;
         };
@@ -157,7 +156,7 @@ impl IdleConnections {
         }
     }
 
-    /// Closes the connections that have been idle for [`IDLE`]. Returns when to close the next one, if there is one.
+    /// Closes the connections that were idle for [`IDLE`]. Returns when the next one expires.
     fn close_expired(&self) -> Option<Instant> {
         let now = Instant::now();
         let mut idle = self.0.lock();
@@ -181,20 +180,19 @@ async fn close_idle(idle: Weak<IdleConnections>, first: Instant) {
     }
 }
 
-/// Polls without a task to wake. A response or a part of a body arrives only while a connection is driven, and the
-/// driver of the connection looks for it afterwards. The poll does not use the cooperative budget, which could make it
-/// wait for a wake that never comes.
+/// Polls without a waker: responses and bodies arrive only while a connection is driven, and the driver polls for them
+/// afterwards. The poll must not use the cooperative budget, which could make it wait for a wake that never comes.
 fn poll_unwoken<T>(poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> Poll<T> {
     let polling = pin!(unconstrained(poll_fn(poll)));
     polling.poll(&mut Context::from_waker(Waker::noop()))
 }
 
 impl UpstreamConnection {
-    /// Sends and receives as much as is possible now, until the connection is closed. If it fails, the request or the
-    /// body of the reply gets the error.
+    /// Sends and receives as much as possible. Completes when the connection is closed. Errors are reported to the
+    /// request or to the reply's body.
     fn drive(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if let Some(driver) = &mut self.driver {
-            // An error remains here only if no request is in flight.
+            // The error matters only if a request is in flight, which then gets it.
             let _ = ready!(driver.as_mut().poll(cx));
             self.driver = None;
         }
@@ -228,8 +226,7 @@ impl Drop for Lease {
         let Some(mut connection) = self.connection.take() else {
             return;
         };
-        // The poll removes the waker of the task that used the connection. Otherwise the next request would wake that
-        // task.
+        // The poll removes the waker of the task that used the connection, which the next request would otherwise wake.
         let is_open = poll_unwoken(|cx| connection.drive(cx)).is_pending();
         if is_open && connection.sender.is_ready() {
             self.pool.put(connection);
@@ -238,8 +235,8 @@ impl Drop for Lease {
 }
 
 impl ReplyBody {
-    /// Moves the connection to a task of its own, which sends the rest of the request although the reply is not read,
-    /// or switches protocols.
+    /// Moves the connection to a task of its own, which sends the rest of the request even if nobody reads the reply,
+    /// or serves the tunnel after a switch of protocols.
     pub(super) fn detach(&mut self) {
         let Some(mut lease) = self.lease.take() else {
             return;
@@ -290,8 +287,8 @@ impl Body for ReplyBody {
             *lease = None;
         }
         if let Poll::Ready(Some(Err(failure))) = polled {
-            // When a body fails, hyper's server discards the part that it has not sent yet. So this poll is pending,
-            // which makes hyper send that part, and the next one returns the error.
+            // hyper's server discards unsent data when a body fails. Returning `Pending` first makes it send the data,
+            // and the next poll returns the error.
             self.failure = Some(failure);
             cx.waker().wake_by_ref();
             return Poll::Pending;

@@ -3,16 +3,16 @@ use http::{
     uri::{Authority, PathAndQuery, Scheme},
 };
 
-/// One server: scheme, host and port.
+/// The scheme, host and port of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Server {
     scheme: Scheme,
     authority: Authority,
-    /// The authority as the value of `Host`.
+    /// The host and port, as the value of `Host`.
     host: HeaderValue,
 }
 
-/// A text that is not a valid URL of a server.
+/// The error for a text that is not a valid URL of a server.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{0}` is not a valid server: write http:// or https://, a host and a port, such as http://127.0.0.1:8081"
@@ -33,7 +33,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// Returns an error when it is not `http` or `https`, or has more than a host and a port.
+    /// Returns an error if the scheme is not `http` or `https`, or if the URL has more than a host and a port.
     pub fn new(uri: Uri) -> Result<Self, InvalidServer> {
         let text = uri.to_string();
         let error = || InvalidServer(text.clone());
@@ -41,7 +41,7 @@ impl Server {
         let scheme = parts
             .scheme
             .filter(|scheme| *scheme == Scheme::HTTP || *scheme == Scheme::HTTPS);
-        // User information and a path would be ignored silently, so they are refused.
+        // User information and a path are refused, because they would be ignored.
         let authority = parts
             .authority
             .filter(|authority| !authority.as_str().contains('@') && !authority.host().is_empty());
@@ -56,12 +56,10 @@ impl Server {
         }
     }
 
-    /// Returns whether connections to it are encrypted.
     pub fn is_tls(&self) -> bool {
         self.scheme == Scheme::HTTPS
     }
 
-    /// Returns the host and the port.
     pub(super) fn authority(&self) -> &str {
         self.authority.as_str()
     }

@@ -12,47 +12,45 @@ use tokio::{sync::watch, time::Instant};
 
 use super::{Server, health::Health};
 
-/// The servers of an upstream. Cheap to clone.
+/// The servers of an upstream.
 #[derive(Clone, Debug)]
 pub enum Servers {
     Listed(Vec<Server>),
-    /// The registered servers. When updates end, the last known servers stay.
+    /// Servers that register themselves. If updates end, the last known servers are used.
     Followed(watch::Receiver<Arc<FollowedServers>>),
 }
 
 /// A snapshot of the registered servers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FollowedServers {
-    /// The servers in the order of their registration: the first is the master.
+    /// The servers in the order of their registration. The first is the master.
     pub servers: Vec<FollowedServer>,
-    /// Whether they have been read. Until then the list is empty, and requests wait briefly.
+    /// Whether the list was read. Until then, it is empty, and requests wait.
     pub is_known: bool,
-    /// The reason why the list is stale, if it is.
+    /// The reason why the list is stale; `None` if it is current.
     pub lost: Option<String>,
 }
 
-/// A registered server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FollowedServer {
-    /// The name of the registration. It changes when a server registers again.
+    /// The name of the registration, which changes when a server registers again.
     pub name: String,
-    /// The address of the server.
     pub server: Server,
 }
 
-/// The order in which servers are tried for a request.
+/// The order in which a request tries servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
-    /// Round robin; servers that are down come last.
+    /// Each request begins with the next server (round robin). Servers that are down come last.
     Turns,
-    /// Only the first server. If it cannot be connected to and the servers are discovered, the request waits for the
-    /// next master, at most for the connect timeout. Listed servers are tried in their order.
+    /// Only the first server. If registered servers refuse the connection, the request waits for a new master, up to
+    /// the connect timeout. Listed servers are tried in order.
     Master,
-    /// The server with the fewest requests in flight from this program; servers that are down come last.
+    /// The server with the fewest requests in flight from this program comes first. Servers that are down come last.
     LeastLoaded,
 }
 
-/// A server and its health. Lives as long as its registration, and the requests to it.
+/// A server with its health. Lives until its registration and all requests to it have ended.
 #[derive(Debug)]
 pub(super) struct Target {
     pub(super) server: Server,
@@ -62,7 +60,7 @@ pub(super) struct Target {
     in_flight: AtomicUsize,
 }
 
-/// Counts a request as in flight to a server until this is dropped.
+/// Counts a request to a server as in flight until it is dropped.
 #[derive(Debug)]
 pub(super) struct InFlight(Arc<Target>);
 
@@ -88,7 +86,7 @@ impl Drop for InFlight {
     }
 }
 
-/// The servers of an upstream, and the choice between them.
+/// The servers of an upstream, from which it chooses one for each request.
 #[derive(Debug)]
 pub(super) struct ServerSet {
     choice: Choice,
@@ -99,7 +97,7 @@ pub(super) struct ServerSet {
 
 #[derive(Debug)]
 struct KnownServers {
-    /// The registrations of `targets`; `None` for listed servers.
+    /// The registrations from which `targets` was made; `None` for listed servers.
     of: Option<Arc<FollowedServers>>,
     targets: Arc<[Arc<Target>]>,
 }
@@ -133,7 +131,7 @@ impl ServerSet {
         if let Some(followed) = &self.followed {
             let followed = followed.borrow().clone();
             if !known.of.as_ref().is_some_and(|of| Arc::ptr_eq(of, &followed)) {
-                // A server that is still registered keeps its health.
+                // A server whose registration has not changed keeps its health.
                 let target = |followed: &FollowedServer| {
                     let is_it = |target: &&Arc<Target>| {
                         target.server == followed.server && target.name == followed.name
@@ -148,12 +146,11 @@ impl ServerSet {
         known.targets.clone()
     }
 
-    /// Returns the servers to try for one request, one after another. The request waits for a server for at most
-    /// `patience`; `avoided` servers are tried last.
+    /// Returns the servers to try for one request, the `avoided` ones last. Waits for a server for at most `patience`.
     pub(super) async fn attempts(&self, patience: Duration, avoided: &[Server]) -> Attempts<'_> {
         if let Some(followed) = &self.followed {
             let mut followed = followed.clone();
-            // An error means that updates have ended; the known servers are tried.
+            // An error means that updates have ended. The last known servers are tried.
             let _ = tokio::time::timeout(patience, followed.wait_for(|servers| servers.is_known)).await;
         }
         match (&self.followed, self.choice) {
@@ -172,7 +169,6 @@ impl ServerSet {
         }
     }
 
-    /// Returns the servers in the order in which to try them.
     fn order(&self) -> Vec<Arc<Target>> {
         let targets = self.targets();
         if self.choice == Choice::Master || targets.len() == 1 {
@@ -193,28 +189,27 @@ impl ServerSet {
     }
 }
 
-/// The servers to try for one request.
 #[derive(Debug)]
 pub(super) enum Attempts<'s> {
     InOrder(IntoIter<Arc<Target>>),
     Master {
         set: &'s ServerSet,
         followed: watch::Receiver<Arc<FollowedServers>>,
-        /// The master that could not be connected to.
+        /// The master that refused the connection.
         refused: Option<Arc<Target>>,
-        /// The deadline of the wait for the next master.
+        /// The deadline for waiting for a new master.
         until: Option<Instant>,
         patience: Duration,
     },
 }
 
 impl Attempts<'_> {
-    /// Returns whether no server is left to try after those that were returned.
+    /// Returns whether no server is left to try.
     pub(super) fn is_last(&self) -> bool {
         matches!(self, Self::InOrder(targets) if targets.as_slice().is_empty())
     }
 
-    /// Returns the next server, after the previous one could not be connected to.
+    /// Returns the next server to try, after a connection to the previous one failed.
     pub(super) async fn next(&mut self) -> Option<Arc<Target>> {
         let (set, followed, refused, until, patience) = match self {
             Self::InOrder(targets) => return targets.next(),

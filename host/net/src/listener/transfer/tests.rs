@@ -37,7 +37,7 @@ fn body() -> (mpsc::Sender<Bytes>, Body) {
     (sender, Body::from_stream(stream))
 }
 
-/// Sends parts of this many bytes, each after a pause, forever.
+/// Sends parts of this size forever, with a pause before each.
 async fn drip(sender: mpsc::Sender<Bytes>, bytes: usize, pause: Duration) {
     while sender.send(vec![b'x'; bytes].into()).await.is_ok() {
         tokio::time::sleep(pause).await;
@@ -45,7 +45,7 @@ async fn drip(sender: mpsc::Sender<Bytes>, bytes: usize, pause: Duration) {
     std::future::pending().await
 }
 
-/// Takes parts, each after a pause, until the body ends or breaks.
+/// Reads parts with a pause before each, until the body ends or fails.
 async fn take(mut body: Body, pause: Duration) -> Result<usize, String> {
     let mut taken = 0;
     while let Some(frame) = body.frame().await {
@@ -59,7 +59,7 @@ async fn take(mut body: Body, pause: Duration) -> Result<usize, String> {
     Ok(taken)
 }
 
-/// Returns how a body ends while its connection is watched; `None` if it has not ended after a day.
+/// Returns the body's end or error; `None` if it has not ended after a day. The connection is checked meanwhile.
 async fn ends(
     activity: &Activity,
     taking: impl Future<Output = Result<usize, String>>,
@@ -77,7 +77,7 @@ async fn ends(
 
 #[tokio::test(start_paused = true)]
 async fn a_request_body_is_aborted_when_one_side_stalls() {
-    // (case, bytes and pause of the client, pause of the upstream, how it ends)
+    // (case, bytes and pause of the client, pause of the upstream, end)
     for (case, bytes, pause, upstream, expected) in [
         (
             "nothing comes",
@@ -95,7 +95,7 @@ async fn a_request_body_is_aborted_when_one_side_stalls() {
         ),
         ("as slow as may be", 600, SECOND, Duration::ZERO, None),
         ("in bursts", 40_000, 59 * SECOND, Duration::ZERO, None),
-        // The client is not to blame for the time that the upstream takes.
+        // The time that the upstream takes does not count against the client.
         ("a slow upstream", 1, Duration::ZERO, 25 * SECOND, None),
         (
             "the upstream takes nothing",
@@ -125,7 +125,7 @@ async fn a_request_body_is_aborted_when_one_side_stalls() {
 
 #[tokio::test(start_paused = true)]
 async fn a_reply_is_aborted_when_one_side_stalls() {
-    // (case, bytes and pause of the upstream, pause of the client, whether it is a stream, how it ends)
+    // (case, bytes and pause of the upstream, pause of the client, whether the reply is an event stream, end)
     for (case, bytes, pause, client, is_stream, expected) in [
         (
             "nothing comes",
@@ -188,7 +188,7 @@ async fn a_reply_is_aborted_when_one_side_stalls() {
     }
 }
 
-/// The contents of a stalled reply are dropped even if it is not polled again.
+/// The inner body of a stalled reply is dropped even if nobody polls the reply.
 #[tokio::test(start_paused = true)]
 async fn a_reply_that_the_client_does_not_read_is_dropped() {
     let activity = activity();
