@@ -1,7 +1,7 @@
 //! Queries an API server as the host does: `lookups --kubeconfig FILE default v1/ConfigMap`.
 //!
-//! A word with a slash is a kind to list; any other is a namespace whose labels to show. Without `--kubeconfig` the
-//! cluster is found as kubectl does it.
+//! An argument with a slash is a kind whose objects are listed; any other is a namespace whose labels are shown.
+//! Without `--kubeconfig`, the cluster is found as by kubectl.
 
 #![expect(clippy::print_stdout, reason = "this program prints")]
 
@@ -23,7 +23,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         };
     }
     let cluster = Cluster::connect(&ClusterConfig { source }).await?;
-    // The first lookups are sent to the server; the second ones use the cache, if watching is allowed.
+    // The first lookups are sent to the server; the second ones use the cache, if the account may watch.
     for round in ["from the server", "from the watch, if it is up"] {
         println!("{round}:");
         for word in &words {

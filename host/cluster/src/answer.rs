@@ -1,4 +1,4 @@
-//! Requests to the API server by path, whose answers are returned as bytes.
+//! Requests to paths of the API server, whose answers are returned as bytes.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ const LIMIT: usize = 32 << 20;
 /// The limit of attempts at an overloaded API server.
 const ATTEMPTS: u32 = 6;
 
-/// The pause if the API server names none, and the longest that it may name.
+/// The pause before a request is sent again, if the API server names no pause; and the longest pause that it may name.
 const PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
@@ -32,7 +32,7 @@ pub struct Answer {
     pub body: Bytes,
 }
 
-/// A request got no answer, or another one than expected.
+/// The reason why a request got no usable answer.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AnswerError {
@@ -55,14 +55,14 @@ pub enum AnswerError {
 }
 
 impl Cluster {
-    /// Sends a GET. While the API server is overloaded, it is sent again after the time that the answer names. An
-    /// error status is an answer.
+    /// Sends a GET. While the API server is overloaded, sends it again after the pause that the answer names. An error
+    /// status is an answer.
     pub async fn read(&self, path: &str) -> Result<Answer, AnswerError> {
         self.send(Method::GET, path, None).await
     }
 
-    /// Sends a request with a body of this type. It must be safe to repeat, because it is sent again while the API
-    /// server is overloaded. An error status is an answer.
+    /// Sends a request with a body of this type. The request must be safe to repeat, because it is sent again while the
+    /// API server is overloaded. An error status is an answer.
     pub async fn send(
         &self,
         method: Method,
@@ -112,12 +112,12 @@ impl Cluster {
         }
     }
 
-    /// Sends a GET, and reads the lines of the answer as they come.
+    /// Sends a GET, and reads the lines of the answer as they arrive.
     ///
     /// # Errors
     ///
-    /// Returns an error when the API server does not answer, or with an error status; later, when the answer breaks
-    /// off.
+    /// Returns an error if the API server does not answer, or answers with an error status. The returned lines end with
+    /// an error if the answer breaks off.
     pub async fn lines(
         &self,
         path: &str,
@@ -154,7 +154,7 @@ fn pause(headers: &HeaderMap) -> Duration {
 }
 
 impl Answer {
-    /// Returns the body of a successful answer; `None` if nothing was found.
+    /// Returns the body of a successful answer; `None` if the status is 404.
     pub fn found(self, path: &str) -> Result<Option<Bytes>, AnswerError> {
         match self.status {
             StatusCode::NOT_FOUND => Ok(None),

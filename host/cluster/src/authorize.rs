@@ -43,7 +43,7 @@ enum ReviewError {
     Request(RequestError),
 }
 
-/// Returns the answer for a condition of a stage.
+/// Reviews an access, and returns the result for a condition of a stage.
 pub(crate) async fn review(
     connection: &Connection,
     user: &UserInfo,
@@ -78,7 +78,7 @@ pub(crate) async fn ask(
     })
 }
 
-/// Sends a SubjectAccessReview. Answers are not cached: roles may change between two requests.
+/// Sends a SubjectAccessReview. Results are not cached, because roles may change between two requests.
 async fn send(
     connection: &Connection,
     user: &UserInfo,
@@ -158,7 +158,7 @@ fn spec(user: &UserInfo, attributes: &AccessAttributes) -> Value {
     Value::Object(spec)
 }
 
-/// A denial with an evaluation error is treated as an error, as in kube-apiserver.
+/// Returns the access in the status of a review. As in kube-apiserver, a denial with an evaluation error is an error.
 fn answer(status: Status) -> Result<Access, String> {
     let allowed = status.allowed && !status.denied;
     if !allowed && !status.denied && !status.evaluation_error.is_empty() {
@@ -180,8 +180,8 @@ mod tests {
 
     #[test]
     fn a_denial_with_an_evaluation_error_is_an_error() {
-        // (status of the review, access or error), as in kube-apiserver's webhook authorizer and in its conversion of a
-        // decision into the status of a review.
+        // (status of the review, access or error), from kube-apiserver's webhook authorizer, and from its conversion of
+        // a decision to the status of a review.
         for (status, expected) in [
             (json!({"allowed": true, "reason": "RBAC"}), Ok((true, "RBAC"))),
             (json!({"allowed": false}), Ok((false, ""))),

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, ops::Bound};
 
 use parking_lot::RwLock;
 
-/// Namespace and name of an object, in the order of the API server's lists.
+/// Namespace and name of an object, ordered as in the lists of the API server.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key {
     /// Empty for kinds that are not namespaced.
@@ -28,7 +28,7 @@ pub(crate) struct Cache<V>(RwLock<CachedObjects<V>>);
 #[derive(Debug)]
 struct CachedObjects<V> {
     objects: BTreeMap<Key, V>,
-    /// The objects of a list that is not complete yet.
+    /// The objects of a list of which more pages are expected.
     listed: BTreeMap<Key, V>,
     is_synced: bool,
 }
@@ -52,7 +52,7 @@ impl<V> Cache<V> {
         look(&self.0.read())
     }
 
-    /// Starts a list; the old objects stay until it is complete.
+    /// Starts a list. The previous objects stay until the list is complete.
     pub(crate) fn begin_list(&self) {
         self.write(|contents| contents.listed.clear());
     }
@@ -61,7 +61,7 @@ impl<V> Cache<V> {
         self.write(|contents| contents.listed.insert(key, object));
     }
 
-    /// Completes a list: objects that it does not contain are removed.
+    /// Completes a list, and removes the objects that it does not contain.
     pub(crate) fn end_list(&self) {
         self.write(|contents| {
             contents.objects = std::mem::take(&mut contents.listed);
@@ -69,7 +69,7 @@ impl<V> Cache<V> {
         });
     }
 
-    /// Puts an object into the cache, and returns whether it differs from the previous one.
+    /// Puts an object into the cache. Returns whether it differs from the previous one.
     pub(crate) fn insert(&self, key: Key, object: V) -> bool
     where
         V: PartialEq,
@@ -104,8 +104,8 @@ impl<V: Clone> Cache<V> {
         self.read(|contents| contents.objects.get(key).cloned())
     }
 
-    /// Returns the first objects that match and come after a key, of a namespace or of all. If there are more, the key
-    /// of the last one is returned too.
+    /// Returns the first objects after `after` that match, of one namespace or of all. If there are more, also returns
+    /// the key of the last one.
     pub(crate) fn page(
         &self,
         namespace: Option<&str>,
@@ -115,7 +115,7 @@ impl<V: Clone> Cache<V> {
     ) -> (Vec<V>, Option<Key>) {
         let first = Key::new(namespace, "");
         let start = match after {
-            // The key comes from a plugin, and may be of another namespace.
+            // The key comes from a plugin, so it may belong to another namespace.
             Some(after) if *after >= first => Bound::Excluded(after),
             _ => Bound::Included(&first),
         };

@@ -24,7 +24,8 @@ use crate::{
     resources::{ResourceKind, Resources},
 };
 
-/// A Kubernetes API server: answers from the caches of its watches, or else by a request to the server.
+/// A Kubernetes API server. Answers from the caches of its watches where possible, and otherwise by a request to the
+/// server.
 ///
 /// Cheap to clone. Dropping the last clone ends the watches and closes the connections.
 #[derive(Clone, Debug)]
@@ -51,7 +52,7 @@ pub struct ClusterStatus {
 }
 
 impl Cluster {
-    /// Reads the address of the API server and the credentials, without a request to the server.
+    /// Reads the address of the API server and the credentials. Sends no request to the server.
     pub async fn connect(config: &ClusterConfig) -> Result<Self, ConfigError> {
         let connection = config.connection().await?;
         metrics::begin_at_zero();
@@ -63,12 +64,12 @@ impl Cluster {
         })))
     }
 
-    /// Starts to watch namespaces, whose labels chains need. Otherwise the first lookup does.
+    /// Starts to watch namespaces, whose labels chains need. Without this call, the first lookup starts the watch.
     pub fn watch_namespaces(&self) {
         self.0.namespaces.start(&self.0.runtime);
     }
 
-    /// Starts to watch these kinds, which plugins may read. The watch of any other kind starts with its first lookup.
+    /// Starts to watch these kinds, which plugins may read. The watch of another kind starts with its first lookup.
     pub fn watch_kinds<'a>(&self, kinds: impl IntoIterator<Item = &'a ClusterKind>) {
         for kind in kinds.into_iter().filter(|kind| !kind.is_access_review()) {
             self.0.kinds.start(kind, &self.0.runtime);
@@ -80,8 +81,8 @@ impl Cluster {
         self.resources_of(&kind.served())
     }
 
-    /// Returns a client of a single resource, for which the account needs rights to that resource only. `namespace` is
-    /// empty for a resource of the whole cluster.
+    /// Returns a client of a single resource. The account needs rights only to that resource. `namespace` is empty for
+    /// a resource of the whole cluster.
     pub fn resource(&self, kind: &ResourceKind, namespace: &str, name: &str) -> Resources {
         let only = Some((namespace, name));
         Resources::new(self.0.connection.clone(), &kind.served(), only, &self.0.runtime)
@@ -104,8 +105,8 @@ impl Cluster {
         Events::new(self.0.connection.clone())
     }
 
-    /// Forwards a request with this program's credentials: path, query, and the headers `Accept`,
-    /// `Accept-Encoding` and `Content-Type`. The body of the reply is streamed. An error status is a reply.
+    /// Forwards the path, the query, and the headers `Accept`, `Accept-Encoding` and `Content-Type` of a request with
+    /// this program's credentials. The body of the reply is streamed. An error status is a reply.
     pub async fn forward(
         &self,
         request: Request<Bytes>,
@@ -116,7 +117,7 @@ impl Cluster {
         forward::forward(&self.0.connection, request).await
     }
 
-    /// Creates this namespace if it does not exist. Does nothing for an invalid name.
+    /// Creates this namespace if it does not exist. Ignores an invalid name.
     pub async fn ensure_namespace(&self, name: &str) -> Result<(), ForwardError> {
         forward::ensure_namespace(&self.0.connection, name).await
     }

@@ -17,12 +17,12 @@ pub struct ClusterConfig {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ClusterSource {
-    /// The service account of the Pod that this program runs in. Its token and its CA are read again every minute.
+    /// The service account of the Pod in which this program runs. Its token and its CA are read again every minute.
     InCluster,
     Kubeconfig {
-        /// The file. Default: the files of `KUBECONFIG`, else `.kube/config` of the home directory.
+        /// The path of the kubeconfig. Default: the files of `KUBECONFIG`, else `.kube/config` in the home directory.
         path: Option<PathBuf>,
-        /// The context. Default: the kubeconfig's current context.
+        /// The context. Default: the current context of the kubeconfig.
         context: Option<String>,
     },
     /// The kubeconfig if there is one, as `kubectl` finds it, or else the service account.
@@ -30,7 +30,7 @@ pub enum ClusterSource {
     Infer,
 }
 
-/// The configuration cannot be used. An unavailable API server is not such an error.
+/// The reason why the configuration cannot be used. An unavailable API server is not an error of the configuration.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
@@ -89,11 +89,11 @@ const SERVICE_HOST: &str = "KUBERNETES_SERVICE_HOST";
 const SERVICE_ACCOUNT: &str = "the service account of this pod";
 
 impl ClusterConfig {
-    /// Reads the configuration; connects at the first request.
+    /// Reads the configuration. The connection is opened by the first request.
     pub(crate) async fn connection(&self) -> Result<Connection, ConfigError> {
-        // rustls panics if the program has two providers and none is installed.
+        // rustls panics if the program contains two providers and none is installed.
         if rustls::crypto::CryptoProvider::get_default().is_none() {
-            // An error means that another thread has installed a provider, which is as good.
+            // Fails only if another thread has installed a provider in the meantime, which also serves.
             let _ =
                 rustls::crypto::CryptoProvider::install_default((*admittance_net::tls::provider()).clone());
         }
@@ -117,7 +117,7 @@ impl ClusterConfig {
 
 async fn infer() -> Result<(String, Config), ConfigError> {
     let files = default_files();
-    // The files of `KUBECONFIG` must exist, the file in the home directory need not exist.
+    // The files of `KUBECONFIG` must exist; the file in the home directory need not.
     if env::var_os(KUBECONFIG).is_some_and(|files| !files.is_empty())
         || files.iter().any(|file| file.exists())
     {
@@ -189,7 +189,7 @@ async fn kubeconfig(files: Vec<PathBuf>, context: Option<&str>) -> Result<(Strin
             place: place.clone(),
             reason: causes(&error),
         })?;
-    // kube takes the proxy from `HTTPS_PROXY`, which the operator sets for other destinations.
+    // kube takes the proxy from `HTTPS_PROXY`, but the operator sets that variable for other destinations.
     config.proxy_url = None;
     if config.root_cert.as_ref().is_some_and(Vec::is_empty) {
         let reason =
@@ -208,7 +208,7 @@ async fn kubeconfig(files: Vec<PathBuf>, context: Option<&str>) -> Result<(Strin
 fn read_error(path: PathBuf, error: KubeconfigError) -> ConfigError {
     let reason = match error {
         KubeconfigError::ReadConfig(source, path) => return ConfigError::Read { path, source },
-        // The parser's message quotes the file, which contains secrets.
+        // The message of the parser quotes the file, which contains secrets.
         KubeconfigError::Parse(error) => match error.location() {
             Some(place) => format!(
                 "line {}, column {}: invalid YAML, or an unexpected value",

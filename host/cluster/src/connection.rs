@@ -32,7 +32,7 @@ use crate::{
 };
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// The silence on a connection after which TCP sends a keepalive probe.
+/// The time without traffic after which TCP sends a keepalive probe.
 const TCP_KEEPALIVE: Duration = Duration::from_secs(15);
 const POOL_IDLE: Duration = Duration::from_secs(90);
 /// The timeout for the head of a reply to a list or a watch. A server sends the head of a watch at once.
@@ -47,7 +47,7 @@ pub(crate) struct Connection {
     client: Client,
     url: Arc<str>,
     live: Arc<Semaphore>,
-    /// Whether the API server answered the last request that [`ask`](Self::ask) sent.
+    /// Whether the API server answered the last request of [`ask`](Self::ask).
     answers: Arc<watch::Sender<bool>>,
 }
 
@@ -60,7 +60,7 @@ impl fmt::Debug for Connection {
 }
 
 impl Connection {
-    /// Connects at the first request, not earlier. Must be called within a tokio runtime.
+    /// Creates a connection, which is opened by the first request. Must be called in a tokio runtime.
     pub(crate) fn new(config: &Config) -> kube::Result<Self> {
         let mut http = tcp_connector();
         http.set_connect_timeout(Some(CONNECT_TIMEOUT));
@@ -72,7 +72,7 @@ impl Connection {
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(POOL_IDLE)
             .build(https.map_response(limited));
-        // kube's own stack would log every failed request as an error, while this crate logs changes of state.
+        // The default stack of kube would log every failed request as an error; this crate logs only changes of state.
         let service = ServiceBuilder::new()
             .layer(config.base_uri_layer())
             .option_layer(config.auth_layer()?)
@@ -87,7 +87,7 @@ impl Connection {
         })
     }
 
-    /// Returns scheme, host and port of the API server.
+    /// Returns the scheme, host and port of the API server.
     pub(crate) fn url(&self) -> &str {
         &self.url
     }
@@ -101,14 +101,14 @@ impl Connection {
         self.answers.subscribe()
     }
 
-    /// Sends a request, which is limited in concurrency and time, and counted.
+    /// Sends a request. Limits its time and the number of concurrent requests, and counts it.
     pub(crate) async fn ask<T>(
         &self,
         verb: Verb,
         until: Instant,
         request: impl Future<Output = kube::Result<T>>,
     ) -> Result<T, RequestError> {
-        // A watch belongs to no client's request, and so to no trace.
+        // A watch serves many requests of clients, so it belongs to no trace.
         let span = if is_traced() {
             debug_span!(
                 target: SPANS,
@@ -144,8 +144,8 @@ impl Connection {
         answer
     }
 
-    /// Lists the matching resources: all of them, or one page if there is a limit, with the token for the next page.
-    /// The API server sends only their metadata if `only_metadata` is set.
+    /// Lists the matching resources: all of them, or with a limit one page, and the token for the next page. With
+    /// `only_metadata`, the API server sends only their metadata.
     pub(crate) async fn list(
         &self,
         api: &Api<Item>,
@@ -178,8 +178,8 @@ impl Connection {
         }
     }
 
-    /// Returns a client for a list and its watch that reports the server's answers to `health`, because a resumed watch
-    /// gives no event until something changes.
+    /// Returns a client for a list and its watch that reports the answers of the server to `health`. Without that, the
+    /// health of a resumed watch would be unknown until something changes.
     pub(crate) fn observed(&self, health: Arc<Health>) -> Client {
         let client = self.client.clone();
         let namespace = client.default_namespace().to_owned();
@@ -213,7 +213,7 @@ impl Connection {
 fn without_path(url: &Uri) -> String {
     match (url.scheme_str(), url.authority()) {
         (Some(scheme), Some(authority)) => {
-            // A password in the URL must not be shown in messages.
+            // The URL may contain a password, which messages must not show.
             let host = authority.as_str().rsplit('@').next().unwrap_or_default();
             format!("{scheme}://{host}")
         }

@@ -28,7 +28,7 @@ impl ServedKind {
         &self.resource.kind
     }
 
-    /// Returns plural and group, such as `constrainttemplates.templates.gatekeeper.sh`.
+    /// Returns the plural and the group, such as `constrainttemplates.templates.gatekeeper.sh`.
     pub fn name(&self) -> String {
         format!("{}.{}", self.resource.plural, self.resource.group)
     }
@@ -39,8 +39,8 @@ impl ServedKind {
 }
 
 impl Cluster {
-    /// Returns the kinds of these plurals in a group, or all with `*`: each in the first of these versions that has it.
-    /// Returns `None` if the API server does not have the group.
+    /// Returns the kinds of these plurals in a group, or with `*` all kinds of the group. Each kind has the first of
+    /// these versions in which the API server serves it. Returns `None` if the API server does not have the group.
     ///
     /// # Errors
     ///
@@ -77,7 +77,7 @@ impl Cluster {
         Ok(found)
     }
 
-    /// Starts to watch the resources of a kind, and returns the client that reads them.
+    /// Starts to watch the resources of a kind. Returns the client that reads them.
     pub fn resources_of(&self, kind: &ServedKind) -> Resources {
         Resources::new(self.connection().clone(), kind, None, self.runtime())
     }
@@ -99,7 +99,7 @@ async fn of_version(
             .iter()
             .all(|verb| verbs.iter().any(|has| has == verb))
     };
-    // Subresources have a slash in their names.
+    // The names of subresources contain a slash.
     let kinds = listed.resources.into_iter().filter(|resource| {
         !resource.name.contains('/') && can_follow(&resource.verbs) && is_wanted(&resource.name)
     });

@@ -21,7 +21,7 @@ const REQUEST_LIMIT: Duration = Duration::from_secs(5);
 /// Something that happened to an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// The object of the event. The event is in the namespace of the object.
+    /// The object that the event is about. The event is stored in the namespace of the object.
     pub regarding: EventObject,
     /// Another object that the event concerns.
     pub related: Option<EventObject>,
@@ -30,27 +30,28 @@ pub struct Event {
     pub reason: &'static str,
     /// The action that was taken, in CamelCase.
     pub action: &'static str,
-    /// The text of the event. The end of a long text is left out.
+    /// The text of the event. A text that is too long is cut off.
     pub note: String,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct EventObject {
-    /// `v1`, `apps/v1`.
+    /// The API version of the object, such as `v1` or `apps/v1`.
     pub api_version: String,
-    /// `Pod`.
+    /// The kind of the object, such as `Pod`.
     pub kind: String,
-    /// The namespace of the object. It is empty for an object of the whole cluster, whose events are in `default`.
+    /// The namespace of the object. It is empty for an object of the whole cluster, whose events are stored in
+    /// `default`.
     pub namespace: String,
     /// The name of the object, or the prefix of a name that is not generated yet.
     pub name: String,
-    /// The UID of the object. It is empty if it is not known.
+    /// The UID of the object. It is empty if it is unknown.
     pub uid: String,
 }
 
 /// Writes events. Cheap to clone.
 ///
-/// An event that differs from an event of the last minutes only in its note is counted in the series of that event.
+/// An event that differs only in its note from an event of the last minutes increments the count of that event.
 #[derive(Clone)]
 pub struct Events {
     connection: Connection,

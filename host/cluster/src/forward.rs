@@ -19,13 +19,14 @@ use crate::{
     request_error::{RequestError, causes, permission},
 };
 
-/// The timeout for the head of a reply. The API server itself aborts a request after a minute.
+/// The timeout for the head of a reply. It is longer than the minute after which the API server itself aborts a
+/// request.
 const REPLY_LIMIT: Duration = Duration::from_secs(65);
-/// The timeout for finding and creating a namespace.
+/// The timeout for looking up and creating a namespace.
 const NAMESPACE_LIMIT: Duration = Duration::from_secs(10);
 
-/// The request headers that are forwarded. Others could carry credentials or impersonate a user, and the API server
-/// trusts this program.
+/// The request headers that are forwarded. Other headers could contain credentials or impersonate a user, and the API
+/// server trusts this program.
 const HANDED_ON: [HeaderName; 3] = [ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE];
 /// The response headers that concern only the connection.
 const OF_THE_CONNECTION: [HeaderName; 4] = [
@@ -35,7 +36,8 @@ const OF_THE_CONNECTION: [HeaderName; 4] = [
     UPGRADE,
 ];
 
-/// The error of a forwarded request, or of creating a namespace. The message is for the log, and names the server.
+/// The reason why a request could not be forwarded, or a namespace could not be created. The message names the server,
+/// so it is written only to the log.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{server}: {reason}")]
 pub struct ForwardError {
@@ -52,7 +54,7 @@ impl Connection {
     }
 }
 
-/// Forwards a request. Any answer is a reply; only a missing answer is an error.
+/// Forwards a request. An error status is a reply; only a missing answer is an error.
 pub(crate) async fn forward(
     connection: &Connection,
     request: Request<Bytes>,
@@ -102,7 +104,7 @@ fn result(status: StatusCode) -> &'static str {
     }
 }
 
-/// Creates this namespace if it does not exist. An invalid name is left to the API server to refuse.
+/// Creates this namespace if it does not exist. Ignores an invalid name, which the API server will refuse.
 pub(crate) async fn ensure_namespace(connection: &Connection, name: &str) -> Result<(), ForwardError> {
     if !is_dns_label(name) {
         return Ok(());
@@ -125,7 +127,7 @@ pub(crate) async fn ensure_namespace(connection: &Connection, name: &str) -> Res
     })
 }
 
-/// Creates this namespace, unless it exists.
+/// Creates this namespace. It is no error if it exists.
 pub(crate) async fn create_namespace(
     connection: &Connection,
     name: &str,
@@ -137,7 +139,7 @@ pub(crate) async fn create_namespace(
     namespace.metadata.name = Some(name.to_owned());
     let created = namespaces.create(params, &namespace);
     match connection.ask(Verb::Create, until, created).await {
-        // A conflict means that the namespace was created in the meantime.
+        // A conflict means that another client has created the namespace in the meantime.
         Ok(_) | Err(RequestError::Conflict(_)) => Ok(()),
         Err(failure) => Err(failure),
     }

@@ -1,4 +1,4 @@
-//! The health of a watch, by which lookups decide whether to use the cache, and which the status and the log show.
+//! The health of a watch. By it, lookups decide whether to use the cache; the status and the log show it.
 
 use std::time::{Duration, Instant};
 
@@ -13,10 +13,11 @@ use tokio::{
 
 use crate::metrics;
 
-/// The time for which the cache is used while the watch is down. After that, every lookup is sent to the API server.
+/// The time for which the cache is still used after the watch went down. After that, every lookup is sent to the API
+/// server.
 pub const STALE_LIMIT: Duration = Duration::from_secs(300);
 /// The time for which an accepted watch must stay open before it counts as up. The API server also accepts a watch from
-/// an expired version, and sends the error as its first event.
+/// an expired version, and reports the error in the first event.
 const CONFIRM_AFTER: Duration = Duration::from_millis(250);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,10 +60,10 @@ pub struct ClusterWatch {
 /// The health of one watch. The watch writes it, and lookups read it.
 #[derive(Debug)]
 pub(crate) struct Health {
-    /// The watched kind, in messages and as the label of the gauge.
+    /// The watched kind, for messages and for the label of the metric.
     name: String,
     now: Mutex<State>,
-    /// Counts changes of the objects and of the state.
+    /// A counter that grows with every change of the objects or of the state.
     changes: watch::Sender<u64>,
     /// Notified when the API server accepts a watch.
     accepted: Notify,
@@ -72,9 +73,9 @@ pub(crate) struct Health {
 struct State {
     state: WatchState,
     since: Moment,
-    /// The time at which the cache was last known to be current, unless the watch is up.
+    /// The last time at which the cache was known to be current; unused while the watch is up.
     current: Instant,
-    /// The time at which the API server accepted a watch that is not confirmed yet.
+    /// The time at which the API server accepted a watch that has not been open for `CONFIRM_AFTER` yet.
     accepted: Option<Instant>,
     heard: Option<Moment>,
     last_error: Option<String>,
@@ -135,7 +136,7 @@ impl Health {
         self.now.lock().state == WatchState::Watching
     }
 
-    /// Returns whether the API server does not allow the watch.
+    /// Returns whether the account may not watch the kind.
     pub(crate) fn is_refused(&self) -> bool {
         self.now.lock().state == WatchState::Refused
     }
@@ -164,7 +165,7 @@ impl Health {
         }
     }
 
-    /// Waits until an accepted watch has stayed open for `CONFIRM_AFTER`; forever if the watch is already up.
+    /// Waits until an accepted watch has stayed open for `CONFIRM_AFTER`. Waits forever if the watch is already up.
     pub(crate) async fn confirmed(&self) {
         loop {
             let accepted = self.now.lock().accepted;
@@ -181,7 +182,7 @@ impl Health {
         }
     }
 
-    /// Records that the watch works: it delivered a change, or stayed open.
+    /// Records that the watch works, because it delivered a change or stayed open.
     pub(crate) fn watching(&self) {
         if self.enter(WatchState::Watching, None) {
             tracing::info!(watch = self.name, "the watch is up");
@@ -226,7 +227,7 @@ impl Health {
         }
     }
 
-    /// Moves the time at which the cache was current into the past.
+    /// Pretends that the cache was last current this long ago.
     #[cfg(test)]
     fn age(&self, age: Duration) {
         let mut now = self.now.lock();

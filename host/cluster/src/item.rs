@@ -13,10 +13,10 @@ use serde_json::{Map, Value};
 
 use crate::cache::Key;
 
-/// An object as the API server sends it, without `metadata.managedFields`, which is often half of the object.
+/// An object from the API server without `metadata.managedFields`, which is often half of the object.
 #[derive(Clone, Debug)]
 pub(crate) struct Item {
-    /// The fields that the watch needs, and the labels. All fields are in `object`.
+    /// The fields that the watch needs, and the labels. `object` has all fields.
     meta: ObjectMeta,
     object: Map<String, Value>,
 }
@@ -82,7 +82,7 @@ impl Resource for Item {
     }
 }
 
-/// An object in the cache, as text, which takes much less memory than a tree.
+/// An object in the cache. It is stored as text, which takes much less memory than a tree.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Stored {
     pub(crate) labels: Arc<Labels>,
@@ -93,7 +93,7 @@ impl Item {
     pub(crate) fn of_metadata(mut meta: ObjectMeta) -> Self {
         meta.managed_fields = None;
         let mut object = Map::new();
-        // Metadata that was parsed from JSON can always be serialized.
+        // Serializing metadata that was parsed from JSON does not fail.
         object.insert(
             "metadata".to_owned(),
             serde_json::to_value(&meta).unwrap_or_default(),
@@ -112,7 +112,7 @@ impl Item {
         self.object
     }
 
-    /// Returns the object as JSON. `apiVersion` and `kind`, which the items of a list lack, are added in front.
+    /// Returns the object as JSON, beginning with `apiVersion` and `kind`, which are missing in the items of a list.
     pub(crate) fn into_json(self, resource: &ApiResource) -> String {
         let has_type = ["apiVersion", "kind"]
             .iter()

@@ -34,7 +34,7 @@ pub(crate) struct Kinds {
     watches: Mutex<HashMap<ClusterKind, Watched>>,
 }
 
-/// A kind and the task that watches it. The task does not keep this alive, and ends with it.
+/// A kind and the task that watches it. The task holds no reference to this, so dropping this ends the task.
 #[derive(Debug)]
 struct Watched {
     kind: Arc<Kind>,
@@ -49,7 +49,7 @@ struct Kind {
     view: View<Stored>,
 }
 
-/// Discovery information about a kind.
+/// The discovered properties of a kind.
 #[derive(Clone, Debug)]
 struct Served {
     resource: ApiResource,
@@ -127,7 +127,7 @@ impl Kinds {
 }
 
 impl Kind {
-    /// Returns the discovery information about the kind, which is requested only once.
+    /// Returns the discovered properties of the kind, which are requested only once.
     async fn served(&self, until: Instant) -> Result<&Served, RequestError> {
         let discover = async {
             let gvk = match self.name.api_version().split_once('/') {
@@ -146,7 +146,7 @@ impl Kind {
                     && capabilities.supports_operation(verbs::LIST),
             })
         };
-        // The call may join another lookup's request, which has another deadline.
+        // Several lookups may wait for the same request, each until its own deadline.
         let served = tokio::time::timeout_at(until, self.served.get_or_try_init(|| discover)).await;
         match served {
             Ok(Err(RequestError::NotFound(_))) => Err(RequestError::NotFound(format!(
@@ -261,7 +261,8 @@ impl Kind {
             Some(Start::OfServer(token)) => (None, Some(token)),
             None => (None, None),
         };
-        // A list that began at the API server is continued there, so the cache is used only for the first page.
+        // A list that the API server began is continued by the API server, so the cache is used only for the first
+        // page.
         if token.is_none() && self.view.is_usable() {
             return Ok(Start::page(&self.view.cache, query, after.as_ref(), selector));
         }
@@ -287,16 +288,16 @@ impl Kind {
     }
 }
 
-/// The beginning of a page, as a plugin sends it back.
+/// The position at which a page begins. A plugin gets it with the previous page, and sends it back.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Start {
-    /// The page begins after this object of the cache.
+    /// After this object of the cache.
     After(Key),
-    /// The page begins at this token of the API server.
+    /// At this token of the API server.
     OfServer(String),
 }
 
-/// The longest text of a start, in bytes, which is far longer than the tokens of API servers.
+/// The longest text of a position in bytes, which is far longer than the tokens of API servers.
 const START_LENGTH: usize = 4096;
 
 impl Start {
@@ -343,8 +344,8 @@ pub(crate) fn restart() -> ClusterError {
 
 const NAME_LENGTH: usize = 253;
 
-/// Checks a plugin's text that becomes one segment of a URL path, so that it cannot reach another kind. The check is
-/// stricter than Kubernetes' own (`IsValidPathSegmentName`) only in characters that no name has.
+/// Checks a text from a plugin that becomes one segment of a URL path, so that it cannot name another kind. Stricter
+/// than Kubernetes' `IsValidPathSegmentName` only for characters that no name contains.
 fn check_segment(text: &str, what: &str) -> Result<(), ClusterError> {
     let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~:@!$&'()*+,;=".contains(&byte);
     let holds = !matches!(text, "" | "." | "..") && text.len() <= NAME_LENGTH && text.bytes().all(is_letter);

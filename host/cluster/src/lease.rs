@@ -1,5 +1,5 @@
-//! The election of one program among several by a Lease, in the way of client-go. Clocks of machines are not compared:
-//! a Lease has expired when this program has seen no renewal for the duration of the Lease.
+//! The election of one program among several by a Lease, as in client-go. The clocks of machines are not compared: a
+//! Lease has expired when this program has seen no renewal for the duration of the Lease.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -27,25 +27,25 @@ use crate::{
     request_error::{RequestError, permission},
 };
 
-/// Returns the current time for a Lease. Only people read it, since no decision compares the clocks of machines.
+/// Returns the current time for a Lease. It is only informative, since no decision compares the clocks of machines.
 #[allow(clippy::disallowed_methods, reason = "Leases have timestamps of jiff")]
 pub(crate) fn current_time() -> MicroTime {
     MicroTime(Timestamp::now())
 }
 
-/// The timeout of requests of a program that is not the leader, and of the leader's resignation.
+/// The timeout of a request by a program that is not the leader, and of resigning.
 pub(crate) const REQUEST_LIMIT: Duration = Duration::from_secs(5);
 
-/// The label of the Leases of all replicas, whose value is the name of the leader's Lease.
+/// The label of the Leases of all replicas. Its value is the name of the leader's Lease.
 pub(crate) const LABEL: &str = "admittance.dev/replicas-of";
 
-/// The times of an election. The default is the default of client-go.
+/// The times of an election. The defaults are those of client-go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ElectionTimes {
     /// The time without a renewal after which another program becomes the leader, in whole seconds. A leader that
     /// cannot renew its Lease resigns after two thirds of this time.
     pub duration: Duration,
-    /// The pause between renewals, and between checks of the Lease of another leader.
+    /// The pause between two renewals by the leader, and between two checks of the Lease by the other programs.
     pub pause: Duration,
 }
 
@@ -84,7 +84,7 @@ pub struct Election {
     connection: Connection,
     api: Api<Lease>,
     name: String,
-    /// A name that no other candidate has.
+    /// The name of this candidate, which no other candidate has.
     identity: String,
     terms: ElectionTimes,
     is_leader: watch::Sender<bool>,
@@ -95,7 +95,7 @@ pub struct Election {
     lease: Mutex<Option<ObservedLease>>,
 }
 
-/// The Lease, and when its present version was first seen.
+/// The Lease, and the time at which its current version was first seen.
 #[derive(Debug)]
 struct ObservedLease {
     lease: Lease,
@@ -124,7 +124,7 @@ impl Election {
         self.is_leader.subscribe()
     }
 
-    /// Returns the replicas that take part, this program among them. Each has a Lease of its own on these terms.
+    /// Returns the replicas that take part, including this program. Each holds a Lease of its own with these times.
     pub fn members(&self, terms: ElectionTimes) -> Members {
         let (leader, identity) = (self.name.clone(), self.identity.clone());
         Members::new(
@@ -146,7 +146,6 @@ impl Election {
         }
     }
 
-    /// Returns the name of the Lease and its last known holder.
     pub fn status(&self) -> LeaderStatus {
         let is_self = *self.is_leader.borrow();
         let holder = self.holder.lock().clone();
@@ -161,7 +160,7 @@ impl Election {
         }
     }
 
-    /// Takes part. Never returns; drop it to stop, and then [resign](Self::resign).
+    /// Takes part in the election. Never returns; drop it to stop, and then [resign](Self::resign).
     pub async fn take_part(&self) {
         let mut lease = self.lease.lock().await;
         // The time at which the leader must resign.
@@ -189,7 +188,7 @@ impl Election {
                         ));
                         tracing::warn!(lease = %self.name, "cannot take part in the election: {reason}");
                     }
-                    // Another program has written the Lease, so it is read again.
+                    // Another program has written the Lease in the meantime, so it is read again.
                     if matches!(error, RequestError::Conflict(_) | RequestError::NotFound(_)) {
                         *lease = None;
                     }
@@ -233,7 +232,7 @@ impl Election {
                     if !is_free {
                         return Ok(false);
                     }
-                    // The annotations of the previous leader are newer than the ones that this program set.
+                    // The annotations of the previous leader are newer than those that this program set earlier.
                     self.annotations.send_replace(BTreeMap::new());
                 }
                 let lease = Lease {
@@ -247,7 +246,7 @@ impl Election {
         Ok(true)
     }
 
-    /// Lets another program become the leader at once, if this one is the leader.
+    /// If this program is the leader, lets another program become the leader at once.
     pub async fn resign(&self) {
         let seen = self.lease.lock().await.take();
         if !self.is_leader.send_replace(false) {
@@ -261,7 +260,7 @@ impl Election {
             spec.holder_identity = Some(String::new());
             spec.renew_time = Some(current_time());
         }
-        // A failure is harmless: the Lease expires.
+        // This failure is harmless, because the Lease expires.
         if let Err(error) = self.replace(&lease, Instant::now() + REQUEST_LIMIT).await {
             tracing::warn!(
                 lease = %self.name,
@@ -277,7 +276,7 @@ impl Election {
         self.connection.ask(Verb::Replace, until, replace).await
     }
 
-    /// Adds the common label of the replicas' Leases, and the annotations of this program.
+    /// Adds the label that the Leases of all replicas have, and the annotations of this program.
     fn annotated(&self, mut metadata: ObjectMeta) -> ObjectMeta {
         let labels = metadata.labels.get_or_insert_default();
         labels.insert(LABEL.to_owned(), self.name.clone());
@@ -332,7 +331,7 @@ fn observe(seen: &mut Option<ObservedLease>, now: Option<Lease>) {
     *seen = now.map(|lease| ObservedLease { lease, since });
 }
 
-/// Returns whether a Lease that has not changed for this time no longer has a holder.
+/// Returns whether a Lease that has not changed for this time has lost its holder.
 pub(crate) fn has_expired(spec: &LeaseSpec, unchanged: Duration) -> bool {
     let has_holder = spec
         .holder_identity

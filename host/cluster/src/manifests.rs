@@ -18,8 +18,8 @@ use crate::{
     selector::TextSelector,
 };
 
-/// The objects that lookups find. A namespace has the labels of its `Namespace` among the objects, or else only the
-/// label with its name. The roles among the objects say what users may do. Cheap to clone.
+/// The objects that lookups find. The labels of a namespace are those of the `Namespace` among the objects, or else
+/// only the label with its name. The roles among the objects determine what users may do. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Manifests(Arc<Contents>);
 
@@ -34,7 +34,7 @@ impl Manifests {
     ///
     /// # Errors
     ///
-    /// Returns a sentence about the first value that is not an [object](Self::check), or not a role that can be read.
+    /// Returns a sentence about the first value that is not an [object](Self::check), or is a role that cannot be read.
     pub fn new(objects: impl IntoIterator<Item = Value>) -> Result<Self, String> {
         let Contents { mut kinds, mut roles } = Contents::default();
         for (index, object) in objects.into_iter().enumerate() {

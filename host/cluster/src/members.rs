@@ -1,4 +1,4 @@
-//! The replicas of a program. Each holds a Lease of its own, in whose annotations it reports.
+//! The replicas of a program. Each holds a Lease of its own, and reports in the annotations of that Lease.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -30,28 +30,27 @@ use crate::{
 
 pub type Annotations = BTreeMap<String, String>;
 
-/// The pause before a Lease that could not be written is written again.
+/// The pause before a Lease is written again after a failure.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// All replicas, and the Lease of this one. Lives as long as the program.
+/// All replicas, and the Lease of this replica. Lives as long as the program.
 #[derive(Debug)]
 pub struct Members {
     connection: Connection,
     api: Api<Lease>,
-    /// The Lease that the leader holds.
+    /// The name of the leader's Lease.
     leader: String,
-    /// The Lease of this replica.
+    /// The name of this replica's Lease.
     name: String,
     identity: String,
     terms: ElectionTimes,
     view: Arc<View<LeaseFields>>,
-    /// The last seen versions of the Leases, and when each was first seen.
+    /// The last seen version of each Lease, and the time at which it was first seen.
     seen: Mutex<HashMap<String, (LeaseFields, Instant)>>,
     annotations: watch::Sender<Annotations>,
     _task: AbortOnDropHandle<()>,
 }
 
-/// The fields of a Lease that are used here.
 #[derive(Clone, Debug, PartialEq)]
 struct LeaseFields {
     spec: LeaseSpec,
@@ -65,7 +64,7 @@ pub struct LeaseMember {
     pub name: String,
     /// Whether the replica renews its Lease.
     pub is_alive: bool,
-    /// The time since the last observed change of the Lease.
+    /// The time since the Lease last changed.
     pub unchanged: Duration,
     pub is_leader: bool,
     pub annotations: Annotations,
@@ -74,16 +73,16 @@ pub struct LeaseMember {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseMembership {
     pub members: Vec<LeaseMember>,
-    /// The annotations of the leader's Lease; `None` if there is none.
+    /// The annotations of the leader's Lease; `None` if it does not exist.
     pub leader: Option<Annotations>,
-    /// Whether the account of this program may not watch the Leases.
+    /// Whether the account of this program may not watch Leases.
     pub is_refused: bool,
-    /// The reason why this may be out of date.
+    /// The reason why this membership may be out of date.
     pub problem: Option<String>,
 }
 
 impl Members {
-    /// Creates the replicas that take part in the election by this Lease. This replica has the given identity.
+    /// Creates the replicas that take part in the election by this Lease. `identity` is the name of this replica.
     pub(crate) fn new(
         connection: Connection,
         leader: String,
@@ -122,12 +121,10 @@ impl Members {
         }
     }
 
-    /// Returns the name of this replica's Lease.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Sets the annotations of this replica's Lease.
     pub fn annotate(&self, annotations: Annotations) {
         self.annotations.send_if_modified(|before| {
             let is_other = *before != annotations;
@@ -141,8 +138,8 @@ impl Members {
         self.view.health.changes()
     }
 
-    /// Returns the replicas as they are seen now. The expiry of Leases is measured from one call to the next, so this
-    /// has to be called at least every second.
+    /// Returns the current replicas. Must be called at least every second, because the expiry of Leases is measured
+    /// between two calls.
     pub fn look(&self) -> LeaseMembership {
         let mut seen = self.seen.lock();
         let now = Instant::now();
@@ -156,7 +153,7 @@ impl Members {
         let leads = leads.map(|(_, held)| holder(held));
         let mut is_known = false;
         for (Key { name, .. }, held) in leases {
-            // While the watch is down, no renewal is seen, and so no Lease expires.
+            // While the watch is down, renewals are not seen, so no Lease may count as expired.
             let since = match seen.get(&name) {
                 Some((before, since)) if before.spec == held.spec => *since,
                 _ => now,
@@ -178,7 +175,7 @@ impl Members {
         }
         let problem = match (is_watching, is_known) {
             (false, _) => Some("the Leases of the replicas cannot be watched"),
-            // The renewals of this replica's own Lease are not seen either.
+            // This replica does not even see the renewals of its own Lease.
             (true, false) => Some("the Lease of this replica is not renewed"),
             (true, true) => None,
         };
@@ -261,7 +258,7 @@ impl Members {
         Ok(())
     }
 
-    /// Deletes the Lease of this replica, so that no other replica waits for it.
+    /// Deletes the Lease of this replica, so that the other replicas do not wait for its expiry.
     pub async fn leave(&self) {
         self.remove(&self.name).await;
     }
@@ -276,14 +273,14 @@ impl Members {
             .await;
         match deleted {
             Ok(_) | Err(RequestError::NotFound(_)) => {}
-            // A Lease that is not deleted will expire.
+            // A Lease that cannot be deleted expires.
             Err(error) => tracing::warn!(lease = name, "the lease cannot be deleted: {}", error.sentence()),
         }
     }
 }
 
-/// Returns the name of a replica's Lease: the name of the machine, which is the name of the Pod, and a part of the
-/// random suffix of the identity.
+/// Returns the name of a replica's Lease: the name of the machine, which in a Pod is the name of the Pod, and a part of
+/// the random suffix of the identity.
 fn lease_name(identity: &str) -> String {
     let (host, suffix) = identity.rsplit_once('_').unwrap_or((identity, ""));
     let allowed = |letter: char| match letter.to_ascii_lowercase() {

@@ -33,8 +33,8 @@ pub(crate) enum Verb {
 
 words!(Verb, "purpose of a request": Get = "get", List = "list", Watch = "watch", Discover = "discover", Review = "review", Forward = "forward", Create = "create", Replace = "replace", Apply = "apply", Delete = "delete", Publish = "publish");
 
-/// Initializes the counters of failures, so that the first failure is an increase. A missing object and a concurrent
-/// change by another program are not failures.
+/// Initializes the counters of failures to 0, so that the first failure is an increase. A missing object and a
+/// concurrent change by another program do not count as failures.
 pub(crate) fn begin_at_zero() {
     for verb in Verb::ALL {
         for result in ["forbidden", "refused", "unavailable", "timeout"] {

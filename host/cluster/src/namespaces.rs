@@ -23,14 +23,14 @@ use crate::{
     watch::{Selection, View, spawn},
 };
 
-/// The longest time of a lookup; the deadline of the request may be earlier.
+/// The longest time of a lookup. The deadline of the request may be earlier.
 const LOOKUP_LIMIT: Duration = Duration::from_secs(2);
 
 /// Only the metadata of namespaces is requested.
 type Namespace = PartialObjectMeta<Item>;
 
-/// Namespaces and their labels. The watch starts with the first lookup, so that a host whose chains need no labels
-/// needs no permission to read namespaces.
+/// Namespaces and their labels. The watch starts with the first lookup, so a host whose chains need no labels needs no
+/// permission to read namespaces.
 #[derive(Debug)]
 pub(crate) struct Namespaces {
     connection: Connection,
@@ -88,10 +88,10 @@ impl Namespaces {
         self.view.status("v1/Namespace")
     }
 
-    /// Reads the labels from the cache, or else from the server, since the cache may not have a namespace that was just
-    /// created. kube-apiserver uses the same order.
+    /// Reads the labels from the cache, or else from the server, because a namespace that was just created may not be
+    /// in the cache yet. kube-apiserver uses the same order.
     pub(crate) async fn labels(&self, name: &str) -> Result<Labels, NamespaceLookupError> {
-        // The name comes from a request and becomes a part of a URL's path, so it is checked.
+        // The name comes from a request and becomes a part of a URL's path, so it must be valid.
         if !is_dns_label(name) {
             return Err(not_found(name));
         }

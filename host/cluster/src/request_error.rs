@@ -65,7 +65,7 @@ impl RequestError {
         }
     }
 
-    /// Returns the message. If the account lacks a permission, the message names that `permission`.
+    /// Returns the message. It names `permission` if the account lacks it.
     pub(crate) fn advice(&self, permission: &str) -> String {
         match self {
             Self::Forbidden(words) => format!("{words}; {permission}"),
@@ -73,7 +73,7 @@ impl RequestError {
         }
     }
 
-    /// Returns the error for a plugin. `permission` is what the account needs.
+    /// Returns the error for a plugin. `permission` is the permission that the account needs.
     pub(crate) fn for_plugin(&self, permission: &str) -> ClusterError {
         match self {
             Self::Unavailable(words) => ClusterError::Unavailable(words.clone()),
@@ -83,7 +83,7 @@ impl RequestError {
     }
 }
 
-/// Names the permission to grant, for the end of a refusal.
+/// Returns the end of a refusal, which names the permission to grant.
 pub(crate) fn permission(verbs: &str, plural: &str, group: &str) -> String {
     let group = match group {
         "" => "the core API group".to_owned(),
@@ -92,7 +92,7 @@ pub(crate) fn permission(verbs: &str, plural: &str, group: &str) -> String {
     format!("give this program's account {verbs} on `{plural}` of {group}")
 }
 
-/// Returns an error and its causes in one line, without kube's outer message.
+/// Returns an error and its causes in one line, without the outer message of kube.
 pub(crate) fn causes(error: &(dyn StdError + 'static)) -> String {
     let below = error.source().filter(|_| error.is::<Error>());
     chain(below.unwrap_or(error))

@@ -31,8 +31,8 @@ use crate::{
 const REQUEST_LIMIT: Duration = Duration::from_secs(10);
 const MANAGER: &str = "admittance";
 
-/// A kind of resources, such as version `v2` of the kind `AdmissionWebhookConfiguration`, plural
-/// `admissionwebhookconfigurations`, in the group `bkbcs.tencent.com`.
+/// A kind of resources, such as `AdmissionWebhookConfiguration` in version `v2` of the group `bkbcs.tencent.com`, with
+/// the plural `admissionwebhookconfigurations`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResourceKind {
     pub group: &'static str,
@@ -42,14 +42,14 @@ pub struct ResourceKind {
     pub is_namespaced: bool,
 }
 
-/// A resource as the API server has it, without `metadata.managedFields`.
+/// A resource in its current version, without `metadata.managedFields`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Resource {
     /// `metadata.namespace`; empty for a resource of the whole cluster.
     pub namespace: String,
     /// `metadata.name`.
     pub name: String,
-    /// All fields, including `metadata.resourceVersion`. The items of a list have no `apiVersion` and `kind`.
+    /// All fields, including `metadata.resourceVersion`. An item of a list has no `apiVersion` and `kind`.
     pub object: Map<String, Value>,
 }
 
@@ -62,7 +62,8 @@ pub enum ResourceError {
     Conflict(String),
     #[error("{0}")]
     Refused(String),
-    /// The API server is unreachable or does not answer. A write may or may not have taken effect.
+    /// The API server is unreachable or does not answer. If the request was a write, it may or may not have taken
+    /// effect.
     #[error("{0}")]
     Unavailable(String),
     /// An [edit](Resources::edit) was sent, and it is unknown whether it has taken effect.
@@ -79,7 +80,7 @@ impl ResourceError {
 
 /// The resources of one kind, in all namespaces. Cheap to clone; dropping the last clone ends its watch.
 ///
-/// Every read is a request to the API server. The watch only signals changes, except changes of a status.
+/// Every read is a request to the API server. The watch only signals that something has changed, except in a status.
 #[derive(Clone, Debug)]
 pub struct Resources(Arc<Inner>);
 
@@ -145,7 +146,7 @@ impl Resources {
     ) -> Self {
         let resource = kind.resource.clone();
         let view = Arc::new(View::new(resource.plural.clone()));
-        // Only namespace, name and version of watched resources are kept.
+        // Of watched resources, only the namespace, name and version are kept.
         let entry = |found: PartialObjectMeta<Item>| {
             let version = version(serde_json::to_value(&found.metadata).ok().as_ref());
             let metadata = found.metadata;
@@ -173,7 +174,7 @@ impl Resources {
         }))
     }
 
-    /// Returns the API server: scheme, host and port.
+    /// Returns the scheme, host and port of the API server.
     pub fn server(&self) -> &str {
         self.0.connection.url()
     }
@@ -204,13 +205,12 @@ impl Resources {
         }
     }
 
-    /// Creates a resource of this name, whose further fields are set by `set`. Its namespace is created too, if it does
-    /// not exist.
+    /// Creates a resource of this name. `set` sets its other fields. Also creates its namespace if it does not exist.
     ///
     /// # Errors
     ///
-    /// Returns [`ResourceError::Conflict`] when it already exists; other errors when the API server refuses or does
-    /// not answer.
+    /// Returns [`ResourceError::Conflict`] when the resource already exists; other errors when the API server refuses
+    /// or does not answer.
     pub async fn create(
         &self,
         namespace: &str,
@@ -241,7 +241,7 @@ impl Resources {
         if self.0.is_namespaced
             && let Err(RequestError::NotFound(_)) = &answer
         {
-            // Either the namespace is missing, or the kind is; the second attempt shows which.
+            // Either the namespace or the kind is missing. Creating the namespace and trying again shows which.
             self.create_namespace(namespace).await?;
             answer = self.ask(Verb::Create, api.create(&params, &item)).await;
         }
@@ -264,12 +264,12 @@ impl Resources {
         }
     }
 
-    /// Replaces the resource in the version that was read.
+    /// Replaces the resource if it still has the version that was read.
     ///
     /// # Errors
     ///
-    /// Returns [`ResourceError::Conflict`] when it was changed since; other errors when the API server refuses or
-    /// does not answer.
+    /// Returns [`ResourceError::Conflict`] when the resource was changed since; other errors when the API server
+    /// refuses or does not answer.
     pub async fn replace(&self, resource: &Resource) -> Result<Resource, ResourceError> {
         let item = resource.item()?;
         let (api, params) = (self.api(&resource.namespace), written());
@@ -279,7 +279,7 @@ impl Resources {
             .map_err(|failure| self.error("update", failure))
     }
 
-    /// Creates a resource of this name, or replaces `found`. `set` sets its fields.
+    /// Replaces `found`, or creates a resource of this name. `set` sets its fields.
     pub async fn put(
         &self,
         namespace: &str,
@@ -296,8 +296,8 @@ impl Resources {
         }
     }
 
-    /// Sets the fields of a resource's status that this program writes. A field that this program wrote before, and
-    /// that is not in the new status, is removed.
+    /// Sets the fields of a resource's status that this program manages. Removes fields that this program set before,
+    /// if they are not in the new status.
     ///
     /// # Errors
     ///
@@ -336,12 +336,12 @@ impl Resources {
         }
     }
 
-    /// Deletes the resource in the version that was read.
+    /// Deletes the resource if it still has the version that was read.
     ///
     /// # Errors
     ///
-    /// Returns [`ResourceError::Conflict`] when it was changed since; other errors when the API server refuses or
-    /// does not answer.
+    /// Returns [`ResourceError::Conflict`] when the resource was changed since; other errors when the API server
+    /// refuses or does not answer.
     pub async fn delete(&self, resource: &Resource) -> Result<(), ResourceError> {
         let version = |field| resource.metadata(field).map(str::to_owned);
         let params = DeleteParams {
@@ -396,7 +396,7 @@ impl Resources {
 }
 
 impl ResourceError {
-    /// Converts the error; `needed` is the permission that the account needs.
+    /// Converts an error; `needed` is the permission that the account needs.
     pub(crate) fn of(failure: RequestError, needed: &str) -> Self {
         let message = failure.advice(needed);
         match failure {

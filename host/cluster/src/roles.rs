@@ -19,7 +19,7 @@ pub(crate) struct Roles {
     bindings: Vec<Binding>,
 }
 
-/// The name of a role or a binding, and its namespace unless it is of the whole cluster.
+/// The name of a role or a binding, and its namespace unless it belongs to the whole cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Name {
     namespace: Option<String>,
@@ -34,7 +34,7 @@ struct Binding {
 }
 
 impl Roles {
-    /// Adds an object if it is a role or a binding. The error says why such an object cannot be read.
+    /// Adds an object if it is a role or a binding. Returns an error if such an object cannot be read.
     pub(crate) fn add(&mut self, object: &Value) -> Result<(), String> {
         let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
         if text("/apiVersion") != Some(RBAC) {
@@ -77,7 +77,7 @@ impl Roles {
         });
     }
 
-    /// Returns whether a user may do this. Only [`MASTERS`] may do anything that no role allows.
+    /// Returns whether a user may do this. [`MASTERS`] may do everything; other users need a role that allows it.
     pub(crate) fn access(&self, user: &UserInfo, action: &AccessAttributes) -> Access {
         let allowed = |reason: String| Access {
             allowed: true,
@@ -129,7 +129,7 @@ fn read<T: DeserializeOwned>(object: &Value) -> Result<T, String> {
         .map_err(|error| format!("the {} {name} cannot be read: {error}", object["kind"]))
 }
 
-/// Returns whether a subject of a binding in this namespace is, or contains, a user.
+/// Returns whether a subject of a binding in this namespace is this user, or a group of the user.
 fn is_user(subject: &Subject, user: &UserInfo, namespace: Option<&str>) -> bool {
     match subject.kind.as_str() {
         "User" => subject.name == user.username,
@@ -235,7 +235,7 @@ mod tests {
                 ("ClusterRole", "scaler"),
                 json!([{"kind": "Group", "name": "dev"}]),
             ),
-            // The roles are of another namespace, or do not exist.
+            // These roles belong to another namespace, or do not exist.
             binding(
                 "RoleBinding",
                 Some("ops"),
@@ -258,7 +258,7 @@ mod tests {
     #[test]
     fn roles_decide_what_users_may_do() {
         let roles = roles();
-        // (user, group, action, whether it is allowed); an action is a verb, a group, a resource or path, a
+        // (user, group, action, whether it is allowed). An action is a verb, a group, a resource or path, a
         // subresource, a namespace and a name.
         for (user, group, action, expected) in [
             (

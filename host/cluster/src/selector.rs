@@ -4,7 +4,8 @@ use admittance_admission::{
     LabelOperator, LabelSelector, Labels, NAME_PART_LENGTH, Requirement, is_dns_subdomain, is_name_part,
 };
 
-// The longest selector, in bytes, and its most requirements, which are compared with the labels of every object.
+// The longest selector in bytes, and the most requirements in it. They are limited because each requirement is compared
+// with the labels of every object.
 const LENGTH: usize = 4 << 10;
 const REQUIREMENTS: usize = 64;
 
@@ -15,7 +16,7 @@ pub(crate) struct TextSelector {
     bounds: Vec<Bound>,
 }
 
-/// `key>1`, `key<9`: the label is a whole number on that side.
+/// A requirement `key>1` or `key<9`: the label must be a whole number above or below the bound.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Bound {
     key: String,
@@ -40,7 +41,7 @@ impl Bound {
 }
 
 impl TextSelector {
-    /// Parses a selector. The empty text selects everything. The error is a sentence about the text.
+    /// Parses a selector; empty text selects everything. The error is a sentence about the text.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         if text.len() > LENGTH {
             return Err(format!(
@@ -64,7 +65,7 @@ impl TextSelector {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Word<'a> {
-    /// A sign among `( ) , ! = == != < >`.
+    /// A sign: one of `( ) , ! = == != < >`.
     Sign(&'a str),
     Name(&'a str),
 }
@@ -196,7 +197,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads a list such as `(a, b)`. Nothing between commas is the empty value.
+    /// Reads a list such as `(a, b)`. If there is nothing between two commas, that is an empty value.
     fn values(&mut self, operator: &str) -> Result<Vec<String>, String> {
         if self.take() != Some(Word::Sign("(")) {
             return Err(format!("`{operator}` needs values in parentheses"));
@@ -278,8 +279,8 @@ mod tests {
 
     #[test]
     fn selectors_match_labels_as_in_kubernetes() {
-        // (selector, labels, whether they match), from TestSelectorMatches and TestSetSelectorParser in pkg/labels of
-        // Kubernetes' apimachinery, and from the documentation of labels and selectors.
+        // (selector, labels, whether they match), from `TestSelectorMatches` and `TestSetSelectorParser` in
+        // `pkg/labels` of Kubernetes' apimachinery, and from the documentation of labels and selectors.
         let table: [(&str, &[(&str, &str)], bool); 46] = [
             ("", &[("x", "y")], true),
             ("  ", &[], true),
@@ -354,8 +355,8 @@ mod tests {
     }
 
     #[test]
-    fn invalid_selectors_are_refused_with_the_place() {
-        // (text, part of the message), for the texts that Kubernetes' labels.Parse refuses.
+    fn an_invalid_selector_is_refused_with_the_position_of_the_mistake() {
+        // (text that Kubernetes' `labels.Parse` refuses, part of the message)
         for (text, named) in [
             (",", "at the start of a requirement, found `,`"),
             ("x,", "at the start of a requirement"),

@@ -20,13 +20,13 @@ use crate::{
     request_error::RequestError,
 };
 
-/// The time after which a watch is renewed, in seconds. A dead connection is noticed soon after.
+/// The time after which a watch is renewed, in seconds, so that a dead connection is noticed.
 const WATCH_SECONDS: u32 = 60;
-/// The pause after the first failure, which doubles with each further one, up to `LONGEST_WAIT`.
+/// The pause after the first failure. It doubles with each further failure, up to `LONGEST_WAIT`.
 const FIRST_WAIT: Duration = Duration::from_millis(200);
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
-/// The cache and the health of a watch, which the watch shares with lookups.
+/// The cache and the health of a watch. The watch shares them with lookups.
 #[derive(Debug)]
 pub(crate) struct View<V> {
     pub(crate) cache: Cache<V>,
@@ -66,19 +66,19 @@ impl Pace {
         }
     }
 
-    /// Starts again with the first pause, after the watch has worked.
+    /// Makes the next pause the first one again, after the watch has worked.
     fn reset(&mut self) {
         self.waits.reset();
         self.has_expired = false;
     }
 
     /// Waits before the next attempt, longer after each failure. The wait ends when the API server answers again, so
-    /// that all replicas learn of changes at the same time. Refusals are retried too: a starting API server rejects
-    /// requests that it later allows.
+    /// that all replicas notice changes at the same time. Refusals are retried too, because a starting API server
+    /// rejects requests that it later allows.
     pub(crate) async fn wait(&mut self) {
         let pause = sleep(self.waits.after_failure());
         let answers = async {
-            // The loop ends when the API server answers. The sender lives as long as the connection.
+            // Ends when the API server answers. The sender lives as long as the connection.
             while self.answers.changed().await.is_ok() && !*self.answers.borrow() {}
         };
         let does_answer = tokio::select! {
@@ -91,7 +91,8 @@ impl Pace {
         self.answers.mark_unchanged();
     }
 
-    /// Waits before the objects of an expired watch are listed again, unless this is the first expiry in a row.
+    /// Waits before the objects are listed again after a watch expired. Does not wait if the previous watch did not
+    /// expire.
     async fn expired(&mut self) {
         if std::mem::replace(&mut self.has_expired, true) {
             self.wait().await;
@@ -99,7 +100,7 @@ impl Pace {
     }
 }
 
-/// Selects the objects of a kind that are watched.
+/// The objects of a kind that are watched.
 #[derive(Clone, Debug)]
 pub(crate) enum Selection {
     All,
@@ -130,8 +131,8 @@ where
     }))
 }
 
-/// Fills the view and keeps it up to date, forever. `entry` returns the part of an object that is cached, and a change
-/// of other parts is not a change of the view. `permission` is appended to a refusal.
+/// Fills the view and keeps it up to date. Never returns. `entry` returns the part of an object that is cached; changes
+/// of other parts are not signalled. `permission` is appended to a refusal.
 pub(crate) async fn follow<K, V>(
     connection: &Connection,
     api: impl Fn(Client) -> Api<K>,
@@ -223,7 +224,7 @@ fn take<K, V: PartialEq>(event: Event<K>, view: &View<V>, entry: &impl Fn(K) -> 
 }
 
 enum Problem {
-    /// The server no longer has the changes since the last seen one (410).
+    /// The server has already deleted changes that the watch has not seen (status 410).
     Expired,
     Failed(Verb, RequestError),
 }
@@ -255,7 +256,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_success_resets_the_waits() {
+    fn a_success_resets_the_pauses_between_attempts() {
         let mut pace = Pace {
             answers: watch::channel(true).1,
             waits: Backoff::new(FIRST_WAIT, LONGEST_WAIT),

@@ -1,4 +1,4 @@
-//! Notices changes of resources, by their watch or by listing them again.
+//! Notices changes of resources by their watch, or else by listing them again.
 
 use std::{
     hash::{DefaultHasher, Hash, Hasher},
@@ -11,20 +11,20 @@ use tokio::time::Instant;
 
 use super::{Resource, ResourceError, Resources};
 
-/// The pause before the next request to an API server that did not respond or is not watched.
+/// The pause before the next request to an API server that did not answer, or whose resources are not watched.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// The result of the last [`read`](Resources::read).
 #[derive(Clone, Debug)]
 pub(super) struct LastRead {
-    /// The value of [`Resources::changes`] when the read began, or when the same content was found again.
+    /// The value of [`Resources::changes`] at the beginning of the read, or when a later read found the same content.
     changes: u64,
     at: Instant,
-    /// The content; `None` if the read failed.
+    /// The version of each resource; `None` if the read failed.
     found: Option<Vec<Version>>,
 }
 
-/// Identifies the content of a resource without its status: the hash of some fields of its metadata.
+/// A hash of fields of a resource's metadata that change with its content, but not with its status.
 pub(super) type Version = u64;
 
 const VERSIONED: [&str; 6] = ["namespace", "name", "uid", "generation", "labels", "annotations"];
@@ -58,12 +58,12 @@ impl Resources {
         let _ = receiver.wait_for(|number| *number != changes).await;
     }
 
-    /// Returns whether the watch is up; otherwise changes are not signalled.
+    /// Returns whether the watch is up. While it is not, changes are not signalled.
     pub fn is_watched(&self) -> bool {
         self.0.view.health.is_watching()
     }
 
-    /// Reads all resources. [`changed`](Self::changed) compares with the last result.
+    /// Reads all resources, and stores the result, with which [`changed`](Self::changed) compares.
     pub async fn read(&self) -> Result<Vec<Resource>, ResourceError> {
         let changes = self.changes();
         let result = self.list().await;
@@ -75,8 +75,8 @@ impl Resources {
         result
     }
 
-    /// Waits until [`read`](Self::read) may give another result than the last time. This includes that the API server
-    /// becomes unavailable, or available again. Dropping the future and calling again misses no change.
+    /// Waits until [`read`](Self::read) may return another result than the last time, or the API server becomes
+    /// unavailable or available. If the future is dropped and this is called again, no change is missed.
     pub async fn changed(&self) {
         loop {
             let Some(last) = self.0.last.lock().clone() else {
@@ -86,7 +86,7 @@ impl Resources {
             if last.found.is_some() && self.is_watched() {
                 return changed.await;
             }
-            // If there is no watch, or the last read failed, the resources are listed and compared at an interval.
+            // Without a watch, or after a failed read, the resources are listed repeatedly and compared.
             tokio::select! {
                 () = changed => {}
                 () = tokio::time::sleep_until(last.at + RETRY_PAUSE) => {}

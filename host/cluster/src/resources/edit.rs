@@ -1,4 +1,4 @@
-//! Changes of one resource that are guarded by its version.
+//! Conditional changes of one resource.
 
 use std::{fmt, path::Path};
 
@@ -6,18 +6,18 @@ use serde_json::{Map, Value};
 
 use super::{Resource, ResourceError, Resources};
 
-/// The limit of attempts of a write whose resource changes in the meantime in other fields.
+/// The most attempts of a write, if other fields of the resource change meanwhile.
 const ATTEMPTS: usize = 5;
 
-/// A change of one resource by a store that knows only some of its fields.
+/// A change of one resource by a store that reads and writes only some of its fields.
 pub struct ResourceEdit<'a> {
     pub path: &'a Path,
     /// Empty for a resource of the whole cluster.
     pub namespace: &'a str,
     pub name: &'a str,
-    /// Returns whether the resource, or its absence, is the state that the change expects.
+    /// Returns whether the resource, or its absence, is in the state that the change expects.
     pub is_before: &'a (dyn Fn(Option<&Resource>) -> bool + Sync),
-    /// Returns whether the resource, or its absence, is the state that the change leads to.
+    /// Returns whether the resource, or its absence, is in the state after the change.
     pub is_after: &'a (dyn Fn(Option<&Resource>) -> bool + Sync),
     /// Sets fields of the resource; `None` deletes it.
     pub set: Option<&'a (dyn Fn(&mut Map<String, Value>) + Sync)>,
@@ -33,9 +33,8 @@ impl fmt::Debug for ResourceEdit<'_> {
 }
 
 impl Resources {
-    /// Makes this change if the resource is in the state that the change expects, and returns whether it is. The
-    /// resource's version guards the write, which is tried again if other fields of the resource have changed in the
-    /// meantime.
+    /// Makes this change if the resource is in the expected state, and returns whether it is. The write fails if the
+    /// resource has changed since it was read, and is repeated if only other fields have changed.
     pub async fn edit(&self, edit: &ResourceEdit<'_>) -> Result<bool, ResourceError> {
         let ResourceEdit { namespace, name, .. } = *edit;
         for _ in 0..ATTEMPTS {

@@ -1,5 +1,5 @@
-//! An API server that keeps objects in memory. A test can make it go down, forget changes, refuse requests and delay
-//! replies.
+//! An API server that keeps objects in memory. A test can make it unavailable, and make it delete old changes, refuse
+//! requests and delay replies.
 
 #[path = "api_server/writing.rs"]
 mod writing;
@@ -42,9 +42,9 @@ pub(crate) struct ApiServer {
 struct Shared {
     token: &'static str,
     data: Mutex<Data>,
-    /// Wakes watches and held replies at every change of `data`.
+    /// Signals every change of `data` to watches and delayed replies.
     changed: watch::Sender<()>,
-    /// The number of times that all connections were broken. A connection ends when it changes.
+    /// The number of times that all connections were broken. When it changes, every open connection ends.
     era: watch::Sender<u64>,
 }
 
@@ -54,7 +54,7 @@ struct Data {
     version: u64,
     objects: BTreeMap<ObjectKey, Value>,
     changes: Vec<Change>,
-    /// The version up to which changes are forgotten.
+    /// The version up to which changes are deleted, so that earlier watches expire.
     forgotten: u64,
     /// The verbs and plurals of requests that are refused.
     forbidden: BTreeSet<(String, String)>,
@@ -66,9 +66,9 @@ struct Data {
     /// The plurals of kinds, and the groups, that are not served.
     absent: BTreeSet<String>,
     kinds: Vec<DefinedKind>,
-    /// A field of webhooks that the server drops because it does not know it.
+    /// The field of webhooks that the server drops, as if it were older than the field.
     unknown_field: Option<&'static str>,
-    /// The actions before the next write of each verb, such as a write by another client.
+    /// The actions that run right before the next write of each verb, such as a write by another client.
     before: BTreeMap<String, Vec<Event>>,
     /// The status with which every access review is answered.
     access: Value,
@@ -84,7 +84,7 @@ struct DefinedKind {
     is_namespaced: bool,
 }
 
-/// An action that a test inserts before a write.
+/// An action that runs right before a write.
 type Event = Box<dyn FnOnce(&mut Data) + Send>;
 
 struct Change {
@@ -150,7 +150,7 @@ impl ApiServer {
                             let shared = shared.clone();
                             async move { Ok::<_, Infallible>(shared.answer(request).await) }
                         });
-                        // An error only means that the client has disconnected.
+                        // Fails only if the client has disconnected.
                         let _ = auto::Builder::new(TokioExecutor::new())
                             .serve_connection(TokioIo::new(stream), service)
                             .await;
@@ -175,7 +175,6 @@ impl ApiServer {
         result
     }
 
-    /// Creates or replaces an object.
     pub(crate) fn put(&self, plural: &str, object: Value) {
         self.change(|data| data.put(plural, object));
     }
@@ -188,7 +187,7 @@ impl ApiServer {
         self.shared.era.send_modify(|era| *era += 1);
     }
 
-    /// Breaks all connections, and each new one until the server comes back.
+    /// Breaks all connections, and refuses new ones until the server comes back.
     pub(crate) fn leave(&self) {
         self.change(|data| data.is_away = true);
         self.break_connections();
@@ -198,7 +197,7 @@ impl ApiServer {
         self.change(|data| data.is_away = false);
     }
 
-    /// Forgets all changes so far, as etcd does with old ones, so that earlier watches expire.
+    /// Deletes all changes so far, as etcd deletes old ones, so that earlier watches expire.
     pub(crate) fn forget(&self) {
         self.change(|data| {
             data.version += 1;
@@ -314,7 +313,7 @@ struct Target {
     plural: String,
     namespace: String,
     name: Option<String>,
-    /// Whether the request is for the status of the object.
+    /// Whether the path is that of the object's status.
     is_status: bool,
     /// The name in the field selector of a list or a watch.
     only: Option<String>,
@@ -582,7 +581,7 @@ impl Shared {
         json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
     }
 
-    /// Answers a review as the test configured, and records it.
+    /// Replies to an access review as the test configured, and records the review.
     fn review(&self, body: &Bytes) -> Reply {
         let mut review: Value = serde_json::from_slice(body).unwrap();
         let mut data = self.data();
@@ -620,7 +619,7 @@ impl Shared {
         let limit = query
             .get("limit")
             .map_or(usize::MAX, |limit| limit.parse().unwrap());
-        // The items of a list carry no type.
+        // The items of a list have no `apiVersion` and `kind`.
         let page = all.iter().skip(first).take(limit.min(data.page));
         let page: Vec<_> = page.map(|(_, object)| shown(object, is_partial)).collect();
         let next = first + page.len();
@@ -664,8 +663,8 @@ impl Shared {
         Response::new(StreamBody::new(Box::pin(lines)).boxed())
     }
 
-    /// Returns the next line of a watch that has sent everything up to `seen`, the version after it, and whether it
-    /// is the last line.
+    /// Returns the next line of a watch that has sent all changes up to `seen`, the version after that line, and
+    /// whether the line is the last one.
     fn next_line(&self, target: &Target, seen: u64, is_partial: bool) -> Option<(String, u64, bool)> {
         let data = self.data();
         if seen < data.forgotten {
@@ -679,7 +678,7 @@ impl Shared {
             let object = typed(&change.object, target, is_partial);
             return Some((line(change.kind, &object), change.version, false));
         }
-        // The version has grown without a change for this watch, which a bookmark reports.
+        // The version has grown by changes that this watch does not select, so a bookmark reports the version.
         if data.version > seen {
             let object = json!({"kind": target.kind, "apiVersion": target.api_version,
                                 "metadata": {"resourceVersion": data.version.to_string()}});
@@ -689,7 +688,7 @@ impl Shared {
     }
 }
 
-/// A guard that counts as one open watch until it is dropped.
+/// Counts as one open watch until it is dropped.
 struct OpenWatch(Arc<Shared>);
 
 impl OpenWatch {

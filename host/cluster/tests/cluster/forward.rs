@@ -11,7 +11,7 @@ fn request(method: &str, path: &str, body: &str) -> Request<Bytes> {
     Request::builder()
         .method(method)
         .uri(path)
-        // The client's own credentials, which the API server would refuse, are not forwarded.
+        // The client's own credentials must not be forwarded. The API server would refuse them.
         .header("authorization", "Bearer theirs")
         .header("content-type", "application/json")
         .body(Bytes::from(body.to_owned()))
@@ -47,7 +47,7 @@ async fn requests_are_forwarded_with_the_credentials_of_this_program() {
         let body: Value = serde_json::from_slice(&body).unwrap();
         assert_eq!(body.pointer(pointer), Some(&expected), "{method} {path}");
     }
-    // A refusal of the credentials is a reply too.
+    // A refusal of this program's credentials is a reply too.
     let other = setting.kubeconfig("{token: another}");
     let other = connect(other, None).await.unwrap();
     let reply = other

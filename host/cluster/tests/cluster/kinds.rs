@@ -89,7 +89,7 @@ async fn lookups_give_the_same_answers_before_and_after_the_first_list() {
     setting.server.page(2);
     setting.server.hold("watch", "nodes");
     let cluster = setting.cluster().await;
-    // The list stays incomplete, so each lookup discovers the kind itself.
+    // Without a complete list, each lookup discovers the kind and asks the server.
     setting.server.forbid("list", "pods");
     let node = kind("v1/Node");
     let expected = r#"{"kind":"Node","apiVersion":"v1","metadata":{"name":"a","labels":{"zone":"x"},"resourceVersion":"1"},"status":{"capacity":{"cpu":"4"}}}"#;
@@ -210,7 +210,7 @@ fn four_pods(setting: &Setting) {
 }
 
 #[tokio::test]
-async fn lists_come_in_pages() {
+async fn a_long_list_is_returned_in_pages() {
     let setting = Setting::new();
     four_pods(&setting);
     let pod = kind("v1/Pod");

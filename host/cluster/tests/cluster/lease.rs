@@ -105,7 +105,7 @@ async fn a_leader_that_disappears_is_replaced() {
     first.vanish().await;
     second.until_leader(true).await;
 
-    // Without the API server the leader resigns. When the server is back, a leader is elected again.
+    // While the API server is unavailable, the leader resigns. Afterwards, a leader is elected again.
     setting.server.leave();
     second.until_leader(false).await;
     setting.server.come_back();

@@ -34,7 +34,7 @@ impl Replica {
         Self { members, task }
     }
 
-    /// Returns the annotations of the other live members.
+    /// Returns the annotations that this replica has received from the others that are alive.
     fn received_reports(&self) -> Vec<String> {
         let alive = |member: LeaseMember| member.is_alive.then(|| member.annotations["says"].clone());
         let mut says: Vec<_> = self
@@ -115,7 +115,7 @@ async fn the_lease_of_a_replica_that_disappears_expires() {
 }
 
 #[tokio::test]
-async fn a_refused_watch_differs_from_an_outage() {
+async fn a_refused_watch_is_reported_differently_from_an_outage() {
     let setting = Setting::new();
     setting.server.forbid("list", "leases");
     let replica = Replica::of(&setting, LONG, "a").await;

@@ -177,7 +177,7 @@ async fn a_quiet_watch_that_breaks_is_up_again_without_an_event() {
 }
 
 #[tokio::test]
-async fn a_watch_that_is_too_late_lists_again() {
+async fn an_expired_watch_lists_the_objects_again() {
     let setting = Setting::new();
     put(&setting, "prod", "web");
     put(&setting, "old", "web");
@@ -214,7 +214,7 @@ async fn an_expired_watch_is_up_only_after_the_list() {
     })
     .await;
     assert_eq!(cluster.status().namespaces.state, WatchState::Starting);
-    // The cache is used for a while, and missing namespaces are requested from the server.
+    // The cache is still used for a while. Namespaces that it does not have are requested from the server.
     assert_eq!(cluster.labels("prod").await, Ok(tier("web")));
     assert_eq!(setting.server.count("get", ""), 0);
     put(&setting, "new", "web");
@@ -225,8 +225,8 @@ async fn an_expired_watch_is_up_only_after_the_list() {
     assert_eq!(cluster.labels("prod").await, Ok(tier("db")));
 }
 
-/// An API server that starts refuses what it allows later, until it has read its roles. If the watch waited after each
-/// refusal as it does after a missing right, the rounds would exceed the timeout of this test.
+/// A starting API server refuses requests that it allows later, once it has read its roles. This test exceeds its
+/// timeout if the watch waits after each refusal for as long as after a missing right.
 #[tokio::test]
 async fn a_watch_starts_soon_after_a_temporary_refusal() {
     let setting = Setting::new();
@@ -251,7 +251,7 @@ async fn a_watch_starts_soon_after_a_temporary_refusal() {
     assert!(tokio::time::timeout(PATIENCE, rounds).await.is_ok());
 }
 
-/// Each success resets the doubling waits. Otherwise the tenth wait would exceed the timeout of this test.
+/// Each success resets the doubling waits. Otherwise, the tenth wait would exceed the timeout of this test.
 #[tokio::test]
 async fn a_watch_that_expires_repeatedly_still_lists_at_once() {
     let setting = Setting::new();

@@ -25,7 +25,7 @@ async fn created(resources: &Resources) -> Resource {
 }
 
 #[tokio::test]
-async fn written_resources_are_read() {
+async fn resources_that_were_written_can_be_read() {
     let setting = Setting::new();
     let resources = setting.cluster().await.resources(&KIND);
     assert!(resources.list().await.unwrap().is_empty());
@@ -73,7 +73,7 @@ async fn a_resource_that_was_recreated_is_not_deleted() {
     }
     let there = resources.get("bkbcs", "a").await.unwrap().unwrap();
     assert_eq!(there.object["spec"]["number"], 2);
-    // Another client replaces the resource first.
+    // Another client replaces the resource before it is deleted.
     let other = json!({"metadata": {"name": "a", "namespace": "bkbcs"}, "spec": {"number": 4}});
     setting.server.put_before("delete", KIND.plural, other);
     let result = resources.delete(&there).await;
@@ -97,7 +97,7 @@ async fn a_refused_request_names_the_missing_permission() {
     for verb in ["list", "get", "create", "replace", "delete"] {
         setting.server.forbid(verb, KIND.plural);
     }
-    // (the refused result, the verb to allow)
+    // (the refused request, the verb to allow)
     for (result, verb) in [
         (resources.list().await.map(|_| ()), "`list`"),
         (resources.get("bkbcs", "a").await.map(|_| ()), "`get`"),
@@ -177,14 +177,14 @@ async fn a_new_status_signals_no_change() {
     let there = resources.get("", "a").await.unwrap().unwrap();
     assert_eq!(there.object["status"], json!({"revision": 2}));
     assert_eq!(there.object["spec"], before[0].object["spec"]);
-    // Changes of the status are not reported, but the change after them is.
+    // A change of the status is not signalled, but the next change of the spec is.
     let seen = resources.changes();
     resources.create("", "b", spec(1)).await.unwrap();
     resources.changed_since(seen).await;
     assert_eq!(resources.changes(), seen + 1);
     changed.as_mut().await;
 
-    // A status cannot be applied to a missing resource, nor to a kind without the subresource.
+    // A status can be applied neither to a missing resource nor to a kind without the subresource.
     let missing = resources.apply_status("", "c", &status).await;
     assert!(matches!(missing, Err(ResourceError::NotFound(_))), "{missing:?}");
     let of_earlier_version = setting.cluster().await.resources(&KIND);

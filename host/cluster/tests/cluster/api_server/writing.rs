@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{ApiServer, Data, DefinedKind, ObjectKey, Reply, Shared, Target, json, status, typed};
 
 impl ApiServer {
-    /// Serves another kind, as if its CustomResourceDefinition were created.
+    /// Serves another kind, as if its CustomResourceDefinition had been created.
     pub(crate) fn define_kind(&self, api_version: &str, plural: &str, kind: &str, is_namespaced: bool) {
         let kind = DefinedKind {
             api_version: api_version.to_owned(),
@@ -18,7 +18,7 @@ impl ApiServer {
         self.change(|data| data.kinds.push(kind));
     }
 
-    /// Stops serving a kind, or all kinds of a group, as if their CustomResourceDefinitions were deleted.
+    /// Stops serving a kind, or all kinds of a group, as if their CustomResourceDefinitions had been deleted.
     pub(crate) fn remove_kind(&self, plural: &str) {
         self.change(|data| data.absent.insert(plural.into()));
     }
@@ -28,12 +28,13 @@ impl ApiServer {
         self.change(|data| data.absent.remove(plural));
     }
 
-    /// Drops this field of webhooks, as an API server does that is older than the field.
+    /// Drops this field of webhooks, as an API server that is older than the field.
     pub(crate) fn forget_field(&self, field: &'static str) {
         self.change(|data| data.unknown_field = Some(field));
     }
 
-    /// Writes an object between a read and a write of a client: right before the next request of this verb is handled.
+    /// Writes an object right before the next request of this verb is handled, as another client between a read and a
+    /// write.
     pub(crate) fn put_before(&self, verb: &str, plural: &str, object: Value) {
         let plural = plural.to_owned();
         self.change(|data| {
@@ -79,7 +80,7 @@ impl Data {
 }
 
 impl Shared {
-    /// Runs a write, and wakes the watches.
+    /// Makes a write, and signals it to the watches.
     fn write(&self, verb: &str, write: impl FnOnce(&mut Data) -> Reply) -> Reply {
         let mut data = self.data();
         data.apply_write(verb);
@@ -136,7 +137,7 @@ impl Shared {
                 Some(_) => {}
             }
             if has_status(&target.plural) {
-                // A status is written only at its own path.
+                // A status can be written only at its own path.
                 set(&mut object, "status", data.objects[&place].get("status"));
             }
             data.put(&target.plural, object);
@@ -144,8 +145,8 @@ impl Shared {
         })
     }
 
-    /// Applies a whole status or report server-side, with one field manager, or merges a patch into an event, as this
-    /// program sends them.
+    /// Handles the patches that this program sends: a whole status or report by server-side apply, and a merge patch of
+    /// an event.
     pub(super) fn patch(&self, target: &Target, head: &Parts, body: &Bytes) -> Reply {
         let query = head.uri.query().unwrap_or_default();
         let form = head.headers[CONTENT_TYPE].to_str().unwrap();
@@ -168,7 +169,7 @@ impl Shared {
             let Some(mut object) = data.objects.get(&place).cloned() else {
                 return target.not_found();
             };
-            // Server-side apply removes fields that the manager applied before and omits now.
+            // Server-side apply removes the fields that the manager applied before and leaves out now.
             set(&mut object, "status", patch.get("status"));
             if object != data.objects[&place] {
                 data.put(&target.plural, object);
@@ -177,7 +178,7 @@ impl Shared {
         })
     }
 
-    /// Server-side apply of a whole object by its only manager.
+    /// Applies a whole object by server-side apply, as its only manager.
     fn apply(&self, target: &Target, object: Value) -> Reply {
         self.write("patch", |data| {
             let place = target.place();
@@ -257,7 +258,7 @@ pub(super) fn has_status(plural: &str) -> bool {
     )
 }
 
-/// Returns the new generation of an object. Every change increments it, except a change of only metadata or status.
+/// Returns the new generation of an object. It grows with every change, except a change of only metadata or status.
 pub(super) fn generation(before: Option<&Value>, object: &Value) -> u64 {
     let without = |object: &Value| {
         let mut object = object.clone();
@@ -302,7 +303,7 @@ impl Target {
     }
 }
 
-/// Checks a new event by the rules of kube-apiserver for `events.k8s.io/v1`.
+/// Returns the rule of kube-apiserver for `events.k8s.io/v1` that a new event breaks.
 fn mistake_in_event(event: &Value) -> Option<&'static str> {
     let text = |pointer: &str| event.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let namespace = match text("/regarding/namespace") {
