@@ -1,4 +1,4 @@
-//! Capabilities of plugins: what a stage may be granted, and the traits that the host implements for it.
+//! The capabilities that a stage can grant to a plugin, and the traits through which the host provides them.
 
 pub(crate) mod cluster;
 pub(crate) mod grants;

@@ -12,26 +12,26 @@ use std::{fmt, str::FromStr, sync::Arc};
 
 use crate::{Outline, Request, Rule, Scope, Stage, UnknownWord, words};
 
-/// An ordered list of stages, and the rules that select its requests. A host may use a type `S` of its own for stages,
-/// to keep further data with each of them.
+/// An ordered list of stages, and the rules that select the requests for them. A host may use its own type `S` of
+/// stages, to store more data with each.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Chain<S = Stage> {
-    /// Names the chain in traces, metrics and refusals; unique among the chains of its phase.
+    /// The name in traces, metrics and refusals. It is unique among the chains of its phase.
     pub name: Arc<str>,
-    /// The phase in which its stages are called, which decides whether they may change the object.
+    /// The phase in which the stages are called. It determines whether they may change the object.
     pub phase: Phase,
-    /// The only namespace whose resources the chain applies to; it does not apply to the namespace itself. `None`: all
-    /// namespaces, and cluster-scoped resources.
+    /// The only namespace to whose resources the chain applies, excluding the Namespace itself. `None` includes all
+    /// namespaces and cluster-scoped resources.
     pub namespace: Option<Arc<str>>,
-    /// The chain applies to requests that match any of these rules; without rules, it applies to none.
+    /// The rules, any of which a request must match. Without rules, no request matches.
     pub rules: Vec<Rule>,
-    /// The stages, called in this order, or concurrently in the phase [`Validating`](Phase::Validating).
+    /// The stages in the order of their calls, which are concurrent in the phase [`Validating`](Phase::Validating).
     pub stages: Vec<S>,
 }
 
 impl Chain {
-    /// Creates a chain of the phase [`Mutating`](Phase::Mutating).
+    /// Creates a chain in the phase [`Mutating`](Phase::Mutating).
     pub fn new(name: impl Into<Arc<str>>, rules: Vec<Rule>, stages: Vec<Stage>) -> Self {
         Self {
             name: name.into(),
@@ -44,7 +44,7 @@ impl Chain {
 }
 
 impl<S> Chain<S> {
-    /// Replaces the stages.
+    /// Returns the chain with other stages.
     pub fn with_stages<T>(self, stages: Vec<T>) -> Chain<T> {
         Chain {
             name: self.name,
@@ -60,21 +60,20 @@ impl<S> Chain<S> {
         self.is_for_namespace_of(request) && self.rules.iter().any(|rule| rule.matches(request))
     }
 
-    /// Returns whether the request is within the chain's namespace, if it has one.
+    /// Returns whether the request is in the chain's namespace, or the chain has none.
     pub(crate) fn is_for_namespace_of(&self, request: &Request) -> bool {
         self.namespace.as_deref().is_none_or(|namespace| {
             !request.is_cluster_wide() && request.namespace.as_deref() == Some(namespace)
         })
     }
 
-    /// Returns whether the chain may apply to a request of which only this outline is known.
+    /// Returns whether the chain may apply to a request of which only the outline is known.
     pub fn may_match(&self, outline: &Outline<'_>) -> bool {
         self.rules.iter().any(|rule| rule.may_match(outline))
     }
 }
 
-/// The two phases of an admission, as in kube-apiserver. A request passes all mutating chains before the first
-/// validating one.
+/// The two phases of an admission, as in kube-apiserver: the validating chains follow after all mutating chains.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Phase {
     /// Stages are called one after the other, and each may change the object or refuse the request.
@@ -86,12 +85,12 @@ pub enum Phase {
 
 words!(Phase, "phase": Mutating = "Mutating", Validating = "Validating");
 
-/// A selection of the chains that a request may pass through.
+/// Selects the chains that a request may pass through.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Selection {
     /// All chains.
     All,
-    /// The chains of a phase: only chains with a namespace, only chains without one, or both.
+    /// The chains of a phase, in this scope: with a namespace, without one, or both.
     Phase(Phase, Scope),
     /// One chain of a phase.
     Chain(Phase, String),
@@ -148,7 +147,7 @@ mod tests {
     use crate::{GroupVersionKind, GroupVersionResource, Operation};
 
     #[test]
-    fn a_chain_of_a_namespace_applies_only_to_resources_in_it() {
+    fn a_chain_with_a_namespace_applies_only_to_resources_in_it() {
         let chain = Chain {
             namespace: Some("shop".into()),
             ..Chain::new("shop/all", vec![Rule::for_operations(Operation::ALL)], Vec::new())
@@ -159,7 +158,7 @@ mod tests {
             ("pods", None, Some("shop-2"), false),
             ("pods", None, None, false),
             ("nodes", None, None, false),
-            // kube-apiserver sends the name of a Namespace as the namespace of the request too.
+            // As in kube-apiserver, the request for a Namespace has the Namespace's name as its namespace.
             ("namespaces", None, Some("shop"), false),
             ("namespaces", Some("finalize"), Some("shop"), false),
             ("namespaces", None, None, false),

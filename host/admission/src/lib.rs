@@ -1,11 +1,10 @@
-//! The vocabulary of admission, and the chain that evaluates it.
+//! Defines admission requests, and the chains that decide about them.
 //!
-//! A [`Request`] to create or change a resource passes through [`Chain`]s of [`Stage`]s. Each stage
-//! calls a [`Hook`] (a plugin, a webhook, or the embedder's own code), which answers with a
-//! [`Verdict`] or fails with a [`Failure`]. The result of all chains is the [`Outcome`].
+//! A [`Request`] to create or change a resource passes through [`Chain`]s of [`Stage`]s. Each stage calls a [`Hook`] (a
+//! plugin, a webhook, or native code), which returns a [`Verdict`] or a [`Failure`]. All chains result in an
+//! [`Outcome`].
 //!
-//! This crate opens no sockets, reads no files, and knows neither WebAssembly nor CEL: it defines the
-//! semantics of chains, and every other crate depends on it.
+//! This crate opens no sockets, reads no files, and knows neither WebAssembly nor CEL. All other crates use it.
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 mod capabilities;
@@ -99,5 +98,5 @@ pub use schemars as __schemars;
 #[doc(hidden)]
 pub use serde as __serde;
 
-/// An attribute for implementations of this crate's async traits, such as [`Hook`].
+/// The attribute for implementations of this crate's async traits, such as [`Hook`].
 pub use async_trait::async_trait;

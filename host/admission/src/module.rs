@@ -6,20 +6,19 @@ use url::Url;
 
 use crate::Digest;
 
-/// The location of a module. As text: `file:` and a path, `stock:` and the name of a plugin that comes with the
-/// program, an `https://` URL, or `oci://` and the name of an artifact in a registry.
+/// The location of a module. Its text is `file:` and a path, `stock:` and the name of a plugin that is installed with
+/// the program, an `https://` URL, or `oci://` and the name of an artifact in a registry.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ModuleReference {
     /// A file on this machine.
     File(PathBuf),
-    /// A URL. The scheme is https, and there is neither user nor fragment.
+    /// An https URL without user information and fragment.
     Https(Url),
     /// An artifact in a registry.
     Oci(OciReference),
 }
 
-/// The name of an artifact in a registry: `registry/repository:tag`, `registry/repository@sha256:...`, or
-/// both.
+/// The name of an artifact in a registry: `registry/repository:tag`, `registry/repository@sha256:...`, or both.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct OciReference {
     registry: String,
@@ -28,23 +27,23 @@ pub struct OciReference {
     digest: Option<Digest>,
 }
 
-/// A text that is not a valid reference. The message says what is wrong, and what to write.
+/// The error for an invalid reference, with the problem and the fix.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` {problem}: {fix}")]
 pub struct InvalidReference {
     /// The invalid text.
     pub text: String,
-    /// The problem, as the rest of a sentence.
+    /// The problem, as the end of a sentence.
     pub problem: &'static str,
-    /// Advice on what to do.
+    /// The fix.
     pub fix: String,
 }
 
 impl OciReference {
-    /// The default tag, as in other registry tools.
+    /// The default tag, which is the same in other registry tools.
     pub const DEFAULT_TAG: &str = "latest";
 
-    /// Returns the host, and the port if there is one.
+    /// Returns the host, with the port if there is one.
     pub fn registry(&self) -> &str {
         &self.registry
     }
@@ -54,7 +53,7 @@ impl OciReference {
         &self.repository
     }
 
-    /// Returns the registry and the path in it, without tag and digest.
+    /// Returns the registry and the repository, without tag and digest.
     pub fn name(&self) -> String {
         format!("{}/{}", self.registry, self.repository)
     }
@@ -68,7 +67,7 @@ impl OciReference {
         }
     }
 
-    /// Returns the digest of the artifact's manifest, not of the module.
+    /// Returns the digest of the artifact's manifest, which is not the digest of the module.
     pub fn digest(&self) -> Option<Digest> {
         self.digest
     }
@@ -161,11 +160,11 @@ fn is_tag(text: &str) -> bool {
 }
 
 impl ModuleReference {
-    /// The environment variable with the directory of the stock plugins.
+    /// The environment variable that names the directory of the stock plugins.
     pub const STOCK_DIRECTORY: &str = "ADMITTANCE_PLUGINS";
 
-    /// Returns the file of a stock plugin, in the directory that the environment variable `ADMITTANCE_PLUGINS` names,
-    /// or in `plugins` in the program's directory.
+    /// Returns the file of a stock plugin, in the directory that [`STOCK_DIRECTORY`](Self::STOCK_DIRECTORY) names, or
+    /// else in the directory `plugins` next to the program.
     pub fn stock(name: &str) -> Self {
         let directory = env::var_os(Self::STOCK_DIRECTORY)
             .map(PathBuf::from)
@@ -176,15 +175,14 @@ impl ModuleReference {
         Self::File(directory.join(format!("{}.wasm", name.replace('-', "_"))))
     }
 
-    /// Returns the name of the stock plugin whose file this is.
+    /// Returns the name of the stock plugin in this file; `None` if it is another file.
     pub fn stock_name(&self) -> Option<String> {
         let Self::File(path) = self else { return None };
         let name = path.file_stem()?.to_str()?.replace('_', "-");
         (*self == Self::stock(&name)).then_some(name)
     }
 
-    /// Returns the reference as a definition has it: a stock plugin by its name, since its path may differ on another
-    /// machine.
+    /// Returns the reference for a definition: a stock plugin by its name, because its path differs between machines.
     pub fn portable(&self) -> String {
         match self.stock_name() {
             Some(name) => format!("stock:{name}"),
@@ -205,7 +203,7 @@ impl FromStr for ModuleReference {
         match text.split_once(':') {
             Some(("file", path)) => {
                 let relative = path.trim_start_matches('/');
-                // Two slashes precede the name of a machine; one, three or more begin an absolute path.
+                // A host name follows two slashes. One slash, or three and more, begin an absolute path.
                 match path.len() - relative.len() {
                     0 if path.is_empty() => {
                         Err(wrong("has no path", "write `file:` and the path of the module"))
@@ -246,7 +244,7 @@ impl FromStr for ModuleReference {
                     &fix,
                 ))
             }
-            // Kubewarden's name for the same.
+            // Kubewarden writes `registry` for `oci`.
             Some(("oci" | "registry", name)) => {
                 let name = name
                     .strip_prefix("//")

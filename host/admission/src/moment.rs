@@ -3,7 +3,7 @@ use std::{borrow::Cow, fmt, time::SystemTime};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
-/// A moment on the clock. As text: RFC 3339 in UTC, to the millisecond.
+/// A time of the system clock. Its text has milliseconds in UTC, as in RFC 3339.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment(pub SystemTime);
 
@@ -14,7 +14,7 @@ impl Moment {
         Self(SystemTime::now())
     }
 
-    /// Microseconds since 1970; 0 for an earlier moment.
+    /// Returns the microseconds since 1970; 0 for an earlier time.
     pub fn as_micros(self) -> u64 {
         let since = self.0.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         u64::try_from(since.as_micros()).unwrap_or(u64::MAX)

@@ -19,9 +19,9 @@ use crate::{
     scheduling::offload::{SMALL, drop_apart, offload},
 };
 
-/// A JSON object: the resource of a request. Cheap to clone.
+/// A JSON object: the resource of a request. Clones share the content.
 ///
-/// An object keeps the received text until a tree is needed, and a tree until text is needed.
+/// An object keeps its text or its tree, and makes the other form when it is needed.
 #[derive(Clone)]
 pub struct Object(Arc<ObjectForms>);
 
@@ -32,7 +32,7 @@ struct ObjectForms {
 }
 
 impl Drop for ObjectForms {
-    /// Drops a large tree on another thread, because each of its parts is an allocation.
+    /// Drops a large tree on another thread, because freeing each of its parts takes time.
     fn drop(&mut self) {
         if let Some(value) = self.value.take() {
             drop_apart(value, self.text.get().map_or(0, |text| text.len()));
@@ -40,34 +40,33 @@ impl Drop for ObjectForms {
     }
 }
 
-/// An error in bytes that should be a JSON object.
+/// The error for bytes that are not a JSON object.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ObjectError {
-    /// Not valid JSON, not a JSON object, or a duplicate top-level field.
+    /// The bytes are not valid JSON, not an object, or have a duplicate top-level field.
     #[error("not a JSON object: {0}")]
     Json(#[from] serde_json::Error),
-    /// Not UTF-8.
+    /// The bytes are not UTF-8.
     #[error("not UTF-8: {0}")]
     Utf8(#[from] std::str::Utf8Error),
 }
 
 impl Object {
-    /// Parses a JSON text that must be one object. The text is validated and kept verbatim.
+    /// Parses a JSON text that must be one object. The text is kept verbatim.
     ///
     /// # Errors
     ///
-    /// Fails when it is not UTF-8 or not one JSON object; when no tree can be built, because it is nested too deeply or
-    /// a number or an escape is out of range; or when `apiVersion`, `kind` or `metadata` is duplicated (parsers treat
-    /// duplicates differently).
+    /// Fails when the text is not UTF-8 or not one JSON object; when it is nested too deeply, or has a number or an
+    /// escape that is out of range; or when `apiVersion`, `kind` or `metadata` is duplicated, as parsers differ on
+    /// duplicates.
     pub fn parse(text: impl AsRef<[u8]>) -> Result<Self, ObjectError> {
         let text = std::str::from_utf8(text.as_ref())?;
         let head = Head::read(text)?;
         Ok(Self::with_head(text.into(), head))
     }
 
-    /// Takes a part of a document as [`parse`](Self::parse) does, without copying it: the document lives as long as the
-    /// object.
+    /// Parses a part of a document like [`parse`](Self::parse). Not copied: the object keeps the document in memory.
     ///
     /// # Errors
     ///
@@ -85,19 +84,19 @@ impl Object {
         }))
     }
 
-    /// Parses a JSON text like [`parse`](Self::parse), and refuses duplicate keys anywhere in it: parsers disagree
-    /// about which of them counts.
+    /// Parses a JSON text like [`parse`](Self::parse), and refuses duplicate keys on every level: parsers differ on
+    /// them.
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`parse`](Self::parse), and duplicate keys.
+    /// Returns the errors of [`parse`](Self::parse), and an error for a duplicate key.
     pub fn parse_unique(text: impl AsRef<[u8]>) -> Result<Self, ObjectError> {
         let object = Self::parse(text)?;
         unique_keys(object.text())?;
         Ok(object)
     }
 
-    /// Creates an object from a tree; `None` if it is not an object.
+    /// Creates an object from a value; `None` if the value is not an object.
     pub fn from_value(value: Value) -> Option<Self> {
         value.is_object().then(|| {
             Self(Arc::new(ObjectForms {
@@ -117,7 +116,7 @@ impl Object {
         Self::parse(serde_json::to_vec(value)?)
     }
 
-    /// Takes a text that is known to be a valid object.
+    /// Creates an object from a text that is known to be valid.
     pub(crate) fn from_checked(text: String) -> Self {
         Self(Arc::new(ObjectForms {
             text: OnceLock::from(ByteString::from(text)),
@@ -130,19 +129,19 @@ impl Object {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Returns the object as JSON text: as received, or as serialized after a patch.
+    /// Returns the object as JSON text, exactly as received or patched.
     pub fn text(&self) -> &str {
         self.shared_text()
     }
 
-    /// Returns the text in a form that can be kept without the parsed forms.
+    /// Returns the JSON text in a form that can be kept without the object.
     pub fn shared_text(&self) -> &ByteString {
         self.0.text.get_or_init(|| self.value().to_string().into())
     }
 
-    /// Returns the object as a tree, which is parsed on first use.
+    /// Returns the object as a tree, which is built on first use.
     pub fn value(&self) -> &Value {
-        // An object without a tree has a valid text, so the value never becomes null.
+        // An object without a tree has a valid text, so parsing does not fail.
         self.0.value.get_or_init(|| {
             self.0
                 .text
@@ -152,7 +151,7 @@ impl Object {
         })
     }
 
-    /// Builds the tree of a large object on a thread for long work, so that [`value`](Self::value) returns at once.
+    /// Builds the tree of a large object on a thread for long work, so that [`value`](Self::value) does not take long.
     /// Fails when the deadline passes first.
     pub(crate) async fn prepare_value(&self, deadline: Deadline) -> Result<(), Failure> {
         let is_built = self.0.value.get().is_some();
@@ -166,11 +165,11 @@ impl Object {
         .await
     }
 
-    /// Deserializes it. The result may borrow from the text.
+    /// Deserializes the object. The result may borrow from the text.
     ///
     /// # Errors
     ///
-    /// Fails when the object does not have the shape of the type.
+    /// Fails when the object does not match the type.
     pub fn deserialize<'a, T: Deserialize<'a>>(&'a self) -> Result<T, serde_json::Error> {
         serde_json::from_str(self.text())
     }
@@ -178,16 +177,15 @@ impl Object {
     /// Returns the top-level fields.
     pub fn head(&self) -> &Head {
         self.0.head.get_or_init(|| {
-            // An existing tree is faster to read than the text.
+            // Reading an existing tree is faster than reading the text.
             let text = self.0.text.get().filter(|_| self.0.value.get().is_none());
             text.and_then(|text| Head::read(text).ok())
                 .unwrap_or_else(|| Head::of(self.value()))
         })
     }
 
-    /// Returns whether a key of the identity of a Kubernetes object occurs twice or in another spelling than the
-    /// documented one. `false` for an object that was not read from text.
-    /// [`Spelling::canonical`](crate::Spelling::canonical) says which key it is.
+    /// Returns whether a key that identifies a Kubernetes object occurs twice or in a wrong spelling; `false` for an
+    /// object that was not parsed. [`Spelling::canonical`](crate::Spelling::canonical) reports the key.
     pub fn is_ambiguous(&self) -> bool {
         self.head().is_ambiguous
     }
@@ -205,7 +203,7 @@ impl fmt::Debug for Object {
 }
 
 impl PartialEq for Object {
-    /// Compares as JSON: the order of members and white space do not matter.
+    /// Compares JSON values, so the order of members and white space do not matter.
     fn eq(&self, other: &Self) -> bool {
         self.is(other) || self.value() == other.value()
     }
@@ -218,8 +216,7 @@ mod tests {
     use super::*;
     use crate::Spelling;
 
-    /// Returns the text as a part of a larger document; `None` if it is not JSON. The result must be the same as for
-    /// the text alone.
+    /// Parses the text as a part of a larger document, with the same result as alone; `None` if it is not JSON.
     fn part_of_a_document(text: &str) -> Option<Object> {
         let document = ByteString::from(format!("{{\"before\": 1, \"object\" : {text} }}"));
         let raw = document
@@ -298,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_that_cannot_become_a_tree_are_refused() {
+    fn texts_from_which_no_tree_can_be_built_are_refused() {
         let deep = |depth: usize| format!(r#"{{"a":{}{}}}"#, "[".repeat(depth), "]".repeat(depth));
         for (case, text) in [
             ("a number beyond all", r#"{"a":1e999}"#.to_owned()),
@@ -334,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_is_ambiguous_unless_it_has_the_spelling_of_kubernetes() {
+    fn an_object_with_another_spelling_of_kubernetes_keys_is_ambiguous() {
         for text in [
             r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","uid":"b","labels":{"Name":"x"}},"spec":{"Kind":1}}"#,
             r#"{"Kind":"Pod"}"#,

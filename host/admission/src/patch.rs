@@ -21,10 +21,10 @@ pub use self::builder::PatchBuilder;
 pub(crate) use self::operation::{Action, Operation};
 use self::{operation::is_same_or_below, text::Drafts};
 
-/// The number of operations between two pauses in which other threads may run.
+/// The number of operations between two pauses for other threads.
 const UNINTERRUPTED: usize = 2048;
 
-/// A JSON Patch (RFC 6902). Cheap to clone, however many operations it has.
+/// A JSON Patch (RFC 6902). Clones share the operations.
 #[derive(Clone, Default)]
 pub struct Patch(Vec<Arc<Part>>);
 
@@ -34,26 +34,25 @@ struct Part {
 }
 
 impl Drop for Part {
-    /// Drops many operations on another thread, because each has memory of its own. Ten thousand of them may be dropped
-    /// long after their request.
+    /// Drops many operations on another thread, because freeing each of them takes time.
     fn drop(&mut self) {
         drop_apart(std::mem::take(&mut self.operations), self.size);
     }
 }
 
-/// An error in a patch, or of applying one.
+/// An error in a patch, or of applying it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PatchError {
-    /// Not a JSON Patch: not an array of operations.
+    /// The text is not an array of operations.
     #[error("not a JSON Patch (RFC 6902): {0}")]
     Malformed(#[from] serde_json::Error),
-    /// An operation does not apply.
+    /// An operation cannot be applied.
     #[error("operation {index} does not apply ({operation} {path}): {reason}")]
     DoesNotApply {
         /// The operation's index, from 0.
         index: usize,
-        /// `add`, `remove` and so on.
+        /// The name of the operation, such as `add`.
         operation: &'static str,
         /// The operation's path.
         path: String,
@@ -63,15 +62,15 @@ pub enum PatchError {
     /// The result is not an object, or cannot be parsed again.
     #[error("its result is not a JSON object")]
     NotAnObject,
-    /// More operations than [`Patch::MAX_OPERATIONS`].
+    /// The patch has more operations than [`Patch::MAX_OPERATIONS`].
     #[error("a JSON Patch of {0} operations; the limit is {max}", max = Patch::MAX_OPERATIONS)]
     TooManyOperations(usize),
-    /// An operation exceeds the limits on copied, read or moved data.
+    /// An operation exceeds a limit on the data that is copied, read or moved.
     #[error("operation {index} exceeds the limits of a patch ({operation} {path}): {reason}")]
     TooMuchWork {
         /// The operation's index, from 0.
         index: usize,
-        /// `add`, `copy` and so on.
+        /// The name of the operation, such as `copy`.
         operation: &'static str,
         /// The operation's path.
         path: String,

@@ -1,4 +1,4 @@
-//! The capability `cluster`: plugins read resources of the control plane, and check what users may do.
+//! The capability `cluster`: plugins read resources of the control plane, and check the permissions of users.
 
 use std::{fmt, num::NonZeroU32, str::FromStr, sync::Arc};
 
@@ -7,14 +7,12 @@ use serde_json::json;
 
 use crate::{Access, AccessAttributes, Deadline, FieldMask, Tape, UserInfo};
 
-/// The API group and version of access reviews.
 const AUTHORIZATION: &str = "authorization.k8s.io/v1";
-/// The API group and version of roles.
 const RBAC: &str = "rbac.authorization.k8s.io/v1";
 const OWN_ACCESS: &str = "SelfSubjectAccessReview";
 const ANY_ACCESS: &str = "SubjectAccessReview";
 
-/// A kind of resource: `v1/Node`, `apps/v1/Deployment`.
+/// A kind of resource, such as `v1/Node` or `apps/v1/Deployment`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClusterKind {
     api_version: String,
@@ -40,29 +38,28 @@ impl ClusterKind {
         &self.kind
     }
 
-    /// Returns the kind whose grant lets a plugin ask what the user of its request may do.
+    /// Returns the kind whose grant lets a plugin check the permissions of its request's user.
     pub fn own_access() -> Self {
         Self::new(AUTHORIZATION, OWN_ACCESS)
     }
 
-    /// Returns the kind whose grant lets a plugin ask what any user may do.
+    /// Returns the kind whose grant lets a plugin check the permissions of any user.
     pub fn any_access() -> Self {
         Self::new(AUTHORIZATION, ANY_ACCESS)
     }
 
-    /// Returns whether a grant of this kind lets a plugin ask what any user may do.
+    /// Returns whether a grant of this kind lets a plugin check the permissions of any user.
     pub(crate) fn is_any_access(&self) -> bool {
         self.api_version == AUTHORIZATION && self.kind == ANY_ACCESS
     }
 
-    /// Returns whether this is the kind of an access review. A grant of such a kind allows questions about users; there
-    /// are no objects to read.
+    /// Returns whether this is the kind of an access review, whose grant lets a plugin check permissions.
     pub fn is_access_review(&self) -> bool {
         self.api_version == AUTHORIZATION && [OWN_ACCESS, ANY_ACCESS].contains(&self.kind.as_str())
     }
 }
 
-/// A text that is not a valid kind: not `version/Kind` or `group/version/Kind`.
+/// The error for a text that is not a kind in the form `version/Kind` or `group/version/Kind`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a valid kind: write version and kind, `v1/Node` or `apps/v1/Deployment`")]
 pub struct InvalidClusterKind(pub String);
@@ -87,16 +84,15 @@ impl fmt::Display for ClusterKind {
     }
 }
 
-/// Reads resources of the control plane for plugins that have the grant.
-///
-/// The sandbox checks the grant before it calls, and stops waiting at the deadline.
+/// Reads resources of the control plane for plugins. The sandbox checks the plugin's grant before it calls a method,
+/// and waits at most until the deadline.
 #[async_trait]
 pub trait ClusterReader: fmt::Debug + Send + Sync + 'static {
-    /// Reads one object as JSON; `None` if it does not exist.
+    /// Returns an object as JSON; `None` if it does not exist.
     ///
     /// # Errors
     ///
-    /// Fails when the control plane does not answer; the error is passed to the plugin.
+    /// Fails when the control plane does not reply. The plugin gets the error.
     async fn get(
         &self,
         kind: &ClusterKind,
@@ -109,7 +105,7 @@ pub trait ClusterReader: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// Fails when the control plane does not answer, or the query is not valid; the error is passed to the plugin.
+    /// Fails when the control plane does not reply, or the query is invalid. The plugin gets the error.
     async fn list(
         &self,
         kind: &ClusterKind,
@@ -117,11 +113,11 @@ pub trait ClusterReader: fmt::Debug + Send + Sync + 'static {
         deadline: Deadline,
     ) -> Result<ClusterPage, ClusterError>;
 
-    /// Checks whether this user may do this. Default: unavailable.
+    /// Checks whether a user may perform an action. Default: [`ClusterError::Unavailable`].
     ///
     /// # Errors
     ///
-    /// Fails when it cannot be checked; the error is passed to the plugin.
+    /// Fails when the permission cannot be checked. The plugin gets the error.
     async fn access(
         &self,
         user: &UserInfo,
@@ -135,46 +131,46 @@ pub trait ClusterReader: fmt::Debug + Send + Sync + 'static {
     }
 }
 
-/// Selects the objects of a kind for a list. Default: all.
+/// Selects objects of a kind to list. Default: all objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ClusterQuery {
-    /// `None` for all namespaces.
+    /// The namespace of the objects; `None` selects all namespaces.
     pub namespace: Option<String>,
-    /// The labels of the objects, as a selector in text form: `app in (web),!canary`. Empty selects all.
+    /// The labels of the objects, as the text of a selector: `app in (web),!canary`. Empty selects all objects.
     pub label_selector: String,
-    /// The fields that the plugin gets. A reader may return more: the sandbox removes them.
+    /// The fields that the plugin gets. A reader may return more, which the sandbox removes.
     pub fields: FieldMask,
-    /// The most objects; `None` for all.
+    /// The maximum number of objects; `None` lists all.
     pub limit: Option<NonZeroU32>,
-    /// The end of the previous page: its [`ClusterPage::rest`]. The text comes from the plugin.
+    /// The [`ClusterPage::rest`] of the previous page. The plugin passes it, so it must not be trusted.
     pub from: Option<String>,
 }
 
 /// A page of listed objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClusterPage {
-    /// The objects as JSON texts.
+    /// The objects, as JSON.
     pub objects: Vec<Arc<str>>,
-    /// The start of the next page, if the limit left objects out.
+    /// The start of the next page; `None` if this page is the last.
     pub rest: Option<String>,
 }
 
-/// An error of a request to the control plane.
+/// The error of a request to the control plane.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClusterError {
-    /// The control plane is unavailable; with the reason.
+    /// The control plane is unavailable, for this reason.
     #[error("unavailable: {0}")]
     Unavailable(String),
-    /// The control plane did not answer by the deadline.
+    /// The control plane did not reply by the deadline.
     #[error("no answer in time")]
     Timeout,
-    /// The control plane refused the request; with its message.
+    /// The control plane refused the request with this message.
     #[error("refused: {0}")]
     Refused(String),
 }
 
-/// The reader of the control plane for one request. If the request is recorded, so are the objects that its hooks read.
+/// Reads the control plane for one request. If the request is recorded, so are the objects that its hooks read.
 #[derive(Clone, Copy, Debug)]
 pub struct RecordedCluster<'a> {
     reader: &'a dyn ClusterReader,
@@ -187,7 +183,7 @@ impl<'a> RecordedCluster<'a> {
         Self { reader, tape }
     }
 
-    /// Reads one object as JSON; returns `None` if it does not exist.
+    /// Returns an object as JSON; `None` if it does not exist.
     ///
     /// # Errors
     ///
@@ -226,7 +222,7 @@ impl<'a> RecordedCluster<'a> {
 }
 
 impl Tape {
-    /// Adds the objects that a lookup found.
+    /// Records the objects that a lookup returned.
     pub(crate) fn objects(&self, kind: &ClusterKind, objects: impl IntoIterator<Item = Arc<str>>) {
         let mut taped = self.lock();
         taped.looked_up = true;
@@ -235,7 +231,7 @@ impl Tape {
         }
     }
 
-    /// Adds the answer to an access review. An allowed action becomes a role and its binding.
+    /// Records the answer to an access review. An allowed action is recorded as a role and a binding.
     pub fn access(&self, user: &UserInfo, action: &AccessAttributes, is_allowed: bool) {
         let mut taped = self.lock();
         taped.looked_up = true;
@@ -308,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn only_kinds_of_access_reviews_allow_checks_of_access() {
+    fn only_grants_of_access_reviews_allow_permission_checks() {
         for (text, expected) in [
             ("authorization.k8s.io/v1/SubjectAccessReview", true),
             ("authorization.k8s.io/v1/SelfSubjectAccessReview", true),

@@ -8,31 +8,31 @@ use crate::{
     ClusterKind, HttpGrant, HttpOrigin, ImageGrant, InvalidClusterKind, InvalidHttpOrigin, InvalidImageGrant,
 };
 
-/// The capabilities that a stage grants its plugin, and the limits of each. Default: none.
+/// The capabilities that a stage grants its plugin, and their limits. Default: none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Grants {
-    /// Kinds of the control plane that the plugin may read. A kind of access review lets it check what users may do.
+    /// The kinds of resources that the plugin may read. The kind of an access review lets it check permissions.
     pub cluster: BTreeSet<ClusterKind>,
-    /// The only namespace whose objects the plugin may read. `None`: all namespaces, and cluster-scoped objects.
+    /// The only namespace whose objects the plugin may read. `None` allows all namespaces and cluster-scoped objects.
     pub namespace: Option<Arc<str>>,
-    /// Requests that the plugin may send.
+    /// The HTTP requests that the plugin may send.
     pub http: Vec<HttpGrant>,
-    /// Images in registries that the plugin may read.
+    /// The images in registries that the plugin may read.
     pub images: Vec<ImageGrant>,
-    /// Environment variables of the plugin, by name.
+    /// The environment variables of the plugin, by name.
     pub environment: BTreeMap<String, String>,
 }
 
 /// An error in the text of a grant.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidGrant {
-    /// The text does not name a capability and a grant.
+    /// The text does not have the form `CAPABILITY=GRANT`.
     #[error(
         "`{0}` is not a capability; write cluster=v1/Node, http=https://policy.example.com, images=ghcr.io or \
          environment=NAME=VALUE"
     )]
     Form(String),
-    /// The text names no kind of a resource.
+    /// The text does not name a kind of resource.
     #[error(transparent)]
     Cluster(#[from] InvalidClusterKind),
     /// The text is not an origin.
@@ -44,22 +44,22 @@ pub enum InvalidGrant {
 }
 
 impl Grants {
-    /// Returns whether the plugin may check what the user of its request may do.
+    /// Returns whether the plugin may check the permissions of its request's user.
     pub fn own_access(&self) -> bool {
         self.cluster.iter().any(ClusterKind::is_access_review)
     }
 
-    /// Returns whether the plugin may check what any user may do.
+    /// Returns whether the plugin may check the permissions of any user.
     pub fn any_access(&self) -> bool {
         self.cluster.iter().any(ClusterKind::is_any_access)
     }
 
-    /// Returns whether the plugin may let the host call servers other than the control plane.
+    /// Returns whether the grants let the plugin reach servers other than the control plane.
     pub fn calls_out(&self) -> bool {
         !self.http.is_empty() || !self.images.is_empty()
     }
 
-    /// Adds the grants of `more`, except for its namespace.
+    /// Adds the grants of `more`, but keeps this namespace.
     pub fn extend(&mut self, more: Self) {
         let Self {
             cluster,
@@ -74,8 +74,8 @@ impl Grants {
         self.environment.extend(environment);
     }
 
-    /// Describes the grants that `allowed` does not include, each with its key, such as `allow.cluster`. Grants of
-    /// environment variables always count as included: they only reveal the value that they contain.
+    /// Describes the grants that `allowed` does not include, each with its key, such as `allow.cluster`. Environment
+    /// variables never count, because they reveal only their own values.
     pub fn beyond(&self, allowed: &Self) -> Vec<(String, &'static str)> {
         let Self {
             cluster,
@@ -102,7 +102,7 @@ impl Grants {
     }
 }
 
-/// Parses one grant, as in `admittance run --allow`: `cluster=v1/Node`.
+/// Parses one grant, as in `admittance run --allow cluster=v1/Node`.
 impl FromStr for Grants {
     type Err = InvalidGrant;
 

@@ -1,4 +1,4 @@
-//! The capability `http`: plugins send requests to the servers that their stage grants.
+//! The capability `http`: plugins send requests to servers that their stage grants.
 
 pub(crate) mod answers;
 
@@ -14,12 +14,11 @@ use crate::{
     rules::path::{decode, lenient, overridden},
 };
 
-/// A server to which a plugin may send requests: scheme, host and port. The scheme is https, or http for a loopback
-/// address.
+/// A server to which a plugin may send requests: scheme (https; http for loopback addresses), host and port.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HttpOrigin(String);
 
-/// A text that is not a valid origin. The message does not repeat it, because it may contain a password.
+/// The error for an invalid origin. Its message omits the text, which may contain a password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "this is not a valid origin: write https, the host, and the port if it is not 443, \
@@ -28,7 +27,7 @@ pub struct HttpOrigin(String);
 pub struct InvalidHttpOrigin;
 
 impl HttpOrigin {
-    /// Returns the origin of an https URL, or of an http URL on a loopback address; `None` for others.
+    /// Returns the origin of an https URL, or of an http URL with a loopback address; `None` for other URLs.
     pub fn of(url: &Url) -> Option<Self> {
         let is_loopback = || match url.host() {
             Some(Host::Ipv4(address)) => address.is_loopback(),
@@ -44,12 +43,12 @@ impl HttpOrigin {
         is_supported.then(|| Self(url.origin().ascii_serialization()))
     }
 
-    /// Returns the text: `https://policy.example.com`.
+    /// Returns the origin as text, such as `https://policy.example.com`.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Returns whether the host is the name of the loopback interface.
+    /// Returns whether the host is the name `localhost`.
     pub fn is_localhost(&self) -> bool {
         let (_, rest) = self.0.split_once("://").unwrap_or_default();
         rest.strip_prefix(LOCALHOST)
@@ -79,23 +78,23 @@ impl fmt::Display for HttpOrigin {
     }
 }
 
-/// The requests to one origin that a stage grants.
+/// The requests to an origin that a stage grants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpGrant {
     /// The server that receives the requests.
     pub origin: HttpOrigin,
-    /// The methods, in upper case; empty means all.
+    /// The allowed methods in upper case; empty allows all.
     pub methods: BTreeSet<String>,
-    /// The paths; empty means all.
+    /// The allowed paths; empty allows all.
     pub paths: Vec<PathPrefix>,
-    /// Networks that the host name may resolve to, although their addresses are not public.
+    /// The networks outside the public internet to which the host name may resolve.
     pub networks: Vec<IpNet>,
-    /// The name of the credential that the host adds.
+    /// The name of the credential that the host adds to requests.
     pub credential: Option<String>,
 }
 
 impl From<HttpOrigin> for HttpGrant {
-    /// Grants every request to this origin.
+    /// Grants every request to an origin.
     fn from(origin: HttpOrigin) -> Self {
         Self {
             origin,
@@ -108,8 +107,8 @@ impl From<HttpOrigin> for HttpGrant {
 }
 
 impl HttpGrant {
-    /// Returns the first of these grants that allows the request. The error is a message that says what is missing, and
-    /// what to do. `sender` and `list` are for the message: who sends it, and where the grants are listed.
+    /// Returns the first of `grants` that allows the request. The error is a message with the missing grant and the
+    /// fix, in which `sender` names the sender of the request, and `list` the place of the grants in the configuration.
     pub fn of<'a>(
         grants: &'a [Self],
         origin: &HttpOrigin,
@@ -148,10 +147,10 @@ impl HttpGrant {
     }
 }
 
-/// The longest method and path in a message, in bytes.
+/// The length in bytes to which method and path are cut in a message.
 const LONGEST_REQUEST: usize = 200;
 
-/// The beginning of the paths of URLs: `/v1/` includes all below it, and `/v1` additionally itself, but not `/v10`.
+/// The beginning of the paths of URLs. `/v1/` includes every path below it; `/v1` also includes itself, but not `/v10`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathPrefix(String);
 
@@ -163,12 +162,12 @@ pub struct PathPrefix(String);
 pub struct InvalidPathPrefix(pub String);
 
 impl PathPrefix {
-    /// Returns whether the prefix includes this path, in every way in which a server could read it.
+    /// Returns whether the prefix includes this path in every way in which servers could read it.
     fn includes(&self, path: &str) -> bool {
         let rest = path.strip_prefix(self.0.as_str());
         let is_included =
             rest.is_some_and(|rest| rest.is_empty() || self.0.ends_with('/') || rest.starts_with('/'));
-        // A path with a final slash is the same as one without.
+        // A trailing slash makes no difference.
         let prefix = decode(self.0.trim_end_matches('/'));
         let is_within = |reading: &String| {
             let rest = reading.strip_prefix(prefix.as_str());
@@ -183,10 +182,10 @@ impl FromStr for PathPrefix {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let url = Url::parse("https://host").and_then(|host| host.join(text));
-        // Paths of requests come from the URL parser, so a prefix must be as the parser would write it.
+        // The URL parser has normalized the paths of requests, so a prefix must be normalized too.
         let is_path = url.is_ok_and(|url| url.path() == text && text.starts_with('/'));
         let prefix = Self(text.to_owned());
-        // A prefix that does not include itself would include nothing.
+        // A prefix that does not include itself would not include any path.
         if is_path && prefix.includes(text) {
             Ok(prefix)
         } else {
@@ -195,18 +194,18 @@ impl FromStr for PathPrefix {
     }
 }
 
-/// Sends requests for plugins that have the grant.
+/// Sends requests of plugins.
 ///
-/// The sandbox checks address and grant before it calls, and stops waiting at the deadline. The sender checks the
-/// address that the host name resolves to, limits the size of the answer, and follows no redirect: another origin
-/// may not be granted.
+/// The sandbox checks the plugin's grant before it calls the method, and waits at most until the deadline. The sender
+/// checks the addresses to which the host name resolves, limits the size of the response, and follows no redirect,
+/// because the other origin may not be granted.
 #[async_trait]
 pub trait HttpSender: fmt::Debug + Send + Sync + 'static {
-    /// Sends one request, and waits for the whole answer.
+    /// Sends one request, and returns the whole response.
     ///
     /// # Errors
     ///
-    /// Fails when the server does not answer. The error is passed to the plugin, except for [`HttpError::Denied`].
+    /// Fails when the server does not respond. The plugin gets the error, except for [`HttpError::Denied`].
     async fn send(
         &self,
         grant: &HttpGrant,
@@ -219,13 +218,13 @@ pub trait HttpSender: fmt::Debug + Send + Sync + 'static {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HttpRequest {
-    /// `GET`, `POST`, ... as the plugin wrote it.
+    /// The method as the plugin wrote it, such as `GET`.
     pub method: String,
-    /// Absolute, of the granted origin, without user information and fragment.
+    /// The absolute URL. It has the granted origin, and neither user information nor a fragment.
     pub url: Url,
-    /// Names and values as the plugin wrote them.
+    /// The names and values of the headers, as the plugin wrote them.
     pub headers: Vec<(String, String)>,
-    /// The body; empty for none.
+    /// The body; empty if there is none.
     pub body: Vec<u8>,
 }
 
@@ -240,11 +239,11 @@ impl HttpRequest {
         }
     }
 
-    /// Creates a request without headers and body to the URL in this text, and returns its origin too.
+    /// Creates a request without headers and body from the text of its URL. Also returns the origin.
     ///
     /// # Errors
     ///
-    /// [`HttpError::Invalid`] if the text is not a URL to which a request can be sent.
+    /// Returns [`HttpError::Invalid`] if no request can be sent to the URL.
     pub fn parse(method: impl Into<String>, text: &str) -> Result<(Self, HttpOrigin), HttpError> {
         if text.len() > URL_MAX {
             return Err(HttpError::Invalid(format!(
@@ -267,12 +266,12 @@ impl HttpRequest {
         Ok((Self::new(method, url), origin))
     }
 
-    /// Sends the request, which this grant allows, and records the answer on the tape. The request gets most of the
-    /// remaining time, so that the hook can still decide without an answer.
+    /// Sends the request, which the grant must allow, and records the response on the tape. The timeout is nine tenths
+    /// of the remaining time, so that the hook can still decide without a response.
     ///
     /// # Errors
     ///
-    /// Fails as [`HttpSender::send`] does, and with [`HttpError::Timeout`] when the time is over.
+    /// Fails as [`HttpSender::send`] does, and with [`HttpError::Timeout`] after the timeout.
     pub async fn send(
         self,
         grant: &HttpGrant,
@@ -294,16 +293,15 @@ impl HttpRequest {
 
 const URL_MAX: usize = 16 << 10;
 
-/// The share of the remaining time that one request may take.
+/// The part of the remaining time after which a request times out.
 const TIME_FOR_REQUESTS: f64 = 0.9;
 
-/// The requests that policies of Kyverno may send. Their documents have no field for grants, so the configuration has
-/// them.
+/// The requests that Kyverno policies may send. The configuration grants them, because policies have no such field.
 #[derive(Clone, Debug)]
 pub struct PolicyHttp {
-    /// The requests that are granted; any policy may send them.
+    /// The granted requests. Every policy may send them.
     pub grants: Arc<[HttpGrant]>,
-    /// Sends the requests.
+    /// The sender of the requests.
     pub sender: Arc<dyn HttpSender>,
 }
 
@@ -311,9 +309,9 @@ pub struct PolicyHttp {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HttpResponse {
-    /// The status; any is allowed.
+    /// The status, which may be an error.
     pub status: u16,
-    /// Names and values.
+    /// The names and values of the headers.
     pub headers: Vec<(String, String)>,
     /// The whole body.
     pub body: Vec<u8>,
@@ -330,28 +328,28 @@ impl HttpResponse {
     }
 }
 
-/// An error in place of the response to a plugin's request.
+/// The reason why a plugin's request got no response.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HttpError {
-    /// Outgoing requests are not enabled on this host.
+    /// The host cannot send requests, for this reason.
     #[error("unavailable: {0}")]
     Unavailable(String),
-    /// The request is invalid; the text says why.
+    /// The request is invalid, for this reason.
     #[error("invalid request: {0}")]
     Invalid(String),
     #[error("unreachable: {0}")]
-    /// The connection failed.
+    /// The connection failed, for this reason.
     Unreachable(String),
-    /// The server did not answer by the deadline.
+    /// The server did not respond by the deadline.
     #[error("no answer in time")]
     Timeout,
-    /// The answer is larger than this many bytes.
+    /// The response is larger than this many bytes.
     #[error("the answer is larger than {0} bytes")]
     TooLarge(u64),
-    /// The stage or the configuration does not grant it. This ends the call with the failure `capability-denied`.
+    /// Neither stage nor configuration grants the request. This ends the call with the failure `capability-denied`.
     #[error("{0}")]
     Denied(String),
-    /// The host has no file descriptors or memory left. This ends the call with the failure `overloaded`.
+    /// The host has no file descriptors or no memory left. This ends the call with the failure `overloaded`.
     #[error(transparent)]
     Exhausted(#[from] Failure),
 }

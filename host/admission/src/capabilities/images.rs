@@ -8,31 +8,29 @@ use url::{Host, Url};
 
 use crate::{Digest, ModuleReference, OciReference};
 
-/// Reads images in registries for plugins that have the grant.
-///
-/// The sandbox checks the grant before it calls, and stops waiting at the deadline.
+/// Reads images for plugins. The sandbox checks the grant before it calls, and waits at most until the deadline.
 #[async_trait]
 pub trait ImageReader: fmt::Debug + Send + Sync + 'static {
-    /// Reads the manifest of an image, or its index.
+    /// Returns the manifest of an image, or its index.
     ///
     /// # Errors
     ///
-    /// Fails when it cannot be read; the error is passed to the plugin.
+    /// Fails when the manifest cannot be read. The plugin gets the error.
     async fn manifest(&self, image: &OciReference) -> Result<ImageManifest, ImageError>;
 
-    /// Reads the manifest and the configuration of an image. An index stands for its image for this machine.
+    /// Returns the manifest and the configuration of an image. An index leads to the image for this platform.
     ///
     /// # Errors
     ///
-    /// Fails when it cannot be read; the error is passed to the plugin.
+    /// Fails when the image cannot be read. The plugin gets the error.
     async fn configuration(&self, image: &OciReference)
     -> Result<(ImageManifest, Arc<RawValue>), ImageError>;
 
-    /// Returns the digest of an image after verifying that all of these signers signed it.
+    /// Verifies that all these signers signed an image, and returns its digest.
     ///
     /// # Errors
     ///
-    /// Fails when the image cannot be read, or a signature is missing.
+    /// Fails when the image cannot be read, or when a signature is missing.
     async fn signed(&self, image: &OciReference, signers: &Signers) -> Result<Digest, ImageError>;
 }
 
@@ -41,41 +39,40 @@ pub trait ImageReader: fmt::Debug + Send + Sync + 'static {
 pub struct ImageManifest {
     /// The digest of the manifest.
     pub digest: Digest,
-    /// The manifest as the registry stores it.
+    /// The manifest exactly as the registry stores it.
     pub json: Arc<RawValue>,
 }
 
-/// The required signers of an image.
+/// The signers that an image must have.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Signers {
-    /// The signers, each of whom must have signed the image.
+    /// The signers, who must all have signed the image.
     pub all: Vec<Signer>,
-    /// Annotations that each signature must have, as by `cosign sign --annotations`.
+    /// The annotations that each signature must have, as `cosign sign --annotations` adds them.
     pub annotations: BTreeMap<String, String>,
 }
 
 /// A signer of images.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Signer {
-    /// The owner of a key: the public key, as PEM.
+    /// The owner of a key, whose public key this is as PEM.
     Key(String),
-    /// An identity that an OpenID provider confirmed.
+    /// An identity that an OpenID provider has confirmed.
     Identity {
         /// The URL of the provider.
         issuer: String,
-        /// The e-mail address or the URI.
+        /// The e-mail address or URI of the signer.
         subject: String,
-        /// Whether the subject only begins with this.
+        /// Whether `subject` is only the beginning of the address or URI.
         is_prefix: bool,
     },
     /// The owner of a certificate.
     Certificate {
-        /// The certificate, as PEM.
+        /// The certificate as PEM.
         certificate: String,
-        /// The authorities, as PEM, one of which must have issued the certificate; with `None`, the certificate itself
-        /// is trusted.
+        /// The CAs as PEM, one of which must have issued the certificate. `None` trusts the certificate itself.
         chain: Option<Vec<String>>,
-        /// Whether a transparency log must have recorded the signature.
+        /// Whether the signature must be in a transparency log.
         must_be_logged: bool,
     },
 }
@@ -85,22 +82,22 @@ pub enum Signer {
 #[error("{0}")]
 pub struct ImageError(pub String);
 
-/// Images that a stage lets its plugin read: all images of a registry, the images below a path of it, or all images. A
-/// registry on this machine, or with an IP address as its name, must be named: clients choose the names of images, and
+/// The images that a stage lets its plugin read: all images, the images of a registry, or those below a path in it. A
+/// registry on this machine, or with an IP address, must be named explicitly: clients choose the names of images, and
 /// must not make the host call such servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImageGrant(Option<Box<str>>);
 
-/// A text that is not an [`ImageGrant`].
+/// The error for a text that is not an [`ImageGrant`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a registry; write `ghcr.io`, `ghcr.io/acme`, or `*` for all")]
 pub struct InvalidImageGrant(String);
 
 impl ImageGrant {
-    /// All images, except images of registries that must be named.
+    /// All images, except those in registries that must be named explicitly.
     pub const ALL: Self = Self(None);
 
-    /// Returns whether the grant includes this image.
+    /// Returns whether the grant includes an image.
     pub fn includes(&self, image: &OciReference) -> bool {
         let Self(Some(granted)) = self else {
             return has_name(image.registry());
@@ -131,7 +128,7 @@ impl FromStr for ImageGrant {
         if text == "*" {
             return Ok(Self::ALL);
         }
-        // A registry without a repository is valid if it is valid with one.
+        // A registry alone is valid if it is valid with a repository.
         let is_valid = |name: &str| {
             let parsed = format!("oci://{name}").parse();
             matches!(parsed, Ok(ModuleReference::Oci(image)) if image.name() == name)

@@ -1,5 +1,5 @@
-//! The log lines of a stage's call, and other notes for its row of the trace. They are kept in a variable of the task
-//! in which the stage is called, so that neither hooks nor requests pass them on.
+//! The log lines and other notes for a stage's row of the trace. They are stored in a task-local variable, so that
+//! neither hooks nor requests have to pass them on.
 
 use std::{future::Future, sync::Arc};
 
@@ -9,21 +9,21 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Mode, words};
 
-/// The most lines of one call that are kept, and the most bytes of their texts.
+/// The number of a call's lines that are kept, and the bytes of their texts.
 const LINES: usize = 256;
 const BYTES: usize = 64 << 10;
 
-/// The severity of a line.
+/// The severity of a log line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LogLevel {
-    /// Something failed.
+    /// A failure.
     Error,
-    /// Something is probably wrong.
+    /// A probable problem.
     Warn,
-    /// An operator may want to read it.
+    /// Information for operators.
     #[default]
     Info,
-    /// A developer may need it to find a mistake.
+    /// Information for developers who look for a mistake.
     Debug,
     /// Every detail.
     Trace,
@@ -54,20 +54,18 @@ struct CallNotes {
 }
 
 tokio::task_local! {
-    /// The notes of the stage that is called in this task. Other tasks, such as a comparison with a candidate, have
-    /// none.
+    /// The notes of the stage that this task is calling. Other tasks, such as a comparison with a candidate, have none.
     static CURRENT: Arc<Mutex<CallNotes>>;
 }
 
-/// Changes the notes of the stage that is called in this task. Outside of such a call, nothing happens.
+/// Changes the notes of the stage that this task is calling. Without a call, nothing happens.
 fn change(change: impl FnOnce(&mut CallNotes)) {
-    // An error means that no stage is called.
+    // An error means that no stage is being called.
     let _ = CURRENT.try_with(|notes| change(&mut notes.lock()));
 }
 
 impl LogLine {
-    /// Adds the line to the row of the stage that is called in this task. Outside of such a call, and beyond its
-    /// limits, the line is dropped.
+    /// Adds the line to the notes of the stage that this task is calling. Drops it without a call or beyond the limits.
     pub fn keep(self) {
         change(|kept| {
             let size = self.context.len() + self.message.len();
@@ -79,25 +77,24 @@ impl LogLine {
     }
 }
 
-/// Notes in the row of the stage that is called in this task that its candidate decides the request. Outside of such a
-/// call, nothing happens.
+/// Notes that the candidate of the stage decides the request. Without a call in this task, nothing happens.
 pub fn decided_by_candidate() {
     change(|notes| notes.by_candidate = true);
 }
 
-/// Returns whether the stage that is called in this task is in mode `Audit`.
+/// Returns whether the stage that this task is calling has the mode `Audit`.
 pub fn is_audit() -> bool {
     let is_audit = |notes: &Arc<Mutex<CallNotes>>| notes.lock().is_audit;
     CURRENT.try_with(is_audit).unwrap_or_default()
 }
 
-/// Carries the notes of this task's stage into another task: the future adds to them wherever it is polled.
+/// Lets a future add to the current notes, in whichever task it is polled.
 pub(crate) fn with_current_notes<F: Future>(future: F) -> impl Future<Output = F::Output> {
     let notes = CURRENT.try_with(Arc::clone).unwrap_or_default();
     CURRENT.scope(notes, future)
 }
 
-/// Runs a call. Returns its output, the lines that it logged, and whether the stage's candidate decided.
+/// Runs a call. Returns its output, its log lines, and whether the stage's candidate decided.
 pub(crate) async fn with_notes<F: Future>(mode: Mode, call: F) -> (F::Output, Vec<LogLine>, bool) {
     let notes = Arc::new(Mutex::new(CallNotes {
         is_audit: mode == Mode::Audit,
@@ -125,7 +122,7 @@ mod tests {
         let call = async |name: &str| {
             line(name).keep();
             tokio::task::yield_now().await;
-            // Another task does not add to the notes of the call.
+            // A task of its own does not add to the notes of the call.
             tokio::spawn(async { line("elsewhere").keep() }).await.unwrap();
             let name = name.to_owned();
             let moved = with_current_notes(async move { line(&name).keep() });
@@ -140,13 +137,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_call_records_that_its_candidate_decided() {
+    async fn the_decision_by_a_candidate_is_noted() {
         decided_by_candidate();
         let ((), _, plugin) = with_notes(Mode::Enforce, async {
             tokio::spawn(async { decided_by_candidate() }).await.unwrap()
         })
         .await;
-        // Notes are kept even if the call is dropped.
+        // The notes are kept even if the call is dropped.
         let call = async {
             decided_by_candidate();
             std::future::pending::<()>().await;

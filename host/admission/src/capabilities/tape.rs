@@ -1,4 +1,4 @@
-//! Recording of the answers that plugins receive from outside, so that a request can be replayed without the servers.
+//! Records the responses that plugins receive from servers, so that a request can be replayed without the servers.
 
 use std::sync::Arc;
 
@@ -9,8 +9,7 @@ use crate::{ClusterKind, HttpAnswer};
 const ENTRIES: usize = 256;
 const BYTES: usize = 1 << 20;
 
-/// The answers to requests and lookups of plugins during one request. Answers that do not fit are counted. Cheap to
-/// clone.
+/// The responses to requests and lookups of plugins during one request. Clones share the recording.
 #[derive(Clone, Debug, Default)]
 pub struct Tape(Arc<Mutex<Taped>>);
 
@@ -18,14 +17,13 @@ pub struct Tape(Arc<Mutex<Taped>>);
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Taped {
-    /// Answers to HTTP requests, in order.
+    /// The responses to HTTP requests, in order.
     pub http: Vec<HttpAnswer>,
-    /// Whether a plugin looked something up, or checked what a user may do.
+    /// Whether a plugin looked up an object or checked a permission.
     pub looked_up: bool,
-    /// The objects that lookups found, as JSON, with their kind; and a role with its binding for each action that a
-    /// user may do.
+    /// The kinds and JSON texts of the objects that lookups returned. An allowed action becomes a role and a binding.
     pub objects: Vec<(ClusterKind, Arc<str>)>,
-    /// The number of answers and objects that did not fit.
+    /// The number of responses and objects that did not fit.
     pub missed: usize,
     bytes: usize,
 }
@@ -42,7 +40,7 @@ impl Tape {
 }
 
 impl Taped {
-    /// Adds an object. An object that several plugins look up is added once.
+    /// Adds an object, unless it was added before.
     pub(super) fn keep(&mut self, kind: ClusterKind, object: Arc<str>) {
         let size = object.len();
         let entry = (kind, object);
@@ -51,8 +49,7 @@ impl Taped {
         }
     }
 
-    /// Returns whether an entry of this size fits. If it does, its space is reserved; otherwise it is counted as
-    /// missed.
+    /// Reserves space for an entry of this size in bytes. If it does not fit, counts it as missed and returns `false`.
     pub(super) fn make_room(&mut self, size: usize) -> bool {
         let entries = self.http.len() + self.objects.len();
         let fits = entries < ENTRIES && self.bytes.saturating_add(size) <= BYTES;

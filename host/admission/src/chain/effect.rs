@@ -1,11 +1,11 @@
-//! Applies verdicts to objects, and enforces the rules for objects.
+//! Applies verdicts to objects, and checks the resulting objects.
 
 use crate::{
     Deadline, Denial, Failure, FailureKind, Object, Patch, Request, SpellingError, Verdict,
     object::head::unique_keys, scheduling::offload::offload,
 };
 
-/// The effect of a verdict on a request.
+/// The effect of a verdict on the request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
     /// The request passes unchanged.
@@ -19,14 +19,14 @@ pub enum Effect {
 impl Verdict {
     /// Computes the effect of the verdict on this request.
     ///
-    /// The resulting object must satisfy the same rules as the incoming one: each key of [`Request::spelling`] occurs
-    /// once, in its canonical spelling, and [`Request::identity`] is unchanged. Duplicate keys in a hook's output are
-    /// refused. Large objects are processed on a blocking thread.
+    /// The resulting object must satisfy the same rules as the client's: each key of [`Request::spelling`] occurs once,
+    /// in its canonical spelling, and [`Request::identity`] is unchanged. Duplicate keys in a hook's output are
+    /// refused. Large objects are processed on a thread for long work.
     ///
     /// # Errors
     ///
-    /// Fails when the verdict cannot be applied, violates one of these rules, exceeds the limits of [`Patch`], or
-    /// is not applied by the deadline.
+    /// Fails when the verdict cannot be applied by the deadline, breaks one of these rules, or exceeds a limit of
+    /// [`Patch`].
     pub async fn effect(self, request: &Request, deadline: Deadline) -> Result<Effect, Failure> {
         match self {
             Self::Allow => return Ok(Effect::None),
@@ -73,7 +73,7 @@ struct ChangeRules {
 impl ChangeRules {
     fn patch(&self, patch: Patch, deadline: Deadline) -> Result<Effect, Failure> {
         let after = patch.apply_by(&self.before, Some(deadline))?;
-        // A patch that sets existing values changes nothing.
+        // Setting values to what they were changes nothing.
         if self.before.is(&after) {
             return Ok(Effect::None);
         }

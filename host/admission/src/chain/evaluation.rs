@@ -19,12 +19,12 @@ use crate::{
 
 use self::audit::Audit;
 
-/// The sources of facts that decide whether a stage is called. Lives as long as one request.
+/// The sources of data that decide whether a stage is called. Lives as long as one request.
 #[derive(Clone, Copy)]
 pub struct Surroundings<'a> {
-    /// The source of the labels of namespaces.
+    /// The source of namespace labels.
     pub namespaces: &'a dyn NamespaceSource,
-    /// The authorizer, for match conditions that use it.
+    /// The authorizer for match conditions.
     pub authorizer: &'a dyn Authorizer,
 }
 
@@ -34,10 +34,10 @@ impl fmt::Debug for Surroundings<'_> {
     }
 }
 
-/// The state of one request in the chains. Lives as long as the request.
+/// The evaluation of one request by the chains. Lives as long as the request.
 #[derive(Debug)]
 pub struct Evaluation {
-    /// The request as the next stage sees it. Hooks and audits may keep it, so it is copied for a change if they do.
+    /// The request as the next stage sees it. It is copied before a change if hooks or audits still use it.
     request: Arc<Request>,
     original: Option<Object>,
     began: Instant,
@@ -48,11 +48,11 @@ pub struct Evaluation {
     audit_annotations: Vec<AuditAnnotation>,
     trace: Vec<TraceRow>,
     refusal: Option<Refusal>,
-    /// Whether the denials of other stages are added to the refusal.
+    /// Whether other stages' denials are added to the refusal.
     is_joined: bool,
 }
 
-/// A stage of a chain that a request passes.
+/// A stage, and the chain through which a request reaches it.
 #[derive(Clone, Copy)]
 pub(crate) struct Visit<'a> {
     pub(crate) chain: &'a Arc<str>,
@@ -60,17 +60,16 @@ pub(crate) struct Visit<'a> {
     stage: &'a Stage,
 }
 
-/// A stage of the first round that asked for reinvocation.
+/// A stage that is called again in a second round if the object changed.
 struct ReinvokedStage<'a> {
     visit: Visit<'a>,
-    /// The revision of the object after the stage's turn. If the object has another revision later, the stage is called
-    /// again.
+    /// The object's revision after the stage's turn. The stage is called again if the final revision differs.
     revision: u64,
-    /// The index in the list of audits, for a stage in mode `Audit`.
+    /// The index in the list of audits; `None` unless the stage has the mode `Audit`.
     audit: Option<usize>,
 }
 
-/// The result of a stage's turn for its row of the trace.
+/// The result of a stage's turn, for its row of the trace.
 struct FinishedTurn {
     result: StageResult,
     exception: Option<Arc<str>>,
@@ -78,7 +77,7 @@ struct FinishedTurn {
 }
 
 impl Evaluation {
-    /// Starts an evaluation with the deadline of the whole answer.
+    /// Starts an evaluation. The deadline applies to all chains together.
     pub fn new(request: Request, deadline: Deadline) -> Self {
         Self {
             original: request.object.clone(),
@@ -95,16 +94,16 @@ impl Evaluation {
         }
     }
 
-    /// Passes the request through every stage of these chains, whatever the rules of the chains: the mutating chains in
-    /// this order, then their stages that ask for reinvocation, and then the stages of the validating chains,
-    /// concurrently. After a refusal the stages only add a row to the trace.
+    /// Passes the request through all stages of these chains, without checking the chains' rules. The mutating chains
+    /// come first, in this order, then their stages that ask for reinvocation, then all validating stages concurrently.
+    /// After a refusal, the remaining stages only add a row to the trace.
     ///
     /// A mutating stage is called a second time if it asks for reinvocation, was called in the first round, and the
-    /// object changed after that call. A stage that is reinvoked by itself is also called again after its own change.
-    /// No stage is called a third time (as in kube-apiserver).
+    /// object changed afterwards. A stage that is reinvoked by itself is also called again after its own change. As in
+    /// kube-apiserver, no stage is called a third time.
     ///
-    /// Stages in mode `Audit` are called last, concurrently, with the remaining time: however slow they are, they do
-    /// not take time from the others, and the decision does not depend on them.
+    /// Stages in mode `Audit` are called last, concurrently, with the remaining time. They neither delay the other
+    /// stages nor influence the decision.
     pub async fn run<S: Borrow<Stage>>(&mut self, chains: &[&Chain<S>], surroundings: Surroundings<'_>) {
         let mut audits = Vec::new();
         self.mutate(visits(chains, Phase::Mutating), surroundings, &mut audits)
@@ -201,8 +200,7 @@ impl Evaluation {
         }
     }
 
-    /// Shortens the patch, because changes of several stages may cancel each other out, or exceed the limit of
-    /// operations.
+    /// Shortens the patch, because changes of several stages may cancel each other out or be too many.
     async fn shorten_patch(&mut self) {
         if self.revision < 2 {
             return;
@@ -219,7 +217,7 @@ impl Evaluation {
                 is_long.then(|| Patch::between(&before, &after))
             }
         };
-        // If that fails the patch stays: it is correct, but not minimal.
+        // On an error the patch stays, which is correct but not minimal.
         if let Ok(Some(patch)) = offload(bytes, self.deadline, shorter).await {
             self.patch = patch;
         }
@@ -230,7 +228,7 @@ impl Evaluation {
         self.finish().1
     }
 
-    /// Returns the request as it was before the chains, and their outcome so far.
+    /// Returns the request as it was before the chains, and the outcome so far.
     pub fn finish(self) -> (Request, Outcome) {
         let mut request = Arc::unwrap_or_clone(self.request);
         let object = std::mem::replace(&mut request.object, self.original);
@@ -246,7 +244,7 @@ impl Evaluation {
         (request, outcome)
     }
 
-    /// Runs one mutating stage, and applies its effect. Returns whether the hook was called.
+    /// Calls a mutating stage, and applies its effect. Returns whether the hook was called.
     async fn step(&mut self, visit: Visit<'_>, round: u8, surroundings: Surroundings<'_>) -> bool {
         if self.refusal.is_some() {
             self.reserve(visit, round);
@@ -300,7 +298,7 @@ impl Evaluation {
         }
     }
 
-    /// Applies the turn of a stage in mode `Enforce` to the request.
+    /// Applies the result of an enforced stage's turn to the request.
     fn settle(&mut self, visit: Visit<'_>, step: Step, timing: Timing) -> FinishedTurn {
         let mut exception = None;
         let result = match step {
@@ -328,8 +326,7 @@ impl Evaluation {
         }
     }
 
-    /// Refuses the request, unless it is refused already. If the stages of both denials name themselves in their
-    /// messages, the denial is added to the earlier one.
+    /// Refuses the request, or adds the denial to an earlier one if the messages of both stages name themselves.
     fn deny(&mut self, visit: Visit<'_>, denial: &Denial) {
         match &mut self.refusal {
             Some(Refusal {
@@ -404,9 +401,9 @@ fn visits<'a, S: Borrow<Stage>>(chains: &[&'a Chain<S>], phase: Phase) -> Vec<Vi
     visits
 }
 
-/// The time of a stage's turn, and the notes that were made during it.
+/// The time of a stage's turn, and the notes that were taken during it.
 struct Timing {
-    /// The time from the request's entry into the chains to the turn.
+    /// The time between the request's arrival at the chains and the turn.
     start: Duration,
     duration: Duration,
     log: Vec<LogLine>,

@@ -1,4 +1,4 @@
-//! Exceptions: requests for which a stage is not called.
+//! Exceptions for requests, for which a stage is not called.
 
 use std::{borrow::Cow, fmt, sync::Arc};
 
@@ -6,30 +6,30 @@ use serde::Deserialize;
 
 use crate::{Authorizer, Deadline, MatchConditions, Moment, Request, Rule};
 
-/// Requests for which a stage is not called, until the exception expires. A request must match every part.
+/// Selects requests for which a stage is not called until a given time. A request must match every part.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Exception {
-    /// The name in traces, logs and metrics.
+    /// The name that traces, logs and metrics show.
     pub name: Arc<str>,
-    /// A request must match any of these rules; empty means all requests.
+    /// The rules, any of which a request must match; empty matches all requests.
     pub rules: Vec<Rule>,
-    /// The namespaces of the objects; empty means all.
+    /// The namespaces of the objects; empty matches all.
     pub namespaces: Vec<Glob>,
-    /// The names of the objects, or the beginnings of names that the control plane generates; empty means all.
+    /// The names of the objects, or the beginnings of names that the control plane generates; empty matches all.
     pub names: Vec<Glob>,
-    /// The users; empty means all.
+    /// The names of the users; empty matches all.
     pub users: Vec<Glob>,
-    /// The user must be in one of these groups; empty means all users.
+    /// The groups, one of which the user must be in; empty matches all users.
     pub groups: Vec<Glob>,
-    /// Further conditions on the request; all must be true. A condition that fails is not true.
+    /// Conditions, which must all be true. A condition that cannot be evaluated counts as false.
     pub match_conditions: MatchConditions,
-    /// The time of expiry: from then on it matches no request.
+    /// The time at which the exception expires.
     pub until: Moment,
 }
 
 impl Exception {
-    /// Creates an exception for every request.
+    /// Creates an exception that matches every request.
     pub fn new(name: impl Into<Arc<str>>, until: Moment) -> Self {
         Self {
             name: name.into(),
@@ -48,7 +48,7 @@ impl Exception {
         self.until <= now
     }
 
-    /// Returns whether this request is excepted.
+    /// Returns whether the exception matches this request.
     pub(crate) async fn matches(
         &self,
         request: &Request,
@@ -95,7 +95,7 @@ fn name(request: &Request) -> Cow<'_, str> {
     )
 }
 
-/// A text in which `*` stands for any characters, or none.
+/// A text in which each `*` matches any number of characters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Glob(String);
 
@@ -105,7 +105,7 @@ impl Glob {
         Self(text.into())
     }
 
-    /// Returns whether this text matches.
+    /// Returns whether the glob matches this text.
     pub fn matches(&self, text: &str) -> bool {
         let Some((start, rest)) = self.0.split_once('*') else {
             return self.0 == text;

@@ -1,4 +1,4 @@
-//! Lets stages see an object that the control plane will generate from the object of the request.
+//! Shows stages the object that the control plane will generate from the object of the request.
 
 use std::{any::Any, fmt, ptr, sync::Arc};
 
@@ -7,22 +7,22 @@ use parking_lot::Mutex;
 
 use crate::{Deadline, Failure, Request, Rule, Surroundings};
 
-/// Generates an object from the object of a request, as the control plane will later, such as the Pod of a Deployment.
-/// A stage sees the generated object in place of the request's. Lives as long as the stages that share it. The crate
-/// `admittance-mutation` implements this for the expansion templates of Gatekeeper.
+/// Generates an object from a request's object, as the control plane will later do, such as the Pod of a Deployment.
+/// Stages see the generated object instead of the request's. The crate `admittance-mutation` implements this for
+/// Gatekeeper's expansion templates.
 #[async_trait]
 pub trait ObjectGenerator: Any + fmt::Debug + Send + Sync {
-    /// Returns the rules for the requests from whose objects something is generated.
+    /// Returns the rules for the requests from whose objects an object is generated.
     fn generators(&self) -> &[Rule];
 
-    /// Returns whether both generate equal objects from equal requests.
+    /// Returns whether both generators make equal objects from equal requests.
     fn is_equal(&self, other: &dyn ObjectGenerator) -> bool;
 
-    /// Returns the request to create the generated object; `None` if nothing is generated from this request's object.
+    /// Returns a request to create the generated object; `None` if no object is generated.
     ///
     /// # Errors
     ///
-    /// Fails when it cannot be generated, or not by the deadline.
+    /// Fails when the object cannot be generated, or not by the deadline.
     async fn generate(
         &self,
         request: &Request,
@@ -37,13 +37,13 @@ impl PartialEq for dyn ObjectGenerator {
     }
 }
 
-/// The objects generated so far, by the addresses of generator and request: stages share them. Lives while these
-/// stages are called.
+/// The objects that were generated so far, by the addresses of generator and request. Lives while the stages that share
+/// the objects are called.
 #[derive(Default)]
 pub(crate) struct Generated(Mutex<Vec<((usize, usize), Option<Arc<Request>>)>>);
 
 impl Generated {
-    /// Returns the result of [`ObjectGenerator::generate`], and keeps it for the other stages.
+    /// Returns the result of [`ObjectGenerator::generate`], which is computed once for all stages.
     pub(crate) async fn get(
         &self,
         generator: &Arc<dyn ObjectGenerator>,

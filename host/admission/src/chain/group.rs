@@ -1,4 +1,4 @@
-//! A hook that combines the verdicts of others.
+//! A hook that combines the verdicts of other hooks.
 
 use std::{fmt, sync::Arc};
 
@@ -8,20 +8,20 @@ use crate::{
     Deadline, Denial, Effect, Failure, FailureKind, Hook, Request, Response, Verdict, verdict::shorten,
 };
 
-/// An expression over the verdicts of a group's members. It is true for the requests that the group allows.
+/// An expression over the verdicts of a group's members. The group allows a request if it is true.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Formula {
-    /// This value for every request.
+    /// A value that does not depend on the request.
     Constant(bool),
-    /// Whether this member allows the request: its index among the members.
+    /// Whether the member with this index allows the request.
     Member(usize),
     /// Whether the operand is false.
     Not(Box<Formula>),
-    /// Whether both are true.
+    /// Whether both operands are true.
     And(Box<[Formula; 2]>),
-    /// Whether one is true.
+    /// Whether at least one operand is true.
     Or(Box<[Formula; 2]>),
-    /// Whether both are true, or both are false.
+    /// Whether both operands are equal.
     Equal(Box<[Formula; 2]>),
 }
 
@@ -29,8 +29,8 @@ pub enum Formula {
 type Truth = Option<bool>;
 
 impl Formula {
-    /// Computes the value from the known values of members; `Err` has the member whose value is needed next. An operand
-    /// that cannot change the result is not evaluated, so its members are not called.
+    /// Computes the value from the known verdicts of members. The error is the index of the member whose verdict is
+    /// needed next. An operand that cannot change the result is not evaluated, so its members are not called.
     fn evaluate(&self, member: &impl Fn(usize) -> Result<Truth, usize>) -> Result<Truth, usize> {
         Ok(match self {
             Self::Constant(value) => Some(*value),
@@ -48,7 +48,7 @@ impl Formula {
         })
     }
 
-    /// Returns whether the formula names this member.
+    /// Returns whether the formula contains this member.
     pub fn uses(&self, member: usize) -> bool {
         match self {
             Self::Constant(_) => false,
@@ -61,7 +61,7 @@ impl Formula {
     }
 }
 
-/// Returns the value of `&&` or `||`: one side with the deciding value is enough, even if the other failed.
+/// Returns the value of `&&` or `||`. If one operand has the deciding value, the other may have failed.
 fn decided(
     deciding: bool,
     [one, other]: &[Formula; 2],
@@ -79,13 +79,11 @@ fn decided(
     })
 }
 
-/// Hooks that give one verdict together. Members are called one after the other, each at most once for a request, and
-/// only if the formula depends on it.
-///
-/// The group has the warnings and audit annotations of the members that are called.
+/// Combines hooks into one verdict. Members are called one after the other, at most once for a request, and only if the
+/// formula depends on them. The response has the warnings and audit annotations of all called members.
 #[derive(Clone)]
 pub struct Group {
-    /// The hooks, each with its name in messages.
+    /// The hooks with the names that messages show.
     members: Vec<(Arc<str>, Arc<dyn Hook>)>,
     formula: Formula,
     denial: Denial,
@@ -99,9 +97,9 @@ enum MemberAnswer {
 }
 
 impl Group {
-    /// Creates a group of these members, each with its name. It allows a request if the formula is true, and otherwise
-    /// gives this denial, to which a cause is added for each member that was called and did not allow the request. The
-    /// `field` of a cause is `FIELD.NAME`, with this field and the name of the member.
+    /// Creates a group of named members. It allows a request if the formula is true, and otherwise returns `denial`
+    /// with a cause for each called member that did not allow the request. The cause's `field` is `FIELD.NAME`, from
+    /// `field` and the member's name.
     pub fn new(
         members: Vec<(Arc<str>, Arc<dyn Hook>)>,
         formula: Formula,
@@ -116,10 +114,9 @@ impl Group {
         }
     }
 
-    /// Returns the denial with its causes.
     fn denied(&self, answers: &[Option<MemberAnswer>]) -> Denial {
         let mut denial = self.denial.clone();
-        // Details above the limit are dropped as a whole, so each cause gets a share of it.
+        // Details beyond the limit are dropped as a whole, so each cause gets a share of the limit.
         let most = Denial::MAX_DETAILS / 2 / self.members.len().max(1);
         for ((name, _), answer) in self.members.iter().zip(answers) {
             let mut message = match answer {
@@ -173,7 +170,7 @@ impl Hook for Group {
         };
         match allowed {
             Some(true) => {
-                // The verdict does not depend on members that failed, but operators should learn about the failures.
+                // The verdict does not depend on the failed members, but operators should know of the failures.
                 for ((name, _), answer) in self.members.iter().zip(&answers) {
                     if let Some(MemberAnswer::Failed(failure)) = answer {
                         let key = format!("{name}.failure");

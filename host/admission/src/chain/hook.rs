@@ -4,9 +4,9 @@ use async_trait::async_trait;
 
 use crate::{Deadline, Failure, Request, Response};
 
-/// A plugin, a webhook, or code of your own that a stage calls for a verdict.
+/// A plugin, a webhook or native code that gives a stage's verdict.
 ///
-/// One hook serves many requests at once and lives as long as the chain that holds it.
+/// One hook handles many requests at the same time, and lives as long as its chain.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -29,14 +29,13 @@ use crate::{Deadline, Failure, Request, Response};
 /// ```
 #[async_trait]
 pub trait Hook: Send + Sync + 'static {
-    /// Gives the verdict on one request, by the deadline.
+    /// Returns the verdict on one request, by the deadline.
     ///
-    /// `request.object` is the object after the previous stages. The chain drops this future at the deadline and counts
-    /// a timeout, so it must be safe to drop at any await. The request is shared, so that a hook can keep it for work
-    /// in another task without a copy.
+    /// `request.object` is the object after the previous stages. At the deadline the chain drops this future and counts
+    /// a timeout, so dropping it must be safe at each await point. A hook may keep the shared request for another task.
     ///
     /// # Errors
     ///
-    /// Returns a [`Failure`] when the hook cannot give a verdict; a refusal is not an error.
+    /// Returns a [`Failure`] when the hook cannot give a verdict. A denial is not a failure.
     async fn admit(&self, request: &Arc<Request>, deadline: Deadline) -> Result<Response, Failure>;
 }

@@ -1,4 +1,4 @@
-//! Spans of chains and stages, for embedders that export traces.
+//! The spans of chains and stages, for embedders that export traces.
 
 use std::sync::Arc;
 
@@ -9,11 +9,10 @@ use crate::{
     chain::{evaluation::Visit, turn::ResponseNotes},
 };
 
-/// The target of the spans of chains and stages. They have the level `DEBUG`, and cost nothing unless a subscriber
-/// enables them.
+/// The target of the spans of chains and stages. They have the level `DEBUG`, and cost nothing unless enabled.
 pub const SPANS: &str = "admittance::otel";
 
-/// The span of the chain whose stages are being called. Lives as long as a part of an evaluation.
+/// The span of the chain whose stages are being called.
 #[derive(Default)]
 pub(crate) struct ChainSpan<'a>(Option<(&'a Arc<str>, Span)>);
 

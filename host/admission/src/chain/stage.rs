@@ -4,7 +4,7 @@ use crate::{
     Exception, Hook, LabelSelector, MatchConditions, NamespaceSelector, ObjectGenerator, Rule, words,
 };
 
-/// One hook in a chain, with the settings that decide when it is called and what effect its verdict has.
+/// A hook in a chain, with settings for when it is called and how its verdict is applied.
 #[derive(Clone)]
 pub struct Stage {
     /// The settings of the stage.
@@ -13,59 +13,58 @@ pub struct Stage {
     pub hook: Arc<dyn Hook>,
 }
 
-/// The settings of a stage, without its hook.
+/// The settings of a stage.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct StageSpec {
-    /// Names the stage in traces, metrics and refusals; unique in its chain.
+    /// The name in traces, metrics and refusals. It is unique in its chain.
     pub name: Arc<str>,
-    /// Generates the object that the stage sees instead of the request's. Its rules, selectors and conditions apply to
-    /// the generated object.
+    /// Generates the object that the stage sees instead of the request's. The stage's rules, selectors and conditions
+    /// then apply to the generated object.
     pub expansion: Option<Arc<dyn ObjectGenerator>>,
-    /// The stage is called for requests of its chain that match any of these rules; empty means all.
+    /// The rules, any of which a request must match; empty matches every request of the chain.
     pub rules: Vec<Rule>,
-    /// The stage is not called for requests that match any of these rules.
+    /// The rules, none of which a request may match.
     pub exclude_rules: Vec<Rule>,
-    /// The namespaces for which it is called; `None` means all.
+    /// The namespaces for which the hook is called; `None` includes all.
     pub namespace_selector: Option<NamespaceSelector>,
-    /// The objects for which it is called, by their labels; empty means all.
+    /// The labels of the objects for which the hook is called; empty includes all.
     pub object_selector: LabelSelector,
-    /// Further conditions on the request; all must be true.
+    /// Conditions on the request, which must all be true.
     pub match_conditions: MatchConditions,
-    /// Stages of other chains that take precedence: the stage is not called for a request that one of them selects.
+    /// Stages of other chains with precedence: if any of them selects a request, this hook is not called.
     pub yields_to: Vec<Arc<Precedence>>,
-    /// The stage is not called for requests that match any of these exceptions.
+    /// The exceptions. The hook is not called for a request that matches any of them.
     pub exceptions: Vec<Arc<Exception>>,
     /// The effect of a failure.
     pub failure_policy: FailurePolicy,
-    /// The maximum duration of one call, within the request's deadline.
+    /// The maximum duration of a call. The request's deadline may be earlier.
     pub timeout: Duration,
     /// Whether the verdict is enforced.
     pub mode: Mode,
     /// The side effects of a call.
     pub side_effects: SideEffects,
-    /// Whether it is called again when the object changed after its call.
+    /// Whether the hook is called again when the object changed after its call.
     pub reinvocation: Reinvocation,
-    /// Whether a stage with `IfNeeded` is called again after its own change too, as kube-apiserver does with policies.
+    /// Whether the hook's own change causes a second call too, as for policies in kube-apiserver.
     pub reinvoked_by_itself: bool,
-    /// The message that clients get for a denial. The hook's own message becomes a cause in the details.
+    /// The message of denials. The hook's own message becomes a cause in the details.
     pub message: Option<Arc<str>>,
-    /// Whether the messages of denials name the policy themselves. Clients then get them without the names of stage and
-    /// chain, and the messages of all such stages of a request together, one per line.
+    /// Whether the messages of denials name the policy. Clients then get them without the names of stage and chain, and
+    /// the messages of all such stages together, one per line.
     pub names_itself: bool,
-    /// Whether the stage is not called at all, because an operator has disabled it for a time. No definition contains
-    /// this.
+    /// Whether an operator has temporarily disabled the stage, so that its hook is not called. No definition sets this.
     pub is_disabled: bool,
 }
 
-/// A stage that takes precedence over others, and the requests for which it does.
+/// A stage that takes precedence over others, and the requests that it selects.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Precedence {
-    /// The name of its chain.
+    /// The name of the stage's chain.
     pub chain: Arc<str>,
-    /// The namespaces for which it is called; `None` means all.
+    /// The namespaces that the stage selects; `None` selects all.
     pub namespaces: Option<NamespaceSelector>,
-    /// The objects for which it is called, by their labels; empty means all.
+    /// The labels of the objects that the stage selects; empty selects all.
     pub objects: LabelSelector,
 }
 
@@ -73,8 +72,8 @@ impl StageSpec {
     /// The default timeout: 1 s.
     pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(1);
 
-    /// Creates the settings of a stage that is called for every request of its chain and is enforced, with the policy
-    /// `Fail` and the default timeout.
+    /// Creates settings with which the hook is called for every request of the chain, its verdict is enforced, a
+    /// failure refuses the request, and the timeout is [`DEFAULT_TIMEOUT`](Self::DEFAULT_TIMEOUT).
     pub fn new(name: impl Into<Arc<str>>) -> Self {
         Self {
             name: name.into(),
@@ -98,14 +97,14 @@ impl StageSpec {
         }
     }
 
-    /// Returns whether the match conditions of the stage, or of its exceptions, may use the authorizer.
+    /// Returns whether match conditions of the stage or of its exceptions may use the authorizer.
     pub fn uses_authorizer(&self) -> bool {
         let of_exceptions = self.exceptions.iter();
         let mut all = of_exceptions.map(|exception| &exception.match_conditions);
         self.match_conditions.uses_authorizer() || all.any(MatchConditions::uses_authorizer)
     }
 
-    /// Creates the stage that calls this hook.
+    /// Creates a stage with these settings and this hook.
     pub fn with(self, hook: impl Hook) -> Stage {
         Stage {
             spec: self,
@@ -115,7 +114,7 @@ impl StageSpec {
 }
 
 impl Stage {
-    /// Creates a stage with the defaults of [`StageSpec::new`].
+    /// Creates a stage with the settings of [`StageSpec::new`].
     pub fn new(name: impl Into<Arc<str>>, hook: impl Hook) -> Self {
         StageSpec::new(name).with(hook)
     }
@@ -135,7 +134,7 @@ pub enum FailurePolicy {
     /// The request is refused.
     #[default]
     Fail,
-    /// The request continues with the object from before the stage.
+    /// The request continues with the object that it had before the stage.
     Ignore,
 }
 
@@ -147,42 +146,42 @@ pub enum Mode {
     /// The verdict is enforced.
     #[default]
     Enforce,
-    /// The stage runs, and what it would have done is recorded; nothing is changed or refused.
+    /// The hook is called and its verdict recorded, but nothing is changed or refused.
     Audit,
 }
 
 words!(Mode, "mode": Enforce = "Enforce", Audit = "Audit");
 
-/// The side effects of calling a stage. Kubernetes' `sideEffects`.
+/// The side effects of calling a hook, as in Kubernetes' `sideEffects`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum SideEffects {
-    /// No side effects.
+    /// Calls have no side effects.
     #[default]
     None,
-    /// No side effects if the request is a dry run.
+    /// Calls have no side effects if the request is a dry run.
     NoneOnDryRun,
-    /// Side effects, in a dry run too.
+    /// Calls have side effects, even if the request is a dry run.
     Some,
-    /// It is unknown whether there are side effects.
+    /// The side effects are unknown.
     Unknown,
 }
 
 words!(SideEffects, "kind of side effects": None = "None", NoneOnDryRun = "NoneOnDryRun", Some = "Some", Unknown = "Unknown");
 
 impl SideEffects {
-    /// Returns whether the stage may be called in a dry run.
+    /// Returns whether the hook may be called for a dry run.
     pub fn allow_dry_run(self) -> bool {
         matches!(self, Self::None | Self::NoneOnDryRun)
     }
 }
 
-/// Whether a stage is called again when the object changed after its call. Kubernetes' `reinvocationPolicy`.
+/// Whether a hook is called again when the object changed after its call, as in Kubernetes' `reinvocationPolicy`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Reinvocation {
-    /// The stage is called once.
+    /// The hook is called once.
     #[default]
     Never,
-    /// The stage is called a second time if a later stage, of this chain or another, changed the object.
+    /// The hook is called a second time if a later stage, in any chain, changed the object.
     IfNeeded,
 }
 

@@ -1,4 +1,4 @@
-//! One stage's turn for one request: whether it is called, and its answer.
+//! Calls one stage for one request, if the stage applies to it.
 
 use std::{borrow::Cow, panic::AssertUnwindSafe, sync::Arc};
 
@@ -14,24 +14,24 @@ use crate::{
 #[derive(Clone, Copy)]
 pub(crate) struct Turn<'a> {
     pub(crate) request: &'a Arc<Request>,
-    /// The time at which the request entered the chains.
+    /// The time at which the request arrived at the chains.
     pub(crate) began: Instant,
     pub(crate) deadline: Deadline,
     pub(crate) surroundings: Surroundings<'a>,
-    /// The objects that were generated for other stages.
+    /// The objects that were generated for earlier stages.
     pub(crate) generated: &'a Generated,
 }
 
 pub(crate) enum Step {
-    /// The request's deadline had already passed.
+    /// The request's deadline passed before the turn.
     DeadlinePassed,
     /// The stage does not apply to the request.
     Skipped {
         reason: SkipReason,
-        /// The exception that caused the skip, if one did.
+        /// The exception that caused the skip; `None` for other reasons.
         exception: Option<Arc<str>>,
     },
-    /// A failure to determine whether the stage applies.
+    /// It could not be determined whether the stage applies.
     Unselected(Failure),
     /// The hook was called.
     Answered(Result<(Effect, ResponseNotes), Failure>),
@@ -46,19 +46,19 @@ impl Step {
     }
 }
 
-/// Warnings and audit annotations of a verdict.
+/// The warnings and audit annotations of a response.
 pub(crate) struct ResponseNotes {
     pub(crate) warnings: Vec<String>,
     pub(crate) audit_annotations: Vec<(String, String)>,
 }
 
 impl Stage {
-    /// Returns the reason for which the stage would not be called for this request; `None` if it would be called. The
-    /// rules of its chain are not considered, and the hook is not called.
+    /// Returns the reason why the stage would not be called for this request; `None` if it would be called. The rules
+    /// of the chain are not checked, and the hook is not called.
     ///
     /// # Errors
     ///
-    /// Fails when it cannot be determined; in an evaluation, that is a failure of the stage.
+    /// Fails when the answer cannot be determined. In an evaluation, this is a failure of the stage.
     pub async fn skip_reason(
         &self,
         request: &Request,
@@ -83,7 +83,7 @@ impl Stage {
 
 impl Turn<'_> {
     pub(crate) async fn take(&self, phase: Phase, stage: &Stage) -> Step {
-        // A disabled stage must not refuse a request, not even one whose deadline has passed.
+        // A disabled stage must not refuse any request, even after the deadline.
         if stage.spec.is_disabled {
             return Step::skipped(SkipReason::Disabled);
         }
@@ -97,7 +97,7 @@ impl Turn<'_> {
             Err(failure) => return Step::Unselected(failure),
             Ok(None) => {}
         }
-        // If the stage would see no generated object, it was skipped above.
+        // If no object was generated, the stage was skipped above.
         let seen = seen.ok().flatten().unwrap_or(Cow::Borrowed(self.request));
         let turn = Turn {
             request: &seen,
@@ -109,8 +109,7 @@ impl Turn<'_> {
         Step::Answered(answer)
     }
 
-    /// Returns the request that the stage sees; `None` if it sees generated objects, and none is generated from this
-    /// one.
+    /// Returns the request that the stage sees; `None` if a generated object is needed, and none is generated.
     async fn seen(
         &self,
         spec: &StageSpec,
@@ -138,8 +137,7 @@ impl Turn<'_> {
         self.judge(phase, response.bounded(), deadline).await
     }
 
-    /// Returns the reason for which the stage is not called, with the exception if one is the reason; `None` if the
-    /// stage is called.
+    /// Returns the reason why the stage is not called, with the exception if it is one; `None` if the stage is called.
     async fn skip(
         &self,
         stage: &Stage,
@@ -154,7 +152,7 @@ impl Turn<'_> {
         if let Ok(Some(reason)) = unselected {
             return Ok(Some((reason, None)));
         }
-        // An exception also applies after a failure to determine whether the stage applies.
+        // An exception also applies if it could not be determined whether the stage applies.
         if let Some(exception) = self.exception(stage).await {
             return Ok(Some((SkipReason::Exception, Some(exception))));
         }
@@ -163,7 +161,7 @@ impl Turn<'_> {
         Ok(is_refused.then_some((SkipReason::DryRun, None)))
     }
 
-    /// Returns the name of the first exception of the stage that matches this request.
+    /// Returns the name of the stage's first exception that matches this request.
     async fn exception(&self, stage: &Stage) -> Option<Arc<str>> {
         for exception in &stage.spec.exceptions {
             let authorizer = self.surroundings.authorizer;
@@ -175,7 +173,7 @@ impl Turn<'_> {
     }
 
     async fn call(&self, stage: &Stage, deadline: Deadline) -> Result<Response, Failure> {
-        // A panic in a native hook is a failure of that stage only.
+        // A panic in a native hook is a failure of its stage only.
         let call = AssertUnwindSafe(stage.hook.admit(self.request, deadline)).catch_unwind();
         match timeout_at(deadline.instant(), call).await {
             Ok(Ok(answer)) => answer,
@@ -188,7 +186,6 @@ impl Turn<'_> {
         }
     }
 
-    /// Computes the effect of the response on the object.
     async fn judge(
         &self,
         phase: Phase,
@@ -216,12 +213,11 @@ impl Turn<'_> {
 }
 
 impl StageSpec {
-    /// Returns the reason for which a stage with these settings does not apply to this request; `None` if it does.
-    /// Exceptions are not considered.
+    /// Returns the reason why these settings exclude this request; `None` if they do not. Exceptions are not checked.
     ///
     /// # Errors
     ///
-    /// Fails when it cannot be determined.
+    /// Fails when the answer cannot be determined.
     pub async fn skip_reason(
         &self,
         request: &Request,

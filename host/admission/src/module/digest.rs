@@ -6,11 +6,11 @@ use std::{
 
 use sha2::{Digest as _, Sha256};
 
-/// A SHA-256 digest. As text: `sha256:` and 64 hexadecimal digits.
+/// A SHA-256 digest. Its text is `sha256:` and 64 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Digest([u8; 32]);
 
-/// A text that is not a valid digest.
+/// The error for a text that is not a digest.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a valid digest: write `sha256:` and 64 hexadecimal digits")]
 pub struct InvalidDigest(pub String);
@@ -21,7 +21,7 @@ impl Digest {
         Self(Sha256::digest(bytes).into())
     }
 
-    /// Computes the digest of all bytes that the reader yields.
+    /// Computes the digest of all bytes of a reader.
     ///
     /// # Errors
     ///
@@ -40,7 +40,7 @@ impl Digest {
         }
     }
 
-    /// Computes the digest of several texts. Their lengths count, so `["a", "b"]` and `["ab"]` differ.
+    /// Computes the digest of several texts with their lengths, so that `["a", "b"]` and `["ab"]` differ.
     pub fn of_parts<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Self {
         let mut hasher = Sha256::new();
         for part in parts {
@@ -55,7 +55,7 @@ impl Digest {
         &self.0
     }
 
-    /// Returns the first 12 hexadecimal digits, for people.
+    /// Returns the first 12 hexadecimal digits, for display.
     pub fn short(self) -> String {
         let mut digits = self.to_hex();
         digits.truncate(12);
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn a_digest_round_trips_through_text() {
-        // FIPS 180-2's vector for "abc".
+        // The test vector for "abc" in FIPS 180-2.
         let text = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
         assert_eq!(Digest::of("abc").to_string(), text);
         assert_eq!(text.parse(), Ok(Digest::of("abc")));

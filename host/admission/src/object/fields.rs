@@ -1,4 +1,4 @@
-//! Fields of objects, cut out of their text.
+//! Cuts selected fields out of the text of an object.
 
 use std::collections::BTreeMap;
 
@@ -6,30 +6,30 @@ use serde_json::value::RawValue;
 
 use crate::{Pattern, patch::pointer::Members};
 
-/// The most patterns of a mask.
+/// The maximum number of pointers in a mask.
 const PATTERNS: usize = 64;
 
-/// The most segments of a pattern.
+/// The maximum number of segments in a pointer.
 const DEPTH: usize = 32;
 
-/// The segment that stands for every element of a list.
+/// The segment that selects every element of a list.
 const EACH: &str = "*";
 
-/// The wanted fields of objects; by default, whole objects.
+/// Selects fields of objects; by default, whole objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldMask(Fields);
 
-/// The wanted fields of a value. Without any, the whole value is wanted.
+/// The selected fields of a value. If there are none, the whole value is selected.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Fields(BTreeMap<String, Fields>);
 
 impl FieldMask {
-    /// Creates a mask of these JSON Pointers, in which the segment `*` stands for every element of a list, and of
-    /// `/metadata/name` and `/metadata/namespace`. Without pointers, the mask chooses whole objects.
+    /// Creates a mask that selects the fields at these JSON Pointers, in which the segment `*` matches every element of
+    /// a list, and `/metadata/name` and `/metadata/namespace`. Without pointers, it selects whole objects.
     ///
     /// # Errors
     ///
-    /// Returns a sentence about a text that is not such a pointer, or about too many of them.
+    /// Returns a sentence about an invalid pointer, or about too many pointers.
     pub fn new<'a>(pointers: impl IntoIterator<Item = &'a str>) -> Result<Self, String> {
         let mut mask = Self::default();
         for (count, text) in pointers.into_iter().enumerate() {
@@ -55,17 +55,17 @@ impl FieldMask {
         Ok(mask)
     }
 
-    /// Returns whether the mask chooses whole objects.
+    /// Returns whether the mask selects whole objects.
     pub fn is_whole(&self) -> bool {
         self.0.0.is_empty()
     }
 
-    /// Returns whether all fields of the mask are below `metadata`.
+    /// Returns whether all selected fields are below `metadata`.
     pub fn is_metadata(&self) -> bool {
         self.0.0.keys().all(|key| key == "metadata") && !self.is_whole()
     }
 
-    /// Returns the wanted fields that the object has.
+    /// Returns an object with only the selected fields.
     ///
     /// # Errors
     ///
@@ -82,12 +82,12 @@ impl FieldMask {
 impl Fields {
     fn add(&mut self, segments: &[String]) {
         let Some((first, rest)) = segments.split_first() else {
-            // The whole value is wanted now, whatever parts were wanted before.
+            // The whole value is selected, which includes the parts that were selected before.
             self.0.clear();
             return;
         };
         match self.0.get_mut(first) {
-            // The whole value is wanted already.
+            // The whole value is already selected.
             Some(known) if known.0.is_empty() => {}
             Some(known) => known.add(rest),
             None => {
@@ -129,8 +129,7 @@ impl Fields {
         Ok(true)
     }
 
-    /// Appends the wanted part of a member or an element after a separator and `before`; nothing if it has no such
-    /// part.
+    /// Appends a separator, `before` and the selected part of a member or element, if it has such a part.
     fn write_after(&self, before: &str, value: &RawValue, out: &mut String) -> Result<(), serde_json::Error> {
         let start = out.len();
         if !out.ends_with(['{', '[']) {
@@ -149,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mask_keeps_only_the_wanted_fields() {
+    fn a_mask_keeps_only_the_selected_fields() {
         let object = r#" {"kind":"Pod","metadata":{"name":"web","labels":{"a/b":"x","~":1.50}},
             "spec":{"containers":[{"image":"a","name":"{,"},7,{"name":"b"},{"image":["b"]}],"nodeName":"n"}} "#;
         for (pointers, expected) in [
@@ -168,7 +167,7 @@ mod tests {
                 vec!["/spec/containers/*/image"],
                 r#"{"metadata":{"name":"web"},"spec":{"containers":[{"image":"a"},{},{"image":["b"]}]}}"#,
             ),
-            // A list has no fields, and a text has neither.
+            // Neither a list nor a string has fields.
             (
                 vec!["/spec/containers/image", "/kind/x"],
                 r#"{"metadata":{"name":"web"},"spec":{}}"#,

@@ -1,4 +1,4 @@
-//! The top-level fields of an object, read in the same pass that validates the whole text.
+//! Parses the top-level fields of an object while the whole text is validated.
 
 use std::{borrow::Cow, collections::HashSet, fmt};
 
@@ -15,8 +15,7 @@ use crate::{
     shortened,
 };
 
-/// Top-level fields of an object that selectors and front ends need. A field that is absent or of another type is
-/// `None`.
+/// The fields of an object that selectors and front ends use. A field that is absent, or has another type, is `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Head {
     /// `apiVersion`.
@@ -27,17 +26,16 @@ pub struct Head {
     pub name: Option<String>,
     /// `metadata.namespace`.
     pub namespace: Option<String>,
-    /// `metadata.labels`; values that are not strings are left out.
+    /// `metadata.labels`, without values that are not strings.
     pub labels: Labels,
     /// Whether there is a `metadata` object at all.
     pub has_metadata: bool,
-    /// Whether a key of the identity occurs twice or in another spelling. `false` where the head was not read from
-    /// text.
+    /// Whether a key that identifies the object occurs twice or in a wrong spelling; `false` if not read from text.
     pub(crate) is_ambiguous: bool,
 }
 
 impl Head {
-    /// Reads the head without building a tree, and checks that a tree can be built.
+    /// Reads the head of a text without building a tree, but checks that a tree could be built.
     pub(crate) fn read(text: &str) -> Result<Self, serde_json::Error> {
         let mut deserializer = serde_json::Deserializer::from_str(text);
         let top = TopLevel {
@@ -48,12 +46,12 @@ impl Head {
         Ok(head)
     }
 
-    /// Reads the head of a text that is known to be valid JSON, and skips values that the head does not need.
+    /// Reads the head of a text that is known to be valid JSON, and skips the values that it does not need.
     pub(crate) fn read_valid(raw: &RawValue) -> Result<Self, serde_json::Error> {
         Self::skim(raw.get()).map_or_else(|| Self::read(raw.get()), Ok)
     }
 
-    /// Reads the head of a valid text; `None` if it is not an object, or must be read strictly.
+    /// Reads the head of a valid text quickly; `None` if the text is not an object, or must be read strictly.
     fn skim(text: &str) -> Option<Self> {
         let (mut api_version, mut kind, mut metadata) = (None, None, None);
         let mut is_ambiguous = false;
@@ -68,7 +66,7 @@ impl Head {
                 "apiVersion" => api_version.replace(part::<Text>(value)?.0).is_none(),
                 "kind" => kind.replace(part::<Text>(value)?.0).is_none(),
                 "metadata" => metadata.replace(part::<Metadata>(value)?.0).is_none(),
-                // An escape may spell another known key.
+                // With its escapes decoded, the key may be one of the head's.
                 other if other.contains('\\') => return None,
                 other => {
                     is_ambiguous |= is_other_spelling(other, &KEYS);
@@ -121,18 +119,17 @@ impl Head {
     }
 }
 
-/// Checks that a tree can be built from a text.
+/// Returns whether a tree can be built from a text.
 pub(crate) fn is_whole(text: &str) -> bool {
     serde_json::from_str::<ValidJson>(text).is_ok()
 }
 
-/// Checks that a tree can be built from a text, and that no object in it has duplicate keys, which parsers treat
-/// differently.
+/// Checks that a tree can be built from a text, and that its objects have no duplicate keys.
 pub(crate) fn unique_keys(text: &str) -> Result<(), serde_json::Error> {
     serde_json::from_str::<UniqueKeys>(text).map(|_| ())
 }
 
-/// Sets a field that may occur only once, because parsers treat duplicates differently.
+/// Sets a field that must occur only once, because parsers treat duplicates differently.
 fn once<T, E: Error>(field: &mut Option<T>, name: &'static str, value: T) -> Result<(), E> {
     match field.replace(value) {
         None => Ok(()),
@@ -144,13 +141,13 @@ fn part<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {
     serde_json::from_str(text).ok()
 }
 
-/// Returns the length of the value at the beginning of a valid JSON text. `None` if the value must be read strictly,
-/// because it may contain something that `serde_json` refuses where it builds a tree, but not where it skips a value:
-/// an escaped surrogate, a number that is out of range, deep nesting.
+/// Returns the length of the value at the beginning of a valid JSON text; `None` if it must be read strictly.
+/// `serde_json` refuses escaped surrogates, numbers out of range and deep nesting only when it builds a tree, and not
+/// when it skips.
 fn skip(text: &[u8]) -> Option<usize> {
-    /// The nesting up to which values are skipped; `serde_json` allows 128 levels.
+    /// The deepest nesting of skipped values. `serde_json` allows 128 levels.
     const DEPTH: usize = 100;
-    /// The digits up to which numbers are skipped; the largest number has 309.
+    /// The largest number of digits of skipped numbers. The largest number has 309 digits.
     const DIGITS: usize = 300;
     let mut rest = text;
     let mut depth = 0_usize;
@@ -177,7 +174,7 @@ fn skip(text: &[u8]) -> Option<usize> {
                 }
                 after
             }
-            // `true`, `false` or `null`.
+            // The values `true`, `false` and `null`.
             b'a'..=b'z' => {
                 let letters = after.iter().take_while(|byte| byte.is_ascii_lowercase()).count();
                 after.get(letters..)?
@@ -193,7 +190,7 @@ fn skip(text: &[u8]) -> Option<usize> {
     }
 }
 
-/// Returns the text after a string; `None` if the string has a `\u` or does not end.
+/// Returns the text after a string; `None` if the string is not closed or contains `\u`.
 fn after_string(mut rest: &[u8]) -> Option<&[u8]> {
     loop {
         let at = memchr::memchr2(b'"', b'\\', rest)?;
@@ -206,14 +203,13 @@ fn after_string(mut rest: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// Returns whether a Go server reads `key`, which is none of `keys`, as one of them.
+/// Returns whether `key`, which is not among `keys`, is read as one of them by servers written in Go.
 fn is_other_spelling(key: &str, keys: &[&str]) -> bool {
     keys.iter().any(|canonical| same_key(key, canonical))
 }
 
-/// Reads the head of the object itself.
 struct TopLevel {
-    /// Whether values that the head does not need are skipped, instead of read strictly.
+    /// Whether values that the head does not need are skipped instead of being read strictly.
     skips: bool,
 }
 
@@ -254,21 +250,21 @@ impl<'de> Visitor<'de> for TopLevel {
     }
 }
 
-/// Any JSON that [`Value`] can hold, without building one. `serde_json` does not validate skipped values as strictly
-/// (`1e999`, `"\ud800"`, a thousand brackets), but an object whose tree cannot be built must not exist: its stages
-/// would see nothing where the control plane sees everything.
+/// Any JSON from which a [`Value`] can be built, but without building it. `serde_json` checks skipped values less
+/// strictly (`1e999`, `"\ud800"`, a thousand brackets). An object without a tree must not exist, because stages would
+/// see nothing where the control plane sees everything.
 struct ValidJson;
 
-/// A string; `None` for another type.
+/// A string; `None` for a value of another type.
 struct Text(Option<String>);
 
-/// Name, namespace and labels; empty if it is not an object.
+/// The name, namespace and labels; `None` if the value is not an object.
 struct Metadata(Option<Head>);
 
-/// The members that are strings; empty if it is not an object.
+/// The members that are strings; empty if the value is not an object.
 struct TextMap(Labels);
 
-/// A visitor that accepts every type, for types of which one matters. Other values are validated and dropped.
+/// Implements a visitor that accepts every type, but uses only some. Values of other types are validated and dropped.
 macro_rules! visit_anything {
     ($type:ty, $otherwise:expr, { $($chosen:item)* }, [$($rest:ident),*], $inner:ty) => {
         impl<'de> Deserialize<'de> for $type {
@@ -330,7 +326,7 @@ macro_rules! visit_anything {
 
 visit_anything!(ValidJson, ValidJson, {}, [text, object], ValidJson);
 
-/// Any JSON without duplicate keys.
+/// Any JSON in which no object has duplicate keys.
 struct UniqueKeys;
 
 visit_anything!(
@@ -338,7 +334,7 @@ visit_anything!(
     UniqueKeys,
     {
         fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<UniqueKeys, A::Error> {
-            // Objects have few keys, for which comparing is faster than hashing.
+            // Most objects have few keys, for which comparing is faster than hashing.
             const FEW: usize = 16;
             let mut few: Vec<Cow<'de, str>> = Vec::new();
             let mut more = HashSet::new();
@@ -418,7 +414,7 @@ visit_anything!(
             while let Some((key, value)) = map.next_entry::<String, Text>()? {
                 match value.0 {
                     Some(value) => labels.insert(key, value),
-                    // Of duplicate keys, the last one counts.
+                    // The last of several duplicate keys counts.
                     None => labels.remove(&key),
                 };
             }

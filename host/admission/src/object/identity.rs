@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::{Object, Patch, Pointer, shortened};
 
-/// The fields that identify an object. A verdict may not change them. Cheap to clone.
+/// The fields that identify an object, which verdicts may not change. Clones share the list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdentityFields(FieldSet);
 
@@ -26,13 +26,13 @@ const NAME: &str = "/metadata/name";
 const GENERATE_NAME: &str = "/metadata/generateName";
 
 impl IdentityFields {
-    /// Returns the identity fields of objects in Kubernetes and in BCS: `apiVersion`, `kind`, `metadata.name`,
+    /// Returns the fields that identify objects of Kubernetes and BCS: `apiVersion`, `kind`, `metadata.name`,
     /// `metadata.namespace` and `metadata.uid`.
     pub fn kubernetes() -> Self {
         Self(FieldSet::Kubernetes)
     }
 
-    /// Creates the identity of other objects from JSON Pointers.
+    /// Creates the identity of other objects from the pointers to its fields.
     pub fn new(pointers: impl IntoIterator<Item = Pointer>) -> Self {
         Self(FieldSet::Custom(pointers.into_iter().collect()))
     }
@@ -45,11 +45,10 @@ impl IdentityFields {
         fixed.iter().copied().chain(custom.iter().map(Pointer::as_str))
     }
 
-    /// Returns a sentence about the first identity field that differs between the two objects. If the patch between
-    /// them is given, the objects are only compared if it affects such a field.
+    /// Returns a sentence about the first identity field that differs between the two objects. With `patch`, which
+    /// leads from `before` to `after`, the objects are only compared if the patch affects such a field.
     ///
-    /// If the control plane is to generate a name from `metadata.generateName`, a name may be set, as in
-    /// kube-apiserver.
+    /// As in kube-apiserver, a stage may set a name that would be generated from `metadata.generateName`.
     pub fn change(&self, before: &Object, after: &Object, patch: Option<&Patch>) -> Option<String> {
         if patch.is_some_and(|patch| !self.pointers().any(|field| patch.may_reach(field))) {
             return None;

@@ -1,8 +1,8 @@
-//! Canonical spelling of the keys that chains use.
+//! The canonical spelling of the keys that chains use.
 //!
-//! Servers written in Go read JSON keys case-insensitively, and use the last of two spellings of one key. A chain only
-//! uses the documented spelling. Without this module a client could write `"Kind"` or `"Spec"`, and the control plane
-//! would use data that no stage has seen.
+//! Servers written in Go ignore the case of JSON keys, and use the last of two spellings of a key. Chains use only the
+//! documented spelling. Without this module, a client could write `"Spec"`, and no stage would see what the server
+//! uses.
 
 use std::{
     fmt,
@@ -17,9 +17,9 @@ use serde_json::value::RawValue;
 
 use crate::{Patch, Pattern, Pointer, object::tree::Key, patch::Action, patch::pointer::Members};
 
-/// The keys whose spelling matters, with their paths in a document. Cheap to clone.
+/// The keys whose spelling is enforced, with their paths in a document. Clones share the keys.
 ///
-/// The spelling applies to incoming objects, and to the result of every stage.
+/// The spelling applies to objects that arrive, and to the result of every stage.
 #[derive(Clone, Debug, Default)]
 pub struct Spelling(Arc<Shape>);
 
@@ -29,7 +29,7 @@ struct Shape {
     elements: Option<Box<Shape>>,
 }
 
-/// The keys of [`Spelling::kubernetes`] in an object.
+/// The keys of [`Spelling::kubernetes`] on the top level of an object.
 pub(crate) const KEYS: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
 /// The keys of [`Spelling::kubernetes`] in `metadata`.
@@ -43,12 +43,12 @@ static KUBERNETES: LazyLock<Spelling> = LazyLock::new(|| {
     Spelling::new(&pointers, [])
 });
 
-/// An error in a document that should be converted to the canonical spelling.
+/// The reason why a document cannot be converted to the canonical spelling.
 #[derive(Debug)]
 pub enum SpellingError {
-    /// Not JSON.
+    /// The document is not JSON.
     Json(serde_json::Error),
-    /// A duplicate key, or one key in two spellings.
+    /// The document has a duplicate key, or a key in two spellings.
     Ambiguous(serde_json::Error),
 }
 
@@ -73,12 +73,12 @@ impl Spelling {
         Self(Arc::new(shape))
     }
 
-    /// Returns the spelling of the identity fields and labels of objects of Kubernetes and BCS.
+    /// Returns the spelling of the keys that identify objects of Kubernetes and BCS, and of their labels.
     pub fn kubernetes() -> Self {
         KUBERNETES.clone()
     }
 
-    /// Returns the spelling for the value at this pointer.
+    /// Returns the spelling of the keys below this pointer.
     pub fn below(&self, place: &Pointer) -> Self {
         let mut shape = &*self.0;
         for segment in place.segments() {
@@ -91,16 +91,16 @@ impl Spelling {
         Self(Arc::new(shape.clone()))
     }
 
-    /// Converts the document to this spelling; `None` if it already has it.
+    /// Converts a document to this spelling; `None` if the document has it already.
     ///
     /// # Errors
     ///
-    /// Fails when it is not JSON, or has duplicates of one of the keys, in one spelling or in two.
+    /// Fails when the document is not JSON, or has one of the keys twice, in one or two spellings.
     pub fn canonical(&self, document: &str) -> Result<Option<String>, SpellingError> {
         self.0.canonical(document)
     }
 
-    /// Returns whether a patch may change the spelling of a document that has this spelling.
+    /// Returns whether a patch may change the spelling of keys in a document that has this spelling.
     pub(crate) fn may_be_broken_by(&self, patch: &Patch) -> bool {
         patch
             .operations()
@@ -145,7 +145,7 @@ impl Shape {
                 Action::Add(value) | Action::Replace(value) => {
                     !matches!(self.canonical(value.get()), Ok(None))
                 }
-                // A value from another path has only been checked by the rules of that path.
+                // The value comes from another path, for which other keys were checked.
                 Action::Move(_) | Action::Copy(_) => !self.is_empty(),
                 Action::Remove | Action::Test(_) => false,
             };
@@ -222,8 +222,8 @@ impl Shape {
     }
 }
 
-/// Returns whether a Go server treats `key` as `canonical`: ASCII case-insensitively, and with the two non-ASCII
-/// letters that Unicode folds to ASCII.
+/// Returns whether a server written in Go reads `key` as `canonical`: it ignores the case of ASCII letters, and folds
+/// two other letters of Unicode to ASCII.
 pub fn same_key(key: &str, canonical: &str) -> bool {
     let fold = |c: char| match c {
         '\u{17f}' => 's',
@@ -234,13 +234,13 @@ pub fn same_key(key: &str, canonical: &str) -> bool {
 }
 
 #[derive(Default)]
-/// The keys that a walk found.
+/// What was found in the keys of a document.
 struct KeyFindings {
     other_spelling: bool,
     twice: bool,
 }
 
-/// One pass over a document that only checks the keys of its shape.
+/// Checks the keys of a document's shape in one pass.
 struct Walk<'s> {
     shape: &'s Shape,
     found: &'s mut KeyFindings,

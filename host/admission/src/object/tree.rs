@@ -1,11 +1,10 @@
-//! A JSON tree that is parsed lazily, only where a patch needs it.
+//! A JSON tree that is parsed only where a patch needs it.
 //!
-//! A patch touches a few parts of an object, and most of the cost of a full tree would be spent on the rest. Here the
-//! rest stays text: it is skipped once when reading and copied once when writing, so it is also preserved verbatim,
-//! including every digit of numbers.
+//! A patch changes a few parts of an object, and parsing the others would be most of the cost. They stay text, which is
+//! skipped when reading and copied verbatim when writing, with every digit of numbers.
 //!
-//! The work of a patch is counted in a [`Budget`]: each operation is charged for the bytes that it reads and the
-//! elements that it moves, so that the time of a whole patch is linear in object and patch.
+//! Each operation is charged to a [`Budget`] for the bytes that it reads and the elements that it moves, so that the
+//! time of a patch is linear in the sizes of object and patch.
 
 mod budget;
 
@@ -24,7 +23,7 @@ use serde_json::{Value, value::RawValue};
 
 pub(crate) use self::budget::{Budget, Problem};
 
-/// A value: still text, or opened. The text is JSON without white space around it.
+/// A value that is either still text, without white space around it, or opened.
 #[derive(Clone, Debug)]
 pub(crate) enum Node<'a> {
     Text(&'a str),
@@ -35,7 +34,7 @@ pub(crate) enum Node<'a> {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Members<'a> {
     entries: Vec<(Cow<'a, str>, Option<Node<'a>>)>,
-    /// The positions of members after the first [`Members::FEW`]: an object may have a hundred thousand members.
+    /// The positions of the members after the first [`Members::FEW`], because an object may have very many members.
     index: HashMap<Cow<'a, str>, usize>,
     height: usize,
 }
@@ -46,8 +45,8 @@ pub(crate) struct Elements<'a> {
     height: usize,
 }
 
-/// The maximum nesting of opened values. serde_json parses 128 levels, so no result is deeper; the limit prevents a
-/// stack overflow of recursive functions before that is detected.
+/// The maximum nesting of opened values. serde_json parses only 128 levels, so a deeper result is refused later; this
+/// limit prevents a stack overflow before.
 const MAX_HEIGHT: usize = 256;
 
 impl<'a> Node<'a> {
@@ -55,7 +54,7 @@ impl<'a> Node<'a> {
         Self::Text(text.trim_ascii())
     }
 
-    /// Returns an upper bound of the depth of opened values.
+    /// Returns an upper bound of the nesting of opened values.
     fn height(&self) -> usize {
         match self {
             Self::Text(_) => 0,
@@ -72,7 +71,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Parses members or elements from the text, one level deep.
+    /// Parses the members or elements of the text, one level deep.
     fn open(&mut self, budget: &mut Budget) -> Result<(), Problem> {
         let Self::Text(text) = *self else { return Ok(()) };
         budget.charge(text.len())?;
@@ -110,7 +109,7 @@ impl<'a> Node<'a> {
         self.reach(place, 0, budget)
     }
 
-    /// Returns the value at a path, for a change that gives it this many levels.
+    /// Returns the value at a path, for a change after which it has `levels` levels.
     fn reach(&mut self, place: &Pointer, levels: usize, budget: &mut Budget) -> Result<&mut Self, Problem> {
         let mut below = place.count().saturating_add(levels);
         if below > MAX_HEIGHT {
@@ -130,7 +129,7 @@ impl<'a> Node<'a> {
         Ok(node)
     }
 
-    /// Returns the opened object or array at a path, for setting a value of this height in it.
+    /// Returns the opened object or array at a path, in which a value of this height will be set.
     fn container(
         &mut self,
         place: &Pointer,
@@ -148,7 +147,7 @@ impl<'a> Node<'a> {
         Ok(container)
     }
 
-    /// Adds a value at a path: sets a member, or inserts an element. Returns the previous value, if any.
+    /// Sets a member or inserts an element at a path. Returns the previous value, if any.
     pub(crate) fn add(
         &mut self,
         place: &Pointer,
@@ -185,7 +184,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Compares as JSON: order of members, white space and escapes do not matter.
+    /// Compares JSON values, so the order of members, white space and escapes do not matter.
     pub(crate) fn equals(&self, other: &Self, budget: &mut Budget) -> Result<bool, Problem> {
         if let (Self::Text(a), Self::Text(b)) = (self, other)
             && a.len() == b.len()
@@ -200,7 +199,7 @@ impl<'a> Node<'a> {
             let size = node.size(limit).ok_or(Problem::Work)?;
             budget.charge(size.saturating_mul(Budget::TREE))?;
         }
-        // A value that cannot be parsed is not equal to anything.
+        // A value that cannot be parsed is not equal to any other.
         Ok(self.value().is_some_and(|value| Some(value) == other.value()))
     }
 
@@ -215,7 +214,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Returns a lower bound of the size as text (escapes in names may add to it); `None` if it exceeds `limit`.
+    /// Returns a lower bound of the size as text in bytes, without escapes in names; `None` if it exceeds `limit`.
     pub(crate) fn size(&self, limit: usize) -> Option<usize> {
         let mut left = limit;
         self.deduct(&mut left)?;
@@ -317,7 +316,7 @@ fn index(token: &Token<'_>, length: usize, end: End) -> Result<usize, Problem> {
 }
 
 impl<'a> Members<'a> {
-    /// The number of members that are searched linearly, which is faster than hashing.
+    /// The number of members up to which a linear search is used, because it is faster than hashing.
     const FEW: usize = 32;
 
     fn position(&self, name: &str) -> Option<usize> {
@@ -358,7 +357,7 @@ impl<'a> Members<'a> {
 }
 
 impl<'de> Deserialize<'de> for Members<'de> {
-    /// Reads each value as text. The last of duplicate names counts, as in most parsers.
+    /// Parses an object with each value as text. As in most parsers, the last of duplicate names counts.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Collect;
 

@@ -1,4 +1,4 @@
-//! Prepared answers to HTTP requests of plugins, for tests and replays.
+//! Prepared responses to HTTP requests of plugins, for tests and replays.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -72,10 +72,10 @@ fn ok() -> u16 {
     200
 }
 
-/// The placeholder of a redacted value.
+/// The text that replaces a redacted value.
 pub const REDACTED: &str = "[redacted]";
 
-/// Headers of responses that are recorded. Any other may hold a secret, such as `set-cookie`.
+/// The response headers that are recorded. Other headers, such as `set-cookie`, may hold secrets.
 const RECORDED_HEADERS: [&str; 10] = [
     "age",
     "cache-control",
@@ -90,7 +90,7 @@ const RECORDED_HEADERS: [&str; 10] = [
 ];
 
 impl HttpAnswer {
-    /// Creates the record of an answer, without headers that may be secret. A body that is not UTF-8 is left out.
+    /// Records a response, without headers that may be secret. A body that is not UTF-8 is left out.
     pub fn recorded(method: &str, url: &Url, answer: &Result<HttpResponse, HttpError>) -> Self {
         let mut recorded = Self {
             url: url.clone(),
@@ -125,8 +125,8 @@ impl HttpAnswer {
         recorded
     }
 
-    /// Replaces the values in the queries of its URL and of the header `location`, which may be secrets. Returns how
-    /// many there were.
+    /// Redacts the values in the queries of the URL and of the header `location`, which may be secrets. Returns their
+    /// number.
     pub fn redact_queries(&mut self) -> usize {
         let mut count = redact_query(&mut self.url);
         if let Some(location) = self.headers.get_mut("location") {
@@ -174,7 +174,7 @@ impl HttpAnswer {
 }
 
 impl Tape {
-    /// Adds the answer to an HTTP request.
+    /// Records the response to an HTTP request.
     pub fn http(&self, answer: HttpAnswer) {
         let size = answer.url.as_str().len() + answer.body.to_string().len();
         let mut taped = self.lock();
@@ -198,7 +198,7 @@ fn redact_query(url: &mut Url) -> usize {
     count
 }
 
-/// Creates a body as JSON if it is an object or a list, so that values in it can be redacted; otherwise its text.
+/// Returns a body as JSON if it is an object or a list, so that its values can be redacted; otherwise as text.
 fn read_body(body: &[u8]) -> Value {
     match serde_json::from_slice::<Value>(body) {
         Ok(value) if value.is_object() || value.is_array() => value,
@@ -209,8 +209,8 @@ fn read_body(body: &[u8]) -> Value {
     }
 }
 
-/// A sender that answers from a list instead of sending. Several answers to one method and URL are given once each, in
-/// order, and the last one is repeated. A URL with a redacted query matches every request with the same parameters.
+/// A sender that returns responses from a list. Several responses to one method and URL are returned in order, and the
+/// last one again after that. A URL with redacted values in its query matches every request with the same parameters.
 #[derive(Debug, Default)]
 pub struct HttpAnswers(Mutex<HashMap<(String, Url), VecDeque<HttpAnswer>>>);
 

@@ -15,16 +15,15 @@ use crate::{
     },
 };
 
-/// A stage in mode `Audit`, which is called after all others, with the request as it was at the stage's place. Lives as
-/// long as the evaluation.
+/// A stage in mode `Audit`, which is called after all other stages with the request as it would have been in its turn.
 pub(super) struct Audit<'a> {
     pub(super) visit: Visit<'a>,
-    /// The request, and the row of the trace, for the first round and possibly the second.
+    /// The request and the row of the trace for each round.
     pub(super) rounds: Vec<(Arc<Request>, usize)>,
 }
 
 impl Evaluation {
-    /// Queues a stage in mode `Audit`, unless the request is already refused. Returns its index in the audits.
+    /// Queues a stage in mode `Audit`, unless the request is refused already. Returns its index in the list of audits.
     pub(super) fn queue_audit<'a>(&mut self, visit: Visit<'a>, audits: &mut Vec<Audit<'a>>) -> Option<usize> {
         if visit.stage.spec.mode != Mode::Audit || self.refusal.is_some() {
             return None;
@@ -65,8 +64,8 @@ impl Evaluation {
 }
 
 impl Audit<'_> {
-    /// Returns the rows of the trace with the results that the stage would have had. The row of a second round gets
-    /// `None` if the stage was not called in the first round.
+    /// Returns the rows of the trace with the results that the stage would have had. A second round has `None` if the
+    /// stage was not called in the first round.
     async fn run<'t>(
         &'t self,
         turn: impl Fn(&'t Arc<Request>) -> Turn<'t>,

@@ -3,18 +3,18 @@ use std::fmt;
 use super::Node;
 use crate::Deadline;
 
-/// The reason for which a path cannot be read or changed.
+/// The reason why an operation at a path fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Problem {
     /// A parent does not exist.
     NoParent,
-    /// The path itself does not exist.
+    /// The path does not exist, although its parent does.
     Nothing,
     /// The path leads through a value that is neither an object nor an array.
     NotAContainer,
-    /// An array index that is not valid, or is out of bounds.
+    /// The path has an array index that is invalid or out of bounds.
     NoIndex,
-    /// Nested too deeply.
+    /// The result would be nested too deeply.
     TooDeep,
     /// The limit of copied bytes is exceeded.
     Copies,
@@ -38,7 +38,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// The remaining budget of one patch. Lives as long as the patch is applied.
+/// The work that a patch may still do.
 #[derive(Debug)]
 pub(crate) struct Budget {
     /// The remaining units of work: bytes that are read, and elements that are moved.
@@ -49,11 +49,11 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    /// Units between two checks of the clock: about a millisecond of work.
+    /// The units of work between two checks of the clock, which take about a millisecond.
     const STRIDE: usize = 1 << 20;
-    /// The base cost of an operation.
+    /// The cost of an operation, in addition to the bytes and elements.
     pub(crate) const OPERATION: usize = 128;
-    /// The cost factor of building a tree compared to reading a byte.
+    /// The cost of building a tree of one byte, compared to reading it.
     pub(super) const TREE: usize = 4;
 
     pub(crate) fn new(work: usize, copies: usize, deadline: Option<Deadline>) -> Self {
@@ -72,7 +72,7 @@ impl Budget {
             return Ok(());
         }
         self.unchecked = Self::STRIDE;
-        // This thread has used its time slice, so other threads get a turn.
+        // The thread has used a millisecond, so other threads get a turn.
         std::thread::yield_now();
         match self.deadline {
             Some(deadline) if deadline.has_passed() => Err(Problem::Deadline),
@@ -80,7 +80,7 @@ impl Budget {
         }
     }
 
-    /// Charges for the start of another operation.
+    /// Charges for another operation.
     pub(crate) fn begin(&mut self) -> Result<(), Problem> {
         self.charge(Self::OPERATION)
     }

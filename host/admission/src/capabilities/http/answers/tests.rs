@@ -10,7 +10,7 @@ fn answer(value: Value) -> HttpAnswer {
 }
 
 #[tokio::test]
-async fn requests_are_answered_from_the_list() {
+async fn requests_get_the_listed_responses() {
     let answers: HttpAnswers = [
         json!({"url": "https://a.example/x?y", "body": {"a": [1]}}),
         json!({"url": "https://a.example/x?y", "status": 404, "body": "gone"}),
@@ -47,7 +47,7 @@ async fn requests_are_answered_from_the_list() {
 }
 
 #[test]
-fn a_recorded_answer_has_no_secret_headers() {
+fn a_recorded_response_has_no_secret_headers() {
     let url: Url = "https://a.example/x".parse().unwrap();
     let mut response = HttpResponse::new(201, br#"{"b": 1.50, "a": 2}"#.to_vec());
     response.headers = [
@@ -85,7 +85,7 @@ fn a_recorded_answer_has_no_secret_headers() {
 }
 
 #[tokio::test]
-async fn values_of_queries_are_redacted() {
+async fn values_in_queries_are_redacted() {
     for (url, location, expected, count) in [
         ("https://a.example/x", "/y", ("https://a.example/x", "/y"), 0),
         (
@@ -118,7 +118,7 @@ async fn values_of_queries_are_redacted() {
 }
 
 #[test]
-fn an_answer_with_an_unknown_field_is_refused() {
+fn a_listed_response_with_an_unknown_field_is_refused() {
     let read = |value| serde_json::from_value::<HttpAnswer>(value).map_err(|error| error.to_string());
     for (value, expected) in [
         (json!({"url": "/x"}), "is not a URL"),
