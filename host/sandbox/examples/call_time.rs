@@ -1,9 +1,9 @@
-//! Measures the time of one call of a plugin, in a fresh instance each time.
+//! Measures the time of a plugin call, each in a fresh instance.
 //!
 //! `cargo run --release -p admittance-sandbox --example call_time -- PLUGIN.wasm [SETTINGS] [OBJECT.json]`
 //!
-//! The default object is a Pod of one kilobyte. The minimum is the cost on an idle machine; the median is the cost on
-//! this machine.
+//! The default object is a Pod of 1 KB. The minimum of the times is the cost on an idle machine; the median includes
+//! the other load of this machine.
 
 use std::{error::Error, sync::Arc, time::Instant};
 
@@ -12,7 +12,7 @@ use admittance_admission::{
 };
 use admittance_sandbox::{PluginConfig, Sandbox, SandboxConfig};
 
-/// Warm-up calls, and measured calls.
+/// The numbers of warm-up calls and of measured calls.
 const CALLS: (usize, usize) = (2_000, 20_000);
 
 fn pod() -> String {

@@ -4,12 +4,14 @@ use admittance_admission::lower_priority;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// The number of concurrent compilations while requests are served, so that a long one does not delay the next.
+/// The maximum number of concurrent compilations while requests are served. It is 2, so that a long compilation does
+/// not delay all others.
 const TURNS: usize = 2;
 
-/// Limits concurrent compilations while requests are served. Lives as long as the sandbox.
+/// Limits concurrent compilations once requests are served.
 pub(crate) struct Background {
-    /// The thread that compiles in this process. The cell is set when serving starts.
+    /// The thread for compilations in this process; `None` inside the cell if a compiler process does them. The cell is
+    /// set when serving starts.
     begun: OnceLock<Option<Arc<ThreadPool>>>,
     turns: Arc<Semaphore>,
 }
@@ -29,13 +31,14 @@ impl Default for Background {
 }
 
 impl Background {
-    /// Starts limiting compilations, with a separate thread if they run in this process.
+    /// Starts limiting compilations. If they run in this process, starts their thread.
     pub(crate) fn begin(&self, in_process: bool) {
         self.begun
             .get_or_init(|| in_process.then(pool).flatten().map(Arc::new));
     }
 
-    /// Waits for a permit. `None` before serving starts: compilations are not limited yet.
+    /// Waits for a permit to compile. Returns `None` before serving starts, because compilations are not limited until
+    /// then.
     pub(crate) async fn turn(&self) -> Option<Turn> {
         let pool = self.begun.get()?.clone();
         let permit = self.turns.clone().acquire_owned().await.ok()?;
@@ -59,7 +62,7 @@ fn pool() -> Option<ThreadPool> {
 }
 
 impl Turn {
-    /// Compiles in this process on the separate thread, and nothing on any other thread.
+    /// Runs the work on the compilation thread, if there is one, so that the compiler uses no other thread.
     pub(crate) fn run<T: Send>(self, work: impl FnOnce() -> T + Send) -> T {
         match &self.pool {
             Some(pool) => pool.install(work),
@@ -78,7 +81,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_compilation_in_the_background_uses_one_thread() {
+    async fn a_background_compilation_uses_one_thread() {
         let background = Background::default();
         assert!(background.turn().await.is_none());
         background.begin(true);
@@ -95,7 +98,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn compilations_in_the_background_are_limited() {
+    async fn the_number_of_background_compilations_is_limited() {
         let background = Background::default();
         background.begin(false);
         let mut first = Vec::new();

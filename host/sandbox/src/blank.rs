@@ -1,8 +1,8 @@
-//! Snapshots without their data, so that the compiled form of one serves others.
+//! Shares compiled code among snapshots of one module that differ only in their data.
 //!
-//! Snapshots of one module with different settings rarely differ in anything but the data of their memories. So the
-//! data is replaced by a filler before compilation, and the compiled form is used for all of them, after replacing the
-//! filler in it by the data of each. Wasmtime maps that data into the memory of instances unchanged.
+//! Different settings rarely change anything in a snapshot but the data of its memories. So the data is replaced by a
+//! filler before compilation. The compiled form then serves all these snapshots: each gets a copy in which its own data
+//! replaces the filler. Wasmtime maps this data into the memory of instances unchanged.
 
 use memchr::memmem;
 use wasm_encoder::{ConstExpr, DataCountSection, DataSection, RawSection};
@@ -10,25 +10,26 @@ use wasmparser::{DataKind, DataSectionReader, MemoryType, Operator, Parser, Payl
 
 use crate::kubewarden::CORE_MODULE;
 
-/// The data of a snapshot begins and ends at multiples of this, so that it has the same bounds with other settings.
+/// The data of a snapshot is extended to multiples of this size, so that it has the same bounds with other settings.
 const UNIT: u64 = 64 << 10;
 
-/// Data that spans more bytes than this is only replaced if more than half of it is in segments. Wasmtime maps data
-/// within the same limit.
+/// If the data spans more bytes than this, it is only replaced if segments contain more than half of them. Wasmtime
+/// maps data into memory under the same condition.
 const SPARSE_MAX: u64 = 16 << 20;
 
-/// The ids of the sections of a component that contain modules and components.
+/// The ids of a component's sections that contain modules and components.
 const CORE_MODULE_SECTION: u8 = 1;
 const COMPONENT_SECTION: u8 = 4;
 
 #[derive(Debug)]
 pub(crate) struct Blank {
-    /// The module or component with fillers in place of its data: the same bytes for snapshots that differ only there.
+    /// The module or component with fillers instead of its data. Snapshots that differ only in their data have the same
+    /// bytes here.
     pub(crate) bytes: Vec<u8>,
     images: Vec<Image>,
 }
 
-/// The data of a memory, in whole units of [`UNIT`].
+/// The data of a memory, extended to whole units of [`UNIT`].
 #[derive(Debug)]
 struct Image {
     data: Vec<u8>,
@@ -46,8 +47,8 @@ impl Blank {
         Ok(Self { bytes, images })
     }
 
-    /// Creates the compiled form of the snapshot from the compiled form of [`bytes`](Self::bytes). `None` if a filler
-    /// is not in it exactly once.
+    /// Replaces the fillers in the compiled form of [`bytes`](Self::bytes) by the data of the snapshot. `None` if a
+    /// filler does not occur exactly once.
     pub(crate) fn fill(&self, compiled: &[u8]) -> Option<Vec<u8>> {
         let mut filled = compiled.to_vec();
         for Image { data, filler } in &self.images {
@@ -64,7 +65,8 @@ impl Blank {
     }
 }
 
-/// Returns the sections of a module or component with their contents. The nesting of components was limited before.
+/// Splits a module or component into sections with their contents. The complexity check has already limited the nesting
+/// of components.
 fn sections(bytes: &[u8]) -> wasmparser::Result<Vec<(Payload<'_>, RawSection<'_>)>> {
     let mut sections = Vec::new();
     let mut depth = 0_u32;
@@ -99,7 +101,7 @@ fn component(bytes: &[u8], images: &mut Vec<Image>) -> wasmparser::Result<Vec<u8
     Ok(blank.finish())
 }
 
-/// Returns the module with a filler for its data; `None` if its data cannot be replaced.
+/// Returns the module with a filler instead of its data; `None` if its data cannot be replaced.
 fn module(bytes: &[u8], images: &mut Vec<Image>) -> wasmparser::Result<Option<Vec<u8>>> {
     let sections = sections(bytes)?;
     let mut memories = Vec::new();
@@ -117,7 +119,7 @@ fn module(bytes: &[u8], images: &mut Vec<Image>) -> wasmparser::Result<Option<Ve
                 memories = section.clone().into_iter().collect::<wasmparser::Result<_>>()?;
             }
             Payload::DataSection(section) => {
-                // The module imports no memory, so its only memory has the number 0.
+                // The module imports no memory, so its only memory has the index 0.
                 let [memory] = memories.as_slice() else {
                     return Ok(None);
                 };
@@ -156,14 +158,14 @@ fn module(bytes: &[u8], images: &mut Vec<Image>) -> wasmparser::Result<Option<Ve
 
 /// The data section of a module.
 struct Data<'a> {
-    /// Segments that code may copy; a snapshot has an empty one for each segment of its module.
+    /// Passive segments, which code may copy. A snapshot has an empty one for each passive segment of its module.
     passive: Vec<&'a [u8]>,
     start: i32,
     image: Vec<u8>,
 }
 
 impl<'a> Data<'a> {
-    /// Reads the data section; `None` if the data is sparse, or depends on values of the instance.
+    /// Reads the data section; `None` if the data is sparse, or if an offset is not a constant.
     fn of(memory: &MemoryType, section: &DataSectionReader<'a>) -> wasmparser::Result<Option<Self>> {
         if memory.memory64 || memory.page_size_log2.is_some() {
             return Ok(None);
@@ -177,7 +179,8 @@ impl<'a> Data<'a> {
                     memory_index: 0,
                     offset_expr,
                 } => offset_expr,
-                // Code names segments by their numbers, which stay the same only before all others.
+                // Code refers to segments by index. The indices of passive segments stay the same only if they precede
+                // all others.
                 DataKind::Passive if segments.is_empty() => {
                     passive.push(segment.data);
                     continue;
@@ -196,7 +199,7 @@ impl<'a> Data<'a> {
         }
         let (start, end) = (first / UNIT * UNIT, last.next_multiple_of(UNIT));
         let length = end.saturating_sub(start);
-        // A module with data out of bounds stays unchanged, and fails when it is instantiated.
+        // A module with data out of bounds is left unchanged, and fails when it is instantiated.
         let fits = end <= memory.initial.saturating_mul(UNIT);
         let is_sparse = length > SPARSE_MAX && length / 2 > size;
         let (Ok(start_value), Ok(length)) = (u32::try_from(start), usize::try_from(length)) else {
@@ -220,9 +223,9 @@ impl<'a> Data<'a> {
     }
 }
 
-/// Creates bytes that occur nowhere else in a compiled form. None of them is zero, because wasmtime cuts zeros off.
+/// Creates bytes that occur nowhere else in a compiled form. None of them is zero, because wasmtime trims zeros.
 fn filler(number: usize, length: usize) -> Vec<u8> {
-    // An odd constant from the golden ratio, whose multiples are all different.
+    // A constant derived from the golden ratio. It is odd, so its multiples are all different.
     const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
     let seed = number as u64 + 1;
     (1_u64..)
@@ -243,7 +246,8 @@ mod tests {
     #[test]
     fn snapshots_that_differ_only_in_data_have_the_same_blank() {
         let snapshot = |data: &str| {
-            // The segments include the remainder that wizer leaves of a segment, and the code names this segment.
+            // The segments include the empty one that wizer leaves in place of a passive segment, because the code
+            // refers to it.
             let text = format!(
                 "(component (core module (memory 3) (func (export \"f\") (data.drop 0)) (data \"\") {data}))"
             );
@@ -258,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filled_blank_has_the_data_of_its_snapshot() {
+    fn a_filled_blank_contains_the_data_of_its_snapshot() {
         let text = r#"(component
             (core module (memory 1) (data (i32.const 0) "first"))
             (component (core module (memory 1) (data (i32.const 9) "second"))))"#;
@@ -284,7 +288,7 @@ mod tests {
             r#"(memory 1) (data (i32.const 65535) "ab")"#,
             r#"(memory i64 1) (data (i64.const 0) "a")"#,
             r#"(memory 1) (data (i32.const 0) "a") (data "passive")"#,
-            // Nearly 20 MB, of which 2 bytes are not zero.
+            // The data spans nearly 20 MB, but only 2 bytes are not zero.
             r#"(memory 320) (data (i32.const 0) "a") (data (i32.const 20000000) "a")"#,
         ] {
             for text in [

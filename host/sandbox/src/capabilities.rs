@@ -1,5 +1,5 @@
-//! The interfaces that plugins may import. Each capability is a module with its calls, and a row that joins it to the
-//! sandbox.
+//! The interfaces that plugins may import. Each capability has a module with its functions, and a row in the table of
+//! the interfaces.
 
 mod cluster;
 mod http;
@@ -87,12 +87,13 @@ const PROVIDED: [Provided; 6] = [
     },
 ];
 
-/// Returns whether this is a version of WASI that this host provides.
+/// Returns whether this host provides this version of WASI.
 pub(crate) fn is_wasi(version: &str) -> bool {
     version.starts_with("0.2.")
 }
 
-/// Returns the row of an import, such as `wasi:io/poll@0.2.6`; `None` if this host does not provide it.
+/// Returns the table's row for an import such as `wasi:io/poll@0.2.6`; `None` if this host does not provide the
+/// interface.
 pub(crate) fn provided(import: &str) -> Option<&'static Provided> {
     let (interface, version) = import.split_once('@').unwrap_or((import, ""));
     let mut all = PROVIDED.iter();
@@ -105,7 +106,7 @@ pub(crate) fn link(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
 
 pub(crate) const PREPARING: &str = "the plugin is being configured";
 
-/// Creates the error of a call of something that is not granted.
+/// Creates the error of a call to a function that the stage does not grant.
 pub(crate) fn denied(message: String) -> wasmtime::Error {
     Violation::error(FailureKind::CapabilityDenied, message)
 }

@@ -1,10 +1,10 @@
-//! Compilation in a separate process.
+//! Compiles modules in a separate process.
 //!
-//! The author of a component decides how much time and memory its compilation takes, and a compiling thread cannot be
-//! stopped. So each compilation runs in its own process, with limits that the operating system enforces. It reads the
-//! component from standard input and writes the result to standard output. It has no environment, and before it reads
-//! the component it gives up all that the kernel offers besides memory, threads and these streams: it opens no files
-//! and no sockets, and starts no programs.
+//! The author of a module determines how much time and memory its compilation takes, and a compiling thread cannot be
+//! stopped. So each compilation runs in its own process, limited by the operating system. It reads the module from
+//! standard input and writes the result to standard output. Its environment is empty, and before it reads the module,
+//! it gives up every system call except those for memory, threads and its standard streams: it can open no files or
+//! sockets, and start no programs.
 
 use std::{
     io::{self, Read as _, Write as _},
@@ -34,42 +34,42 @@ use crate::{
     kubewarden::CORE_MODULE,
 };
 
-/// The first argument of the program, before the job.
+/// The first argument of the compiler process; the job follows it.
 const COMMAND: &str = "compile";
 
-/// The exit code for a refused component. Standard output then has the reason instead of code.
+/// The exit code for a refused component. Standard output then contains the reason.
 const REFUSED: u8 = 3;
 
-/// The exit code when the parent has died.
+/// The exit code of a compiler whose parent has died.
 const ORPHANED: i32 = 4;
 
-/// The largest compiled form, in bytes. Python's interpreter takes 90 MiB.
+/// The largest compiled form, in bytes. Python's interpreter has 90 MiB.
 const ARTIFACT_MAX: u64 = 512 << 20;
 
-/// The beginning of the line of standard error with which a compiler reports that it is not confined.
+/// The prefix of the line of standard error in which a compiler reports that it is not confined.
 const UNCONFINED: &str = "unconfined: ";
 
-/// The size of a compiler's standard error that is kept, in bytes.
+/// The part of a compiler's standard error that is read, in bytes.
 const LAST_WORDS: u64 = 16 << 10;
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Job {
-    /// The component's size in bytes. Standard input stays open after it, and is closed when the parent dies.
+    /// The component's size in bytes. Standard input stays open after the component, and closes when the parent dies.
     size: usize,
     memory: u64,
-    /// The limit of processor time of all threads together, in seconds.
+    /// The limit of the processor time of all threads together, in seconds.
     cpu_seconds: u64,
     effort: Effort,
     /// Whether to run with low priority.
     in_background: bool,
 }
 
-/// Runs this program as a compiler: the program that [`SandboxConfig::compiler`] names calls this with its second
-/// argument when its first one is `compile`.
+/// Runs this process as a compiler. The program in [`SandboxConfig::compiler`] must call this function with its second
+/// argument if the first one is `compile`.
 ///
-/// The function sets limits for the whole process, reads standard input and writes standard output, so the process must
-/// not do anything else.
+/// The process must do nothing else, because the function limits the whole process and uses its standard input and
+/// output.
 pub fn compile(job: &str) -> ExitCode {
     let answer = serde_json::from_str(job)
         .map_err(|error| format!("`{job}` is not a valid job for a compiler: {error}"))
@@ -78,7 +78,7 @@ pub fn compile(job: &str) -> ExitCode {
         Ok(Ok(artifact)) => (artifact, ExitCode::SUCCESS),
         Ok(Err(refusal)) => (refusal.into_bytes(), ExitCode::from(REFUSED)),
         Err(error) => {
-            // The parent process, or a user who runs the command by hand, reads this text.
+            // The reader is the parent process, or a user who runs the command by hand.
             let _ = writeln!(io::stderr(), "{error}");
             return ExitCode::FAILURE;
         }
@@ -90,14 +90,15 @@ pub fn compile(job: &str) -> ExitCode {
     }
 }
 
-/// Returns the compiled form, or the reason for refusing the component; an error when compilation cannot be attempted.
+/// Returns the compiled form, or the reason for refusing the component. The outer error means that nothing could be
+/// compiled.
 #[allow(clippy::disallowed_methods, reason = "the compiler is a process of its own")]
 fn run(job: &Job) -> Result<Result<Vec<u8>, String>, String> {
     limit(job).map_err(|error| format!("the limits of the compiler cannot be set: {error}"))?;
-    // The number of cores comes from files, which cannot be opened after the next step.
+    // The number of cores is read from files, which the confined process cannot open.
     let cores = thread::available_parallelism().map_or(1, NonZero::get);
     if let Err(error) = confine() {
-        // The parent process reports this line once.
+        // The parent process logs this line once.
         let _ = writeln!(io::stderr(), "{UNCONFINED}{error}");
     }
     if !job.in_background {
@@ -111,8 +112,8 @@ fn run(job: &Job) -> Result<Result<Vec<u8>, String>, String> {
     stdin
         .read_exact(&mut component)
         .map_err(|error| format!("the component cannot be read: {error}"))?;
-    // The pipe ends when the parent does, however it ends. (`PR_SET_PDEATHSIG` would already kill this process
-    // when the parent's thread that started it ends.)
+    // The pipe closes whenever the parent dies, for any reason. (`PR_SET_PDEATHSIG` would kill this process as soon as
+    // the parent's thread that started it ends.)
     thread::Builder::new()
         .name("parent-watch".to_owned())
         .spawn(move || {
@@ -135,7 +136,7 @@ pub(crate) fn precompile(engine: &Engine, module: &[u8]) -> wasmtime::Result<Vec
 }
 
 fn limit(job: &Job) -> io::Result<()> {
-    // If memory runs out in spite of the limits, this process is killed before its parent.
+    // If memory runs out in spite of the limits, the kernel should kill this process before its parent.
     let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
     if job.in_background {
         lower_priority();
@@ -150,7 +151,7 @@ fn limit(job: &Job) -> io::Result<()> {
             resource,
             Rlimit {
                 current: Some(most),
-                // The signal at the soft limit ends the process; a second later the kernel kills it.
+                // The kernel signals the process at the soft limit, and kills it one second later at the hard limit.
                 maximum: Some(most.saturating_add(1)),
             },
         )?;
@@ -158,9 +159,7 @@ fn limit(job: &Job) -> io::Result<()> {
     Ok(())
 }
 
-/// Compiles a component in a separate process.
-///
-/// Dropping the future kills the process.
+/// Compiles a component in a separate process, which is killed when the future is dropped.
 pub(crate) async fn compile_apart(
     program: &Path,
     config: &SandboxConfig,
@@ -192,7 +191,7 @@ pub(crate) async fn compile_apart(
     else {
         return Err(Error::Compiler("it has no standard streams".to_owned()));
     };
-    // If the compiler exits before it has read everything, its status says why.
+    // A compiler may exit before it has read everything; its exit status then gives the reason.
     let give = async {
         let _ = stdin.write_all(component).await;
         stdin
@@ -216,7 +215,7 @@ pub(crate) async fn compile_apart(
     }
 }
 
-/// Removes the notice that a compiler is not confined from its standard error, and logs it once.
+/// Removes the line about missing confinement from a compiler's standard error, and logs it once per process.
 fn without_notice(last_words: &str) -> &str {
     static LOGGED: Once = Once::new();
     let Some(notice) = last_words.strip_prefix(UNCONFINED) else {
@@ -232,7 +231,7 @@ fn without_notice(last_words: &str) -> &str {
     rest
 }
 
-/// Reads a pipe to its end, but at most one byte more than `most`.
+/// Reads a pipe to its end, but at most `most` + 1 bytes.
 async fn read(pipe: impl AsyncRead + Unpin, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     pipe.take(most.saturating_add(1)).read_to_end(&mut bytes).await?;
@@ -243,7 +242,7 @@ fn broken(status: ExitStatus, last_words: &str, job: &Job) -> Error {
     if status.signal() == Some(Signal::XCPU.as_raw()) {
         return Error::CompileLimit(format!("{} s of processor time", job.cpu_seconds));
     }
-    // A failed allocation aborts the process with a message.
+    // A failed allocation aborts the process with one of these messages.
     let no_memory = ["memory allocation of", "Cannot allocate memory", "os error 12"];
     if no_memory.iter().any(|text| last_words.contains(text)) {
         return Error::CompileLimit(format!("{} bytes of memory", job.memory));
@@ -260,7 +259,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_after_the_notice_of_a_compiler_are_kept() {
+    fn errors_after_the_notice_about_confinement_are_reported() {
         for (said, rest) in [
             ("", ""),
             (

@@ -1,8 +1,8 @@
-//! Complexity limits of a module, checked before anything else parses it.
+//! Limits the complexity of a module before any other code parses it.
 //!
-//! A component of a few hundred bytes can demand a billion instances, and a function of a few kilobytes can keep a
-//! compiler busy for minutes: the cost of a module is not bounded by its size. One pass over its bytes, which neither
-//! recurses nor expands anything, counts the items that determine the cost.
+//! The size of a module does not bound its cost: a component of a few hundred bytes can demand a billion instances, and
+//! a function of a few kilobytes can keep a compiler busy for minutes. One pass over the module counts the items that
+//! determine the cost, without recursion or expansion.
 
 use wasmparser::{
     BinaryReader, ComponentAlias, ComponentExternalKind, ComponentInstance, ComponentOuterAliasKind,
@@ -14,8 +14,8 @@ use crate::Error;
 
 mod function;
 
-/// A counted item, and its limit. A component that componentize-py made of Python's interpreter and standard
-/// library has at most a seventh of each.
+/// A counted item, and its limit. Each limit is at least seven times what a component of Python's interpreter and
+/// standard library by componentize-py needs.
 #[derive(Clone, Copy)]
 struct Limit(&'static str, u64);
 
@@ -53,9 +53,7 @@ impl Limit {
     }
 }
 
-/// Refuses a module that would cost too much to compile or instantiate.
-///
-/// The module is not validated otherwise; compilation does that.
+/// Refuses a module that would cost too much to compile or instantiate. Validation is left to the compiler.
 pub(crate) fn check(module: &[u8]) -> Result<(), Error> {
     let mut counts = Counts::default();
     let mut open: Vec<Open> = Vec::new();
@@ -122,12 +120,12 @@ enum Open {
 
 #[derive(Default)]
 struct Component {
-    /// The cost of instantiating each component of its index space; unknown for imported ones.
+    /// The cost of instantiating each component in the index space; `None` for imported ones, whose cost is unknown.
     components: Vec<Option<Cost>>,
     cost: Cost,
 }
 
-/// The items that one instantiation of a component creates, including nested instantiations.
+/// The number of items that one instantiation of a component creates, including nested instantiations.
 #[derive(Clone, Copy, Default)]
 struct Cost {
     instances: u64,
@@ -199,7 +197,7 @@ impl Counts {
                 for export in exports {
                     let export = export.map_err(invalid)?;
                     component.cost.define(1);
-                    // An export gets an index of its own.
+                    // An export creates a new index for the exported item.
                     if export.kind == ComponentExternalKind::Component {
                         let exported = component.components.get(export.index as usize);
                         component.components.push(exported.copied().flatten());
@@ -214,10 +212,10 @@ impl Counts {
         Ok(())
     }
 
-    /// Counts the declarations of a type section, and their nesting depth. wasmparser's own readers recurse into nested
-    /// types without limit, so they are given only the innermost ones.
+    /// Counts the declarations of a type section, and their nesting depth. wasmparser's readers recurse into nested
+    /// types without a limit, so they are only used for types without nested ones.
     fn component_types(&mut self, mut section: BinaryReader<'_>) -> Result<(), Error> {
-        // The number of remaining declarations in each open list, outermost first.
+        // The number of remaining declarations in each open list, the outermost first.
         let mut left = vec![section.read_var_u32().map_err(invalid)?];
         while let Some(count) = left.last_mut() {
             let Some(less) = count.checked_sub(1) else {
@@ -226,7 +224,7 @@ impl Counts {
             };
             *count = less;
             TYPES.add(&mut self.types, 1_u32)?;
-            // A type section contains only types; in a list, a kind precedes each declaration.
+            // A type section consists of types; in a nested list, a byte before each declaration gives its kind.
             let mut is_type = left.len() == 1;
             if !is_type {
                 let mut ahead = section.clone();
@@ -311,9 +309,9 @@ impl Counts {
     }
 }
 
-/// The first byte of a declaration that is a type, in the binary format of components.
+/// The byte before a declaration that is a type, in the binary format of components.
 const DECLARED_TYPE: u8 = 0x01;
-/// The first bytes of component types and instance types, which contain declarations.
+/// The first bytes of component types and instance types, which contain nested declarations.
 const NESTED_TYPES: [u8; 2] = [0x41, 0x42];
 
 fn unknown_cost() -> Error {

@@ -9,40 +9,42 @@ use crate::Meter;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SandboxConfig {
-    /// The number of concurrent calls, over all plugins. Every size of the pool is derived from it; each slot
-    /// takes address space immediately and memory when it is used. Default 256.
+    /// The maximum number of concurrent calls of all plugins together. Every size of the pool is derived from it. A
+    /// slot reserves address space at the start, but takes memory only when it is used. Default 256.
     pub calls_in_flight: u32,
     /// The largest memory limit that a stage may set, in bytes. Default 1 GiB.
     pub memory_limit_max: usize,
     /// The largest module, in bytes. Default 32 MiB.
     pub module_size_max: usize,
-    /// The program that compiles: started as `compile`, it calls [`compile`](crate::compile). It must be built
-    /// with the same version of this crate. Default none: components are compiled in this process, where only
-    /// their complexity is limited, and where a compilation that exceeds its time runs to its end.
+    /// The program that compiles modules: started with the argument `compile`, it must call
+    /// [`compile`](crate::compile). It must be built with the same version of this crate. Default `None`: modules are
+    /// compiled in this process, where only their complexity is limited, and where a compilation that exceeds its time
+    /// still runs to its end.
     pub compiler: Option<PathBuf>,
-    /// The maximum memory of a compiler for one component, in bytes. Default 2 GiB.
+    /// The maximum memory for compiling one component, in bytes. Default 2 GiB.
     pub compile_memory: u64,
-    /// The maximum processor time of a compiler for one component, in whole seconds. Default 60 s.
+    /// The maximum processor time for compiling one component, in whole seconds. Default 60 s.
     pub compile_time: Duration,
-    /// The wall-clock limit of one compilation, not counting the time that it is queued. A [`compiler`](Self::compiler)
-    /// is limited by its processor time, and this only ends one that hangs: a large module must not fail because the
-    /// machine is busy. Default 1 h.
+    /// The wall-clock limit of one compilation, without the time in the queue. It must only end a
+    /// [`compiler`](Self::compiler) that hangs, because processor time limits all others: a large module must not fail
+    /// because the machine is busy. Default 1 h.
     pub prepare_timeout: Duration,
-    /// The maximum processor time of each of `describe` and `configure`. The maximum wall-clock time is ten times as
-    /// long. Default 10 s.
+    /// The maximum processor time of `describe`, and of `configure`. The wall-clock limit is ten times as long. Default
+    /// 10 s.
     pub configure_timeout: Duration,
-    /// The implementation of `admittance:plugin/cluster`. Default none: a plugin with the grant gets the
-    /// error `unavailable`.
+    /// The implementation of `admittance:plugin/cluster`. Default `None`: a plugin with the grant gets the error
+    /// `unavailable`.
     pub cluster: Option<Arc<dyn ClusterReader>>,
-    /// The implementation of `admittance:plugin/http`. Default none, with the same effect.
+    /// The implementation of `admittance:plugin/http`. Default `None`: a plugin with the grant gets the error
+    /// `unavailable`.
     pub http: Option<Arc<dyn HttpSender>>,
-    /// The requests that policies of Kyverno may send by `http`. They call no plugin, and have no stage with grants.
-    /// Default none.
+    /// The requests that Kyverno's policies may send through `http`. These policies are not plugins, so no stage can
+    /// grant them requests. Default: none.
     pub policy_http: Arc<[HttpGrant]>,
-    /// Measures the calls. Default none.
+    /// Measures the cost of calls. Default `None`.
     #[cfg(feature = "engine")]
     pub meter: Option<Arc<Meter>>,
-    /// Reads images in registries, for policies of Kubewarden. Default none: a policy with the grant gets an error.
+    /// Reads images from registries for Kubewarden policies. Default `None`: a policy with the grant gets an error.
     pub images: Option<Arc<dyn ImageReader>>,
 }
 
@@ -67,7 +69,7 @@ impl Default for SandboxConfig {
     }
 }
 
-/// The configuration of a stage's plugin, besides the module and its settings.
+/// The configuration of a stage's plugin, in addition to its module and settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PluginConfig {
     /// The name of the plugin in the log, usually the stage's name.
@@ -81,14 +83,14 @@ pub struct PluginConfig {
 /// The limits of one call of a plugin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The size of all memories of the plugin together, in bytes. Default 64 MiB.
+    /// The maximum size of all memories of the plugin together, in bytes. Default 64 MiB.
     pub memory: usize,
-    /// The time from the call to the verdict, including the wait for a slot. An earlier deadline of the chain takes
-    /// precedence. Default 1 s.
+    /// The maximum time from the call to the verdict, including the wait for a slot. If the chain's deadline is
+    /// earlier, it applies instead. Default 1 s.
     pub time: Duration,
-    /// The size of all strings of a response together, in bytes. Default 1 MiB.
+    /// The maximum size of all strings in a response together, in bytes. Default 1 MiB.
     pub output: usize,
-    /// Limits of the log.
+    /// The limits of the log.
     pub log: LogLimits,
 }
 
@@ -103,12 +105,12 @@ impl Default for Limits {
     }
 }
 
-/// The limits of a plugin's log in one call.
+/// The limits of what a plugin may log in one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogLimits {
-    /// The number of lines. Default 64.
+    /// The maximum number of lines. Default 64.
     pub lines: u32,
-    /// The size of all lines together, in bytes. Default 16 KiB.
+    /// The maximum size of all lines together, in bytes. Default 16 KiB.
     pub bytes: usize,
 }
 

@@ -1,7 +1,7 @@
 //! Confines the compiler process: the kernel lets it use only memory, threads and its standard streams.
 //!
-//! The author of a module chooses what the compiler reads. If a mistake in it could be used to run other code, that
-//! code could open no file and no socket, start no program and reach no other process.
+//! The author of a module chooses the compiler's input. Even if a bug in the compiler lets this input run other code,
+//! that code can open no file or socket, start no program, and affect no other process.
 
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub(crate) fn confine() -> Result<(), String> {
@@ -23,13 +23,13 @@ mod filters {
         SeccompRule, apply_filter_all_threads,
     };
 
-    /// The system calls that may have any arguments. All others fail with `EPERM`, with which the standard library and
-    /// allocators cope: none of these opens, sends, starts or signals anything.
+    /// The system calls that are allowed with any arguments: none of them opens, sends, starts or signals anything. All
+    /// others fail with `EPERM`, which the standard library and allocators handle.
     const HARMLESS: [c_long; 32] = [
         libc::SYS_brk,
         libc::SYS_clock_gettime,
         libc::SYS_clock_nanosleep,
-        // The second filter refuses this call with another error.
+        // The second filter refuses this call with `ENOSYS`.
         libc::SYS_clone3,
         libc::SYS_close,
         libc::SYS_exit,
@@ -61,10 +61,11 @@ mod filters {
         libc::SYS_writev,
     ];
 
-    /// Confines all threads of this process, and the threads that they start. The process can no longer gain
+    /// Confines all threads of this process, and threads that they start later. The process can no longer gain
     /// privileges.
     pub(super) fn apply() -> Result<(), Error> {
-        // The flags of `clone3` are in memory, where no filter sees them. C libraries then use `clone`.
+        // Filters cannot see the flags of `clone3`, which are in memory. After `ENOSYS`, C libraries use `clone`
+        // instead.
         let unknown = SeccompAction::Errno(libc::ENOSYS.cast_unsigned());
         let clone3 = [(libc::SYS_clone3, Vec::new())].into();
         apply_filter_all_threads(&program(clone3, SeccompAction::Allow, unknown)?)?;
@@ -117,14 +118,14 @@ mod tests {
 
     use super::*;
 
-    /// The name of the test that runs this program again, since a process stays confined.
+    /// The environment variable of the child process in which the test runs, because a process stays confined.
     const CHILD: &str = "ADMITTANCE_TEST_CONFINED";
     const NAME: &str = "confinement::tests::a_confined_process_opens_no_files_and_sockets";
 
     #[test]
     fn a_confined_process_opens_no_files_and_sockets() {
         if std::env::var_os(CHILD).is_some() {
-            // The test exits without the harness, which would write files.
+            // The process exits here, because the test harness would write files.
             process::exit(if confined() { 0 } else { 1 });
         }
         let program = std::env::current_exe().unwrap();

@@ -5,7 +5,7 @@ use admittance_admission::{
 use self::bindings::admittance::plugin::types;
 use crate::{Description, ResourceHint};
 
-/// Bindings generated from the WIT files of the contract.
+/// Bindings that are generated from the contract's WIT files.
 pub(crate) mod bindings {
     wasmtime::component::bindgen!({
         path: "../../wit",
@@ -30,7 +30,7 @@ pub(crate) fn accepts(version: &str) -> bool {
         && numbers.next() == Some("1")
         && numbers.next().is_some_and(|patch| patch.parse::<u64>().is_ok())
         && numbers.next().is_none()
-        // A pre-release is not compatible with later versions.
+        // A pre-release is not compatible with other versions.
         && !version.contains('-')
 }
 
@@ -82,7 +82,7 @@ impl<'a> Lists<'a> {
     }
 }
 
-/// Converts a request for the plugin. It is borrowed, and copied only into the guest.
+/// Converts a request to the contract's type, which borrows it. The request is copied only into the guest's memory.
 pub(crate) fn request<'a>(
     request: &'a Request,
     lists: &'a Lists<'a>,
@@ -154,7 +154,7 @@ fn invalid(message: String) -> Failure {
     Failure::new(FailureKind::InvalidResponse, message)
 }
 
-/// The size that each string of a list counts in addition to its content, in bytes.
+/// The size that each string in a list counts in addition to its content, in bytes.
 const EACH: usize = 8;
 
 /// Returns the total size of all strings of a response, in bytes.
@@ -255,7 +255,7 @@ mod tests {
             warnings: vec!["defg".into()],
             audit_annotations: vec![("hi".into(), "jkl".into()), (String::new(), String::new())],
         };
-        // The size also counts the empty strings of a list.
+        // Empty strings in lists have a size, too.
         assert_eq!(size(&response), 12 + 5 * EACH);
     }
 }

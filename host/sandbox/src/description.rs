@@ -3,28 +3,28 @@ use std::fmt;
 use admittance_admission::Grants;
 use serde::{Deserialize, Serialize};
 
-/// The description that a plugin gives of itself.
+/// A plugin's description of itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Description {
-    /// The name: short, in lower case with hyphens.
+    /// The name: short, lower case, with hyphens.
     pub name: String,
     /// The plugin's own version.
     pub version: String,
-    /// One or two sentences for the operator who chooses a plugin.
+    /// One or two sentences that help an operator to choose a plugin.
     pub summary: String,
     /// Whether the plugin may answer with a patch or a replacement.
     pub mutates: bool,
-    /// The resources that the plugin is made for: a hint, not a filter.
+    /// The resources that the plugin is made for. This is a hint, not a filter.
     pub resources: Vec<ResourceHint>,
-    /// The JSON Schema of the settings, as the plugin wrote it.
+    /// The JSON Schema of the settings, exactly as the plugin returns it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub settings_schema: Option<String>,
     /// The capabilities that the plugin requests. They are not granted automatically.
     pub capabilities: Vec<Capability>,
 }
 
-/// Resources that a plugin is made for. `*` stands for any.
+/// Resources that a plugin is made for. `*` stands for all.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceHint {
@@ -32,7 +32,7 @@ pub struct ResourceHint {
     pub api_groups: Vec<String>,
     /// API versions, such as `v1`.
     pub api_versions: Vec<String>,
-    /// The resources by their plural names, such as `pods`.
+    /// Plural names of resources, such as `pods`.
     pub resources: Vec<String>,
 }
 
@@ -40,17 +40,17 @@ pub struct ResourceHint {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Capability {
-    /// Read a kind of resource of the control plane: `v1/Node`.
+    /// Reads a kind of resource from the control plane, such as `v1/Node`.
     Cluster(String),
-    /// Send requests to an origin; `*` for one from its settings.
+    /// Sends requests to an origin; `*` stands for an origin in the settings.
     Http(String),
-    /// Read an environment value of this name.
+    /// Reads the environment variable with this name.
     Environment(String),
 }
 
 impl Description {
-    /// Lists the granted capabilities that the plugin does not declare. A declared kind that is granted differently,
-    /// such as another origin, counts as declared.
+    /// Lists the granted capabilities that the plugin does not declare. Only the type of capability counts: any granted
+    /// origin is declared if the plugin declares another origin.
     pub fn undeclared(&self, grants: &Grants) -> Vec<&'static str> {
         let declares = |is_it: fn(&Capability) -> bool| self.capabilities.iter().any(is_it);
         let granted = [
@@ -74,7 +74,7 @@ impl Description {
     }
 }
 
-/// Writes the grant of a stage: `allow.cluster: [v1/Node]`.
+/// Formats the grant that a stage needs, such as `allow.cluster: [v1/Node]`.
 impl fmt::Display for Capability {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -85,23 +85,23 @@ impl fmt::Display for Capability {
     }
 }
 
-/// The grant that an interface needs.
+/// The grant that a plugin needs for using an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Grant {
-    /// Every plugin has the interface.
+    /// No grant: every plugin may use the interface.
     None,
-    /// `allow.cluster` of the stage.
+    /// The stage's `allow.cluster`.
     Cluster,
-    /// `allow.http` of the stage.
+    /// The stage's `allow.http`.
     Http,
-    /// `allow.environment` of the stage, without which the environment is empty.
+    /// The stage's `allow.environment`; without it, the environment is empty.
     Environment,
-    /// No stage can grant it: a call that uses it fails with `capability-denied`.
+    /// No stage can grant the interface: each call to it fails with `capability-denied`.
     Never,
 }
 
-/// Writes when the interface can be used: ``needs `allow.http` ``.
+/// Formats the condition for using an interface, such as ``needs `allow.http` ``.
 impl fmt::Display for Grant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -114,14 +114,14 @@ impl fmt::Display for Grant {
     }
 }
 
-/// The way in which a plugin is configured.
+/// The time at which a plugin is configured.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Configured {
-    /// `configure` runs once, during preparation: every call starts from a copy of the resulting memory.
+    /// `configure` runs once, during preparation, and every call starts with a copy of the resulting memory.
     Snapshot,
-    /// `configure` runs in every call, because the memory cannot be snapshotted. Such calls are slower.
+    /// `configure` runs in every call, because a snapshot of the memory is impossible. Such calls are slower.
     PerCall {
-        /// The reason for which the memory cannot be snapshotted.
+        /// The reason why a snapshot is impossible.
         reason: String,
     },
 }

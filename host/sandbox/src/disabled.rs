@@ -1,4 +1,4 @@
-//! The types of the sandbox without the feature `engine`: none of them can be created.
+//! Replaces the types of the sandbox in a build without the feature `engine`. None of them can be created.
 
 use std::{convert::Infallible, sync::Arc};
 

@@ -19,37 +19,37 @@ use crate::{
     store::CallState,
 };
 
-/// The number of ticks without a call after which the ticker sleeps until the next call.
+/// The number of ticks without a call after which the ticker sleeps until the next call. A tick is 1 ms.
 const IDLE_TICKS: u32 = 200;
 
-/// The share of one call in the pool. The pool reserves it for every call in flight, so that a call with a slot never
-/// finds the pool exhausted.
+/// The pool's resources for one call. The pool reserves them for every concurrent call, so that a call with a slot
+/// never finds the pool exhausted.
 pub(crate) mod per_call {
-    /// A toolchain's component is a core module and two small ones that break import cycles; Python's is a dozen and
-    /// more. They are counters, not memory.
+    /// Toolchains produce a core module and two small ones that break import cycles; Python's interpreter has more than
+    /// a dozen. Reserving instances costs no memory.
     pub(crate) const CORE_INSTANCES: u32 = 64;
-    /// Most calls need one component instance; a component that was linked from several contains a few.
+    /// Most calls need one component instance; components that were linked from several need a few.
     pub(crate) const COMPONENT_INSTANCES: u32 = 8;
-    /// Components have one memory; linked ones have one per part. This reserves address space, not memory.
+    /// Components have one memory; linked ones have one per part. Reserving memories costs address space, not memory.
     pub(crate) const MEMORIES: u32 = 4;
-    /// The tables of a call. A plain Rust component has two: its own function table, and the table of the module that
-    /// breaks import cycles. Linked components may take twice as many.
+    /// A plain Rust component has two tables: its function table, and the table of the module that breaks import
+    /// cycles. Linked components may need twice as many.
     pub(crate) const TABLES: u32 = 4;
-    /// Elements of one table. Python's function table has some 6,000.
+    /// The maximum number of elements in a table. Python's function table has about 6,000.
     pub(crate) const TABLE_ELEMENTS: usize = 20_000;
-    /// A guest runs on its own stack.
+    /// Each guest runs on a stack of its own.
     pub(crate) const STACKS: u32 = 1;
 }
 
-/// The sizes of a slot's memories and of its tables that stay in memory for the next call, in bytes.
+/// How much of a slot's memories and of its tables stays in memory for the next call, in bytes.
 const RESIDENT: (usize, usize) = (512 << 10, 64 << 10);
 
-/// The number of plugins that are prepared concurrently. They have their own slots, so that loading and requests never
-/// wait for each other.
+/// The maximum number of plugins that are prepared concurrently. They have slots of their own, so that they and
+/// requests never wait for each other.
 const PREPARATIONS: u32 = 4;
 
-/// Prepares, loads and runs plugins. A process has one; it is cheap to clone, and lives until the last clone and the
-/// last of its plugins are dropped.
+/// Prepares, loads and runs plugins. A process needs only one sandbox. It is cheap to clone; the engine stops when the
+/// last clone and the last plugin are dropped.
 #[derive(Clone)]
 pub struct Sandbox {
     pub(crate) inner: Arc<Inner>,
@@ -57,23 +57,23 @@ pub struct Sandbox {
 
 pub(crate) struct Inner {
     pub(crate) engine: Engine,
-    /// Everything that this host provides to plugins. It is copied for each plugin, which adds its denied imports.
+    /// Defines everything that this host provides to plugins. Each plugin adds its denied imports to a copy.
     pub(crate) linker: Linker<CallState>,
     pub(crate) config: SandboxConfig,
     pub(crate) calls: Arc<Semaphore>,
-    /// One permit for each call in flight of a stage in mode `Audit`. They are half of all, so that the other half is
-    /// left for calls that decide.
+    /// One permit for each concurrent call of a stage in mode `Audit`. There are half as many as slots, so that the
+    /// other half is free for stages that enforce their verdict.
     pub(crate) audits: Arc<Semaphore>,
     pub(crate) preparations: Arc<Semaphore>,
     pub(crate) background: Background,
     pub(crate) shared: SharedModules,
-    /// The number of compilations so far: of modules, and of their instrumented forms and snapshots.
+    /// The number of compilations so far: of modules, of instrumented modules and of snapshots.
     pub(crate) compilations: AtomicU64,
     ticker: Ticker,
 }
 
 impl Sandbox {
-    /// Starts the engine and its ticker, and reserves the pool.
+    /// Starts the engine and its ticker thread, and reserves the address space of the pool.
     ///
     /// # Errors
     ///
@@ -99,9 +99,9 @@ impl Sandbox {
         })
     }
 
-    /// Returns the fingerprint of everything that compiled code depends on besides its module: the engine's version and
-    /// settings, the machine's processor, and the format of [`Prepared`](crate::Prepared). Bytes prepared under another
-    /// fingerprint are refused.
+    /// Returns a fingerprint of everything that compiled code depends on besides its module: the engine's version and
+    /// settings, the processor, and the format of [`Prepared`](crate::Prepared). Loading refuses plugins that were
+    /// prepared with another fingerprint.
     pub fn fingerprint(&self) -> String {
         let mut hasher = DefaultHasher::new();
         self.inner
@@ -112,13 +112,13 @@ impl Sandbox {
         format!("{}-{:016x}", prepare::FORMAT, hasher.finish())
     }
 
-    /// Limits later compilations to two at a time, each on one core, with a lower priority than serving. Before this
-    /// call, plugins are prepared with all cores.
+    /// Limits later compilations to two at a time, each on one core and with a lower priority than serving. Before this
+    /// call, compilations use all cores.
     pub fn prepare_in_background(&self) {
         self.inner.background.begin(self.inner.config.compiler.is_none());
     }
 
-    /// Returns the number of compilations so far: of modules, and of their instrumented forms and snapshots.
+    /// Returns the number of compilations so far: of modules, of instrumented modules and of snapshots.
     pub fn compilations(&self) -> u64 {
         self.inner.compilations.load(Ordering::Relaxed)
     }
@@ -138,7 +138,7 @@ impl std::fmt::Debug for Sandbox {
 }
 
 impl Inner {
-    /// Marks that a guest runs until the returned guard is dropped; the ticker runs meanwhile.
+    /// Keeps the ticker running until the returned guard is dropped, while a guest runs.
     pub(crate) fn running(&self) -> TickerGuard {
         self.ticker.enter()
     }
@@ -160,14 +160,14 @@ fn engine_config(sandbox: &SandboxConfig) -> Config {
         .max_tables_per_module(per_call::TABLES)
         .max_memories_per_module(per_call::MEMORIES)
         .table_elements(per_call::TABLE_ELEMENTS)
-        // Snapshotting takes one page more than the plugin's own memory.
+        // Snapshotting adds one page to the plugin's own memory.
         .max_memory_size(sandbox.memory_limit_max.saturating_add(crate::store::PAGE))
-        // A warm slot keeps the pages of its last plugin: the next call of the same plugin resets a few hundred
+        // A free slot keeps the pages of its last plugin. The next call of the same plugin resets a few hundred
         // kilobytes instead of mapping them again.
         .max_unused_warm_slots(at_once)
         .linear_memory_keep_resident(resident.0)
         .table_keep_resident(resident.1)
-        // Only the pages that were written are reset. Kernels before 6.7 cannot do that, and all pages are reset.
+        // Only written pages are reset. Kernels before 6.7 cannot report them, and all pages are reset.
         .pagemap_scan(Enabled::Auto);
 
     let mut config = compile_settings(Effort::Full);
@@ -175,16 +175,17 @@ fn engine_config(sandbox: &SandboxConfig) -> Config {
     config
 }
 
-/// The amount of time that the compiler spends to make code fast.
+/// The amount of time that the compiler spends on optimisation.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Effort {
-    /// The compiler spends the least time: the code runs once, to configure a plugin or to describe it.
+    /// As little time as possible: the code runs only once, in `describe` or `configure`.
     Least,
     Full,
 }
 
-/// Creates the configuration of a compiler, in this process or another. Code of any effort runs in the same engine.
+/// Creates the settings of a compiler, in this process or in a compiler process. Code of any effort runs in the same
+/// engine.
 pub(crate) fn compile_settings(effort: Effort) -> Config {
     let mut config = Config::new();
     config
@@ -197,8 +198,8 @@ pub(crate) fn compile_settings(effort: Effort) -> Config {
         .gc_support(false)
         .memory_init_cow(true)
         .signals_based_traps(true)
-        // Frames of a stripped plugin are of no use. One is kept, because its presence shows that the guest was running
-        // when the error occurred (see `failure`).
+        // Backtraces of stripped plugins are useless, so they have only one frame. Its presence shows that the guest
+        // was running when the error occurred (see `failure`).
         .wasm_backtrace_max_frames(Some(NonZeroUsize::MIN))
         .generate_address_map(false)
         .native_unwind_info(false);
@@ -209,7 +210,7 @@ pub(crate) fn chain(error: &wasmtime::Error) -> String {
     format!("{error:#}")
 }
 
-/// Starts the thread that increments the engine's epoch, once a millisecond while a guest runs.
+/// Starts the thread that increments the engine's epoch once a millisecond while a guest runs.
 fn start_ticker(engine: &Engine) -> Result<Ticker, Error> {
     let engine = engine.weak();
     let tick: Tick = Box::new(move || {

@@ -3,9 +3,9 @@ use std::fmt;
 use admittance_admission::Failure;
 use serde::{Deserialize, Serialize};
 
-/// An error of creating a sandbox, or of making a plugin of a module.
+/// An error of creating a sandbox, or of preparing or loading a plugin.
 ///
-/// Failures of calls of a loaded plugin are [`Failure`]s.
+/// A failed call of a loaded plugin is a [`Failure`] instead.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -20,7 +20,7 @@ pub enum Error {
     /// The ticker thread cannot be started.
     #[error("the epoch timer thread cannot be started: {0}")]
     Ticker(#[source] std::io::Error),
-    /// The module, or a limit of its stage, is not allowed on this host. The text says why, and what to do.
+    /// This host does not allow the module, or a limit of its stage. The text gives the reason and the fix.
     #[error("{0}")]
     Unusable(String),
     /// The module is truncated.
@@ -29,13 +29,13 @@ pub enum Error {
          build or copy it again"
     )]
     Truncated(String),
-    /// The component needs component-model async.
+    /// The component needs the async features of the component model.
     #[error(
         "the component needs component-model async, which this host does not support: {0}; build it with \
          synchronous functions and for WASI 0.2"
     )]
     NeedsAsync(String),
-    /// A policy of Kubewarden that this host cannot run.
+    /// This host cannot run the Kubewarden policy.
     #[error("the Kubewarden policy cannot be used: {0}")]
     Policy(String),
     /// The component cannot be compiled.
@@ -44,21 +44,21 @@ pub enum Error {
          exceptions or component-model async"
     )]
     Compile(String),
-    /// Compiling the component exceeded a limit, and was stopped.
+    /// Compiling the component exceeded a limit and was stopped.
     #[error(
         "compiling the component took more than {0} and was stopped; it is too large, or built to exhaust the compiler"
     )]
     CompileLimit(String),
-    /// The compiler did not start, or exited without an answer.
+    /// The compiler did not start, or exited without a result.
     #[error("the compiler failed: {0}")]
     Compiler(String),
-    /// The component is not a plugin: exports of the world are missing or have another type.
+    /// The component is not a plugin: exports of the world `plugin` are missing or have other types.
     #[error("the component is not a plugin: {0}; it must export the world `plugin` of admittance:plugin")]
     NotAPlugin(String),
     /// The component imports something that this host does not provide.
     #[error("the component imports {0}, which this host does not have")]
     UnknownImport(String),
-    /// The component imports something that this host provides with another type.
+    /// The component imports an interface that this host provides with other types.
     #[error("an import of the component does not fit this host: {0}")]
     WrongImport(String),
     /// The component exceeds a complexity limit.
@@ -69,9 +69,9 @@ pub enum Error {
     TooComplex {
         /// The counted items, in the plural.
         what: &'static str,
-        /// The count; a lower bound when counting stopped at the limit.
+        /// The number of items, or a lower bound if counting stopped at the limit.
         count: u64,
-        /// The largest allowed count.
+        /// The maximum number of items.
         limit: u64,
     },
     /// `describe` or `configure` failed.
@@ -82,20 +82,20 @@ pub enum Error {
         /// The failure of the step.
         failure: Failure,
     },
-    /// The plugin rejected its settings. Contains every mistake that it found.
+    /// The plugin rejected its settings. The list contains every mistake that the plugin found.
     #[error("the plugin rejected its settings: {}", join(.0))]
     Settings(Vec<SettingsMistake>),
-    /// Prepared bytes are invalid, or of another engine or version of this program.
+    /// The prepared plugin is invalid, or was prepared by another engine or version of this program.
     #[error("the prepared plugin cannot be used: {0}; prepare it again from its module")]
     Artifact(String),
-    /// The work was interrupted: the runtime is shutting down, or the compiler panicked.
+    /// The preparation was interrupted, because the runtime is shutting down or the compiler panicked.
     #[error("preparing the plugin was interrupted: {0}")]
     Interrupted(String),
 }
 
 impl Error {
     pub(crate) fn refused(reason: String) -> Self {
-        // Only the name of the feature in the reason identifies this error.
+        // wasmtime gives no other sign of this error than the name of the feature in its text.
         let needs_async = ["component model async", "component-model-async"];
         if needs_async.iter().any(|text| reason.contains(text)) {
             Self::NeedsAsync(reason)
@@ -108,13 +108,13 @@ impl Error {
 /// A step of loading a plugin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// `describe`
+    /// The export `describe`.
     Describe,
-    /// `configure`
+    /// The export `configure`.
     Configure,
-    /// The start-up code of a policy, or `protocol_version`.
+    /// The start-up code of a policy, or its `protocol_version`.
     Start,
-    /// `validate_settings` of a policy.
+    /// The operation `validate_settings` of a policy.
     ValidateSettings,
 }
 
@@ -132,7 +132,7 @@ impl fmt::Display for Step {
 /// A mistake in a plugin's settings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SettingsMistake {
-    /// Its location, as a JSON Pointer (RFC 6901) into the settings; empty for the settings as a whole.
+    /// The location of the mistake, as a JSON Pointer (RFC 6901) into the settings; empty for the settings as a whole.
     pub pointer: String,
     /// The plugin's message.
     pub message: String,

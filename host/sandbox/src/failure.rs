@@ -9,11 +9,11 @@ use crate::store::{CallState, Violation};
 
 const LAST_WORDS: usize = 500;
 
-/// wasmtime's message when a guest passes more to the host than `Store::set_hostcall_fuel` allows. The error's type is
-/// private, so it is recognized by its text; a test checks it.
+/// The text of wasmtime's error when a guest passes more bytes to the host than `Store::set_hostcall_fuel` allows. The
+/// error's type is private, so only its text identifies it; a test checks that.
 const TOO_MUCH_FOR_THE_HOST: &str = "fuel allocated for hostcalls has been exhausted";
 
-/// Converts an error of the engine to a failure. All such conversions are here.
+/// Converts every error of the engine to a failure.
 pub(crate) fn failure(error: &wasmtime::Error, state: &CallState) -> Failure {
     if let Some(violation) = error.downcast_ref::<Violation>() {
         return Failure::new(violation.kind, violation.message.clone());
@@ -42,19 +42,19 @@ pub(crate) fn failure(error: &wasmtime::Error, state: &CallState) -> Failure {
         );
     }
     if error.is::<WasmBacktrace>() {
-        // The guest was running: a host function rejected its arguments.
+        // The guest was running, so a host function rejected its arguments.
         let message = format!("a function of the host failed: {text}{}", last_words(state));
         return Failure::new(FailureKind::Trap, message);
     }
-    // The guest had answered with a value that violates the component model: a string that is not UTF-8, a list outside
-    // of the memory, an unknown variant.
+    // The guest had returned a value that violates the component model, such as a string that is not UTF-8, a list
+    // outside of the memory, or an unknown variant.
     Failure::new(
         FailureKind::InvalidResponse,
         format!("the plugin's response is not valid: {text}"),
     )
 }
 
-/// Returns the failure of a call for which the operating system had no resources left.
+/// Detects that the operating system had no resources left for the call.
 fn exhaustion(error: &wasmtime::Error) -> Option<Failure> {
     error.chain().find_map(|cause| {
         let errno = cause.downcast_ref::<Errno>().map(|errno| io::Error::from(*errno));
@@ -71,7 +71,7 @@ fn trap_message(trap: Trap, state: &CallState) -> String {
             }
             words => format!("the plugin panicked or aborted{words}"),
         },
-        // Toolchains put the stack of a guest at the start of its memory, so a stack overflow ends like this.
+        // Toolchains put the stack at the start of the memory, so a stack overflow leaves the memory's bounds.
         Trap::MemoryOutOfBounds => format!(
             "the plugin accessed memory out of bounds, possibly by a stack overflow{}",
             last_words(state)
@@ -80,10 +80,10 @@ fn trap_message(trap: Trap, state: &CallState) -> String {
     }
 }
 
-/// Returns a colon and the end of the plugin's standard error, where a panic leaves its message; empty if it is empty.
+/// Returns a colon and the end of the plugin's standard error, where a panic writes its message; empty without output.
 fn last_words(state: &CallState) -> String {
     let tail = state.log.tail();
-    // A panic's message is followed by a hint about backtraces, which is useless here.
+    // The hint about backtraces after a panic's message is useless here.
     let words = tail
         .lines()
         .filter(|line| !line.trim().is_empty() && !line.starts_with("note: run with `RUST_BACKTRACE"))

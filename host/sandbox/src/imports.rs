@@ -14,7 +14,7 @@ use crate::{
     store::CallState,
 };
 
-/// A component linked with its imports. Lives as long as the plugin.
+/// A component that is linked with its imports.
 pub(crate) struct Linked {
     pub(crate) pre: InstancePre<CallState>,
     pub(crate) indices: bindings::PluginIndices,
@@ -22,8 +22,8 @@ pub(crate) struct Linked {
     pub(crate) configure: ComponentExportIndex,
 }
 
-/// Links a component with its imports, and checks that it is a plugin. The types of its functions are checked
-/// when it is first instantiated.
+/// Links a component with its imports, and checks that it exports a plugin. The types of the exports are checked at the
+/// first instantiation.
 pub(crate) fn link(sandbox: &Inner, component: &Component) -> Result<Linked, Error> {
     let mut linker = sandbox.linker.clone();
     satisfy_imports(&mut linker, component)?;
@@ -49,7 +49,7 @@ pub(crate) fn link(sandbox: &Inner, component: &Component) -> Result<Linked, Err
     })
 }
 
-/// Explains what a component without the exports of a plugin probably is.
+/// Guesses what a component without the exports of a plugin is, for the error.
 fn no_exports(component: &Component) -> String {
     let component_type = component.component_type();
     let is_program = component_type
@@ -64,11 +64,11 @@ fn no_exports(component: &Component) -> String {
     format!("it does not export `describe` ({why})")
 }
 
-/// Refuses unknown imports, and defines the parts of WASI that are never granted as functions that fail the call:
-/// toolchains import them even if they are not used.
+/// Refuses unknown imports, and defines the parts of WASI that are never granted as functions that fail the call.
+/// Toolchains import those parts even if the plugin does not use them.
 ///
-/// `Linker::define_unknown_imports_as_traps` is not used: it compares versions exactly, and would replace an
-/// interface that is provided in another patch version by traps.
+/// `Linker::define_unknown_imports_as_traps` cannot be used: it compares versions exactly, and so would define traps
+/// for an interface that this host provides in another patch version.
 fn satisfy_imports(linker: &mut Linker<CallState>, component: &Component) -> Result<(), Error> {
     let engine = component.engine();
     let mut unknown = Vec::new();
@@ -112,8 +112,8 @@ fn satisfy_imports(linker: &mut Linker<CallState>, component: &Component) -> Res
     Err(Error::UnknownImport(names.join(", ")))
 }
 
-/// Defines an interface as functions that fail the call. `resources` were defined before: an interface that uses one
-/// names it again, and must not define it again.
+/// Defines an interface as functions that fail the call. `resources` were defined earlier: other interfaces import
+/// them, and must not define them again.
 fn define_denials(
     linker: &mut Linker<CallState>,
     engine: &Engine,
@@ -124,8 +124,8 @@ fn define_denials(
     let mut into = linker.instance(name)?;
     for (item, export) in instance.exports(engine) {
         match export.ty {
-            // The start-up code of Go and of C libraries calls this, even if the program opens no file; an empty list
-            // is a valid answer.
+            // The start-up code of Go and of C libraries calls this function, even if the program opens no file. An
+            // empty list is a valid answer.
             ComponentItem::ComponentFunc(_) if name.starts_with("wasi:filesystem/preopens@") => {
                 into.func_new(item, |_, _, _, results| {
                     results.fill(Val::List(Vec::new()));
@@ -150,7 +150,7 @@ fn define_denials(
     Ok(())
 }
 
-/// Refuses a component that needs more than one call's share of the pool.
+/// Refuses a component that needs more resources than the pool has for one call.
 fn check_parts(component: &Component) -> Result<(), Error> {
     let Some(required) = component.resources_required() else {
         return Err(Error::UnknownImport("a core module or a component".to_owned()));
@@ -159,7 +159,7 @@ fn check_parts(component: &Component) -> Result<(), Error> {
     check_count("tables", required.num_tables, per_call::TABLES)
 }
 
-/// Refuses a module that needs more than one call's share of these parts.
+/// Refuses a module that needs more items of one kind than the pool has for one call.
 pub(crate) fn check_count(what: &'static str, needed: u32, limit: u32) -> Result<(), Error> {
     if needed > limit {
         return Err(Error::Unusable(format!(

@@ -1,4 +1,4 @@
-//! Inspects a module without settings, to show an operator what it is and what it needs.
+//! Inspects a module without settings, so that operators see what it is and what it needs.
 
 use std::collections::BTreeMap;
 
@@ -17,20 +17,20 @@ use crate::{
     prepare::{Preparation, check_bytes, on_blocking_thread},
 };
 
-/// The facts about a module.
+/// The properties of a module.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ModuleInspection {
     /// The module's description of itself.
     pub description: Description,
-    /// The calling convention: `admittance:plugin` for a component, `kubewarden:wapc` or `kubewarden:wasi` for a
-    /// policy.
+    /// The type of the module's interface: `admittance:plugin` for a component, `kubewarden:wapc` or `kubewarden:wasi`
+    /// for a policy.
     pub interface: String,
-    /// The version of the convention that the module is built for, if it names one.
+    /// The version of the interface that the module is built for, if it contains one.
     pub contract: Option<String>,
-    /// The imports in the module's order.
+    /// The imports, in the order of the module.
     pub imports: Vec<ModuleImport>,
-    /// Further facts that the module declares, such as its author.
+    /// Additional properties that the module declares, such as its author.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub annotations: BTreeMap<String, String>,
 }
@@ -39,20 +39,20 @@ pub struct ModuleInspection {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ModuleImport {
-    /// The name with its version: `admittance:plugin/cluster@0.1.0`.
+    /// The name with its version, such as `admittance:plugin/cluster@0.1.0`.
     pub name: String,
     /// The grant that the interface needs.
     pub grant: Grant,
 }
 
 impl Sandbox {
-    /// Checks a module and calls its `describe`, without settings and grants. Takes as long as compiling the module.
-    /// The work is done on a blocking thread.
+    /// Checks a module and calls its `describe`, without settings and grants. This includes compiling the module, and
+    /// runs on a blocking thread.
     ///
     /// # Errors
     ///
-    /// Fails when the bytes are not a plugin of an accepted version, when it has unknown imports, or when a step
-    /// times out.
+    /// Fails when the bytes are not a plugin of an accepted version, when the module has unknown imports, or when a
+    /// step times out.
     pub async fn inspect(&self, module: impl Into<Bytes>) -> Result<ModuleInspection, Error> {
         let module = module.into();
         check_bytes(&module, self.inner.config.module_size_max)?;

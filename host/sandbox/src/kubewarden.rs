@@ -1,9 +1,9 @@
-//! Kubewarden policies: core modules for WASI preview 1, as a second kind of guest.
+//! Runs Kubewarden policies, which are core modules for WASI preview 1.
 //!
-//! A policy speaks [waPC](wapc), or is a [WASI program](program) that reads standard input and writes standard
-//! output; the messages are the same. Its custom section [`metadata`] describes it. Policies share engine, limits,
-//! deadlines, slots and grants with components: the rest of this crate distinguishes the two only where a guest is
-//! linked, prepared or called.
+//! A policy speaks [waPC](wapc), or is a [WASI program](program) that reads standard input and writes standard output;
+//! the messages are the same. The custom section [`metadata`] describes it. Policies have the same engine, limits,
+//! deadlines, slots and grants as components; the crate treats them differently only where a guest is linked, prepared
+//! or called.
 
 mod cache;
 mod certificates;
@@ -38,25 +38,25 @@ pub(crate) const CORE_MODULE: &[u8] = b"\0asm\x01\0\0\0";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Mode {
-    /// waPC: functions that exchange messages.
+    /// waPC: host and guest exchange messages through functions.
     Wapc,
     /// A WASI program, which runs once per call.
     Program,
 }
 
-/// A policy that is ready for calls. Lives as long as its plugin.
+/// A policy that is ready for calls.
 pub(crate) struct Policy {
     pub(crate) pre: InstancePre<CallState>,
     pub(crate) mode: Mode,
-    /// Whether the module's memory is the memory of a started instance.
+    /// Whether the module is a snapshot of a started instance.
     pub(crate) is_started: bool,
     pub(crate) mutates: bool,
-    /// The settings as JSON, which are part of every message.
+    /// The settings in JSON, which every message contains.
     pub(crate) settings: String,
 }
 
 impl Policy {
-    /// Calls the policy for the verdict on a request. The inner error is the text that the policy returned.
+    /// Calls the policy for a verdict on a request. The inner error is the text that the policy returned as its error.
     pub(crate) async fn admit(
         &self,
         store: &mut Store<CallState>,
@@ -79,7 +79,7 @@ impl Policy {
     }
 }
 
-/// Links a policy with its imports, and checks that it exports what its mode needs.
+/// Links a policy with its imports, and checks that it has the exports that its mode needs.
 pub(crate) fn link(sandbox: &Inner, module: &Module, mode: Mode) -> Result<InstancePre<CallState>, Error> {
     let required = module.resources_required();
     check_count("memories", required.num_memories, per_call::MEMORIES)?;
@@ -109,7 +109,7 @@ pub(crate) fn link(sandbox: &Inner, module: &Module, mode: Mode) -> Result<Insta
 
 fn linker(engine: &Engine, module: &Module) -> wasmtime::Result<Linker<CallState>> {
     let mut linker = Linker::new(engine);
-    // Provided functions are defined after denied ones, and a module may import a function twice.
+    // Provided functions replace the denied ones, and a module may import a function twice.
     linker.allow_shadowing(true);
     for import in module.imports() {
         if let ExternType::Func(function) = import.ty() {

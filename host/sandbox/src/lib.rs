@@ -1,17 +1,16 @@
-//! Plugins as stages: WebAssembly components and Kubewarden policies, with an instance per call and limits.
+//! Plugins as stages: runs WebAssembly components and Kubewarden policies within limits, each call in a fresh instance.
 //!
-//! A [`Sandbox`] is created once per process. It [prepares](Sandbox::prepare) a module, which checks it,
-//! configures it and compiles what `configure` left; and it [loads](Sandbox::load) what was prepared as a
-//! [`Plugin`], which is a [`Hook`](admittance_admission::Hook) for a chain.
+//! A process creates one [`Sandbox`]. [Preparing](Sandbox::prepare) a module checks it, configures it, and compiles a
+//! snapshot of the configured memory; [loading](Sandbox::load) the result gives a [`Plugin`], which is a
+//! [`Hook`](admittance_admission::Hook) for a chain.
 //!
-//! - Every call has its own instance. No state is kept between calls.
+//! - Every call has its own instance, so no state is kept between calls.
 //! - A guest runs on the caller's worker and yields once a millisecond, so a loop in one plugin does not
 //!   block other work. It is stopped at its deadline.
 //! - A plugin has access only to clocks, randomness and the log, unless its stage grants more.
 //! - Every kind of failed call is a [`Failure`](admittance_admission::Failure) with its own kind.
 //!
-//! A crate built without the feature `engine` has no WebAssembly engine: [`Sandbox::new`] fails, and everything else is
-//! the same.
+//! Without the feature `engine`, [`Sandbox::new`] fails, and the rest of the interface is unchanged.
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 #[cfg(feature = "engine")]

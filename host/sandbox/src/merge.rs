@@ -1,14 +1,14 @@
 //! Merges the core modules of a component into one.
 //!
-//! A component of many modules costs time in every call: each module is an instance, each import of one from another is
-//! looked up, and a table that modules share is filled completely, because wasmtime fills the entries of a table when
-//! they are first used only if the table and its elements are in one module. Python's interpreter consists of 14
-//! modules with 2,300 imports and 5,667 elements.
+//! A component of many modules costs time in every call. Each module becomes an instance, and each import from another
+//! module is looked up. A table that modules share is filled completely, because wasmtime fills its entries on first
+//! use only if the table and its elements are in one module. Python's interpreter consists of 14 modules with 2,300
+//! imports and 5,667 elements.
 //!
-//! A function of the host that needs the memory of a module exists only after that module. So there is one module for
-//! each level: the modules of the first level need no such function, the modules of the next need functions that use
-//! the first, and so on. Toolchains produce two levels: almost everything, and a small module that puts the host's
-//! functions into a table.
+//! The modules have levels, and those of one level are merged. A host function that needs the memory of a module can be
+//! created only after that module. Modules of the first level import no such function; modules of each next level
+//! import functions that need the previous one. Toolchains produce two levels: almost everything, and a small module
+//! that puts the host's functions into a table.
 
 use wasm_encoder::ExportKind;
 use wasmparser::ExternalKind;
@@ -23,8 +23,8 @@ mod reachable;
 #[cfg(test)]
 mod tests;
 
-/// Merges the core modules of a component that was started, so that they have no start functions. `None` if they cannot
-/// be merged, or are merged already.
+/// Merges the core modules of a component. It must be a snapshot, in which start functions have already run. Returns
+/// `None` if the modules cannot be merged, or are merged already.
 pub(crate) fn merge(component: &[u8]) -> Option<Vec<u8>> {
     let parts = Parts::of(component)?;
     let levels = parts.levels();
@@ -34,7 +34,7 @@ pub(crate) fn merge(component: &[u8]) -> Option<Vec<u8>> {
     parts.encode(&levels)
 }
 
-/// A kind of item that core modules import and export.
+/// The kinds of items that core modules import and export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Kind {
     Function,
@@ -66,7 +66,7 @@ impl From<Kind> for ExportKind {
     }
 }
 
-/// A value for each kind.
+/// One value for each kind of item.
 #[derive(Clone, Debug, Default)]
 struct PerKind<T> {
     functions: T,
@@ -95,12 +95,12 @@ impl<T> PerKind<T> {
     }
 }
 
-/// The item to which an index refers.
+/// The item that an index refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Item {
-    /// A core function that the component model defines, such as a lowered function of the host, by its number.
+    /// A core function that the component defines, such as a lowered host function, by its number.
     Canonical(usize),
-    /// A definition in an instantiated module, by the number of the module and its number among the definitions of its
-    /// kind.
+    /// A definition in a module. `member` is the number of the module, and `definition` the number among its
+    /// definitions of this kind.
     Defined { member: usize, definition: u32 },
 }

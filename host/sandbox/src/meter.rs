@@ -5,23 +5,23 @@ use std::{
 
 use parking_lot::Mutex;
 
-/// Measures the cost of calls of plugins, for benchmarks. Lives as long as the sandboxes that use it.
+/// Measures the cost of plugin calls, for benchmarks.
 #[derive(Debug, Default)]
 pub struct Meter {
     of_memory: bool,
     costs: Mutex<Option<CallCost>>,
 }
 
-/// The cost of calls.
+/// The cost of one or several calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CallCost {
-    /// The time to create the instance, and to return its memory.
+    /// The time for creating instances and for returning their memory to the pool.
     pub instance: Duration,
-    /// The time of the guest, including the functions of the host that it called.
+    /// The time of guests, including the host functions that they called.
     pub guest: Duration,
-    /// The bytes in pages that were written, of the guest's memories and tables and of the host's data for the
-    /// instance. `None` unless the meter measures memory.
+    /// The bytes in pages that calls wrote: memories and tables of guests, and the host's data for the instances.
+    /// `None` unless the meter measures memory.
     pub touched: Option<u64>,
 }
 
@@ -33,8 +33,8 @@ pub(crate) struct Measured<'a> {
 }
 
 impl Meter {
-    /// Creates a meter that also measures the memory that a call touches. Calls take longer, because nothing of an
-    /// instance is kept for the next one. Other threads should not allocate at the same time.
+    /// Creates a meter that also measures the memory that a call writes. Calls take longer, because the pool keeps no
+    /// memory for the next call. Other threads should not allocate memory at the same time.
     pub fn of_memory() -> Self {
         Self {
             of_memory: true,
@@ -42,7 +42,7 @@ impl Meter {
         }
     }
 
-    /// Returns the sum of the calls since this function was called last; `None` without calls.
+    /// Returns the total cost of the calls since the last `take`; `None` without calls.
     pub fn take(&self) -> Option<CallCost> {
         self.costs.lock().take()
     }
@@ -61,8 +61,8 @@ impl Meter {
 }
 
 impl Measured<'_> {
-    /// Ends a call, and runs `return_memory`, which returns the memory of its instance. The guest ran between the two
-    /// moments, if it ran.
+    /// Ends a call. `return_memory` must return the memory of its instance. `guest` is the time at which the guest
+    /// began, and at which it ended.
     pub(crate) fn end(self, guest: Option<(Instant, Instant)>, return_memory: impl FnOnce()) {
         let before = self.memory;
         let after = self.meter.of_memory.then(written).flatten();
@@ -83,7 +83,7 @@ impl Measured<'_> {
     }
 }
 
-/// Returns the bytes in pages that this process wrote; `None` if the kernel does not report them.
+/// Returns the bytes in pages that this process has written; `None` if the kernel does not report them.
 #[allow(clippy::disallowed_methods, reason = "it is a file of the kernel")]
 fn written() -> Option<u64> {
     let text = fs::read_to_string("/proc/self/smaps_rollup").ok()?;

@@ -23,39 +23,37 @@ use crate::{
     store::{Call, CallState},
 };
 
-/// The longest error of a plugin in a failure's message, in characters.
+/// The maximum length of a plugin's own error in a failure's message, in characters.
 const OWN_ERROR: usize = 2000;
 
-/// A plugin that is configured and ready for calls. Lives as long as the chain that holds it.
-///
-/// Each call gets its own instance, which is discarded afterwards. Cheap to clone.
+/// A configured plugin that is ready for calls. Each call runs in an instance of its own, which is then discarded.
+/// Cheap to clone.
 #[derive(Clone)]
 pub struct Plugin(Arc<PluginState>);
 
-/// The parts of a plugin, which its calls share.
 struct PluginState {
     sandbox: Arc<Inner>,
     base: Arc<Base>,
     name: Arc<str>,
     limits: Limits,
     grants: Arc<Grants>,
-    /// The values that a policy of Kubewarden keeps between calls.
+    /// The cache of a Kubewarden policy, which is kept between calls.
     cache: Arc<Cache>,
     expectation: Expectation,
 }
 
-/// The parts that plugins of one module with the same settings share: code and memory of several hundred kilobytes.
+/// The code and memory, several hundred kilobytes, that plugins with the same module and settings share.
 pub(crate) struct Base {
     pub(crate) guest: Guest,
     pub(crate) description: Description,
     pub(crate) configured: Configured,
-    /// Whether a change by a plugin that does not declare `mutates` was logged.
+    /// Whether the missing declaration of `mutates` was already logged.
     pub(crate) is_warned: AtomicBool,
 }
 
 impl Base {
-    /// Logs once that a plugin changes an object although its description denies it: operators choose plugins by what
-    /// they declare.
+    /// Logs once that a plugin changes an object although its description says that it does not. Operators choose
+    /// plugins by their descriptions.
     fn warn_of_undeclared(&self, response: &types::Response, stage: &str) {
         let is_change = matches!(
             response.verdict,
@@ -74,7 +72,7 @@ impl Base {
 pub(crate) enum Guest {
     Component {
         linked: Linked,
-        /// The settings, if every call needs them again.
+        /// The settings, if every call runs `configure` again.
         settings: Option<String>,
     },
     Policy(Policy),
@@ -86,16 +84,16 @@ impl Plugin {
         &self.0.base.description
     }
 
-    /// Returns the way in which the plugin is configured.
+    /// Returns whether the plugin was configured once or is configured in every call.
     pub fn configured(&self) -> &Configured {
         &self.0.base.configured
     }
 
-    /// Creates a plugin of the same code and settings, with another name, limits and grants.
+    /// Creates a plugin with the same code and settings, but another name, limits and grants.
     ///
     /// # Errors
     ///
-    /// Fails when the memory limit is above the sandbox's.
+    /// Fails when the memory limit exceeds the sandbox's maximum.
     pub fn with(&self, config: &PluginConfig) -> Result<Self, Error> {
         self.0.sandbox.check_limits(config)?;
         Ok(Self::new(&self.0.sandbox, Arc::clone(&self.0.base), config))
@@ -144,7 +142,7 @@ impl PluginState {
             },
         );
         let answer = self.answer(&mut store, &request, deadline).await;
-        // The slot is released after the instance's resources are returned to the pool.
+        // The slot is released last, when the pool has the instance's resources back.
         match measured {
             Some(measured) => measured.end(store.data().guest_ran(), || drop(store)),
             None => drop(store),
@@ -254,12 +252,13 @@ impl Hook for Plugin {
     }
 }
 
-/// The permits of one call. A call of a stage in mode `Audit` has a second one, which limits the number of such calls.
+/// The permits of one call. A call of a stage in mode `Audit` has a second permit, because the number of such calls is
+/// limited.
 type Slot = (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>);
 
 impl PluginState {
     async fn slot(&self, deadline: Deadline) -> Result<Slot, Failure> {
-        // An audit first waits for its own permit, so that waiting audits hold no permit that decisions need.
+        // An audit waits for its own permit first, so that waiting audits do not occupy slots of enforced stages.
         let audit = if is_audit() {
             Some(self.permit(&self.sandbox.audits, deadline).await?)
         } else {

@@ -42,28 +42,28 @@ use crate::{
     store::{Call, CallState},
 };
 
-/// The version of the header and the code of a [`Prepared`] plugin; part of the fingerprint.
+/// The version of a [`Prepared`] plugin's format, which is part of the fingerprint.
 pub(crate) const FORMAT: u32 = 3;
 
-/// The factor from a step's limit of processor time to its wall-clock limit: other work may occupy most of the machine.
+/// The ratio of a step's wall-clock limit to its limit of processor time. It is 10, because other work may occupy most
+/// of the machine.
 const WALL_CLOCK_FACTOR: u32 = 10;
 
-/// The first bytes of a component.
+/// The first bytes of every component.
 const COMPONENT: &[u8] = b"\0asm\x0d\0\x01\0";
 
 impl Sandbox {
-    /// Checks a module, calls `describe` and `configure`, snapshots the resulting memory, and compiles that.
-    /// Preparing takes tens of milliseconds or more. The work is done on a blocking thread, and compilation in a
-    /// separate process if there is a [`compiler`](crate::SandboxConfig::compiler). Dropping the future stops
-    /// all of it.
+    /// Checks a module, calls `describe` and `configure`, and compiles a snapshot of the resulting memory. Preparing
+    /// takes tens of milliseconds or more. It runs on a blocking thread; compilation runs in a separate process if a
+    /// [`compiler`](crate::SandboxConfig::compiler) is configured. Dropping the future stops both.
     ///
-    /// `settings` is JSON text, `{}` for none. The limits on memory, output and log of `config` apply; logging is the
-    /// only available capability.
+    /// `settings` is JSON text; without settings, it is `{}`. The limits on memory, output and log in `config` apply;
+    /// logging is the only available capability.
     ///
     /// # Errors
     ///
-    /// Fails when the bytes are not a plugin of an accepted version, when it has unknown imports, when it rejects
-    /// its settings, or when a step times out.
+    /// Fails when the bytes are not a plugin of an accepted version, when the module has unknown imports or rejects its
+    /// settings, or when a step times out.
     pub async fn prepare(
         &self,
         module: impl Into<Bytes>,
@@ -78,13 +78,13 @@ impl Sandbox {
         on_blocking_thread(async move || work.run(module, &shared).await).await
     }
 
-    /// Loads a prepared plugin, which takes less than a millisecond and several hundred kilobytes. Plugins with the
-    /// same module and settings can share these: see [`Plugin::with`].
+    /// Loads a prepared plugin, which takes less than 1 ms and several hundred kilobytes. Plugins with the same module
+    /// and settings can share this memory: see [`Plugin::with`].
     ///
     /// # Errors
     ///
-    /// Fails when it was prepared by another version of this program or for another machine, or when the
-    /// memory limit is above the sandbox's.
+    /// Fails when the plugin was prepared by another version of this program or for another machine, or when the memory
+    /// limit exceeds the sandbox's maximum.
     pub fn load(&self, prepared: &Prepared, config: &PluginConfig) -> Result<Plugin, Error> {
         self.inner.check_limits(config)?;
         let Prepared { header, code } = prepared;
@@ -185,10 +185,11 @@ fn core_module(sandbox: &Inner, code: &Code) -> Result<Module, Error> {
     loaded.map_err(|error| Error::Artifact(chain(&error)))
 }
 
-/// Runs work on a blocking thread. Dropping the future ends the work at its next await, and a guest at its next yield.
+/// Runs `work` on a blocking thread. Dropping the future stops the work at its next await, and a guest at its next
+/// yield.
 ///
-/// The thread has its own runtime, because the caller's may be shutting down and would then refuse timers. The runtime
-/// also keeps a guest on this thread, whose processor time is measured.
+/// The thread has its own runtime, because the caller's runtime refuses timers while it shuts down. A guest also stays
+/// on this thread, so that its processor time can be measured.
 pub(crate) async fn on_blocking_thread<T: Send + 'static>(
     work: impl AsyncFnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
@@ -203,7 +204,7 @@ pub(crate) async fn on_blocking_thread<T: Send + 'static>(
                 result = work() => result,
             }
         });
-        // The runtime does not wait for an abandoned compilation in this process, which continues.
+        // An abandoned compilation in this process continues, and the runtime must not wait for it.
         runtime.shutdown_background();
         result
     })
@@ -214,7 +215,8 @@ pub(crate) async fn on_blocking_thread<T: Send + 'static>(
 
 pub(crate) struct Preparation {
     pub(crate) sandbox: Arc<Inner>,
-    /// The permit. An abandoned compilation in this process keeps it, so that such compilations cannot pile up.
+    /// The permit for preparing. An abandoned compilation in this process holds it too, so that such compilations
+    /// cannot accumulate.
     place: Arc<OwnedSemaphorePermit>,
     pub(crate) fingerprint: String,
     pub(crate) settings: String,
@@ -255,7 +257,7 @@ impl Preparation {
                 let place = self.place.clone();
                 let work = on_thread_for_long_work(move || {
                     let _place = place;
-                    // The effort is a setting of an engine, so another engine compiles.
+                    // The effort is a setting of the engine, so a separate engine compiles.
                     let compile = || precompile(&Engine::new(&compile_settings(effort))?, &module);
                     match turn {
                         Some(turn) => turn.run(compile),
@@ -285,8 +287,9 @@ impl Preparation {
         core_module(&self.sandbox, &Code::Memory(artifact.clone()))
     }
 
-    /// Compiles an instrumented module, once for all preparations that share it. The inner error is the reason for
-    /// which it does not compile; compiling the original module then gives an error with its own offsets.
+    /// Compiles an instrumented module once for all preparations that share it. The inner error means that the
+    /// instrumented module does not compile: compiling the original module then reports the error with the right
+    /// offsets.
     pub(crate) async fn compile_instrumented(
         &self,
         bytes: Vec<u8>,
@@ -310,7 +313,7 @@ impl Preparation {
         snapshot: Vec<u8>,
         shared: &SharedModule,
     ) -> Result<Bytes, Error> {
-        // A snapshot that cannot be parsed does not compile either, and the compiler gives the reason.
+        // The compiler reports the error of a snapshot that cannot be parsed.
         let Ok(blank) = Blank::of(&snapshot) else {
             return self.compile(snapshot, Effort::Full).await;
         };
@@ -377,8 +380,8 @@ impl Preparation {
         Ok(Prepared { header, code })
     }
 
-    /// Compiles a snapshot and tests it: a plugin whose start-up code must not run a second time fails here
-    /// instead of in every call.
+    /// Compiles a snapshot and calls its `describe`. If the plugin's start-up code must not run twice, this test fails,
+    /// and calls use no snapshot.
     async fn checked_snapshot(
         &self,
         snapshot: Result<Vec<u8>, String>,
@@ -399,8 +402,8 @@ impl Preparation {
         }
     }
 
-    /// Returns the wall-clock limit of a step, which stops a guest that sleeps. The processor time stops a guest that
-    /// computes.
+    /// Returns the wall-clock limit of a step. It stops a guest that sleeps; the limit of processor time stops a guest
+    /// that computes.
     fn step_timeout(&self) -> Duration {
         let processor_time = self.sandbox.config.configure_timeout;
         processor_time.saturating_mul(WALL_CLOCK_FACTOR)
@@ -464,7 +467,7 @@ impl Preparation {
         Ok((plugin, instance))
     }
 
-    /// Runs guest code with the store's deadline.
+    /// Runs guest code until the store's deadline.
     pub(crate) async fn within<T>(
         &self,
         store: &mut Store<CallState>,

@@ -10,27 +10,27 @@ use tokio::sync::{self, OnceCell};
 
 use crate::Sandbox;
 
-/// Keeps the compiled forms of a module that do not depend on settings for the next preparation. Without it, each
-/// preparation that does not overlap with another one of the module compiles them again.
+/// Keeps a module's compiled forms that do not depend on settings for the next preparation. Without it, only
+/// preparations at the same time share them, and each later one compiles again.
 #[derive(Clone, Debug)]
 #[must_use = "the compiled forms are dropped with the last of these"]
 pub struct SharedModule(pub(crate) Arc<Shared>);
 
-/// The compiled forms that preparations of one module share.
+/// The compiled forms that all preparations of one module share.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
-    /// The instrumented module, which is configured and snapshotted.
+    /// The compiled instrumented module, which is configured and snapshotted.
     pub(crate) instrumented: OnceCell<Bytes>,
-    /// The last [`Blank`](crate::blank::Blank) that was compiled: its digest and its compiled form.
+    /// The last compiled [`Blank`](crate::blank::Blank): its digest and its compiled form.
     pub(crate) blank: sync::Mutex<Option<(Digest, Bytes)>>,
 }
 
-/// The compiled forms that running preparations share, by the digest of their module.
+/// The compiled forms that running preparations share, by the digest of the module.
 #[derive(Debug, Default)]
 pub(crate) struct SharedModules(Mutex<HashMap<Digest, Weak<Shared>>>);
 
 impl Sandbox {
-    /// Shares the compiled forms of the module with this digest. While the result lives, the parts that do not depend
+    /// Shares the compiled forms of the module with this digest. Until the result is dropped, forms that do not depend
     /// on settings are compiled only once for all preparations of the module.
     pub fn share(&self, module: Digest) -> SharedModule {
         let mut modules = self.inner.shared.0.lock();

@@ -17,23 +17,24 @@ use crate::{
     store::{CallState, PAGE},
 };
 
-/// The maximum memory of a configured instance that a snapshot may hold, in bytes: as much as a plugin has by default.
-/// Several copies of it exist until it is compiled.
+/// The maximum memory in a snapshot, in bytes. It is the default memory limit of a plugin: several copies of the memory
+/// exist during compilation.
 const KEPT: usize = 64 << 20;
 
-/// The instance through which wizer reads memories and globals.
+/// The instance that gives wizer access to memories and globals.
 const ACCESS: &str = "wasmtime:wizer/access";
 
-/// A component with access to its memories and globals, and otherwise the same.
+/// A component whose memories and globals are accessible, and which is otherwise unchanged.
 pub(crate) struct Instrumented<'a> {
     wizer: Wizer,
-    /// The component around the parts; `None` if the component itself is the only part.
+    /// The component that contains the parts; `None` if the component itself is the only part.
     shell: Option<Shell<'a>>,
-    /// The components with modules in them. Wizer snapshots the modules of a component itself, not of nested ones.
+    /// The components that contain modules. Wizer does not snapshot the modules of nested components, so each nested
+    /// one is a separate part.
     parts: Vec<ComponentContext<'a>>,
 }
 
-/// A component without modules of its own, whose nested components have modules, as toolchains of JavaScript produce.
+/// A component that has no modules except in its nested components, as JavaScript toolchains produce.
 #[derive(Default)]
 struct Shell<'a> {
     sections: Vec<Section<'a>>,
@@ -42,7 +43,7 @@ struct Shell<'a> {
 
 struct Section<'a> {
     raw: RawSection<'a>,
-    /// The instance of the part, if the section is one.
+    /// The index of the component instance, if the section is a part.
     instance: Option<u32>,
 }
 
@@ -54,7 +55,7 @@ struct Nested {
 }
 
 impl<'a> Instrumented<'a> {
-    /// Instruments a component. Also returns the new bytes. An error is the reason for which it cannot be instrumented.
+    /// Instruments a component, and also returns its new bytes. The error is the reason why it cannot be instrumented.
     pub(crate) fn new(component: &'a [u8]) -> Result<(Self, Vec<u8>), String> {
         let wizer = Wizer::new();
         let shell = Shell::of(component)?;
@@ -72,21 +73,21 @@ impl<'a> Instrumented<'a> {
         Ok((Self { wizer, shell, parts }, bytes))
     }
 
-    /// Creates a component from the memories and the globals of a configured instance. The inner error is the reason
-    /// for which that is impossible, so that every call has to configure the plugin. Fails when the memories are too
-    /// large to be kept: every call would have to fill them.
+    /// Creates a component with the memories and globals of a configured instance. The inner error is the reason why
+    /// that is impossible, so that every call must run `configure`. The outer error means that the memories are too
+    /// large; running `configure` in every call instead would fill them each time.
     pub(crate) async fn snapshot(
         &self,
         store: &mut Store<CallState>,
         instance: Instance,
     ) -> Result<Result<Vec<u8>, String>, Error> {
-        // The memory would still refer to resources, which end with this instance.
+        // The memory may contain handles of resources that end with this instance.
         if !store.data().is_empty() {
             let open = "`configure` leaves a host resource open, such as a standard stream";
             return Ok(Err(open.to_owned()));
         }
         let mut kept = KeptMemory::default();
-        // Wizer needs a page of each memory, which is copied out in one call.
+        // Wizer adds a page to each memory, and reads the memory in one call.
         store.data_mut().make_room_for_snapshot();
         store.set_hostcall_fuel(usize::MAX);
         let mut snapshots = Vec::new();
@@ -116,18 +117,18 @@ impl<'a> Instrumented<'a> {
     }
 }
 
-/// The memories of a configured instance that a snapshot holds.
+/// The memories of a configured instance that are copied into a snapshot.
 #[derive(Default)]
 pub(crate) struct KeptMemory {
-    /// Whether each memory is held, by its name. Wizer reads a memory twice, and relies on its content.
+    /// Whether each memory, by name, is copied. Wizer reads a memory twice, and needs the same content both times.
     held: BTreeMap<String, bool>,
-    /// The size of all pages that are not zero.
+    /// The total size of all pages that are not zero.
     bytes: usize,
 }
 
 impl KeptMemory {
-    /// Adds the pages of a memory to the total when it is first read. Returns its content, or an empty slice if the
-    /// total is then above the limit.
+    /// Returns the content of a memory, or an empty slice if the total size exceeds the limit. The first read of a
+    /// memory adds its size to the total.
     pub(crate) fn part<'m>(&mut self, name: &str, memory: &'m [u8]) -> &'m [u8] {
         let held = self.held.get(name).copied().unwrap_or_else(|| {
             let pages = memory
@@ -141,7 +142,7 @@ impl KeptMemory {
         if held { memory } else { &[] }
     }
 
-    /// Returns an error if the memories were too large to keep all of them.
+    /// Returns an error if the memories exceed the limit.
     pub(crate) fn check(&self) -> Result<(), Error> {
         if self.bytes > KEPT {
             let bytes = self.bytes;
@@ -157,13 +158,14 @@ impl KeptMemory {
 
 static ZEROS: [u8; PAGE] = [0; PAGE];
 
-/// Returns the name under which a shell exports the access to a part.
+/// Returns the name of the shell's export that gives access to a part.
 fn access_to(part: usize) -> String {
     format!("{ACCESS}{part}")
 }
 
 impl<'a> Shell<'a> {
-    /// Reads the shell of a component; `None` if it has modules of its own, or no nested component has any.
+    /// Reads the shell of a component; `None` if the component has modules of its own, or if no nested component has
+    /// any.
     fn of(component: &'a [u8]) -> Result<Option<Self>, String> {
         let mut scan = Scan::default();
         let mut depth = 0_u32;
@@ -199,7 +201,7 @@ impl<'a> Shell<'a> {
             if instances.next().is_some() {
                 return Err("a nested component is instantiated twice".to_owned());
             }
-            // Without an instance, its modules never run.
+            // The modules of a component that is never instantiated never run.
             if let Some(section) = shell.sections.get_mut(nested.section) {
                 section.instance = first;
             }
@@ -213,7 +215,7 @@ impl<'a> Shell<'a> {
         parts.map(|section| section.raw.data)
     }
 
-    /// Creates the component with other bytes for its parts, and optionally with exports that give access to them.
+    /// Creates the component with other bytes for its parts, and optionally with exports that give access to the parts.
     fn around(&self, parts: &[Vec<u8>], give_access: bool) -> Vec<u8> {
         let mut component = wasm_encoder::Component::new();
         let (mut aliases, mut exports) = (ComponentAliasSection::new(), ComponentExportSection::new());
@@ -226,7 +228,7 @@ impl<'a> Shell<'a> {
                 continue;
             };
             component.section(&RawSection { id: raw.id, data });
-            // The aliases follow all other instances.
+            // The aliased instances are appended after all other instances.
             exports.export(
                 access_to(part),
                 kind,
@@ -246,14 +248,14 @@ impl<'a> Shell<'a> {
     }
 }
 
-/// The state of a pass over a component that may be a shell.
+/// The state while reading a component that may be a shell.
 #[derive(Default)]
 struct Scan<'a> {
     shell: Shell<'a>,
-    /// The number of components so far, nested ones and others.
+    /// The size of the component index space so far.
     components: u32,
     nested: Vec<Nested>,
-    /// The index of a component, and of its instance, for each instantiation.
+    /// The indices of the component and of the instance, for each instantiation.
     instantiations: Vec<(u32, u32)>,
 }
 
@@ -319,7 +321,7 @@ struct Reader<'a> {
     instance: Instance,
     access: String,
     kept: &'a mut KeptMemory,
-    /// The first error; values that were read after it are meaningless.
+    /// The first error. Values that were read later are meaningless.
     error: Option<wasmtime::Error>,
 }
 

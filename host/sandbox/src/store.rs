@@ -16,13 +16,13 @@ use crate::{
 
 pub(crate) const PAGE: usize = 64 << 10;
 
-/// The number of host resources that a call may hold: streams and clocks, a handful in practice.
+/// The maximum number of host resources in a call, such as streams and clocks. In practice, a call has a handful.
 const HANDLES: usize = 256;
 
-/// The allowance for lists and records that the host copies out of a guest, in addition to its strings, in bytes.
+/// The bytes that the host may copy out of a guest for lists and records, in addition to its strings.
 const COPY_SLACK: usize = 64 << 10;
 
-/// A violation of the sandbox's rules. It traps the guest, and is the cause of the resulting error.
+/// A violation of the sandbox's rules. It traps the guest, and causes the resulting error.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub(crate) struct Violation {
@@ -39,28 +39,27 @@ impl Violation {
     }
 }
 
-/// The state of one call. Lives as long as its instance.
 pub(crate) struct CallState {
     pub(crate) sandbox: Arc<Inner>,
     pub(crate) grants: Arc<Grants>,
-    /// The user of the request, if the plugin may ask what that user may do.
+    /// The user of the request, for access checks.
     pub(crate) user: UserInfo,
     pub(crate) tape: Option<Tape>,
-    /// Whether this is `describe` or `configure`, during which nothing is granted.
+    /// Whether this store is for `describe` or `configure`, which have no grants.
     pub(crate) preparing: bool,
     pub(crate) started: Instant,
-    /// The times at which the instance was ready, and at which the guest had answered. They are set only with a meter.
+    /// The time at which the instance was ready, and the time at which the guest answered. Set only for a meter.
     guest: (Option<Instant>, Option<Instant>),
     pub(crate) deadline: Deadline,
     pub(crate) log: CallLog,
     pub(crate) output: usize,
-    /// The messages between a policy of Kubewarden and the host.
+    /// The messages between a Kubewarden policy and the host.
     pub(crate) exchange: Exchange,
-    /// The values that such a policy keeps between calls.
+    /// The cache of a Kubewarden policy, which is kept between calls.
     pub(crate) cache: Arc<Cache>,
     memory: Memory,
     pub(crate) table: ResourceTable,
-    /// The context of WASI, created when the guest first uses it, which many never do.
+    /// The WASI context. Many guests never use WASI, so the context is created on first use.
     pub(crate) wasi: Option<WasiCtx>,
 }
 
@@ -77,13 +76,13 @@ pub(crate) struct Call<'a> {
     pub(crate) user: &'a UserInfo,
     pub(crate) tape: Option<&'a Tape>,
     pub(crate) deadline: Deadline,
-    /// The processor time of this thread at which the guest is stopped. The guest must stay on the thread.
+    /// The processor time of this thread at which the guest is stopped. The guest must not change threads.
     pub(crate) processor_time: Option<Duration>,
     pub(crate) preparing: bool,
 }
 
 impl CallState {
-    /// Creates a store for one call, with every limit set.
+    /// Creates a store for one call, with all limits.
     pub(crate) fn store(sandbox: &Arc<Inner>, call: Call<'_>) -> Store<Self> {
         let Call {
             log,
@@ -135,31 +134,31 @@ impl CallState {
                     "it used all of the processor time that it may use",
                 ));
             }
-            // Timers are late when all workers are busy, so the clock is checked here.
+            // Timers are late when all workers are busy, so the deadline is also checked here.
             if context.data().deadline.has_passed() {
                 return Err(out_of_time());
             }
-            // Unlike a plain yield, this also lets the runtime poll I/O and timers.
+            // Unlike a plain yield, this lets the runtime poll I/O and timers, too.
             Ok(UpdateDeadline::YieldCustom(1, Box::pin(tokio::task::yield_now())))
         });
         store
     }
 
-    /// Records that the instance is ready, and that the guest runs next.
+    /// Records the time at which the instance is ready for the guest.
     pub(crate) fn guest_begins(&mut self) {
         if self.sandbox.config.meter.is_some() {
             self.guest.0 = Some(Instant::now());
         }
     }
 
-    /// Records that the guest has answered.
+    /// Records the time at which the guest answered.
     pub(crate) fn guest_ends(&mut self) {
         if self.sandbox.config.meter.is_some() {
             self.guest.1 = Some(Instant::now());
         }
     }
 
-    /// Returns the time from which to which the guest ran, if it answered and there is a meter.
+    /// Returns when the guest started and when it answered; `None` without an answer or without a meter.
     pub(crate) fn guest_ran(&self) -> Option<(Instant, Instant)> {
         self.guest.0.zip(self.guest.1)
     }
@@ -176,14 +175,14 @@ impl CallState {
         self.table.is_empty()
     }
 
-    /// Applies the grants, when `configure` is done and `admit` follows in the same instance.
+    /// Applies the grants, between `configure` and `admit` in the same instance.
     pub(crate) fn grant(&mut self) {
         self.preparing = false;
-        // The context is created again with the environment. Open streams stay as they are.
+        // The context is created again with the granted environment. Open streams are not affected.
         self.wasi = None;
     }
 
-    /// Lets each memory grow one page beyond the limit, for the data of snapshotting.
+    /// Lets each memory grow one page beyond its limit, because wizer adds a page.
     pub(crate) fn make_room_for_snapshot(&mut self) {
         self.memory.limit = self
             .memory
@@ -204,7 +203,7 @@ impl ResourceLimiter for Memory {
         maximum: Option<usize>,
     ) -> wasmtime::Result<bool> {
         if maximum.is_some_and(|maximum| desired > maximum) {
-            // The module's own maximum is not a limit of the host.
+            // The module's own maximum is reached, which is not a limit of the host.
             return Ok(false);
         }
         let wanted = self.used.saturating_add(desired.saturating_sub(current));

@@ -1,4 +1,4 @@
-//! Tests of components that take too much time or memory to compile, and of the end of the compiler process.
+//! Tests of components that take too much time or memory to compile, and of stopping the compiler process.
 
 #![allow(
     clippy::unwrap_used,
@@ -17,7 +17,7 @@ use admittance_sandbox::{Error, PluginConfig, Sandbox, SandboxConfig};
 
 const COMPILER: &str = env!("CARGO_BIN_EXE_admittance-compiler");
 
-/// Creates a sandbox that compiles in a process with these limits.
+/// Creates a sandbox that compiles in a separate process with these limits.
 fn sandbox(memory: u64, time: Duration) -> Sandbox {
     let mut config = SandboxConfig::default();
     config.calls_in_flight = 1;
@@ -42,7 +42,7 @@ fn section(id: u8, content: &[u8]) -> Vec<u8> {
     [&[id], leb(content.len()).as_slice(), content].concat()
 }
 
-/// Creates a component of functions that multiply a number with itself this many times each.
+/// Creates a component whose functions each multiply a number with itself `times` times.
 fn multiplying(functions: usize, times: usize) -> Vec<u8> {
     let multiply = [0x20, 0x00, 0x20, 0x00, 0x6c, 0x21, 0x00].repeat(times);
     let body = [&[0x00], multiply.as_slice(), &[0x20, 0x00, 0x0b]].concat();
@@ -63,12 +63,12 @@ async fn refusal(sandbox: &Sandbox, module: Vec<u8>) -> Error {
     prepared.unwrap_err()
 }
 
-/// Returns the number of child processes that have not ended.
+/// Returns the number of running child processes.
 fn children() -> usize {
     let me = std::process::id().to_string();
     let is_mine = |entry: io::Result<fs::DirEntry>| {
         let stat = fs::read_to_string(entry.ok()?.path().join("stat")).ok()?;
-        // The name in parentheses is followed by the state and the parent.
+        // In `/proc/PID/stat`, the state and the parent follow the name in parentheses.
         let mut rest = stat.rsplit_once(')')?.1.split_whitespace();
         let (state, parent) = (rest.next()?, rest.next()?);
         (parent == me && state != "Z").then_some(())
@@ -79,7 +79,7 @@ fn children() -> usize {
 /// All checks are in one test, because it counts the child processes of the whole test program.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_compiler_is_stopped_at_its_limits() {
-    // This function of 1.4 MB exceeds the limit on memory.
+    // This function of 1.4 MB exceeds the memory limit.
     let error = refusal(
         &sandbox(64 << 20, Duration::from_secs(600)),
         multiplying(1, 200_000),
@@ -89,7 +89,7 @@ async fn a_compiler_is_stopped_at_its_limits() {
         matches!(&error, Error::CompileLimit(what) if what == "67108864 bytes of memory"),
         "{error}"
     );
-    // These 4 MB of code exceed the limit on time.
+    // These 4 MB of code exceed the time limit.
     let error = refusal(&sandbox(8 << 30, Duration::from_secs(1)), multiplying(200, 3_000)).await;
     assert!(
         matches!(&error, Error::CompileLimit(what) if what == "1 s of processor time"),
@@ -97,7 +97,7 @@ async fn a_compiler_is_stopped_at_its_limits() {
     );
     assert_eq!(children(), 0);
 
-    // The compiler is killed when the future that waits for it is dropped.
+    // Dropping the future kills the compiler.
     let patient = sandbox(8 << 30, Duration::from_secs(600));
     let work = tokio::spawn(async move { refusal(&patient, multiplying(200, 3_000)).await });
     until(|| children() == 1).await;
@@ -105,7 +105,7 @@ async fn a_compiler_is_stopped_at_its_limits() {
     until(|| children() == 0).await;
     assert!(work.await.unwrap_err().is_cancelled());
 
-    // The compiler exits when its parent does, because that closes the pipe.
+    // The compiler exits when its parent dies, because the pipe closes.
     let module = multiplying(200, 3_000);
     let job = format!(
         r#"{{"size":{},"memory":8589934592,"cpuSeconds":600,"effort":"full","inBackground":true}}"#,
@@ -127,7 +127,7 @@ async fn a_compiler_is_stopped_at_its_limits() {
     assert_eq!(compiler.wait().unwrap().code(), Some(4));
 }
 
-/// Returns whether the kernel filters the system calls of a process, and gives it no more privileges.
+/// Returns whether a process has a system call filter and can gain no privileges.
 #[cfg(target_os = "linux")]
 fn is_confined(process: u32) -> bool {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();

@@ -1,4 +1,4 @@
-//! A compiler for programs that embed the sandbox and do not act as one themselves.
+//! The compiler process for programs that embed the sandbox but cannot run themselves as the compiler.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! The capability `cluster`: plugins read resources of the control plane, and check what users may do.
+//! The capability `cluster`: plugins read resources of the control plane, and check what the user of a request may do.
 
 use std::{num::NonZeroU32, sync::Arc};
 
@@ -17,21 +17,23 @@ const NO_CLUSTER: &str = "no control plane is configured on this host";
 
 const PAGE_MAX: NonZeroU32 = NonZeroU32::new(500).unwrap();
 
-/// The number of bytes whose search takes as long as comparing one byte of a label selector with all objects.
+/// The estimated cost of comparing one byte of a label selector with all objects, in searched bytes.
 const LABELS: usize = 64;
 
-/// The number of bytes that are searched for fields before other work on the thread gets its turn.
+/// The number of searched bytes after which other work on the thread gets its turn.
 const BYTES_AT_ONCE: usize = 256 << 10;
 
 impl CallState {
-    /// Returns the reader of the control plane and the kind, if the stage grants it, or the error for the plugin.
+    /// Returns the reader of the control plane and the kind if the stage grants it. The inner error is returned to the
+    /// plugin.
     fn granted_reader(
         &self,
         api_version: String,
         kind: String,
     ) -> wasmtime::Result<Result<(Arc<dyn ClusterReader>, ClusterKind), cluster::Error>> {
         let kind = ClusterKind::new(api_version, kind);
-        // A plugin that warms up with a sample request during `configure` gets an error: grants apply to calls only.
+        // Grants do not apply during `configure`, but the call only gets an error: a plugin may warm up with a sample
+        // request.
         if self.preparing {
             return Ok(Err(cluster::Error::Unavailable(PREPARING.to_owned())));
         }
@@ -96,7 +98,7 @@ impl CallState {
     }
 }
 
-/// Waits for an answer of the control plane until the deadline of the call.
+/// Waits for the control plane until the call's deadline.
 async fn ask<T>(
     deadline: Deadline,
     answer: impl Future<Output = Result<T, ClusterError>>,
@@ -113,15 +115,15 @@ async fn list_of(
     query: &ClusterQuery,
     deadline: Deadline,
 ) -> Result<ClusterPage, cluster::Error> {
-    // The selector is compared with the labels of every object.
+    // The control plane compares the selector with the labels of every object.
     leave_for(query.label_selector.len() * LABELS).await;
     ask(deadline, reader.list(kind, query, deadline)).await
 }
 
-/// Lets other calls run between large objects that are searched, until the deadline.
+/// Lets other calls run between the objects of a long search, and stops it at the deadline.
 pub(crate) struct Pace {
     deadline: Deadline,
-    /// The bytes that were searched since other calls last ran.
+    /// The bytes that were searched since the last yield.
     bytes: usize,
 }
 
@@ -148,7 +150,7 @@ async fn select(
     fields: &FieldMask,
     deadline: Deadline,
 ) -> Result<Vec<String>, cluster::Error> {
-    // The objects are copied into this program and into the plugin.
+    // The objects are copied twice, into this program and into the plugin.
     leave_for(page.objects.iter().map(|object| object.len()).sum()).await;
     if fields.is_whole() {
         return Ok(page.objects.iter().map(|object| object.to_string()).collect());

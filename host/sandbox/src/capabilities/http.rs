@@ -1,4 +1,4 @@
-//! The capability `http`: plugins send requests to origins that their stage grants.
+//! The capability `http`: plugins send requests to origins that the stage grants.
 
 use admittance_admission::{HttpError, HttpGrant, HttpRequest, leave_for};
 
@@ -8,11 +8,11 @@ use crate::{
     store::{CallState, Violation},
 };
 
-/// The sender of requests and the list of grants, for messages.
+/// The names of the sender and of its grants in messages.
 const PLUGIN: (&str, &str) = ("the plugin", "`allow.http` of the stage");
 const NO_HTTP: &str = "outgoing requests of plugins are not enabled on this host";
 
-/// Converts an error to the error that the plugin gets instead of a response. The outer error ends its call.
+/// Converts an error to the contract's error for the plugin. The outer error fails the call.
 fn no_response(error: HttpError) -> wasmtime::Result<http::Error> {
     Ok(match error {
         HttpError::Unavailable(why) => http::Error::Unavailable(why),

@@ -1,5 +1,5 @@
-//! The log of a call, which every plugin has: lines of `wasi:logging` and of the standard streams, and the requests
-//! that were sent for the plugin.
+//! The log of a call, which needs no grant. It contains the lines of `wasi:logging` and of the standard streams, and
+//! the requests that the host sent for the plugin.
 
 use std::sync::Arc;
 
@@ -11,13 +11,13 @@ use crate::{LogLimits, contract::bindings::wasi::logging::logging, store::CallSt
 
 pub(crate) const TARGET: &str = "admittance::plugin";
 
-/// The size of the end of standard error that is kept for panic messages, in bytes.
+/// The end of standard error that is kept for panic messages, in bytes.
 const TAIL: usize = 4 << 10;
 
-/// The longest line of a standard stream, in bytes; longer ones are split.
+/// The maximum length of a line of a standard stream, in bytes; longer lines are split.
 const LINE: usize = 4 << 10;
 
-/// The number of requests of a call that are logged.
+/// The maximum number of requests that are logged in a call.
 const REQUESTS: u32 = 64;
 
 #[derive(Clone)]
@@ -29,11 +29,10 @@ struct Lines {
     left: LogLimits,
     requests_left: u32,
     dropped: u64,
-    /// Whether further lines are ignored.
+    /// Whether the log ignores further lines.
     is_closed: bool,
     out: Vec<u8>,
     err: Vec<u8>,
-    /// The end of standard error, for panic messages.
     tail: Vec<u8>,
 }
 
@@ -43,7 +42,7 @@ pub(crate) enum Stream {
     Err,
 }
 
-/// Emits an event with a dynamic level. Formats nothing when the level is disabled.
+/// Emits an event with a dynamic level. Nothing is formatted if the level is disabled.
 macro_rules! event {
     ($level:expr, $($rest:tt)*) => {
         match $level {
@@ -66,13 +65,13 @@ fn enabled(level: Level) -> bool {
     }
 }
 
-/// Returns whether a line of this level belongs in the log of decisions, which has lines for operators even if the
-/// program's own log has a higher level.
+/// Returns whether a line of this level is stored with the decision. Decisions store lines for operators even if the
+/// program's log has a higher level.
 fn is_kept(level: Level) -> bool {
     level <= Level::INFO || enabled(level)
 }
 
-/// Adds a line to the stage's row of the decision.
+/// Adds a line to the stage's row in the decision.
 fn keep(level: Level, context: &str, message: impl Into<String>) {
     let level = match level {
         Level::ERROR => LogLevel::Error,
@@ -128,7 +127,7 @@ impl CallLog {
         }
     }
 
-    /// Logs a request that the host sent for the plugin, without its query and with the status of the answer.
+    /// Logs a request that the host sent for the plugin, without its query, and the status of the answer.
     pub(crate) fn sent(&self, request: &str, status: Result<u16, &HttpError>) {
         let mut lines = self.lines();
         if lines.is_closed {
@@ -161,12 +160,12 @@ impl CallLog {
         String::from_utf8_lossy(&self.lines().tail).trim().to_owned()
     }
 
-    /// Ends the log of a call: logs incomplete lines, and reports dropped ones.
+    /// Ends the log of a call: logs incomplete lines, and the number of dropped lines.
     pub(crate) fn finish(&self) {
         self.lines().finish();
     }
 
-    /// Ends the log of a call that is given up, whose guest may run for a moment longer on another thread. Later lines
+    /// Ends the log of a cancelled call. Its guest may still run for a moment on another thread; lines that it writes
     /// are ignored.
     pub(crate) fn close(&self) {
         let mut lines = self.lines();
@@ -206,7 +205,7 @@ impl Lines {
         let size = context.len() + message.len();
         if self.left.lines == 0 || self.left.bytes < size {
             self.dropped += 1;
-            // After a line that does not fit, no further line is logged; otherwise smaller lines could follow it.
+            // After the first line that does not fit, even shorter lines are dropped, so that the log has no gaps.
             self.left.lines = 0;
             return;
         }

@@ -13,7 +13,7 @@ use wasmtime_wasi::{
 
 use super::logging::{CallLog, Stream};
 
-/// The largest write, in bytes.
+/// The maximum size of one write, in bytes.
 const PERMIT: usize = 64 << 10;
 
 #[derive(Clone)]

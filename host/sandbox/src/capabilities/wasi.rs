@@ -1,5 +1,5 @@
-//! WASI for plugins: clocks, randomness and standard streams, which every plugin has, and the environment that its
-//! stage grants.
+//! WASI for plugins: clocks, randomness and standard streams, which need no grant, and the environment that the stage
+//! grants.
 
 use std::time::Instant;
 
@@ -14,10 +14,10 @@ use wasmtime_wasi::{
 use super::{logging::Stream, stdio::StandardStream};
 use crate::store::CallState;
 
-/// The largest `get-random-bytes`, in bytes.
+/// The maximum number of bytes in one `get-random-bytes`.
 const RANDOM_MAX: u64 = 64 << 10;
 
-/// Links everything but the environment.
+/// Links all interfaces except the environment.
 pub(super) fn link(into: &mut Linker<CallState>) -> wasmtime::Result<()> {
     wasmtime_wasi::p2::add_to_linker_proxy_interfaces_async(into)?;
     // Rust's standard library needs these interfaces too.
@@ -66,7 +66,7 @@ impl WasiView for CallState {
     }
 }
 
-/// The clock of a call, which starts with the call, and not when the guest first reads it.
+/// A monotonic clock whose zero is the start of the call, not its first use by the guest.
 struct CallClock(Instant);
 
 impl HostMonotonicClock for CallClock {

@@ -1,4 +1,4 @@
-//! The cost of compiling functions, which grows with the number of values that live across blocks.
+//! Estimates the cost of compiling functions, which grows with the number of values that are live across blocks.
 
 use wasmparser::{BlockType, FunctionBody, Operator};
 
@@ -16,7 +16,7 @@ pub(super) const MERGES: Limit = Limit("locals times loops in one function", 200
 pub(super) const ALL_VALUES: Limit = Limit("values passed to blocks, branches and calls", 5_000_000);
 pub(super) const ALL_MERGES: Limit = Limit("locals times loops, summed over its functions", 5_000_000);
 
-/// The number of parameters and of results of a function or block.
+/// The numbers of parameters and of results of a function or block.
 type Arity = (u32, u32);
 
 #[derive(Default)]
@@ -96,7 +96,7 @@ impl Totals {
 
 struct Function<'a> {
     types: &'a Types,
-    /// The number of values that a branch to each open block passes, the innermost last.
+    /// The number of values that a branch to each open block passes, the innermost block last.
     labels: Vec<u32>,
     loops: u64,
     branches: u64,

@@ -1,4 +1,4 @@
-//! Kubewarden's `cache`: values that a policy keeps between calls.
+//! Kubewarden's `cache`: values that a policy stores between calls.
 
 use std::{
     collections::HashMap,
@@ -12,17 +12,17 @@ use serde_json::json;
 
 use super::host_calls::{Answer, parse};
 
-/// The prefix of keys that Kubewarden uses itself, and refuses for policies.
+/// The prefix of keys that are reserved for Kubewarden itself.
 const RESERVED: &str = "kubewarden_internal_";
 
-/// The maximum number of entries, and of bytes of their keys and values.
+/// The maximum number of entries, and the maximum size of their keys and values in bytes.
 const ENTRIES: usize = 1024;
 const BYTES: usize = 1 << 20;
 
-/// The longest time for which a value is kept.
+/// The longest time to live of a value.
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
-/// The values of a policy, each until its expiry. Lives as long as its plugin, which alone reads it.
+/// The values of one policy, until they expire. Plugins do not share them.
 #[derive(Default)]
 pub(crate) struct Cache(Mutex<HashMap<String, CachedValue>>);
 
@@ -31,7 +31,7 @@ struct CachedValue {
     until: Instant,
 }
 
-/// The answer to a query for a value.
+/// The response to `cache/get`.
 #[derive(Serialize)]
 struct CacheAnswer<'a> {
     code: u8,
@@ -44,7 +44,7 @@ struct CacheAnswer<'a> {
 struct Set {
     key: String,
     value: Vec<u8>,
-    /// The time for which the value is kept, in seconds.
+    /// The time to live of the value, in seconds.
     ttl: u64,
 }
 
@@ -54,7 +54,6 @@ struct Get {
 }
 
 impl Cache {
-    /// Answers `cache/set`.
     pub(super) fn set(&self, payload: &[u8], now: Instant) -> Answer {
         let Set { key, value, ttl } = parse(payload)?;
         let size = key.len().saturating_add(value.len());
@@ -73,7 +72,7 @@ impl Cache {
         Ok(answer.to_string().into_bytes())
     }
 
-    /// Answers `cache/get`. An absent value is not an error.
+    /// Answers `cache/get`. A missing value is not an error.
     pub(super) fn get(&self, payload: &[u8], now: Instant) -> Answer {
         let Get { key } = parse(payload)?;
         let value = {
@@ -90,7 +89,7 @@ impl Cache {
         serde_json::to_vec(&answer).map_err(|error| error.to_string())
     }
 
-    /// Keeps a value. If there are too many, the values that expire first are removed.
+    /// Stores a value. If the cache is full, the values that expire first are removed.
     fn keep(&self, key: String, value: CachedValue, now: Instant) {
         let mut kept = self.0.lock();
         kept.insert(key, value);

@@ -1,8 +1,8 @@
 //! Decides whether a policy may trust a certificate, like Kubewarden's policy server.
 //!
-//! The policy chooses the certificates, and so how much there is to verify: certificates with one name lead to more and
-//! more paths, and each signature takes up to a millisecond. So their number is limited, and so is the number of steps
-//! of a path.
+//! The policy chooses the certificates, and so determines the cost: certificates with equal names multiply the possible
+//! paths, and each signature takes up to 1 ms. So the number of certificates and the number of verification steps are
+//! limited.
 
 use std::{
     sync::atomic::{AtomicU32, Ordering},
@@ -25,22 +25,21 @@ use x509_parser::parse_x509_certificate;
 
 use super::host_calls::{Answer, parse};
 
-/// The object identifier of code signing, the required purpose of a certificate with a chain.
+/// The object identifier of the extended key usage for code signing, which a certificate with a chain must have.
 const CODE_SIGNING: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 3, 3];
 
-/// The maximum number of certificates in a chain, and their size in bytes. A path has at most six of them besides the
-/// root.
+/// The maximum number of certificates in a chain, and their maximum size in bytes. A path contains at most six of them
+/// and the root.
 const CHAIN: usize = 32;
 const CHAIN_SIZE: usize = 256 << 10;
 
-/// The maximum number of certificates and signatures that a verification checks. The longest path without a detour has
-/// 14.
+/// The maximum number of certificates and signatures that a verification checks. The longest direct path needs 14.
 const STEPS: u32 = 32;
 
 #[derive(Deserialize)]
 struct Question {
     cert: Certificate,
-    /// The intermediate authorities, with the root at the end. Without a chain, only dates are compared.
+    /// The intermediate CAs, and the root at the end. Without a chain, only dates are compared.
     cert_chain: Option<Vec<Certificate>>,
     not_after: Option<String>,
 }
@@ -57,14 +56,14 @@ enum Encoding {
     Pem,
 }
 
-/// Answers `crypto/v1/is_certificate_trusted`. It takes tens of milliseconds at most, and fails after the deadline.
+/// Answers `crypto/v1/is_certificate_trusted`. This takes tens of milliseconds at most, and fails after the deadline.
 pub(super) fn is_trusted(payload: &[u8], now: SystemTime, deadline: Deadline) -> Answer {
     let wrong = problem(&parse(payload)?, now, deadline)?;
     let answer = json!({"trusted": wrong.is_none(), "reason": wrong.unwrap_or_default()});
     Ok(answer.to_string().into_bytes())
 }
 
-/// Returns the reason for which the certificate is not trusted; `None` if it is trusted.
+/// Returns the reason why the certificate is not trusted; `None` if it is trusted.
 fn problem(question: &Question, now: SystemTime, deadline: Deadline) -> Result<Option<String>, String> {
     let der = question.cert.der()?;
     let leaf =
@@ -141,7 +140,7 @@ fn problem(question: &Question, now: SystemTime, deadline: Deadline) -> Result<O
     }
 }
 
-/// The remaining steps of a verification. Lives as long as the verification.
+/// The number of checks that a verification may still make.
 #[derive(Debug)]
 struct Steps {
     left: AtomicU32,
@@ -149,7 +148,7 @@ struct Steps {
 }
 
 impl Steps {
-    /// Takes a step, if one is left and the deadline has not passed.
+    /// Counts a check. Returns false if no check is left or the deadline has passed.
     fn take(&self) -> bool {
         let fewer = |left: u32| left.checked_sub(1).filter(|_| !self.deadline.has_passed());
         self.left
@@ -162,7 +161,7 @@ impl Steps {
     }
 }
 
-/// A check of certificates or signatures that takes a step each time.
+/// A check of certificates or signatures that counts each use as a step.
 #[derive(Debug)]
 struct Counted<'a, T>(T, &'a Steps);
 
@@ -172,7 +171,7 @@ impl ExtendedKeyUsageValidator for Counted<'_, KeyUsage> {
         if steps.take() {
             usage.validate(purposes)
         } else {
-            // This error ends the verification, whatever other paths there are.
+            // This error ends the verification without trying other paths.
             Err(webpki::Error::MaximumPathBuildCallsExceeded)
         }
     }

@@ -1,4 +1,4 @@
-//! The messages between host and policy during a call, and the access to the policy's memory.
+//! The messages between host and policy during a call, and access to the policy's memory.
 
 use admittance_admission::FailureKind;
 use bytes::BytesMut;
@@ -9,20 +9,19 @@ use crate::store::{CallState, Violation};
 /// The name of the exported memory.
 pub(super) const MEMORY: &str = "memory";
 
-/// The messages of a call. Lives as long as its instance.
 #[derive(Default)]
 pub(crate) struct Exchange {
     pub(super) operation: &'static str,
     pub(super) message: Vec<u8>,
     pub(super) response: Option<Vec<u8>>,
     pub(super) error: Option<String>,
-    /// The answer to the policy's last call of the host: the result, or the text of an error.
+    /// The result or the error of the policy's last host call.
     pub(super) host_answer: Vec<u8>,
     pub(super) host_failed: bool,
     /// The arguments of a WASI policy.
     pub(super) arguments: Vec<&'static str>,
     pub(super) input: BytesMut,
-    /// Its standard output; `None` if that goes to the log.
+    /// The standard output of a WASI policy; `None` if it goes to the log.
     pub(super) output: Option<Vec<u8>>,
 }
 
@@ -58,7 +57,7 @@ pub(super) fn slice(memory: &[u8], at: u32, length: u32) -> wasmtime::Result<&[u
         .ok_or(Trap::MemoryOutOfBounds)?)
 }
 
-/// Reads a number from a policy's memory.
+/// Reads a 32-bit number from a policy's memory.
 pub(super) fn number(memory: &[u8], at: u32) -> wasmtime::Result<u32> {
     let bytes = slice(memory, at, 4)?
         .first_chunk()
@@ -66,7 +65,7 @@ pub(super) fn number(memory: &[u8], at: u32) -> wasmtime::Result<u32> {
     Ok(u32::from_le_bytes(*bytes))
 }
 
-/// Copies bytes that a policy passes to the host. The limit is the size limit of an answer.
+/// Copies bytes that a policy passes to the host, up to the size limit of a response.
 pub(super) fn take(caller: &mut Caller<'_, CallState>, at: u32, length: u32) -> wasmtime::Result<Vec<u8>> {
     let (memory, state) = parts(caller)?;
     fits(length as usize, state.output)?;

@@ -1,11 +1,11 @@
-//! The conditions on fields in a policy's lists, and the masks of the fields that it gets.
+//! Field selectors and field masks in a policy's queries.
 
 use serde_json::Value;
 
-/// The maximum number of conditions on fields, and of masks, in a list.
+/// The maximum number of conditions in a selector, and of masks in a query.
 const FIELDS: usize = 64;
 
-/// Conditions on fields: `metadata.name=a,spec.nodeName!=b`. A field may be any text, number or boolean.
+/// Conditions on fields, such as `metadata.name=a,spec.nodeName!=b`. A field may contain any text, number or boolean.
 pub(super) struct FieldSelector(Vec<(String, bool, String)>);
 
 impl FieldSelector {
@@ -42,7 +42,7 @@ impl FieldSelector {
     }
 }
 
-/// Refuses too many conditions or masks: each is compared with every field of every object.
+/// Limits the number of conditions or masks, because each is compared with every field of every object.
 fn few_fields(count: usize) -> Result<(), String> {
     if count > FIELDS {
         return Err(format!("the request names {count} fields; the limit is {FIELDS}"));
@@ -50,8 +50,8 @@ fn few_fields(count: usize) -> Result<(), String> {
     Ok(())
 }
 
-/// Removes all fields of an object but the masked ones and its identity. A mask is a path, such as `metadata.labels`;
-/// in a list it applies to every item.
+/// Removes all fields of an object except the masked ones and its identity. A mask is a path, such as
+/// `metadata.labels`; in a list, it applies to every item.
 pub(super) fn keep_fields(object: String, masks: Option<&[String]>) -> Result<String, String> {
     let Some(masks) = masks.filter(|masks| !masks.is_empty()) else {
         return Ok(object);

@@ -1,4 +1,4 @@
-//! The functions of the host that a policy may call, within the grants of its stage.
+//! The host functions that a policy may call within the grants of its stage.
 
 use std::{collections::BTreeMap, time::Instant};
 
@@ -24,15 +24,15 @@ use crate::{
 
 const BINDING: &str = "kubewarden";
 
-/// The largest query about the cluster, images or addresses, and the largest log event, in bytes. Values of the cache
-/// and certificates have limits of their own.
+/// The maximum size of a query about the cluster, images or addresses, and of a log event, in bytes. The cache and
+/// certificates have limits of their own.
 const QUESTION: usize = 256 << 10;
 
-/// The addresses and lengths of the binding, the namespace, the operation and the payload.
+/// The address and the length of each of the binding, the namespace, the operation and the payload.
 pub(super) type Arguments = (u32, u32, u32, u32, u32, u32, u32, u32);
 
-/// Answers a call of the host, and puts the answer into the exchange. Returns `false` if the answer is an error.
-/// Fails when the policy's call must end, because the operation is not granted.
+/// Executes a host call, and stores the result or error in the exchange. Returns `false` for an error. Fails, and so
+/// ends the policy's call, if the stage does not grant the operation.
 pub(super) async fn call(guest: &mut Caller<'_, CallState>, arguments: Arguments) -> wasmtime::Result<bool> {
     let (binding, binding_length, namespace, namespace_length, operation, operation_length, payload, length) =
         arguments;
@@ -42,7 +42,7 @@ pub(super) async fn call(guest: &mut Caller<'_, CallState>, arguments: Arguments
     let payload = take(guest, payload, length)?;
     leave_for(payload.len()).await;
     let answer = answer(guest.data_mut(), &binding, &namespace, &operation, payload).await?;
-    // The policy copies the answer into its memory.
+    // The policy will copy the answer into its memory.
     leave_for(answer.as_ref().map_or(0, Vec::len)).await;
     let exchange = &mut guest.data_mut().exchange;
     exchange.host_failed = answer.is_err();
@@ -100,7 +100,7 @@ async fn answer(
     }
 }
 
-/// Verifies a chain of certificates on a thread for long work.
+/// Verifies a certificate chain on a thread for long work.
 async fn is_trusted(deadline: Deadline, payload: Vec<u8>) -> wasmtime::Result<Answer> {
     leave().await;
     let verify = move || certificates::is_trusted(&payload, Moment::now().0, deadline);
@@ -113,7 +113,7 @@ pub(super) fn parse<T: DeserializeOwned>(payload: &[u8]) -> Result<T, String> {
 }
 
 fn log(state: &CallState, payload: &[u8]) {
-    // A larger event exceeds the limit of the log, and is only counted.
+    // A larger event would exceed the log limit anyway, so it is only counted.
     let event = Some(payload).filter(|payload| payload.len() <= QUESTION);
     let event = event.and_then(|event| serde_json::from_slice::<Map<String, Value>>(event).ok());
     let Some(mut event) = event else {
@@ -268,7 +268,7 @@ struct ObjectList {
     items: Vec<Box<RawValue>>,
 }
 
-/// Looks up the addresses of a host to which the stage grants requests.
+/// Resolves a host name to which the stage grants requests.
 async fn look_up(state: &mut CallState, host: &str) -> wasmtime::Result<Answer> {
     if state.preparing {
         return Ok(Err(PREPARING.to_owned()));

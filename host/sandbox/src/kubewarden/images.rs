@@ -1,4 +1,4 @@
-//! Answers the queries of policies about images in registries, within the grants of their stage.
+//! Answers a policy's queries about images in registries, within the grants of its stage.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -13,14 +13,14 @@ use crate::{
     store::CallState,
 };
 
-/// The registry of an image whose name has none, and the path of an image whose name is a single word.
+/// The registry of image names without one, and the repository path of names that are a single word.
 const DEFAULT_REGISTRY: &str = "docker.io";
 const DEFAULT_PATH: &str = "library";
 
-/// The identity provider of GitHub's workflows.
+/// The OpenID provider of GitHub's workflows.
 const GITHUB: &str = "https://token.actions.githubusercontent.com";
 
-/// The maximum number of keys, identities and authorities of a verification: each is tried with each signature.
+/// The maximum number of keys, identities and authorities in a verification, because each is tried with each signature.
 const SIGNERS: usize = 16;
 
 /// The operations of the namespace `oci`.
@@ -54,7 +54,7 @@ struct Verification {
     required: RequiredSigners,
 }
 
-/// The signers that a verification requires. A certificate is written as a list of bytes.
+/// The signers that a verification requires. A certificate is a list of bytes.
 #[derive(Deserialize)]
 #[serde(tag = "type")]
 enum RequiredSigners {
@@ -74,7 +74,7 @@ enum RequiredSigners {
     },
 }
 
-/// The kinds of verifications that the first version has.
+/// The types of verification in version 1 of the operation.
 const FIRST_KINDS: [&str; 2] = ["SigstorePubKeyVerify", "SigstoreKeylessVerify"];
 
 #[derive(Deserialize)]
@@ -136,7 +136,7 @@ impl RequiredSigners {
     }
 }
 
-/// Reads a verification of the first version, whose type is the only key of a map around its fields.
+/// Parses a verification of version 1, which is an object whose only key is the type of verification.
 fn read_first_version(payload: &[u8]) -> Result<Verification, String> {
     let mut kinds: BTreeMap<String, Map<String, Json>> = parse(payload)?;
     match (kinds.pop_first(), kinds.is_empty()) {
@@ -151,7 +151,7 @@ fn read_first_version(payload: &[u8]) -> Result<Verification, String> {
     }
 }
 
-/// Returns the name of the image, and the signers that it must have.
+/// Returns the name of the image, and its required signers.
 fn read(operation: Operation, payload: &[u8]) -> Result<(String, Signers), String> {
     let verification = match operation {
         Operation::VerifyV1 => read_first_version(payload)?,
@@ -175,7 +175,7 @@ fn number_of(signers: &Signers) -> usize {
     signers.all.len() + authorities.sum::<usize>()
 }
 
-/// Answers a question about an image, by the deadline of the call.
+/// Answers a query about an image before the call's deadline.
 pub(super) async fn answer(
     state: &mut CallState,
     operation: Operation,
@@ -208,7 +208,7 @@ pub(super) async fn answer(
     let Some(reader) = state.sandbox.config.images.clone() else {
         return Ok(Err("this host reads no images of registries".to_owned()));
     };
-    // An answer of a registry may have megabytes, which are hashed and parsed.
+    // The answer of a registry may have several megabytes, which are hashed and parsed.
     leave().await;
     let answer = ask(&*reader, operation, &image, &signers);
     Ok(match timeout_at(state.deadline.instant(), answer).await {
@@ -255,7 +255,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_images_are_completed_as_by_docker() {
+    fn image_names_are_completed_as_in_docker() {
         for (name, expected) in [
             ("nginx", "docker.io/library/nginx"),
             ("nginx:1.25", "docker.io/library/nginx:1.25"),

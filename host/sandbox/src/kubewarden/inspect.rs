@@ -1,5 +1,3 @@
-//! Inspection of a policy.
-
 use bytes::Bytes;
 use wasmtime::{Linker, Module};
 
@@ -15,7 +13,7 @@ use crate::{
 };
 
 impl Preparation {
-    /// Inspects a policy. A waPC policy is started, to read its version of the protocol.
+    /// Inspects a policy. A waPC policy is started, because only its code knows its version of the protocol.
     pub(crate) async fn inspect_policy(&self, module: Bytes) -> Result<ModuleInspection, Error> {
         let metadata = Metadata::of(&module)?;
         let artifact = self.compile(module, Effort::Least).await?;
@@ -42,7 +40,7 @@ impl Preparation {
         })
     }
 
-    /// Returns the modules from which a policy imports, and each imported function that would end its call.
+    /// Returns the modules that a policy imports, and each imported function that would fail its call.
     fn imports(&self, module: &Module) -> wasmtime::Result<Vec<ModuleImport>> {
         let mut provided = Linker::new(module.engine());
         provide(&mut provided)?;

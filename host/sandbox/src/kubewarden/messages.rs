@@ -1,4 +1,4 @@
-//! The messages of policies: JSON in the form of Kubernetes' AdmissionReview.
+//! The messages of policies: JSON in the form of Kubernetes's AdmissionReview.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use super::invalid;
 use crate::contract::bindings::admittance::plugin::types;
 
-/// The status that kube-apiserver uses for a denial without one.
+/// The status that kube-apiserver gives to a denial without a status.
 const BAD_REQUEST: u16 = 400;
 
 pub(super) fn request(request: &Request, settings: &str) -> Vec<u8> {
@@ -32,7 +32,7 @@ struct Answer<'a> {
     warnings: Option<Vec<String>>,
 }
 
-/// Reads the answer to `validate`. `mutates` says whether the policy may change objects.
+/// Parses the response to `validate`. `mutates` tells whether the policy may change objects.
 pub(super) fn response(answer: &[u8], request: &Request, mutates: bool) -> wasmtime::Result<types::Response> {
     let answer: Answer<'_> = serde_json::from_slice(answer).map_err(|error| invalid(error.to_string()))?;
     let verdict = match (answer.accepted, answer.mutated_object) {
@@ -73,7 +73,7 @@ struct SettingsAnswer {
     message: Option<String>,
 }
 
-/// Reads the answer to `validate_settings`. The inner error is the mistake in the settings.
+/// Parses the response to `validate_settings`. The inner error is the mistake in the settings.
 pub(super) fn settings(answer: &[u8]) -> Result<Result<(), String>, serde_json::Error> {
     let SettingsAnswer { valid, message } = serde_json::from_slice(answer)?;
     Ok(if valid {
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_has_the_request_of_an_admission_review() {
+    fn a_message_contains_the_request_of_an_admission_review() {
         let mut pod = pod();
         pod.subresource = Some("status".to_owned());
         let text = request(&pod, r#"{"a":[1]}"#);
@@ -143,7 +143,7 @@ mod tests {
                 false,
                 Ok("deny 422 no".to_owned()),
             ),
-            // kube-apiserver gives a refusal without a code the status 400.
+            // kube-apiserver gives a denial without a code the status 400.
             (
                 r#"{"accepted":false,"code":0}"#.to_owned(),
                 false,

@@ -13,13 +13,13 @@ const SECTION: &str = "io.kubewarden.metadata";
 
 const SECTION_MAX: usize = 1 << 20;
 
-/// The protocol of messages that this host speaks.
+/// The protocol version that this host supports.
 pub(super) const PROTOCOL: &str = "v1";
 
-/// The type of policies that this host calls: they receive requests of Kubernetes.
+/// The only supported type of policies: they receive Kubernetes requests.
 const POLICY_TYPE: &str = "kubernetes";
 
-/// Annotations that are part of the description.
+/// The annotations that are part of the description.
 const ANNOTATED: [&str; 3] = [
     "io.kubewarden.policy.title",
     "io.kubewarden.policy.version",
@@ -30,7 +30,7 @@ const ANNOTATED: [&str; 3] = [
 pub(super) struct Metadata {
     pub(super) mode: Mode,
     pub(super) description: Description,
-    /// Further facts, such as its author and its license.
+    /// Additional properties, such as the author and the license.
     pub(super) annotations: BTreeMap<String, String>,
 }
 
@@ -82,7 +82,7 @@ struct Resource {
 }
 
 impl Metadata {
-    /// Reads the metadata of a core module. Fails when the module is not a policy that this host can run.
+    /// Reads the metadata of a core module. Fails if the module is not a policy that this host can run.
     pub(super) fn of(module: &[u8]) -> Result<Self, Error> {
         let (section, imports_wapc) = find(module)?;
         let section = match section {
@@ -97,7 +97,7 @@ impl Metadata {
                     "its section `{SECTION}` cannot be read: {error}; annotate it again with `kwctl annotate`"
                 ))
             })?,
-            // The policy has no annotations yet.
+            // A waPC policy without annotations is accepted.
             None if imports_wapc => Section::default(),
             None => {
                 return Err(Error::Unusable(
@@ -125,7 +125,7 @@ fn find(module: &[u8]) -> Result<(Option<&[u8]>, bool), Error> {
     let mut section = None;
     let mut imports_wapc = false;
     for payload in Parser::new(0).parse_all(module) {
-        // Measuring the complexity has already parsed the module.
+        // The complexity check has already parsed the module, so this cannot fail in practice.
         let payload = payload.map_err(|error| Error::Compile(error.to_string()))?;
         match payload {
             Payload::CustomSection(custom) if custom.name() == SECTION => section = Some(custom.data()),
@@ -163,7 +163,7 @@ impl Section {
                  again with the mode that it is built for"
                     .to_owned(),
             )),
-            // The SDK of WASI policies may import functions of `wapc` that it does not call.
+            // The SDK of WASI policies may import functions of `wapc` without calling them.
             (ExecutionMode::Wasi, _) => Ok(Mode::Program),
             (ExecutionMode::Opa | ExecutionMode::Gatekeeper, _) => Err(Error::Policy(
                 "it is Rego that was compiled to WebAssembly (`executionMode: opa` or `gatekeeper`), which this host \

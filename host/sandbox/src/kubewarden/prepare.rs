@@ -38,7 +38,7 @@ impl Preparation {
         Ok(Prepared { header, code })
     }
 
-    /// Prepares a waPC policy. The memory after its start-up code and `validate_settings` is snapshotted.
+    /// Prepares a waPC policy, with a snapshot after its start-up code and `validate_settings`.
     async fn wapc(&self, module: &Bytes, shared: &SharedModule) -> Result<(Configured, Bytes), Error> {
         let wizer = Wizer::new();
         let instrumented = match wizer.instrument(module) {
@@ -93,8 +93,8 @@ impl Preparation {
         Ok((store, instance))
     }
 
-    /// Starts an instance of a waPC policy and checks its protocol. `is_started` says that the module is a snapshot of
-    /// a started instance.
+    /// Starts an instance of a waPC policy, and checks its protocol version. `is_started` tells whether the module is a
+    /// snapshot of a started instance.
     pub(super) async fn start(
         &self,
         module: &Module,
@@ -111,7 +111,7 @@ impl Preparation {
         Ok((store, instance))
     }
 
-    /// Checks the version of the protocol. A policy that does not answer has the version in its metadata.
+    /// Checks the protocol version. If a policy does not report it, the version in its metadata counts.
     async fn check_protocol(&self, store: &mut Store<CallState>, instance: Instance) -> Result<(), Error> {
         let answer = self.within(store, Step::Start, async |store| {
             wapc::call(store, instance, "protocol_version", Vec::new()).await
@@ -145,8 +145,8 @@ impl Preparation {
     }
 }
 
-/// Reads the answer to `validate_settings`. An error of the policy counts as a mistake in the settings too: usually it
-/// does not know a field.
+/// Reads the response to `validate_settings`. An error of the call is also a mistake in the settings: usually the
+/// policy does not know a field.
 fn check_settings(answer: Result<Vec<u8>, String>) -> Result<(), Error> {
     let mistake = match answer {
         Ok(answer) => messages::settings(&answer).map_err(|error| {
@@ -164,8 +164,8 @@ fn check_settings(answer: Result<Vec<u8>, String>) -> Result<(), Error> {
     })
 }
 
-/// Creates the module with the memory and the globals of an instance. The inner error is the reason for which that is
-/// impossible; the outer error means that the memory is too large.
+/// Creates a module with the memory and globals of an instance. The inner error is the reason why that is impossible;
+/// the outer error means that the memory is too large.
 async fn snapshot(
     wizer: &Wizer,
     context: &ModuleContext<'_>,
@@ -190,7 +190,7 @@ struct Reader<'a> {
     store: &'a mut Store<CallState>,
     instance: Instance,
     kept: KeptMemory,
-    /// The first value that could not be read; a snapshot without it is meaningless.
+    /// The name of the first value that could not be read. If there is one, the snapshot is discarded.
     missing: Option<String>,
 }
 

@@ -1,7 +1,7 @@
 //! The part of WASI preview 1 that policies need: arguments, environment, clocks, randomness and standard streams.
 //!
-//! Policies have no files and no sockets. A function that would need them ends the call with `capability-denied`; only
-//! functions that start-up code calls return the usual error.
+//! Policies have no files and no sockets. A function that needs them fails the call with `capability-denied`, except
+//! functions that start-up code calls: these return the usual error.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -17,7 +17,7 @@ use crate::{
 
 pub(super) const MODULE: &str = "wasi_snapshot_preview1";
 
-/// The result of a function.
+/// The result code of a function; 0 is success.
 type Errno = u32;
 
 const SUCCESS: Errno = 0;
@@ -31,11 +31,11 @@ const ERROR: u32 = 2;
 
 const CHARACTER_DEVICE: u8 = 2;
 
-/// The maximum number of vectors of one read or write, and of events that a program waits for at once.
+/// The maximum number of buffers in one read or write, and of events that one `poll_oneoff` waits for.
 const VECTORS_MAX: u32 = 1024;
 
-/// The maximum size of one write to the log, in bytes; a program writes the rest with the next write. Each byte may be
-/// a line, and vectors may name the same memory again and again.
+/// The maximum size of one write to the log, in bytes; the program must write the rest again. It is limited because
+/// each byte may be a line, and because many buffers may point to the same memory.
 const LOGGED_MAX: usize = 16 << 10;
 
 const STATUS: usize = 24;
@@ -46,7 +46,7 @@ const EVENT: u32 = 32;
 type At = u32;
 type Guest<'a> = Caller<'a, CallState>;
 
-/// Defines a function that ends the call.
+/// Defines a function that fails the call.
 pub(super) fn deny(linker: &mut Linker<CallState>, name: &str, function: FuncType) -> wasmtime::Result<()> {
     let message = format!(
         "the plugin called `{MODULE}.{name}`; policies have no files and no sockets, and no stage can grant them"
@@ -153,8 +153,7 @@ fn define_streams(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
             |mut guest: Guest<'_>, descriptor: u32, at: At| {
                 let mut status = [0; STATUS];
                 status[0] = CHARACTER_DEVICE;
-                // The stream has every right, and passes every right on to files that are opened from it; but no file
-                // can be opened.
+                // The stream has every right, also for files opened from it; but no file can be opened.
                 status[8..].fill(0xff);
                 stream_status(&mut guest, descriptor, at, &status)
             },
@@ -168,7 +167,7 @@ fn define_streams(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
                 stream_status(&mut guest, descriptor, at, &status)
             },
         )?
-        // Start-up code looks for opened directories until it finds none.
+        // Start-up code asks for pre-opened directories until it gets an error.
         .func_wrap(MODULE, "fd_prestat_get", |_descriptor: u32, _at: At| {
             BAD_DESCRIPTOR
         })?
@@ -204,7 +203,7 @@ fn environment(state: &CallState) -> Vec<String> {
     values.map(|(name, value)| format!("{name}={value}")).collect()
 }
 
-/// Writes the number of texts, and the size of all of them with their final zeros.
+/// Writes the number of strings, and the total size of the strings with their terminating zeros.
 fn put_sizes(
     guest: &mut Guest<'_>,
     texts: &[impl AsRef<str>],
@@ -218,7 +217,7 @@ fn put_sizes(
     Ok(SUCCESS)
 }
 
-/// Writes the texts with their final zeros, and a pointer to each.
+/// Writes the strings with their terminating zeros, and a pointer to each string.
 fn put_texts(
     guest: &mut Guest<'_>,
     texts: &[impl AsRef<str>],
@@ -237,11 +236,11 @@ fn put_texts(
     Ok(SUCCESS)
 }
 
-/// Returns the nanoseconds of the clock with this number. `elapsed` is the time since the start of the call.
+/// Returns the time of a clock in nanoseconds. `elapsed` is the time since the start of the call.
 fn clock_time(clock: u32, elapsed: Duration) -> Result<u64, Errno> {
     let since = match clock {
         0 => Moment::now().0.duration_since(UNIX_EPOCH).unwrap_or_default(),
-        // Clocks of processor time count the time of the call too.
+        // The clocks of processor time also return the time since the start of the call.
         1..=3 => elapsed,
         _ => return Err(INVALID),
     };
@@ -310,7 +309,7 @@ fn write(mut guest: Guest<'_>, descriptor: u32, at: At, count: u32, size: At) ->
     Ok(SUCCESS)
 }
 
-/// Waits for the first clock. Streams are always ready.
+/// Waits until the first clock is due. Streams are always ready.
 async fn poll(
     guest: &mut Guest<'_>,
     subscriptions: At,
@@ -349,7 +348,7 @@ async fn poll(
     }
     let first = occurs.iter().map(|(wait, ..)| *wait).min().unwrap_or_default();
     if !first.is_zero() {
-        // The deadline of the call ends this wait too.
+        // The call's deadline ends this wait, too.
         tokio::time::sleep(first).await;
     }
     let (memory, _) = parts(guest)?;

@@ -1,4 +1,4 @@
-//! WASI policies: programs that read a message from standard input and write the answer to standard output.
+//! WASI policies: programs that read a message from standard input and write the response to standard output.
 
 use admittance_admission::FailureKind;
 use wasmtime::{Caller, FuncType, InstancePre, Linker, Store, ValType};
@@ -7,13 +7,13 @@ use wasmtime_wasi::I32Exit;
 use super::{exchange::Exchange, host_calls, wapc::START};
 use crate::store::{CallState, Violation};
 
-/// The program's first argument: its own name.
+/// The program's first argument, which is its own name.
 const NAME: &str = "policy.wasm";
 
-/// The module and name of the function that calls the host, in the SDKs for Go and JavaScript.
+/// The modules and names of the host call in the SDKs for Go and JavaScript.
 const HOST_CALL: [(&str, &str); 2] = [("host", "call"), ("kubewarden:javy/host", "call")];
 
-/// Runs a program with this argument and standard input, and returns its standard output.
+/// Runs a program with this argument and this standard input, and returns its standard output.
 pub(super) async fn run(
     store: &mut Store<CallState>,
     pre: &InstancePre<CallState>,
@@ -37,8 +37,8 @@ pub(super) async fn run(
     Ok(exchange.output.unwrap_or_default())
 }
 
-/// Defines this import if it is the function that calls the host. The function appends the answer to standard input,
-/// and returns 0 for a result and 1 for an error.
+/// Defines the import if it is the host call. The function appends the host's answer to standard input, and returns 0
+/// for a result and 1 for an error.
 pub(super) fn define_host_call(
     linker: &mut Linker<CallState>,
     module: &str,
@@ -50,7 +50,7 @@ pub(super) fn define_host_call(
     let returns_code =
         function.results().len() == 1 && function.results().all(|result| result.matches(&ValType::I32));
     if !HOST_CALL.contains(&(module, name)) || !takes_texts || !returns_code {
-        // Linking reports the unknown import.
+        // The linker reports the import as unknown.
         return Ok(());
     }
     linker.func_wrap_async(module, name, |mut caller: Caller<'_, CallState>, arguments| {
@@ -66,8 +66,8 @@ pub(super) fn define_host_call(
     Ok(())
 }
 
-/// Refuses another answer while more standard input is unread than the program could hold: answers of the host would
-/// pile up in the memory of this process.
+/// Refuses a host call while the unread standard input exceeds the program's memory limit. Otherwise, unread answers
+/// would accumulate in the memory of this process.
 fn check_unread(state: &CallState) -> wasmtime::Result<()> {
     let (unread, limit) = (state.exchange.input.len(), state.memory_limit());
     if unread <= limit {

@@ -1,4 +1,5 @@
-//! waPC 2: the host calls one function of the guest, and each side fetches its messages by calling the other.
+//! waPC 2: the host calls one function of the guest, and each side fetches messages by calling functions of the other
+//! side.
 
 use tracing::Level;
 use wasmtime::{Caller, Instance, InstancePre, Linker, Store};
@@ -14,10 +15,10 @@ pub(super) const MODULE: &str = "wapc";
 
 pub(super) const GUEST_CALL: &str = "__guest_call";
 
-/// The start-up code of a program.
+/// The start-up function of a program.
 pub(super) const START: &str = "_start";
 
-/// The start-up code of an instance, in order; all of it is optional.
+/// The start-up functions of an instance, in order; all are optional.
 const STARTS: [&str; 3] = ["_initialize", START, "wapc_init"];
 
 type Pointer = u32;
@@ -81,7 +82,8 @@ pub(super) fn define(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
     Ok(())
 }
 
-/// Returns the last answer of the host if it is of this kind, an error or a result; otherwise nothing.
+/// Returns the answer to the last host call if it is an error, or a result, as `is_error` demands; otherwise an empty
+/// slice.
 fn host_answer(exchange: &Exchange, is_error: bool) -> &[u8] {
     if exchange.host_failed == is_error {
         &exchange.host_answer
@@ -90,7 +92,7 @@ fn host_answer(exchange: &Exchange, is_error: bool) -> &[u8] {
     }
 }
 
-/// Creates an instance, and starts it unless its module is a snapshot of a started instance.
+/// Creates an instance, and runs its start-up functions unless its module is a snapshot of a started instance.
 pub(super) async fn instance(
     store: &mut Store<CallState>,
     pre: &InstancePre<CallState>,
@@ -111,7 +113,7 @@ async fn start(store: &mut Store<CallState>, instance: Instance) -> wasmtime::Re
         };
         let function = function.typed::<(), ()>(&*store)?;
         match function.call_async(&mut *store, ()).await {
-            // TinyGo's start-up code ends the program, but its functions can still be called.
+            // TinyGo's start-up code exits with 0, but its functions can still be called.
             Err(error) if error.downcast_ref().is_some_and(|I32Exit(code)| *code == 0) => {}
             result => result?,
         }
@@ -119,7 +121,7 @@ async fn start(store: &mut Store<CallState>, instance: Instance) -> wasmtime::Re
     Ok(())
 }
 
-/// Calls an operation. Returns the response, or the error that the policy returned.
+/// Calls an operation. Returns the response, or the policy's own error.
 pub(super) async fn call(
     store: &mut Store<CallState>,
     instance: Instance,

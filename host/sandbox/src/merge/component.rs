@@ -90,7 +90,8 @@ impl OtherPart<'_> {
     }
 }
 
-/// The core index spaces of the new component. Replaces the indices of the old one, which functions refer to.
+/// The core index spaces of the new component. It maps the indices that functions use from the old component to the new
+/// one.
 struct NewIndices<'a> {
     old: &'a PerKind<Vec<Item>>,
     new: HashMap<(Kind, Item), u32>,
@@ -110,7 +111,7 @@ impl<'a> NewIndices<'a> {
         }
     }
 
-    /// Gives the item the next index of its kind.
+    /// Assigns the next index of its kind to the item.
     fn place(&mut self, kind: Kind, item: Item) {
         let count = self.counts.of_mut(kind);
         self.new.insert((kind, item), *count);
@@ -126,7 +127,7 @@ impl<'a> NewIndices<'a> {
         self.new.get(&(kind, *item)).copied().ok_or(Error::UserError(()))
     }
 
-    /// Adds a module, its instance, and aliases of the exports that others use.
+    /// Adds a module, its instance, and aliases of the exports that other parts use.
     fn instantiate(
         &mut self,
         component: &mut wasm_encoder::Component,

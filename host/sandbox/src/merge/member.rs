@@ -7,10 +7,10 @@ use super::{Item, Kind, PerKind};
 
 #[derive(Default)]
 pub(super) struct Member<'a> {
-    /// The highest level of its imports.
+    /// The highest level among the imported items, which is also the level of the module.
     pub(super) level: usize,
     pub(super) types: Vec<RecGroup>,
-    /// The imports in order, with the types that the module expects.
+    /// The imports in order, each with the type that the module declares.
     pub(super) imports: Vec<(Kind, Item, TypeRef)>,
     imported: PerKind<Vec<Item>>,
     pub(super) functions: Vec<u32>,
@@ -24,7 +24,7 @@ pub(super) struct Member<'a> {
 }
 
 impl<'a> Member<'a> {
-    /// Reads a module; `None` if it has something that cannot be merged.
+    /// Reads a module; `None` if it contains anything that cannot be merged.
     pub(super) fn of(module: &'a [u8], find: impl Fn(&str, &str) -> Option<(Kind, Item)>) -> Option<Self> {
         let mut member = Self::default();
         for payload in Parser::new(0).parse_all(module) {
@@ -46,7 +46,7 @@ impl<'a> Member<'a> {
                 Payload::ElementSection(section) => member.elements = all(section)?,
                 Payload::DataSection(section) => member.data = all(section)?,
                 Payload::CodeSectionEntry(body) => member.bodies.push(body),
-                // Start functions have run before the snapshot, so the module must have none.
+                // The component is a snapshot, in which start functions have already run, so no module should have one.
                 Payload::StartSection { .. } | Payload::TagSection(_) => return None,
                 _ => {}
             }
@@ -54,7 +54,7 @@ impl<'a> Member<'a> {
         Some(member)
     }
 
-    /// Returns the item to which an index of the module with this number refers.
+    /// Returns the item that an index of the module `number` refers to.
     pub(super) fn item(&self, number: usize, kind: Kind, index: u32) -> Option<Item> {
         let imported = self.imported.of(kind);
         if let Some(item) = imported.get(index as usize) {
@@ -75,7 +75,7 @@ impl<'a> Member<'a> {
         }
     }
 
-    /// Returns memory, offset and data of its active segments.
+    /// Returns the memory, the offset and the content of each active data segment.
     pub(super) fn active_data(&self) -> impl Iterator<Item = (u32, &ConstExpr<'a>, &'a [u8])> {
         self.data.iter().filter_map(|segment| match &segment.kind {
             DataKind::Active {

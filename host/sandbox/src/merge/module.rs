@@ -10,7 +10,7 @@ use wasmparser::{DataKind, Operator};
 
 use super::{Item, Kind, PerKind, member::Member, reachable::reachable};
 
-/// The name of the instance from which a merged module imports. Names of imports and exports are numbers.
+/// The name of the instance that a merged module imports from. The names of imports and exports in it are numbers.
 pub(super) const IMPORTS: &str = "";
 
 pub(super) struct Merged {
@@ -24,7 +24,7 @@ impl Merged {
             .iter()
             .map(|number| Some((*number, members.get(*number)?)))
             .collect::<Option<_>>()?;
-        // `Blank` cannot replace the data of a module with several memories.
+        // `Blank` cannot replace the data of a module with several memories, so such modules are not merged.
         let memories = members.iter().map(|(_, member)| member.memories.len());
         if members.len() > 1 && memories.sum::<usize>() > 1 {
             return None;
@@ -52,10 +52,10 @@ impl Merged {
 }
 
 struct Indices {
-    /// The first indices of each merged module, by its number.
+    /// The first indices of each merged module, by the number of the module.
     first: HashMap<usize, First>,
     imports: HashMap<(Kind, Item), u32>,
-    /// The values of globals that never change.
+    /// The values of immutable globals.
     constants: HashMap<Item, i32>,
 }
 
@@ -64,13 +64,13 @@ struct First {
     definitions: PerKind<u32>,
     types: u32,
     elements: u32,
-    /// The first indices of passive and of active segments. Passive segments precede all others, as in a snapshot of a
-    /// single module.
+    /// The first indices of passive and of active data segments. All passive segments precede the active ones, as
+    /// `Blank` requires.
     data: (u32, u32),
 }
 
 impl Indices {
-    /// Assigns the indices. Also returns the imports of the merged module.
+    /// Assigns the indices, and also returns the imports of the merged module.
     fn of(members: &[(usize, &Member<'_>)]) -> Option<(Self, Vec<(Kind, Item)>)> {
         let mut indices = Self {
             first: members
@@ -172,7 +172,7 @@ fn count(number: usize) -> Option<u32> {
     u32::try_from(number).ok()
 }
 
-/// Replaces the indices of a module by the indices of the merged module.
+/// Maps the indices of a module to those of the merged module.
 struct Renumbered<'a> {
     indices: &'a Indices,
     number: usize,
@@ -239,14 +239,15 @@ impl Reencode for Renumbered<'_> {
 
     fn instruction<'a>(&mut self, operator: Operator<'a>) -> Result<Instruction<'a>, Error<()>> {
         match operator {
-            // `ref.func` may only name functions that are exported or in a segment, and the merged module has other
-            // exports.
+            // `ref.func` may only refer to functions that are exported or in a segment, and the merged module exports
+            // other functions.
             Operator::RefFunc { .. } => Err(Error::UserError(())),
             operator => utils::instruction(self, operator),
         }
     }
 
-    /// A constant expression can only refer to imported globals, and most of these are now in the same module.
+    /// Constant expressions can refer only to imported globals, most of which are now defined in the same module. So
+    /// their values are inserted.
     fn const_expr(&mut self, expression: wasmparser::ConstExpr<'_>) -> Result<ConstExpr, Error<()>> {
         if let Some(value) = self.indices.value(&expression, self.number, self.member) {
             return Ok(ConstExpr::i32_const(value));
@@ -262,7 +263,7 @@ impl Reencode for Renumbered<'_> {
                 {
                     return Err(Error::UserError(()));
                 }
-                // `ConstExpr` adds the end.
+                // `ConstExpr` appends the `end` itself.
                 Operator::End => continue,
                 operator => utils::instruction(self, operator)?,
             };
@@ -288,12 +289,12 @@ struct Sections<'a> {
     elements: ElementSection,
     code: CodeSection,
     passive_data: Vec<&'a [u8]>,
-    /// Memory, offset and data of each active segment.
+    /// The memory, the offset and the content of each active data segment.
     active_data: Vec<(u32, ConstExpr, &'a [u8])>,
 }
 
 impl<'a> Sections<'a> {
-    /// Adds a module, with the imports that no earlier module has. Functions that cannot be called have no code.
+    /// Adds a module, and those of its imports that no earlier module has. Unreachable functions get no code.
     fn add(
         &mut self,
         renumbered: &mut Renumbered<'a>,

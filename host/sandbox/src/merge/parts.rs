@@ -8,16 +8,16 @@ use wasmparser::{
 
 use super::{Item, Kind, PerKind, member::Member};
 
-/// A component, taken apart.
+/// The parts of a component.
 #[derive(Default)]
 pub(super) struct Parts<'a> {
     modules: Vec<&'a [u8]>,
     pub(super) members: Vec<Member<'a>>,
     pub(super) canonicals: Vec<Canonical>,
     instances: Vec<HashMap<&'a str, (Kind, Item)>>,
-    /// The core index spaces.
+    /// The core index spaces of the component.
     pub(super) items: PerKind<Vec<Item>>,
-    /// The parts that are not core, before and after the first function that is lifted.
+    /// The parts outside of core modules, divided at the first lifted function.
     pub(super) before: Vec<OtherPart<'a>>,
     pub(super) after: Vec<OtherPart<'a>>,
 }
@@ -27,11 +27,11 @@ pub(super) struct Canonical {
     pub(super) level: usize,
 }
 
-/// A part of a component that is not core, and stays unchanged.
+/// A part outside of core modules, which is copied unchanged.
 pub(super) enum OtherPart<'a> {
     Section(RawSection<'a>),
     Aliases(ComponentAliasSection),
-    /// Lifted functions, which refer to core functions and memories.
+    /// Lifted functions, whose references to core functions and memories are renumbered.
     Lifts(Vec<CanonicalFunction>),
 }
 
@@ -73,7 +73,7 @@ impl<'a> Parts<'a> {
                 for function in section {
                     match function.ok()? {
                         lift @ CanonicalFunction::Lift { .. } => lifts.push(lift),
-                        // The function may refer to an item that exists only after lifted functions.
+                        // After a lifted function, the function may refer to an item that exists only then.
                         _ if !lifts.is_empty() || !self.after.is_empty() => return None,
                         function => self.canonical(function)?,
                     }
@@ -84,7 +84,7 @@ impl<'a> Parts<'a> {
             }
             Payload::ComponentTypeSection(section) => {
                 for ty in section {
-                    // The destructor of a resource is a core function.
+                    // The destructor of a resource is a core function, which is not supported.
                     if let ComponentType::Resource { dtor: Some(_), .. } = ty.ok()? {
                         return None;
                     }
@@ -101,7 +101,7 @@ impl<'a> Parts<'a> {
                 }
                 self.keep(OtherPart::Section(raw));
             }
-            // Custom sections refer to items whose indices change.
+            // Custom sections are dropped, because they refer to items by indices that change.
             Payload::CustomSection(_) => {}
             _ => self.keep(OtherPart::Section(raw)),
         }
@@ -192,7 +192,7 @@ impl<'a> Parts<'a> {
         Some(())
     }
 
-    /// Returns the core functions and memories to which a function refers. `None` if it has options for anything else.
+    /// Returns the core functions and memories that a function refers to; `None` if its options refer to anything else.
     pub(super) fn needs(&self, function: &CanonicalFunction) -> Option<Vec<(Kind, Item)>> {
         let (lifted, options) = match function {
             CanonicalFunction::Lift {
@@ -246,7 +246,7 @@ impl<'a> Parts<'a> {
         levels
     }
 
-    /// Returns whether segments overwrite one another in the same order when one level is instantiated after the other.
+    /// Returns whether instantiating one level after the other writes overlapping segments in the same order as before.
     pub(super) fn keeps_order(&self) -> bool {
         let mut last = HashMap::new();
         self.members.iter().enumerate().all(|(number, member)| {

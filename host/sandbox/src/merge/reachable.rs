@@ -4,8 +4,8 @@ use wasmparser::{ConstExpr, ElementItems, Operator, TableInit};
 
 use super::{Item, Kind, member::Member};
 
-/// Finds the functions of merged modules that can be called: from other modules, by a table, and from functions that
-/// can be called. Libraries export far more functions than are used, and the rest need not be compiled.
+/// Finds the functions of merged modules that can be called from other modules, through a table, or from another such
+/// function. Libraries export far more functions than are used, and the rest need not be compiled.
 pub(super) fn reachable(members: &[(usize, &Member<'_>)], exports: &[(Kind, Item)]) -> Option<HashSet<Item>> {
     let functions = exports.iter().filter(|(kind, _)| *kind == Kind::Function);
     let mut open: Vec<_> = functions.map(|(_, item)| *item).collect();
@@ -43,7 +43,7 @@ pub(super) fn reachable(members: &[(usize, &Member<'_>)], exports: &[(Kind, Item
         else {
             continue;
         };
-        // Modules of other levels are not merged with these.
+        // The module has another level, so it is not merged with these.
         let Some(member) = members.get(&number) else {
             continue;
         };

@@ -10,23 +10,23 @@ use wasmtime::{
 use super::*;
 use crate::engine::{Effort, compile_settings};
 
-/// A step of a function, which changes its only value.
+/// A step of a generated function, which changes the function's only value.
 #[derive(Clone, Debug)]
 enum Op {
     Add(i32),
-    /// Calls a function of an earlier library, which is imported.
+    /// Calls an imported function of an earlier library.
     Call(usize),
-    /// Calls a function by its place in the table.
+    /// Calls a function by its index in the table.
     CallIndirect(usize),
-    /// Calls the host.
+    /// Calls the host function `double`.
     Double,
-    /// Calls the host with a part of the memory.
+    /// Calls the host function `log` with a part of the memory.
     Log,
     Load,
     Store,
-    /// Uses the global of all modules.
+    /// Uses the global that all modules share.
     Shared,
-    /// Uses a global of the module.
+    /// Uses a global of the module itself.
     Own,
     /// Copies from a passive segment.
     Init,
@@ -48,7 +48,7 @@ impl Op {
         ]
     }
 
-    /// Writes the step in the text format, for the function with this number. Functions call only those before them.
+    /// Writes the step in the text format, for the function `function`. Functions call only earlier ones.
     fn write(&self, text: &mut String, function: usize) {
         let library = function / 2;
         let step = match self {
@@ -71,7 +71,7 @@ impl Op {
     }
 }
 
-/// Creates a library: a module that shares the memory, the table and a global with the others.
+/// Creates a library: a module that shares memory, table and a global with the other libraries.
 fn library(number: usize, functions: [&[Op]; 2]) -> String {
     let mut text = format!(
         r#"(core module $library{number}
@@ -116,7 +116,7 @@ fn library(number: usize, functions: [&[Op]; 2]) -> String {
     )
 }
 
-/// Creates a component as toolchains link it from libraries.
+/// Creates a component that links libraries in the same way as toolchains.
 fn component(functions: &[Vec<Op>]) -> String {
     let libraries: String = functions
         .chunks_exact(2)
@@ -169,7 +169,7 @@ fn component(functions: &[Vec<Op>]) -> String {
     )
 }
 
-/// Returns the answers of a component, and what it logged.
+/// Runs a component, and returns its results and its log.
 fn run(component: &[u8]) -> (Vec<u32>, Vec<Vec<u8>>) {
     let engine = Engine::new(&compile_settings(Effort::Least)).unwrap();
     let mut linker = Linker::<Vec<Vec<u8>>>::new(&engine);
@@ -207,7 +207,7 @@ proptest! {
         let text = component(&functions[..functions.len() / 2 * 2]);
         let original = wat::parse_str(&text).unwrap();
         let merged = merge(&original).unwrap();
-        // The function that puts `log` into the table stays apart: `log` needs the memory.
+        // The module that puts `log` into the table is not merged, because `log` needs the memory.
         prop_assert_eq!(modules(&merged), 2);
         prop_assert_eq!(run(&merged), run(&original), "{}", text);
         prop_assert!(merge(&merged).is_none());
@@ -259,7 +259,7 @@ fn a_component_that_cannot_be_merged_is_unchanged() {
 
 #[test]
 fn functions_that_nothing_calls_have_no_code() {
-    // `i32.const 123456789`
+    // The bytes of `i32.const 123456789`.
     const CODE: &[u8] = b"\x41\x95\x9a\xef\x3a";
     let one = r#"(func (export "f")) (func (export "unused") (drop (i32.const 123456789)))"#;
     let merged = two(one, r#"(import "one" "f" (func))"#, "").unwrap();
@@ -292,7 +292,7 @@ fn elements_of_a_merged_table_are_static() {
 }
 
 #[test]
-fn segments_are_written_in_the_same_order() {
+fn overlapping_segments_are_written_in_the_same_order() {
     let component = |instances: [&str; 2]| {
         let text = format!(
             r#"(component

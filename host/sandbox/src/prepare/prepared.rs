@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Configured, Description, Error, kubewarden::Mode};
 
-/// A plugin that is checked, configured and compiled. Its header and its code can be kept on disk under the module's
+/// A checked, configured and compiled plugin. Its header and code can be stored on disk, with a key of the module's
 /// digest, the settings and the [fingerprint](crate::Sandbox::fingerprint).
 #[derive(Clone, Debug)]
 pub struct Prepared {
@@ -15,15 +15,14 @@ pub struct Prepared {
 
 /// Native code.
 ///
-/// It must be the unchanged output of the compiler of this very wasmtime. It was compiled by this program or by a
-/// compiler process that this program trusts as itself, or it comes from a cache that is private to this program and
-/// that verifies it first (see [`Prepared::from_file`]). The fingerprint, and wasmtime itself, refuse code of another
+/// It must be the unchanged output of the compiler of this version of wasmtime. So it comes from this program, from a
+/// compiler process that is trusted like this program, or from a cache that is private to this program and verifies the
+/// code when it reads it (see [`Prepared::from_file`]). The fingerprint and wasmtime itself refuse code of another
 /// version or configuration.
 #[derive(Clone)]
 pub(crate) enum Code {
     Memory(Bytes),
-    /// A file that begins with the code. It is mapped into memory, so it must never be written to again; it may be
-    /// removed.
+    /// A file that begins with the code. It is mapped into memory, so nobody may write to it again; it may be removed.
     File(PathBuf),
 }
 
@@ -41,7 +40,7 @@ pub(crate) struct Header {
     pub(crate) fingerprint: String,
     pub(crate) description: Description,
     pub(crate) configured: Configured,
-    /// The settings, if every call needs them.
+    /// The settings, if every call runs `configure` again.
     pub(crate) settings: Option<String>,
     pub(crate) policy: Option<Mode>,
 }
@@ -52,18 +51,18 @@ impl Prepared {
         &self.header.description
     }
 
-    /// Returns the way in which the plugin is configured.
+    /// Returns whether the plugin was configured once or is configured in every call.
     pub fn configured(&self) -> &Configured {
         &self.header.configured
     }
 
-    /// Serializes the header: the description, how the plugin is configured, and the fingerprint.
+    /// Serialises the header: the description, the time of configuration, and the fingerprint.
     pub fn header(&self) -> Vec<u8> {
-        // The header is plain data, so serialization cannot fail.
+        // The header is plain data, so serialisation cannot fail.
         serde_json::to_vec(&self.header).unwrap_or_default()
     }
 
-    /// Returns the native code, if it is in memory.
+    /// Returns the native code if it is in memory.
     pub fn code(&self) -> Option<&Bytes> {
         match &self.code {
             Code::Memory(bytes) => Some(bytes),
@@ -73,7 +72,7 @@ impl Prepared {
 
     /// Creates a plugin from its [header](Self::header) and its native code.
     ///
-    /// The code is trusted like this program. A caller that reads it from disk must make sure that no one else can
+    /// The code is trusted like this program. A caller that reads it from disk must make sure that nobody else can
     /// write it.
     ///
     /// # Errors
@@ -83,10 +82,10 @@ impl Prepared {
         Self::new(Code::Memory(code.into()), header)
     }
 
-    /// Like [`from_bytes`](Self::from_bytes), with a file that begins with the code. Loading the plugin maps the file
-    /// into memory, so that processes which load the same file share its pages.
+    /// Creates a plugin from its [header](Self::header) and a file that begins with its native code. Loading the plugin
+    /// maps the file into memory, so that processes which load the same file share its pages.
     ///
-    /// Nobody may write to the file again, even after the plugin has been loaded. It may be removed.
+    /// Nobody may write to the file again, even after the plugin has been loaded. The file may be removed.
     ///
     /// # Errors
     ///

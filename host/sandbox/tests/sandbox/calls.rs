@@ -57,16 +57,16 @@ async fn a_plugins_verdict_becomes_the_response() {
     }
 }
 
-/// A function that recurses forever, with arguments that it must keep.
+/// A function that recurses without end, and needs stack for its argument.
 const DEEP: &str = "(func $deep (param i64) (result i64)
     (i64.add (call $deep (i64.add (local.get 0) (i64.const 1))) (local.get 0)))";
 
 #[tokio::test]
 async fn every_failed_call_has_its_kind_of_failure() {
-    // The sandbox has one slot, so a call that kept it would be the last one.
+    // The sandbox has one slot, so a call that did not release it would block the next case.
     let sandbox = small(1);
     let deep = Guest::running("(drop (call $deep (i64.const 0)))").with_items(DEEP);
-    // The verdict has discriminant 9, but the variant has four cases.
+    // The verdict's discriminant is 9, but the variant has only four cases.
     let no_such_verdict = Guest::default().with_data(ANSWER + 4, &[9]);
     let outside = Guest::default().with_data(ANSWER + 4, &[1, 0, 0, 0, 0, 0, 0, 0xf0, 8]);
     let not_utf8 = Guest::default()
@@ -157,7 +157,7 @@ async fn every_failed_call_has_its_kind_of_failure() {
         let failure = call(&plugin).await.expect_err(case);
         assert_eq!(failure.kind, kind, "{case}: {failure}");
         assert!(failure.message.contains(says), "{case}: {failure}");
-        // The next call works like the first one.
+        // A second call has the same result.
         assert_eq!(call(&plugin).await.expect_err(case), failure, "{case}");
     }
     assert_eq!(sandbox.free_slots(), 1);
@@ -165,7 +165,7 @@ async fn every_failed_call_has_its_kind_of_failure() {
 
 #[tokio::test]
 async fn a_call_starts_with_fresh_memory() {
-    // Counts its calls in memory and in a global, and traps on the second.
+    // The guest counts its calls in memory and in a global, and traps in the second call.
     let guest = Guest::running(&format!(
         "(if (i32.or (i32.load (i32.const {SCRATCH})) (global.get $calls)) (then unreachable))
          (i32.store (i32.const {SCRATCH}) (i32.const 1))
@@ -178,7 +178,7 @@ async fn a_call_starts_with_fresh_memory() {
     }
 }
 
-/// Returns a plugin that keeps the last byte of its settings, and answers with it as the code of a denial.
+/// Returns a plugin that stores the last byte of its settings, and denies with this byte as the code.
 fn keeps_settings() -> Guest {
     Guest::running(&format!(
         "(i32.store8 (i32.const {}) (i32.const 3))
@@ -228,7 +228,7 @@ async fn settings_are_kept_in_a_snapshot_of_nested_components() {
             assert_eq!(verdict(&call(&plugin).await.unwrap()), "deny 407  ");
         }
     }
-    // Components that are nested more deeply are not snapshotted.
+    // Deeper nested components cannot be snapshotted.
     let prepared = sandbox()
         .prepare(in_a_shell(&in_a_shell(&component, 1), 1), "7", &config())
         .await;
@@ -266,7 +266,6 @@ fn looping() -> Guest {
     Guest::running("(loop $again (br $again))")
 }
 
-/// Returns a guest that sleeps for an hour.
 fn sleeping() -> Guest {
     Guest::running("(call $block (call $sleep (i64.const 3600000000000)))")
         .with_world("import wasi:clocks/monotonic-clock@0.2.3;")
@@ -296,7 +295,7 @@ async fn a_call_ends_at_its_deadline() {
     }
 }
 
-/// The runtime has one thread. Other work continues during the looping plugin, and ends before it.
+/// The runtime has one thread. Other work proceeds while the plugin loops, and finishes first.
 #[tokio::test(flavor = "current_thread")]
 async fn a_looping_plugin_does_not_delay_other_work() {
     let good = load(&Guest::default()).await;
@@ -304,12 +303,12 @@ async fn a_looping_plugin_does_not_delay_other_work() {
         .await
         .unwrap();
     let bad = tokio::spawn(async move { call(&bad).await });
-    // The plugin runs now, and the calls below take turns with it.
+    // From here on, the plugin runs, and takes turns with the calls below.
     tokio::task::yield_now().await;
     for _ in 0..20 {
         call(&good).await.unwrap();
     }
-    // Timers and sockets are served too.
+    // The runtime also serves timers and sockets.
     tokio::time::sleep(Duration::from_millis(1)).await;
     assert!(!bad.is_finished());
     bad.abort();
@@ -338,7 +337,7 @@ async fn a_call_waits_for_a_slot_until_its_deadline() {
     assert_eq!(failure.kind, FailureKind::Overloaded, "{failure}");
     assert!(failure.message.contains("all 1 slots"), "{failure}");
 
-    // A dropped call gives its slot back, and a call that waits takes it.
+    // Dropping a call releases its slot, which the waiting call gets.
     let (good, _) = tokio::join!(call(&good), async {
         tokio::task::yield_now().await;
         held.abort();
@@ -346,9 +345,9 @@ async fn a_call_waits_for_a_slot_until_its_deadline() {
     good.unwrap();
 }
 
-/// Hanging plugins of stages in mode `Audit` leave half of the slots to enforced stages.
+/// Even if all plugins in mode `Audit` hang, half of the slots stay free for enforced stages.
 #[tokio::test]
-async fn audits_leave_slots_for_others() {
+async fn audits_leave_half_of_the_slots_free() {
     let sandbox = small(4);
     let hangs = load_with(&sandbox, &sleeping(), "{}", &config()).await.unwrap();
     let good = load_with(&sandbox, &Guest::default(), "{}", &config())
@@ -369,7 +368,7 @@ async fn audits_leave_slots_for_others() {
             })
         })
         .collect();
-    // All of them have begun, because they were spawned before this task waits.
+    // All calls have started, because they were spawned before this task waits.
     while sandbox.free_slots() > 2 {
         tokio::task::yield_now().await;
     }
@@ -401,7 +400,7 @@ async fn many_calls_run_concurrently() {
     assert_eq!(sandbox().fingerprint(), small(1).fingerprint());
 }
 
-/// Returns a `result<_, list<settings-error>>` with one mistake.
+/// Encodes a `result<_, list<settings-error>>` with one mistake.
 fn mistaken() -> String {
     let words = |words: &[u32]| {
         words

@@ -1,4 +1,4 @@
-//! Tests of the capabilities of plugins.
+//! Tests of the capabilities that stages grant to plugins.
 
 use std::sync::{Arc, Mutex};
 
@@ -21,7 +21,7 @@ fn with(grants: Grants) -> PluginConfig {
 const GET: &str = r#"(import "admittance:plugin/cluster@0.1.1" "get"
     (func $get (param i32 i32 i32 i32 i32 i32 i32 i32 i32 i32)))"#;
 
-/// Writes code that reads the Node `a`. The answer is at `SCRATCH`.
+/// Writes code that reads the Node `a`, and stores the result at `SCRATCH`.
 fn get() -> String {
     format!(
         "(call $get (i32.const {}) (i32.const 2) (i32.const {}) (i32.const 4)
@@ -32,10 +32,10 @@ fn get() -> String {
     )
 }
 
-/// Returns a guest that reads the node, and denies with the text of the object or of the host's error.
+/// Returns a guest that reads the Node, and denies with the text of the object or of the error.
 fn reader() -> Guest {
-    // In a `result<option<json>, error>`, the texts of an object and of an error are at the same place: both follow a
-    // tag.
+    // In a `result<option<json>, error>`, the texts of the object and of the error have the same offset, because a tag
+    // precedes each.
     let deny = format!(
         "(i32.store8 (i32.const {verdict}) (i32.const 3))
          (i32.store (i32.const {message}) (i32.load (i32.const {text})))
@@ -51,7 +51,7 @@ fn reader() -> Guest {
         .with_data(TEXT, b"v1Nodea")
 }
 
-/// A control plane that answers each query with the text of the query.
+/// A control plane that answers each query with the query's own text.
 #[derive(Debug, Default)]
 struct Echo {
     received: Mutex<Vec<String>>,
@@ -134,7 +134,8 @@ async fn the_cluster_is_read_when_it_is_granted() {
         cluster: [ClusterKind::new("v1", "Node")].into(),
         ..Grants::default()
     };
-    // `some(text)`: tag, tag of the option, text. Without a reader: tag, tag of the error, text.
+    // With a reader, the result contains `some(text)`: two tags precede the text. Without a reader, the result is an
+    // error: its two tags precede the text as well.
     let echo = sandbox_with(|config| config.cluster = Some(Arc::new(Echo::default())));
     for (sandbox, says) in [
         (&echo, "v1/Node None a"),
@@ -150,7 +151,7 @@ async fn the_cluster_is_read_when_it_is_granted() {
 const SEND: &str = r#"(import "admittance:plugin/http@0.1.1" "send"
     (func $send (param i32 i32 i32 i32 i32 i32 i32 i32 i32)))"#;
 
-/// Returns a guest that sends a `GET` to this address. It denies with the status of the answer, and allows after an
+/// Returns a guest that sends a `GET` to this URL. It denies with the status of the response, and allows after an
 /// error.
 fn sender(url: &str) -> Guest {
     let code = format!(
@@ -257,7 +258,7 @@ async fn requests_go_to_granted_origins() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_host_function_that_does_not_answer_leaves_time_for_the_plugin() {
+async fn a_host_function_times_out_before_the_deadline_of_the_call() {
     let sandbox = sandbox_with(|config| config.http = Some(Arc::new(Silent)));
     let grants = Grants {
         http: vec![granted("https://a.example")],
@@ -267,7 +268,7 @@ async fn a_host_function_that_does_not_answer_leaves_time_for_the_plugin() {
         .await
         .unwrap();
     let deadline = Deadline::after(std::time::Duration::from_secs(1));
-    // The guest gets the error `timeout`, and then allows.
+    // The guest gets the error `timeout`, and allows.
     plugin.admit(&Arc::new(request()), deadline).await.unwrap();
     let left = deadline.remaining().as_millis();
     assert!((1..=100).contains(&left), "{left}");
@@ -287,7 +288,7 @@ async fn nothing_is_granted_to_configure() {
         http: vec![granted("https://a.example")],
         ..Grants::default()
     };
-    // The guest traps unless the answer is `err(unavailable(...))`: it compares the tags of result and error.
+    // The guest compares the tags of the result and the error, and traps unless they mean `err(unavailable(...))`.
     let unavailable = |call: String, error: u32| {
         format!(
             "{call} (if (i32.or (i32.ne (i32.load8_u (i32.const {SCRATCH})) (i32.const 1))
@@ -326,7 +327,7 @@ async fn opening_a_file_or_a_socket_fails() {
         .with_items(
             r#"(import "wasi:sockets/instance-network@0.2.3" "instance-network" (func $network (result i32)))"#,
         );
-    // The interface of files names a resource of another interface, which the host provides.
+    // The interface for files uses a resource of the interface for streams, which the host provides.
     let files = Guest::running("(drop (call $append (i32.const 0)))")
         .with_world("import wasi:filesystem/types@0.2.3;")
         .with_items(
@@ -341,7 +342,7 @@ async fn opening_a_file_or_a_socket_fails() {
             .contains("`wasi:sockets/instance-network@0.2.3#instance-network`"),
         "{failure}"
     );
-    // A descriptor that the guest did not get is invalid.
+    // The guest uses a descriptor that it never received.
     assert_eq!(answer(&files).await.unwrap_err().kind, FailureKind::Trap);
 }
 
@@ -361,7 +362,8 @@ async fn a_plugin_finds_no_open_directories() {
 
 #[tokio::test]
 async fn a_plugin_sees_only_granted_environment_variables() {
-    // The variables are a `list<tuple<string, string>>`: the guest denies with the first value, or allows without one.
+    // The variables are a `list<tuple<string, string>>`. The guest denies with the first value, or allows if there is
+    // none.
     let guest = Guest::running(&format!(
         "(call $environment (i32.const {SCRATCH}))
          (if (i32.load (i32.const {})) (then
@@ -395,7 +397,7 @@ async fn exit_ends_the_call() {
     assert!(failure.message.contains("exit code 1"), "{failure}");
 }
 
-/// Code that writes to standard error. It runs in a call or in `configure`.
+/// Code that writes to standard error. It can run in `admit` or in `configure`.
 const STDERR: &str = r#"
     (import "wasi:cli/stderr@0.2.3" "get-stderr" (func $stderr (result i32)))
     (import "wasi:io/streams@0.2.3" "[method]output-stream.blocking-write-and-flush"
@@ -430,7 +432,7 @@ async fn a_failure_includes_the_last_output_of_the_plugin() {
 }
 
 #[tokio::test]
-async fn an_open_stream_is_not_kept_in_a_snapshot() {
+async fn a_plugin_with_an_open_stream_is_not_snapshotted() {
     let (guest, code) = writes("hello\n");
     let plugin = load_with(sandbox(), &guest.with_configure(&code), "{}", &config())
         .await
@@ -443,7 +445,7 @@ async fn an_open_stream_is_not_kept_in_a_snapshot() {
 }
 
 #[tokio::test]
-async fn a_plugin_logs_under_its_name_and_the_request() {
+async fn log_lines_contain_the_plugin_and_the_request() {
     let guest = Guest::running(&format!(
         "(call $log (i32.const 2) (i32.const {TEXT}) (i32.const 5) (i32.const {}) (i32.const 9))",
         TEXT + 5
@@ -468,7 +470,7 @@ async fn a_plugin_logs_under_its_name_and_the_request() {
 
 #[tokio::test]
 async fn configure_has_no_grants_even_within_a_call() {
-    // `configure` counts the environment variables that it sees, and `admit` counts them again.
+    // Both `configure` and `admit` count the environment variables that they get.
     let count = |at: u32| {
         format!(
             "(call $environment (i32.const {SCRATCH})) (i32.store (i32.const {at}) (i32.load (i32.const {})))",

@@ -1,9 +1,8 @@
-//! Small guests, written as core modules in text and wrapped as components of the contract's world.
+//! Small guests: core modules in text form, wrapped as components of the contract's world.
 //!
-//! The memory of a guest has the answers of `describe`, `configure` and `admit` at `DESCRIPTION`, `CONFIGURED` and
-//! `ANSWER`, the data of its code at `SCRATCH`, the texts to which the answers point at `TEXT`, and values from the
-//! host at `HEAP`. Everything is zero at first, which means: a description without texts, settings without mistakes,
-//! and the verdict allow.
+//! A guest's memory contains the results of `describe`, `configure` and `admit` at `DESCRIPTION`, `CONFIGURED` and
+//! `ANSWER`, scratch data at `SCRATCH`, the texts of the results at `TEXT`, and values from the host at `HEAP`.
+//! Initially everything is zero, which encodes a description with empty texts, valid settings, and the verdict allow.
 
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::Resolve;
@@ -15,7 +14,7 @@ pub(crate) const SCRATCH: u32 = 3072;
 pub(crate) const TEXT: u32 = 4096;
 const HEAP: u32 = 2 * 65_536;
 
-/// The parts of WASI that guests here import, cut down to what they call.
+/// The parts of WASI that these guests import, reduced to the functions that they call.
 const WASI: &str = r#"
 package wasi:cli@0.2.3 {
     interface exit { exit: func(status: result); no-such-exit: func(); }
@@ -69,19 +68,19 @@ package other:host@1.0.0 {
 }
 "#;
 
-/// A guest in parts. The default guest allows everything.
+/// The parts of a guest. The default guest allows everything.
 #[derive(Clone, Debug)]
 pub(crate) struct Guest {
-    /// Further `import` lines of the world, in addition to the contract.
+    /// Additional `import` lines of the world.
     pub(crate) world: String,
     /// The imports, globals and functions of the module.
     pub(crate) items: String,
-    /// The body of `configure`, with the settings as `$text` and `$length`.
+    /// The body of `configure`, with the settings in `$text` and `$length`.
     pub(crate) configure: String,
-    /// The body of `admit`, with the request as `$request`.
+    /// The body of `admit`, with the request in `$request`.
     pub(crate) admit: String,
     pub(crate) data: String,
-    /// The number of pages with which the memory begins.
+    /// The initial number of memory pages.
     pub(crate) pages: u32,
 }
 
@@ -99,7 +98,7 @@ impl Default for Guest {
 }
 
 impl Guest {
-    /// Creates a guest that runs this code in `admit` and then allows.
+    /// Creates a guest whose `admit` runs this code and then allows.
     pub(crate) fn running(code: &str) -> Self {
         Self {
             admit: format!("{code}\ni32.const {ANSWER}"),
@@ -190,7 +189,6 @@ pub(crate) fn data(at: u32, bytes: &[u8]) -> String {
     format!("(data (i32.const {at}) \"{escaped}\")\n")
 }
 
-/// The possible answers of `admit`.
 #[derive(Clone, Debug)]
 pub(crate) enum Answer {
     Patch(&'static str),
@@ -202,7 +200,7 @@ pub(crate) enum Answer {
     },
     Warn(&'static str),
     Error(&'static str),
-    /// A patch of this many bytes, all zero, from the tenth page on.
+    /// A patch of this many zero bytes, from page 10 on.
     Huge(u32),
 }
 
@@ -217,7 +215,7 @@ impl Answer {
         }
     }
 
-    /// Encodes `result<response, string>` by the canonical ABI, with its texts at `texts`.
+    /// Encodes a `result<response, string>` in the canonical ABI, whose texts are at `texts`.
     fn encode(&self, texts: u32) -> Vec<u8> {
         let length = |text: &str| u32::try_from(text.len()).unwrap();
         let mut words = [0_u32; 11];
@@ -237,7 +235,7 @@ impl Answer {
                 length(message),
             ]),
             Self::Warn(text) => {
-                // There is one warning, and the list of warnings follows the response.
+                // There is one warning; the list of warnings follows the response.
                 words[7..9].copy_from_slice(&[ANSWER + 44, 1]);
                 let list = [texts, length(text)];
                 return words

@@ -1,4 +1,4 @@
-//! Provides the sandbox of the tests, a request, and functions that load and call plugins.
+//! The shared sandbox, a request, and functions that load and call plugins.
 
 use std::{
     io::{self, Write},
@@ -13,18 +13,18 @@ use admittance_sandbox::{Error, Limits, Plugin, PluginConfig, Sandbox, SandboxCo
 
 use crate::guest::Guest;
 
-/// Returns the sandbox that is shared by all tests that do not need their own.
+/// Returns the sandbox for all tests that need no configuration of their own.
 pub(crate) fn sandbox() -> &'static Sandbox {
     static SANDBOX: LazyLock<Sandbox> = LazyLock::new(|| small(16));
     &SANDBOX
 }
 
-/// Creates a sandbox for this many calls at once.
+/// Creates a sandbox with this maximum number of concurrent calls.
 pub(crate) fn small(calls_in_flight: u32) -> Sandbox {
     sandbox_with(|config| config.calls_in_flight = calls_in_flight)
 }
 
-/// Creates a sandbox for one call at once, with a changed configuration.
+/// Creates a sandbox for one call at a time, with a changed configuration.
 pub(crate) fn sandbox_with(change: impl FnOnce(&mut SandboxConfig)) -> Sandbox {
     let mut config = SandboxConfig::default();
     config.calls_in_flight = 1;
@@ -32,8 +32,8 @@ pub(crate) fn sandbox_with(change: impl FnOnce(&mut SandboxConfig)) -> Sandbox {
     Sandbox::new(config).unwrap()
 }
 
-/// The log of all tests. The process has one subscriber: tracing caches that an event has no listeners, so a subscriber
-/// of one test would sometimes miss lines.
+/// The log of all tests. There is one subscriber for the process: tracing caches whether an event has subscribers, so a
+/// subscriber for one test would sometimes miss lines.
 static LOG: LazyLock<LogBuffer> = LazyLock::new(|| {
     let written = LogBuffer::default();
     let writer = written.clone();
@@ -65,9 +65,9 @@ pub(crate) fn log_lines() -> Vec<String> {
 }
 
 pub(crate) fn config() -> PluginConfig {
-    // The log is set up here, because every test gets a configuration before it logs.
+    // Every test calls this function before it logs, so the log is initialised here.
     LazyLock::force(&LOG);
-    // The limits suit a busy machine; tests of limits set their own.
+    // The limits are generous for a busy machine; tests of limits set their own.
     let limits = Limits {
         time: Duration::from_secs(30),
         ..Limits::default()
@@ -110,7 +110,6 @@ pub(crate) async fn call(plugin: &Plugin) -> Result<Response, Failure> {
         .await
 }
 
-/// Loads a plugin and calls it once.
 pub(crate) async fn answer(guest: &Guest) -> Result<Response, Failure> {
     call(&load(guest).await).await
 }

@@ -1,4 +1,4 @@
-//! Tests a plugin that was built for version 0.1.0 of the contract, and is stored as it was built.
+//! Tests a stored binary of a plugin that was built for version 0.1.0 of the contract.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,13 +11,13 @@ use async_trait::async_trait;
 
 use crate::harness::{config, sandbox_with};
 
-/// A plugin built for the contract 0.1.0; `contract-0.1.0.md` in its directory describes it.
+/// The plugin's file; `contract-0.1.0.md` in the same directory describes it.
 const KEPT: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
     "/../../tests/guests/contract-0.1.0.wasm"
 );
 
-/// A control plane that does not answer for the Node `far`.
+/// A control plane that never answers requests for the Node `far`.
 #[derive(Debug)]
 struct Nodes;
 

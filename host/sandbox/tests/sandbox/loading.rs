@@ -1,4 +1,4 @@
-//! Tests that modules are loaded, or refused with a reason.
+//! Tests that modules are loaded, or are refused with a reason.
 
 use std::{
     fs,
@@ -27,7 +27,7 @@ async fn refusal(module: &[u8]) -> String {
         .to_string()
 }
 
-/// Returns the component with one text in it replaced by another of the same length.
+/// Replaces one text in a component by another text of the same length.
 fn replaced(component: &[u8], from: &str, to: &str) -> Vec<u8> {
     assert_eq!(from.len(), to.len());
     let mut bytes = component.to_vec();
@@ -154,9 +154,9 @@ async fn a_patch_version_of_the_contract_is_accepted() {
 }
 
 #[tokio::test]
-async fn settings_of_one_module_share_compiled_code() {
+async fn preparations_with_different_settings_share_compiled_code() {
     let sandbox = sandbox_with(|_| {});
-    // The plugin fails with its settings as the message.
+    // `configure` stores its settings, with which `admit` fails as the message.
     let keep = format!(
         "(i32.store (i32.const {ANSWER}) (i32.const 1))
          (i32.store (i32.const {}) (local.get $text))
@@ -182,7 +182,7 @@ async fn settings_of_one_module_share_compiled_code() {
         2,
         "the module, and the code of its snapshots"
     );
-    // With shorter settings, the heap ends elsewhere. A global holds its end, so the code differs too.
+    // With shorter settings, the heap ends elsewhere. A global contains its end, so the code differs.
     prepare("{}").await;
     assert_eq!(
         sandbox.compilations(),
@@ -201,7 +201,7 @@ async fn settings_of_one_module_share_compiled_code() {
 }
 
 #[tokio::test]
-async fn calls_are_measured() {
+async fn a_meter_measures_calls() {
     let meter = Arc::new(Meter::default());
     let sandbox = sandbox_with(|config| config.meter = Some(meter.clone()));
     let module = Guest::default().component();
@@ -237,7 +237,7 @@ async fn a_memory_limit_above_the_maximum_is_refused() {
     assert!(error.to_string().starts_with(message), "{error}");
 }
 
-/// A runtime that shuts down must not make the thread that prepares panic.
+/// Preparing must not panic while the runtime shuts down.
 #[test]
 fn a_preparation_can_be_cancelled_at_any_time() {
     let sandbox = sandbox_with(|config| config.configure_timeout = Duration::from_secs(3600));
@@ -248,7 +248,7 @@ fn a_preparation_can_be_cancelled_at_any_time() {
     let hook = std::panic::take_hook();
     let seen = panicked.clone();
     std::panic::set_hook(Box::new(move |info| {
-        // Other tests panic too, if they fail.
+        // Panics of other tests are ignored.
         if info.to_string().contains("being shutdown") {
             seen.store(true, Ordering::SeqCst);
         }
@@ -259,7 +259,7 @@ fn a_preparation_can_be_cancelled_at_any_time() {
         let (sandbox, guest) = (sandbox.clone(), guest.clone());
         let preparing = runtime.spawn(async move { sandbox.prepare(guest, "{}", &config()).await });
         std::thread::sleep(Duration::from_millis(wait));
-        // Dropping the runtime waits for the thread, so the guest was stopped.
+        // Dropping the runtime waits for its threads. So it returns only because the guest was stopped.
         drop(runtime);
         assert!(preparing.is_finished());
     }
@@ -299,7 +299,7 @@ async fn a_configuration_that_fills_too_much_memory_is_refused() {
     let mut config = config();
     config.limits.memory = 256 << 20;
     let component = |bytes: usize| Guest::default().with_configure(&filling(bytes)).component();
-    // Memory that stays zero is not counted.
+    // Pages that stay zero are not counted.
     sandbox().prepare(component(1), "{}", &config).await.unwrap();
     let mut policy = Policy::default();
     policy.items = format!("(func $fill {}) (start $fill)", filling(100 << 20));
@@ -315,7 +315,7 @@ async fn a_configuration_that_fills_too_much_memory_is_refused() {
     }
 }
 
-/// Returns code that grows the memory to 128 MiB, and fills this many bytes of it.
+/// Returns code that grows the memory to 128 MiB, and fills `bytes` of it.
 fn filling(bytes: usize) -> String {
     format!(
         "(drop (memory.grow (i32.const 2000)))
@@ -325,7 +325,7 @@ fn filling(bytes: usize) -> String {
 
 #[tokio::test]
 async fn start_up_code_runs_once() {
-    // Like the code of a C library, this code traps if it runs twice in the same memory.
+    // As in a C library, the start-up code traps if it runs twice in the same memory.
     let guest = Guest::default().with_items(
         r#"(func (export "_initialize")
             (if (i32.load (i32.const 512)) (then unreachable))
@@ -342,8 +342,8 @@ async fn start_up_code_runs_once() {
 }
 
 #[tokio::test]
-async fn a_snapshot_is_tried_before_it_is_used() {
-    // `configure` overwrites a part of the description that `describe` returns: whether the plugin mutates.
+async fn a_snapshot_is_tested_before_it_is_used() {
+    // `configure` overwrites the part of the description that tells whether the plugin mutates.
     let spoils = format!("(i32.store8 (i32.const {}) (i32.const 1))", DESCRIPTION + 24);
     let guest = Guest::default().with_configure(&spoils);
     let prepared = sandbox()
@@ -375,7 +375,7 @@ async fn a_prepared_plugin_is_mapped_from_a_file() {
     let plugin = sandbox().load(&again, &config()).unwrap();
     let maps = fs::read_to_string("/proc/self/maps").unwrap();
     assert!(maps.contains(path.to_str().unwrap()), "{maps}");
-    // A mapped file may be removed while the plugin lives.
+    // The file may be removed while the plugin is loaded.
     fs::remove_file(&path).unwrap();
     call(&plugin).await.unwrap();
 
@@ -392,7 +392,7 @@ async fn a_prepared_plugin_is_mapped_from_a_file() {
 }
 
 #[tokio::test]
-async fn a_compiler_in_a_process_of_its_own_makes_the_same_plugin() {
+async fn a_separate_compiler_process_produces_the_same_plugin() {
     let sandbox =
         sandbox_with(|config| config.compiler = Some(env!("CARGO_BIN_EXE_admittance-compiler").into()));
     for in_background in [false, true] {
@@ -403,13 +403,13 @@ async fn a_compiler_in_a_process_of_its_own_makes_the_same_plugin() {
         let prepared = sandbox.prepare(guest.component(), "{}", &config()).await.unwrap();
         assert_eq!(*prepared.configured(), Configured::Snapshot);
         call(&sandbox.load(&prepared, &config()).unwrap()).await.unwrap();
-        // A sandbox that compiles in this process loads it too.
+        // The code is the same for a sandbox that compiles in this process.
         let code = prepared.code().unwrap().clone();
         let prepared = Prepared::from_bytes(code, &prepared.header()).unwrap();
         call(&self::sandbox().load(&prepared, &config()).unwrap())
             .await
             .unwrap();
-        // Both ways report the same errors.
+        // Both compilers report the same errors.
         let module = wat::parse_str("(component (core module (func (result i32))))").unwrap();
         let error = sandbox
             .prepare(module.clone(), "{}", &config())
@@ -420,7 +420,7 @@ async fn a_compiler_in_a_process_of_its_own_makes_the_same_plugin() {
 }
 
 #[tokio::test]
-async fn every_way_to_load_refuses_a_module_above_the_complexity_limits() {
+async fn prepare_and_inspect_refuse_a_module_above_the_complexity_limits() {
     let mut text = "(component)".to_owned();
     for _ in 0..9 {
         text = format!("(component {text} {})", "(instance (instantiate 0))".repeat(10));

@@ -1,4 +1,4 @@
-//! Tests of the lookups that version 0.1.1 of the contract added: pages of lists, and access checks.
+//! Tests of pages of lists and of access checks, which version 0.1.1 of the contract added.
 
 use std::sync::{Arc, Mutex};
 
@@ -14,7 +14,7 @@ use crate::{
     harness::{config, load_with, request, sandbox_with},
 };
 
-/// A control plane that records the queries, and allows everything to the user `jo`.
+/// A control plane that records queries, and allows everything to the user `jo`.
 #[derive(Debug, Default)]
 struct Reader {
     received: Mutex<Vec<String>>,
@@ -70,7 +70,7 @@ impl ClusterReader for Reader {
     }
 }
 
-/// Writes code that denies with the text at this address and of this length.
+/// Writes code that denies with the text of this length at this address.
 fn deny(place: &str, length: &str) -> String {
     format!(
         "(i32.store8 (i32.const {}) (i32.const 3))
@@ -122,15 +122,15 @@ async fn message_with(
     }
 }
 
-/// Returns a guest that requests a page of `v1/Node` with this limit and field, and denies with its first object, or
-/// with the error.
+/// Returns a guest that requests a page of `v1/Node` with this limit and field mask, and denies with the first object
+/// or the error.
 fn lists(limit: u32, field: &str) -> Guest {
     lists_in(None, limit, field)
 }
 
-/// Creates a guest that lists objects of a namespace, or of all namespaces.
+/// Returns a guest that lists objects in a namespace, or in all namespaces.
 fn lists_in(namespace: Option<&str>, limit: u32, field: &str) -> Guest {
-    // The list of fields, behind the texts: place and length of its only element.
+    // After the texts follows the list of fields: the address and length of its only element.
     let list = TEXT + 64;
     let call = format!(
         "(call $page (i32.const {TEXT}) (i32.const 2) (i32.const {}) (i32.const 4)
@@ -165,16 +165,16 @@ fn lists_in(namespace: Option<&str>, limit: u32, field: &str) -> Guest {
         .with_data(NAMESPACE, namespace.unwrap_or_default().as_bytes())
 }
 
-/// The address of the namespace that a guest reads.
+/// The address of the namespace in the guest's memory.
 const NAMESPACE: u32 = TEXT + 192;
 
-/// Returns the expressions of an `option<string>`: the address and length of the namespace, or none.
+/// Returns the expressions of an `option<string>`: the tag, the address and the length of the namespace.
 fn option(namespace: Option<&str>) -> String {
     let (is_some, length) = (u32::from(namespace.is_some()), namespace.map_or(0, str::len));
     format!("(i32.const {is_some}) (i32.const {NAMESPACE}) (i32.const {length})")
 }
 
-/// Returns a guest that reads the Node `l` in a namespace, or without one, and denies with the object.
+/// Returns a guest that reads the Node `l`, optionally in a namespace, and denies with the object.
 fn gets_in(namespace: Option<&str>) -> Guest {
     let call = format!(
         "(call $get (i32.const {TEXT}) (i32.const 2) (i32.const {}) (i32.const 4) {}
@@ -183,7 +183,7 @@ fn gets_in(namespace: Option<&str>) -> Guest {
         option(namespace),
         TEXT + 6
     );
-    // The answer is `ok(some(text))`.
+    // The result is `ok(some(text))`.
     let deny = deny(&load(SCRATCH + 8), &load(SCRATCH + 12));
     Guest::running(&format!("{call} {deny}"))
         .with_items(
@@ -194,7 +194,7 @@ fn gets_in(namespace: Option<&str>) -> Guest {
         .with_data(NAMESPACE, namespace.unwrap_or_default().as_bytes())
 }
 
-/// A namespaced chain gives no access to objects in other namespaces, or in none.
+/// A chain in a namespace gives no access to objects in other namespaces or without a namespace.
 #[tokio::test]
 async fn a_plugin_of_a_namespace_reads_only_that_namespace() {
     let reader = Arc::new(Reader::default());
@@ -265,12 +265,12 @@ async fn pages_contain_only_the_requested_fields() {
     assert!(refused.contains("add `v1/Node` to `allow.cluster`"), "{refused}");
 }
 
-/// Returns a guest that asks whether the user of the request, or `al`, may `get /x`, and denies with the reason or the
-/// error.
+/// Returns a guest that checks whether the user of the request, or `al`, may `get /x`, and denies with the reason or
+/// the error.
 fn asks(other: bool) -> Guest {
     let (action, option) = (TEXT + 64, TEXT + 128);
     let words = |words: &[u32]| -> Vec<u8> { words.iter().flat_map(|word| word.to_le_bytes()).collect() };
-    // `path`: its two texts; and the option of the user, whose first text is the name.
+    // The arguments are `path` with two texts, and the optional user, whose first text is the name.
     let path = words(&[1, TEXT, 3, TEXT + 3, 2]);
     let user = words(&[u32::from(other), TEXT + 5, 2]);
     let call = format!("(call $can (i32.const {action}) (i32.const {SCRATCH}))");
@@ -283,7 +283,7 @@ fn asks(other: bool) -> Guest {
 }
 
 #[tokio::test]
-async fn checks_of_access_need_a_grant() {
+async fn access_checks_need_a_grant() {
     let reader = Arc::new(Reader::default());
     let cluster: Arc<dyn ClusterReader> = reader.clone();
     let sandbox = sandbox_with(|config| config.cluster = Some(cluster));

@@ -1,4 +1,4 @@
-//! Tests the sandbox with real components: how they load, how calls end, and what they can reach.
+//! Tests the sandbox with real components: loading, the results of calls, and capabilities.
 
 #![allow(
     clippy::unwrap_used,

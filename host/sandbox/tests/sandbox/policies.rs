@@ -1,4 +1,4 @@
-//! Tests of Kubewarden policies, which are core modules in text form.
+//! Tests of Kubewarden policies, which are written as core modules in text form.
 
 mod calls;
 mod host_calls;
@@ -17,14 +17,13 @@ const METADATA: &str = r#"{
     "annotations": {"io.kubewarden.policy.title": "t", "io.kubewarden.policy.version": "1.0.0",
         "io.kubewarden.policy.description": "d", "io.kubewarden.policy.author": "me"}}"#;
 
-/// A waPC policy in parts. It distinguishes operations by the lengths of their names. The answers are at `ANSWER`,
-/// `SETTINGS` and `VERSION`, and the data of its code is at `TEXT`.
+/// The parts of a waPC policy, which distinguishes operations by the lengths of their names. The responses are at
+/// `ANSWER`, `SETTINGS` and `VERSION`, and scratch data is at `TEXT`.
 #[derive(Clone)]
 pub(crate) struct Policy {
     metadata: String,
-    /// Imports and functions.
     pub(crate) items: String,
-    /// Code that runs in `validate` before it answers.
+    /// Code that runs in `validate` before the response.
     validate: String,
     answer: String,
     settings: String,
@@ -36,7 +35,7 @@ const ANSWER: usize = 4096;
 const SETTINGS: usize = 8192;
 const VERSION: usize = 12_288;
 const TEXT: usize = 16_384;
-/// The address at which the guest receives messages of the host.
+/// The address at which the guest stores messages from the host.
 const MESSAGE: usize = 65_536;
 
 impl Default for Policy {
@@ -72,7 +71,7 @@ impl Policy {
         }
     }
 
-    /// Writes a policy that calls the host, and answers with the answer or the error of the host.
+    /// Writes a policy that makes a host call, and responds with the host's answer or error.
     fn asking(path: [&str; 3], payload: &str) -> Self {
         let mut at = TEXT;
         let mut arguments = String::new();

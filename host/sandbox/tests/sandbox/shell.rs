@@ -1,4 +1,4 @@
-//! Tests of components that are nested in another component, as JavaScript toolchains write them.
+//! Tests of components inside another component, as JavaScript toolchains produce.
 
 use wasm_encoder::{
     Alias, Component, ComponentAliasSection, ComponentExportKind, ComponentExportSection,
@@ -6,7 +6,7 @@ use wasm_encoder::{
 };
 use wasmparser::{ComponentAlias, ComponentExternalKind, Parser, Payload};
 
-/// The number of definitions of each kind, which are the indices of the next ones.
+/// The number of definitions of each kind so far; the next definition gets this index.
 #[derive(Default)]
 struct Defined {
     types: u32,
@@ -26,8 +26,8 @@ impl Defined {
     }
 }
 
-/// Creates a component that contains another one, and has its imports and exports. The inner one is instantiated this
-/// many times, and its last instance is exported.
+/// Wraps a component in another one with the same imports and exports. The inner component is instantiated `times`
+/// times, and the last instance is exported.
 pub(crate) fn in_a_shell(inner: &[u8], times: usize) -> Vec<u8> {
     let mut shell = Component::new();
     let mut defined = Defined::default();

@@ -46,8 +46,9 @@ fn trusted(question: &Value, now: SystemTime) -> Answer {
     is_trusted(question.to_string().as_bytes(), now, Deadline::after(DAY))
 }
 
-/// Creates a certificate, and a chain of this many intermediates with one name. Each could have issued every other, so
-/// the paths are all orders of them. The root signed the certificate if `is_rooted`; otherwise no path leads to it.
+/// Creates a certificate, and a chain of intermediates that all have one name. Each intermediate could have issued
+/// every other, so the possible paths are all their orders. The root signed the certificate if `is_rooted`; otherwise,
+/// no path leads to the root.
 fn cross_signed_chain(now: SystemTime, intermediates: usize, is_rooted: bool) -> Value {
     let signing = |name: &str| {
         let mut params = params(name, now);
@@ -71,9 +72,9 @@ fn cross_signed_chain(now: SystemTime, intermediates: usize, is_rooted: bool) ->
     json!({"cert": pem(&leaf.pem()), "cert_chain": chain})
 }
 
-/// webpki itself would check 200,000 certificates and 100 signatures.
+/// Without the limit, webpki would check 200,000 certificates and 100 signatures.
 #[test]
-fn a_verification_of_any_chain_ends_after_a_limited_number_of_steps() {
+fn verification_of_any_chain_stops_after_a_limited_number_of_steps() {
     let now = SystemTime::now();
     for (case, question, expected) in [
         ("few with one name", cross_signed_chain(now, 3, true), Ok(true)),
@@ -112,7 +113,7 @@ fn a_verification_of_any_chain_ends_after_a_limited_number_of_steps() {
 
 /// Source: the tests of Kubewarden's policy-evaluator, src/callback_handler/crypto.rs.
 #[test]
-fn a_certificate_is_trusted_as_by_kubewarden() {
+fn certificates_are_trusted_under_the_same_conditions_as_in_kubewarden() {
     let now = SystemTime::now();
     let (ours, theirs) = (authority(now), authority(now));
     let leaf = |change: &dyn Fn(&mut CertificateParams)| {

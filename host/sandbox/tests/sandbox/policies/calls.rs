@@ -1,4 +1,4 @@
-//! Tests of the calls of waPC policies, with their verdicts and failures.
+//! Tests of the verdicts and failures of waPC policies.
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ use super::{METADATA, Policy};
 use crate::harness::{call, config, sandbox};
 
 #[tokio::test]
-async fn a_policy_is_called_in_a_snapshot_of_its_start() {
+async fn a_call_of_a_policy_starts_from_a_snapshot_after_start_up() {
     let plugin = Policy::default().load().await.unwrap();
     assert_eq!(*plugin.configured(), Configured::Snapshot);
     for _ in 0..2 {
         assert!(matches!(call(&plugin).await.unwrap().verdict, Verdict::Allow));
     }
-    // A table cannot be snapshotted.
+    // A policy that changes a table cannot be snapshotted.
     let items = r#"(func $change (table.set $table (i32.const 0) (ref.null func)))"#.to_owned();
     let plugin = Policy {
         items,

@@ -1,4 +1,4 @@
-//! Tests of the calls of the host by waPC policies: to the cluster, registries, the cache and the log.
+//! Tests of the host calls of waPC policies: for the cluster, registries, the cache and the log.
 
 use std::sync::Arc;
 
@@ -14,7 +14,6 @@ use serde_json::value::RawValue;
 use super::{Policy, SETTINGS, TEXT};
 use crate::harness::{call, config, log_lines, sandbox_with};
 
-/// A control plane with one object.
 #[derive(Debug)]
 struct Objects;
 
@@ -59,7 +58,7 @@ impl ClusterReader for Objects {
     }
 }
 
-/// A registry in which every image has a manifest, and none is signed.
+/// A registry in which every image has a manifest, and no image is signed.
 #[derive(Debug)]
 struct Manifests;
 
@@ -180,7 +179,7 @@ async fn host_calls_are_answered_only_if_granted() {
             &granted,
             Err((FailureKind::Error, "the request cannot be read")),
         ),
-        // The text is not a verdict, but the message contains it.
+        // The host's answer is not a verdict, so the call fails with a message that quotes it.
         (
             look_up("localhost"),
             &granted,
@@ -194,13 +193,13 @@ async fn host_calls_are_answered_only_if_granted() {
                 "add `https://example.com` to `allow.http`",
             )),
         ),
-        // The manifest of this image is a verdict.
+        // The manifest of this image happens to be a verdict.
         (
             image("v1/oci_manifest", "ghcr.io/acme/a:1"),
             &granted,
             Ok("manifest of ghcr.io/acme/a:1"),
         ),
-        // These answers are well-formed, but not verdicts.
+        // The answers are valid JSON, but not verdicts.
         (
             image("v1/manifest_digest", "ghcr.io/acme/a:1"),
             &granted,
@@ -347,7 +346,7 @@ async fn slow_host_calls_move_off_the_serving_threads() {
     }
 }
 
-/// Writes a policy that answers with the value of a key in the cache, and then stores a verdict under that key.
+/// Writes a policy that responds with the cached value of a key, and stores a verdict under this key.
 fn keeping(verdict: &str) -> Policy {
     let set = serde_json::json!({"key": "a", "value": verdict.as_bytes(), "ttl": 600}).to_string();
     let get = r#"{"key":"a"}"#;
@@ -365,7 +364,7 @@ fn keeping(verdict: &str) -> Policy {
         )
     };
     Policy {
-        // The answer for a missing key is shorter than a value.
+        // The answer for a missing key is shorter than a stored value.
         validate: format!(
             "(drop {get})
              (if (i32.gt_u (call $host_response_len) (i32.const 40))
@@ -385,7 +384,7 @@ async fn the_cache_of_a_policy_is_private() {
     let (first, second) = (policy.load().await.unwrap(), policy.load().await.unwrap());
     for plugin in [&first, &second] {
         assert!(matches!(call(plugin).await.unwrap().verdict, Verdict::Allow));
-        // The value is found now, so the policy answers `{"`, which is not a verdict.
+        // The value is now in the cache, so the response is `{"`, which is not a verdict.
         let failure = call(plugin).await.unwrap_err();
         assert_eq!(failure.kind, FailureKind::InvalidResponse, "{failure}");
     }
@@ -395,7 +394,7 @@ async fn the_cache_of_a_policy_is_private() {
 async fn a_policy_logs_like_a_plugin() {
     let event = r#"{"level":"warning","message":"policy-log-line","policy":"p","line":7}"#;
     let policy = Policy::asking(["kubewarden", "tracing", "log"], event);
-    // The answer is empty, which is not a verdict.
+    // The response is empty, which is not a verdict.
     let failure = policy.answer().await.unwrap_err();
     assert_eq!(failure.kind, FailureKind::InvalidResponse);
     let lines = log_lines();

@@ -100,7 +100,7 @@ async fn settings_are_validated_when_a_policy_is_loaded() {
             .contains("validation of its settings cannot be read"),
         "{error}"
     );
-    // Each message contains the settings.
+    // The policy is called with the settings in each message.
     let expected = r#""settings":{"a":1}}"#;
     let policy = Policy::running(&format!(
         "(if (i32.ne (i32.load8_u (i32.sub (i32.add (i32.const {MESSAGE}) (local.get $length)) (i32.const {})))
@@ -116,7 +116,7 @@ async fn settings_are_validated_when_a_policy_is_loaded() {
 }
 
 #[tokio::test]
-async fn settings_of_one_policy_share_compiled_code() {
+async fn policies_with_different_settings_share_compiled_code() {
     let sandbox = sandbox_with(|_| {});
     let module = Policy::default().module();
     let _shared = sandbox.share(Digest::of(&module));

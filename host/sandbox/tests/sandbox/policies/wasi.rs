@@ -6,8 +6,8 @@ use admittance_sandbox::Configured;
 use super::{ANSWER, MESSAGE, METADATA, SETTINGS, TEXT, escaped, load_module};
 use crate::harness::{call, config, request, sandbox};
 
-/// Creates a WASI policy that writes this text to standard output; `validate-settings` has another length than
-/// `validate`.
+/// Creates a WASI policy that writes `answer` to standard output. It distinguishes `validate-settings` and `validate`
+/// by their lengths.
 fn program(code: &str, answer: &str) -> Vec<u8> {
     let metadata = METADATA.replace("kubewarden-wapc", "wasi");
     let settings = r#"{"valid":true}"#;
@@ -58,7 +58,7 @@ async fn a_wasi_policy_is_run_for_each_call() {
     assert!(
         matches!(&response.verdict, Verdict::Deny(denial) if denial.code() == 400 && denial.message == "no")
     );
-    // The answer of the host then follows in standard input. For a log line, it is empty.
+    // The host's answer follows in standard input. For a log line, the answer is empty.
     let log = format!(
         "(if (call $call (i32.const {TEXT}) (i32.const 10) (i32.const {}) (i32.const 7) (i32.const {})
             (i32.const 3) (i32.const {}) (i32.const 2)) (then unreachable))
@@ -67,7 +67,7 @@ async fn a_wasi_policy_is_run_for_each_call() {
         TEXT + 17,
         TEXT + 20
     );
-    // The program writes 128 MiB of line ends, each of which ends a line of the log.
+    // The program writes 128 MiB of line feeds, each of which would be a line of the log.
     let lines = "(memory.fill (i32.const 131072) (i32.const 10) (i32.const 131072))
          (loop $again
             (i32.store (i32.add (i32.const 65536) (i32.load (i32.const 8))) (i32.const 131072))
@@ -101,8 +101,8 @@ async fn a_wasi_policy_is_run_for_each_call() {
 }
 
 #[tokio::test]
-async fn answers_that_a_wasi_policy_does_not_read_are_limited() {
-    // A request that is a long string, which the error repeats. No answer is read.
+async fn unread_answers_to_a_wasi_policy_are_limited() {
+    // The request is a long string, which the host's error quotes. The program never reads an answer.
     let code = format!(
         "(memory.fill (i32.const {MESSAGE}) (i32.const 97) (i32.const 65536))
          (i32.store8 (i32.const {MESSAGE}) (i32.const 34)) (i32.store8 (i32.const {}) (i32.const 34))
