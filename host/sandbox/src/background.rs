@@ -4,14 +4,12 @@ use admittance_admission::lower_priority;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// The maximum number of concurrent compilations while requests are served. It is 2, so that a long compilation does
-/// not delay all others.
+/// The maximum number of concurrent compilations during serving: 2, so that a long one does not delay all others.
 const TURNS: usize = 2;
 
 /// Limits concurrent compilations once requests are served.
 pub(crate) struct Background {
-    /// The thread for compilations in this process; `None` inside the cell if a compiler process does them. The cell is
-    /// set when serving starts.
+    /// The thread for compilations in this process, if it compiles. The cell is set when serving starts.
     begun: OnceLock<Option<Arc<ThreadPool>>>,
     turns: Arc<Semaphore>,
 }
@@ -37,8 +35,7 @@ impl Background {
             .get_or_init(|| in_process.then(pool).flatten().map(Arc::new));
     }
 
-    /// Waits for a permit to compile. Returns `None` before serving starts, because compilations are not limited until
-    /// then.
+    /// Waits for a permit to compile; `None` before serving starts, when compilations are not limited.
     pub(crate) async fn turn(&self) -> Option<Turn> {
         let pool = self.begun.get()?.clone();
         let permit = self.turns.clone().acquire_owned().await.ok()?;

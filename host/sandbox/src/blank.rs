@@ -23,8 +23,7 @@ const COMPONENT_SECTION: u8 = 4;
 
 #[derive(Debug)]
 pub(crate) struct Blank {
-    /// The module or component with fillers instead of its data. Snapshots that differ only in their data have the same
-    /// bytes here.
+    /// The module or component with fillers, which is equal for snapshots that differ only in their data.
     pub(crate) bytes: Vec<u8>,
     images: Vec<Image>,
 }
@@ -47,8 +46,7 @@ impl Blank {
         Ok(Self { bytes, images })
     }
 
-    /// Replaces the fillers in the compiled form of [`bytes`](Self::bytes) by the data of the snapshot. `None` if a
-    /// filler does not occur exactly once.
+    /// Replaces the fillers in the compiled form by the snapshot's data; `None` if one does not occur exactly once.
     pub(crate) fn fill(&self, compiled: &[u8]) -> Option<Vec<u8>> {
         let mut filled = compiled.to_vec();
         for Image { data, filler } in &self.images {
@@ -65,8 +63,7 @@ impl Blank {
     }
 }
 
-/// Splits a module or component into sections with their contents. The complexity check has already limited the nesting
-/// of components.
+/// Splits a module or component into sections. The complexity check has already limited the nesting.
 fn sections(bytes: &[u8]) -> wasmparser::Result<Vec<(Payload<'_>, RawSection<'_>)>> {
     let mut sections = Vec::new();
     let mut depth = 0_u32;
@@ -179,8 +176,7 @@ impl<'a> Data<'a> {
                     memory_index: 0,
                     offset_expr,
                 } => offset_expr,
-                // Code refers to segments by index. The indices of passive segments stay the same only if they precede
-                // all others.
+                // Code refers to segments by index, which passive segments keep only if they precede all others.
                 DataKind::Passive if segments.is_empty() => {
                     passive.push(segment.data);
                     continue;
@@ -246,8 +242,7 @@ mod tests {
     #[test]
     fn snapshots_that_differ_only_in_data_have_the_same_blank() {
         let snapshot = |data: &str| {
-            // The segments include the empty one that wizer leaves in place of a passive segment, because the code
-            // refers to it.
+            // One segment is the empty one that wizer leaves for a passive segment, to which the code refers.
             let text = format!(
                 "(component (core module (memory 3) (func (export \"f\") (data.drop 0)) (data \"\") {data}))"
             );

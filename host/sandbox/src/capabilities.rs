@@ -1,5 +1,4 @@
-//! The interfaces that plugins may import. Each capability has a module with its functions, and a row in the table of
-//! the interfaces.
+//! The interfaces that plugins may import. Each capability is a module, and a row in the table of interfaces.
 
 mod cluster;
 mod http;
@@ -92,8 +91,7 @@ pub(crate) fn is_wasi(version: &str) -> bool {
     version.starts_with("0.2.")
 }
 
-/// Returns the table's row for an import such as `wasi:io/poll@0.2.6`; `None` if this host does not provide the
-/// interface.
+/// Returns the row of an import such as `wasi:io/poll@0.2.6`; `None` if this host does not provide it.
 pub(crate) fn provided(import: &str) -> Option<&'static Provided> {
     let (interface, version) = import.split_once('@').unwrap_or((import, ""));
     let mut all = PROVIDED.iter();

@@ -65,11 +65,9 @@ struct Job {
     in_background: bool,
 }
 
-/// Runs this process as a compiler. The program in [`SandboxConfig::compiler`] must call this function with its second
-/// argument if the first one is `compile`.
+/// Runs this process as a compiler. A program that is started with the arguments `compile` and `job` must call it.
 ///
-/// The process must do nothing else, because the function limits the whole process and uses its standard input and
-/// output.
+/// The process must do nothing else: this function limits it, and uses its standard input and output.
 pub fn compile(job: &str) -> ExitCode {
     let answer = serde_json::from_str(job)
         .map_err(|error| format!("`{job}` is not a valid job for a compiler: {error}"))
@@ -90,8 +88,7 @@ pub fn compile(job: &str) -> ExitCode {
     }
 }
 
-/// Returns the compiled form, or the reason for refusing the component. The outer error means that nothing could be
-/// compiled.
+/// Returns the compiled form, or the reason for refusing the component. The outer error is not its fault.
 #[allow(clippy::disallowed_methods, reason = "the compiler is a process of its own")]
 fn run(job: &Job) -> Result<Result<Vec<u8>, String>, String> {
     limit(job).map_err(|error| format!("the limits of the compiler cannot be set: {error}"))?;
@@ -112,8 +109,7 @@ fn run(job: &Job) -> Result<Result<Vec<u8>, String>, String> {
     stdin
         .read_exact(&mut component)
         .map_err(|error| format!("the component cannot be read: {error}"))?;
-    // The pipe closes whenever the parent dies, for any reason. (`PR_SET_PDEATHSIG` would kill this process as soon as
-    // the parent's thread that started it ends.)
+    // The pipe closes however the parent dies. (`PR_SET_PDEATHSIG` fires when the parent's starting thread ends.)
     thread::Builder::new()
         .name("parent-watch".to_owned())
         .spawn(move || {

@@ -14,8 +14,7 @@ use crate::Error;
 
 mod function;
 
-/// A counted item, and its limit. Each limit is at least seven times what a component of Python's interpreter and
-/// standard library by componentize-py needs.
+/// A counted item and its limit, at least seven times what componentize-py's Python interpreter needs.
 #[derive(Clone, Copy)]
 struct Limit(&'static str, u64);
 

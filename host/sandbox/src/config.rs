@@ -29,14 +29,12 @@ pub struct SandboxConfig {
     /// [`compiler`](Self::compiler) that hangs, because processor time limits all others: a large module must not fail
     /// because the machine is busy. Default 1 h.
     pub prepare_timeout: Duration,
-    /// The maximum processor time of `describe`, and of `configure`. The wall-clock limit is ten times as long. Default
+    /// The maximum processor time of `describe` or `configure`. Ten times as much wall-clock time is allowed. Default
     /// 10 s.
     pub configure_timeout: Duration,
-    /// The implementation of `admittance:plugin/cluster`. Default `None`: a plugin with the grant gets the error
-    /// `unavailable`.
+    /// Implements `admittance:plugin/cluster`. Default `None`: plugins with the grant get the error `unavailable`.
     pub cluster: Option<Arc<dyn ClusterReader>>,
-    /// The implementation of `admittance:plugin/http`. Default `None`: a plugin with the grant gets the error
-    /// `unavailable`.
+    /// Implements `admittance:plugin/http`. Default `None`: plugins with the grant get the error `unavailable`.
     pub http: Option<Arc<dyn HttpSender>>,
     /// The requests that Kyverno's policies may send through `http`. These policies are not plugins, so no stage can
     /// grant them requests. Default: none.
@@ -85,8 +83,8 @@ pub struct PluginConfig {
 pub struct Limits {
     /// The maximum size of all memories of the plugin together, in bytes. Default 64 MiB.
     pub memory: usize,
-    /// The maximum time from the call to the verdict, including the wait for a slot. If the chain's deadline is
-    /// earlier, it applies instead. Default 1 s.
+    /// The maximum time from the call to the verdict, with the wait for a slot; the chain may end it earlier. Default 1
+    /// s.
     pub time: Duration,
     /// The maximum size of all strings in a response together, in bytes. Default 1 MiB.
     pub output: usize,

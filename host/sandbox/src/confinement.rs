@@ -61,11 +61,9 @@ mod filters {
         libc::SYS_writev,
     ];
 
-    /// Confines all threads of this process, and threads that they start later. The process can no longer gain
-    /// privileges.
+    /// Confines all threads of this process, also later ones. The process can no longer gain privileges.
     pub(super) fn apply() -> Result<(), Error> {
-        // Filters cannot see the flags of `clone3`, which are in memory. After `ENOSYS`, C libraries use `clone`
-        // instead.
+        // Filters cannot see the flags of `clone3`, which are in memory. After `ENOSYS`, C libraries use `clone`.
         let unknown = SeccompAction::Errno(libc::ENOSYS.cast_unsigned());
         let clone3 = [(libc::SYS_clone3, Vec::new())].into();
         apply_filter_all_threads(&program(clone3, SeccompAction::Allow, unknown)?)?;

@@ -162,8 +162,7 @@ fn engine_config(sandbox: &SandboxConfig) -> Config {
         .table_elements(per_call::TABLE_ELEMENTS)
         // Snapshotting adds one page to the plugin's own memory.
         .max_memory_size(sandbox.memory_limit_max.saturating_add(crate::store::PAGE))
-        // A free slot keeps the pages of its last plugin. The next call of the same plugin resets a few hundred
-        // kilobytes instead of mapping them again.
+        // A free slot keeps its pages: the next call of the same plugin resets them instead of mapping them again.
         .max_unused_warm_slots(at_once)
         .linear_memory_keep_resident(resident.0)
         .table_keep_resident(resident.1)
@@ -184,8 +183,7 @@ pub(crate) enum Effort {
     Full,
 }
 
-/// Creates the settings of a compiler, in this process or in a compiler process. Code of any effort runs in the same
-/// engine.
+/// Creates the settings of a compiler, in any process. Code of any effort runs in the same engine.
 pub(crate) fn compile_settings(effort: Effort) -> Config {
     let mut config = Config::new();
     config

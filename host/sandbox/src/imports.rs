@@ -124,8 +124,7 @@ fn define_denials(
     let mut into = linker.instance(name)?;
     for (item, export) in instance.exports(engine) {
         match export.ty {
-            // The start-up code of Go and of C libraries calls this function, even if the program opens no file. An
-            // empty list is a valid answer.
+            // The start-up code of Go and C libraries calls this even without files; an empty list is a valid answer.
             ComponentItem::ComponentFunc(_) if name.starts_with("wasi:filesystem/preopens@") => {
                 into.func_new(item, |_, _, _, results| {
                     results.fill(Val::List(Vec::new()));

@@ -23,8 +23,7 @@ use crate::{
 pub struct ModuleInspection {
     /// The module's description of itself.
     pub description: Description,
-    /// The type of the module's interface: `admittance:plugin` for a component, `kubewarden:wapc` or `kubewarden:wasi`
-    /// for a policy.
+    /// The module's type: `admittance:plugin` for a component, `kubewarden:wapc` or `kubewarden:wasi` for a policy.
     pub interface: String,
     /// The version of the interface that the module is built for, if it contains one.
     pub contract: Option<String>,
@@ -46,13 +45,11 @@ pub struct ModuleImport {
 }
 
 impl Sandbox {
-    /// Checks a module and calls its `describe`, without settings and grants. This includes compiling the module, and
-    /// runs on a blocking thread.
+    /// Checks and compiles a module, and calls its `describe`, without settings and grants, on a blocking thread.
     ///
     /// # Errors
     ///
-    /// Fails when the bytes are not a plugin of an accepted version, when the module has unknown imports, or when a
-    /// step times out.
+    /// Fails when the module is not a plugin of an accepted version, has unknown imports, or exceeds a limit of time.
     pub async fn inspect(&self, module: impl Into<Bytes>) -> Result<ModuleInspection, Error> {
         let module = module.into();
         check_bytes(&module, self.inner.config.module_size_max)?;

@@ -100,7 +100,6 @@ impl<T> PerKind<T> {
 enum Item {
     /// A core function that the component defines, such as a lowered host function, by its number.
     Canonical(usize),
-    /// A definition in a module. `member` is the number of the module, and `definition` the number among its
-    /// definitions of this kind.
+    /// A definition in a module, by the number of the module and its own number among those of its kind.
     Defined { member: usize, definition: u32 },
 }

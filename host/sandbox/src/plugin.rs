@@ -26,8 +26,7 @@ use crate::{
 /// The maximum length of a plugin's own error in a failure's message, in characters.
 const OWN_ERROR: usize = 2000;
 
-/// A configured plugin that is ready for calls. Each call runs in an instance of its own, which is then discarded.
-/// Cheap to clone.
+/// A configured plugin that is ready for calls. Each call runs in a new instance. Cheap to clone.
 #[derive(Clone)]
 pub struct Plugin(Arc<PluginState>);
 
@@ -52,8 +51,7 @@ pub(crate) struct Base {
 }
 
 impl Base {
-    /// Logs once that a plugin changes an object although its description says that it does not. Operators choose
-    /// plugins by their descriptions.
+    /// Logs once that a plugin changes an object although its description, by which operators choose it, denies that.
     fn warn_of_undeclared(&self, response: &types::Response, stage: &str) {
         let is_change = matches!(
             response.verdict,
@@ -252,8 +250,7 @@ impl Hook for Plugin {
     }
 }
 
-/// The permits of one call. A call of a stage in mode `Audit` has a second permit, because the number of such calls is
-/// limited.
+/// The permits of one call. Calls of stages in mode `Audit` have a second one, because they are limited.
 type Slot = (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>);
 
 impl PluginState {

@@ -45,8 +45,7 @@ use crate::{
 /// The version of a [`Prepared`] plugin's format, which is part of the fingerprint.
 pub(crate) const FORMAT: u32 = 3;
 
-/// The ratio of a step's wall-clock limit to its limit of processor time. It is 10, because other work may occupy most
-/// of the machine.
+/// The ratio of a step's wall-clock limit to its processor time, since other work may occupy most of the machine.
 const WALL_CLOCK_FACTOR: u32 = 10;
 
 /// The first bytes of every component.
@@ -185,8 +184,7 @@ fn core_module(sandbox: &Inner, code: &Code) -> Result<Module, Error> {
     loaded.map_err(|error| Error::Artifact(chain(&error)))
 }
 
-/// Runs `work` on a blocking thread. Dropping the future stops the work at its next await, and a guest at its next
-/// yield.
+/// Runs `work` on a blocking thread. Dropping the future stops it at its next await, and a guest at its next yield.
 ///
 /// The thread has its own runtime, because the caller's runtime refuses timers while it shuts down. A guest also stays
 /// on this thread, so that its processor time can be measured.
@@ -215,8 +213,7 @@ pub(crate) async fn on_blocking_thread<T: Send + 'static>(
 
 pub(crate) struct Preparation {
     pub(crate) sandbox: Arc<Inner>,
-    /// The permit for preparing. An abandoned compilation in this process holds it too, so that such compilations
-    /// cannot accumulate.
+    /// The permit. An abandoned compilation in this process holds it too, so that such work cannot accumulate.
     place: Arc<OwnedSemaphorePermit>,
     pub(crate) fingerprint: String,
     pub(crate) settings: String,
@@ -380,8 +377,7 @@ impl Preparation {
         Ok(Prepared { header, code })
     }
 
-    /// Compiles a snapshot and calls its `describe`. If the plugin's start-up code must not run twice, this test fails,
-    /// and calls use no snapshot.
+    /// Compiles a snapshot and calls its `describe`, which fails if the start-up code must not run twice.
     async fn checked_snapshot(
         &self,
         snapshot: Result<Vec<u8>, String>,
@@ -402,8 +398,7 @@ impl Preparation {
         }
     }
 
-    /// Returns the wall-clock limit of a step. It stops a guest that sleeps; the limit of processor time stops a guest
-    /// that computes.
+    /// Returns the wall-clock limit of a step, for guests that sleep; others reach the processor time's limit.
     fn step_timeout(&self) -> Duration {
         let processor_time = self.sandbox.config.configure_timeout;
         processor_time.saturating_mul(WALL_CLOCK_FACTOR)

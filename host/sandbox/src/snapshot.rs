@@ -29,8 +29,7 @@ pub(crate) struct Instrumented<'a> {
     wizer: Wizer,
     /// The component that contains the parts; `None` if the component itself is the only part.
     shell: Option<Shell<'a>>,
-    /// The components that contain modules. Wizer does not snapshot the modules of nested components, so each nested
-    /// one is a separate part.
+    /// The components that contain modules. Each is snapshotted separately, because wizer skips nested components.
     parts: Vec<ComponentContext<'a>>,
 }
 
@@ -164,8 +163,7 @@ fn access_to(part: usize) -> String {
 }
 
 impl<'a> Shell<'a> {
-    /// Reads the shell of a component; `None` if the component has modules of its own, or if no nested component has
-    /// any.
+    /// Reads the shell of a component; `None` if the component itself has modules, or if none is nested.
     fn of(component: &'a [u8]) -> Result<Option<Self>, String> {
         let mut scan = Scan::default();
         let mut depth = 0_u32;

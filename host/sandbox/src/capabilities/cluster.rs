@@ -24,16 +24,14 @@ const LABELS: usize = 64;
 const BYTES_AT_ONCE: usize = 256 << 10;
 
 impl CallState {
-    /// Returns the reader of the control plane and the kind if the stage grants it. The inner error is returned to the
-    /// plugin.
+    /// Returns the reader of the control plane and the kind if they are granted. The plugin gets the inner error.
     fn granted_reader(
         &self,
         api_version: String,
         kind: String,
     ) -> wasmtime::Result<Result<(Arc<dyn ClusterReader>, ClusterKind), cluster::Error>> {
         let kind = ClusterKind::new(api_version, kind);
-        // Grants do not apply during `configure`, but the call only gets an error: a plugin may warm up with a sample
-        // request.
+        // `configure` has no grants, but a plugin may warm up with a sample request in it, so this is only an error.
         if self.preparing {
             return Ok(Err(cluster::Error::Unavailable(PREPARING.to_owned())));
         }

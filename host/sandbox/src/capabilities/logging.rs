@@ -165,8 +165,7 @@ impl CallLog {
         self.lines().finish();
     }
 
-    /// Ends the log of a cancelled call. Its guest may still run for a moment on another thread; lines that it writes
-    /// are ignored.
+    /// Ends the log of a cancelled call, and ignores lines that its guest may still write on another thread.
     pub(crate) fn close(&self) {
         let mut lines = self.lines();
         lines.finish();

@@ -1,5 +1,4 @@
-//! WASI for plugins: clocks, randomness and standard streams, which need no grant, and the environment that the stage
-//! grants.
+//! WASI for plugins: clocks, randomness, standard streams, and the environment that the stage grants.
 
 use std::time::Instant;
 

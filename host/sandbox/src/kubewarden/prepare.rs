@@ -93,8 +93,7 @@ impl Preparation {
         Ok((store, instance))
     }
 
-    /// Starts an instance of a waPC policy, and checks its protocol version. `is_started` tells whether the module is a
-    /// snapshot of a started instance.
+    /// Starts an instance of a waPC policy, unless its module is a snapshot of one, and checks its protocol version.
     pub(super) async fn start(
         &self,
         module: &Module,
@@ -145,8 +144,7 @@ impl Preparation {
     }
 }
 
-/// Reads the response to `validate_settings`. An error of the call is also a mistake in the settings: usually the
-/// policy does not know a field.
+/// Reads the response to `validate_settings`. A failed call is a mistake too: usually an unknown field.
 fn check_settings(answer: Result<Vec<u8>, String>) -> Result<(), Error> {
     let mistake = match answer {
         Ok(answer) => messages::settings(&answer).map_err(|error| {

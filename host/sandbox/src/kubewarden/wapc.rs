@@ -1,5 +1,4 @@
-//! waPC 2: the host calls one function of the guest, and each side fetches messages by calling functions of the other
-//! side.
+//! waPC 2: the host calls one function of the guest, and each side fetches messages from the other by calls.
 
 use tracing::Level;
 use wasmtime::{Caller, Instance, InstancePre, Linker, Store};
@@ -82,8 +81,7 @@ pub(super) fn define(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
     Ok(())
 }
 
-/// Returns the answer to the last host call if it is an error, or a result, as `is_error` demands; otherwise an empty
-/// slice.
+/// Returns the answer to the last host call if it is an error or a result, as demanded; otherwise nothing.
 fn host_answer(exchange: &Exchange, is_error: bool) -> &[u8] {
     if exchange.host_failed == is_error {
         &exchange.host_answer

@@ -90,8 +90,7 @@ impl OtherPart<'_> {
     }
 }
 
-/// The core index spaces of the new component. It maps the indices that functions use from the old component to the new
-/// one.
+/// The core index spaces of the new component, with the new index of each item of the old one.
 struct NewIndices<'a> {
     old: &'a PerKind<Vec<Item>>,
     new: HashMap<(Kind, Item), u32>,

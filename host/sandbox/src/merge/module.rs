@@ -64,8 +64,7 @@ struct First {
     definitions: PerKind<u32>,
     types: u32,
     elements: u32,
-    /// The first indices of passive and of active data segments. All passive segments precede the active ones, as
-    /// `Blank` requires.
+    /// The first indices of passive and of active data segments. Passive ones come first, as `Blank` requires.
     data: (u32, u32),
 }
 
@@ -239,8 +238,8 @@ impl Reencode for Renumbered<'_> {
 
     fn instruction<'a>(&mut self, operator: Operator<'a>) -> Result<Instruction<'a>, Error<()>> {
         match operator {
-            // `ref.func` may only refer to functions that are exported or in a segment, and the merged module exports
-            // other functions.
+            // `ref.func` may only name functions that are exported or in segments, and the merged module exports
+            // others.
             Operator::RefFunc { .. } => Err(Error::UserError(())),
             operator => utils::instruction(self, operator),
         }

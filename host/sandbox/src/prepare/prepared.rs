@@ -72,8 +72,7 @@ impl Prepared {
 
     /// Creates a plugin from its [header](Self::header) and its native code.
     ///
-    /// The code is trusted like this program. A caller that reads it from disk must make sure that nobody else can
-    /// write it.
+    /// The code is trusted like this program. If it is read from disk, nobody else may be able to write it.
     ///
     /// # Errors
     ///

@@ -34,8 +34,7 @@ fn get() -> String {
 
 /// Returns a guest that reads the Node, and denies with the text of the object or of the error.
 fn reader() -> Guest {
-    // In a `result<option<json>, error>`, the texts of the object and of the error have the same offset, because a tag
-    // precedes each.
+    // In a `result<option<json>, error>`, a tag precedes both texts, so they have the same offset.
     let deny = format!(
         "(i32.store8 (i32.const {verdict}) (i32.const 3))
          (i32.store (i32.const {message}) (i32.load (i32.const {text})))
@@ -134,8 +133,7 @@ async fn the_cluster_is_read_when_it_is_granted() {
         cluster: [ClusterKind::new("v1", "Node")].into(),
         ..Grants::default()
     };
-    // With a reader, the result contains `some(text)`: two tags precede the text. Without a reader, the result is an
-    // error: its two tags precede the text as well.
+    // The text follows two tags: in the result `some(text)` as in the error without a reader.
     let echo = sandbox_with(|config| config.cluster = Some(Arc::new(Echo::default())));
     for (sandbox, says) in [
         (&echo, "v1/Node None a"),
@@ -151,8 +149,7 @@ async fn the_cluster_is_read_when_it_is_granted() {
 const SEND: &str = r#"(import "admittance:plugin/http@0.1.1" "send"
     (func $send (param i32 i32 i32 i32 i32 i32 i32 i32 i32)))"#;
 
-/// Returns a guest that sends a `GET` to this URL. It denies with the status of the response, and allows after an
-/// error.
+/// Returns a guest that sends a `GET` to this URL, denies with the response's status, and allows after an error.
 fn sender(url: &str) -> Guest {
     let code = format!(
         "(call $send (i32.const {TEXT}) (i32.const 3) (i32.const {}) (i32.const {})
@@ -362,8 +359,7 @@ async fn a_plugin_finds_no_open_directories() {
 
 #[tokio::test]
 async fn a_plugin_sees_only_granted_environment_variables() {
-    // The variables are a `list<tuple<string, string>>`. The guest denies with the first value, or allows if there is
-    // none.
+    // The variables are a `list<tuple<string, string>>`. The guest denies with the first value, or allows.
     let guest = Guest::running(&format!(
         "(call $environment (i32.const {SCRATCH}))
          (if (i32.load (i32.const {})) (then

@@ -122,8 +122,7 @@ async fn message_with(
     }
 }
 
-/// Returns a guest that requests a page of `v1/Node` with this limit and field mask, and denies with the first object
-/// or the error.
+/// Returns a guest that requests a page of Nodes, and denies with the first object or the error.
 fn lists(limit: u32, field: &str) -> Guest {
     lists_in(None, limit, field)
 }
@@ -265,8 +264,7 @@ async fn pages_contain_only_the_requested_fields() {
     assert!(refused.contains("add `v1/Node` to `allow.cluster`"), "{refused}");
 }
 
-/// Returns a guest that checks whether the user of the request, or `al`, may `get /x`, and denies with the reason or
-/// the error.
+/// Returns a guest that asks whether this user may `get /x`, and denies with the reason or the error.
 fn asks(other: bool) -> Guest {
     let (action, option) = (TEXT + 64, TEXT + 128);
     let words = |words: &[u32]| -> Vec<u8> { words.iter().flat_map(|word| word.to_le_bytes()).collect() };

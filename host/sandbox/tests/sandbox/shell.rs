@@ -26,8 +26,7 @@ impl Defined {
     }
 }
 
-/// Wraps a component in another one with the same imports and exports. The inner component is instantiated `times`
-/// times, and the last instance is exported.
+/// Wraps a component in one that instantiates it `times` times, and exports the last instance.
 pub(crate) fn in_a_shell(inner: &[u8], times: usize) -> Vec<u8> {
     let mut shell = Component::new();
     let mut defined = Defined::default();

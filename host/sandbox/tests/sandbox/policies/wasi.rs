@@ -6,8 +6,7 @@ use admittance_sandbox::Configured;
 use super::{ANSWER, MESSAGE, METADATA, SETTINGS, TEXT, escaped, load_module};
 use crate::harness::{call, config, request, sandbox};
 
-/// Creates a WASI policy that writes `answer` to standard output. It distinguishes `validate-settings` and `validate`
-/// by their lengths.
+/// Creates a WASI policy that writes `answer`. It tells operations apart by the lengths of their names.
 fn program(code: &str, answer: &str) -> Vec<u8> {
     let metadata = METADATA.replace("kubewarden-wapc", "wasi");
     let settings = r#"{"valid":true}"#;
