@@ -131,8 +131,7 @@ impl ChainStore {
         )
     }
 
-    /// Returns the definition in `object` as the store would read it from a resource; `None` if `object` is of another
-    /// kind.
+    /// Returns the definition in `object` as the store would read it; `None` if `object` is of another kind.
     pub fn definition_of(&self, object: &Object) -> Option<DefinitionFile> {
         let object = object.value().as_object()?;
         let text = |value: &Value| value.as_str().map(str::to_owned);

@@ -145,7 +145,7 @@ impl Leader {
         let led = async {
             let mut is_leader = self.election.is_leader();
             while self.chains.is_some() {
-                // Without a known leader, for instance if the account may not elect one, each replica begins the steps
+                // Without a known leader, for instance if the account may not elect one, each replica begins steps
                 // itself.
                 host.set_rollouts_led(self.election.status().is_another());
                 tokio::select! {
@@ -267,8 +267,7 @@ async fn follow_statuses(chains: &ChainStore, host: &Host) {
     }
 }
 
-/// Writes a status, and then publishes its event. Returns the kind and name of the resource, and the result of the
-/// status write.
+/// Writes a status, and then publishes its event. Returns the kind and name of the resource, and the write's result.
 async fn write_status(write: StatusWrite, events: Events) -> (String, Result<(), ResourceError>) {
     let StatusWrite {
         resources,

@@ -37,8 +37,7 @@ pub(crate) fn statuses_begin_at_zero() {
     }
 }
 
-/// Initializes the counters of writes to zero: one for each kind, which is a webhook configuration or the Secret with
-/// the certificate.
+/// Initializes the counters of writes to zero, for webhook configurations and for the Secret with the certificate.
 pub(crate) fn configurations_begin_at_zero(kinds: impl IntoIterator<Item = &'static str>) {
     for kind in kinds {
         for result in RESULTS {

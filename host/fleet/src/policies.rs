@@ -20,8 +20,7 @@ use crate::chains::{SCHEME, entry};
 const DISCOVERY: Duration = Duration::from_secs(5);
 /// The interval of discovery while the API server does not answer.
 const RETRY: Duration = Duration::from_secs(1);
-/// The time after which the policies of a missing kind are dropped. An API server that has just started may not serve
-/// all kinds yet.
+/// Policies of a missing kind are dropped after this time, since an API server that just started may lack kinds.
 const CONFIRM: Duration = Duration::from_secs(3);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,5 +1,4 @@
-//! The webhook configurations that the chains need. `kubernetes manifests` prints them, and the leader writes them to
-//! the API server.
+//! The webhook configurations for chains, which `kubernetes manifests` prints and the leader writes to the API server.
 
 #![expect(
     clippy::indexing_slicing,

@@ -1,5 +1,4 @@
-//! The agreement of replicas on a table. Each replica reports in its Lease which table it serves and which one it has
-//! prepared, so that all switch together.
+//! Lets all replicas switch to a table together: each reports in its Lease which tables it serves and has prepared.
 
 use std::{sync::Arc, time::Duration};
 

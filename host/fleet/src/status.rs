@@ -213,8 +213,7 @@ fn modules(stage: &StageStatus) -> impl Iterator<Item = Value> {
     })
 }
 
-/// Returns the revision in which this version went live. It is taken from the last status of this version, because each
-/// replica numbers its own revisions.
+/// Returns the revision in which this version went live, from the last status: each replica has its own numbers.
 fn revision(before: &Value, generation: &Value, host: &Status) -> Value {
     let kept = before
         .get(REVISION)

@@ -57,8 +57,7 @@ impl CertificateConfig {
 pub struct OwnCertificate {
     /// The validity in days. The certificate is replaced when less than a third is left.
     pub days: u16,
-    /// The time between the publication of the CA in the webhook configurations and the first use of the certificate,
-    /// so that every API server has read the CA.
+    /// The time from publishing the CA to using the certificate, in which every API server reads the CA.
     pub overlap: Duration,
 }
 
@@ -190,8 +189,7 @@ impl Webhooks {
         self.0.status.lock().clone()
     }
 
-    /// In every replica, serves the newest certificate of the Secret, or reloads the CAs when their file changes. Never
-    /// completes.
+    /// In every replica, serves the newest certificate, or reloads the CAs when their file changes. Never completes.
     pub async fn follow(&self) {
         match &self.0.trust {
             Trust::Own(secret) => secret.follow().await,
@@ -209,8 +207,7 @@ impl Webhooks {
         }
     }
 
-    /// As the leader, keeps the configurations and the certificate up to date. Never completes. Dropping the future
-    /// leaves the configurations in place.
+    /// As the leader, updates configurations and certificate. Never completes. Dropping the future removes nothing.
     pub(crate) async fn keep(&self, host: &Host) {
         let inner = &*self.0;
         inner.status.lock().is_keeper = true;

@@ -196,8 +196,8 @@ impl Reader {
         serde_json::from_slice(&answer.body).map_err(|error| content(path, &error))
     }
 
-    /// Discovers the resources that may match a chain of these tables, each in one version: the group's preferred
-    /// version if a chain may match it.
+    /// Discovers the resources that may match a chain, each in one version, which is the group's preferred one if
+    /// possible.
     ///
     /// # Errors
     ///
@@ -259,8 +259,7 @@ impl Reader {
 }
 
 impl ResourceList {
-    /// Returns whether the list contains reports of this API. Comparing the group and version is not enough, because
-    /// other kinds used them earlier.
+    /// Returns whether the list contains reports of this API. Other kinds once had the same group and version.
     fn has_kind_of(&self, api: ReportApi) -> bool {
         let mut resources = self.resources.iter();
         resources.any(|resource| resource.name == api.plural(true))
@@ -395,8 +394,7 @@ pub(super) fn page_query(size: u32, token: &str) -> String {
     query.finish()
 }
 
-/// Extracts the continue token from a response with status 410. With this token the list continues in its present
-/// state.
+/// Extracts the token from a response with status 410 with which the list continues in its present state.
 fn token_of(body: &Bytes) -> Option<String> {
     let page: Page<'_> = serde_json::from_slice(body).ok()?;
     Some(page.metadata.next).filter(|token| !token.is_empty())

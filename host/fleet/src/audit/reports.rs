@@ -1,5 +1,4 @@
-//! Writes findings as reports: resources of OpenReports or of its predecessors, one for each namespace and one for the
-//! cluster.
+//! Writes findings as reports of OpenReports or its predecessors, one per namespace and one for the cluster.
 //!
 //! All kinds of reports have the same fields. The oldest is `wgpolicyk8s.io` of the Kubernetes policy working group.
 //! `reports.x-k8s.io/v1beta2` renamed the kinds and added `source`, and OpenReports adopted both changes (see the
@@ -84,8 +83,7 @@ impl ReportApi {
         }
     }
 
-    /// Returns the report on a namespace, or on objects without one. `verdicts` counts all objects; `findings` may be
-    /// incomplete.
+    /// Returns the report on a namespace or the cluster. `verdicts` counts all objects; `findings` may be incomplete.
     pub fn document<'a>(
         self,
         name: &str,

@@ -87,8 +87,7 @@ struct ChainAudit {
 }
 
 impl Audits {
-    /// Audits the objects of this cluster, except in the namespaces that the webhooks exclude. `name` is the
-    /// installation's name.
+    /// Audits all objects except in namespaces that the webhooks exclude. `name` is the installation's name.
     pub fn new(cluster: &Cluster, mut config: AuditConfig, name: &str, webhooks: Option<&Webhooks>) -> Self {
         let excluded = webhooks.into_iter().flat_map(Webhooks::excluded_namespaces);
         config.excluded_namespaces.extend(excluded);
@@ -226,8 +225,7 @@ impl Inner {
                     }
                 }
                 _ = discovery.tick(), if work.writer.is_none() && self.config.writes_reports => {
-                    // Discovery is retried at the next tick, and other requests report an API server that does not
-                    // answer.
+                    // Discovery is retried at the next tick. Other requests report an unavailable API server.
                     if let Ok(Some(api)) = work.reader.reports().await {
                         self.write_as(Some(api), work);
                         due = Some(Instant::now());

@@ -15,8 +15,7 @@ pub struct AuditConfig {
     pub rate: u32,
     /// The maximum number of objects in a page of a list.
     pub page: u32,
-    /// The audited resources, such as `pods` or `deployments.apps`. If it is empty, all resources that a chain matches
-    /// are audited.
+    /// The audited resources, such as `pods` or `deployments.apps`; if empty, all resources that a chain matches.
     pub resources: Vec<String>,
     /// The namespaces that are not audited, in addition to those that the webhooks exclude.
     pub excluded_namespaces: Vec<String>,
@@ -51,12 +50,10 @@ pub struct AuditStatus {
     /// The last audit of all objects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last: Option<AuditPass>,
-    /// The number of objects with each verdict: `denied`, `failed`, `would-be-denied`, `failure-ignored`, `changed` and
-    /// `allowed`.
+    /// The number of objects with each [verdict](super::Verdict), such as `denied` or `would-be-denied`.
     #[serde(default)]
     pub objects: BTreeMap<String, u64>,
-    /// The API of the written reports: `openreports.io/v1alpha1`, `reports.x-k8s.io/v1beta2` or
-    /// `wgpolicyk8s.io/v1alpha2`.
+    /// The API of the written reports, such as `openreports.io/v1alpha1`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reports: Option<String>,
     /// The errors of listing, watching and writing reports, by resource, group or task.

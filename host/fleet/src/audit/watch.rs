@@ -59,8 +59,7 @@ struct Metadata {
     resource_version: String,
 }
 
-/// Watches the objects of a resource from `version` on, and sends each change with `number`. Returns when the watch has
-/// expired.
+/// Watches the objects of a resource from `version` on, and sends each change with `number`, until the watch expires.
 pub(super) async fn follow(
     reader: Arc<Reader>,
     resource: Resource,

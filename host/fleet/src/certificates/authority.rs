@@ -114,8 +114,7 @@ impl Authority {
         self.issuer.key().serialize_pem()
     }
 
-    /// Returns the expiry of an existing certificate that can still be used for this subject; `None` if it must be
-    /// replaced.
+    /// Returns the expiry of a certificate that can still be used for this subject; `None` if it must be replaced.
     pub fn good_until(
         &self,
         certificate: &str,
@@ -177,8 +176,7 @@ pub struct Validity {
 }
 
 impl Validity {
-    /// Returns the validity of a certificate for this subject; `None` if the key does not match or none of these CAs
-    /// signed it.
+    /// Returns the validity of a certificate for this subject, if the key matches and one of these CAs signed it.
     pub fn of(
         certificate: &str,
         key: &str,
@@ -223,8 +221,7 @@ pub fn to_pem(certificates: &[CertificateDer<'_>]) -> String {
     certificates.iter().map(pem).collect()
 }
 
-/// Issues a certificate for a service, and a CA with the same validity. The CA's key is discarded, so that it can sign
-/// nothing else.
+/// Issues a certificate for a service, and a CA with the same validity, whose key is discarded after this use.
 pub fn for_service(
     service: &Service,
     days: u16,

@@ -54,8 +54,7 @@ fn webhook(rules: &str, stages: &[&str]) -> Json {
 
 #[test]
 fn the_fields_of_a_webhook_follow_from_its_stages() {
-    // (stages, field, value). A webhook configuration allows timeouts of 1 to 30 s, and side effects `None` or
-    // `NoneOnDryRun`.
+    // (stages, field, value). Timeouts may be 1 to 30 s, and side effects `None` or `NoneOnDryRun`.
     let table: [(&[&str], &str, Json); 16] = [
         (&["timeout: 250ms"], "timeoutSeconds", 1.into()),
         (&["timeout: 750ms"], "timeoutSeconds", 1.into()),

@@ -254,8 +254,7 @@ impl RegisteredWebhook {
     }
 }
 
-/// Returns the webhook timeout in seconds: the time of the stages and 250 ms for the answer, rounded up. Kubernetes
-/// allows 1 to 30 s.
+/// Returns the webhook timeout in seconds, 1 to 30: the time of the stages and 250 ms for the answer, rounded up.
 fn seconds(stages: Duration) -> u64 {
     const MARGIN: Duration = Duration::from_millis(250);
     let whole = stages.saturating_add(MARGIN);

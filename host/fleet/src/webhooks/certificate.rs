@@ -273,8 +273,7 @@ impl CertificateSecret {
         let usable = found
             .clone()
             .filter(|contents| contents.is_usable(&self.service, now));
-        // Without a usable certificate in the Secret, replicas keep serving the last one until the API server trusts
-        // its successor.
+        // If the Secret lost its certificate, the last one is served until the API server trusts the next.
         let is_lost = usable.is_none() && kept.certificate.is_some();
         let basis = usable.or_else(|| kept.certificate.clone());
         let renewal = Renewal {

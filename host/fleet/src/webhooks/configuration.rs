@@ -44,8 +44,7 @@ impl WrittenConfiguration {
     }
 }
 
-/// Replaces the webhooks of a configuration if they differ. Returns its kind, and the result of the write if there was
-/// one.
+/// Replaces the webhooks of a configuration if they differ. Returns its kind and the result of the write.
 pub(super) async fn write(
     resources: &Resources,
     phase: Phase,

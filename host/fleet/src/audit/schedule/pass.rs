@@ -90,8 +90,8 @@ impl Inner {
             } else {
                 Ok(())
             };
-            // Reports are written at the end of every audit: if it took longer than `every`, the next one begins at
-            // once.
+            // Reports are written after every audit, because the next one begins at once if it took longer than
+            // `every`.
             let written = writer.write(&work.reader, &mut work.ledger).await;
             self.report(
                 REPORTS,
@@ -144,8 +144,7 @@ impl Inner {
         self.status.lock().objects = verdicts.collect();
     }
 
-    /// Returns whether a resource is audited. Events are not, because they expire; reports are not, because audits
-    /// write them.
+    /// Returns whether a resource is audited. Events expire, and reports are written by audits, so neither is.
     fn is_audited(&self, resource: &Resource) -> bool {
         let names = &self.config.resources;
         let group = &*resource.resource.group;
