@@ -18,7 +18,7 @@ struct Widget {
     size: u32,
 }
 
-/// Refuses widgets of size 0, and gives the others a label.
+/// Denies widgets of size 0, and labels all others.
 struct WidgetRules;
 
 #[async_trait]

@@ -38,7 +38,7 @@ use crate::{
 /// ```
 pub struct HostBuilder {
     paths: Vec<PathBuf>,
-    /// The number of stores before the first directory; new definitions are written to that directory.
+    /// The number of stores that were added before the first directory. New definitions are written to that directory.
     stores_before: Option<usize>,
     stores: Vec<Arc<dyn DefinitionStore>>,
     on_bad: OnBadDefinition,
@@ -98,8 +98,8 @@ impl Default for HostBuilder {
 impl HostBuilder {
     /// Adds the definitions in this file, or in the files of this directory. May be called more than once.
     ///
-    /// A new definition that is applied is written to the first place that accepts it, of all files, directories and
-    /// [stores](Self::definition_store) in the order in which they are added. Single files accept none.
+    /// A new definition is written to the first place that accepts it, among all files, directories and
+    /// [stores](Self::definition_store) in the order in which they were added. Single files accept none.
     pub fn definitions(mut self, path: impl Into<PathBuf>) -> Self {
         let path = path.into();
         if !path.is_file() {
@@ -111,41 +111,42 @@ impl HostBuilder {
 
     /// Adds the definitions of this store. May be called more than once.
     ///
-    /// Its definitions become part of the table, except for [invalid ones](Self::on_bad_definition). While it is
-    /// unavailable, the table stays as it is, and [`Host::status`] says why; a start waits five seconds for it, and
-    /// then serves the last live table.
+    /// Its definitions become part of the table, except for [invalid ones](Self::on_bad_definition). While the store is
+    /// unavailable, the table stays as it is, and [`Host::status`] says why. A start waits five seconds for the store,
+    /// and then serves the last live table.
     pub fn definition_store(self, store: impl DefinitionStore) -> Self {
         self.definition_stores(vec![Arc::new(store)])
     }
 
-    /// Adds the definitions of these stores, like [`definition_store`](Self::definition_store).
+    /// Adds the definitions of these stores; see [`definition_store`](Self::definition_store).
     pub fn definition_stores(mut self, stores: Vec<Arc<dyn DefinitionStore>>) -> Self {
         self.stores.extend(stores);
         self
     }
 
-    /// Sets what is served in place of an invalid definition in a store. The other definitions are served in any case,
-    /// and [`Host::status`] reports the invalid one. Default: its last valid version stays in force.
+    /// Sets what is served if a definition in a store is invalid. The other definitions are served in any case, and
+    /// [`Host::status`] reports the invalid one. Default: the last valid version of the definition stays in force.
     pub fn on_bad_definition(mut self, on_bad: OnBadDefinition) -> Self {
         self.on_bad = on_bad;
         self
     }
 
-    /// Sets what namespaced chains in stores may use; chains in files may use everything. Default: only expressions.
+    /// Sets what chains of a namespace in stores may use. Chains in files are not limited. Default: only expressions.
     pub fn namespaced_chains(mut self, may_use: NamespacedChains) -> Self {
         self.namespaced = may_use;
         self
     }
 
-    /// Declares which requests reach the chains, so that others are reported. Default: all.
+    /// Declares which requests the control plane sends to this program, so that chains for other requests are reported.
+    /// Default: all.
     pub fn reach(mut self, reach: Reach) -> Self {
         self.reach = reach;
         self
     }
 
-    /// Starts even if modules cannot be fetched: everything else is served, and a stage without its module fails as
-    /// `unreachable`, subject to its failure policy. [`Host::follow`] fetches the modules later, and [`Host::status`]
-    /// reports missing ones. Default: [`build`](Self::build) fails.
+    /// Lets the host start even if modules cannot be fetched. A stage without its module fails as `unreachable`,
+    /// subject to its failure policy; everything else is served. [`Host::follow`] fetches the modules later, and
+    /// [`Host::status`] reports missing ones. Default: [`build`](Self::build) fails.
     pub fn start_without_modules(mut self) -> Self {
         self.starts_without_modules = true;
         self
@@ -157,7 +158,7 @@ impl HostBuilder {
         self
     }
 
-    /// Also reads the documents of this system. May be called more than once.
+    /// Adds a form of documents of another system. May be called more than once.
     ///
     /// Its documents are [definitions](Self::definitions) like any others. The form gets the documents that no built-in
     /// form [recognizes](DocumentForm::recognize).
@@ -166,7 +167,7 @@ impl HostBuilder {
         self
     }
 
-    /// Adds a chain created by the program itself; it comes before the chains of definitions.
+    /// Adds a chain that the program defines in code. Such chains precede the chains of definitions.
     pub fn chain(mut self, chain: Chain) -> Self {
         self.chains.push(chain);
         self
@@ -178,7 +179,7 @@ impl HostBuilder {
         self
     }
 
-    /// Sets the source of namespace labels. Default: every namespace has only the label with its name.
+    /// Sets the source of namespace labels. Default: a namespace has only the label with its name.
     pub fn namespaces(mut self, namespaces: impl NamespaceSource) -> Self {
         self.namespaces = Arc::new(namespaces);
         self
@@ -191,29 +192,29 @@ impl HostBuilder {
     }
 
     /// Keeps modules and their compiled forms in this directory, so that the next start needs neither network nor
-    /// compiler. It is created if it does not exist, and must not be writable by other users; several programs may
-    /// share it. Default: `store` in the directory of the [`history`](Self::history); without a history nothing is
-    /// kept.
+    /// compiler. The directory is created if it does not exist, must not be writable by other users, and may be shared
+    /// by several programs. Default: `store` in the directory of the [`history`](Self::history); without a history,
+    /// nothing is kept.
     pub fn store(mut self, directory: impl AsRef<Path>) -> Self {
         self.store = Some(directory.as_ref().to_owned());
         self
     }
 
-    /// Removes the least recently used entries from the store when it exceeds this size, in bytes. Live modules and
-    /// modules of the history stay. Default: nothing is removed.
+    /// Sets the size of the store in bytes above which the least recently used entries are removed. Modules of live
+    /// tables and of the history are never removed. Default: nothing is removed.
     pub fn store_limit(mut self, bytes: u64) -> Self {
         self.store_limit = Some(bytes);
         self
     }
 
-    /// Configures how modules are fetched from servers and registries, and which must be signed.
+    /// Configures how modules are fetched from servers and registries, and which modules must be signed.
     pub fn catalog(mut self, config: CatalogConfig) -> Self {
         self.catalog = config;
         self
     }
 
-    /// Keeps earlier tables in this directory, to roll back to them, and to start with the last one if the
-    /// definitions cannot be loaded. Only one host may use it at a time. Default: they are kept in memory.
+    /// Keeps earlier tables in this directory. They allow rollbacks, and a start with the last table if the definitions
+    /// cannot be loaded. Only one host may use the directory at a time. Default: earlier tables are kept in memory.
     pub fn history(mut self, directory: impl AsRef<Path>) -> Self {
         self.history = Some(directory.as_ref().to_owned());
         self
@@ -231,34 +232,34 @@ impl HostBuilder {
         self
     }
 
-    /// Connects to this address (`host:port`) for the webhook host of this name, instead of using DNS. May be
+    /// Connects to this address (`host:port`) instead of resolving the webhook host of this name with DNS. May be
     /// called more than once.
     pub fn resolve(mut self, host: impl Into<String>, address: impl Into<String>) -> Self {
         self.resolve.push((host.into(), address.into()));
         self
     }
 
-    /// Trusts CAs in the `caBundle` of webhooks whose RSA keys have 1024 to 2047 bits. Such keys can be broken, so this
-    /// is only for the time until there are others. Default: calls of these webhooks fail.
+    /// Trusts CAs in the `caBundle` of webhooks even if their RSA keys have only 1024 to 2047 bits. Such keys can be
+    /// broken, so this is a temporary measure until the CAs are replaced. Default: calls of these webhooks fail.
     pub fn accept_short_webhook_keys(mut self) -> Self {
         self.accepts_short_keys = true;
         self
     }
 
-    /// Keeps the decisions on the last requests in memory, for [`Host::decisions`]. Default: none are kept.
+    /// Keeps the decisions on the latest requests in memory, for [`Host::decisions`]. Default: no decisions are kept.
     pub fn decisions(mut self, config: DecisionsConfig) -> Self {
         self.decisions = Some(config);
         self
     }
 
-    /// Lets each table that is built after the start wait until the program calls [`Host::go_live_with`], so that
-    /// replicas can go live together. Default: a table goes live at once.
+    /// Makes each table that is built after the start wait until the program calls [`Host::go_live_with`], so that
+    /// replicas can go live together. Default: a table goes live as soon as it is built.
     pub fn go_live_on_request(mut self) -> Self {
         self.waits = true;
         self
     }
 
-    /// Sets a callback for the progress of loading plugins.
+    /// Sets a callback that reports the progress of loading plugins.
     pub fn on_progress(mut self, progress: impl Fn(Progress) + Send + Sync + 'static) -> Self {
         self.progress = Arc::new(progress);
         self
@@ -268,8 +269,8 @@ impl HostBuilder {
     ///
     /// # Errors
     ///
-    /// Fails if a definition is invalid or a stage cannot be built, and lists every mistake of every file, or every
-    /// such stage.
+    /// Fails if definitions are invalid or stages cannot be built. The error lists all mistakes of all files, or all
+    /// these stages.
     pub async fn build(self) -> Result<Host, Error> {
         let history = match &self.history {
             Some(directory) => History::open(directory, self.keep)?,

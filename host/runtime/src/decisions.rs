@@ -1,6 +1,7 @@
-//! The log of decisions: the results of the chains for the last requests, in memory.
+//! Keeps the decisions on the latest requests in memory.
 //!
-//! A request pays for one copy of its texts. Decisions are redacted and written as JSON when someone reads them.
+//! While a request is answered, its texts are only copied once. Decisions are redacted and converted to JSON when they
+//! are read.
 
 pub(crate) mod audit;
 pub(crate) mod observer;
@@ -25,15 +26,15 @@ pub use self::{
 };
 use crate::Redaction;
 
-/// The bounds of the log of decisions in memory.
+/// The limits of the log of decisions in memory.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct DecisionsConfig {
     /// The number of decisions to keep; 0 for none. Default: 10,000.
     pub count: usize,
-    /// The limit of the memory that decisions take, in bytes. Default: 64 MiB.
+    /// The maximum memory of the decisions, in bytes. Default: 64 MiB.
     pub bytes: usize,
-    /// Values to redact in objects and patches. Objects that are Secrets are never kept.
+    /// The values to redact in objects and patches. The content of Secrets is never kept.
     pub redact: Vec<Redaction>,
 }
 

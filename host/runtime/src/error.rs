@@ -12,13 +12,13 @@ pub enum Error {
     /// Definitions are invalid. Contains every mistake of every file.
     #[error("{0}")]
     Definitions(#[from] Mistakes),
-    /// Definition stores cannot be read. Contains each error, and the mistakes in other stores.
+    /// Definition stores cannot be read. Contains the error of each, and the mistakes in other stores.
     #[error("{}", lines(.0))]
     Stores(Vec<StoreError>),
-    /// Definitions in stores are invalid. Everything else is live.
+    /// Definitions in stores are invalid. All other definitions are live.
     #[error("{}", lines(.0))]
     BadDefinitions(Vec<BadDefinition>),
-    /// Stages cannot be built. Contains each error.
+    /// Stages cannot be built. Contains the error of each.
     #[error("{}", lines(.0))]
     Stages(Vec<StageError>),
     /// The sandbox cannot be started.
@@ -30,7 +30,7 @@ pub enum Error {
     /// The directory of the history cannot be used.
     #[error(transparent)]
     History(#[from] HistoryError),
-    /// An interrupted change of definitions cannot be completed.
+    /// A change of definitions was interrupted and cannot be completed.
     #[error(
         "the change of definitions to revision {revision} was interrupted, and cannot be completed: {source}"
     )]
@@ -40,7 +40,7 @@ pub enum Error {
         /// The error of the store.
         source: StoreError,
     },
-    /// Requests in flight still use too many earlier tables.
+    /// Requests in flight still use too many earlier tables, so no further table can be built.
     #[error("requests in flight still use {0} tables; no other table is built until some of them end")]
     TooManyTables(usize),
     /// The addresses of webhooks are invalid.
@@ -52,15 +52,15 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns whether the error is temporary: a retry may succeed without a change.
+    /// Returns whether the error is temporary, so that a retry may succeed without a change.
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Stages(errors) => errors.iter().any(StageError::is_transient),
             Self::BadDefinitions(bad) => bad.iter().any(|bad| bad.is_transient),
             Self::Catalog(error) => error.is_transient(),
             Self::TooManyTables(_) => true,
-            // Mistakes need a change of the definitions; a permission that a store lacks may be granted without a
-            // change.
+            // Mistakes can only be fixed by a change of the definitions, but a missing permission may be granted
+            // without one.
             Self::Stores(errors) => errors
                 .iter()
                 .any(|error| !matches!(error, StoreError::Mistakes(_))),
@@ -78,11 +78,11 @@ pub struct StageError {
     pub chain: Arc<str>,
     /// The name of the stage.
     pub stage: Arc<str>,
-    /// Whether the error is about the candidate of the stage.
+    /// Whether the error concerns the stage's candidate.
     pub candidate: bool,
-    /// The place of its definition.
+    /// The location of the stage's definition.
     pub location: Location,
-    /// The error of its module, its plugin or its hook.
+    /// The error of the stage's module, plugin or hook.
     #[source]
     pub cause: StageErrorCause,
 }
@@ -107,19 +107,19 @@ impl StageError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StageErrorCause {
-    /// Its module is not available.
+    /// The stage's module is not available.
     #[error(transparent)]
     Module(#[from] admittance_catalog::Error),
-    /// Its module is not a valid plugin, or rejected its settings.
+    /// The stage's module is not a valid plugin, or rejected its settings.
     #[error(transparent)]
     Plugin(#[from] admittance_sandbox::Error),
-    /// Its hook cannot be prepared: the configuration of a webhook is invalid, for example.
+    /// The stage's hook cannot be prepared, for example because the configuration of a webhook is invalid.
     #[error(transparent)]
     Hook(HookError),
     /// The runtime is shutting down.
     #[error("loading was interrupted: {0}")]
     Interrupted(#[source] JoinError),
-    /// The host is being dropped.
+    /// The host was dropped.
     #[error("loading was interrupted: the host is shutting down")]
     Stopped,
 }
@@ -129,13 +129,13 @@ impl StageErrorCause {
         matches!(self, Self::Module(error) if error.is_transient())
     }
 
-    /// Returns whether the module is missing because it was not requested from a server.
+    /// Returns whether the module is missing because no server was asked for it.
     pub(crate) fn is_not_fetched(&self) -> bool {
         matches!(self, Self::Module(admittance_catalog::Error::NotFetched { .. }))
     }
 }
 
-/// Joins the lines of a plugin's message, because a mistake is one line.
+/// Replaces line breaks in a plugin's message, because a mistake is printed on one line.
 fn one_line(cause: &StageErrorCause) -> String {
     cause.to_string().split_whitespace().collect::<Vec<_>>().join(" ")
 }

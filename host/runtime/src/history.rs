@@ -1,4 +1,4 @@
-//! The history of live tables: in memory, or in a directory.
+//! Keeps the history of live tables, in memory or in a directory.
 
 mod comparison;
 mod directory;
@@ -27,13 +27,13 @@ use crate::{status::HistoryStatus, status::metrics};
 pub(crate) struct HistoryEntry {
     #[serde(flatten)]
     pub(crate) detail: RevisionDetail,
-    /// The digest of the definitions that this rollback replaces. The rollback stays live until the definitions have
-    /// another digest.
+    /// The digest of the definitions that this rollback replaced. The rollback stays live while the definitions have
+    /// this digest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) instead_of: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) pending: Vec<FileChange>,
-    /// The names of what the revision changed, once [`changed_since`](Self::changed_since) has computed them.
+    /// The names of what the revision changed, after [`changed_since`](Self::changed_since) has computed them.
     #[serde(skip)]
     pub(crate) changed: OnceLock<Vec<String>>,
 }
@@ -43,13 +43,13 @@ impl HistoryEntry {
         &self.detail.revision
     }
 
-    /// Returns the names of what differs from the revision before it.
+    /// Returns the names of everything that differs from the previous revision.
     pub(crate) fn changed_since(&self, predecessor: &Self) -> &[String] {
         self.changed
             .get_or_init(|| comparison::changed_names(&predecessor.detail, &self.detail))
     }
 
-    /// Returns whether both have the same definitions in the same places, and the same plugins.
+    /// Returns whether both revisions have the same definitions at the same locations, and the same plugins.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         let (own, others) = (self.revision(), other.revision());
         self.detail.files == other.detail.files && own.modules == others.modules && own.hash == others.hash
@@ -126,7 +126,7 @@ impl History {
         self.entries.back()
     }
 
-    /// Returns whether the newest revision has the same definitions and plugins, and is not a rollback.
+    /// Returns whether the newest revision has these definitions and plugins, and is not a rollback.
     pub(crate) fn is_newest(&self, entry: &HistoryEntry) -> bool {
         self.last()
             .is_some_and(|last| last.is_like(entry) && last.instead_of.is_none())
@@ -137,15 +137,16 @@ impl History {
             .map_or(1, |last| last.revision().number.saturating_add(1))
     }
 
-    /// Adds a revision in memory, in place of the oldest ones. The disk is unchanged until [`write`](Self::write).
+    /// Adds a revision in memory, and removes the oldest revisions beyond the limit. [`write`](Self::write) updates the
+    /// disk.
     pub(crate) fn add(&mut self, entry: Arc<HistoryEntry>) {
         self.entries.push_back(entry);
         let beyond = self.entries.len().saturating_sub(self.keep);
         self.entries.drain(..beyond);
     }
 
-    /// Writes the newest revision to disk, and removes those that memory no longer has. If writing fails, the newest
-    /// revision is only in memory.
+    /// Writes the newest revision to disk, and deletes revisions there that memory no longer has. If writing fails, the
+    /// newest revision is only in memory.
     pub(crate) async fn write(&mut self) -> Result<(), HistoryError> {
         let (Some(directory), Some(newest)) = (self.directory.clone(), self.entries.back().cloned()) else {
             return Ok(());
@@ -166,7 +167,7 @@ impl History {
         written
     }
 
-    /// Adds a revision and writes it. If writing fails, the history is as before.
+    /// Adds a revision and writes it to disk. If writing fails, the history is unchanged.
     pub(crate) async fn push(&mut self, entry: Arc<HistoryEntry>) -> Result<(), HistoryError> {
         let before = self.entries.clone();
         self.add(entry);
@@ -177,8 +178,8 @@ impl History {
         written
     }
 
-    /// Writes the file changes that lead to a revision before they are made, so that the next start can complete them
-    /// if the program is killed. The next [`write`](Self::write) replaces the announcement.
+    /// Writes down file changes before they are made, with the revision that they lead to, so that the next start can
+    /// complete them if the program is killed. The next [`write`](Self::write) replaces this announcement.
     pub(crate) async fn announce(
         &self,
         entry: &HistoryEntry,

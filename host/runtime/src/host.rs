@@ -26,20 +26,19 @@ use crate::{
     status::{Status, StorageStatus, candidate::CandidateReport},
 };
 
-/// The entry point for embedders: holds the live table of chains. Cheap to clone; lives as long as the
-/// program.
+/// The entry point for embedders, which holds the live table of chains. Cheap to clone; lives as long as the program.
 #[derive(Clone)]
 pub struct Host(pub(crate) Arc<Inner>);
 
 pub(crate) struct Inner {
-    /// Replaced only in `live/state.rs`, while `disabled` is locked.
+    /// The live table. Only `live/state.rs` replaces it, while `disabled` is locked.
     pub(crate) live: ArcSwap<LiveState>,
     pub(crate) stores: Arc<Stores>,
     pub(crate) request_timeout: Duration,
-    /// The inputs of tables. The lock is held while they are replaced or a table goes live, never while definitions are
-    /// read or a table is built.
+    /// The inputs of tables. The lock is held while they are replaced or a table goes live, but not while definitions
+    /// are read or a table is built.
     pub(crate) state: Mutex<TableState>,
-    /// The number of rollbacks. Each rollback cancels the tables that are being built.
+    /// The number of rollbacks. A rollback cancels the tables that are being built.
     pub(crate) rollbacks: watch::Sender<u64>,
     pub(crate) building: AtomicUsize,
     pub(crate) changes: watch::Sender<()>,
@@ -50,11 +49,11 @@ pub(crate) struct Inner {
     pub(crate) disabled: Arc<DisabledStages>,
     /// Whether tables go live only through [`Host::go_live_with`].
     pub(crate) waits: bool,
-    /// Notified when the definitions must be read again, because the live table lacks the newest ones.
+    /// Notified when the definitions must be read again because the live table lacks the newest ones.
     pub(crate) reread: Notify,
 }
 
-/// While it exists, a table counts as being built.
+/// Marks that a table is being built, until it is dropped.
 pub(crate) struct BuildGuard<'a>(&'a Inner);
 
 impl Drop for BuildGuard<'_> {
@@ -75,7 +74,7 @@ impl Host {
         self.0.live.load().table.clone()
     }
 
-    /// Returns the content hash of the live table, which is the same in every host that gives the same verdicts.
+    /// Returns the content hash of the live table. Hosts with the same hash give the same verdicts.
     pub fn hash(&self) -> Digest {
         self.0.live.load().table.hash
     }
@@ -109,7 +108,7 @@ impl Host {
         }
     }
 
-    /// Returns the space that the store and the history take on disk.
+    /// Returns the disk space that the store and the history use.
     pub async fn storage(&self) -> Vec<StorageStatus> {
         let limit = self.0.state.lock().await.source.store_limit;
         let store = self.0.assembler.catalog.store();
@@ -120,7 +119,7 @@ impl Host {
             let history = history.map(|directory| StorageStatus::of("history", directory, None));
             store.into_iter().chain(history).collect()
         };
-        // The task fails only while the runtime stops.
+        // The task fails only when the runtime shuts down.
         tokio::task::spawn_blocking(read).await.unwrap_or_default()
     }
 
@@ -133,18 +132,18 @@ impl Host {
             .collect()
     }
 
-    /// Starts recording requests that pass chains. Each is delivered once it is answered, until the recording is
-    /// dropped.
+    /// Starts recording requests that pass chains, until the recording is dropped. Each request is delivered after it
+    /// was answered.
     pub fn record(&self, config: RecordingConfig) -> Recording {
         self.0.observer.recorders.open(config)
     }
 
-    /// Returns the decisions on the last requests; empty without [`HostBuilder::decisions`].
+    /// Returns the decisions on the latest requests; none without [`HostBuilder::decisions`].
     pub fn decisions(&self) -> &DecisionLog {
         &self.0.observer.decisions
     }
 
-    /// Returns the requests that matched a chain in the last hour, and in the hour before it.
+    /// Returns how many requests matched a chain in the last hour, and in the hour before.
     pub fn traffic(&self) -> [TrafficHour; 2] {
         self.0.observer.traffic.hours(Instant::now())
     }
@@ -180,7 +179,7 @@ impl Host {
         BuildGuard(&self.0)
     }
 
-    /// Waits for a slot for another table, but not longer than requests on older tables can last.
+    /// Waits for a free slot for a table, up to the maximum time that requests on older tables can take.
     pub(crate) async fn slot(&self) -> Result<OwnedSemaphorePermit, Error> {
         let patience = self.0.request_timeout + Duration::from_secs(10);
         self.0.slots.take(patience).await

@@ -145,14 +145,14 @@ pub mod dialect {
     };
 }
 
-/// The configuration of the sandbox of plugins.
+/// The configuration of the plugin sandbox.
 pub mod sandbox {
     #[cfg(feature = "plugins")]
     pub use admittance_sandbox::{CallCost, Meter, compile};
     pub use admittance_sandbox::{Error, SandboxConfig};
 }
 
-/// The examples of the documentation, which are tested with this crate.
+/// The examples in the documentation, which are tested with this crate.
 #[cfg(doctest)]
 mod documents {
     #[doc = include_str!("../../../docs/embedders.md")]

@@ -1,4 +1,4 @@
-//! The live table: its parts, building it, and its state.
+//! Builds the live table and its parts, and holds their state.
 
 pub(crate) mod assembly;
 pub(crate) mod disabled;
@@ -23,21 +23,21 @@ use crate::{
     status::{BadDefinitionStatus, Problem, metrics},
 };
 
-/// The limit of tables in memory: the live one, the next one, and the tables of requests in flight. At the limit, the
-/// next change waits for requests to end.
+/// The maximum number of tables in memory: the live one, the next one, and those that requests in flight use. At the
+/// limit, the next change waits for requests to end.
 pub(crate) const MOST_TABLES: usize = 8;
 
-/// The reason why the newest definitions are not live, and the retries.
+/// The reason why the newest definitions are not live, and the state of the retries.
 #[derive(Clone, Debug)]
 pub(crate) struct TableProblem {
     pub(crate) error: Arc<Error>,
     since: Moment,
     attempts: u64,
-    /// The time at which the next retry is due; `None` if only a change can help.
+    /// The time of the next retry; `None` if only a change can help.
     pub(crate) next: Option<(Instant, Moment)>,
 }
 
-/// The first and the longest pause between retries of temporary failures.
+/// The shortest and the longest pause between retries after temporary failures.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
@@ -49,8 +49,8 @@ impl TableProblem {
         Some(Self::after(before, Arc::new(Error::BadDefinitions(bad.to_vec()))))
     }
 
-    /// Returns the definitions that could not go live as written, if the rest of the change is live; an empty list if
-    /// the whole change failed.
+    /// Returns the definitions that did not go live as written while the rest of the change did; empty if the whole
+    /// change failed.
     pub(crate) fn bad(&self) -> &[BadDefinition] {
         match &*self.error {
             Error::BadDefinitions(bad) => bad,
@@ -58,7 +58,7 @@ impl TableProblem {
         }
     }
 
-    /// Creates the problem of a failed attempt. `before` is the problem of the previous attempt.
+    /// Returns the problem after a failed attempt. `before` is the problem after the previous attempt.
     pub(crate) fn after(before: Option<&Self>, error: Arc<Error>) -> Self {
         let attempts = before.map_or(0, |before| before.attempts).saturating_add(1);
         let next = error.is_transient().then(|| {
@@ -85,7 +85,7 @@ impl TableProblem {
     }
 }
 
-/// Logs definitions that became invalid since `before` or are valid again, and counts invalid ones.
+/// Logs definitions that became invalid or valid since `before`, and counts invalid ones.
 pub(crate) fn log_bad(before: Option<&TableProblem>, now: Option<&TableProblem>) {
     let [before, now] = [before, now].map(|problem| problem.map_or(&[][..], TableProblem::bad));
     for bad in now.iter().filter(|bad| !before.contains(bad)) {
@@ -102,7 +102,7 @@ pub(crate) fn log_bad(before: Option<&TableProblem>, now: Option<&TableProblem>)
     }
 }
 
-/// Limits the tables in memory to [`MOST_TABLES`].
+/// Limits the number of tables in memory to [`MOST_TABLES`].
 #[derive(Clone, Debug)]
 pub(crate) struct TableSlots(Arc<Semaphore>);
 

@@ -1,4 +1,4 @@
-//! Replicas that go live together: each reports to the others what it serves and has prepared, and goes live with the
+//! Lets replicas go live together: each reports the tables that it serves and has prepared, and goes live with the
 //! table on which they agree.
 
 pub mod agreement;
@@ -21,65 +21,66 @@ use crate::{
     status::metrics,
 };
 
-/// The interval of looking at the replicas, so that expired ones are noticed although nothing changed.
+/// The interval at which replicas are checked, because their entries can expire without any notification.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
-/// The time after the start for which a replica without a target is not ready, because it may still learn of one.
+/// The time after the start for which a replica without a target is not ready, because it may still receive one.
 const TARGET_PATIENCE: Duration = Duration::from_secs(5);
-/// The time after which replicas that are still preparing a change are logged.
+/// The time after which the log names replicas that are still preparing a change.
 const SLOW: Duration = Duration::from_secs(10);
-/// The length of a reported problem, in characters; the rest is cut off.
+/// The length to which reported problems are cut, in characters.
 const LONGEST_PROBLEM: usize = 1000;
-/// The number of rollouts that are reported, the last changed ones first, and the length of the reason of each, in
-/// characters. Annotations of a Lease are limited to 256 KiB, nodes of ZooKeeper to 1 MiB.
+/// The maximum number of rollouts that are reported, the last changed ones first, and the length of the reason of each,
+/// in characters. Annotations of a Lease are limited to 256 KiB, and nodes of ZooKeeper to 1 MiB.
 const MOST_ROLLOUTS: usize = 100;
 const LONGEST_REASON: usize = 300;
 
-/// Connects the replicas of an installation.
+/// Connects the replicas of an installation with each other.
 #[async_trait]
 pub trait Transport: fmt::Debug + Send + Sync {
     /// Returns the name of this replica.
     fn name(&self) -> &str;
 
-    /// Sets the report of this replica.
+    /// Sets the report of this replica, which the other replicas read.
     fn report(&self, report: &Report);
 
     /// Returns a receiver that is notified when reports change, and when the connection to other replicas is lost or
     /// restored.
     fn changes(&self) -> watch::Receiver<u64>;
 
-    /// Returns the replicas as this one sees them now. It is called at least every second.
+    /// Returns the state of all replicas and the target, as this replica knows them now. It is called at least every
+    /// second.
     fn look(&self) -> Membership;
 
-    /// Publishes the target to all replicas if this one is still the leader. A failure is retried after the next look.
+    /// Publishes the target to all replicas, if this replica is still the leader. After a failure, the caller tries
+    /// again.
     async fn publish(&self, target: Digest);
 
-    /// Shares reports with the other replicas. It is called after the first report, and never returns: the caller drops
-    /// it to stop, and then calls [`leave`](Self::leave).
+    /// Shares reports with the other replicas. The future is created after the first report and never completes. The
+    /// caller drops it to stop, and then calls [`leave`](Self::leave).
     async fn take_part(&self);
 
-    /// Withdraws this replica, so that no other replica waits for it.
+    /// Removes this replica, so that the others do not wait for it.
     async fn leave(&self);
 }
 
-/// The replicas and their target, as one of them sees them.
+/// The replicas and their target, as this replica knows them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Membership {
-    /// The replicas that have reported. The entry of this replica may be out of date.
+    /// The replicas that have reported. The entry of this replica itself may be out of date.
     pub replicas: Vec<Replica>,
-    /// The last target that a leader published.
+    /// The target that a leader published last.
     pub target: Option<Digest>,
     /// Whether this replica is the leader.
     pub leads: bool,
-    /// Whether another replica leads, or led last. Without such a leader, each replica begins the steps of rollouts
-    /// itself.
+    /// Whether there is or was another leader. If not, each replica begins the steps of rollouts itself.
     pub is_led: bool,
-    /// Whether this program lacks the permission to take part.
+    /// Whether this program lacks the permission to share reports.
     pub is_refused: bool,
     /// The reason why these values may be out of date.
     pub problem: Option<String>,
 }
 
-/// The replicas, as this one sees them. Lives as long as the program.
+/// The replicas of an installation, as this replica knows them. Lives as long as the program.
 #[derive(Debug)]
 pub struct Replicas {
     transport: Box<dyn Transport>,
@@ -103,7 +104,7 @@ struct WaitingLog {
 }
 
 impl Replicas {
-    /// Follows the replicas that this transport reaches.
+    /// Creates the state of the replicas that this transport connects.
     pub fn new(transport: impl Transport + 'static) -> Self {
         Self {
             transport: Box::new(transport),
@@ -121,7 +122,7 @@ impl Replicas {
         }
     }
 
-    /// Returns a receiver of [`is_ready`](Self::is_ready), which is `false` until this replica takes part.
+    /// Returns a receiver of [`is_ready`](Self::is_ready). It is `false` until [`follow`](Self::follow) runs.
     pub fn readiness(&self) -> watch::Receiver<bool> {
         self.is_ready.subscribe()
     }
@@ -140,9 +141,9 @@ impl Replicas {
         }
     }
 
-    /// Follows the agreement of the replicas. The host must have been built with
-    /// [`go_live_on_request`](crate::HostBuilder::go_live_on_request). The future never ends: drop it to stop, and then
-    /// call [`leave`](Self::leave).
+    /// Makes a host go live with the tables on which the replicas agree. The host must have been built with
+    /// [`go_live_on_request`](crate::HostBuilder::go_live_on_request). The future never completes: drop it to stop, and
+    /// then call [`leave`](Self::leave).
     pub async fn follow(&self, host: &Host) {
         let mut report = None;
         let membership = self.transport.look();
@@ -151,7 +152,7 @@ impl Replicas {
         tokio::join!(self.transport.take_part(), self.agree(host, report));
     }
 
-    /// Withdraws this replica, so that no other replica waits for it.
+    /// Removes this replica, so that the others do not wait for it.
     pub async fn leave(&self) {
         self.transport.leave().await;
     }
@@ -174,7 +175,7 @@ impl Replicas {
             host.follow_rollouts(rollouts(&membership.replicas)).await;
             let target = membership.target;
             let agreement = agreement(target, &membership.replicas);
-            // Without the permission, this replica learns nothing about others, and goes live by itself.
+            // Without the permission, this replica does not learn about others, so it goes live by itself.
             let is_alone = membership.is_refused && self.known.lock().target.is_none();
             if membership.leads
                 && membership.problem.is_none()
@@ -220,8 +221,8 @@ impl Replicas {
 }
 
 impl WaitingLog {
-    /// Logs missing replicas once, and the end of waiting. Replicas that prepare the change without a problem are
-    /// logged only after [`SLOW`].
+    /// Logs once which replicas are missing, and when waiting ends. Replicas that are still preparing the change,
+    /// without a problem, are logged only after [`SLOW`].
     fn log(&mut self, missing: &[Missing]) {
         if missing.is_empty() {
             self.since = None;
@@ -244,8 +245,9 @@ impl WaitingLog {
     }
 }
 
-/// Returns the current report of the replica of this name, with the previous time if nothing else changed. A replica
-/// that cannot learn the target reports no prepared table, so that the others do not go live without it.
+/// Returns the report of this replica, whose name is `name`. If nothing else changed, the report keeps its previous
+/// time. A replica that cannot learn the target reports no prepared table, so that the others do not go live without
+/// it.
 fn new_report(host: &Host, name: &str, membership: &Membership, before: &mut Option<Report>) -> Report {
     let mut prepared = host.prepared();
     if let Some(problem) = &membership.problem
@@ -270,7 +272,7 @@ fn new_report(host: &Host, name: &str, membership: &Membership, before: &mut Opt
     before.insert(report).clone()
 }
 
-/// Returns the rollouts that the replica of this name reports, bounded in number and length.
+/// Returns the rollouts that this replica reports, limited in number and length. `name` is its own name.
 fn bounded(mut rollouts: Vec<RolloutProgress>, name: &str) -> Vec<RolloutProgress> {
     rollouts.sort_by_key(|rollout| Reverse(rollout.since));
     rollouts.truncate(MOST_ROLLOUTS);
@@ -284,7 +286,8 @@ fn bounded(mut rollouts: Vec<RolloutProgress>, name: &str) -> Vec<RolloutProgres
     rollouts
 }
 
-/// Returns the rollouts of all living replicas. The last report of a replica that is gone may be of other definitions.
+/// Returns the rollouts of all live replicas. The last report of a replica that has stopped may be about other
+/// definitions.
 fn rollouts(replicas: &[Replica]) -> Vec<RolloutProgress> {
     let alive = replicas.iter().filter(|replica| replica.is_alive);
     alive

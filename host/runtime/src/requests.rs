@@ -1,4 +1,4 @@
-//! The entry points of requests: the proxy layer, reviews and evaluations.
+//! Receives requests: from the proxy layer, in AdmissionReviews, and for evaluations.
 
 pub(crate) mod applies;
 pub(crate) mod body;

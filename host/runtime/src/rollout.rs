@@ -1,6 +1,6 @@
-//! Rollouts: the candidate of a stage decides a growing share of its requests.
+//! Rollouts let the candidate of a stage decide a growing share of its requests.
 //!
-//! The live table contains the share of each rollout, so that a request gets all answers of a stage from the same
+//! The live table contains the share of each rollout, so that all answers of a stage for one request come from the same
 //! version. Changing a share reads, fetches and builds nothing: the table is derived again from its own chains.
 
 pub(crate) mod candidate;
@@ -29,13 +29,13 @@ pub struct RolloutStatus {
     pub state: RolloutState,
     /// The share of the requests that the candidate decides now: `10%`; `0%` after an abort.
     pub share: String,
-    /// The shares of its steps.
+    /// The shares of all steps.
     pub steps: Vec<String>,
     /// The property of a request that decides which version it gets.
     pub by: RolloutKey,
     /// The start of the current step or of the current state, whichever is later.
     pub since: Moment,
-    /// The time at which the next step begins, or the last one is completed; absent unless that happens by itself.
+    /// The time at which the next step begins, or the last one is completed; absent if only a user can continue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<Moment>,
     /// The reason of an abort, or the user who paused it; with the name of the replica, if it was another one.
@@ -66,7 +66,7 @@ pub enum RolloutState {
     Paused,
     /// The plugin decides all requests again.
     Aborted,
-    /// Its last step has lasted for the whole pause; the candidate can be promoted.
+    /// The last step has lasted for its whole pause; the candidate can be promoted.
     Completed,
 }
 
@@ -96,19 +96,19 @@ pub struct Steered {
     pub stage: String,
     /// The progress of the rollout after the action.
     pub rollout: RolloutStatus,
-    /// The reason why the program forgets this when it ends; absent if it is kept over restarts.
+    /// The reason why the change does not survive a restart; absent if it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_kept: Option<String>,
 }
 
 impl Host {
-    /// Steers the rollout of this stage's candidate. The action takes effect with the next request, even if definitions
-    /// are invalid or stores are unreachable.
+    /// Steers the rollout of this stage's candidate. This takes effect with the next request, even if definitions are
+    /// invalid or stores are unreachable.
     ///
     /// # Errors
     ///
-    /// Fails if the live table has no rollout of a stage of this name, or several, or if its state does not allow the
-    /// action.
+    /// Fails if the live table has no rollout of a stage of this name, or several, or if the state of the rollout does
+    /// not allow the action.
     pub async fn steer(
         &self,
         stage: &StageId,
@@ -137,19 +137,19 @@ impl Host {
         })
     }
 
-    /// Returns the progress of the rollouts of the live table.
+    /// Returns the progress of all rollouts in the live table.
     pub fn rollouts(&self) -> Vec<RolloutProgress> {
         self.0.disabled.lock().rollouts().list()
     }
 
-    /// Takes over the progress of other replicas for the rollouts that the live table has too. The latest event of any
-    /// replica counts; an abort holds until a replica starts the rollout again.
+    /// Adopts the progress that other replicas report for the rollouts in the live table. The latest change in any
+    /// replica counts; an abort holds until a replica restarts the rollout.
     pub async fn follow_rollouts(&self, theirs: Vec<RolloutProgress>) {
         self.change_rollouts(|rollouts| rollouts.follow(theirs)).await;
     }
 
-    /// Sets whether another replica begins the steps of rollouts, which this one then follows. Limits and users end
-    /// rollouts in this replica in any case.
+    /// Sets whether another replica begins the steps of rollouts. This replica then follows, but limits and users can
+    /// still end rollouts here.
     pub fn set_rollouts_led(&self, is_led: bool) {
         let mut stages = self.0.disabled.lock();
         if stages.rollouts().is_led() != is_led {
@@ -157,12 +157,12 @@ impl Host {
         }
     }
 
-    /// Begins the steps that are due, and aborts the rollouts that have reached a limit.
+    /// Begins steps that are due, and aborts rollouts that have reached a limit.
     pub(crate) async fn move_rollouts(&self) {
         self.change_rollouts(Rollouts::advance).await;
     }
 
-    /// Changes the rollouts; `change` returns whether it changed any.
+    /// Changes the rollouts with `change`, which returns whether it changed any.
     async fn change_rollouts(&self, change: impl FnOnce(&mut Rollouts) -> bool) {
         {
             let mut stages = self.0.disabled.lock();
@@ -171,7 +171,7 @@ impl Host {
             }
             self.apply_disabled(&stages);
         }
-        // `keep_rollouts` logs failures.
+        // `keep_rollouts` logs its own failures.
         let _ = self.0.disabled.keep_rollouts().await;
     }
 }

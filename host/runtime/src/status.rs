@@ -1,4 +1,4 @@
-//! The status of a host, as shown by the admin port and the command line.
+//! Defines the status of a host, which the admin port and the command line show.
 
 pub(crate) mod candidate;
 pub(crate) mod metrics;
@@ -25,18 +25,18 @@ pub struct Status {
     pub version: String,
     /// The revision of the live table, from 1; with a history it continues after a restart.
     pub revision: u64,
-    /// The content hash of that table: the same on every replica that serves the same.
+    /// The content hash of the live table, which is the same on every replica that serves this table.
     #[schemars(with = "String")]
     pub hash: Digest,
     /// The content hash of a complete table that goes live when all replicas have prepared it; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub prepared: Option<Digest>,
-    /// The time at which that table went live, in this process.
+    /// The time at which the live table went live in this process.
     pub live_since: Moment,
     /// The action that created the live table.
     pub origin: Origin,
-    /// The user who requested it; absent if no user did.
+    /// The user who requested the change; absent if no user did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
     /// The problem of current definitions that are not live; absent if all are.
@@ -58,7 +58,7 @@ pub struct Status {
     /// Disabled stages that the live table does not have: they are disabled if they come back.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub disabled_missing: Vec<DisabledStage>,
-    /// The exceptions, sorted by name, also those that have expired.
+    /// The exceptions, including expired ones, sorted by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub exceptions: Vec<ExceptionStatus>,
 }
@@ -70,17 +70,17 @@ pub struct Status {
 pub struct ExceptionStatus {
     /// The name of the exception.
     pub name: String,
-    /// The person or team that answers for it.
+    /// The person or team that is responsible for the exception.
     pub owner: String,
-    /// The reason why it is granted.
+    /// The reason for the exception.
     pub reason: String,
-    /// The time at which it expires.
+    /// The time at which the exception expires.
     pub expires: Moment,
-    /// Whether it has expired, so that it excepts nothing.
+    /// Whether the exception has expired and no longer has an effect.
     pub expired: bool,
-    /// The stages of the live table that are not called for its requests: `Mutating:pods/images`.
+    /// The stages of the live table that the exception skips: `Mutating:pods/images`.
     pub stages: Vec<String>,
-    /// A sentence for each stage that it names and that does not exist.
+    /// A sentence for each stage that the exception names but that does not exist.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unknown: Vec<String>,
 }
@@ -92,12 +92,12 @@ pub struct ExceptionStatus {
 pub struct Problem {
     /// The time at which the problem was first seen.
     pub since: Moment,
-    /// The number of attempts.
+    /// The number of attempts to go live so far.
     pub attempts: u64,
-    /// The time at which it is retried without a change; absent if a retry cannot help.
+    /// The time of the next attempt without a change; absent if a retry cannot help.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_attempt: Option<Moment>,
-    /// Each mistake as a sentence with the place, the mistake and the fix.
+    /// The mistakes. Each is a sentence that says where the mistake is, what is wrong, and how to fix it.
     pub mistakes: Vec<String>,
     /// The invalid definitions of stores, and the definitions whose modules cannot be fetched; the rest is live. If the
     /// list is empty, the whole previous table is live.
@@ -110,14 +110,14 @@ pub struct Problem {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct BadDefinitionStatus {
-    /// Its location: `zookeeper:/blueking/admissionwebhook/ns/name`, or the path of a file.
+    /// The location: `zookeeper:/blueking/admissionwebhook/ns/name`, or the path of a file.
     pub location: String,
-    /// Kind and name; absent if they are unknown.
+    /// The kind and name of the definition; absent if they are unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
     /// The reasons, a sentence each.
     pub reasons: Vec<String>,
-    /// The replacement that is served.
+    /// What is served instead.
     pub served: Served,
 }
 
@@ -137,7 +137,7 @@ impl BadDefinitionStatus {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct HistoryStatus {
-    /// Its directory; absent if it is kept in memory, until the program ends.
+    /// The directory; absent if the history is only kept in memory, until the program ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub directory: Option<PathBuf>,
     /// The number of revisions.
@@ -152,9 +152,9 @@ pub struct HistoryStatus {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct StoreStatus {
-    /// Its paths, or where it is: `zookeeper:/blueking/admissionwebhook`.
+    /// The paths of the files, or another location: `zookeeper:/blueking/admissionwebhook`.
     pub location: String,
-    /// Whether it consists of files or of entries.
+    /// Whether the store consists of files or of entries.
     pub kind: StoreKind,
     /// The number of files or entries when the store was last read; absent before that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -163,7 +163,7 @@ pub struct StoreStatus {
     pub lost: bool,
 }
 
-/// The use of a directory.
+/// The disk space that a directory uses.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -172,7 +172,7 @@ pub struct StorageStatus {
     pub name: String,
     /// The path of the directory.
     pub directory: PathBuf,
-    /// The size of its files, in bytes.
+    /// The total size of the files, in bytes.
     pub bytes: u64,
     /// The number of files.
     pub files: u64,
@@ -182,8 +182,7 @@ pub struct StorageStatus {
 }
 
 impl StorageStatus {
-    /// Sums up the sizes of the files in the directory. The call blocks. Files that disappear meanwhile are not
-    /// counted.
+    /// Sums up the sizes of the files in the directory. Blocks. Skips files that disappear meanwhile.
     pub(crate) fn of(name: &str, directory: PathBuf, limit: Option<u64>) -> Self {
         let mut status = Self {
             name: name.to_owned(),
@@ -234,34 +233,34 @@ pub struct StageStatus {
     pub name: String,
     /// The hook that is called.
     pub hook: HookStatus,
-    /// Whether its answer is enforced, by its definition.
+    /// Whether the stage's answers are enforced, as its definition says.
     pub mode: Mode,
     /// The failure policy.
     pub failure_policy: FailurePolicy,
-    /// The health of the stage, by its last call.
+    /// The health of the stage, according to its last call.
     pub state: StageState,
-    /// The statistics of its calls. In mode `Audit` they count what it would have done.
+    /// The statistics of the stage's calls. In mode `Audit`, they count what the stage would have done.
     pub calls: CallStatus,
     /// The last failed call; absent if none has failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_failure: Option<FailureStatus>,
-    /// The candidate of its plugin.
+    /// The candidate for the stage's plugin.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub candidate: Option<CandidateStatus>,
-    /// The operator's decision to disable it for a time; absent if it is enabled.
+    /// Set while an operator has disabled the stage; absent if it is enabled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disabled: Option<DisabledStage>,
 }
 
-/// The health of a stage, by its last call.
+/// The health of a stage, according to its last call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub enum StageState {
     /// The stage has not been called yet.
     Idle,
-    /// Its last call gave a verdict.
+    /// The last call gave a verdict.
     Healthy,
-    /// Its last call failed.
+    /// The last call failed.
     Failing,
 }
 
@@ -274,19 +273,19 @@ pub struct PluginStatus {
     pub name: String,
     /// The plugin's own version.
     pub version: String,
-    /// The source of its module.
+    /// The source of the plugin's module.
     pub source: String,
-    /// The sha256 digest of its module.
+    /// The sha256 digest of the plugin's module.
     pub digest: String,
     /// The signer of the module, or that no signature is required.
     pub signature: String,
-    /// The reason why every call configures it, which is slower; absent if it was configured once.
+    /// The reason why the plugin is configured in every call, which is slower; absent if it was configured only once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub configured_per_call: Option<String>,
     /// The kinds of the control plane that the plugin may read.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cluster: Vec<String>,
-    /// Whether its compiled form was in the store.
+    /// Whether the plugin's compiled form was in the store.
     pub from_store: bool,
 }
 
@@ -323,7 +322,7 @@ pub struct CallStatus {
     /// The median duration over the last five to ten minutes, in microseconds; absent without calls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p50_microseconds: Option<u64>,
-    /// The 99th percentile over the same time.
+    /// The 99th percentile over this time, in microseconds; absent without calls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p99_microseconds: Option<u64>,
 }
@@ -333,7 +332,7 @@ pub struct CallStatus {
 #[serde(default, rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct RecentCalls {
-    /// The length of that period, in seconds; less after the stage's hook went live.
+    /// The length of the period, in seconds; shorter soon after the stage's hook went live.
     pub seconds: u64,
     /// Calls that allowed the request unchanged.
     pub allowed: u64,
@@ -350,7 +349,7 @@ pub struct RecentCalls {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct FailureStatus {
-    /// The time at which it ended.
+    /// The time at which the call ended.
     pub at: Moment,
     /// The name of the failure: `trap`, `timeout` and so on.
     pub kind: String,

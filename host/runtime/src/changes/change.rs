@@ -1,4 +1,4 @@
-//! Requested changes: definitions that are applied, deleted or promoted, and rollbacks.
+//! Changes that users request: applying, deleting and promoting definitions, and rollbacks.
 
 use std::sync::Arc;
 
@@ -28,11 +28,11 @@ use crate::{
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Application {
-    /// Checks the change, and reports what it would do, without changing anything.
+    /// Whether to check the change and report its effect without making it.
     pub dry_run: bool,
-    /// The user who requests it, for the history.
+    /// The user who requested the change, for the history.
     pub by: Option<String>,
-    /// Expectations of [`Host::apply`] about the definitions. Default: none.
+    /// Whether [`Host::apply`] expects the definitions to exist already. Default: no expectation.
     pub expected: Expected,
 }
 
@@ -41,7 +41,7 @@ pub struct Application {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Applied {
-    /// The live revision; in a dry run the one that it would have become.
+    /// The live revision after the change; in a dry run, the number that it would have got.
     pub revision: u64,
     /// Whether this was a dry run, which changes nothing.
     pub dry_run: bool,
@@ -51,25 +51,25 @@ pub struct Applied {
     pub waits: bool,
     /// The effect on each definition.
     pub definitions: Vec<AppliedDefinition>,
-    /// The differences from the previous table.
+    /// The differences between the previous table and the new one.
     pub comparison: Comparison,
     /// Warnings about valid but probably unintended settings in the changed definitions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
 }
 
-/// The effect on a definition.
+/// The effect of a change on a definition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct AppliedDefinition {
-    /// Kind and name, `AdmissionChain/pods`.
+    /// Kind and name of the definition, `AdmissionChain/pods`.
     pub id: String,
     /// Whether the definition was created, changed, deleted, or left as it was.
     pub effect: AppliedEffect,
 }
 
-/// The errors of a change. Nothing was changed.
+/// The errors of a change. After an error, nothing has changed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChangeError {
@@ -82,21 +82,22 @@ pub enum ChangeError {
     /// The revision does not exist, or the new one cannot be written.
     #[error(transparent)]
     History(#[from] HistoryError),
-    /// There is no history, to which a change of files is written first, so that it can be completed after a crash.
+    /// There is no history. A change to files is first written to the history, so that a start after a crash can
+    /// complete it.
     #[error(
         "changing definitions needs a history: name a history directory that can be written, or edit the files"
     )]
     NoHistory,
-    /// A rollback to this revision is prepared but not live, because other replicas have not prepared it.
+    /// The rollback to this revision is prepared, but not live until the other replicas have prepared it too.
     #[error(
         "revision {0} is prepared here, and goes live when all replicas have prepared it; roll back each of them: see \
          `admittance status --fleet`"
     )]
     Waits(u64),
-    /// The store of the definitions cannot be written, or was changed in the meantime.
+    /// The store of the definitions cannot be written, or was changed by another program in the meantime.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The change affects several stores, which cannot be written atomically.
+    /// The change affects several stores. They cannot be written atomically.
     #[error("this changes definitions in {one} and in {other}; change one store at a time")]
     SeveralStores {
         /// The [location](admittance_definitions::DefinitionStore::location) of one store.
@@ -107,15 +108,15 @@ pub enum ChangeError {
 }
 
 impl Host {
-    /// Returns the current definitions of all stores; invalid ones are not live.
+    /// Returns the current definitions of all stores, including invalid ones, which are not live.
     ///
     /// # Errors
     ///
-    /// Fails when they cannot be read.
+    /// Fails if a store cannot be read.
     pub async fn definitions(&self) -> Result<Vec<StoredDefinition>, ChangeError> {
         let set = self.0.stores.peek().await?.set()?;
         let in_force = self.0.stores.set_of(&self.0.live.load().entry);
-        // `ServeRest` leaves out an earlier version that is served in place of an invalid definition.
+        // With `ServeRest`, the list has no earlier versions of invalid definitions.
         let read = move || {
             let usable = set.usable(in_force.files(), OnBadDefinition::ServeRest);
             usable.set.documents()
@@ -125,7 +126,7 @@ impl Host {
 
     /// Returns the definitions from which a chain of the live table was built. They may differ from the current ones if
     /// those are invalid, or after a rollback. The list is empty if there is no such chain, or if the embedding program
-    /// made it.
+    /// defined it in code.
     ///
     /// # Errors
     ///
@@ -137,8 +138,8 @@ impl Host {
         Ok(blocking(read).await?)
     }
 
-    /// Adds the definitions in this text to the store, in place of definitions of the same kind and name. The store is
-    /// written once the table is built. `name` stands for the text in mistakes.
+    /// Adds the definitions in this text to the store; they replace definitions of the same kind and name. The store is
+    /// written after the table was built. `name` is the name of the text in error messages.
     ///
     /// # Errors
     ///
@@ -155,18 +156,19 @@ impl Host {
     ///
     /// # Errors
     ///
-    /// Fails, and changes nothing, if it does not exist, the rest cannot be loaded, or the store cannot be written.
+    /// Fails, and changes nothing, if the definition does not exist, the remaining definitions cannot be loaded, or the
+    /// store cannot be written.
     pub async fn delete(&self, id: &DefinitionId, how: &Application) -> Result<Applied, ChangeError> {
         let id = id.clone();
         let edit = move |set: &DefinitionSet, _: &Stores| set.delete(&id);
         self.change(how, Origin::Deleted, Arc::new(edit)).await
     }
 
-    /// Makes a stage's candidate its plugin.
+    /// Makes the candidate of a stage its plugin.
     ///
     /// # Errors
     ///
-    /// Fails, and changes nothing, if there is no candidate, or the store cannot be written.
+    /// Fails, and changes nothing, if the stage has no candidate, or the store cannot be written.
     pub async fn promote(&self, stage: &StageId, how: &Application) -> Result<Applied, ChangeError> {
         let origin = Origin::Promoted {
             stage: stage.to_string(),
@@ -202,7 +204,7 @@ impl Host {
             if needs_history && store.is_some_and(|store| store.kind() == StoreKind::Files) {
                 return Err(ChangeError::NoHistory);
             }
-            // Modules of other definitions are not fetched: the change waits only for the servers of its own modules.
+            // The change waits only for servers with modules of its own definitions; other modules are not fetched.
             let modules = Modules::Current(Servers::Of(Arc::new(plan.modules.clone())));
             let purpose = Purpose::Change(&plan.paths);
             let built = source.build(plan.usable.clone(), modules, purpose).await?;
@@ -255,7 +257,8 @@ impl Host {
         if how.dry_run {
             return Ok(Some(applied));
         }
-        // The store is written even if the table is live already: the stored definitions may be invalid or different.
+        // The store is written even if the table is already live, because the store may contain other or invalid
+        // definitions.
         if let Some(store) = store {
             let is_announced = store.kind() == StoreKind::Files;
             if is_announced {
@@ -278,7 +281,7 @@ impl Host {
                 slot,
             };
             self.offer(&mut state, table, problem).await;
-            // The history contains only tables that went live.
+            // Only tables that went live are added to the history.
             if self.0.waits && state.history.last() != Some(&entry) {
                 state.history.withdraw(&entry);
             }
@@ -286,14 +289,14 @@ impl Host {
             self.settle(&state, problem);
         }
         if plan.pending.is_none() {
-            // An immediate rollback is compared with the definitions that were just written.
+            // If a rollback follows immediately, it must be compared with the definitions that were just written.
             let contents = Contents::of(&self.0.stores, &plan.change.set);
             let _ = state.source.record_contents(contents).await;
         }
         Ok(Some(applied))
     }
 
-    /// Returns the kept revisions, the newest first.
+    /// Returns the revisions in the history, the newest first.
     pub fn history(&self) -> Vec<Revision> {
         let live = self.0.live.load();
         let newest_first = live.revisions.iter().rev();
@@ -304,7 +307,7 @@ impl Host {
     ///
     /// # Errors
     ///
-    /// Fails if it is not kept.
+    /// Fails if the history no longer has the revision.
     pub fn revision(&self, number: u64) -> Result<RevisionDetail, HistoryError> {
         let live = self.0.live.load();
         Ok(history::find(&live.revisions, number)?.detail.clone())
@@ -314,19 +317,19 @@ impl Host {
     ///
     /// # Errors
     ///
-    /// Fails if one of them is not kept.
+    /// Fails if the history no longer has one of the revisions.
     pub fn compare(&self, from: u64, to: u64) -> Result<Comparison, HistoryError> {
         let live = self.0.live.load();
         let find = |number| history::find(&live.revisions, number);
         Ok(find(from)?.detail.compare(&find(to)?.detail))
     }
 
-    /// Returns at most this many kept revisions, the newest first, and the names of what each added, changed and
-    /// removed: definitions, and stages with another module. The oldest one that is kept has no names, since there is
-    /// none to compare it with.
+    /// Returns up to `most` revisions, the newest first, each with the names of the definitions, and of the stages with
+    /// another module, that it added, changed or removed. The oldest revision in the history has no such names, since
+    /// there is nothing to compare it with.
     pub fn revision_changes(&self, most: usize) -> Vec<(Revision, Vec<String>)> {
         let live = self.0.live.load();
-        // One more revision is read, with which the oldest returned revision is compared.
+        // One more revision is read, to compare the oldest returned revision with it.
         let skipped = live.revisions.len().saturating_sub(most.saturating_add(1));
         let mut earlier: Option<&HistoryEntry> = None;
         let changes = live.revisions.iter().skip(skipped).map(|entry| {
@@ -339,8 +342,8 @@ impl Host {
         changes
     }
 
-    /// Goes live with the definitions and the exact modules of an earlier revision. No file is changed: the
-    /// rollback lasts until the definitions or their modules change again. It creates a new revision.
+    /// Goes live with the definitions and the exact modules of an earlier revision, as a new revision. No file is
+    /// changed. The rollback lasts until the definitions or their modules change again.
     ///
     /// # Errors
     ///
@@ -369,7 +372,7 @@ impl Host {
         if self.0.waits {
             self.offer(&mut state, table, problem).await;
         } else {
-            // The revision is written before it goes live, because a rollback must survive a restart.
+            // The revision is written before it goes live, so that the rollback survives a restart.
             state.history.push(entry.clone()).await?;
             self.make_live(&mut state, table, problem);
         }

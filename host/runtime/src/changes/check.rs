@@ -9,10 +9,10 @@ use crate::{
     live::source::{blocking, modules_and_warnings},
 };
 
-/// The kind of definitions that refer to stages of other definitions.
+/// The kind of definitions that refer to stages in other definitions.
 const EXCEPTION: &str = "AdmissionException";
 
-/// The result of a check. Each text contains the field, the message and a fix.
+/// The result of a check. Each text names the field, the problem and a fix.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Checked {
@@ -23,9 +23,9 @@ pub struct Checked {
 }
 
 impl Host {
-    /// Checks a version of a definition as if its store had it: the document, conflicts with the files that were read
-    /// last, the limits for a chain of a namespace, whether module files exist, and the memory of plugins. It fetches
-    /// no module and loads no plugin.
+    /// Checks a version of a definition as if its store contained it: the document, conflicts with the files that were
+    /// read last, the limits for a chain of a namespace, whether module files exist, and the memory of plugins. No
+    /// module is fetched, and no plugin is loaded.
     ///
     /// # Errors
     ///
@@ -33,8 +33,8 @@ impl Host {
     pub async fn check(&self, version: DefinitionFile) -> Result<Checked, Error> {
         let source = self.0.state.lock().await.source.clone();
         let path = version.path.clone();
-        // Entries have their own names, so they conflict only with files. An exception is checked with all entries,
-        // because it refers to stages of any of them.
+        // The names of entries are unique in their store, so entries conflict only with files. An exception is checked
+        // together with all entries, because it may refer to stages in any of them.
         let names_others = version.place.as_ref().is_some_and(|id| id.kind == EXCEPTION);
         let is_read =
             |file: &&DefinitionFile| file.path != path && (names_others || file.kind == StoreKind::Files);
@@ -64,8 +64,8 @@ impl Host {
     }
 }
 
-/// Returns a mistake for each plugin of this definition whose module file does not exist, and for each whose memory
-/// exceeds `most` bytes.
+/// Returns the plugins of this definition whose module file does not exist, or whose memory exceeds `most` bytes, as
+/// mistakes.
 fn plugin_mistakes(set: &DefinitionSet, path: &Path, most: usize) -> Vec<String> {
     let mut mistakes = Vec::new();
     for chain in set.chains().unwrap_or_default() {

@@ -1,4 +1,4 @@
-//! Keeps the table up to date with the definitions and their modules.
+//! Keeps the live table up to date with the definitions and their modules.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
@@ -12,31 +12,31 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::{Error, Host, RevisionModule, changes::reload::Reload, live::assembly::Servers};
 
-/// The time to wait for module files that are being written. A module that takes longer fails to load.
+/// The time to wait for module files that are being written. If a file takes longer, its stage fails to load.
 const WRITERS_PATIENCE: Duration = Duration::from_secs(20);
 
 struct Attempt {
-    /// Whether definitions or modules changed, as opposed to a scheduled refresh or a retry. The part of a change that
-    /// needs no server goes live first.
+    /// Whether definitions or modules changed. Otherwise the reason is a scheduled refresh or a retry. After a change,
+    /// the part that needs no server goes live first.
     is_change: bool,
     refresh: HashSet<ModuleReference>,
 }
 
 impl Host {
-    /// Watches the definitions and their modules, and [reloads](Self::reload) them whenever they change; refreshes
-    /// modules on their schedule; and retries temporary failures. It never returns; drop it to stop. Failures are
-    /// logged, counted and shown by [`status`](Self::status).
+    /// Keeps the live table up to date: [reloads](Self::reload) definitions and modules when they change, refreshes
+    /// modules on their schedule, and retries after temporary failures. Never completes; drop the future to stop.
+    /// Failures are logged, counted and shown by [`status`](Self::status).
     ///
     /// A change that needs no module from a server does not wait for servers.
     pub async fn follow(self) {
-        // This watches the files of modules, while stores watch the definitions.
+        // This watch covers only module files, because the stores watch the definitions.
         let mut watch = Watch::since(Fingerprint::default(), WatchConfig::default());
         let mut schedule = Schedule::default();
         let mut superseded: Option<Attempt> = None;
         loop {
             {
                 let state = self.0.state.lock().await;
-                // The definitions may name other modules than before.
+                // The new definitions may name other modules.
                 watch.expect(state.source.modules.clone());
                 schedule.set(&state.source.refreshed, Instant::now());
             }
@@ -140,7 +140,7 @@ impl Host {
     }
 }
 
-/// Lists the names of the first few items that were added, changed or removed, and counts the others.
+/// Lists the first few added, changed or removed items by name, and counts the others.
 fn changed<T: PartialEq>(before: &[T], now: &[T], name: impl Fn(&T) -> String) -> String {
     const MOST: usize = 5;
     let named = |all: &'_ [T]| -> BTreeMap<String, usize> {
@@ -173,7 +173,7 @@ async fn at(instant: Option<Instant>) {
 #[derive(Debug, Default)]
 struct Schedule {
     modules: HashMap<ModuleReference, (Duration, Instant)>,
-    /// The modules whose refresh failed, to be retried with the next attempt.
+    /// The modules whose refresh failed. They are fetched again at the next attempt.
     failed: HashSet<ModuleReference>,
 }
 
@@ -225,7 +225,7 @@ mod tests {
             let mut due: Vec<_> = schedule.due().await.into_iter().collect();
             due.sort();
             found.push(((Instant::now() - start).as_secs() / 60, due));
-            // Setting the same schedule again changes no time.
+            // Setting an unchanged schedule keeps the times of the next refreshes.
             schedule.set(&modules, Instant::now());
         }
         let expected = [

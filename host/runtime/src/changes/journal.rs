@@ -1,10 +1,10 @@
-//! Logs what an operator should read about an outcome, in addition to its metrics.
+//! Writes an outcome to the log if an operator should know about it. Metrics count all outcomes.
 
 use std::io::{self, Write};
 
 use admittance_admission::{Mode, Outcome, Patch, StageResult, TraceRow};
 
-/// The length of a patch in the log, in bytes; the rest is cut off.
+/// The size to which patches in the log are cut, in bytes.
 const MOST_PATCH: usize = 4 << 10;
 
 pub(crate) fn write(outcome: &Outcome) {
@@ -46,10 +46,10 @@ fn write_row(outcome: &Outcome, row: &TraceRow) {
     }
 }
 
-/// Returns the beginning of a patch, without serializing the rest, which may be megabytes.
+/// Returns the beginning of a patch without serializing the rest, which may have megabytes.
 fn beginning(patch: &Patch) -> String {
     let mut beginning = TruncatedWriter(Vec::with_capacity(256));
-    // Serializing fails once the limit is reached.
+    // Serializing fails when the limit is reached.
     let is_whole = serde_json::to_writer(&mut beginning, patch).is_ok();
     let mut text = String::from_utf8_lossy(&beginning.0).into_owned();
     if !is_whole {

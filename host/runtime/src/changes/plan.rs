@@ -1,4 +1,4 @@
-//! Plans requested changes: the files to write, and the definitions that are served afterwards.
+//! Plans changes that users request: which files to write, and which definitions are served afterwards.
 
 use std::{
     collections::HashSet,
@@ -27,7 +27,7 @@ pub(super) struct Plan {
     pub(super) paths: Vec<PathBuf>,
     pub(super) modules: HashSet<ModuleReference>,
     pub(super) warnings: Vec<String>,
-    /// The error of files outside of the change that cannot be used; they keep the version that is in force.
+    /// The mistakes in files that the change does not touch. Earlier versions of these files stay in force.
     pub(super) pending: Option<Arc<Error>>,
 }
 
@@ -35,7 +35,7 @@ pub(super) async fn plan(source: &Source, edit: Arc<Edit>) -> Result<Plan, Chang
     let (change, mistakes) = edited(source, edit).await?;
     let usable = source.usable(change.set.clone()).await?;
     let paths: Vec<PathBuf> = change.files.iter().map(|file| file.path.clone()).collect();
-    // A definition that is stored already is not written again, but may be invalid.
+    // A definition that is already stored is not written again, but it may be invalid.
     let is_applied = |id: &DefinitionId| change.effects.iter().any(|(applied, _)| applied == id);
     let mut own = usable.bad.clone();
     own.retain(|bad| paths.contains(&bad.path) || bad.id.as_ref().is_some_and(is_applied));
@@ -63,8 +63,8 @@ pub(super) async fn plan(source: &Source, edit: Arc<Edit>) -> Result<Plan, Chang
     })
 }
 
-/// Applies the edit to the current definitions. Files are used together or not at all, so if any has mistakes, the edit
-/// is applied to the files that are in force, and the mistakes are returned too.
+/// Applies the edit to the current definitions. Files are used together or not at all, so if any file has mistakes, the
+/// edit is applied to the versions in force, and the mistakes are returned too.
 async fn edited(source: &Source, edit: Arc<Edit>) -> Result<(Change, Option<Mistakes>), ChangeError> {
     let contents = source.stores.peek().await?;
     let known = source.stores.set_after_reading(&contents);
@@ -92,13 +92,13 @@ async fn edited(source: &Source, edit: Arc<Edit>) -> Result<(Change, Option<Mist
             let there = set.all().find(|there| there.path == file.path);
             match there {
                 Some(there) => file.before = Some(there.text.clone()),
-                // The file was deleted, but its definitions are still in force.
+                // The file no longer exists, but its definitions are still in force.
                 None if unread.is_none() => file.before = None,
                 None => {}
             }
         }
         change.files.retain(|file| file.before != file.after);
-        // If the file differs from the applied text, the definition is written even if it is in force.
+        // If the stored text differs from the applied one, the definition is written even if it is in force.
         let stored = change.set.documents();
         for (id, effect) in &mut change.effects {
             let applied = stored.iter().find(|stored| stored.id == *id);

@@ -1,5 +1,5 @@
-//! Builds tables from the current definitions, in the background and without holding locks: rollbacks and other changes
-//! can go live while a plugin is fetched, compiled or configured.
+//! Builds tables from the current definitions. This runs in the background without locks, so that rollbacks and other
+//! changes can go live while a plugin is fetched, compiled or configured.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,23 +13,23 @@ use crate::{
     live::source::Purpose,
 };
 
-/// The time for which building a table is not cancelled by a newer change, so that a quick series of changes cannot
-/// keep all of them from going live.
+/// The time for which a newer change does not cancel building a table. Otherwise, a quick series of changes could keep
+/// all of them from going live.
 const UNINTERRUPTED: Duration = Duration::from_secs(1);
 
 pub(crate) enum Reload {
-    /// The table is live, or equals the live one.
+    /// The table is live, or an equal table was live already.
     Live(Arc<Table>),
     /// The part of the table that needs no module from a server is live.
     LacksModules,
-    /// Another table went live first, or the definitions changed again, so the new table was dropped.
+    /// Another table went live first, or the definitions changed again, so the new table was discarded.
     Superseded,
 }
 
 impl Host {
-    /// Reloads the definitions and their modules, and goes live with them, unless the live table already matches.
-    /// Requests in flight finish on the table that they started with. If the modules of a file cannot be fetched, its
-    /// previous version stays live, and [`status`](Self::status) reports it.
+    /// Reloads the definitions and their modules, and goes live with them unless the live table already matches.
+    /// Requests in flight finish with the table that they started with. If the modules of a file cannot be fetched, its
+    /// previous version stays live, and [`status`](Self::status) reports the file.
     ///
     /// # Errors
     ///
@@ -42,8 +42,8 @@ impl Host {
         }
     }
 
-    /// Reloads like [`reload`](Self::reload), and requests only these modules from servers. It ends early if
-    /// definitions or watched modules change again.
+    /// Reloads like [`reload`](Self::reload), but requests only these modules from servers. Ends early if definitions
+    /// or watched modules change again.
     pub(crate) async fn reload_with(
         &self,
         servers: Servers,
@@ -54,7 +54,8 @@ impl Host {
             let state = self.0.state.lock().await;
             (state.source.clone(), self.table().revision())
         };
-        // The lock is not held here: reading waits for files that are being written, and modules may be on a slow disk.
+        // Reading may wait for files that are being written and for modules on a slow disk, so the lock is not held
+        // meanwhile.
         let contents = self.0.stores.read().await;
         let _building = self.building();
         let input = before.input(contents).await.map_err(Arc::new)?;
@@ -102,7 +103,7 @@ impl Host {
         }
         let (built, slot) = match built {
             Ok(built) => built,
-            // The caller may try again, and request the modules from servers.
+            // The caller may retry and request the modules from servers.
             Err(Error::Stages(errors))
                 if !is_with_servers && errors.iter().any(|error| error.cause.is_not_fetched()) =>
             {

@@ -1,11 +1,12 @@
-//! The order in which plugins are compiled and configured: small modules first.
+//! Compiles and configures small modules before large ones.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::oneshot;
 
-/// A limit of concurrent work that prefers small items. Cheap to clone; lives as long as the host.
+/// A limit on concurrent work that lets the smallest waiting item begin next. Cheap to clone; lives as long as the
+/// host.
 #[derive(Clone, Debug)]
 pub(crate) struct SmallestFirst(Arc<Mutex<State>>);
 
@@ -17,7 +18,7 @@ struct State {
     arrivals: u64,
 }
 
-/// The permission to work. Dropping it passes the permission to the next item.
+/// The permission to work on an item. Dropping it lets the next item begin.
 #[derive(Debug)]
 pub(crate) struct Turn(SmallestFirst);
 
@@ -39,7 +40,7 @@ impl SmallestFirst {
         self.state().limit
     }
 
-    /// Waits for permission to work on an item of this size. The smallest waiting item is next.
+    /// Waits for permission to work on an item of this size. The smallest waiting item gets it first.
     pub(crate) async fn turn(&self, size: usize) -> Turn {
         let (turn, given) = oneshot::channel();
         {
@@ -51,7 +52,7 @@ impl SmallestFirst {
         self.give();
         match given.await {
             Ok(turn) => turn,
-            // This never happens: a sender is dropped unused only if its receiver is dropped.
+            // This cannot happen: a sender is dropped unused only if its receiver is dropped.
             Err(_) => std::future::pending().await,
         }
     }
@@ -72,7 +73,7 @@ impl SmallestFirst {
                 state.working += 1;
                 next
             };
-            // The lock is not held here, because sending to a dropped receiver drops the turn, which takes the lock.
+            // If the receiver is dropped, sending drops the turn, which takes this lock; so the lock is released first.
             drop(next.send(Turn(self.clone())));
         }
     }

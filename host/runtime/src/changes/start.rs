@@ -1,4 +1,4 @@
-//! Starts a host: builds its first table, and completes a change of definitions that a crash interrupted.
+//! Starts a host: completes a change of definitions that a crash interrupted, and builds the first table.
 
 use std::{
     sync::{Arc, OnceLock, atomic::AtomicUsize},
@@ -101,7 +101,7 @@ impl Host {
         let limits = host.0.assembler.trials.limits.clone();
         tokio::spawn(follow_ends(Arc::downgrade(&host.0), ends, limits));
         if has_new_rollouts {
-            // `keep_rollouts` logs failures.
+            // `keep_rollouts` logs its own failures.
             let _ = host.0.disabled.keep_rollouts().await;
         }
         host.prune(&*host.0.state.lock().await);
@@ -115,8 +115,8 @@ struct FirstTable {
     problem: Option<TableProblem>,
 }
 
-/// Builds the table of the definitions; or the last live table, if it is a rollback or the definitions cannot be
-/// loaded.
+/// Builds the table of the definitions. If the last live table is a rollback or the definitions cannot be loaded,
+/// builds the last live table.
 async fn first_table(source: &mut Source, history: &History) -> Result<FirstTable, Error> {
     let read = source.read_first().await;
     let inputs = source.inputs();
@@ -162,7 +162,8 @@ async fn first_table(source: &mut Source, history: &History) -> Result<FirstTabl
     }
 }
 
-/// Writes the files that the last change did not reach before the program was killed, unless they changed since.
+/// Writes the files of an interrupted change that were not written before the program was killed, unless they have
+/// changed since.
 async fn complete_change(stores: &Stores, history: &mut History) -> Result<(), Error> {
     let Some(last) = history.last().filter(|last| !last.pending.is_empty()).cloned() else {
         return Ok(());
@@ -189,13 +190,13 @@ async fn complete_change(stores: &Stores, history: &mut History) -> Result<(), E
     Ok(())
 }
 
-/// Builds the table of a revision again, with its exact modules.
+/// Builds the table of an earlier revision again, with its exact modules.
 pub(crate) async fn rebuilt(source: &Source, entry: &HistoryEntry) -> Result<BuiltTable, Error> {
     let modules = modules_of(entry);
     let definitions = source.stores.set_of(entry);
     // The permissions of namespaced chains may have changed since the revision was live.
     let usable = source.usable(definitions).await?;
-    // Stages that were live without their modules are built without them again.
+    // Stages that were live without their modules are again built without them.
     let mut built = source
         .build_all(usable.served(), modules, MissingModules::All)
         .await?;

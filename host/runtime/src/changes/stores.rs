@@ -1,4 +1,4 @@
-//! The stores of definitions, and their last known content.
+//! Reads the stores of definitions, and remembers their last known content.
 
 use std::{path::Path, sync::Arc};
 
@@ -16,17 +16,17 @@ type StoreContent = Arc<[DefinitionFile]>;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct StoreSnapshot {
-    /// The content when the store was last read successfully; `None` before that.
+    /// The content at the last successful read of the store; `None` before the first one.
     content: Option<StoreContent>,
     is_lost: bool,
 }
 
-/// All stores of definitions. Lives as long as the host.
+/// All stores of definitions.
 #[derive(Debug)]
 pub(crate) struct Stores {
-    /// The stores; the first one that accepts a new definition gets it.
+    /// The stores. A new definition is written to the first store that accepts it.
     stores: Vec<Arc<dyn DefinitionStore>>,
-    /// The snapshot of each store when a table was last built from it, successfully or not.
+    /// The snapshot of each store at the last attempt to build a table from it.
     known: Mutex<Vec<StoreSnapshot>>,
     /// Notified when [`peek`](Self::peek) finds changed content.
     changed_on_peek: Notify,
@@ -36,7 +36,7 @@ pub(crate) struct Stores {
 #[derive(Debug)]
 pub(crate) struct Contents {
     stores: Vec<Result<StoreContent, StoreError>>,
-    /// A set that keeps parsed texts, so that each is parsed once.
+    /// Caches parsed texts, so that each is parsed only once.
     parsed: DefinitionSet,
 }
 
@@ -59,7 +59,7 @@ impl Stores {
         stores.find(|store| store.owns(path))
     }
 
-    /// Informs each store which of its definitions were live when the host last ended.
+    /// Tells each store which of its definitions were live when the host last stopped.
     pub(crate) async fn record_last_live(&self, files: &[DefinitionFile]) {
         for store in &self.stores {
             let own = files.iter().filter(|file| store.owns(&file.path));
@@ -75,9 +75,9 @@ impl Stores {
         }
     }
 
-    /// Reads all stores without making the result the known content. If it differs from the known content,
-    /// [`changed`](Self::changed) reports that, even if the caller is dropped meanwhile: a store reports each change
-    /// only until it is read.
+    /// Reads all stores, but does not record the result as known content. If the result differs from the known content,
+    /// [`changed`](Self::changed) completes even if the caller is dropped meanwhile, because a store reports each
+    /// change only until it is read.
     pub(crate) async fn peek(self: &Arc<Self>) -> Result<Contents, Error> {
         let stores = self.clone();
         let reading = tokio::spawn(async move {
@@ -93,7 +93,7 @@ impl Stores {
 
     pub(crate) fn set_of(&self, revision: &HistoryEntry) -> DefinitionSet {
         let files = revision.detail.files.iter().map(|file| {
-            // The path belongs to no store if the configuration has changed since.
+            // If the configuration has changed since, the path may belong to no store.
             let kind = self
                 .owner(&file.path)
                 .map_or(StoreKind::Files, DefinitionStore::kind);
@@ -138,7 +138,7 @@ impl Stores {
         Ok(one)
     }
 
-    /// Waits until the content of a store may differ from the known content.
+    /// Waits until the content of a store may differ from its known content.
     pub(crate) async fn changed(&self) {
         let mut changes: Vec<_> = self.stores.iter().map(|store| store.changed()).collect();
         changes.push(Box::pin(self.changed_on_peek.notified()));
@@ -173,7 +173,7 @@ impl Stores {
         self.set(files_of(self.known()))
     }
 
-    /// Returns the definitions after these contents are known; an unreadable store keeps its previous content.
+    /// Returns the definitions with these contents. A store that could not be read keeps its known content.
     pub(crate) fn set_after_reading(&self, contents: &Contents) -> DefinitionSet {
         contents
             .parsed
@@ -192,7 +192,7 @@ fn sorted(mut files: Vec<DefinitionFile>) -> StoreContent {
 }
 
 impl Contents {
-    /// Returns the snapshots that follow `known`; an unreadable store keeps its content.
+    /// Returns the snapshots with these contents. A store that could not be read keeps its content in `known`.
     fn after(&self, known: &[StoreSnapshot]) -> Vec<StoreSnapshot> {
         let after = |(read, known): (&Result<StoreContent, StoreError>, &StoreSnapshot)| StoreSnapshot {
             content: read.as_ref().ok().or(known.content.as_ref()).cloned(),

@@ -1,4 +1,4 @@
-//! A table of the live chains that judges existing objects.
+//! Builds tables of the live chains with which audits evaluate existing objects.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! A request and its outcome, for recordings and readers of decisions.
+//! Combines a request and its outcome, for recordings and for readers of decisions.
 
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use bytestring::ByteString;
 use super::DecisionVerdict;
 use crate::Moment;
 
-/// A request with its outcome. Objects are kept as texts, without parsed content; applying the patch to the object of
-/// the request yields the object of the outcome.
+/// A request with its outcome. Objects are kept as text. Applying the outcome's patch to the request's object yields
+/// the resulting object.
 #[derive(Debug)]
 pub(crate) struct DecidedRequest {
     pub(crate) request: Request,
@@ -18,7 +18,7 @@ pub(crate) struct DecidedRequest {
     pub(crate) selection: Selection,
     pub(crate) outcome: Outcome,
     pub(crate) verdict: DecisionVerdict,
-    /// The outside data that its plugins used, if it is recorded.
+    /// The responses and objects that plugins fetched for the request, if it is recorded.
     pub(crate) taped: Taped,
     pub(crate) at: Moment,
     pub(crate) revision: u64,

@@ -1,4 +1,4 @@
-//! The filter of listed decisions.
+//! Selects the decisions to list.
 
 use admittance_admission::{Decision, TraceRow};
 use schemars::JsonSchema;
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{DecisionVerdict, packed::LogEntry};
 use crate::Moment;
 
-/// Selects the decisions that meet all conditions which are set.
+/// A filter for decisions. A decision must meet all conditions that are set.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[non_exhaustive]
@@ -30,7 +30,7 @@ pub struct DecisionFilter {
     /// The verdicts; empty for any.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub verdict: Vec<DecisionVerdict>,
-    /// The earliest moment of a decision.
+    /// The time before which decisions are not listed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<Moment>,
 }

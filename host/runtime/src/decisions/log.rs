@@ -1,4 +1,4 @@
-//! Reads and follows the decisions in memory.
+//! Reads the decisions in memory, and follows new ones.
 
 use std::{
     fmt,
@@ -20,10 +20,10 @@ use super::{
 };
 use crate::{Moment, Redaction, decisions::observer::Observed};
 
-/// The pause after a decision in which a waiting follower gathers more, so that requests seldom wake it.
+/// The time for which a follower waits for more decisions after the first one, so that requests rarely wake it.
 const GATHERING: Duration = Duration::from_millis(20);
 
-/// The decisions on the last requests that matched a chain, in memory. Cheap to clone; lives as long as the host.
+/// The decisions on the latest requests that matched a chain, in memory. Cheap to clone; lives as long as the host.
 #[derive(Clone)]
 pub struct DecisionLog(Arc<Inner>);
 
@@ -49,17 +49,17 @@ pub struct LoggedDecision {
 pub enum StreamItem {
     /// A decision that matches the filter.
     Decision(LoggedDecision),
-    /// This many decisions, whether they match the filter or not, had left the log before they could be read.
+    /// The number of decisions that had left the log before they could be read, whether or not they match the filter.
     Missed(u64),
 }
 
-/// Decisions as they are made. It never ends, and never delays a request: a reader that is too slow misses decisions.
+/// A stream of new decisions. It never ends and never delays a request: if a reader is too slow, it misses decisions.
 pub struct DecisionStream(Pin<Box<dyn Stream<Item = StreamItem> + Send>>);
 
 impl DecisionLog {
-    /// The size of a page of decisions, in bytes. A single larger decision is a page of its own.
+    /// The maximum size of a page of decisions, in bytes. A single larger decision is a page by itself.
     pub const PAGE_BYTES: usize = 4 << 20;
-    /// The number of decisions of one uid on a page.
+    /// The maximum number of decisions on a page of decisions with the same uid.
     pub const PAGE_OF_UID: usize = 20;
 
     pub(crate) fn new(config: Option<DecisionsConfig>) -> Self {
@@ -87,13 +87,13 @@ impl DecisionLog {
             ..
         } = &*self.0;
         memory.add(observed);
-        // A follower sets `is_awaited` before it reads the log for the last time, so it misses no decision.
+        // A follower sets `is_awaited` and then reads the log once more before it waits, so it misses no decision.
         if is_awaited.load(Ordering::Relaxed) && is_awaited.swap(false, Ordering::Relaxed) {
             arrived.notify_waiters();
         }
     }
 
-    /// Returns the newest decisions with smaller ids than `before`: at most `limit`, and at most
+    /// Returns the newest decisions with ids smaller than `before`: at most `limit`, and at most
     /// [`PAGE_BYTES`](Self::PAGE_BYTES), not counting objects.
     pub fn list(&self, filter: &DecisionFilter, before: Option<u64>, limit: usize) -> DecisionList {
         let oldest = filter.since.map_or(0, Moment::as_micros);
@@ -114,9 +114,9 @@ impl DecisionLog {
         DecisionList { decisions, next }
     }
 
-    /// Returns the newest decisions of this uid with smaller ids than `before`, the oldest first: at most
-    /// [`PAGE_OF_UID`](Self::PAGE_OF_UID) and [`PAGE_BYTES`](Self::PAGE_BYTES), with their objects. Also returns the
-    /// number of older ones. One uid may have many decisions: kube-apiserver sends a request to several paths, and
+    /// Returns the newest decisions with this uid and ids smaller than `before`, in ascending order and with their
+    /// objects: at most [`PAGE_OF_UID`](Self::PAGE_OF_UID) and [`PAGE_BYTES`](Self::PAGE_BYTES). Also returns the
+    /// number of older decisions with this uid. There may be many: kube-apiserver sends a request to several paths, and
     /// clients choose uids.
     pub fn get(&self, uid: &str, before: Option<u64>) -> (Vec<LoggedDecision>, usize) {
         let entries = self.newest_first(before);
@@ -137,7 +137,7 @@ impl DecisionLog {
         (found, older)
     }
 
-    /// Returns a stream of decisions as they are made, beginning after the id `after`, or now.
+    /// Returns a stream of the decisions after the one with the id `after`; by default, of new decisions.
     pub fn follow(&self, filter: DecisionFilter, after: Option<u64>) -> DecisionStream {
         let position = {
             let ring = self.0.memory.ring();
@@ -158,7 +158,7 @@ impl DecisionLog {
         DecisionStream(Box::pin(batches.flatten()))
     }
 
-    /// Returns the rates of each chain within this time, as far as the log reaches back.
+    /// Returns the rates of each chain over this time, or over the time that the log covers if that is shorter.
     pub fn rates(&self, within: Duration) -> Vec<ChainRates> {
         let now = Moment::now().0;
         let since = Moment(now.checked_sub(within).unwrap_or(SystemTime::UNIX_EPOCH)).as_micros();
@@ -170,7 +170,7 @@ impl DecisionLog {
         rates::of(recent, within, now, is_full)
     }
 
-    /// Returns the id of the oldest decision.
+    /// Returns the id of the oldest decision in the log.
     pub fn oldest(&self) -> Option<u64> {
         self.0.memory.ring().oldest()
     }
@@ -183,7 +183,7 @@ impl DecisionLog {
         })
     }
 
-    /// Wraps a decision that is not in the log. It gets the id 0.
+    /// Wraps a decision that is not in the log; its id is 0.
     pub(crate) fn decision(&self, decided: DecidedRequest) -> LoggedDecision {
         LoggedDecision {
             id: 0,
@@ -193,7 +193,8 @@ impl DecisionLog {
         }
     }
 
-    /// Returns the entries below this id, the newest first. Entries that leave the ring meanwhile are left out.
+    /// Returns the entries with ids smaller than `before`, the newest first. Entries that are removed meanwhile are
+    /// skipped.
     fn newest_first(&self, before: Option<u64>) -> impl Iterator<Item = LogEntry> {
         let mut end = {
             let ring = self.0.memory.ring();
@@ -224,7 +225,7 @@ impl Follower {
         let log = self.log.clone();
         loop {
             let mut arrived = std::pin::pin!(log.0.arrived.notified());
-            // Once `enable` was called, no notification is lost.
+            // After `enable`, no notification is lost.
             arrived.as_mut().enable();
             let (missed, entries) = self.take();
             if missed == 0 && entries.is_empty() {
@@ -242,7 +243,7 @@ impl Follower {
             if !batch.is_empty() {
                 return batch;
             }
-            // A filter may skip thousands of decisions, so other tasks of this thread get a turn.
+            // A filter may skip thousands of decisions, so other tasks on this thread get time to run.
             tokio::task::yield_now().await;
         }
     }
@@ -261,7 +262,7 @@ impl Follower {
 }
 
 impl LoggedDecision {
-    /// Returns the id in the log; 0 for a decision that is not kept.
+    /// Returns the id of the decision; 0 for a decision that is not in the log.
     pub fn id(&self) -> u64 {
         self.id
     }

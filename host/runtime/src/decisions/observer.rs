@@ -1,4 +1,4 @@
-//! Passes each outcome on to the metrics, the statistics of stages, the log, the decisions and the recordings.
+//! Passes each outcome to the metrics, the statistics of stages, the log, the decisions and the recordings.
 
 use std::{
     sync::Arc,
@@ -16,7 +16,7 @@ use crate::{
     status::{metrics::RequestMetrics, traffic::Traffic},
 };
 
-/// The receivers of outcomes. Lives as long as the host.
+/// The receivers of outcomes.
 #[derive(Debug)]
 pub(crate) struct Observer {
     pub(crate) recorders: Arc<Recorders>,
@@ -62,7 +62,7 @@ impl Observed<'_> {
         let taped = request.tape.take().as_ref().map(Tape::take).unwrap_or_default();
         let texts = ObjectTexts::take(&mut request);
         let mut outcome = self.outcome.clone();
-        // The object follows from the request's object and the patch.
+        // The object can be computed from the request's object and the patch.
         outcome.object = None;
         DecidedRequest {
             texts: Some(texts),

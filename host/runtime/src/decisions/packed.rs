@@ -1,5 +1,5 @@
-//! Decisions in the log are kept as bytes as far as possible: when a decision leaves the log, its memory is no longer
-//! in a cache of the processor, so freeing many allocations would be slow.
+//! Packs decisions in the log into bytes where possible. When a decision leaves the log, its memory is no longer in a
+//! processor cache, so freeing many small allocations would be slow.
 
 use std::{borrow::Cow, mem::size_of, sync::Arc, time::Duration};
 
@@ -16,7 +16,7 @@ use crate::{Moment, decisions::observer::Observed, decisions::recording::is_secr
 #[derive(Debug)]
 pub(super) struct LogEntry {
     pub(super) id: u64,
-    /// The memory that the decision takes in the log, in bytes.
+    /// The memory of the decision in the log, in bytes.
     pub(super) size: usize,
     pub(super) packed: Box<[u8]>,
     pub(super) unpacked: Unpacked,
@@ -25,16 +25,16 @@ pub(super) struct LogEntry {
 #[derive(Clone, Debug)]
 pub(super) struct Unpacked {
     pub(super) at: Moment,
-    /// The outcome without its object; `None` if all of it is packed.
+    /// The outcome without its object; `None` if it is packed completely.
     outcome: Option<Arc<Outcome>>,
     origin: RequestOrigin,
 }
 
-/// The properties that all requests of a front end share. Cheap to clone.
+/// The properties that all requests of a front end have in common. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RequestOrigin(Option<Arc<(Option<Arc<FrontEnd>>, IdentityFields, Spelling)>>);
 
-/// The serialized part of a decision, which filters and the log read in place.
+/// The serialized part of a decision. Filters and the log read it without unpacking.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Packed<'a> {
     pub(super) uid: &'a str,
@@ -68,7 +68,7 @@ struct Objects<'a> {
     options: Option<&'a str>,
 }
 
-/// A stage that allowed the request, or was not called.
+/// A trace row of a stage that allowed the request, or was not called.
 #[derive(Serialize, Deserialize)]
 struct Row<'a> {
     chain: &'a str,
@@ -91,7 +91,7 @@ enum PassiveResult {
 }
 
 impl<'a> Row<'a> {
-    /// Packs a row; `None` if the stage has another result, or wrote to its log.
+    /// Packs a trace row; returns `None` if the stage has another result, or its plugin wrote log lines.
     fn of(row: &'a TraceRow) -> Option<Self> {
         let result = match &row.result {
             StageResult::Skipped(reason) => PassiveResult::Skipped(*reason),
@@ -202,8 +202,8 @@ impl<'a> Packed<'a> {
         }
     }
 
-    /// Returns whether a field that [`DecisionFilter::text`](super::DecisionFilter::text) searches contains the text.
-    /// The message is not packed.
+    /// Returns whether the text occurs in a packed field that [`DecisionFilter::text`](super::DecisionFilter::text)
+    /// searches. The message is not packed.
     pub(super) fn contains(&self, text: &str) -> bool {
         let texts = [self.uid, self.name, self.user, self.namespace.unwrap_or_default()];
         texts.iter().any(|part| part.contains(text)) || self.kind.to_string().contains(text)
@@ -242,8 +242,8 @@ impl<'a> Packed<'a> {
 }
 
 impl RequestOrigin {
-    /// Replaces the properties if this request has others. Equal ones stay shared by the decisions of a thread: sharing
-    /// the request's own would count references across threads, which slows requests down.
+    /// Replaces the properties if this request has others. Decisions of a thread share equal properties: sharing them
+    /// with the request would update a reference count from several threads, which slows requests down.
     fn update(&mut self, request: &Request) {
         let is_same = self.0.as_deref().is_some_and(|(front, identity, spelling)| {
             let is_same_front = match (front, &request.front) {
@@ -265,7 +265,7 @@ impl RequestOrigin {
 }
 
 impl Unpacked {
-    /// Appends the packed part to the bytes. The content of Secrets and objects larger than `most` bytes are left out.
+    /// Appends the packed part to `bytes`. Leaves out the content of Secrets, and objects larger than `most` bytes.
     /// `origin` is the origin of the previous decision.
     pub(super) fn of(
         observed: &Observed<'_>,
@@ -282,7 +282,7 @@ impl Unpacked {
             .is_none()
             .then(|| Arc::new(without_objects(outcome, is_secret)));
         let packed = Packed::of(observed, objects, rows.unwrap_or_default());
-        // The only error is a full buffer, and this buffer grows.
+        // Serializing can only fail if the buffer is full, but this buffer grows.
         *bytes = postcard::to_extend(&packed, std::mem::take(bytes)).unwrap_or_default();
         origin.update(request);
         Self {
@@ -292,7 +292,7 @@ impl Unpacked {
         }
     }
 
-    /// Returns an upper bound of the memory that the unpacked part takes outside of this struct, in bytes.
+    /// Returns an upper bound for the heap memory of the unpacked part, in bytes.
     pub(super) fn size(&self) -> usize {
         self.outcome.as_deref().map_or(0, size_of_outcome)
     }
@@ -304,7 +304,7 @@ impl LogEntry {
         postcard::from_bytes(&self.packed).ok()
     }
 
-    /// Returns the memory that the decision takes without the objects of the request, in bytes.
+    /// Returns the memory of the decision without the objects of the request, in bytes.
     pub(super) fn size_without_objects(&self) -> usize {
         let objects = self.read().and_then(|packed| packed.objects);
         let objects = objects.map_or(0, |objects| objects.bytes());
@@ -360,8 +360,8 @@ impl LogEntry {
     }
 }
 
-/// Copies an outcome without its object, which follows from the request and the patch; for a Secret also without
-/// patches.
+/// Copies an outcome without its object, which can be computed from the request and the patch. For a Secret, leaves out
+/// patches too.
 fn without_objects(outcome: &Outcome, is_secret: bool) -> Outcome {
     let mut kept = Outcome::new(outcome.uid.clone(), outcome.decision.clone());
     kept.warnings.clone_from(&outcome.warnings);
@@ -432,7 +432,7 @@ fn size_of_row(row: &TraceRow) -> usize {
 fn size_of_denial(denial: &Denial) -> usize {
     let mut details = 0;
     if !denial.details.is_empty() {
-        // A tree takes about eight times the memory of its text.
+        // A parsed JSON tree takes about eight times the memory of its text.
         details = 8 * serde_json::to_string(&denial.details).map_or(0, |text| text.len());
     }
     denial.reason.len() + denial.message.len() + details

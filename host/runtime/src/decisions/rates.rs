@@ -1,4 +1,4 @@
-//! The rates of requests and verdicts of each chain.
+//! Computes the rates of requests and verdicts of each chain.
 
 use std::{
     collections::BTreeMap,
@@ -10,7 +10,7 @@ use admittance_admission::{Decision, FailurePolicy, Mode, Phase, StageResult, Tr
 
 use super::{ChainRates, packed::LogEntry};
 
-/// The parts of the period that have numbers of their own.
+/// The number of parts of the period for which the rates are also computed separately.
 const PARTS: usize = 12;
 
 #[derive(Default)]
@@ -20,12 +20,12 @@ struct ChainCounts {
     would_deny: u64,
     changed: u64,
     failed: u64,
-    /// The time of each request in the chain, by the part of the period, the newest part first.
+    /// The durations of requests in the chain for each part of the period, the newest part first.
     microseconds: [Vec<u64>; PARTS],
 }
 
-/// Returns the rates of these decisions, which are sorted from the newest to the oldest. `is_cut` means that the log no
-/// longer has all decisions of the time, so the rates are of the time since the oldest one.
+/// Returns the rates of these decisions, which are sorted from the newest to the oldest. `is_cut` says that the log no
+/// longer covers the whole period. The rates are then those since the oldest decision.
 pub(super) fn of(
     decisions: impl Iterator<Item = LogEntry>,
     within: Duration,
@@ -70,8 +70,8 @@ pub(super) fn of(
 }
 
 impl ChainCounts {
-    /// Adds the rows of one chain for one request. Rows of a second round alone are skipped, because the request is
-    /// counted already.
+    /// Adds the rows of one chain for one request. If all rows are of the second round, they are skipped, because the
+    /// request was already counted.
     fn add(&mut self, rows: &[TraceRow], decision: &Decision, part: usize) {
         if rows.iter().all(|row| row.round > 1) {
             return;

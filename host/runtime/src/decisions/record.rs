@@ -1,4 +1,4 @@
-//! The form in which operators read decisions: in the admin API, in the console and on disk.
+//! Defines how decisions appear in the admin API, in the console and on disk.
 
 use admittance_admission::{
     Decision, FailurePolicy, LogLine, Mode, Operation, Outcome, Phase, RefusalCause, words,
@@ -44,9 +44,9 @@ pub struct DecisionRecord {
     pub operation: Operation,
     /// The type of the object: `apps/v1/Deployment`.
     pub kind: String,
-    /// Its resource: `apps/v1/deployments`, with the subresource if there is one: `apps/v1/deployments/scale`.
+    /// The resource, with the subresource if there is one: `apps/v1/deployments`, `apps/v1/deployments/scale`.
     pub resource: String,
-    /// The namespace; absent for a resource of the cluster.
+    /// The namespace; absent for cluster-scoped resources.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
     /// The name of the object; empty if the control plane generates it later.
@@ -83,9 +83,9 @@ pub struct DecisionRecord {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct StageRecord {
-    /// The stage's chain.
+    /// The name of the chain.
     pub chain: String,
-    /// The chain's phase.
+    /// The phase of the chain.
     pub phase: Phase,
     /// The name of the stage.
     pub stage: String,
@@ -95,7 +95,7 @@ pub struct StageRecord {
     pub mode: Mode,
     /// `skipped`, `not-reached`, `allow`, `patch`, `deny` or `failed`.
     pub result: String,
-    /// The reason why it was skipped, denied the request, or failed.
+    /// The reason why the stage was skipped, denied the request, or failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// The HTTP status of a denial.
@@ -110,14 +110,14 @@ pub struct StageRecord {
     /// The exception that kept the stage from being called.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exception: Option<String>,
-    /// The JSON Patch of its verdict; absent if it changed nothing.
+    /// The JSON Patch of the stage's verdict; absent if it changed nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub patch: Option<Redacted>,
     /// The start of the stage, in microseconds after the request entered the chains.
     pub start_microseconds: u64,
     /// The time from evaluating the selectors to applying the verdict, in microseconds; 0 if the stage was not called.
     pub microseconds: u64,
-    /// The log lines of its plugin.
+    /// The lines that the stage's plugin logged.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub log: Vec<LogLine>,
     /// Whether the stage's candidate was called in place of its plugin.
@@ -155,17 +155,17 @@ impl From<DecisionRecord> for DecisionDetail {
 /// The result of the chains for a request, in the words of the metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum DecisionVerdict {
-    /// Allowed unchanged.
+    /// The request was allowed unchanged.
     Allowed,
-    /// Allowed, and changed.
+    /// The request was changed and allowed.
     Changed,
-    /// Denied by a stage.
+    /// A stage denied the request.
     Denied,
-    /// Refused because a stage failed.
+    /// The request was refused because a stage failed.
     Failed,
-    /// Refused because its deadline passed.
+    /// The request was refused because its deadline passed.
     Deadline,
-    /// Refused because it is a dry run, and a stage has side effects.
+    /// The request was refused because it is a dry run, and a stage has side effects.
     DryRun,
 }
 
@@ -203,7 +203,7 @@ impl StageRecord {
 }
 
 impl DecisionRecord {
-    /// Removes the values that patches write, which are parts of objects; the paths stay.
+    /// Removes values from patches, because they are parts of objects. The paths are kept.
     pub fn without_values(&mut self) {
         let patches = self.stages.iter_mut().map(|stage| &mut stage.patch);
         let patches = patches.chain([&mut self.patch]).flatten();
@@ -211,7 +211,7 @@ impl DecisionRecord {
     }
 }
 
-/// Decisions, the newest first.
+/// A page of decisions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]

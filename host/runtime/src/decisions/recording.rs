@@ -1,4 +1,4 @@
-//! Records samples of live requests with their results, for replay.
+//! Records a sample of live requests and their results, to replay them later.
 
 mod redaction;
 
@@ -28,9 +28,9 @@ use crate::{Moment, decisions::DecidedRequest};
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct RecordingConfig {
-    /// The recorded share of the requests that match a chain. Default: all.
+    /// The share of requests that match a chain to record. Default: all.
     pub share: Share,
-    /// Values to redact in objects and patches. The content of Secrets is always redacted.
+    /// The values to redact in objects and patches. The content of Secrets is always redacted.
     pub redact: Vec<Redaction>,
 }
 
@@ -78,7 +78,7 @@ pub(crate) fn is_zero(number: &usize) -> bool {
     *number == 0
 }
 
-/// The number of recorded requests that wait to be read. Further ones are dropped and counted.
+/// The maximum number of recorded requests that wait to be read. Further ones are dropped and counted.
 const MOST_WAITING: usize = 256;
 
 /// A stream of recorded requests. Dropping it ends the recording.
@@ -121,8 +121,8 @@ impl Recorders {
         }
     }
 
-    /// Returns the recordings that include this request. If there are any, the request gets a tape for the outside data
-    /// that its plugins use.
+    /// Returns the recordings that include this request. If there are any, the request gets a tape, which records what
+    /// its plugins fetch.
     pub(crate) fn due(&self, request: &mut Request) -> Vec<Arc<Recorder>> {
         let recorders = self.0.load();
         let due = |recorder: &&Arc<Recorder>| {
@@ -180,7 +180,7 @@ impl Drop for Recording {
     }
 }
 
-/// Writes a redacted record of a request; `None` if its objects are not kept.
+/// Writes a redacted record of a request; returns `None` if the request's objects are not kept.
 pub(crate) fn write(decided: &DecidedRequest, redact: &[Redaction]) -> Option<RecordedRequest> {
     let part = |text: &[u8], name: &str| {
         let mut review: Value = serde_json::from_slice(text).ok()?;
@@ -202,7 +202,7 @@ pub(crate) fn write(decided: &DecidedRequest, redact: &[Redaction]) -> Option<Re
         let Ok(Value::Object(mut object)) = serde_json::from_str(object) else {
             continue;
         };
-        // The items of a list may lack their kind, so it is derived from the list's.
+        // Items of a list may lack their kind, which then follows from the list's kind.
         object
             .entry("apiVersion")
             .or_insert_with(|| kind.api_version().into());

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::{DecisionDetail, LoggedDecision};
 use crate::{Host, live::stage::stage_calling_server};
 
-/// The error of a replay: this stage of a matching chain calls a webhook.
+/// A stage of a matching chain calls a webhook, which the replay does not allow.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0} calls a webhook, which would be sent the request again; allow that explicitly, or replay a recording with \
@@ -19,12 +19,12 @@ pub struct ReplayError(String);
 
 impl Host {
     /// Passes a request through the selected chains of the live table, within the host's request timeout. The outcome
-    /// is not observed by metrics, statistics, logs, decisions or recordings. Plugins make their lookups and HTTP
-    /// requests as for any request.
+    /// does not count in metrics, statistics, logs, decisions or recordings. Plugins make lookups and HTTP requests as
+    /// usual.
     ///
     /// # Errors
     ///
-    /// Fails if webhooks may not be called, and a stage of a matching chain calls one.
+    /// Fails if a stage of a matching chain calls a webhook, unless webhooks may be called.
     pub async fn replay(
         &self,
         request: Request,
@@ -44,7 +44,7 @@ impl Host {
 }
 
 impl DecisionDetail {
-    /// Returns the request before the chains changed it, and the selected chains; `None` if its objects are absent.
+    /// Returns the original request and the selected chains; `None` if the request's objects are absent.
     pub fn request(&self) -> Option<(Request, Selection)> {
         let review = serde_json::to_vec(self.review.as_ref()?).ok()?;
         let request = read_review(review).ok()?.request;
@@ -57,7 +57,7 @@ impl DecisionDetail {
 }
 
 impl LoggedDecision {
-    /// Returns the request before the chains changed it, and the selected chains; `None` if its objects are not kept.
+    /// Returns the original request and the selected chains; `None` if the request's objects are not kept.
     pub fn request(&self) -> Option<(Request, Selection)> {
         let decided = self.decided();
         Some((decided.request()?, decided.selection.clone()))

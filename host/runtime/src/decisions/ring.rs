@@ -1,8 +1,7 @@
-//! The memory of the log: decisions as bytes, in a ring that is bounded by count and by bytes.
+//! Stores the decisions as bytes in a ring buffer, which is bounded by count and by bytes.
 //!
-//! A thread does not write to the ring for each request, because the ring's memory is usually in the cache of another
-//! processor. Each thread collects a few decisions, then the collections of all threads move to the ring, ordered by
-//! time.
+//! Threads do not write to the ring for each request, because its memory is usually in the cache of another processor.
+//! Each thread collects a few decisions; then the collections of all threads move to the ring, ordered by time.
 
 use std::{
     collections::VecDeque,
@@ -17,11 +16,11 @@ use parking_lot::{Mutex, MutexGuard};
 use super::packed::{LogEntry, RequestOrigin, Unpacked};
 use crate::decisions::observer::Observed;
 
-/// The limits of the decisions that a thread collects.
+/// The maximum number, and the maximum size in bytes, of the decisions that a thread collects.
 const COLLECTED: usize = 16;
 const COLLECTED_BYTES: usize = 64 << 10;
 
-/// The limits of the decisions that a reader copies from the ring while it holds the lock.
+/// The maximum number, and the maximum size in bytes, of the decisions that a reader copies while it locks the ring.
 const COPIED: usize = 256;
 const COPIED_BYTES: usize = 1 << 20;
 
@@ -32,7 +31,7 @@ pub(super) struct Memory {
     ring: Mutex<Ring>,
 }
 
-/// The collection of a thread. Its alignment keeps it off the cache lines of other threads.
+/// The decisions that a thread has collected. The alignment keeps them off the cache lines of other threads.
 #[derive(Default)]
 #[repr(align(128))]
 struct Collection(Mutex<Collected>);
@@ -48,16 +47,16 @@ struct Collected {
 pub(super) struct Ring {
     bytes: VecDeque<u8>,
     slots: VecDeque<Slot>,
-    /// The memory of all slots.
+    /// The memory of the decisions in all slots, in bytes.
     pub(super) size: usize,
-    /// The number of decisions that have left: the position of the first slot among all decisions.
+    /// The number of decisions that were removed, which is also the position of the first slot among all decisions.
     pub(super) gone: u64,
     last: u64,
 }
 
 struct Slot {
     id: u64,
-    /// The number of the slot's bytes in [`Ring::bytes`], where they follow the bytes of the previous slot.
+    /// The length of the decision in [`Ring::bytes`], where it follows the decision of the previous slot.
     length: usize,
     size: usize,
     unpacked: Unpacked,
@@ -98,7 +97,7 @@ impl Memory {
                 origin,
             } = &mut *collected.lock();
             let start = bytes.len();
-            // The limit prevents a single decision from displacing all others.
+            // The limit keeps a single decision from displacing all others.
             let unpacked = Unpacked::of(observed, self.bytes / 16, origin, bytes);
             decisions.push((unpacked, start..bytes.len()));
             decisions.len() >= COLLECTED || bytes.len() >= COLLECTED_BYTES
@@ -108,7 +107,7 @@ impl Memory {
         }
     }
 
-    /// Locks the ring, after moving the collections of all threads to it.
+    /// Moves the collections of all threads to the ring, and locks it.
     pub(super) fn ring(&self) -> MutexGuard<'_, Ring> {
         let mut ring = self.ring.lock();
         let mut collections: Vec<_> = self.collections.iter().map(|own| own.0.lock()).collect();
@@ -133,7 +132,7 @@ impl Memory {
 impl Ring {
     fn push(&mut self, count: usize, bytes: usize, unpacked: Unpacked, packed: &[u8]) {
         let size = size_of::<Slot>() + packed.len() + unpacked.size();
-        // Allocators round sizes up by about an eighth.
+        // Allocators round sizes up, by about an eighth.
         let size = size + size / 8;
         if size > bytes {
             self.gone += 1;
@@ -149,12 +148,12 @@ impl Ring {
         }
         let room = self.bytes.capacity() - self.bytes.len();
         if room < packed.len() {
-            // By default, the queue would double its memory.
+            // Without this, the queue would double its memory.
             self.bytes.reserve_exact(packed.len().max(self.bytes.len() / 8));
         }
         self.bytes.extend(packed);
         self.size += size;
-        // Ids are times, so that they keep growing after a restart.
+        // Ids are derived from the time, so that they keep growing after a restart.
         self.last = unpacked.at.as_micros().max(self.last + 1);
         self.slots.push_back(Slot {
             id: self.last,
@@ -202,7 +201,7 @@ impl Ring {
     }
 }
 
-/// Returns how many of these slots a reader copies together: at least one, if there is any.
+/// Returns the number of slots that a reader copies at once: at least one, if there is any.
 fn copied_together<'s>(slots: impl Iterator<Item = &'s Slot>) -> usize {
     let mut bytes = 0;
     let within = slots.take(COPIED).enumerate().take_while(|(index, slot)| {

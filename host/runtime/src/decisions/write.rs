@@ -1,4 +1,4 @@
-//! Writes decisions in the form in which operators read them.
+//! Converts decisions to their form in the admin API, in the console and on disk.
 
 use std::time::Duration;
 

@@ -14,7 +14,8 @@ use diffy::DiffOptions;
 
 use super::{Comparison, ModuleChange, RevisionDetail, RevisionModule};
 
-/// The most pairs of lines of two texts that are compared, because texts without common lines take time for each pair.
+/// The maximum number of pairs of lines that are compared. Comparing texts without common lines takes time for each
+/// pair.
 const MOST_PAIRS: usize = 25_000_000;
 
 pub(crate) fn compare(from: &RevisionDetail, to: &RevisionDetail) -> Comparison {
@@ -26,7 +27,7 @@ pub(crate) fn compare(from: &RevisionDetail, to: &RevisionDetail) -> Comparison 
     }
 }
 
-/// The texts of a file in two revisions; `None` where the revision does not have it.
+/// The path of a file, and its text in each revision; `None` if a revision does not contain the file.
 type FileTexts<'a> = (&'a Path, [Option<&'a str>; 2]);
 
 fn changed_files<'a>(
@@ -59,8 +60,8 @@ fn texts(from: &RevisionDetail, to: &RevisionDetail) -> String {
     text
 }
 
-/// Returns the names of the definitions that differ, and of stages whose plugins differ although no definition does. A
-/// file of which only comments differ, or which cannot be read, is named by its path.
+/// Returns the names of definitions that differ, and of stages whose plugins differ although their definitions do not.
+/// A file is named by its path if only its comments differ, or if it cannot be parsed.
 pub(crate) fn changed_names(from: &RevisionDetail, to: &RevisionDetail) -> Vec<String> {
     let mut names: Vec<_> = changed_files(from, to).flat_map(changed_definitions).collect();
     let has_definitions = !names.is_empty();
@@ -105,8 +106,8 @@ fn changed_definitions((path, [old, new]): FileTexts<'_>) -> Vec<String> {
     names
 }
 
-/// Reads the definitions of a text. Documents that the other text has too are skipped, to parse less. Chains of both
-/// phases may share a name.
+/// Parses the definitions of a text, by their ids. Documents that `other` also contains are skipped to save time.
+/// Chains of different phases may share a name.
 fn definitions(path: &Path, text: &str, other: &str) -> BTreeMap<DefinitionId, Vec<serde_json::Value>> {
     const MARKER: &str = "\n---\n";
     let known: BTreeSet<&str> = other.split(MARKER).map(str::trim).collect();
@@ -128,7 +129,7 @@ fn definitions(path: &Path, text: &str, other: &str) -> BTreeMap<DefinitionId, V
     found
 }
 
-/// Returns kind and name of a document, if it has both.
+/// Returns the kind and name of a document; `None` if it lacks one of them.
 fn id_of(document: &serde_json::Value) -> Option<DefinitionId> {
     let field = |pointer| document.pointer(pointer)?.as_str();
     let name = field("/metadata/name")?;
@@ -138,7 +139,7 @@ fn id_of(document: &serde_json::Value) -> Option<DefinitionId> {
     })
 }
 
-/// Writes a unified diff. For texts with too many lines it removes all old lines and adds all new ones.
+/// Writes a unified diff. If the texts have too many lines to compare, it removes all old lines and adds all new ones.
 fn difference([old_name, new_name]: [String; 2], old: &str, new: &str) -> String {
     let (old_lines, new_lines) = (old.lines().count(), new.lines().count());
     if old_lines * new_lines <= MOST_PAIRS {
@@ -153,7 +154,7 @@ fn difference([old_name, new_name]: [String; 2], old: &str, new: &str) -> String
         .map(|line| ('-', line))
         .chain(new.lines().map(|line| ('+', line)))
     {
-        // Writing to a String cannot fail.
+        // Writing to a `String` cannot fail.
         let _ = writeln!(text, "{sign}{line}");
     }
     text
@@ -209,7 +210,7 @@ mod tests {
         assert_eq!((same.text.as_str(), same.modules.len()), ("", 0));
     }
 
-    /// Returns the names of what changes from one text of a file to another, with the same modules.
+    /// Returns the names of the changes between two texts of a file. The modules are the same.
     fn names(before: &str, after: &str) -> Vec<String> {
         changed_names(&entry(1, before).detail, &entry(2, after).detail)
     }
@@ -223,7 +224,7 @@ mod tests {
         };
         let chain = |name: &str, spec: &str| document("AdmissionChain", name, spec);
         let both = format!("{}---\n{}", chain("a", "1"), chain("b", "1"));
-        // A deleted chain without a plugin has its name in the list.
+        // A deleted chain is named even if it has no plugin.
         assert_eq!(names(&both, &chain("a", "1")), ["removed AdmissionChain/b"]);
         assert_eq!(names(&chain("b", "1"), &both), ["added AdmissionChain/a"]);
         assert_eq!(
@@ -236,7 +237,8 @@ mod tests {
         );
         let list = "kind: List\nitems:\n- {kind: Binding, metadata: {name: x, namespace: shop}}\n";
         assert_eq!(names("", list), ["added Binding/shop/x"]);
-        // A change of a comment changes no definition, and a damaged text has none, so the path of the file is named.
+        // The path of the file is named if only a comment changes, which changes no definition, or if the text is
+        // damaged.
         assert_eq!(names(&both, &format!("# note\n{both}")), ["chains/a.yaml"]);
         assert_eq!(names("{", "}"), ["chains/a.yaml"]);
         assert_eq!(names(&both, &both), [] as [&str; 0]);

@@ -12,7 +12,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use super::{HistoryEntry, HistoryError};
 use crate::{DisabledStage, RolloutProgress};
 
-/// Revisions on disk, a file for each. One program uses the directory at a time: it holds a lock, which the system
+/// Revisions on disk, one file for each. Only one program can use the directory: it holds a lock, which the system
 /// releases when the program ends.
 #[derive(Debug)]
 pub(crate) struct HistoryDirectory {
@@ -26,13 +26,13 @@ const DISABLED_FILE: &str = "disabled";
 const ROLLOUTS_FILE: &str = "rollouts";
 
 impl HistoryDirectory {
-    /// Opens this directory, and creates it with its parents if it does not exist.
+    /// Opens this directory. Creates it and its parents if they do not exist.
     pub(crate) fn open(path: &Path) -> Result<Self, HistoryError> {
         let failed = |source| HistoryError::Io {
             path: path.to_owned(),
             source,
         };
-        // Definitions may hold secrets.
+        // Definitions may contain secrets, so only the owner can read them.
         DirBuilder::new()
             .recursive(true)
             .mode(0o700)
@@ -62,7 +62,7 @@ impl HistoryDirectory {
         &self.path
     }
 
-    /// Reads all revisions, the oldest first. Damaged ones are logged and skipped.
+    /// Reads all revisions, the oldest first. Damaged files are logged and skipped.
     pub(crate) fn entries(&self) -> Result<Vec<HistoryEntry>, HistoryError> {
         let failed = |source| HistoryError::Io {
             path: self.path.clone(),
@@ -113,7 +113,7 @@ impl HistoryDirectory {
         self.replace(self.path.join(ROLLOUTS_FILE), &rollouts)
     }
 
-    /// Writes a file atomically, with its digest in the first line.
+    /// Replaces a file atomically. Its first line contains the digest of the rest.
     fn replace(&self, path: PathBuf, content: &impl Serialize) -> Result<(), HistoryError> {
         let write = || -> io::Result<()> {
             let text = serde_json::to_vec_pretty(content)?;
@@ -124,7 +124,7 @@ impl HistoryDirectory {
             file.write_all(&text)?;
             file.as_file().sync_data()?;
             file.persist(&path)?;
-            // Syncing the directory writes the new name to disk.
+            // Syncing the directory makes the new name durable.
             file::sync_directory(&self.path)
         };
         write().map_err(|source| HistoryError::Io { path, source })
@@ -193,7 +193,7 @@ fn lock(directory: &Path) -> Result<File, HistoryError> {
         }
         Err(TryLockError::Error(error)) => return Err(failed(error)),
     }
-    // The file contains the process id, for the error message of other programs.
+    // Error messages of other programs name the process, so the file contains its id.
     let note = file
         .set_len(0)
         .and_then(|()| file.rewind())

@@ -4,7 +4,7 @@ use std::{io, path::PathBuf};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HistoryError {
-    /// The revision does not exist; with its number and the numbers that are kept.
+    /// The revision does not exist. The text contains its number and the numbers that exist.
     #[error("there is no revision {0}")]
     Unknown(String),
     /// Another program uses the directory.
@@ -15,7 +15,7 @@ pub enum HistoryError {
     InUse {
         /// The directory of the history.
         path: PathBuf,
-        /// The other program.
+        /// The process that uses the directory.
         owner: String,
     },
     /// A file or the directory cannot be read or written.
@@ -31,7 +31,7 @@ pub enum HistoryError {
     Stopped,
 }
 
-/// Returns the fix for common I/O errors, as the end of a message.
+/// Returns advice for common I/O errors, to append to a message.
 fn advice(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "; free some space",

@@ -18,16 +18,16 @@ pub struct Revision {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub hash: Option<Digest>,
-    /// The time at which it first went live.
+    /// The time at which the revision first went live.
     pub at: Moment,
-    /// The action that created it.
+    /// The action that created the revision.
     pub origin: Origin,
-    /// The user who requested it; absent if no user did.
+    /// The user who requested the change; absent if no user did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
-    /// The number of its chains.
+    /// The number of chains in the table.
     pub chains: usize,
-    /// Its plugins, with their modules.
+    /// The plugins in the table, with their modules.
     pub modules: Vec<RevisionModule>,
 }
 
@@ -48,7 +48,7 @@ pub enum Origin {
     Deleted,
     /// `promote`: a candidate became the plugin.
     Promoted {
-        /// Phase, chain and stage: `Mutating:pods/images`.
+        /// The stage, by phase, chain and name: `Mutating:pods/images`.
         stage: String,
     },
     /// `rollback`: an earlier revision went live again. It stays until the files change.
@@ -63,9 +63,9 @@ pub enum Origin {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct RevisionModule {
-    /// Phase, chain and stage: `Mutating:pods/images`.
+    /// The stage, by phase, chain and name: `Mutating:pods/images`.
     pub stage: String,
-    /// Whether it is the stage's candidate.
+    /// Whether the plugin is the stage's candidate.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub candidate: bool,
     /// The source of the module.
@@ -130,13 +130,13 @@ pub struct Comparison {
 pub struct ModuleChange {
     /// Phase, chain and stage.
     pub stage: String,
-    /// Whether it is the stage's candidate.
+    /// Whether the plugin is the stage's candidate.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub candidate: bool,
-    /// The old state; absent if it was added.
+    /// The plugin before the change; absent if it was added.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<RevisionModule>,
-    /// The new state; absent if it was removed.
+    /// The plugin after the change; absent if it was removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<RevisionModule>,
 }

@@ -1,7 +1,7 @@
 use super::*;
 use crate::Moment;
 
-/// Creates a revision with one plugin and one file of this text.
+/// Creates a revision with one plugin, and one file that contains this text.
 pub(super) fn entry(number: u64, text: &str) -> HistoryEntry {
     HistoryEntry {
         detail: RevisionDetail {
@@ -75,7 +75,7 @@ async fn a_revision_that_cannot_be_written_stays_in_memory() {
 }
 
 #[test]
-fn revisions_of_the_same_definitions_and_modules_are_alike() {
+fn revisions_with_the_same_definitions_and_modules_are_alike() {
     let same = [entry(1, "a"), entry(2, "a")];
     assert!(same[0].is_like(&same[1]));
     assert!(!entry(1, "a").is_like(&entry(1, "b")));

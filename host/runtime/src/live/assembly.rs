@@ -1,4 +1,4 @@
-//! Builds chains from definitions: fetches, prepares and loads their modules.
+//! Builds chains from definitions: fetches their modules, and prepares and loads their plugins.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -36,9 +36,9 @@ use crate::{
 #[derive(Debug, Default)]
 pub(crate) struct Assembled {
     pub(crate) chains: Vec<Arc<LiveChain>>,
-    /// Every plugin, including candidates.
+    /// All plugins, including candidates.
     pub(crate) plugins: Vec<(RevisionModule, Arc<Loaded>)>,
-    /// The errors of stages that are served anyway, with the replacement that is served.
+    /// The errors of stages that do not prevent the table, each with what is served instead.
     pub(crate) tolerated: Vec<(StageError, Served)>,
     errors: Vec<StageError>,
 }
@@ -46,16 +46,17 @@ pub(crate) struct Assembled {
 #[derive(Clone, Debug)]
 pub(crate) enum Modules {
     Current(Servers),
-    /// The modules of an earlier revision. The key is `PHASE:CHAIN/STAGE`, and whether it is the candidate's module.
+    /// The modules of an earlier revision. The key contains `PHASE:CHAIN/STAGE`, and whether the module is the
+    /// candidate's.
     AsOf(Arc<HashMap<(String, bool), Digest>>),
 }
 
-/// Selects the modules that may be requested from servers and registries while a table is built.
+/// Selects the modules that building a table may request from servers and registries.
 #[derive(Clone, Debug)]
 pub(crate) enum Servers {
-    /// All modules that are not in the store, and these modules even if they are.
+    /// All modules that are not in the store, and these modules even if they are in it.
     All(Arc<HashSet<ModuleReference>>),
-    /// These modules, unless they are in the store.
+    /// Those of these modules that are not in the store.
     Of(Arc<HashSet<ModuleReference>>),
 }
 
@@ -69,7 +70,7 @@ impl Servers {
     }
 }
 
-/// Selects the stages that may be built without a module that cannot be fetched now. Their calls fail.
+/// Selects the stages that may be built without a module that cannot be fetched. Calls of such a stage fail.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum MissingModules<'a> {
     All,
@@ -92,7 +93,7 @@ pub(crate) struct Assembler {
     pub(crate) authorizer: Arc<dyn Authorizer>,
     pub(crate) namespaces: Arc<dyn NamespaceSource>,
     pub(crate) progress: Arc<dyn Fn(Progress) + Send + Sync>,
-    /// The sandbox is created when the first plugin needs it: a host without plugins reserves no pool.
+    /// The sandbox, which is created for the first plugin, so that a host without plugins reserves no memory pool.
     pub(crate) started: OnceCell<Sandbox>,
     pub(crate) plugins: Plugins,
     pub(crate) trials: Trials,
@@ -100,25 +101,25 @@ pub(crate) struct Assembler {
     pub(crate) fetchers: Semaphore,
     /// Limits concurrent compilation and configuration of plugins.
     pub(crate) compilers: SmallestFirst,
-    /// Limits concurrent loading: a compiled plugin does not wait for the compiler.
+    /// Limits concurrent loading. It is separate, so that loading a compiled plugin does not wait for the compiler.
     pub(crate) loaders: Semaphore,
-    /// Whether module files and compiled plugins are kept in the store.
+    /// Whether to write modules and compiled plugins to the store.
     pub(crate) fills_store: bool,
     pub(crate) reach: Arc<Reach>,
 }
 
-/// The limit of concurrent fetches, compilations and loads before requests are served.
+/// The maximum number of concurrent fetches, compilations and loads before the host serves requests.
 pub(crate) const WORKERS: usize = 4;
 
-/// The limit of concurrent compilations and configurations while requests are served: a plugin whose
-/// `configure` hangs does not delay the next.
+/// The maximum number of concurrent compilations and configurations while the host serves requests. With two, a plugin
+/// whose `configure` hangs does not delay the next.
 const WORKERS_IN_BACKGROUND: usize = 2;
 
 impl Assembler {
-    /// Gives priority to requests from now on: loads one plugin at a time, and compiles at most two.
+    /// Leaves resources to requests from now on: one plugin is loaded at a time, and at most two are compiled.
     pub(crate) fn work_in_background(&self) {
         self.compilers.set_limit(WORKERS_IN_BACKGROUND);
-        // A second call finds no permits to forget.
+        // A second call has no effect, because no more permits can be forgotten.
         self.loaders.forget_permits(WORKERS - 1);
         if let Some(sandbox) = self.started.get() {
             sandbox.prepare_in_background();
@@ -166,7 +167,7 @@ impl Assembler {
         Arc::new(chain.clone().with_stages(stages))
     }
 
-    /// Builds a stage with these plugins; returns `None` if it has errors, which it adds to `assembled`.
+    /// Builds a stage with these plugins. If it has errors, adds them to `assembled` and returns `None`.
     fn stage(
         &self,
         phase: Phase,
@@ -261,7 +262,7 @@ impl Assembler {
         })
     }
 
-    /// Loads every plugin of the definitions, in their order. Plugins that are already live are reused.
+    /// Loads the plugins of the definitions, in their order. Live plugins are reused.
     async fn load_plugins(
         self: &Arc<Self>,
         definitions: &[ChainDefinition],
@@ -286,7 +287,7 @@ impl Assembler {
         }
         let mut preparations: HashMap<_, Arc<Preparation>> = HashMap::new();
         let mut tasks = JoinSet::new();
-        // One resolver gives all stages of a table the same version of a module.
+        // With a common resolver, all stages of a table get the same version of a module.
         let resolver = Arc::new(self.catalog.resolver());
         for (position, order) in wanted.into_iter().enumerate() {
             let preparation = preparations.entry(order.preparation()).or_default().clone();
@@ -341,7 +342,7 @@ fn prepared(plugin: PluginOrReason) -> PreparedHook {
 struct OrderedPlugin {
     order: Order,
     loaded: Result<LoadedPlugin, StageErrorCause>,
-    /// Whether the plugin's stage may be built without the plugin.
+    /// Whether the stage may be built without this plugin.
     may_fail: bool,
 }
 
@@ -354,7 +355,7 @@ impl OrderedPlugin {
         };
         match self.loaded {
             Ok(loaded) => {
-                // A skipped fetch is not an error if the previous module is available.
+                // A fetch that was skipped is not an error if the previous module is available.
                 let cause = loaded.fallback_cause.filter(|cause| !cause.is_not_fetched());
                 let tolerated = cause.map(|cause| (error(cause), Served::LastModules));
                 assembled.tolerated.extend(tolerated);
@@ -380,7 +381,7 @@ impl OrderedPlugin {
     }
 }
 
-/// A placeholder for a plugin whose module cannot be fetched now. Lives until a table has the module.
+/// A hook in place of a plugin whose module cannot be fetched. It is used until a table has the module.
 struct Unavailable {
     source: String,
     reason: String,

@@ -1,7 +1,7 @@
-//! Stages that an operator disables for a time.
+//! Stages that an operator disables for some time.
 //!
-//! The live table is derived again from its own chains, without reading, fetching or building anything, so that
-//! disabling takes effect at once even if stores and registries are unreachable or definitions are invalid.
+//! The live table is derived again from its own chains without reading, fetching or building anything. So disabling
+//! takes effect immediately, even if stores and registries are unreachable or definitions are invalid.
 
 mod stages;
 
@@ -30,19 +30,19 @@ use crate::{Host, Moment, Table, host::Inner, live::assembly::address, live::exc
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct DisabledStage {
-    /// Phase, chain and stage: `Mutating:pods/images`.
+    /// The stage, by phase, chain and name: `Mutating:pods/images`.
     pub stage: String,
     /// Whether the stage is still called as in mode `Audit`: its answers are recorded but not enforced. Otherwise it is
     /// not called.
     pub audit: bool,
     /// The reason that the operator gave.
     pub reason: String,
-    /// The user who disabled it; absent if it is unknown.
+    /// The user who disabled the stage; absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
     /// The time at which the stage was disabled.
     pub since: Moment,
-    /// The time at which it is enabled again.
+    /// The time at which the stage is enabled again.
     pub until: Moment,
 }
 
@@ -53,9 +53,9 @@ pub struct Disabling {
     pub audit: bool,
     /// The duration, 1 s to 24 h.
     pub duration: Duration,
-    /// The reason that other users read, at most 1,000 characters.
+    /// The reason, which other users see; at most 1,000 characters.
     pub reason: String,
-    /// The user who requests it.
+    /// The user who disables the stage.
     pub by: Option<String>,
 }
 
@@ -69,7 +69,7 @@ pub struct Switched {
     /// The previous state; absent if the stage was not disabled before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replaced: Option<DisabledStage>,
-    /// The reason why the program forgets this when it ends; absent if it is kept over restarts.
+    /// The reason why the change does not survive a restart; absent if it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_kept: Option<String>,
 }
@@ -78,7 +78,7 @@ pub struct Switched {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DisableError {
-    /// No stage of this name exists, or it is not in the state that the action needs.
+    /// There is no stage of this name, or the stage is not in a state for this action.
     #[error("{0}")]
     NotFound(String),
     /// The state of the rollout does not allow the action.
@@ -89,23 +89,24 @@ pub enum DisableError {
     Invalid(String),
 }
 
-/// The limits of [`Disabling`]. To disable a stage for longer, change its definition.
+/// The shortest and the longest duration, and the maximum number of characters of the reason, in [`Disabling`]. To
+/// disable a stage for longer, change its definition.
 const SHORTEST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 const LONGEST_REASON: usize = 1000;
 
-/// The number of names that an error lists; it counts the others.
+/// The number of names that an error lists. Further names are only counted.
 const MOST_NAMES: usize = 30;
 
-/// The interval at which the ends of disabled stages are compared with the system clock. A timer alone would be wrong:
-/// the clock may be corrected, and it continues while the machine sleeps.
+/// The interval at which the system clock is checked for the ends of disabled stages. A timer is not enough, because
+/// the clock may be corrected, and runs on while the machine sleeps.
 const CLOCK_CHECK: Duration = Duration::from_secs(60);
 
 impl Host {
-    /// Disables a stage for a time: requests pass it without calling it, or it is only audited. It takes effect with
-    /// the next request, even if definitions are invalid or stores are unreachable, and also applies to the stage of
-    /// this name in later tables. The directory of the [history](crate::HostBuilder::history) keeps it over restarts.
-    /// If the stage is disabled already, the new options replace the old ones.
+    /// Disables a stage for some time: it is not called, or only audited. This takes effect with the next request, even
+    /// if definitions are invalid or stores are unreachable, and applies to the stage of this name in later tables too.
+    /// It survives restarts if there is a directory for the [history](crate::HostBuilder::history). If the stage is
+    /// already disabled, the new options replace the previous ones.
     ///
     /// # Errors
     ///
@@ -151,7 +152,7 @@ impl Host {
         })
     }
 
-    /// Enables a stage that was [disabled](Self::disable) before its time ends.
+    /// Enables a stage before the time ends for which it was [disabled](Self::disable).
     ///
     /// # Errors
     ///
@@ -161,7 +162,7 @@ impl Host {
         let disabled = {
             let mut stages = self.0.disabled.lock();
             let disabled = stages.list();
-            // The live table may lack a disabled stage, so the names come from the list.
+            // A disabled stage may be missing in the live table, so the names are taken from the list.
             let names = disabled.iter().map(|disabled| disabled.stage.clone());
             let name = resolve_stage(stage, names.collect(), &missing, "disabled stages are")?;
             stages.remove(|disabled, _| disabled.stage == name);
@@ -192,7 +193,7 @@ impl Host {
         for disabled in &ended {
             metrics::stage_disabled(&disabled.stage, false);
         }
-        // `keep` logs failures, and the next start compares the ends with the clock.
+        // `keep` logs its own failures, and the next start checks again which times have ended.
         let _ = self.0.disabled.keep().await;
         ended.iter().for_each(log_end);
     }
@@ -208,7 +209,7 @@ impl Host {
 }
 
 /// Enables stages when their time ends, logs exceptions that expire, begins the steps of rollouts, and aborts rollouts
-/// that reach a limit. It returns when the host is dropped.
+/// that reach a limit. Returns when the host is dropped.
 pub(crate) async fn follow_ends(
     host: Weak<Inner>,
     mut ends: watch::Receiver<Option<Instant>>,
@@ -247,8 +248,9 @@ fn addresses(table: &Table) -> Vec<String> {
         .collect()
 }
 
-/// Finds the stage's name in the list. If it is missing, the error is `missing`, followed by similar names, or by all
-/// names after the heading `known`. Names of BCS may contain a `/`, so whole names are compared.
+/// Finds a stage's full name in a list. If it is not there, the error begins with `missing`, and lists similar names,
+/// or all names after the heading `known`. Whole names are compared, because names of BCS definitions may contain a
+/// `/`.
 pub(crate) fn resolve_stage(
     id: &StageId,
     names: Vec<String>,

@@ -12,11 +12,11 @@ use crate::{
     status::metrics,
 };
 
-/// An exception of a table. The stages that it excepts also have it in their specifications.
+/// An exception of a table. The specifications of the stages to which it applies contain it too.
 #[derive(Clone, Debug)]
 pub(crate) struct LiveException {
     pub(crate) definition: ExceptionDefinition,
-    /// A message for each stage that the exception names and that does not exist.
+    /// A message for each stage that the exception names but that does not exist.
     pub(crate) unknown: Vec<String>,
 }
 
@@ -61,7 +61,8 @@ impl LiveException {
     }
 }
 
-/// Logs the problems of exceptions that are new since `before`, and sets the metric with the time at which each ends.
+/// Logs problems of exceptions that did not exist in `before`, and sets the metric of the expiry time of each
+/// exception.
 pub(crate) fn log_new(before: &[LiveException], now: &[LiveException], moment: Moment) {
     let expired = |live: &LiveException| (live.name().to_owned(), live.until());
     for live in now {

@@ -1,4 +1,4 @@
-//! The content hash of a table: replicas with the same one give the same verdicts.
+//! Computes the content hash of a table. Replicas whose tables have the same hash give the same verdicts.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use crate::{
     live::{assembly::Assembled, plugins::Loaded, stage::LiveChain},
 };
 
-/// Returns the digest of the texts of definitions, which does not depend on their order. The path of an entry of a
-/// shared store counts, because it may be the only name of the entry; the path of a file does not.
+/// Returns the digest of the texts of definitions, independent of their order. It includes the path of an entry in a
+/// shared store, which may be the only name of the entry, but not the paths of files.
 pub(crate) fn of_definitions(set: &DefinitionSet) -> Digest {
     let of_file = |file: &DefinitionFile| {
         let place = match file.kind {
@@ -26,7 +26,7 @@ pub(crate) fn of_definitions(set: &DefinitionSet) -> Digest {
 }
 
 /// Returns the digest of a table: its definitions, the order of its chains, and the module and settings of each plugin.
-/// Properties of a single replica do not count: its configuration, numbers, times, paths and disabled stages.
+/// It excludes what differs between replicas: configuration, revision numbers, times, paths and disabled stages.
 pub(crate) fn of_table(definitions: Digest, assembled: &Assembled) -> Digest {
     let chain = |chain: &Arc<LiveChain>| format!("{}:{}", chain.phase, chain.name);
     let plugin = |(module, plugin): &(RevisionModule, Arc<Loaded>)| {
@@ -51,7 +51,7 @@ pub(crate) fn of_table(definitions: Digest, assembled: &Assembled) -> Digest {
     )
 }
 
-/// Returns the value of the metric: the first 48 bits, which a float represents exactly.
+/// Returns the hash as the value of a metric: its first 48 bits, which a float represents exactly.
 pub(crate) fn number(hash: Digest) -> f64 {
     let bytes = hash.as_bytes().iter().take(6);
     bytes.fold(0.0, |number, byte| number * 256.0 + f64::from(*byte))

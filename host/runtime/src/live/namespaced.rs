@@ -4,9 +4,9 @@ use admittance_admission::{ClusterKind, Grants, WebhookTarget, words};
 use admittance_catalog::signature::{Source, SourcePattern};
 use admittance_definitions::{ChainDefinition, Mistake, StageDefinition};
 
-/// The modules, webhooks and grants that namespaced chains in stores may use, besides expressions. A user who may write
-/// such a chain decides about the requests of a namespace, but not about what this program reads and calls. Default:
-/// none.
+/// The modules, webhooks and grants that chains of a namespace in stores may use, in addition to expressions. A user
+/// who may write such a chain thereby decides about requests in that namespace, but must not decide what this program
+/// reads and calls. Default: none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NamespacedChains {
@@ -14,8 +14,8 @@ pub struct NamespacedChains {
     pub modules: Vec<SourcePattern>,
     /// The webhooks that stages may call.
     pub webhooks: NamespacedWebhooks,
-    /// The grants that plugins may have. They can read objects only in the namespace of the chain. The grant of access
-    /// reviews for any user also lets expressions use the authorizer.
+    /// The grants that plugins may have. Plugins can read objects only in the chain's namespace. The grant to review
+    /// the access of any user also allows expressions to use the authorizer.
     pub allow: Grants,
 }
 
@@ -25,7 +25,7 @@ pub enum NamespacedWebhooks {
     /// No webhooks.
     #[default]
     None,
-    /// Services in the namespace of the chain.
+    /// Services in the chain's namespace.
     OwnServices,
     /// Any service and URL.
     Any,
@@ -36,7 +36,7 @@ words!(NamespacedWebhooks, "choice": None = "None", OwnServices = "OwnServices",
 const KEY: &str = "definitions[].kubernetes.namespaced";
 
 impl NamespacedChains {
-    /// Returns a mistake for each use that is not allowed. A chain without a namespace may use everything.
+    /// Returns a mistake for each use that is not allowed. Chains without a namespace may use everything.
     pub fn mistakes(&self, chain: &ChainDefinition) -> Vec<Mistake> {
         let Some(namespace) = &chain.namespace else {
             return Vec::new();
@@ -99,7 +99,7 @@ impl NamespacedChains {
         }
         for (part, plugin) in stage.plugins() {
             let place = part.path;
-            // A source that cannot be determined is not allowed.
+            // A plugin whose source cannot be parsed is not allowed.
             let source = Source::of(&plugin.source).ok();
             let is_allowed =
                 source.is_some_and(|source| self.modules.iter().any(|allowed| allowed.matches(&source)));

@@ -1,4 +1,4 @@
-//! The plugins of live tables, each prepared and loaded once for all tables that use it.
+//! Loads the plugins of live tables. Each is prepared and loaded once for all tables that use it.
 
 mod loading;
 
@@ -22,7 +22,7 @@ use crate::{
     status::PluginStatus,
 };
 
-/// Progress of loading plugins, for a progress bar or a log.
+/// The progress of loading plugins, for a progress bar or a log.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Progress {
@@ -33,16 +33,16 @@ pub enum Progress {
     },
     /// A module is being fetched.
     Fetching {
-        /// The module. Several may be fetched concurrently.
+        /// The reference of the module. Several modules may be fetched concurrently.
         reference: ModuleReference,
-        /// The bytes received so far.
+        /// The number of bytes received so far.
         progress: Box<FetchProgress>,
     },
-    /// A plugin is about to be configured and compiled, because its compiled form is not in the store.
+    /// A plugin is about to be configured and compiled, because the store has no compiled form of it.
     Preparing {
         /// The first chain that needs the plugin.
         chain: Arc<str>,
-        /// The name of its stage.
+        /// The name of the stage that needs the plugin.
         stage: Arc<str>,
         /// The digest of the module.
         digest: Digest,
@@ -51,27 +51,27 @@ pub enum Progress {
     },
     /// A plugin is loaded.
     Loaded(Arc<Loaded>),
-    /// A plugin of an earlier table, or of another stage, is reused.
+    /// A plugin that is already in memory is reused.
     Kept,
-    /// A plugin cannot be loaded. The others are still loaded, so that all errors are reported together.
+    /// A plugin cannot be loaded. Loading continues with the others, so that all errors are reported together.
     Failed,
 }
 
-/// A loaded plugin. Lives as long as a table that has it.
+/// A loaded plugin. Lives as long as a table that contains it.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Loaded {
     /// The first chain that needed the plugin.
     pub chain: Arc<str>,
-    /// The chain's phase.
+    /// The phase of the chain.
     pub phase: Phase,
-    /// The name of its stage.
+    /// The name of the stage that first needed the plugin.
     pub stage: Arc<str>,
-    /// The status that the admin API shows.
+    /// The plugin's status in the admin API.
     pub status: PluginStatus,
-    /// The granted kinds of the control plane.
+    /// The kinds of objects that the plugin may read in the control plane.
     pub cluster: Vec<ClusterKind>,
-    /// The duration of fetching, preparing and loading it.
+    /// The time that fetching, preparing and loading the plugin took.
     pub took: Duration,
     pub(crate) plugin: Arc<Plugin>,
     settings: String,
@@ -84,12 +84,12 @@ impl Loaded {
         (self.status.digest.parse().ok(), self.compiled)
     }
 
-    /// Returns the plugin's module, settings, limits and grants as one text.
+    /// Returns a text that identifies the plugin: its module, settings, limits and grants.
     pub(crate) fn identity(&self) -> String {
         format!("{} {} {:?}", self.status.digest, self.settings, self.config)
     }
 
-    /// Returns the digest of the module, the settings and this text.
+    /// Returns the digest of the module, the settings and the text `with`.
     pub(crate) fn content_digest(&self, with: &str) -> Digest {
         let parts = [&self.status.digest, &self.settings, with];
         Digest::of_parts(parts.map(str::as_bytes))
@@ -121,7 +121,7 @@ impl Loaded {
 pub(crate) struct Order {
     pub(crate) chain: Arc<str>,
     pub(crate) phase: Phase,
-    /// The name of the stage; with the member of its group, `images/signed`.
+    /// The name of the stage; for a member of a plugin group, `images/signed`.
     pub(crate) stage: Arc<str>,
     pub(crate) location: Location,
     pub(crate) is_candidate: bool,
@@ -157,7 +157,7 @@ impl Order {
         }
     }
 
-    /// Returns the key of the plugin's preparation. Within a table, a reference resolves to one module.
+    /// Returns the key by which stages share a preparation. Within a table, each reference resolves to one module.
     pub(crate) fn preparation(&self) -> (ModuleReference, Option<Digest>, String, usize) {
         (
             self.reference.clone(),
@@ -183,7 +183,7 @@ impl Order {
 /// The digest of each module of the live table, by its source.
 pub(crate) type LiveModules = Arc<HashMap<String, Digest>>;
 
-/// The preparation shared by stages with the same module and settings. Lives while a table is built.
+/// The preparation that stages with the same module and settings share. Lives while a table is built.
 #[derive(Default)]
 pub(crate) struct Preparation {
     module: OnceCell<Module>,
@@ -199,7 +199,7 @@ type Key = (String, String, String);
 pub(crate) struct LoadedPlugin {
     pub(crate) plugin: Arc<Loaded>,
     pub(crate) is_new: bool,
-    /// The error of loading the current plugin, if the plugin of the live table is used instead.
+    /// If the plugin of the live table is used instead, the error of loading the current one.
     pub(crate) fallback_cause: Option<StageErrorCause>,
 }
 
@@ -282,7 +282,7 @@ impl Plugins {
         Ok(self.keep(loaded))
     }
 
-    /// Returns the plugin of the live table if loading failed temporarily.
+    /// If loading failed temporarily, returns the plugin of the live table instead.
     pub(crate) fn or_live_plugin(
         &self,
         loaded: Result<LoadedPlugin, StageErrorCause>,
@@ -318,7 +318,7 @@ impl Plugins {
         })
     }
 
-    /// Finds the plugin of the live table with the same configuration.
+    /// Finds the plugin with the same configuration in the live table.
     fn find_live(&self, order: &Order, live: &LiveModules) -> Option<Arc<Loaded>> {
         let source = order.reference.to_string();
         let digest = *live.get(&source)?;
@@ -360,7 +360,7 @@ impl Plugins {
         }
     }
 
-    /// Returns the number of plugins in memory, including plugins of tables that only requests in flight use.
+    /// Returns the number of plugins in memory, including those of tables that only requests in flight use.
     pub(crate) fn count(&self) -> usize {
         let plugins = self.0.lock();
         let live = |loaded: &&Weak<Loaded>| loaded.strong_count() > 0;

@@ -10,7 +10,7 @@ use crate::{
     live::state::TableState,
 };
 
-/// The time for which a requested change waits to go live before it returns.
+/// The time for which a requested change waits to go live before the request returns.
 const CHANGE_PATIENCE: Duration = Duration::from_secs(5);
 
 pub(crate) struct PreparedTable {
@@ -21,13 +21,13 @@ pub(crate) struct PreparedTable {
 
 #[derive(Default)]
 pub(crate) struct PreparedTables {
-    /// The table of the newest definitions; `None` if it is live.
+    /// The table of the newest definitions; `None` if that table is live.
     newest: Option<PreparedTable>,
     earlier: Option<PreparedTable>,
 }
 
 impl PreparedTables {
-    /// Makes the newest table the earlier one, because the live table has the newest definitions.
+    /// Moves the newest table to `earlier`, because the live table contains the newest definitions.
     pub(crate) fn retire_newest(&mut self) {
         if let Some(newest) = self.newest.take() {
             self.earlier = Some(newest);
@@ -67,22 +67,22 @@ pub(crate) struct PreparedHashes {
     pub(crate) earlier: Option<Digest>,
 }
 
-/// The tables that a host could serve.
+/// The tables that a host could serve, by their content hashes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Prepared {
-    /// The content hash of the live table.
+    /// The hash of the live table.
     pub live: Digest,
-    /// The content hash of the newest table: the live one, unless another one waits.
+    /// The hash of the newest table; equal to `live` if no table waits.
     pub newest: Digest,
-    /// The content hash of an earlier table that waits too, if there is one.
+    /// The hash of an earlier table that also waits, if there is one.
     pub earlier: Option<Digest>,
-    /// The reason why the newest definitions, or some of them, are in no table.
+    /// The reason why none of these tables contains all of the newest definitions.
     pub problem: Option<String>,
 }
 
 impl Host {
-    /// Returns the tables that this host could serve. Those that are not live wait for
+    /// Returns the hashes of the tables that this host could serve. Tables that are not live wait for
     /// [`go_live_with`](Self::go_live_with).
     pub fn prepared(&self) -> Prepared {
         let (hash, live) = (self.hash(), self.0.live.load());
@@ -109,15 +109,15 @@ impl Host {
         let is_stale = !is_newest && state.prepared.newest.is_none();
         drop(state);
         self.log_change();
-        // The definitions belong to the table that was live until now.
+        // The definitions were read before the table that was live until now.
         if is_stale {
             self.0.reread.notify_one();
         }
         true
     }
 
-    /// Goes live with a table. If the program decides when tables go live, the table waits instead, unless it has the
-    /// content hash of the live one.
+    /// Goes live with a table. If the program decides when tables go live, the table waits instead, unless the live
+    /// table has the same content hash.
     pub(crate) async fn offer(
         &self,
         state: &mut TableState,
@@ -137,7 +137,7 @@ impl Host {
         self.table()
     }
 
-    /// Waits up to [`CHANGE_PATIENCE`] until a table with this content hash is live. Returns whether it is.
+    /// Waits until a table with this content hash is live, but at most [`CHANGE_PATIENCE`]. Returns whether it is.
     pub(crate) async fn until_live(&self, hash: Digest) -> bool {
         let mut changes = self.changes();
         let live = async { while self.hash() != hash && changes.changed().await.is_ok() {} };

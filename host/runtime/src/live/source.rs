@@ -31,23 +31,23 @@ use crate::{
     live::stage::LiveChain,
 };
 
-/// The inputs of tables. Builds in the background work on a clone.
+/// The inputs of tables. Background builds use a clone.
 #[derive(Clone)]
 pub(crate) struct Source {
     pub(crate) stores: Arc<Stores>,
     pub(crate) given: Vec<ChainDefinition>,
-    /// The chains of the embedding program; they come first.
+    /// The chains that the embedding program defined in code. They precede the chains of definitions.
     pub(crate) chains: Arc<[Chain]>,
     pub(crate) namespaces: Arc<dyn NamespaceSource>,
     pub(crate) authorizer: Arc<dyn Authorizer>,
     pub(crate) request_timeout: Duration,
     pub(crate) assembler: Arc<Assembler>,
     pub(crate) observer: Arc<Observer>,
-    /// The maximum size of the module store in bytes; `None`: unlimited.
+    /// The maximum size of the module store in bytes; `None` for no limit.
     pub(crate) store_limit: Option<u64>,
-    /// The fingerprint of the module files when a table was last built from them, successfully or not.
+    /// The fingerprint of the module files at the last attempt to build a table from them.
     pub(crate) modules: Fingerprint,
-    /// The number of recorded inputs. A table that was built from an earlier version is stale.
+    /// The number of inputs so far. A table that was built from an earlier number is outdated.
     pub(crate) version: u64,
     /// The modules to refresh, each with its interval.
     pub(crate) refreshed: Vec<(ModuleReference, Duration)>,
@@ -60,7 +60,7 @@ pub(crate) struct Source {
 
 pub(crate) struct Input {
     contents: Contents,
-    /// The definitions that were read, and the last known ones of stores that cannot be read.
+    /// The definitions that were read, and the last known ones of stores that could not be read.
     known: Usable,
     modules: Fingerprint,
     refreshed: Vec<(ModuleReference, Duration)>,
@@ -74,29 +74,29 @@ pub(crate) struct BuiltTable {
     pub(crate) files: Vec<RevisionFile>,
     pub(crate) exceptions: Vec<LiveException>,
     pub(crate) hash: Digest,
-    /// The invalid definitions, and those whose modules cannot be fetched.
+    /// The definitions that are invalid, or whose modules cannot be fetched.
     pub(crate) bad: Vec<BadDefinition>,
-    /// Whether a missing module may be on a server that was not contacted.
+    /// Whether a module is missing that a server may have, but no server was asked for it.
     pub(crate) lacks_modules: bool,
 }
 
 #[derive(Debug)]
 pub(crate) enum Purpose<'a> {
-    /// The first table of this process.
+    /// The table is the first one of this process.
     Start,
-    /// The current definitions.
+    /// The table contains the current definitions.
     Follow,
-    /// A change of these files of definitions.
+    /// The table contains a requested change to these definition files.
     Change(&'a [PathBuf]),
 }
 
-/// The time for which the start waits for an unreachable store.
+/// How long the start waits for an unreachable store.
 const START_PATIENCE: Duration = Duration::from_secs(5);
 const READ_PAUSE: Duration = Duration::from_millis(500);
 
 impl Source {
-    /// Reads the definitions for the first table. It waits a few seconds for unreachable stores, because the program
-    /// may start before they are connected.
+    /// Reads the definitions for the first table. Waits a few seconds for unreachable stores, because the program may
+    /// start before their connections are established.
     pub(crate) async fn read_first(&mut self) -> Result<Usable, Error> {
         let latest = Instant::now() + START_PATIENCE;
         loop {
@@ -114,13 +114,13 @@ impl Source {
         self.record(input)
     }
 
-    /// Checks the definitions, and reads the module files that they name.
+    /// Checks the definitions, and takes a fingerprint of the module files that they name.
     pub(crate) async fn input(&self, contents: Contents) -> Result<Input, Error> {
-        // The modules of an unreachable store stay watched.
+        // The modules of an unreachable store are still watched.
         let known = self.usable(self.stores.set_after_reading(&contents)).await?;
         let served = known.served();
         let (modules, refreshed, is_current) = blocking(move || {
-            // Invalid definitions name no modules; they are read again once they change.
+            // Invalid definitions name no modules. They are read again when they change.
             let chains = served.chains().unwrap_or_default();
             let plugins = || chains.iter().flat_map(plugins);
             let modules = Fingerprint::of(plugins().flat_map(files));
@@ -128,7 +128,7 @@ impl Source {
             (modules, refreshed.collect(), served.is_current())
         })
         .await?;
-        // Files that changed before the fingerprint was taken must be read again, because the watch would not report
+        // Files that changed before the fingerprint was taken must be read again, because the watch does not report
         // these changes.
         let known = if is_current { known } else { known.uncached() };
         Ok(Input {
@@ -139,8 +139,7 @@ impl Source {
         })
     }
 
-    /// Records the input of the next table, and returns its definitions, or the error of a store that could not be
-    /// read.
+    /// Records the input of the next table. Returns its definitions, or the error of a store that could not be read.
     pub(crate) fn record(&mut self, input: Input) -> Result<Usable, Error> {
         self.version += 1;
         self.stores.set_known(&input.contents);
@@ -161,7 +160,7 @@ impl Source {
         self.live_modules = Arc::new(modules.collect::<HashMap<_, _>>());
     }
 
-    /// Returns the digest of the inputs from which a table was last built, successfully or not.
+    /// Returns the digest of the inputs at the last attempt to build a table.
     pub(crate) fn inputs(&self) -> String {
         let mut parts: Vec<Vec<u8>> = vec![self.modules.digest().to_vec()];
         for content in self.stores.known_content() {
@@ -177,12 +176,12 @@ impl Source {
 
     /// Builds a table of these definitions, as far as that is possible now:
     ///
-    /// - An entry whose stages cannot be built is set aside, unless this version is in force already.
+    /// - An entry whose stages cannot be built is left out, unless the same version is already in force.
     /// - A file whose modules cannot be fetched now is served in its previous version.
-    /// - A version that is in force already is served with its last modules; stages without one fail. At a start
-    ///   [without modules](crate::HostBuilder::start_without_modules), all definitions are served like that.
+    /// - A version that is already in force is served with its last modules; stages without a module fail. At a start
+    ///   [without modules](crate::HostBuilder::start_without_modules), all definitions are served in this way.
     ///
-    /// The error has all other mistakes, and all mistakes in the files of a change.
+    /// The error contains all other mistakes, and all mistakes in the files of a change.
     pub(crate) async fn build(
         &self,
         mut usable: Usable,
@@ -237,7 +236,7 @@ impl Source {
         }
     }
 
-    /// Decides what is served in place of a file whose stages cannot be built; returns `None` if the table cannot be
+    /// Decides what is served instead of a file whose stages cannot be built; returns `None` if the table cannot be
     /// built at all.
     fn served_instead(
         &self,
@@ -259,8 +258,8 @@ impl Source {
         }
     }
 
-    /// Returns whether `served` lacks a stage that is in force and that the `whole` definitions still have. Such a
-    /// stage may have been moved to a file that cannot be used yet.
+    /// Returns whether `served` lacks a stage that is in force and still exists in the `whole` definitions. Such a
+    /// stage may have moved to a file that cannot be used yet.
     async fn loses_stages(&self, whole: &DefinitionSet, served: &DefinitionSet) -> Result<bool, Error> {
         let (whole, served, in_force) = (whole.clone(), served.clone(), self.in_force.clone());
         blocking(move || {
@@ -323,7 +322,7 @@ impl Source {
     }
 }
 
-/// Returns the definitions of these stages, each once, with the errors of its stages.
+/// Returns the definitions of these stages, without duplicates, each with the errors of its stages.
 fn bad_of(tolerated: &[(StageError, Served)]) -> Vec<BadDefinition> {
     let mut bad: BTreeMap<&str, BadDefinition> = BTreeMap::new();
     for (error, served) in tolerated {
@@ -391,7 +390,7 @@ fn revision_files(set: &DefinitionSet) -> Vec<RevisionFile> {
     set.files().iter().map(file).collect()
 }
 
-/// Runs work that may block, such as reading files and checking definitions.
+/// Runs blocking work, such as reading files and checking definitions, on another thread.
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Error> {
@@ -403,8 +402,7 @@ pub(crate) fn plugins(chain: &ChainDefinition) -> impl Iterator<Item = &PluginDe
     plugins.map(|(_, plugin)| plugin)
 }
 
-/// Returns the files of a plugin: its module with the signatures next to it, and the files from which settings were
-/// read.
+/// Returns the files of a plugin: its module, the signatures next to it, and the files that contain its settings.
 fn files(plugin: &PluginDefinition) -> Vec<PathBuf> {
     let mut files = plugin.read_from.clone();
     let ModuleReference::File(path) = &plugin.source else {

@@ -1,4 +1,4 @@
-//! Stages of live tables.
+//! Defines the stages of live tables.
 
 use std::{borrow::Borrow, ops::Deref, sync::Arc};
 
@@ -13,12 +13,12 @@ use crate::{
     status::statistics::StageStatistics,
 };
 
-/// A stage of a live table and its state in the host: statistics, candidate, rollout and whether it is disabled.
+/// A stage of a live table with its state in the host: statistics, candidate, rollout, and whether it is disabled.
 #[derive(Clone, Debug)]
 pub struct LiveStage {
     stage: Stage,
     mode: Mode,
-    /// Whether the embedding program defined the stage as disabled.
+    /// Whether the embedding program disabled the stage in code.
     is_disabled: bool,
     pub(crate) prepared: PreparedHook,
     pub(crate) statistics: Arc<StageStatistics>,
@@ -67,7 +67,7 @@ impl LiveStage {
         self.trial()?.rollout.as_ref()
     }
 
-    /// Returns the hook in which the candidate decides its share of the requests, if it has a rollout.
+    /// Returns the hook that calls the candidate for its share of the requests; `None` if the candidate has no rollout.
     fn deciding(&self) -> Option<HookWithCandidate> {
         let share = self.progress.as_ref()?.share(self.rollout()?)?;
         Some(self.shadowed.as_ref()?.deciding(share))
@@ -121,7 +121,7 @@ pub(crate) fn with_disabled(chain: &Arc<LiveChain>, disabled: &Stages) -> Arc<Li
     Arc::new(changed)
 }
 
-/// Describes the first stage of these chains that sends requests to a server.
+/// Describes the first stage of these chains that calls a server; `None` if there is none.
 pub(crate) fn stage_calling_server(chains: &[&LiveChain]) -> Option<String> {
     chains.iter().find_map(|chain| {
         let stage = chain.stages.iter().find(|stage| stage.prepared.calls_server)?;

@@ -1,4 +1,4 @@
-//! The live state of a host, and the only code that changes it.
+//! Holds the live state of a host, and is the only code that changes it.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::{
     status::{HistoryStatus, metrics},
 };
 
-/// The live table and its status. It is replaced as a whole, so that a reader sees a consistent state.
+/// The live table and its status. It is replaced as a whole, so that readers see a consistent state.
 #[derive(Clone, Debug)]
 pub(crate) struct LiveState {
     pub(crate) table: Arc<Table>,
@@ -29,11 +29,11 @@ pub(crate) struct LiveState {
     pub(crate) revisions: Arc<[Arc<HistoryEntry>]>,
 }
 
-/// The inputs of tables, the history, and the tables that wait.
+/// The inputs of tables, the history, and the tables that wait to go live.
 pub(crate) struct TableState {
     pub(crate) source: Source,
     pub(crate) history: History,
-    /// The tables that wait until the program says that they may go live.
+    /// The tables that wait until the program lets them go live.
     pub(crate) prepared: PreparedTables,
 }
 
@@ -44,8 +44,8 @@ impl TableState {
             .or_else(|| self.history.last().map(|last| &**last))
     }
 
-    /// Returns whether the newest table already has these definitions and plugins. If the live table has them, the
-    /// table that waits is retired.
+    /// Returns whether the newest table already has these definitions and plugins. If the live table has them, a table
+    /// that waits becomes the earlier one.
     pub(crate) fn is_newest(&mut self, entry: &HistoryEntry) -> bool {
         if self.history.is_newest(entry) {
             self.prepared.retire_newest();
@@ -75,8 +75,8 @@ impl TableState {
 }
 
 impl Host {
-    /// Changes the live state, and returns the previous one. The caller holds the lock of the disabled stages, so there
-    /// is one change at a time.
+    /// Changes the live state; returns the previous one. The caller holds the lock of the disabled stages, so changes
+    /// do not overlap.
     fn change_live(&self, _lock: &Stages, change: impl FnOnce(&mut LiveState)) -> Arc<LiveState> {
         let before = self.0.live.load_full();
         let mut live = (*before).clone();
@@ -88,7 +88,7 @@ impl Host {
         before
     }
 
-    /// Goes live with a table, and writes it to the history. The table stays live even if writing fails.
+    /// Goes live with a table, and adds it to the history. If writing fails, the table is live nevertheless.
     pub(crate) async fn go_live(
         &self,
         state: &mut TableState,
@@ -106,7 +106,7 @@ impl Host {
         table
     }
 
-    /// Makes a table live whose revision is in the history.
+    /// Goes live with a table that the history already contains.
     pub(crate) fn make_live(
         &self,
         state: &mut TableState,
@@ -135,7 +135,7 @@ impl Host {
         table
     }
 
-    /// Derives the live table again with these disabled stages and the current shares of candidates.
+    /// Derives the live table again, with these disabled stages and the current shares of candidates.
     pub(crate) fn apply_disabled(&self, stages: &Stages) {
         let table = Arc::new(self.table().with_disabled(stages));
         metrics::stages_live(&table.chains);
@@ -158,8 +158,8 @@ impl Host {
         });
     }
 
-    /// Returns the problem after a table was built. The previous problem stays until missing modules were requested
-    /// from servers.
+    /// Returns the problem after a table was built. If servers were not asked for missing modules, the previous problem
+    /// remains.
     pub(crate) fn problem_of(&self, built: &BuiltTable) -> Option<TableProblem> {
         if built.lacks_modules {
             return self.0.live.load().problem.clone();
@@ -171,7 +171,7 @@ impl Host {
         TableProblem::of_bad(bad, self.0.live.load().problem.as_ref())
     }
 
-    /// Logs the changes of the problem, after the status shows them.
+    /// Logs how the problem has changed, after the status shows the change.
     fn log_problem(&self, before: &LiveState) {
         log_bad(before.problem.as_ref(), self.0.live.load().problem.as_ref());
     }

@@ -18,7 +18,7 @@ use crate::{
     status::{ChainStatus, ExceptionStatus},
 };
 
-/// The live chains. A request keeps one table until it ends, so it never sees a partial change.
+/// A table of live chains. A request uses one table until it ends, so it never sees a partial change.
 #[derive(Clone)]
 pub struct Table {
     pub(crate) revision: u64,
@@ -32,8 +32,7 @@ pub struct Table {
     pub(crate) request_timeout: Duration,
     /// The observer of outcomes; `None` for a table that serves no requests.
     pub(crate) observer: Option<Arc<Observer>>,
-    /// The slot of this table in memory, which it shares with tables that are derived from it; `None` for a table that
-    /// serves no requests.
+    /// The table's slot in memory, which derived tables share; `None` for a table that serves no requests.
     pub(crate) _slot: Option<Arc<OwnedSemaphorePermit>>,
 }
 
@@ -50,7 +49,7 @@ impl Table {
         }
     }
 
-    /// Creates a table of these chains for other uses than requests. Its outcomes are not observed.
+    /// Creates a table of these chains whose outcomes are not observed, because it serves no requests.
     pub(crate) fn unobserved(source: &Source, chains: Vec<Arc<LiveChain>>) -> Self {
         Self {
             revision: 0,
@@ -72,7 +71,7 @@ impl Table {
         self.revision
     }
 
-    /// Returns the content hash, which is the same for every table that gives the same verdicts.
+    /// Returns the content hash. Tables with the same hash give the same verdicts.
     pub fn hash(&self) -> Digest {
         self.hash
     }
@@ -106,7 +105,7 @@ impl Table {
         }
     }
 
-    /// Returns whether a chain may match a request with this outline. If not, its body need not be read.
+    /// Returns whether a chain may match a request with this outline. If none can, the body need not be read.
     pub fn may_match(&self, outline: &Outline<'_>) -> bool {
         match self.index.candidates_of(outline) {
             Some(positions) => self.chains_at(positions).any(|chain| chain.may_match(outline)),
@@ -125,8 +124,8 @@ impl Table {
             .await
     }
 
-    /// Passes the request through the selected chains that match it, within the host's request timeout and within
-    /// `timeout`.
+    /// Passes the request through the selected chains that match it, within the shorter of the host's request timeout
+    /// and `timeout`.
     pub async fn admit_by(&self, mut request: Request, selection: &Selection, timeout: Duration) -> Outcome {
         let started = Instant::now();
         let matching = self.matching(&request, selection);
@@ -156,7 +155,7 @@ impl Table {
         evaluation.finish()
     }
 
-    /// Creates the report on a request that entered the chains at `started`.
+    /// Combines an outcome with its request, which entered the chains at `started`, for observers.
     pub(crate) fn observed<'o>(
         &self,
         request: Request,

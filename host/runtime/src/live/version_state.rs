@@ -1,4 +1,4 @@
-//! Whether single definitions are live, which stores show to their authors.
+//! Reports whether individual definitions are live, so that stores can show it to their authors.
 
 use std::{collections::HashMap, path::Path, sync::atomic::Ordering};
 
@@ -13,11 +13,12 @@ use crate::{Host, Origin, live::TableProblem};
 pub enum VersionState {
     /// The version is in the live table.
     Live,
-    /// The version cannot be used, or its modules cannot be fetched.
+    /// The version is invalid, or its modules cannot be fetched.
     Bad(BadDefinition),
-    /// The previous table is live, because no table can be built from all definitions together, for these reasons.
+    /// The previous table is live, because no table can be built from all definitions together. The texts are the
+    /// reasons.
     Blocked(Vec<String>),
-    /// An earlier revision is live, because a user rolled back.
+    /// An earlier revision is live after a rollback.
     RolledBack,
 }
 
@@ -28,11 +29,11 @@ impl Host {
         self.0.changes.subscribe()
     }
 
-    /// Returns the state of each of these versions of definitions. It is `None` until the version was read and a
-    /// table was built.
+    /// Returns the state of each of these versions of definitions; `None` for a version that no table was built from
+    /// yet.
     pub fn version_states(&self, versions: &[DefinitionFile]) -> Vec<Option<VersionState>> {
-        // The order of these reads matters: the content is read first, so if no build is running then, the live table
-        // and its problem account for all of it.
+        // The order matters: the content is read first. If no build is running after that, the live table and its
+        // problem reflect all of this content.
         let known = self.0.stores.known_content();
         let is_building = self.0.building.load(Ordering::Acquire) > 0;
         let live = self.0.live.load_full();
@@ -77,7 +78,8 @@ impl Host {
     }
 }
 
-/// Returns whether this version of the definition is served, but with other modules than it names, or without them.
+/// Returns whether this version of the definition is served, although with other modules than it names, or without
+/// modules.
 fn keeps_version(served: Served) -> bool {
     matches!(served, Served::LastModules | Served::FailingStages)
 }

@@ -1,4 +1,4 @@
-//! The agreement of replicas on a table: all replicas prepare a change before one serves it. This module only decides;
+//! Decides on which table replicas agree: all replicas prepare a change before one serves it. This module only decides;
 //! [`replicas`](crate::replicas) waits and communicates.
 
 use admittance_admission::{Digest, Moment};
@@ -7,29 +7,30 @@ use serde::{Deserialize, Serialize};
 
 use crate::RolloutProgress;
 
-/// The report of a replica.
+/// A replica's report about its tables.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
-    /// The content hash of the table that it serves.
+    /// The content hash of the table that the replica serves.
     pub live: Digest,
-    /// The hash of the newest table that it could serve; equal to `live` if no other table is prepared.
+    /// The hash of the newest table that the replica could serve; equal to `live` if no other table is prepared.
     pub prepared: Digest,
-    /// The hash of an earlier table that it could serve too, because the replicas may have agreed on it already.
+    /// The hash of an earlier table that the replica could also serve, because the replicas may have agreed on it
+    /// already.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub earlier: Option<Digest>,
-    /// The time at which it first made this report.
+    /// The time at which the replica first made this report.
     pub since: Moment,
-    /// The reason why it has not prepared the newest definitions, or not all of them.
+    /// The reason why the replica has not prepared all of the newest definitions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
-    /// The progress of the rollouts of the table that it serves.
+    /// The progress of the rollouts in the live table.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rollouts: Vec<RolloutProgress>,
 }
 
 impl Report {
-    /// Returns whether the replica serves this table, or has prepared it.
+    /// Returns whether the replica serves or has prepared this table.
     fn has(&self, target: Digest) -> bool {
         self.live == target || self.prepared == target || self.earlier == Some(target)
     }
@@ -48,27 +49,28 @@ impl Report {
     }
 }
 
-/// A replica, as another one sees it.
+/// A replica, as known to another replica.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replica {
     /// The name, unique among the replicas of an installation.
     pub name: String,
     /// Whether the replica has renewed its entry in time.
     pub is_alive: bool,
-    /// Whether it is the leader.
+    /// Whether the replica is the leader.
     pub is_leader: bool,
     /// The last report of the replica.
     pub report: Report,
 }
 
-/// The conclusion from the reports.
+/// What the reports of all replicas result in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Agreement {
-    /// All voters serve the target or are about to, and none has prepared another table.
+    /// All voters serve the target, or are about to, and no voter has prepared another table.
     Agreed,
-    /// This table becomes the target: the leader publishes it, and then every replica goes live with it.
+    /// All voters have prepared this table. The leader publishes it as the target, and then every replica goes live
+    /// with it.
     Switch(Digest),
-    /// The voters have not all prepared the same table; these replicas have not prepared the wanted one.
+    /// These voters have not prepared the table that the others wait to go live with.
     Waiting(Vec<Missing>),
 }
 
@@ -77,14 +79,14 @@ pub enum Agreement {
 pub struct Missing {
     /// The name of the replica.
     pub replica: String,
-    /// The hash of the table that this replica has not prepared.
+    /// The hash of the table that the replica has not prepared.
     pub hash: Digest,
-    /// The reason, if it reported one.
+    /// The reason that the replica reported, if any.
     pub problem: Option<String>,
 }
 
 impl Missing {
-    /// Describes it as a sentence without its full stop.
+    /// Describes the replica and its reason as a sentence without a full stop.
     pub fn sentence(&self) -> String {
         let Self {
             replica,
@@ -99,10 +101,10 @@ impl Missing {
     }
 }
 
-/// Decides from the target that was published last and the reports of all replicas.
+/// Decides from the last published target and the reports of all replicas.
 ///
-/// The voters are the living replicas that have the target, because only these answer requests. So a new or late
-/// replica does not delay the others. Without voters, the live table of the leader becomes the target, so that replicas
+/// The voters are the live replicas that have the target, because only these answer requests. So a new or late replica
+/// does not delay the others. If there are no voters, the live table of the leader becomes the target, so that replicas
 /// become ready.
 pub fn agreement(target: Option<Digest>, replicas: &[Replica]) -> Agreement {
     let alive = || replicas.iter().filter(|replica| replica.is_alive);
@@ -133,7 +135,7 @@ pub fn agreement(target: Option<Digest>, replicas: &[Replica]) -> Agreement {
     Agreement::Waiting(missing.collect())
 }
 
-/// Returns the table other than the target that most voters have prepared; if several have as many, the leader's table.
+/// Returns the table that most voters have prepared, other than the target. In a tie, the leader's table counts.
 fn most_prepared(target: Option<Digest>, voters: &[&Replica]) -> Option<Digest> {
     let others = voters
         .iter()
@@ -174,30 +176,30 @@ pub struct ReplicasStatus {
 pub struct ReplicaStatus {
     /// The name of the replica.
     pub name: String,
-    /// Whether it is the replica that wrote this status.
+    /// Whether the replica wrote this status.
     #[serde(rename = "self")]
     pub is_self: bool,
-    /// Whether it is the leader.
+    /// Whether the replica is the leader.
     pub leader: bool,
-    /// Whether it has renewed its entry in time.
+    /// Whether the replica has renewed its entry in time.
     pub alive: bool,
-    /// Whether it serves the target.
+    /// Whether the replica serves the target.
     pub ready: bool,
-    /// The content hash of the table that it serves.
+    /// The content hash of the table that the replica serves.
     #[schemars(with = "String")]
     pub live: Digest,
-    /// The hash of the newest table that it could serve.
+    /// The hash of the newest table that the replica could serve.
     #[schemars(with = "String")]
     pub prepared: Digest,
-    /// The time at which it first reported these tables.
+    /// The time at which the replica first reported these tables.
     pub since: Moment,
-    /// The reason why it has not prepared the newest definitions, or not all of them.
+    /// The reason why the replica has not prepared all of the newest definitions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
 
 impl ReplicaStatus {
-    /// Returns the status of a replica, as the replica named `own` sees it.
+    /// Returns the status of a replica. `own` is the name of the replica that asks.
     pub fn of(replica: &Replica, own: &str, target: Option<Digest>) -> Self {
         let Report {
             live,
@@ -220,7 +222,7 @@ impl ReplicaStatus {
     }
 }
 
-/// Returns whether a replica with this live table may answer requests.
+/// Returns whether a replica with this live table may answer requests: the live table must be the target.
 pub fn is_ready(target: Option<Digest>, live: Digest) -> bool {
     target.is_none_or(|target| target == live)
 }

@@ -1,4 +1,4 @@
-//! Explains which live chains and stages apply to a request, and why the others do not.
+//! Explains which live chains and stages apply to a request, and why others do not.
 
 use admittance_admission::{
     Authorizer, Deadline, LabelSelector, Labels, MatchConditions, Mode, NamespaceSelector, NamespaceSource,
@@ -23,7 +23,7 @@ pub struct ChainApplies {
     /// The reason why no rule matches, or the missing information.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Its stages in order; empty if the chain does not apply.
+    /// The stages in order; empty if the chain does not apply.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stages: Vec<StageApplies>,
 }
@@ -35,11 +35,11 @@ pub struct ChainApplies {
 pub struct StageApplies {
     /// The name of the stage.
     pub stage: String,
-    /// Whether its verdict is enforced.
+    /// Whether the stage's verdict is enforced.
     pub mode: Mode,
-    /// Whether it would be called.
+    /// Whether the stage would be called.
     pub applies: Applies,
-    /// The reason why it would not be called, or the missing information.
+    /// The reason why the stage would not be called, or the missing information.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
@@ -59,10 +59,11 @@ pub enum Applies {
 }
 
 impl Host {
-    /// Explains which chains and stages of the live table would see this request, if no earlier stage changes its
-    /// object. No hook is called. A request without objects stands for any object of its kind and namespace.
+    /// Explains which chains and stages of the live table would see this request, provided that no earlier stage
+    /// changes its object. No hook is called. A request without objects represents any object of its kind and
+    /// namespace.
     ///
-    /// Chains that apply come first, each group in the order in which requests pass them.
+    /// Chains that apply come first; within each group, chains are in the order in which requests pass them.
     pub async fn applies(&self, request: &Request) -> Vec<ChainApplies> {
         let table = self.table();
         let deadline = Deadline::after(table.request_timeout);
@@ -85,7 +86,7 @@ impl Table {
             stages: Vec::new(),
         };
         if let Some(mismatch) = chain.mismatch(request) {
-            // Names are compared last, so all other parts of the rule match.
+            // Names are compared last, so if they differ, all other parts of the rule match.
             let depends = mismatch.part == Some(RulePart::Names) && request.name.is_empty();
             found.applies = if depends { Applies::Depends } else { Applies::No };
             found.reason = Some(mismatch.to_string());
@@ -173,7 +174,7 @@ impl Table {
             _ => None,
         };
         match detail {
-            // For this reason, the detail is the whole explanation.
+            // If the rules are the reason, the detail explains it completely.
             Some(detail) if reason == SkipReason::Rules => detail,
             Some(detail) => format!("{reason}: {detail}"),
             None => reason.to_string(),

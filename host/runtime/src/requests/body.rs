@@ -18,16 +18,16 @@ use http::{
 use http_body::Body;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 
-/// The time after which a client may send a body again that found no memory.
+/// The time after which a client may retry if there was no memory for its body.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// Limits of request bodies that must be read completely.
+/// The limits of request bodies that must be read completely.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct BodyLimits {
     /// The size limit in bytes.
     pub size: usize,
-    /// The timeout for the complete body.
+    /// The time within which the complete body must arrive.
     pub time: Duration,
 }
 
@@ -49,18 +49,18 @@ pub enum BodyError {
     TooLarge(usize),
     /// The body did not arrive within this time.
     TooSlow(Duration),
-    /// The client sent nothing for too long, or too slowly; with the reason in words.
+    /// The client sent nothing for too long, or too slowly. The text gives the reason.
     Stalled(String),
-    /// The memory for bodies is used up.
+    /// No memory is left for bodies.
     NoMemory(NoBodyMemory),
-    /// The connection failed, or the body was malformed; with the reason in words.
+    /// The connection failed, or the body was malformed. The text gives the reason.
     Broken(String),
-    /// The body is compressed; with the value of `Content-Encoding`.
+    /// The body is compressed, with this `Content-Encoding`.
     Encoded(String),
 }
 
 impl BodyError {
-    /// Returns the end of the request that this error causes.
+    /// Returns how this error ends the request.
     pub fn end(&self) -> End<'_> {
         match self {
             Self::TooLarge(limit) => End::BodyTooLarge { limit: *limit },
@@ -77,13 +77,13 @@ impl BodyError {
 }
 
 impl BodyLimits {
-    /// Limits a body to `size` bytes, which must arrive within `time`.
+    /// Sets the maximum size of a body in bytes, and the time within which it must arrive.
     pub const fn new(size: usize, time: Duration) -> Self {
         Self { size, time }
     }
 
-    /// Reads the whole body of the request with this head. The rest of a body that is too large is read and
-    /// discarded for a while, so that the client sees the reply.
+    /// Reads the whole body of a request. If the body is too large, its rest is read and discarded for a while, so that
+    /// the client sees the reply.
     ///
     /// # Errors
     ///
@@ -96,8 +96,8 @@ impl BodyLimits {
         self.receive(&head.extensions, &head.headers, body).await
     }
 
-    /// Reads the whole body of a request or a reply with these headers. Its memory comes from the
-    /// [`BodyBudget`](admittance_net::budget::BodyBudget) in the extensions of the request.
+    /// Reads the whole body of a request or reply with these headers. Its memory is taken from the
+    /// [`BodyBudget`](admittance_net::budget::BodyBudget) in the request's extensions.
     ///
     /// # Errors
     ///
@@ -119,7 +119,7 @@ impl BodyLimits {
         let announced = body.size_hint().lower();
         let mut body = Box::pin(body);
         if usize::try_from(announced).map_or(true, |announced| announced > limit) {
-            // A client that sent `Expect: 100-continue` has sent no body yet.
+            // A client that sent `Expect: 100-continue` has not sent the body yet.
             if !headers.contains_key(EXPECT) {
                 drain(body).await;
             }
@@ -152,8 +152,8 @@ impl BodyLimits {
     }
 }
 
-/// Returns the work of reading a body, in the unit of [`offload_without_deadline`]: a quarter of the body's bytes,
-/// because reading is four times faster than the work that a unit stands for.
+/// Returns the work of reading a body, in the unit of [`offload_without_deadline`]: a quarter of the bytes, because
+/// reading a byte is four times faster than the work that a unit represents.
 pub(crate) fn reading_work(body: &Bytes) -> usize {
     body.len() / 4
 }
@@ -166,7 +166,7 @@ enum ReadError {
     Body(#[from] Box<dyn std::error::Error + Send + Sync>),
 }
 
-/// The size of the pieces in which a large body is collected, in bytes. Growing a single piece would copy megabytes on
+/// The size of the pieces in which a large body is collected, in bytes. A single growing buffer would copy megabytes on
 /// a serving thread.
 const PIECE: usize = 256 << 10;
 
@@ -178,7 +178,7 @@ struct PartialBody {
 }
 
 impl PartialBody {
-    /// Appends the next part of the body. If the length of the body is known, `rest` bytes follow.
+    /// Appends the next part of the body. `rest` is the number of bytes that follow, if it is known.
     fn append(
         &mut self,
         mut part: &[u8],
@@ -188,7 +188,7 @@ impl PartialBody {
         while !part.is_empty() {
             let free = self.last_piece.capacity() - self.last_piece.len();
             if free == 0 {
-                // A piece is small at first, so that announcing a large body takes little memory.
+                // The first piece is small, so that announcing a large body does not take much memory.
                 let ahead = rest.unwrap_or(self.length);
                 let size = part.len().saturating_add(ahead).min(PIECE);
                 memory.take(size)?;
@@ -212,7 +212,7 @@ impl PartialBody {
         }
         offload_without_deadline(self.length, move || {
             let mut all = Vec::with_capacity(self.length);
-            // Each piece is freed once it is copied, so that the body is in memory only about once.
+            // Each piece is freed after it was copied, so that the body is not in memory twice.
             for piece in self.complete_pieces.into_iter().chain([self.last_piece]) {
                 all.extend_from_slice(&piece);
             }
@@ -222,7 +222,7 @@ impl PartialBody {
     }
 }
 
-/// Reads the bytes of a body. Each part is dropped once it is copied, so that the connection can reuse its memory; a
+/// Reads the bytes of a body. Each part is dropped after it was copied, so that the connection can reuse its memory. A
 /// body of one part is not copied.
 async fn whole<B>(mut body: B, memory: &mut BodyMemory) -> Result<Bytes, ReadError>
 where
@@ -243,8 +243,8 @@ where
     Ok(partial.joined().await)
 }
 
-/// Discards the rest of a body for a while, because a client whose connection is closed while it sends often never
-/// reads the reply.
+/// Discards the rest of a body for a while. If the connection were closed while the client sends, the client would
+/// often not read the reply.
 async fn drain<B: Body<Data = Bytes>>(mut body: Pin<Box<B>>) {
     const PATIENCE: Duration = Duration::from_secs(2);
     let reading = async { while let Some(Ok(_)) = body.frame().await {} };

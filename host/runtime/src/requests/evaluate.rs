@@ -1,4 +1,4 @@
-//! Evaluates requests with definitions that are not live, in a sandbox of their own.
+//! Evaluates requests with definitions that are not live, in a separate sandbox.
 
 use std::{
     collections::{BTreeMap, HashSet, VecDeque},
@@ -29,20 +29,20 @@ use crate::{
     live::stage::{LiveChain, stage_calling_server},
 };
 
-/// The limit of concurrent evaluations, each of which runs its plugins on at most one thread.
+/// The maximum number of concurrent evaluations. Each runs its plugins on at most one thread.
 const MOST_EVALUATIONS: usize = 2;
 
-/// The limit of concurrent plugin calls in evaluations. Evaluations have their own slots, so they take none from
-/// requests.
+/// The maximum number of concurrent plugin calls in evaluations. Evaluations use separate slots, so that they take none
+/// from requests.
 const CALLS_IN_FLIGHT: u32 = 8;
 
-/// The number of evaluations whose plugins stay loaded, so that an evaluation with another object compiles nothing.
+/// The number of evaluations whose plugins stay loaded, so that evaluating another object compiles nothing.
 const KEPT_EVALUATIONS: usize = 4;
 
-/// The largest number of plugins of an evaluation that stay loaded afterwards.
+/// The maximum number of plugins that stay loaded for each of these evaluations.
 const KEPT_PLUGINS: usize = 16;
 
-/// The size of a settings schema in bytes, above which an evaluation does not return it.
+/// The size above which an evaluation omits the schema of settings, in bytes.
 const LARGEST_SCHEMA: usize = 256 << 10;
 
 pub(crate) const TIME_LIMIT: Duration = Duration::from_secs(30);
@@ -55,7 +55,7 @@ pub enum EvaluatedChains<'a> {
     Text {
         /// One or more definitions, as in a file.
         text: &'a str,
-        /// The name that stands for the text in mistakes, such as `chain.yaml`.
+        /// The name of the text in error messages, such as `chain.yaml`.
         name: &'a str,
     },
     /// A chain of the live table, with its exact modules.
@@ -66,10 +66,10 @@ pub enum EvaluatedChains<'a> {
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct EvaluateOptions {
-    /// The settings that replace those of plugins, by the name of the stage, or of stage and member as in
-    /// `images/signed`.
+    /// Settings that replace the settings of plugins. The key is the name of a stage, or of stage and group member, as
+    /// in `images/signed`.
     pub settings: BTreeMap<String, Json>,
-    /// Whether webhooks may be called. If not, evaluating a request that matches a chain with a webhook is an error.
+    /// Whether webhooks may be called. If not, it is an error if a matching chain contains a webhook.
     pub call_webhooks: bool,
 }
 
@@ -77,11 +77,11 @@ pub struct EvaluateOptions {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Evaluated {
-    /// The request that was evaluated, which is a dry run.
+    /// The evaluated request, which is a dry run.
     pub request: Request,
     /// The outcome of the chains.
     pub outcome: Outcome,
-    /// The decision for operators. Its id is 0, because it is not kept.
+    /// The decision in the form for operators. Its id is 0, because it is not kept.
     pub decision: DecisionRecord,
     /// The JSON Schemas of plugin settings by stage, for plugins that have one.
     pub settings_schemas: BTreeMap<String, Json>,
@@ -103,7 +103,7 @@ pub struct UnmatchedChain {
 }
 
 impl UnmatchedChain {
-    /// Returns `None` if the chain applies.
+    /// Returns why a chain does not match; `None` if it matches.
     pub(crate) fn of(chain: &LiveChain, request: &Request) -> Option<Self> {
         Some(Self {
             chain: chain.name.to_string(),
@@ -123,10 +123,10 @@ pub enum EvaluateError {
     /// The chains cannot be built.
     #[error(transparent)]
     Chains(#[from] Error),
-    /// The live table has no chain of this name that was built from a definition.
+    /// The live table has no chain of this name, or the chain was defined in code.
     #[error("there is no definition of a live chain {0}")]
     NoSuchChain(ChainId),
-    /// Settings are given for a stage that has no plugin.
+    /// The settings contain a stage that has no plugin.
     #[error(
         "there are settings for {0}, but none of the chains has a plugin of that name: write the stage, `images`, or the stage and the member of its group, `images/signed`"
     )]
@@ -134,7 +134,7 @@ pub enum EvaluateError {
     /// A stage calls a webhook, which the options do not allow.
     #[error("{0} calls a webhook, which would be sent the request; allow that explicitly (`callWebhooks`)")]
     Webhook(String),
-    /// The evaluation exceeded the time limit.
+    /// The evaluation exceeded its time limit.
     #[error(
         "the evaluation took longer than {} s, most of it before any stage was called; if its modules take long to \
          compile, a dry run of `apply` compiles them into the store first", TIME_LIMIT.as_secs()
@@ -151,20 +151,20 @@ pub enum EvaluateError {
 pub(crate) struct Evaluator {
     pub(crate) assembler: Arc<Assembler>,
     turns: Semaphore,
-    /// The plugins of the last evaluations, the newest first.
+    /// The plugins of the latest evaluations, the newest first.
     kept: Mutex<VecDeque<KeptPlugins>>,
 }
 
-/// The plugins of an evaluation, which stay loaded until those of later evaluations replace them.
+/// The plugins of an evaluation, which stay loaded until later evaluations replace them.
 struct KeptPlugins {
     plugins: Vec<Arc<Loaded>>,
-    /// The modules stay shared, so that an evaluation with other settings compiles only the code that depends on them.
+    /// Keeps the modules shared, so that an evaluation with other settings compiles only code that depends on settings.
     _modules: Vec<SharedModule>,
 }
 
 impl Evaluator {
-    /// Creates an evaluator. It shares modules, limits and lookups with the live table, and has its own slots and
-    /// compiler.
+    /// Creates an evaluator. It shares modules, limits and lookups with the live table, but has separate slots and a
+    /// separate compiler.
     pub(crate) fn new(live: &Assembler) -> Self {
         let mut sandbox = live.sandbox.clone();
         sandbox.calls_in_flight = sandbox.calls_in_flight.min(CALLS_IN_FLIGHT);
@@ -218,12 +218,12 @@ impl Evaluator {
 }
 
 impl Host {
-    /// Evaluates a request with chains that are not live, or with a live one. The evaluation is not counted, recorded
-    /// or written to the history, and nothing goes live. The request is a dry run, so a stage with side effects refuses
+    /// Evaluates a request with chains that are not live, or with a live one. Nothing goes live, and the evaluation is
+    /// not counted, recorded or written to the history. The request is a dry run, so a stage with side effects refuses
     /// it.
     ///
     /// Candidates are left out. An evaluation may take 30 s, and at most two run at a time. Plugins have their usual
-    /// limits, but run in slots of their own. Dropping the future ends the evaluation, including compilations.
+    /// limits, but run in separate slots. Dropping the future ends the evaluation, including compilations.
     ///
     /// # Errors
     ///
@@ -364,7 +364,7 @@ fn adapt(
     }
 }
 
-/// Adds the exceptions of live stages to the stages with the same names.
+/// Applies the exceptions of live stages to stages with the same names.
 fn add_exceptions(definitions: &mut [ChainDefinition], live: &Table) {
     for definition in definitions {
         let Some(chain) = live.chain(definition.phase, &definition.name) else {

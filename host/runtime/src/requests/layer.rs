@@ -26,10 +26,11 @@ use crate::{
     requests::trace::{request_span, trace_context},
 };
 
-/// The header with a request's uid, in the client's request, in the request to the inner service, and in the reply.
+/// The header with the uid of a request, in the client's request, in the request to the inner service, and in the
+/// reply.
 pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// Headers with digests of the body, which are wrong once it is rewritten.
+/// Headers with digests of the body. They are wrong after the body was rewritten.
 const DIGEST_HEADERS: [HeaderName; 3] = [
     HeaderName::from_static("digest"),
     HeaderName::from_static("content-digest"),
@@ -39,14 +40,15 @@ const DIGEST_HEADERS: [HeaderName; 3] = [
 /// Puts a [`Host`] in front of any `tower` service that speaks HTTP. Cheap to clone.
 ///
 /// A request that no chain can match is streamed to the inner service unchanged. The body of any other request is read
-/// and passed through the chains, and the result is forwarded; if the chains refuse the request, the dialect writes the
-/// reply and the inner service never sees the request. A body that is read loses its trailers. If the dialect needs the
-/// stored object ([`Dialect::stored`]), the layer first fetches it from the inner service, within the limits of a body.
+/// and passed through the chains, and the result is forwarded. If the chains refuse the request, the dialect writes the
+/// reply, and the inner service never sees the request. Trailers of a body that is read are dropped. If the dialect
+/// needs the stored object ([`Dialect::stored`]), the layer first fetches it from the inner service, within the limits
+/// of a body.
 ///
-/// The value of `X-Request-Id`, if it is at most 128 letters, digits and `.`, `_`, `:`, `-`, becomes the uid
-/// of the request; otherwise a new uid is created. The uid is sent to the inner service and to the client. An invalid
-/// `traceparent` does not reach the inner service, nor does its `tracestate`. The decision on a request names the
-/// `Arc<FrontEnd>` in the extensions of the request, or else the dialect.
+/// The uid of a request is the value of `X-Request-Id` if that has at most 128 letters, digits and `.`, `_`, `:`, `-`;
+/// otherwise a new uid is created. It is sent to the inner service and to the client. An invalid `traceparent` and its
+/// `tracestate` are not forwarded. The decision on a request names the `Arc<FrontEnd>` in the request's extensions, or
+/// else the dialect.
 #[derive(Clone, Debug)]
 pub struct AdmissionLayer(Arc<LayerState>);
 
@@ -57,23 +59,22 @@ pub struct AdmissionService<S> {
     inner: S,
 }
 
-/// The way in which a request was handled. Every response has it as an extension; one that the inner service set is
-/// kept.
+/// How a request was handled. Every response has it as an extension; if the inner service has set one, it is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Passage {
     /// No chain matched.
     Untouched,
-    /// The chains allowed it unchanged.
+    /// The chains allowed the request unchanged.
     Allowed,
-    /// The chains changed it.
+    /// The chains changed the request.
     Changed,
-    /// This host ended it, with the reason of [`End::as_str`].
+    /// This host ended the request, for the reason from [`End::as_str`].
     Ended(&'static str),
 }
 
 impl Passage {
-    /// Returns the word for logs: `untouched`, `allowed`, `changed`, or the reason of the end.
+    /// Returns the word for logs: `untouched`, `allowed`, `changed`, or the reason why the request ended.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Untouched => "untouched",
@@ -94,14 +95,14 @@ impl Passage {
 struct LayerState {
     host: Host,
     dialect: Arc<dyn Dialect>,
-    /// The front end of requests that have none in their extensions.
+    /// The default front end, for requests whose extensions contain none.
     front: Arc<FrontEnd>,
     limits: BodyLimits,
 }
 
 impl Host {
-    /// Creates a layer that passes requests through this host's chains. A request whose body must be read uses the
-    /// table that is live when the body has arrived.
+    /// Creates a layer that passes requests through this host's chains. If the body of a request must be read, the
+    /// request uses the table that is live when the body has arrived.
     pub fn layer(&self, dialect: impl Dialect) -> AdmissionLayer {
         self.layer_with(Arc::new(dialect))
     }
@@ -118,12 +119,13 @@ impl Host {
 }
 
 impl AdmissionLayer {
-    /// The default size limit of a body, 7 MiB: twice the limit of kube-apiserver, and room for an envelope.
+    /// The default size limit of a body, 7 MiB. That is twice the limit of kube-apiserver, with room for an envelope.
     pub const DEFAULT_BODY_LIMIT: usize = 7 * 1024 * 1024;
-    /// The default time limit of a body, which allows for slow connections.
+    /// The default time limit of a body, which also suffices for slow connections.
     pub const DEFAULT_BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
-    /// Limits the size and the time of a body that is read. A streamed body has no limit. Default: 7 MiB within 30 s.
+    /// Limits the size of a body that is read, and the time that it may take. Streamed bodies are not limited. Default:
+    /// 7 MiB within 30 s.
     pub fn body_limits(self, limits: BodyLimits) -> Self {
         let mut state = Arc::unwrap_or_clone(self.0);
         state.limits = limits;
@@ -182,7 +184,7 @@ where
                 Ok(passed) => {
                     let mut response = inner.call(passed.request).await?;
                     append_warnings(response.headers_mut(), &passed.warnings);
-                    // The inner service may have set its own extension.
+                    // The inner service may have set the extension already.
                     if response.extensions().get::<Passage>().is_none() {
                         response.extensions_mut().insert(passed.passage);
                     }
@@ -218,7 +220,7 @@ struct ForwardedRequest<B> {
 }
 
 impl LayerState {
-    /// Passes a request through the chains. Returns the request for the inner service, or the reply that ends it here.
+    /// Passes a request through the chains. Returns the request for the inner service, or the reply to the client.
     async fn pass<S, B, R>(
         &self,
         head: Parts,
@@ -245,12 +247,11 @@ impl LayerState {
                 });
             }
         };
-        // The future is boxed, because it would make the future of a request that is only forwarded several times
-        // larger.
+        // Without the box, the future of a request that is only forwarded would be several times larger.
         Box::pin(self.inspect(head, body, inspection, uid, trace, inner)).await
     }
 
-    /// Passes a request that a chain may match through the chains.
+    /// Passes a request that chains may match through the chains.
     async fn inspect<S, B, R>(
         &self,
         mut head: Parts,
@@ -272,7 +273,7 @@ impl LayerState {
         let query = self.dialect.stored(&head, &inspection, &body);
         let mut work = reading_work(&body);
         if let Some(query) = query.map_err(|rejection| rejected(&rejection))? {
-            // The future is boxed, because this case is rare, and it would make the future of every request larger.
+            // Without the box, this rare case would enlarge the future of every request.
             let adding = add_stored_state(query, &mut head, inner.clone(), self.limits, |end| {
                 self.end(end, &[])
             });
@@ -298,7 +299,7 @@ impl LayerState {
         let front = head.extensions.get().unwrap_or(&self.front);
         request.front = Some(front.clone());
         request.trace = trace;
-        // The table is taken after the body has arrived, so that a slow body does not keep an old table alive.
+        // A slow body must not keep an old table in memory, so the table is taken after the body has arrived.
         let outcome = self.host.admit(request).await;
         if let Decision::Refused(refusal) = &outcome.decision {
             return Err(self.end(&End::Refused(refusal), &outcome.warnings).into());
@@ -306,7 +307,7 @@ impl LayerState {
         if let Some(rejection) = fixed.filter(|_| outcome.is_changed()) {
             return Err(self.end(&End::Rejected(&rejection), &outcome.warnings).into());
         }
-        // No stage has read the object, so the body keeps its spelling.
+        // No stage has read the object, so the body need not be normalized.
         if outcome.trace.is_empty() {
             return Ok(ForwardedRequest::whole(head, body, Passage::Untouched));
         }
@@ -352,7 +353,7 @@ impl LayerState {
 impl<B: From<Bytes>> ForwardedRequest<B> {
     fn whole(mut head: Parts, body: Bytes, passage: Passage) -> Self {
         let headers = &mut head.headers;
-        // The body is complete, so neither `Expect` nor `Transfer-Encoding` applies.
+        // The body is complete, so these headers no longer apply.
         for name in [EXPECT, TRANSFER_ENCODING, TRAILER] {
             headers.remove(name);
         }
@@ -372,7 +373,7 @@ impl<B: From<Bytes>> ForwardedRequest<B> {
     }
 }
 
-/// Returns the uid of a request with these headers: the value of [`REQUEST_ID`] if it is valid, or else a new one. It
+/// Returns the uid of a request with these headers: the value of [`REQUEST_ID`] if it is valid, or else a new uid. It
 /// is public for services that should behave like an [`AdmissionLayer`].
 pub fn request_uid(headers: &HeaderMap) -> Uid {
     headers

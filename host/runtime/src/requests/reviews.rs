@@ -34,25 +34,25 @@ use crate::{
 /// A `tower` service that answers the AdmissionReviews which kube-apiserver sends to webhooks. Cheap to clone;
 /// [`Host::reviews`] creates it.
 ///
-/// A POST to `/admit` calls every matching chain; `/mutate` and `/validate` call the chains of a phase, and
-/// `/mutate/{chain}` and `/validate/{chain}` one chain. `/mutate-cluster` and `/validate-cluster` leave out the chains
-/// of namespaces, `/mutate-namespaced` and `/validate-namespaced` all others. Log lines name the uid of the review. The
-/// answer is sent a little before the `timeout` in the query expires, so that a slow stage is subject to its own
-/// failure policy and not to that of the whole webhook. The decision names the `Arc<FrontEnd>` in the extensions of the
-/// call, or else the dialect `kubernetes`.
+/// A POST to `/admit` calls every matching chain. `/mutate` and `/validate` call the chains of one phase, and
+/// `/mutate/{chain}` and `/validate/{chain}` a single chain. `/mutate-cluster` and `/validate-cluster` leave out the
+/// chains of namespaces; `/mutate-namespaced` and `/validate-namespaced` call only these. Log lines contain the uid of
+/// the review. The reply is sent shortly before the `timeout` in the query expires, so that a slow stage is subject to
+/// its own failure policy and not to that of the whole webhook. The decision names the `Arc<FrontEnd>` in the request's
+/// extensions, or else the dialect `kubernetes`.
 #[derive(Clone, Debug)]
 pub struct ReviewService(Arc<ReviewState>);
 
 #[derive(Clone)]
 struct ReviewState {
     host: Host,
-    /// The front end of reviews that have none in their extensions.
+    /// The default front end, for reviews whose extensions contain none.
     front: Arc<FrontEnd>,
     limits: BodyLimits,
     definitions: Option<Arc<DefinitionReader>>,
 }
 
-/// Reads an object that a store of the host keeps as a definition; returns `None` for other objects.
+/// Converts an object to a definition if a store of the host keeps such objects; returns `None` for other objects.
 type DefinitionReader = dyn Fn(&Object) -> Option<DefinitionFile> + Send + Sync;
 
 impl fmt::Debug for ReviewState {
@@ -66,7 +66,7 @@ impl fmt::Debug for ReviewState {
 
 impl Host {
     /// Creates a service that answers AdmissionReviews with this host's chains. A review uses the table that is live
-    /// when it has arrived.
+    /// when its body has arrived.
     pub fn reviews(&self) -> ReviewService {
         ReviewService(Arc::new(ReviewState {
             host: self.clone(),
@@ -78,15 +78,15 @@ impl Host {
 }
 
 impl ReviewService {
-    /// Limits the size and the time of a review. Default: 7 MiB within 30 s.
+    /// Limits the size of a review, and the time that it may take to arrive. Default: 7 MiB within 30 s.
     pub fn body_limits(self, limits: BodyLimits) -> Self {
         let mut state = Arc::unwrap_or_clone(self.0);
         state.limits = limits;
         Self(Arc::new(state))
     }
 
-    /// Also answers reviews at `/definitions`, which are about definitions that the API server is about to store:
-    /// definitions with mistakes are denied. `read` reads an object as the store will; objects for which it returns
+    /// Also answers reviews at `/definitions`, in which the API server asks about definitions before it stores them.
+    /// Definitions with mistakes are denied. `read` must read an object as the store will; objects for which it returns
     /// `None` are allowed.
     pub fn definitions(
         self,
@@ -97,9 +97,9 @@ impl ReviewService {
         Self(Arc::new(state))
     }
 
-    /// Creates the reply to a call that ends without a review.
+    /// Creates the reply to a request that ends before its review is answered.
     pub fn reply(&self, end: &End<'_>) -> Response<Bytes> {
-        // kube-apiserver retries an overload within its own deadline.
+        // kube-apiserver retries within its own deadline if it is told of an overload.
         let response = end.with_retry_after(status_reply(end.status(), &end.to_string()));
         Passage::Ended(end.as_str()).mark(response)
     }
@@ -180,11 +180,11 @@ impl ReviewService {
         review.request.trace = trace;
         let patience = address.timeout.map_or(Duration::MAX, within);
         let Some(selection) = address.selection else {
-            // The future is boxed, because this case is rare, and it would make the future of every review larger.
+            // Without the box, this rare case would enlarge the future of every review.
             let checked = Box::pin(state.check(review, patience));
             return Ok(checked.instrument(span).await);
         };
-        // The table is taken after the body has arrived, so that a slow body does not keep an old table alive.
+        // A slow body must not keep an old table in memory, so the table is taken after the body has arrived.
         let table = state.host.table();
         ensure_chain_exists(&table, &selection)?;
         Ok(judge(&table, review, &selection, patience).instrument(span).await)
@@ -193,7 +193,7 @@ impl ReviewService {
 
 impl ReviewState {
     /// Checks the definition in a review. A definition that cannot be checked in time is allowed: its mistakes are
-    /// found when the store is read, and a user must be able to repair a definition even if the check does not work.
+    /// found when the store is read, and users must be able to repair a definition even if the check does not work.
     async fn check(&self, review: Review, patience: Duration) -> Response<Bytes> {
         let Review { version, request } = review;
         let allowed = |warnings| {
@@ -213,7 +213,7 @@ impl ReviewState {
             Ok(Err(error)) => return allowed(vec![format!("it was not checked: {error}")]),
             Err(_) => return allowed(vec!["it was not checked: there was not enough time".to_owned()]),
         };
-        // An invalid definition can be deleted, and its labels, annotations and finalizers can be changed.
+        // Users may still delete an invalid definition, and change its labels, annotations and finalizers.
         let spec = |object: &Option<Object>| object.as_ref()?.value().get("spec").cloned();
         let is_same =
             request.operation == Operation::Update && spec(&request.object) == spec(&request.old_object);
@@ -268,9 +268,9 @@ async fn judge(table: &Table, review: Review, selection: &Selection, patience: D
     reply(&uid, body, passage)
 }
 
-/// Returns the time limit of the chains for a caller's timeout.
+/// Returns the time that the chains have, given the caller's timeout.
 fn within(timeout: Duration) -> Duration {
-    /// The time for the network, during which the caller's timeout runs too.
+    /// The part of the caller's timeout that is reserved for the network.
     const MARGIN: Duration = Duration::from_millis(250);
     timeout.saturating_sub(MARGIN.min(timeout / 10))
 }
@@ -291,7 +291,7 @@ fn rejected(status: StatusCode, message: &str) -> Box<Response<Bytes>> {
     Box::new(Passage::Ended(END).mark(status_reply(status, message)))
 }
 
-/// Rejects the name of a chain that does not exist.
+/// Refuses a review for a chain that does not exist.
 fn ensure_chain_exists(table: &Table, selection: &Selection) -> Result<(), Box<Response<Bytes>>> {
     let Selection::Chain(phase, name) = selection else {
         return Ok(());
@@ -324,7 +324,7 @@ fn ensure_chain_exists(table: &Table, selection: &Selection) -> Result<(), Box<R
     Err(rejected(StatusCode::NOT_FOUND, &message))
 }
 
-/// Rejects reviews that are not JSON, ignoring the parameters of the media type.
+/// Refuses reviews that are not JSON. Parameters of the media type are ignored.
 fn ensure_json(head: &Parts) -> Result<(), Box<Response<Bytes>>> {
     let value = head
         .headers

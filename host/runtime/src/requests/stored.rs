@@ -1,4 +1,4 @@
-//! Fetches the stored object from the inner service before the chains see a request to change it.
+//! Fetches the stored object from the inner service, before the chains see a request that changes the object.
 
 use std::{future::poll_fn, time::Duration};
 
@@ -20,20 +20,20 @@ use crate::{
 };
 
 enum Unknown<R, E> {
-    /// The reply is passed on to the client.
+    /// The reply of the inner service, to pass on to the client.
     Replied(Response<R>),
     Failed(E),
-    /// The object cannot be used. The text is the end of a sentence about the reply.
+    /// The object cannot be used. The text completes a sentence about the reply.
     Unusable(String),
     Late(Duration),
     NoMemory(NoBodyMemory),
 }
 
-/// The stored object and its `ETag`.
+/// The stored object, and its `ETag` for `If-Match`.
 type Stored = (StoredState, Option<HeaderValue>);
 
-/// Fetches the stored object and adds it to the head as [`StoredState`]. If the reply has an `ETag`, the request is
-/// limited to the version of the object that the chains see. `end` writes replies to the client.
+/// Fetches the stored object and adds it to `head` as [`StoredState`]. If the reply has an `ETag`, the request is made
+/// conditional on the version of the object that the chains see. `end` writes replies to the client.
 pub(crate) async fn add_stored_state<S, B, R>(
     query: StoredQuery,
     head: &mut Parts,
@@ -82,7 +82,7 @@ where
     R::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     let mut request = query.request.clone().map(|()| B::from(Bytes::new()));
-    // The extensions contain the address of the client.
+    // The inner service may need the extensions, such as the address of the client.
     *request.extensions_mut() = head.extensions.clone();
     if let Some(id) = head.headers.get(REQUEST_ID) {
         request.headers_mut().insert(REQUEST_ID, id.clone());
@@ -91,14 +91,14 @@ where
         .await
         .map_err(Unknown::Failed)?;
     let reply = inner.call(request).await.map_err(Unknown::Failed)?;
-    // A reply with a passage was written by the inner service itself, for example because its upstream is unreachable.
+    // A reply with a passage was created by the inner service itself, for example because its upstream is unreachable.
     if reply.extensions().get::<Passage>().is_some() {
         return Err(Unknown::Replied(reply));
     }
     match reply.status() {
         StatusCode::OK => {}
         StatusCode::NOT_FOUND if query.may_be_absent => return Ok(Stored::default()),
-        // The error concerns the client, such as its identity or permissions.
+        // The error is the client's, for example a missing permission.
         status if status.is_client_error() => {
             return Err(Unknown::Replied(
                 Passage::Ended("refused-by-upstream").mark(reply),
@@ -123,13 +123,13 @@ where
         object: Some(object),
         patched: None,
     };
-    // A weak validator does not match anything in `If-Match` (RFC 9110, section 13.1.1).
+    // Weak validators never match in `If-Match` (RFC 9110, section 13.1.1).
     let version = reply.headers.remove(ETAG);
     let version = version.filter(|version| version.as_bytes().starts_with(b"\""));
     Ok((state, version))
 }
 
-/// Makes a request fail unless this version is still stored when it arrives. The client's own `If-Match` must allow it.
+/// Makes the request conditional on this version of the object. The client's own `If-Match` must permit the version.
 fn require_version(headers: &mut HeaderMap, version: HeaderValue) -> Result<(), Rejection> {
     let mut wanted = headers.get_all(IF_MATCH).iter().peekable();
     let is_any = wanted.peek().is_none();

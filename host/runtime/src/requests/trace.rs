@@ -1,11 +1,11 @@
-//! The trace that a request belongs to.
+//! Reads the trace to which a request belongs.
 
 use admittance_admission::{TraceContext, Uid};
 use admittance_net::trace::{TRACEPARENT, TRACESTATE};
 use http::HeaderMap;
 use tracing::{Span, field::display};
 
-/// Reads the trace context from the headers of a request. Invalid headers are removed, so that they are not passed on.
+/// Reads the trace context from the headers of a request. Invalid headers are removed, so that they are not forwarded.
 /// It is public for services that should behave like an [`AdmissionLayer`](crate::AdmissionLayer).
 pub fn trace_context(headers: &mut HeaderMap) -> Option<TraceContext> {
     let context = parse(headers);
@@ -22,13 +22,13 @@ fn parse(headers: &HeaderMap) -> Option<TraceContext> {
     if parents.next().is_some() {
         return None;
     }
-    // The members of the list may be spread over several headers.
+    // The list may be spread over several headers.
     let states = headers.get_all(TRACESTATE).iter().map(|value| value.to_str());
     let states: Result<Vec<_>, _> = states.collect();
     TraceContext::parse(parent, states.ok().map(|states| states.join(",")).as_deref())
 }
 
-/// Creates the span that names the request in each of its log lines.
+/// Creates a span with the uid and trace of the request, which appear in each of its log lines.
 pub fn request_span(uid: &Uid, trace: Option<&TraceContext>) -> Span {
     let trace_id = trace.map(|trace| display(trace.trace_id()));
     tracing::info_span!("request", uid = uid.as_str(), trace_id)

@@ -1,5 +1,5 @@
-//! Candidates: a candidate is a new version of a plugin. It is called in the background with the same requests, without
-//! any effect on them; or it decides a share of them, while the plugin is called in the background.
+//! Candidates are new versions of plugins. A candidate is called in the background with the plugin's requests, without
+//! affecting them. In a rollout, it decides a share of the requests, and the plugin is called in the background.
 
 mod comparison;
 
@@ -36,19 +36,20 @@ use crate::{
     },
 };
 
-/// The limit of concurrent background calls of a candidate, so that a slow candidate does not take the slots of serving
+/// The maximum number of concurrent background calls of a candidate. A slow candidate must not take the slots of live
 /// plugins.
 const BACKGROUND_CALLS: usize = 8;
 
-/// A plugin and its candidate as one hook: one of them answers, then the other one is called in the background.
+/// A hook that combines a plugin and its candidate. One of them answers; then the other is called in the background,
+/// for comparison.
 #[derive(Clone)]
 pub(crate) struct HookWithCandidate {
     pub(crate) plugin: Arc<dyn Hook>,
     pub(crate) candidate: Arc<dyn Hook>,
-    /// The timeout of one call in the background.
+    /// The timeout of a background call.
     pub(crate) timeout: Duration,
     pub(crate) trial: Arc<Trial>,
-    /// The share of the requests that the candidate answers.
+    /// The share of the requests that the candidate answers; `None` without a rollout.
     pub(crate) decides: Option<Share>,
 }
 
@@ -67,7 +68,7 @@ pub(crate) struct Trial {
     comparisons: Mutex<Comparisons>,
 }
 
-/// The identity of a trial: a table with another plugin, candidate, share or rollout begins a new trial.
+/// What identifies a trial. If a table has another plugin, candidate, share or rollout, a new trial begins.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct TrialIdentity {
     pub(crate) stage: String,
@@ -146,7 +147,7 @@ impl Hook for HookWithCandidate {
 }
 
 impl HookWithCandidate {
-    /// Returns this hook with a candidate that answers this share of the requests.
+    /// Returns a copy of this hook whose candidate answers this share of the requests.
     pub(crate) fn deciding(&self, share: Share) -> Self {
         Self {
             decides: Some(share),
@@ -161,7 +162,7 @@ impl HookWithCandidate {
         }
     }
 
-    /// Calls the plugin or the candidate, whichever did not answer, with the same request in the background.
+    /// Calls whichever of plugin and candidate did not answer, in the background with the same request.
     fn compare(&self, request: &Arc<Request>, answer: &Result<Response, Failure>, by_candidate: bool) {
         let Ok(slot) = self.trial.slots.clone().try_acquire_owned() else {
             self.trial.passed_over.fetch_add(1, Ordering::Relaxed);
@@ -196,7 +197,7 @@ impl HookWithCandidate {
             trial.record(request, ours, theirs, by_candidate, deadline).await;
             drop(slot);
         };
-        // The call has its own span, because the request's span ends earlier.
+        // The background call has a separate span, because the request's span ends earlier.
         tokio::spawn(async move {
             let span = request_span(&uid, trace.as_ref());
             work.instrument(span).await;
@@ -205,7 +206,7 @@ impl HookWithCandidate {
 }
 
 impl Trial {
-    /// Compares both answers, on a thread for long work if they are large.
+    /// Compares both answers. Large answers are compared on a thread for long work.
     async fn record(
         self: Arc<Self>,
         request: Arc<Request>,

@@ -1,4 +1,4 @@
-//! The progress of rollouts, in memory and in the directory of the history.
+//! Stores the progress of rollouts in memory and in the directory of the history.
 
 use std::{cmp::Reverse, sync::Arc, time::Duration};
 
@@ -10,20 +10,21 @@ use tokio::time::Instant;
 use super::{Rollout, RolloutAction, RolloutState, RolloutStatus};
 use crate::{Moment, live::disabled::is_stage, status::metrics};
 
-/// The progress of a rollout, as it is reported to other replicas and kept over restarts.
+/// The progress of a rollout, as written to disk and reported to other replicas.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct RolloutProgress {
-    /// Phase, chain and stage: `Mutating:pods/images`.
+    /// The stage, by phase, chain and name: `Mutating:pods/images`.
     pub stage: String,
-    /// The digest of the candidate's module and settings, and of the definition of the rollout.
+    /// The digest of the candidate's module and settings, and of the definition of the rollout. It identifies the
+    /// rollout.
     pub subject: Digest,
-    /// The number of restarts after an abort.
+    /// The number of times that the rollout was restarted after an abort.
     #[serde(default)]
     pub attempt: u32,
-    /// The number of changes of its step or state in any replica. Replicas order states by this number, because their
-    /// clocks differ.
+    /// The number of changes of step or state, made by any replica. Replicas order changes by this number, because
+    /// their clocks differ.
     #[serde(default)]
     pub changes: u64,
     /// The index of the current step.
@@ -35,15 +36,15 @@ pub struct RolloutProgress {
     /// The reason of an abort, or the user who paused it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// The replica that made the last change; absent if it is this one.
+    /// The replica that made the last change; absent for this replica.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replica: Option<String>,
 }
 
-/// The rollouts of the live table. Lives as long as the host.
+/// The rollouts of the live table.
 #[derive(Debug, Default)]
 pub(crate) struct Rollouts {
-    /// The rollouts from before a restart, until the first table adopts them.
+    /// The rollouts before a restart, until the first table takes them over.
     kept: Vec<RolloutProgress>,
     live: Vec<LiveRollout>,
     /// Whether another replica begins the steps.
@@ -54,7 +55,7 @@ pub(crate) struct Rollouts {
 struct LiveRollout {
     rollout: Arc<Rollout>,
     progress: Arc<RolloutProgress>,
-    /// The end of the step, by the monotonic clock and by the system clock.
+    /// The end of the step, in the monotonic clock and in the system clock.
     end: Option<(Instant, Moment)>,
 }
 
@@ -66,8 +67,8 @@ impl Rollouts {
         }
     }
 
-    /// Takes over the rollouts of a new live table: a rollout that is already in progress continues, and others begin.
-    /// Returns whether any rollout began or ended.
+    /// Replaces the rollouts by those of a new live table. A rollout that is already in progress continues; others
+    /// begin. Returns whether any rollout began or ended.
     pub(crate) fn adopt(&mut self, rollouts: impl Iterator<Item = Arc<Rollout>>) -> bool {
         let mut before = std::mem::take(&mut self.live);
         let mut is_changed = false;
@@ -147,7 +148,7 @@ impl Rollouts {
         is_changed
     }
 
-    /// Takes over the progress of another replica where it is ahead. Returns whether anything changed.
+    /// Adopts another replica's progress where it is ahead of this replica's. Returns whether anything changed.
     pub(super) fn follow(&mut self, theirs: Vec<RolloutProgress>) -> bool {
         let mut is_changed = false;
         for theirs in theirs {
@@ -213,13 +214,13 @@ impl LiveRollout {
         begun
     }
 
-    /// Continues a rollout after a restart. If the current step should have ended meanwhile, it ends now, so no step is
+    /// Continues a rollout after a restart. If its step would have ended meanwhile, the step ends now, and no step is
     /// skipped.
     fn kept(rollout: Arc<Rollout>, progress: RolloutProgress) -> Self {
         let pause = rollout.definition.pause;
         let rest = progress.step_end(&rollout).map(|next| {
             let rest = next.0.duration_since(Moment::now().0).unwrap_or_default();
-            // The system clock may have been changed, so the rest is at most a whole pause.
+            // The system clock may have been changed, so the remaining time is limited to one pause.
             rest.min(pause)
         });
         let live = Self {
@@ -231,12 +232,12 @@ impl LiveRollout {
         live
     }
 
-    /// Takes over the progress of another replica.
+    /// Adopts the progress of another replica.
     fn follow(&mut self, theirs: RolloutProgress) {
         let is_next = theirs.changes == self.progress.changes + 1;
         self.rollout.restart();
         *self = Self::kept(self.rollout.clone(), theirs);
-        // The change just happened, so its time in the other replica's clock does not matter.
+        // The change has just happened, so its time according to the other replica's clock is ignored.
         if let Some(end) = self.end.as_mut().filter(|_| is_next) {
             *end = end_after(self.rollout.definition.pause);
         }
@@ -299,9 +300,9 @@ impl LiveRollout {
 }
 
 impl RolloutProgress {
-    /// Orders the states of one rollout, so that replicas agree in whichever order they learn of them: the highest rank
-    /// wins. An abort wins until the rollout restarts; otherwise the later change wins; of simultaneous changes, the
-    /// change to the smaller step wins.
+    /// Returns a sort key for the states of a rollout. The highest wins, so replicas agree whichever order they learn
+    /// the states in: an abort wins until the rollout is restarted, then the later change, then among simultaneous
+    /// changes the one to the smaller step.
     fn rank(&self) -> impl Ord + use<> {
         let is_aborted = self.state == RolloutState::Aborted;
         (
@@ -328,7 +329,7 @@ impl RolloutProgress {
         share.copied().filter(|_| self.state != RolloutState::Aborted)
     }
 
-    /// Returns the end of the step; `None` if it does not end by itself.
+    /// Returns the end of the current step; `None` if a user must end it.
     fn step_end(&self, rollout: &Rollout) -> Option<Moment> {
         let is_progressing = self.state == RolloutState::Progressing;
         is_progressing.then(|| Moment(self.since.0 + rollout.definition.pause))
@@ -354,7 +355,7 @@ impl RolloutProgress {
     }
 }
 
-/// Returns the end of a step that lasts for this time from now on.
+/// Returns the end of a step that lasts for `rest` from now on, in both clocks.
 fn end_after(rest: Duration) -> (Instant, Moment) {
     (Instant::now() + rest, Moment(Moment::now().0 + rest))
 }

@@ -33,7 +33,7 @@ fn rollout(subject: &str, written: &str) -> Arc<Rollout> {
     Arc::new(Rollout::new(STAGE, subject, definition(written), limits))
 }
 
-/// Creates a rollout with three steps of ten minutes.
+/// Creates a rollout with three steps of ten minutes each.
 fn three() -> Arc<Rollout> {
     rollout("one", "{ steps: [10, 50, 100] }")
 }
@@ -44,7 +44,7 @@ fn live(rollout: &Arc<Rollout>) -> Rollouts {
     rollouts
 }
 
-/// Returns the state, the share and the reason of the rollout.
+/// Returns the state, share and reason that the status shows.
 fn shown(rollouts: &Rollouts, rollout: &Rollout) -> (RolloutState, String, Option<String>) {
     let progress = rollouts.of(Phase::Mutating, "pods", "images").unwrap();
     let status = progress.status(rollout);
@@ -114,11 +114,11 @@ async fn each_state_allows_only_some_actions_of_users() {
             }
             (steered, expected) => assert_eq!(steered.map(drop), expected.map(drop), "{action}"),
         }
-        // Only a progressing rollout has an end of its step.
+        // Only in the state Progressing does a step end by itself.
         let is_progressing = shown(&rollouts, &rollout).0 == Progressing;
         assert_eq!(rollouts.next_end().is_some(), is_progressing, "{action}");
     }
-    // A restarted step lasts for a whole pause.
+    // After a restart, the first step lasts for a whole pause.
     assert_eq!(rollouts.next_end(), Some(Instant::now() + minutes(10)));
 }
 
@@ -128,7 +128,7 @@ async fn a_rollout_continues_in_a_new_table_with_the_same_candidate() {
     let mut rollouts = live(&first);
     rollouts.steer(STAGE, Next, None).unwrap();
     advance(minutes(4)).await;
-    // The next table has another plugin but the same candidate.
+    // The next table has the same candidate with another plugin.
     let second = three();
     assert!(!rollouts.adopt([second.clone()].into_iter()));
     assert_eq!(shown(&rollouts, &second).1, "50%");
@@ -139,7 +139,7 @@ async fn a_rollout_continues_in_a_new_table_with_the_same_candidate() {
     }
     assert!(rollouts.advance());
     assert_eq!(shown(&rollouts, &second).0, Aborted);
-    // Another candidate begins at the first step, and so does a changed definition.
+    // Another candidate begins at the first step, and so does the same one if the rollout's definition changed.
     let other = rollout("two", "{ steps: [10, 50, 100] }");
     assert!(rollouts.adopt([other.clone()].into_iter()));
     assert_eq!(shown(&rollouts, &other), (Progressing, "10%".to_owned(), None));
@@ -162,13 +162,13 @@ async fn a_rollout_continues_after_a_restart() {
     let (mut again, is_changed) = restarted(&three());
     assert!(!is_changed);
     assert_eq!(shown(&again, &rollout), shown(&rollouts, &rollout));
-    // The system clock runs, unlike the paused clock of the runtime.
+    // The system clock runs while tokio's clock is paused.
     let rest = again.next_end().unwrap() - Instant::now();
     assert!(rest > minutes(9) && rest <= minutes(10), "{rest:?}");
     advance(rest).await;
     assert!(again.advance());
     assert_eq!(shown(&again, &rollout).1, "100%");
-    // Another candidate does not continue with the kept progress.
+    // Another candidate does not adopt the stored progress.
     let other = super::tests::rollout("two", "{ percent: 20 }");
     let (again, is_changed) = restarted(&other);
     assert!(is_changed);
@@ -193,7 +193,7 @@ async fn a_step_whose_time_ended_during_a_stop_ends_at_the_start() {
 
 #[tokio::test(start_paused = true)]
 async fn a_reached_limit_aborts_a_rollout() {
-    // Each row has failures among decided requests, refusals among compared ones, and the reason.
+    // (failures, decided requests, refusals, compared requests, expected reason)
     for (failed, decided, refused, compared, expected) in [
         (1, 20, 2, 20, None),
         (
@@ -236,7 +236,7 @@ async fn a_reached_limit_aborts_a_rollout() {
         let (state, _, reason) = shown(&rollouts, &rollout);
         assert_eq!(state == Aborted, expected.is_some());
         assert_eq!(reason.as_deref(), expected);
-        // A restarted rollout counts from zero.
+        // After a restart, the rollout counts from zero.
         if state == Aborted {
             rollouts.steer(STAGE, Resume, None).unwrap();
             assert!(!rollouts.advance());
@@ -266,7 +266,7 @@ async fn limits_apply_to_the_requests_of_one_pause() {
     assert_eq!(shown(&rollouts, &rollout).0, Aborted);
 }
 
-/// Exchanges the progress of two replicas.
+/// Lets each of two replicas adopt the progress of the other.
 fn exchange(one: &mut Rollouts, other: &mut Rollouts) {
     one.follow(other.list());
     other.follow(one.list());
@@ -278,7 +278,7 @@ fn exchange(one: &mut Rollouts, other: &mut Rollouts) {
 
 #[tokio::test(start_paused = true)]
 async fn replicas_adopt_the_latest_change_of_any_replica() {
-    // Each replica has its own counts.
+    // Each replica counts separately.
     let rollouts = [three(), three()];
     let [mut one, mut other] = rollouts.each_ref().map(live);
     let at = |replica: &Rollouts| {
@@ -311,7 +311,7 @@ async fn replicas_adopt_the_latest_change_of_any_replica() {
         );
         assert_eq!(one.next_end(), other.next_end(), "{actions:?}");
     }
-    // A limit that one replica reaches aborts the rollout in all of them.
+    // If one replica reaches a limit, all replicas abort the rollout.
     for _ in 0..5 {
         rollouts[1].count_decided(true);
     }
@@ -322,11 +322,11 @@ async fn replicas_adopt_the_latest_change_of_any_replica() {
     assert_eq!(shown(&one, &rollouts[0]), shown(&other, &rollouts[1]));
     assert_eq!(at(&one).0, Aborted);
 
-    // A replica that starts later takes over the abort.
+    // A replica that starts later adopts the abort.
     let mut late = live(&rollouts[0]);
     exchange(&mut late, &mut one);
     assert_eq!(at(&late).0, Aborted);
-    // Another candidate is another rollout.
+    // A rollout of another candidate does not adopt it.
     let mut another = Rollouts::default();
     another.adopt([rollout("two", "{ percent: 20 }")].into_iter());
     assert!(!another.follow(one.list()));
@@ -356,7 +356,7 @@ async fn replicas_agree_although_their_clocks_differ() {
         let state = |replica: &Rollouts| shown(replica, &rollout).0;
         assert_eq!(state(&other), state(&leader), "{minutes_ahead}");
     }
-    // Once this replica leads, the step ends a whole pause after the replica learned of it.
+    // When this replica becomes the leader, the step ends a whole pause after this replica learned of the step.
     other.set_led(false);
     assert_eq!(other.next_end(), Some(Instant::now() + minutes(10)));
     advance(minutes(10)).await;

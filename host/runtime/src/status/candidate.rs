@@ -1,4 +1,4 @@
-//! The report about a candidate: how often and in which way its answers differ from the live plugin's.
+//! Reports how often and in which way a candidate's answers differ from those of the live plugin.
 
 use admittance_admission::words;
 use schemars::JsonSchema;
@@ -18,9 +18,9 @@ pub struct CandidateStatus {
     pub share: String,
     /// The start of the statistics.
     pub since: Moment,
-    /// Calls in which it gave the same answer as the plugin.
+    /// Calls in which candidate and plugin gave the same answer.
     pub same: u64,
-    /// Calls in which its verdict, its change or its notes differed.
+    /// Calls in which the verdicts, changes, warnings or audit annotations differed.
     pub different: u64,
     /// Calls in which the candidate failed and the plugin did not; also counted in `different`.
     pub failed: u64,
@@ -36,9 +36,9 @@ pub struct CandidateStatus {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct CandidateReport {
-    /// Its stage, in the format of `admittance promote`.
+    /// The stage, as `admittance promote` expects it.
     pub stage: String,
-    /// The plugin that it is compared with.
+    /// The plugin with which the candidate is compared.
     pub plugin: PluginStatus,
     /// The candidate and its statistics.
     pub candidate: CandidateStatus,
@@ -62,17 +62,17 @@ pub struct ComparedKind {
     pub would_deny: u64,
     /// Calls in which only the plugin denied.
     pub would_allow: u64,
-    /// Calls in which the change, the message or the notes differed.
+    /// Calls in which the changes, messages, warnings or audit annotations differed.
     pub would_change: u64,
     /// Calls in which only the candidate failed.
     pub would_fail: u64,
 }
 
 impl ComparedKind {
-    /// The kinds that are counted together.
+    /// The name under which further kinds are counted together.
     pub(crate) const OTHERS: &str = "other kinds";
 
-    /// Returns the number of calls with this effect.
+    /// Returns the number of calls in which the answers differed with this effect.
     pub fn with_effect(&self, effect: DifferenceEffect) -> u64 {
         match effect {
             DifferenceEffect::Deny => self.would_deny,
@@ -105,7 +105,7 @@ pub enum DifferenceEffect {
     Deny,
     /// The candidate does not deny what the plugin denies.
     Allow,
-    /// The candidate changes the object otherwise, or its message or notes differ.
+    /// The candidate changes the object in another way, or its message, warnings or audit annotations differ.
     #[default]
     Change,
     /// The candidate fails where the plugin does not.
@@ -115,7 +115,7 @@ pub enum DifferenceEffect {
 words!(DifferenceEffect, "effect of a candidate": Deny = "deny", Allow = "allow", Change = "change", Fail = "fail");
 
 impl CandidateReport {
-    /// Removes the values that patches write, which are parts of objects; the paths stay.
+    /// Removes values from patches, because they are parts of objects. The paths are kept.
     pub fn without_values(&mut self) {
         let answers = self
             .samples
@@ -131,11 +131,11 @@ impl CandidateReport {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct DifferenceSample {
-    /// The time at which it was compared.
+    /// The time of the comparison.
     pub at: Moment,
     /// The uid of the request.
     pub uid: String,
-    /// The operation of the request: `CREATE` and so on.
+    /// The operation of the request: `CREATE`, `UPDATE`, `DELETE` or `CONNECT`.
     pub operation: String,
     /// Group, version and kind of the object, `apps/v1/Deployment`.
     pub kind: String,

@@ -1,4 +1,4 @@
-//! The metrics of the host, through the `metrics` facade: the embedding program chooses the exporter.
+//! Records the metrics of the host through the `metrics` facade. The embedding program chooses the exporter.
 
 use std::{
     path::Path,
@@ -74,8 +74,8 @@ metric_table! {
          answers 503";
 }
 
-/// Buckets for the histograms in seconds, 10 µs to 10 s: a plugin takes tens of microseconds, a remote webhook
-/// milliseconds, a timeout seconds.
+/// Histogram buckets for durations, in seconds, from 10 µs to 10 s. A plugin takes tens of microseconds, a remote
+/// webhook milliseconds, and a timeout seconds.
 pub const DURATION_BUCKETS: [f64; 19] = [
     1e-5, 2e-5, 3e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 2.5e-2, 5e-2, 0.1, 0.25, 0.5, 1.0, 2.5,
     10.0,
@@ -105,9 +105,9 @@ pub(crate) fn replicas(status: &ReplicasStatus, is_ready: bool) {
     gauge!(REPLICA_READY).set(if is_ready { 1.0 } else { 0.0 });
 }
 
-/// Initializes the failure counters of each stage, so that the first failure is an increase. Only the failures that
-/// its hook can produce have one: about twelve series per stage. The `metrics` facade cannot remove series, so the
-/// series of a removed stage stay until the program ends.
+/// Initializes the failure counters of each stage to 0, so that the first failure is visible as an increase. Only
+/// failures that the stage's hook can produce are initialized: about twelve series per stage. The `metrics` facade
+/// cannot remove series, so those of a removed stage stay until the program ends.
 pub(crate) fn stages_live(chains: &[Arc<LiveChain>]) {
     for chain in chains {
         for stage in &chain.stages {
@@ -170,7 +170,7 @@ pub(crate) fn write_failed(directory: &'static str) {
     counter!(WRITE_FAILURES, "directory" => directory).increment(1);
 }
 
-/// Sets the revision of the live table, its content hash, and whether it matches the definitions.
+/// Sets the metrics of the live table: its revision, its content hash, and whether it contains the current definitions.
 pub(crate) fn table_live(revision: u64, hash: Digest, is_current: bool) {
     #[expect(clippy::cast_precision_loss, reason = "metrics are floating point")]
     gauge!(REVISION).set(revision as f64);
@@ -187,7 +187,7 @@ pub(crate) fn stage_disabled(stage: &str, is_disabled: bool) {
     gauge!(STAGE_DISABLED, "stage" => stage.to_owned()).set(if is_disabled { 1.0 } else { 0.0 });
 }
 
-/// Sets the share of a candidate, and whether its rollout was aborted.
+/// Sets the metrics of a rollout: the candidate's share, and whether the rollout was aborted.
 pub(crate) fn rollout(stage: &str, share: Option<Share>, is_aborted: bool) {
     let share = share.map_or(0.0, |share| f64::from(share.parts_of_ten_thousand()) / 1e4);
     gauge!(ROLLOUT_SHARE, "stage" => stage.to_owned()).set(share);
@@ -220,7 +220,7 @@ pub(crate) fn stage_durations(row: &TraceRow) -> Histogram {
     )
 }
 
-/// The metrics of all requests that matched a chain. They are kept because finding them by their labels takes longer
+/// The metrics of requests that matched a chain. They are kept, because finding a metric by its labels takes longer
 /// than counting.
 #[derive(Debug, Default)]
 pub(crate) struct RequestMetrics {
@@ -241,7 +241,7 @@ impl RequestMetrics {
     }
 }
 
-/// Counts rare results: exceptions, and failures of stages.
+/// Counts rare results: exceptions and failures of stages.
 fn record_rows(outcome: &Outcome) {
     for row in &outcome.trace {
         if let Some(exception) = &row.exception {

@@ -1,4 +1,4 @@
-//! Call statistics of stages, kept in memory for `status`.
+//! Keeps call statistics of stages in memory for `status`.
 
 use std::{
     collections::HashMap,
@@ -16,7 +16,7 @@ use crate::{
     status::{CallStatus, FailureStatus, RecentCalls, StageState},
 };
 
-/// The statistics of a stage. They continue as long as a table has the stage with the same hook.
+/// The statistics of a stage. They continue as long as tables have the stage with the same hook.
 #[derive(Debug)]
 pub(crate) struct StageStatistics(Mutex<StageCounts>);
 
@@ -26,14 +26,15 @@ struct StageCounts {
     results: Results,
     state: StageState,
     last_failure: Option<FailureStatus>,
-    /// The recent calls; `None` before the first one, because most stages of a large table are never called.
+    /// The recent calls; `None` before the first call, because most stages of a large table are never called.
     recent: Option<Recent>,
-    /// The failure policy with which its failure metrics were initialized.
+    /// The failure policy for which the stage's failure metrics were initialized.
     metrics: Option<FailurePolicy>,
     durations: Durations,
 }
 
-/// The metrics of durations by results. They are kept because finding them by their labels takes longer than counting.
+/// The duration metrics for each result. They are kept, because finding a metric by its labels takes longer than
+/// counting.
 #[derive(Debug, Default)]
 struct Durations {
     enforce: [Option<::metrics::Histogram>; 4],
@@ -45,8 +46,8 @@ struct Durations {
 pub(crate) struct Statistics(Mutex<HashMap<(String, String), Weak<StageStatistics>>>);
 
 impl Statistics {
-    /// Returns the statistics of this stage with this hook. Tables share them; they start again once no table has the
-    /// stage.
+    /// Returns the statistics of this stage with this hook. All tables share them. They are forgotten when no table has
+    /// the stage.
     pub(crate) fn of(&self, stage: &str, hook: &str) -> Arc<StageStatistics> {
         let mut statistics = self.0.lock();
         let key = (stage.to_owned(), hook.to_owned());
@@ -77,8 +78,8 @@ impl Default for StageStatistics {
 }
 
 impl StageStatistics {
-    /// Returns whether its failure metrics must be initialized for this policy: true the first time that a live table
-    /// has the stage with it.
+    /// Returns whether the stage's failure metrics must be initialized for this policy, which is the case once for each
+    /// policy.
     pub(crate) fn lacks_metrics(&self, policy: FailurePolicy) -> bool {
         let mut counts = self.0.lock();
         counts.metrics.replace(policy) != Some(policy)
@@ -142,7 +143,7 @@ fn failed(failure: &Failure) -> FailureStatus {
     }
 }
 
-/// The number of calls by their results: allowed, changed, denied, failed.
+/// The number of calls by result: allowed, changed, denied, failed.
 type Results = [u64; 4];
 
 fn index(result: &StageResult) -> Option<usize> {
@@ -155,7 +156,7 @@ fn index(result: &StageResult) -> Option<usize> {
     }
 }
 
-/// The calls of the current and the previous period.
+/// The calls in the current and the previous period.
 #[derive(Debug)]
 struct Recent {
     current: Period,
@@ -169,10 +170,10 @@ struct Period {
     durations: Histogram<u32>,
 }
 
-/// The length of a period, which is long enough to include rare requests and short enough to forget the last hour.
+/// The length of a period. It is long enough to include rare requests, and short enough to forget the last hour.
 const PERIOD: Duration = Duration::from_secs(300);
 
-/// The longest duration that is recorded, in microseconds: one minute, which is beyond every timeout.
+/// The maximum duration that is recorded, in microseconds: one minute, which exceeds every timeout.
 const LONGEST: u64 = 60_000_000;
 
 impl Recent {
@@ -194,7 +195,7 @@ impl Recent {
         record_duration(&mut self.current.durations, duration);
     }
 
-    /// Returns the periods that began within the last two.
+    /// Returns the periods that began less than two period lengths ago.
     fn periods(&self, now: Instant) -> impl Iterator<Item = &Period> {
         let both = [&self.current, &self.previous];
         both.into_iter()
@@ -216,11 +217,11 @@ impl Recent {
         }
     }
 
-    /// Returns these quantiles of the durations in microseconds; `None` without durations.
+    /// Returns the given quantiles of the durations in microseconds; `None` if there are no durations.
     fn quantiles<const N: usize>(&self, quantiles: [f64; N], now: Instant) -> [Option<u64>; N] {
         let mut all = histogram(2);
         for period in self.periods(now) {
-            // Histograms with the same bounds can be added.
+            // Adding cannot fail, because all histograms have the same bounds.
             if all.add(&period.durations).is_err() {
                 return [None; N];
             }
@@ -249,13 +250,13 @@ impl Period {
     }
 }
 
-/// Records a duration in microseconds.
+/// Records a duration with microsecond precision.
 pub(super) fn record_duration(durations: &mut Histogram<u32>, duration: Duration) {
     let microseconds = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
     let _ = durations.record(microseconds.clamp(1, LONGEST));
 }
 
-/// Creates a histogram with a precision of this many decimal digits, which grows with the longest duration.
+/// Creates a histogram with a precision of this many decimal digits. It grows with the longest duration.
 pub(super) fn histogram(digits: u8) -> Histogram<u32> {
     #[expect(clippy::expect_used, reason = "one and two digits are possible")]
     Histogram::new(digits).expect("a histogram of one or two digits")

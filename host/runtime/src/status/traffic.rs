@@ -1,6 +1,7 @@
-//! Counts requests by the minute, for trends.
+//! Counts requests by the minute, to show trends.
 //!
-//! The memory is bounded: for each thread that serves requests, a histogram of one digit for each minute of two hours.
+//! The memory is bounded: each serving thread has a histogram with a precision of one digit for each minute of two
+//! hours.
 
 use std::{
     collections::VecDeque,
@@ -37,28 +38,28 @@ pub struct TrafficCounts {
 /// The requests of an hour.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrafficHour {
-    /// The sum of its minutes.
+    /// The counts of the whole hour.
     pub total: TrafficCounts,
-    /// Its 60 minutes, the oldest first.
+    /// The counts of each of the 60 minutes, the oldest first.
     pub minutes: Vec<TrafficCounts>,
 }
 
-/// Counts the requests of the last two hours. Lives as long as the host; benchmarks have their own.
+/// Counts the requests of the last two hours. The host has one, and benchmarks create their own.
 #[derive(Debug)]
 pub struct Traffic {
     begun: Instant,
-    /// Each thread has minutes of its own, so that no request waits for another one. Only readers share the lock, and
-    /// they take the list and add up without it.
+    /// Each thread has its own minutes, so that requests do not wait for each other. Only readers share the lock; they
+    /// copy the list and add up the counts without it.
     threads: ThreadLocal<Mutex<Minutes>>,
 }
 
-/// The minutes with requests, the oldest first.
+/// The minutes that had requests, the oldest first.
 type Minutes = VecDeque<Arc<CountedMinute>>;
 
-/// The requests of one minute, or of several.
+/// The requests of one minute, or the sum of several minutes.
 #[derive(Clone, Debug)]
 struct CountedMinute {
-    /// The number of the minute since the beginning.
+    /// The number of minutes since counting began.
     number: u64,
     changed: u64,
     denied: u64,
@@ -67,7 +68,7 @@ struct CountedMinute {
 }
 
 impl Traffic {
-    /// Returns empty counts, whose first minute begins at this time.
+    /// Returns empty counts. The first minute begins at `begun`.
     pub fn new(begun: Instant) -> Self {
         Self {
             begun,
@@ -75,7 +76,7 @@ impl Traffic {
         }
     }
 
-    /// Counts a request that took this long.
+    /// Counts a request with this verdict and duration.
     pub fn record(&self, verdict: DecisionVerdict, duration: Duration, now: Instant) {
         let number = self.minute(now);
         let mut minutes = self.threads.get_or_default().lock();
@@ -88,7 +89,7 @@ impl Traffic {
         }
     }
 
-    /// Returns the last hour, and the hour before it.
+    /// Returns the counts of the last hour, and of the hour before.
     pub(crate) fn hours(&self, now: Instant) -> [TrafficHour; 2] {
         let threads: Vec<_> = self
             .threads
@@ -104,7 +105,7 @@ impl Traffic {
     }
 }
 
-/// Returns the hour that ends with the minute `last`. Without a last minute, the hour has no requests.
+/// Returns the counts of the hour that ends with the minute `last`; all zero if that is `None`.
 fn hour(threads: &[Minutes], last: Option<u64>) -> TrafficHour {
     let mut total = CountedMinute::new(0);
     let counts = (0..HOUR).rev().map(|back| {
@@ -151,7 +152,7 @@ impl CountedMinute {
         self.changed += other.changed;
         self.denied += other.denied;
         self.failed += other.failed;
-        // Adding fails only for a histogram with a fixed range, and this one grows.
+        // Adding fails only for histograms with a fixed range, but this one grows.
         let _ = self.durations.add(&other.durations);
     }
 
@@ -180,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_count_in_the_minute_and_hour_in_which_they_come() {
+    fn requests_are_counted_in_the_minute_and_hour_of_their_arrival() {
         let begun = Instant::now();
         let traffic = Traffic::new(begun);
         let record = |verdict, minute| {
@@ -196,7 +197,7 @@ mod tests {
         assert_eq!(requests(&before)[58..], [1, 2]);
         let total = before.total;
         assert_eq!((total.requests, total.changed, total.denied), (3, 1, 1));
-        // Minutes that are two hours old are gone, even without a request since then.
+        // Minutes that are two hours old are forgotten, even if there was no request since.
         let [last, before] = traffic.hours(begun + minutes(121));
         assert_eq!((last.total.requests, before.total.requests), (0, 1));
         record(DecisionVerdict::Allowed, 500);
@@ -215,7 +216,8 @@ mod tests {
                     for minute in 0..=number {
                         traffic.record(DecisionVerdict::Denied, Duration::ZERO, begun + minutes(minute));
                     }
-                    // The threads end together: a thread that begins after another one ended would continue its counts.
+                    // All threads end together, because a thread that starts after another one ended would reuse its
+                    // counts.
                     all.wait();
                 });
             }
@@ -261,7 +263,7 @@ mod tests {
                 is_close(total.p50_microseconds, microseconds),
                 "{microseconds}: {total:?}"
             );
-            // Durations beyond a minute count as a minute.
+            // Durations of more than a minute are recorded as a minute.
             if 4 * microseconds <= 60_000_000 {
                 assert!(
                     is_close(total.p99_microseconds, 4 * microseconds),

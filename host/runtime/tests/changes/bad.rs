@@ -8,7 +8,7 @@ use crate::{
     stores::{bcs, builder, id},
 };
 
-/// Returns invalid contents that a store may have in place of the definition `n/y`.
+/// Returns invalid texts for the definition `n/y`.
 fn junk() -> [String; 6] {
     [
         String::new(),
@@ -16,7 +16,7 @@ fn junk() -> [String; 6] {
         "7".to_owned(),
         r#"{"metadata":[1]}"#.to_owned(),
         bcs("y", "Secret", "1").replace("Fail\"", "Fial\""),
-        // The definition n/x has the same operation and kind.
+        // The definition `n/x` has the same operation and kind, which is a conflict.
         bcs("y", "Application", "2"),
     ]
 }
@@ -27,7 +27,7 @@ fn expecting(expected: Expected) -> Application {
     how
 }
 
-/// Returns the locations of invalid definitions, with a `+` if the previous version is in force.
+/// Returns the locations of invalid definitions. A `+` marks those whose previous version is in force.
 fn bad(host: &Host) -> Vec<String> {
     let problem = host.status().problem;
     let bad = problem.into_iter().flat_map(|problem| problem.bad_definitions);
@@ -42,7 +42,8 @@ fn bad(host: &Host) -> Vec<String> {
     .collect()
 }
 
-/// Creates a host that has never read the store, with this policy for invalid definitions.
+/// Returns the builder of a host without a history, which has therefore never read the store. `on_bad` is its policy
+/// for invalid definitions.
 fn fresh(scene: &Scene, memory: &MemoryStore, on_bad: OnBadDefinition) -> HostBuilder {
     Host::builder()
         .definitions(scene.chains())
@@ -77,11 +78,11 @@ async fn an_invalid_entry_keeps_its_last_version_or_is_left_out() {
             host.reload().await.unwrap();
             assert_eq!(live(&host), served, "{text}");
             assert_eq!(bad(&host), [place], "{text}");
-            // A host that restarts with the history serves the previous version.
+            // After a restart, a host with a history serves the previous version.
             drop(host);
             let host = begin().build().await.unwrap();
             assert_eq!(live(&host), served, "{text}");
-            // Other definitions can change.
+            // Other definitions can still change.
             memory.put("n/x", &bcs("x", "Application", "2"));
             host.reload().await.unwrap();
             assert_eq!(live(&host), changed, "{text}");
@@ -122,7 +123,7 @@ async fn definitions_can_be_changed_despite_an_invalid_entry() {
                 host.build().await.unwrap()
             };
             let host = begin().await;
-            // Other definitions are created, changed and deleted, and the invalid one stays.
+            // Other definitions can be created, changed and deleted; the invalid one is unaffected.
             let new = bcs("z", "Process", "1");
             host.apply(&new, "new", &expecting(Expected::New)).await.unwrap();
             host.apply(&bcs("x", "Application", "2"), "new", &expecting(Expected::There))
@@ -186,12 +187,12 @@ async fn an_entry_in_force_wins_over_a_conflicting_entry() {
         (live(&other).as_str(), bad(&other)),
         ("1 n/b=1 !", vec!["memory:/a/n/x".to_owned()])
     );
-    // The definition in force can be changed, and the other one does not interfere.
+    // The definition in force can be changed despite the conflicting one.
     host.apply(&bcs("x", "Application", "2"), "new", &expecting(Expected::There))
         .await
         .unwrap();
     assert_eq!(live(&host), "2 n/x=2 !");
-    // Once the definition that it conflicts with is deleted, the other one is valid.
+    // When the definition in force is deleted, the conflicting one becomes valid.
     host.delete(&id("admissionwebhook/n/x"), &by("ci")).await.unwrap();
     assert_eq!((live(&host).as_str(), bad(&host)), ("3 n/b=1", Vec::new()));
 }
@@ -210,7 +211,7 @@ async fn a_definition_without_its_module_is_reported_and_the_rest_is_served() {
         (live(&host).as_str(), bad(&host)),
         ("1 n/x=1 !", vec!["memory:/a/n/y".to_owned()])
     );
-    // A definition that is applied through the host must be valid.
+    // A definition that is applied through the host must load.
     let own = bcs("z", "Process", "1").replace(client, &plugin("/nonexistent/z.wasm"));
     host.apply(&own, "new", &by("ci")).await.unwrap_err();
     host.apply(&bcs("z", "Process", "1"), "new", &by("ci"))
@@ -220,7 +221,7 @@ async fn a_definition_without_its_module_is_reported_and_the_rest_is_served() {
     memory.put("n/y", &bcs("y", "Secret", "1"));
     host.reload().await.unwrap();
     assert_eq!(live(&host), "3 n/x=1 n/y=1 n/z=1");
-    // The previous version stays in place of one that cannot be loaded.
+    // The previous version stays in force if the new one cannot be loaded.
     drop(host);
     let kept = builder(&scene, &memory).build().await.unwrap();
     memory.put("n/y", &missing);

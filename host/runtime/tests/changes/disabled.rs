@@ -19,7 +19,7 @@ async fn disable(host: &Host, stage: &str) {
     host.disable(&stage.parse().unwrap(), how).await.unwrap();
 }
 
-/// Returns the stages that are not called for a new Pod.
+/// Returns the stages that are skipped for a new Pod.
 async fn skipped(host: &Host) -> Vec<String> {
     let kind = GroupVersionKind::from_api_version("v1", "Pod");
     let resource = kind.guess_resource();
@@ -54,7 +54,7 @@ async fn a_stage_stays_disabled_when_definitions_change() {
     host.rollback(1, None).await.unwrap();
     assert_eq!(skipped(&host).await, ["a"]);
 
-    // The stage disappears, and returns.
+    // The stage disappears and comes back.
     host.delete(&"AdmissionChain/a".parse().unwrap(), &by("ci"))
         .await
         .unwrap();
@@ -82,7 +82,7 @@ async fn a_stage_can_be_disabled_while_definitions_are_broken() {
         (vec!["a".to_owned()], "1 a=1 !")
     );
     drop(host);
-    // The last live table is served, with the stage disabled.
+    // The host serves the last live table, in which the stage is disabled.
     let host = scene.start().await.unwrap();
     assert_eq!(
         (skipped(&host).await, live(&host).as_str()),

@@ -1,4 +1,4 @@
-//! Tests of evaluations with chains that are not live, and of the chains that apply to a request.
+//! Tests evaluations with chains that are not live, and explanations of which chains apply to a request.
 
 use std::{fs, time::Duration};
 
@@ -91,7 +91,8 @@ async fn an_evaluation_is_not_counted_or_recorded() {
     assert_eq!(listed.decisions.len(), 1);
 }
 
-/// The plugin's path is relative to the directory of definitions, and its compiled form is not written to the store.
+/// The path of the plugin is relative to the directory of definitions, and its compiled form is not written to the
+/// store.
 #[tokio::test]
 async fn an_evaluation_loads_a_plugin_that_is_not_applied() {
     let scene = Scene::new();
@@ -113,7 +114,7 @@ async fn an_evaluation_loads_a_plugin_that_is_not_applied() {
     assert_eq!(kept, 0);
 }
 
-/// The live plugin has the only slot of the host, and answers while others loop.
+/// The host has a single slot. The live plugin gets it, and answers while evaluations loop.
 #[tokio::test]
 async fn a_looping_evaluation_takes_no_slot_of_requests() {
     let scene = Scene::new();
@@ -216,7 +217,6 @@ async fn a_mistake_in_an_evaluated_text_names_its_line() {
     }
 }
 
-/// The result of an evaluation explains why a chain for other requests did not match.
 #[tokio::test]
 async fn an_evaluation_explains_why_a_chain_does_not_match() {
     let scene = Scene::new();
@@ -254,7 +254,7 @@ async fn webhooks_are_called_only_if_that_is_allowed() {
         evaluated.decision.stages[0].failure.as_deref(),
         Some("unreachable")
     );
-    // A chain for other requests does not apply.
+    // A chain for other kinds does not apply.
     let nodes = text.replace("[Pod]", "[Node]");
     assert!(
         evaluate(&host, &nodes, pod(json!({})))
@@ -280,7 +280,7 @@ spec:
     - { name: effects, sideEffects: Some, webhook: { protocol: AdmissionReview, url: \"https://127.0.0.1:1/\" } }
 ";
 
-/// Returns a line for each chain, such as `chain: yes; stage: no (why)`.
+/// Returns a text for each chain, such as `chain: yes; stage: no (why)`.
 fn summary(chains: &[ChainApplies]) -> Vec<String> {
     let line = |name: &str, applies: Applies, reason: &Option<String>| {
         let reason = reason
@@ -346,7 +346,7 @@ async fn chains_and_stages_that_do_not_apply_are_explained() {
         ]
     );
 
-    // The request has no object, so conditions on the object are undecided.
+    // Conditions on the object are undecided, because the request has no object.
     let kind = GroupVersionKind::from_api_version("v1", "Pod");
     let request = Request::new(Operation::Create, kind.clone(), kind.guess_resource());
     let lines = summary(&host.applies(&request).await);

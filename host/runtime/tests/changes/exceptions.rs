@@ -13,7 +13,7 @@ use crate::{
     stores::{bcs, builder},
 };
 
-/// Writes an exception of these stages for the user jane.
+/// Returns an exception from these stages for the user jane.
 fn exception(name: &str, stages: &str, until: Moment) -> String {
     format!(
         "apiVersion: admittance.dev/v1alpha1
@@ -33,7 +33,7 @@ fn after(milliseconds: u64) -> Moment {
     Moment(SystemTime::now() + Duration::from_millis(milliseconds))
 }
 
-/// Returns the exceptions because of which stages are skipped for a new Pod of jane.
+/// Returns the exceptions because of which stages are skipped for a new Pod of the user jane.
 async fn used(host: &Host) -> Vec<String> {
     used_for(host, "Pod").await
 }
@@ -70,7 +70,7 @@ async fn exceptions_go_live_with_their_chains() {
     assert_eq!(status[0].stages, ["Mutating:a/hook"]);
     assert_eq!((status[0].owner.as_str(), status[0].expired), ("team-web", false));
 
-    // The chain changes, is deleted, and is created again.
+    // The chain is changed, deleted, and created again.
     scene.write("a.yaml", &chain("a", "2"));
     host.reload().await.unwrap();
     assert_eq!(used(&host).await, ["a legacy"]);
@@ -118,7 +118,7 @@ async fn an_exception_that_expired_or_names_no_stage_is_a_warning() {
     assert_eq!(live(&host), "2 a=1");
     assert!(exception_statuses(&host)[0].expired);
     assert_eq!(used(&host).await, [""; 0]);
-    // A change of another definition does not repeat the warnings.
+    // A change to another definition does not repeat the warnings.
     let applied = host.apply(&chain("b", "1"), "new.yaml", &by("ci")).await.unwrap();
     assert_eq!(applied.warnings, [""; 0]);
     // An exception with a mistake is refused.

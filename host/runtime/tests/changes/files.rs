@@ -1,4 +1,4 @@
-//! Tests of files that change while they are read, and of paths that are not files.
+//! Tests files that change while they are read, and paths that are not regular files.
 
 use std::{fs, path::Path, time::Duration};
 
@@ -10,7 +10,7 @@ use crate::{
     stores::{FollowTask, id, until},
 };
 
-/// The limit after which a hanging test fails.
+/// The time after which a hanging test fails.
 const NEVER: Duration = Duration::from_secs(60);
 
 /// Opening a FIFO for reading blocks until it has a writer.
@@ -51,7 +51,7 @@ async fn a_fifo_among_the_files_delays_no_change_and_no_rollback() {
     assert_eq!(live(&host), "3 a=1");
 }
 
-/// Half a file may be a valid file with fewer chains, so readers wait until it is complete.
+/// A part of a file may be a valid file with fewer chains, so readers wait until the file is complete.
 #[tokio::test]
 async fn a_file_is_read_once_it_is_written_completely() {
     let scene = Scene::new();
@@ -79,12 +79,12 @@ async fn a_file_is_read_once_it_is_written_completely() {
     assert_eq!(live(&host), "3 a=3 b=3 c=3");
     scene.write("ab.yaml", &both("4"));
     until(&host, "4 a=4 b=4 c=3").await;
-    // A file that is not completed is used after a while.
+    // A file that stays incomplete is used after a while.
     scene.write("ab.yaml", &chain("a", "4"));
     until(&host, "5 a=4 c=3").await;
 }
 
-/// Only deleting a file removes its definitions; an empty file does not.
+/// Deleting a file removes its definitions, but emptying it does not.
 #[tokio::test]
 async fn a_file_that_loses_its_definitions_keeps_them_in_force() {
     let scene = Scene::new();
@@ -134,7 +134,7 @@ async fn a_file_that_loses_its_definitions_keeps_them_in_force() {
     until(&host, "2 a=1").await;
 }
 
-/// The files before the mistake stay in force, and changes are applied to them.
+/// The versions before the mistake stay in force, and changes are applied to them.
 #[tokio::test]
 async fn other_definitions_can_be_changed_while_a_file_has_lost_its_own() {
     type Loss = fn(&Path);
@@ -179,7 +179,7 @@ async fn other_definitions_can_be_changed_while_a_file_has_lost_its_own() {
         assert_eq!(live(&host), "4 a=2 b=1 d=1 !", "{expected}");
         let _following = FollowTask::of(&host);
         if scene.chains().join("b.yaml").is_file() {
-            // Applying the version in force restores the file; a changed version replaces it.
+            // Applying the definition in force restores the file; applying a changed one replaces it.
             for (path, expected) in [("1", "4 a=2 b=1 d=1"), ("2", "5 a=2 b=2 d=1")] {
                 lose(&scene.chains().join("b.yaml"));
                 until_problem(&host, mistake).await;
@@ -198,7 +198,7 @@ async fn other_definitions_can_be_changed_while_a_file_has_lost_its_own() {
     }
 }
 
-/// The configuration names the file itself, so its definitions are removed with the entry in the configuration.
+/// The configuration names the file itself. To remove its definitions, the user must edit the configuration.
 #[tokio::test]
 async fn a_file_that_is_configured_by_name_is_not_deleted() {
     let scene = Scene::new();
@@ -223,7 +223,7 @@ async fn a_file_that_is_configured_by_name_is_not_deleted() {
     assert_eq!(live(&host), "2 a=2 b=1 !");
 }
 
-/// Starts a host again, once the previous one has released the history.
+/// Starts a host again, after the previous one has released the history.
 async fn restarted(scene: &Scene) -> Host {
     for _ in 0..1200 {
         match scene.start().await {

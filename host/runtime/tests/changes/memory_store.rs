@@ -25,7 +25,7 @@ pub(crate) struct MemoryStore(Arc<Inner>);
 struct Inner {
     name: &'static str,
     state: Mutex<State>,
-    /// The number of changes.
+    /// The number of changes so far.
     version: watch::Sender<u64>,
     /// The version that was last read.
     read: AtomicU64,
@@ -35,7 +35,7 @@ struct Inner {
 struct State {
     texts: BTreeMap<PathBuf, String>,
     is_lost: bool,
-    /// Whether the next commit fails because another writer was faster.
+    /// Whether the next commit fails because another writer came first.
     conflicts: bool,
     /// If set, the next read reports that it has read the content, and then waits.
     hold: Option<(oneshot::Sender<()>, oneshot::Receiver<()>)>,
@@ -71,8 +71,8 @@ impl MemoryStore {
         self.happen(|state| state.is_lost = is_lost);
     }
 
-    /// Makes the next read wait. The receiver is notified once the content is read; the reading ends when the sender is
-    /// dropped.
+    /// Makes the next read wait. The receiver is notified after the content was read. The read continues when the
+    /// sender is dropped.
     pub(crate) fn hold_reading(&self) -> (oneshot::Receiver<()>, oneshot::Sender<()>) {
         let ((reached, has_read), (release, released)) = (oneshot::channel(), oneshot::channel());
         self.0.state.lock().unwrap().hold = Some((reached, released));
@@ -113,7 +113,6 @@ impl MemoryStore {
         }
     }
 
-    /// Reads the content.
     fn files(&self, state: &State) -> Result<Vec<DefinitionFile>, StoreError> {
         if state.is_lost {
             return Err(self.unreachable());

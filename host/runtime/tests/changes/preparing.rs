@@ -1,5 +1,5 @@
-//! Tests of plugins that are prepared, and of changes while one is whose `configure` never returns. Its timeout is too
-//! long for a test to wait for.
+//! Tests the preparation of plugins, and changes during the preparation of a plugin whose `configure` never returns.
+//! The timeout of `configure` is too long for tests to wait for.
 
 use std::{fs, path::PathBuf, time::Duration};
 
@@ -11,10 +11,10 @@ use crate::{
     stores::{FollowTask, until},
 };
 
-/// The limit after which a hanging test fails: a tenth of the timeout of `configure`.
+/// The time after which a hanging test fails: a tenth of the timeout of `configure`.
 const NEVER: Duration = Duration::from_secs(60);
 
-/// Creates a chain whose plugin never returns from `configure`.
+/// Returns a chain with a plugin whose `configure` never returns.
 fn hanging(scene: &Scene, name: &str) -> String {
     let module = scene.folder.path().join(format!("{name}.wasm"));
     let guest = Guest::default().with_configure("(loop $again (br $again))");
@@ -22,7 +22,7 @@ fn hanging(scene: &Scene, name: &str) -> String {
     plugin(name, &format!("file:{}", module.display()))
 }
 
-/// Starts a host, and goes live with its second revision.
+/// Starts a host whose second revision is live.
 async fn start(scene: &Scene) -> Host {
     scene.write("a.yaml", &chain("a", "1"));
     let mut sandbox = SandboxConfig::default();
@@ -41,7 +41,7 @@ async fn start(scene: &Scene) -> Host {
     host
 }
 
-/// Waits until a table is being built, or until none is.
+/// Waits until a table is being built; with `is_building` false, until none is.
 async fn until_building(host: &Host, is_building: bool) {
     let mut turns = tokio::time::interval(Duration::from_millis(5));
     let waiting = async {
@@ -53,7 +53,7 @@ async fn until_building(host: &Host, is_building: bool) {
     assert!(waited.is_ok(), "building is never {is_building}");
 }
 
-/// Returns the result of an operation that must not wait for `configure`.
+/// Awaits an operation that must not wait for `configure`.
 async fn soon<T>(what: &str, answer: impl Future<Output = Result<T, ChangeError>>) -> T {
     match tokio::time::timeout(NEVER, answer).await {
         Ok(answer) => answer.unwrap(),
@@ -79,7 +79,7 @@ async fn a_hanging_apply_delays_no_other_change() {
     soon("a rollback", host.rollback(1, None)).await;
     assert_eq!(live(&host), "4 a=1");
 
-    // Cancelling the apply ends the preparation.
+    // Cancelling the apply also cancels the preparation.
     assert!(!applying.is_finished());
     applying.abort();
     until_building(&host, false).await;
@@ -122,7 +122,7 @@ fn compiled_form(scene: &Scene) -> (PathBuf, Vec<u8>) {
     (path, bytes)
 }
 
-/// The digest of the form is right, so it is only found to be wrong when it is loaded.
+/// The digest of the damaged form is correct, so the damage is found only when the form is loaded.
 #[tokio::test]
 async fn a_compiled_form_that_cannot_be_loaded_is_compiled_again() {
     let scene = Scene::new();

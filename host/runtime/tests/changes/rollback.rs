@@ -1,4 +1,4 @@
-//! Tests of rollbacks, and of how long they last.
+//! Tests rollbacks, and when they end.
 
 use admittance::Origin;
 
@@ -23,7 +23,7 @@ async fn a_rollback_holds_until_the_files_change() {
         (3, &Origin::RolledBack { to: 1 })
     );
     assert_eq!(live(&host), "3 a=1");
-    // No file was changed, and a reload changes nothing.
+    // A rollback changes no files, and reloading them does not end it.
     assert_eq!(scene.read("a.yaml"), chain("a", "2"));
     host.reload().await.unwrap();
     assert_eq!(live(&host), "3 a=1");
@@ -42,7 +42,7 @@ async fn a_rollback_holds_until_the_files_change() {
 }
 
 #[tokio::test]
-async fn a_rollback_ends_a_broken_change() {
+async fn a_rollback_ends_the_problem_of_an_invalid_file() {
     let scene = Scene::new();
     scene.write("a.yaml", &chain("a", "1"));
     let host = scene.start().await.unwrap();
@@ -64,7 +64,7 @@ async fn definitions_can_be_changed_after_a_rollback() {
     let host = scene.start().await.unwrap();
     host.apply(&chain("a", "2"), "new", &by("ci")).await.unwrap();
     host.rollback(1, None).await.unwrap();
-    // The files still have version 2 of chain `a`, and the change is made to these files.
+    // The files still have version 2 of chain `a`, and the change applies to the files.
     host.apply(&chain("b", "1"), "new", &by("ci")).await.unwrap();
     assert_eq!(live(&host), "4 a=2 b=1");
 }
@@ -78,12 +78,12 @@ async fn a_rollback_to_a_revision_that_is_not_kept_is_refused() {
     assert_eq!(error.to_string(), "there is no revision 7: 1 to 1 are kept");
     scene.write("a.yaml", &chain("a", "2"));
     host.reload().await.unwrap();
-    // A rollback also works with a history in memory.
+    // Rollbacks also work with a history in memory.
     host.rollback(1, None).await.unwrap();
     assert_eq!(live(&host), "3 a=1");
 }
 
-/// A rollback replaces the definitions that were read before it. A change that is still being read is later than the
+/// A rollback replaces definitions that were read before it. A change that is still being read takes effect after the
 /// rollback.
 #[tokio::test]
 async fn a_change_that_is_read_during_a_rollback_takes_effect_after_it() {
@@ -92,7 +92,7 @@ async fn a_change_that_is_read_during_a_rollback_takes_effect_after_it() {
     let host = builder(&scene, &memory).build().await.unwrap();
     memory.put("n/x", &bcs("x", "Application", "2"));
     host.reload().await.unwrap();
-    // The first change was read before the rollback, so it does not end the rollback; the second one does.
+    // The first change was read before the rollback, so it does not end it; the second change does.
     for (change, expected) in [("2", "3 n/x=1"), ("3", "5 n/x=3")] {
         memory.put("n/x", &bcs("x", "Application", change));
         let (has_read, release) = memory.hold_reading();

@@ -3,7 +3,7 @@ use std::{fs, path::PathBuf};
 use admittance::{Application, Error, Host, admission::Phase};
 use tempfile::TempDir;
 
-/// A folder with definitions and a history. Lives as long as a test.
+/// A folder with definitions and a history, which is deleted when dropped.
 pub(crate) struct Scene {
     pub(crate) folder: TempDir,
 }
@@ -31,7 +31,7 @@ impl Scene {
         fs::read_to_string(self.chains().join(file)).unwrap()
     }
 
-    /// Starts a host with these definitions and this history.
+    /// Starts a host with the definitions and history of this folder.
     pub(crate) async fn start(&self) -> Result<Host, Error> {
         Host::builder()
             .definitions(self.chains())
@@ -40,13 +40,13 @@ impl Scene {
             .await
     }
 
-    /// Starts a host with these definitions and a history in memory.
+    /// Starts a host with the definitions of this folder, and a history in memory.
     pub(crate) async fn start_without_history(&self) -> Result<Host, Error> {
         Host::builder().definitions(self.chains()).build().await
     }
 }
 
-/// Writes a chain with one stage, which calls a webhook at this path.
+/// Returns a chain with one stage, which calls a webhook at this path.
 pub(crate) fn chain(name: &str, path: &str) -> String {
     format!(
         "apiVersion: admittance.dev/v1alpha1
@@ -66,14 +66,15 @@ spec:
     )
 }
 
-/// Writes a chain with one stage, which calls the plugin of this source.
+/// Returns a chain with one stage, whose plugin has this source.
 pub(crate) fn plugin(name: &str, source: &str) -> String {
     let webhook = chain(name, "1");
     let (head, _) = webhook.split_once("      webhook:").unwrap();
     format!("{head}      plugin: {{ source: \"{source}\" }}\n")
 }
 
-/// Describes the live table: its revision, each chain with the path of its first webhook, and `!` for a problem.
+/// Describes the live table: its revision, each chain with the path of its first webhook, and `!` if there is a
+/// problem.
 pub(crate) fn live(host: &Host) -> String {
     let status = host.status();
     let chains = status.chains.iter().map(|chain| {

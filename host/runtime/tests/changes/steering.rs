@@ -39,7 +39,7 @@ async fn an_applied_definition_is_live_until_it_is_deleted() {
     assert_eq!(scene.read("a.yaml"), chain("a", "2"));
     assert_eq!(scene.read("AdmissionChain-b.yaml"), chain("b", "1"));
 
-    // Applying the same text again changes nothing.
+    // Applying the same text again has no effect.
     let again = host.apply(&text, "new.yaml", &by("ci")).await.unwrap();
     assert_eq!((live(&host).as_str(), again.revision), ("2 a=2 b=1", 2));
     assert!(
@@ -74,7 +74,7 @@ async fn an_applied_definition_is_live_until_it_is_deleted() {
             (1, &Origin::Start, None),
         ]
     );
-    // The table with the written files is live already.
+    // The table of the written files is already live.
     host.reload().await.unwrap();
     assert_eq!(live(&host), "3 b=1");
 }
@@ -84,7 +84,7 @@ async fn applying_the_live_definitions_restores_files_that_differ() {
     let scene = Scene::new();
     scene.write("a.yaml", &chain("a", "1"));
     let host = scene.start().await.unwrap();
-    // These files are on disk, but the host has not read them.
+    // The files are on disk, but the host has not read them.
     scene.write("a.yaml", &chain("a", "2"));
     scene.write("b.yaml", &chain("b", "1"));
     host.apply(&chain("a", "1"), "new", &by("ci")).await.unwrap();
@@ -93,7 +93,7 @@ async fn applying_the_live_definitions_restores_files_that_differ() {
     let deleted = host.delete(&id("AdmissionChain/c"), &by("ci")).await.unwrap();
     assert_eq!((deleted.revision, live(&host).as_str()), (2, "2 a=1 b=1"));
     assert!(!scene.chains().join("c.yaml").exists());
-    // An invalid file is replaced too.
+    // Applying also replaces an invalid file.
     let wrong = chain("a", "1").replace("stages", "stagees");
     scene.write("a.yaml", &wrong);
     host.reload().await.unwrap_err();
@@ -162,7 +162,7 @@ async fn a_comparison_shows_changed_texts_and_modules() {
 #[tokio::test]
 async fn an_apply_warns_of_settings_that_are_probably_not_intended() {
     let scene = Scene::new();
-    // There is no warning about a definition that is not changed.
+    // Definitions that the change does not touch cause no warnings.
     let forgets = chain("a", "1").replace(
         "[CREATE]\n      kinds: [Pod]",
         "[CREATE, UPDATE]\n      apiGroups: [\"\"]\n      apiVersions: [v1]\n      resources: [pods]",

@@ -1,5 +1,5 @@
-//! Tests of a store of definitions next to files: it is read and watched, and its definitions stay in force while it is
-//! unreachable.
+//! Tests a store of definitions in addition to files: it is read and watched, and its definitions stay in force while
+//! the store is unreachable.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::{
     scene::{Scene, by, chain, dry_run, live},
 };
 
-/// Writes a definition of BCS with one hook, which calls a webhook at this path.
+/// Returns a BCS definition with one webhook at this path.
 pub(crate) fn bcs(name: &str, kind: &str, path: &str) -> String {
     format!(
         r#"{{"kind":"admissionwebhook","apiVersion":"v4","metadata":{{"namespace":"n","name":"{name}"}},"resourcesRef":{{"operation":"Create","kind":"{kind}"}},"admissionWebhooks":[{{"name":"hook","failurePolicy":"Fail","clientConfig":{{"url":"http://127.0.0.1:1/{path}"}}}}]}}"#
@@ -21,7 +21,7 @@ pub(crate) fn id(text: &str) -> DefinitionId {
     text.parse().unwrap()
 }
 
-/// Configures a host with files, a store and a history.
+/// Returns the builder of a host with files, a store and a history.
 pub(crate) fn builder(scene: &Scene, memory: &MemoryStore) -> HostBuilder {
     Host::builder()
         .definitions(scene.chains())
@@ -29,7 +29,7 @@ pub(crate) fn builder(scene: &Scene, memory: &MemoryStore) -> HostBuilder {
         .history(scene.folder.path().join("history"))
 }
 
-/// Waits until the live table has this description.
+/// Waits until `live` describes the table like this.
 pub(crate) async fn until(host: &Host, expected: &str) {
     let mut turns = tokio::time::interval(Duration::from_millis(5));
     let waiting = async {
@@ -41,7 +41,7 @@ pub(crate) async fn until(host: &Host, expected: &str) {
     assert!(waited.is_ok(), "{expected} never comes: {}", live(host));
 }
 
-/// Lets a host follow its definitions until this is dropped.
+/// Makes a host follow its definitions until it is dropped.
 pub(crate) struct FollowTask(tokio::task::JoinHandle<()>);
 
 impl FollowTask {
@@ -88,14 +88,14 @@ async fn definitions_of_stores_and_files_are_live_together() {
         ]
     );
 
-    // Another formatting does not create a revision.
+    // Reformatting a definition does not create a revision.
     memory.put(
         "n/y",
         &bcs("y", "Secret", "1").replace(",\"resourcesRef\"", ",\n  \"resourcesRef\""),
     );
     host.reload().await.unwrap();
     assert_eq!(live(&host), "5 a=2 n/y=1");
-    // Revisions contain the entries of the store, and can be compared.
+    // Revisions contain the entries of the store, so they can be compared.
     let comparison = host.compare(1, 2).unwrap().text;
     let lines: Vec<_> = comparison.lines().filter(|line| line.contains("url")).collect();
     assert_eq!(
@@ -114,7 +114,7 @@ async fn mistakes_in_a_store_are_reported_with_their_places() {
     let host = builder(&scene, &memory).build().await.unwrap();
     let plugin = r#""plugin":{"source":"file:x.wasm"}"#;
     let client = r#""clientConfig":{"url":"http://127.0.0.1:1/1"}"#;
-    // (text, expected mistake)
+    // (stored text, expected mistake)
     let table = [
         ("{".to_owned(), "memory:/a/n/y:1:"),
         (
@@ -224,8 +224,8 @@ async fn a_start_without_the_store_serves_the_last_live_table() {
     until(&host, "2 n/x=2").await;
 }
 
-/// A store reports a change until it is read. If a reader only shows the content, or fails to change it, the host must
-/// still go live with the change.
+/// A store reports a change only until it is read. So if a reader only lists the content, or fails to change it, the
+/// host must still go live with the change.
 #[tokio::test]
 async fn a_change_that_was_read_but_not_used_goes_live_later() {
     let (scene, memory) = (Scene::new(), MemoryStore::new("a"));
@@ -262,7 +262,7 @@ async fn a_rollback_holds_until_the_store_changes() {
     assert_eq!(live(&host), "3 n/x=1");
     assert!(memory.text("n/x").contains("1:1/2"));
 
-    // Losing the store creates no revision, and neither does a restart, even while the store is lost.
+    // Neither losing the store nor restarting creates a revision, even if the store is still lost.
     memory.set_lost(true);
     host.reload().await.unwrap_err();
     assert_eq!(live(&host), "3 n/x=1 !");
@@ -275,7 +275,7 @@ async fn a_rollback_holds_until_the_store_changes() {
     drop(host);
     let host = builder(&scene, &memory).build().await.unwrap();
     assert_eq!(live(&host), "3 n/x=1");
-    // A rollback while the store is unreachable stays in force when the store is back.
+    // A rollback during an outage of the store stays in force when the store is back.
     memory.put("n/x", &bcs("x", "Application", "3"));
     host.reload().await.unwrap();
     assert_eq!(live(&host), "4 n/x=3");

@@ -1,4 +1,4 @@
-//! Tests of changes that are written to the store that owns the definitions.
+//! Tests changes to definitions that are written to the store which contains them.
 
 use admittance::{Application, AppliedEffect, ChangeError, Expected, Host, Origin, definitions::StoreError};
 
@@ -37,7 +37,7 @@ async fn definitions_of_a_store_are_changed_there() {
     let again = host.apply(yaml, "new.yaml", &by("ci")).await.unwrap();
     assert_eq!(again.definitions[0].effect, AppliedEffect::Unchanged);
     assert_eq!((again.revision, memory.commits()), (3, 1));
-    // YAML is stored as JSON, for other readers of the store.
+    // YAML is stored as JSON, which other readers of the store expect.
     let yaml = yaml.replace("/2", "/3");
     host.apply(&yaml, "new.yaml", &by("ci")).await.unwrap();
     assert_eq!(live(&host), "4 a=1 n/x=3");
@@ -63,7 +63,7 @@ async fn definitions_of_a_store_are_changed_there() {
             (Origin::Start, None),
         ]
     );
-    // The written definitions are live already.
+    // The written definitions are already live.
     host.reload().await.unwrap();
     assert_eq!(live(&host), "5 a=1");
 }
@@ -75,7 +75,7 @@ async fn an_apply_fails_if_its_expectations_are_not_met() {
     memory.put("n/x", &bcs("x", "Application", "1"));
     let host = builder(&scene, &memory).build().await.unwrap();
     let [x, y] = [bcs("x", "Application", "2"), bcs("y", "Secret", "1")];
-    // Each row has a text, the expectation and the error.
+    // (text, expectation, error)
     let table = [
         (
             &x,
@@ -176,7 +176,7 @@ async fn a_new_definition_goes_to_the_first_store_that_accepts_it() {
         );
     }
 
-    // A change of two stores is refused.
+    // A change that affects two stores is refused.
     second.put("n/y", &y);
     let host = orders("d12").build().await.unwrap();
     let both = format!("{}\n---\n{}", chain("a", "2"), y.replace("1:1/1", "1:1/2"));
@@ -191,7 +191,7 @@ async fn a_new_definition_goes_to_the_first_store_that_accepts_it() {
     assert_eq!(live(&host).split_once(' ').unwrap().1, "a=1 n/y=1");
 }
 
-/// A change of files is written to the history first; a store changes atomically.
+/// Only changes of files are first written to the history. A store changes atomically, so it needs none.
 #[tokio::test]
 async fn a_store_is_changed_without_a_history() {
     let (scene, memory) = (Scene::new(), MemoryStore::new("a"));
@@ -211,7 +211,7 @@ async fn a_store_is_changed_without_a_history() {
     assert_eq!(scene.read("a.yaml"), chain("a", "1"));
 }
 
-/// The definitions are read again while a change is prepared, and the change does not hide the problem that was found.
+/// Definitions that are read again while a change is prepared may have a problem. The change must not hide it.
 #[tokio::test]
 async fn a_change_does_not_hide_a_problem_found_while_it_is_prepared() {
     let (scene, memory) = (Scene::new(), MemoryStore::new("a"));

@@ -1,4 +1,4 @@
-//! Tests of tables that wait until the program lets them go live.
+//! Tests tables that wait until the program lets them go live.
 
 use std::{fs, time::Duration};
 
@@ -22,7 +22,7 @@ async fn start(scene: &Scene) -> Host {
     host.await.unwrap()
 }
 
-/// Prepares the chain with this path, and returns the hash of the table.
+/// Prepares a table of a chain with this path; returns the hash of the table.
 async fn prepare(scene: &Scene, host: &Host, path: &str) -> Digest {
     scene.write("a.yaml", &chain("a", path));
     host.reload().await.unwrap();
@@ -51,7 +51,7 @@ async fn a_table_waits_until_it_may_go_live() {
     let second = prepare(&scene, &host, "2").await;
     assert_eq!(live(&host), "1 a=1");
     assert_eq!((host.hash(), host.status().prepared), (first, Some(second)));
-    // Reading the same definitions again changes nothing.
+    // Reading unchanged definitions again has no effect.
     host.reload().await.unwrap();
     assert_eq!(host.prepared().newest, second);
     assert!(!host.go_live_with(Digest::of("another")).await);
@@ -62,7 +62,7 @@ async fn a_table_waits_until_it_may_go_live() {
         (second, second, None)
     );
 
-    // The table that waits is not in the history.
+    // A waiting table is not in the history.
     prepare(&scene, &host, "3").await;
     assert_eq!(host.history().len(), 2);
     drop(host);
@@ -105,7 +105,7 @@ async fn an_agreed_change_goes_live_before_its_reversal_does() {
 }
 
 #[tokio::test]
-async fn a_change_without_effect_on_verdicts_goes_live_at_once() {
+async fn a_change_without_effect_on_verdicts_goes_live_immediately() {
     let scene = Scene::new();
     scene.write("a.yaml", &chain("a", "1"));
     let host = start(&scene).await;
@@ -115,7 +115,7 @@ async fn a_change_without_effect_on_verdicts_goes_live_at_once() {
     host.reload().await.unwrap();
     assert_eq!((live(&host), host.hash()), ("2 a=1".to_owned(), hash));
 
-    // A host with the same definitions in another directory has the same hash.
+    // The hash does not depend on the directory of the definitions.
     let elsewhere = Scene::new();
     elsewhere.write("z.yaml", &chain("a", "1"));
     assert_eq!(elsewhere.start().await.unwrap().hash(), hash);
@@ -123,7 +123,7 @@ async fn a_change_without_effect_on_verdicts_goes_live_at_once() {
     assert_ne!(elsewhere.start().await.unwrap().hash(), hash);
 }
 
-/// The content of referenced files counts too: replicas may have other files at the same paths.
+/// The hash depends on the content of referenced files, because replicas may have other files at the same paths.
 #[tokio::test]
 async fn changed_module_files_with_the_same_names_make_a_new_table() {
     let scene = Scene::new();
@@ -136,8 +136,8 @@ async fn changed_module_files_with_the_same_names_make_a_new_table() {
     let second = scene.start_without_history().await.unwrap().hash();
     assert_ne!(second, first, "another module");
 
-    // The text of the Rego file becomes a setting of the plugin, so changing the file changes the table. The stage
-    // calls the guest instead of the stock plugin.
+    // The text of the Rego file becomes a setting of the plugin, so changing the file changes the table. The test uses
+    // a guest in place of the stock plugin.
     let stage = "      rego: { file: a.rego, entrypoint: data.a.deny }\n";
     let text = plugin("a", "file:a.wasm");
     let (head, _) = text.split_once("      plugin:").unwrap();

@@ -91,7 +91,7 @@ fn log(count: usize, bytes: usize, redact: &[&str]) -> DecisionLog {
     }))
 }
 
-/// Creates a log with an allowed, a changed and a denied request.
+/// Creates a log with three requests: allowed, changed and denied.
 fn three() -> DecisionLog {
     let log = log(10, 1 << 20, &[]);
     log.add(&observed(pod("a", "shop"), &allowed("a")));
@@ -135,7 +135,7 @@ fn a_filter_selects_the_decisions_that_meet_all_conditions() {
             }),
             vec![],
         ),
-        // The decision has a row for the stage `long`, which was not called.
+        // The decision has a row for the stage `long`, but the stage was not called, so the filter does not match.
         (filter(|filter| filter.stage = Some("long".to_owned())), vec![]),
         (
             filter(|filter| filter.namespace = Some("shop".to_owned())),
@@ -231,7 +231,7 @@ fn a_record_describes_the_request_and_each_stage() {
 }
 
 #[test]
-fn a_detail_contains_the_objects_of_the_request() {
+fn decision_details_contain_the_objects_of_the_request() {
     let [found] = three().get("b", None).0.try_into().unwrap();
     let detail = found.detail();
     let review = detail.review.unwrap();
@@ -312,7 +312,7 @@ fn the_log_is_bounded_by_count_and_bytes() {
     assert_eq!(by_bytes.list(&filter, None, 100).decisions.len(), 20);
     assert_eq!(by_bytes.0.memory.ring().size, 20 * size);
 
-    // Large objects are left out, but not the decision.
+    // The decision is kept without its large objects.
     let object = json!({"metadata": {"name": "large"}, "data": "x".repeat(30 * size)});
     by_bytes.add(&observed(
         request("large", "ConfigMap", &object),
@@ -321,7 +321,7 @@ fn the_log_is_bounded_by_count_and_bytes() {
     let [found] = by_bytes.get("large", None).0.try_into().unwrap();
     assert!(found.request().is_none() && found.detail().review.is_none());
 
-    // A decision that is larger than the log is not kept.
+    // A decision that is larger than the whole log is not kept.
     let mut outcome = allowed("huge");
     outcome.warnings.push("x".repeat(30 * size));
     by_bytes.add(&observed(pod("huge", "shop"), &outcome));
@@ -366,7 +366,7 @@ fn a_log_that_is_off_keeps_nothing() {
     );
 }
 
-/// Returns the next items of a stream, each as a uid or as the number of missed decisions.
+/// Returns the next items of a stream: the uid of a decision, or the number of missed decisions.
 async fn next(stream: &mut DecisionStream, count: usize) -> Vec<String> {
     let items: Vec<_> = stream.by_ref().take(count).collect().await;
     let items = items.into_iter().map(|item| match item {
@@ -482,7 +482,7 @@ fn pages_are_bounded_by_bytes() {
             };
             log.add(&observed(request(uid, "Pod", &object), &outcome));
         }
-        // Each decision is on one page, the newest first, and no page is empty.
+        // Each decision is on exactly one page, the newest first, and no page is empty.
         let (mut before, mut ids) = (None, Vec::new());
         loop {
             let (found, older) = log.get(uid, before);
@@ -497,7 +497,7 @@ fn pages_are_bounded_by_bytes() {
         assert!(ids.is_sorted_by(|newer, older| newer > older), "{uid}: {ids:?}");
         oldest = before.unwrap();
     }
-    // The size of objects does not count in a list, but the size of patches does.
+    // The size of a list includes patches but not objects.
     let filter = DecisionFilter::default();
     let first = log.list(&filter, None, 100);
     assert!(

@@ -6,15 +6,15 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// A redacted part of a request or its answer. Everything that is kept of requests has this type, which only redaction
-/// creates, so nothing can be written without it.
+/// A redacted part of a request or its answer. All that is kept of requests has this type, and only redaction creates
+/// it, so nothing can be written unredacted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 #[schemars(inline)]
 pub struct Redacted<T = Value>(T);
 
 impl<T> Redacted<T> {
-    /// Returns the value, for uses that do not write it anywhere.
+    /// Returns the value, for uses that do not write it.
     pub fn into_inner(self) -> T {
         self.0
     }
@@ -29,7 +29,7 @@ impl<T> Deref for Redacted<T> {
 }
 
 impl Redacted {
-    /// Removes the values that a patch writes, which are parts of objects; the paths stay.
+    /// Removes the values from a patch, because they are parts of objects. The paths are kept.
     pub(crate) fn remove_patch_values(&mut self) {
         for operation in self.0.as_array_mut().into_iter().flatten() {
             if let Some(operation) = operation.as_object_mut() {
@@ -38,8 +38,8 @@ impl Redacted {
         }
     }
 
-    /// Shortens a patch to about this many bytes by removing first the values, then the last operations. Returns the
-    /// number of removed operations.
+    /// Shortens a patch to about this many bytes: first by removing values, then by removing operations at the end.
+    /// Returns the number of removed operations.
     pub(crate) fn shorten_patch(&mut self, most: usize) -> usize {
         if self.0.to_string().len() <= most {
             return 0;
@@ -59,7 +59,7 @@ impl Redacted {
     }
 }
 
-/// The path of values to redact in objects: a JSON Pointer in which `*` stands for every key or index, as in
+/// The path of values to redact in objects. It is a JSON Pointer in which `*` means every key or index, such as
 /// `/spec/containers/*/env/*/value`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Redaction(Vec<Token>);
@@ -70,7 +70,7 @@ enum Token {
     Key(String),
 }
 
-/// A text that is not a valid redaction.
+/// The text is not a valid redaction.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{0}` is not a valid field: write a JSON Pointer, with `*` for every key or index, `/spec/containers/*/env/*/value`"
@@ -109,7 +109,7 @@ impl Token {
     fn matches(&self, key: &str) -> bool {
         match self {
             Self::Any => true,
-            // In a patch, `-` appends to a list, so it may stand for any index.
+            // In the path of a patch, `-` appends to a list, so it matches any index.
             Self::Key(own) => own == key || key == "-",
         }
     }
@@ -120,7 +120,8 @@ pub(crate) fn redact_object(request: &Request, redactions: &[Redaction], mut obj
     Redacted(object)
 }
 
-/// Redacts a patch of a request's object; `None` if it changes nothing. The patch of a Secret loses all values.
+/// Redacts a patch of a request's object; returns `None` if the patch changes nothing. All values are removed from the
+/// patch of a Secret.
 pub(crate) fn redact_patch(request: &Request, redactions: &[Redaction], patch: &Patch) -> Option<Redacted> {
     let mut operations = serde_json::to_value(patch).ok().filter(|_| !patch.is_empty())?;
     apply_to_patch(request, redactions, &mut operations);
@@ -140,8 +141,8 @@ pub(super) fn redact_lookup(
     (Redacted(object), count)
 }
 
-/// Redacts these values, the values of queries, and Secrets in the answer of a server. Also returns the number of
-/// redacted values.
+/// Redacts these values, the values in queries, and Secrets in a server's answer. Also returns the number of redacted
+/// values.
 pub(super) fn redact_answer(
     mut answer: HttpAnswer,
     redactions: &[Redaction],
@@ -151,7 +152,7 @@ pub(super) fn redact_answer(
     (Redacted(answer), count)
 }
 
-/// Redacts these values and Secrets in the request and the response of a review. Also returns the number of redacted
+/// Redacts these values, and Secrets, in the request and response of a review. Also returns the number of redacted
 /// values.
 pub(super) fn redact_review(
     request: &Request,
@@ -194,7 +195,7 @@ fn apply_to(value: &mut Value, is_secret: bool, redactions: &[Redaction]) -> usi
     all.map(|redaction| redact(value, &redaction.0)).sum()
 }
 
-/// Redacts the Secrets in a value. An item of a list may lack its kind; it then follows from `list`, the kind of the
+/// Redacts the Secrets in a value. If an item of a list lacks its kind, the kind follows from `list`, the kind of the
 /// list.
 fn redact_secrets(value: &mut Value, list: &str) -> usize {
     let kind = match value.get("kind") {
@@ -227,7 +228,7 @@ fn secret_redactions(is_secret: bool) -> Vec<Redaction> {
     [
         "/data/*",
         "/stringData/*",
-        // A Secret of BCS has its content in `datas`.
+        // Secrets of BCS have their content in `datas`.
         "/datas/*",
         "/metadata/annotations/kubectl.kubernetes.io~1last-applied-configuration",
     ]
@@ -263,7 +264,7 @@ fn redact(value: &mut Value, path: &[Token]) -> usize {
     }
 }
 
-/// Redacts the values of a patch: an operation may write a redacted value, a part of it, or a value that contains it.
+/// Redacts the values in a patch. An operation may write a redacted value, a part of one, or a value that contains one.
 fn redact_operations(operations: &mut Value, path: &[Token]) -> usize {
     let operations = operations
         .as_array_mut()

@@ -1,4 +1,4 @@
-//! Disabled stages and the progress of rollouts, in memory and in the directory of the history.
+//! Stores which stages are disabled, and the progress of rollouts, in memory and in the directory of the history.
 
 use std::sync::Arc;
 
@@ -17,23 +17,23 @@ use crate::{
 
 #[derive(Debug)]
 pub(crate) struct DisabledStages {
-    /// The lock is held while disabled stages or rollouts change and while a table goes live, so that each table has
-    /// their newest state.
+    /// This lock is held during changes to disabled stages and rollouts, and while a table goes live, so that each
+    /// table gets their newest state.
     stages: Mutex<Stages>,
     directory: Option<Arc<HistoryDirectory>>,
     writing: Mutex<()>,
 }
 
-/// The disabled stages and the rollouts, with the times at which they change.
+/// The disabled stages and the rollouts, with the times of their next changes.
 #[derive(Debug)]
 pub(crate) struct Stages {
     stages: Vec<(Arc<DisabledStage>, Instant)>,
     rollouts: Rollouts,
     /// The time at which the next exception of the live table expires.
     exceptions_end: Option<Instant>,
-    /// Exceptions that expired before this moment are logged already.
+    /// The time up to which expired exceptions were logged.
     logged_until: Moment,
-    /// The next end of a disabled stage, an exception, or a step of a rollout.
+    /// The time at which the next disabled stage, exception, or rollout step ends.
     next_end: watch::Sender<Option<Instant>>,
 }
 
@@ -84,7 +84,7 @@ impl DisabledStages {
         self.stages.lock()
     }
 
-    /// Writes the disabled stages. If they cannot be kept over a restart, returns the reason.
+    /// Writes the disabled stages to disk. Returns the reason if they would not survive a restart.
     pub(crate) async fn keep(self: &Arc<Self>) -> Option<String> {
         self.write(
             "the disabled stages are",
@@ -94,7 +94,7 @@ impl DisabledStages {
         .await
     }
 
-    /// Writes the progress of rollouts. If it cannot be kept over a restart, returns the reason.
+    /// Writes the progress of rollouts to disk. Returns the reason if it would not survive a restart.
     pub(crate) async fn keep_rollouts(self: &Arc<Self>) -> Option<String> {
         let list = |stages: &Stages| stages.rollouts.list();
         self.write(
@@ -116,7 +116,7 @@ impl DisabledStages {
         };
         let this = self.clone();
         let writing = move || {
-            // The list is read under this lock, so the last writer writes the newest list.
+            // The list is read under this lock, so that the last write contains the newest list.
             let _writing = this.writing.lock();
             let list = list(&this.lock());
             write(&directory, &list)
@@ -168,7 +168,7 @@ impl Stages {
         self.next_end.subscribe()
     }
 
-    /// Waits for the ends of these exceptions. Returns the moment up to which expired ones were logged before.
+    /// Schedules the ends of these exceptions. Returns the time up to which expired exceptions were already logged.
     pub(crate) fn watch_exceptions(&mut self, exceptions: &[LiveException], now: Moment) -> Moment {
         self.exceptions_end = next_end(exceptions, now);
         self.update_next_end();
@@ -203,7 +203,7 @@ impl Stages {
     }
 }
 
-/// Returns whether this address, such as `Mutating:pods/images`, names the stage.
+/// Returns whether an address such as `Mutating:pods/images` refers to this stage.
 pub(crate) fn is_stage(address: &str, phase: Phase, chain: &str, stage: &str) -> bool {
     let rest = address.strip_prefix(phase.as_str());
     let rest = rest.and_then(|rest| rest.strip_prefix(':')?.strip_prefix(chain)?.strip_prefix('/'));

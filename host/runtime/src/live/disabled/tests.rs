@@ -54,13 +54,13 @@ async fn admit(host: &Host) -> Outcome {
     host.admit(Request::new(Operation::Delete, kind, resource)).await
 }
 
-/// Returns the disabled stages in the status.
+/// Returns the stages that the status shows as disabled.
 fn disabled_stages(host: &Host) -> Vec<DisabledStage> {
     let stages = host.status().chains.into_iter().flat_map(|chain| chain.stages);
     stages.filter_map(|stage| stage.disabled).collect()
 }
 
-/// Waits until no stage is disabled.
+/// Waits until no stage is disabled any longer.
 async fn until_all_are_enabled(host: &Host) {
     let mut ends = host.0.disabled.lock().ends();
     ends.wait_for(Option::is_none).await.unwrap();
@@ -107,7 +107,7 @@ async fn an_audited_stage_is_called_but_not_enforced() {
     assert!(outcome.is_allowed());
     assert_eq!(outcome.trace[0].mode, Mode::Audit);
     assert_eq!(outcome.trace[0].result.as_str(), "deny");
-    // The status shows the mode in the definition.
+    // The status shows the mode from the definition.
     assert_eq!(host.status().chains[0].stages[0].mode, Mode::Enforce);
     until_all_are_enabled(&host).await;
     assert!(!admit(&host).await.is_allowed());
@@ -238,7 +238,7 @@ async fn a_disabled_stage_stays_disabled_after_a_restart() {
     drop(host);
     let host = start().await;
     let shown = disabled_stages(&host);
-    // Times on disk are in milliseconds.
+    // Times on disk are rounded to milliseconds.
     assert_eq!(shown.len(), 1);
     assert_eq!(shown[0].until.to_string(), switched.disabled.until.to_string());
     assert!(admit(&host).await.is_allowed());

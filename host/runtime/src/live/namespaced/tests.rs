@@ -84,7 +84,7 @@ fn only_expressions_are_allowed_by_default() {
         ) && text.contains("`definitions[].kubernetes.namespaced.modules`"),
         "{text}"
     );
-    // A chain of all namespaces belongs to the operator.
+    // A chain without a namespace was written by the operator.
     let mut of_all = chain;
     of_all.namespace = None;
     assert!(none.mistakes(&of_all).is_empty());

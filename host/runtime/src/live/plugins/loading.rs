@@ -1,4 +1,4 @@
-//! Fetches a module, compiles it unless its compiled form is in the store, and loads the plugin.
+//! Fetches a module, compiles it unless the store contains its compiled form, and loads the plugin.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ pub(super) async fn module(
     let freshness = match modules {
         Modules::AsOf(digests) => match digests.get(&order.address()) {
             Some(digest) => return Ok(catalog.load_kept(&order.reference, *digest).await?),
-            // The stage was live without its module, which may be in the store now.
+            // The stage was live without its module, but the store may contain it now.
             None => Freshness::Stored,
         },
         Modules::Current(Servers::All(again)) if again.contains(&order.reference) => Freshness::Again,
@@ -51,7 +51,7 @@ pub(super) async fn module(
         .await?;
     let store = catalog.store().filter(|_| assembler.fills_store);
     if let (ModuleReference::File(_), Some(store)) = (&order.reference, store) {
-        // A module file may change, but a rollback needs the original.
+        // A module file may change later, but a rollback needs the original, so the store keeps a copy.
         let (store, kept) = (store.clone(), module.clone());
         let kept = on_thread_for_long_work(move || store.keep(&kept))
             .await
@@ -73,8 +73,8 @@ pub(super) fn compiled_key(sandbox: &Sandbox, module: &Module, order: &Order) ->
     CompiledKey::new(module.digest(), &order.settings, &sandbox.fingerprint())
 }
 
-/// Loads the plugin that all stages with the same module and settings share. Also returns whether its compiled form was
-/// in the store.
+/// Loads the plugin that stages with the same module and settings share. Also returns whether the store contained its
+/// compiled form.
 pub(super) async fn plugin(
     assembler: &Assembler,
     sandbox: &Sandbox,
@@ -86,7 +86,7 @@ pub(super) async fn plugin(
         return Ok((Arc::new(plugin), true));
     }
     let prepared = prepare(assembler, sandbox, module, key, order).await?;
-    // A mapped form takes less memory than the one that was compiled.
+    // Mapping the compiled form from the store takes less memory than keeping the one that was just compiled.
     if assembler.catalog.store().is_some_and(Store::maps_code)
         && let Some(plugin) = stored(assembler, sandbox, key, order).await?
     {
@@ -100,8 +100,8 @@ pub(super) async fn plugin(
     Ok((Arc::new(plugin), false))
 }
 
-/// Loads a plugin from the store; `None` if its compiled form is not there, or cannot be loaded. Reading and loading
-/// hold one permit, so that few compiled forms are in memory at a time.
+/// Loads a plugin from the store; returns `None` if the store has no compiled form that can be loaded. One permit
+/// covers reading and loading, so that only few compiled forms are in memory at a time.
 async fn stored(
     assembler: &Assembler,
     sandbox: &Sandbox,
@@ -120,7 +120,7 @@ async fn stored(
             CompiledCode::Memory(code) => Prepared::from_bytes(code, &header),
         };
         let loaded = prepared.and_then(|prepared| sandbox.load(&prepared, &config));
-        // Another program may have removed the file in the meantime, or the system does not let it be mapped.
+        // Another program may have removed the file meanwhile, or the system refuses to map it.
         if let Err(Error::Artifact(reason)) = loaded {
             tracing::warn!(
                 reason,
@@ -136,7 +136,7 @@ async fn stored(
     Ok(loaded.transpose()?)
 }
 
-/// Compiles a plugin, and keeps the compiled form in the store.
+/// Compiles a plugin, and writes the compiled form to the store.
 async fn prepare(
     assembler: &Assembler,
     sandbox: &Sandbox,
@@ -144,7 +144,7 @@ async fn prepare(
     key: CompiledKey,
     order: &Order,
 ) -> Result<Prepared, StageErrorCause> {
-    // The module stays shared while other stages with it wait for their turn.
+    // Other stages with this module may still wait for their turn, so the module stays shared.
     let _shared = sandbox.share(module.digest());
     let _turn = assembler.compilers.turn(module.bytes().len()).await;
     (assembler.progress)(Progress::Preparing {

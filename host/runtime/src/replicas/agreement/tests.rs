@@ -4,7 +4,7 @@ fn hash(name: &str) -> Digest {
     Digest::of(name)
 }
 
-/// Creates a replica from `NAME LIVE PREPARED` and marks such as `dead`, `leader` and `problem`.
+/// Creates a replica from `NAME LIVE PREPARED`, which the marks `dead`, `leader` and `problem` may follow.
 fn replica(text: &str) -> Replica {
     let words: Vec<&str> = text.split(' ').collect();
     let has = |mark: &str| words.contains(&mark);

@@ -1,4 +1,4 @@
-//! Compares the answers of a plugin and of its candidate, and collects the differences.
+//! Compares the answers of a plugin and its candidate, and collects samples of differences.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -10,16 +10,16 @@ use crate::{
     status::candidate::{AnswerSample, ComparedKind, DifferenceEffect, DifferenceSample},
 };
 
-/// The number of samples that are kept for one candidate.
+/// The maximum number of samples for a candidate.
 pub(super) const SAMPLES: usize = 20;
 
-/// The number of kinds whose comparisons are counted. Clients choose the kinds, so others are counted together.
+/// The number of kinds that are counted separately. Clients choose the kinds, so further ones are counted together.
 pub(super) const KINDS: usize = 50;
 
 /// The size in bytes to which patches in samples are shortened.
 const MOST_PATCH: usize = 16 << 10;
 
-/// An answer, with its effect on the request and its notes.
+/// An answer, its effect on the request, and its warnings and audit annotations.
 pub(super) struct Answer {
     pub(super) effect: Result<Effect, Failure>,
     warnings: Vec<String>,
@@ -27,7 +27,7 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    /// Evaluates an answer with the rules and limits of stages.
+    /// Evaluates an answer by the same rules and limits as the answer of a stage.
     pub(super) async fn of(request: &Request, answer: Result<Response, Failure>, deadline: Deadline) -> Self {
         match answer.map(Response::bounded) {
             Ok(response) => Self {
@@ -43,7 +43,7 @@ impl Answer {
         }
     }
 
-    /// Returns the effect of the candidate's answer in place of this one; `None` if both are the same.
+    /// Returns how the candidate's answer differs in its effect from this one; `None` if it does not.
     pub(super) fn difference(&self, candidate: &Self) -> Option<DifferenceEffect> {
         if self.is_same(candidate) {
             return None;
@@ -100,7 +100,7 @@ impl Answer {
     }
 }
 
-/// The results of a trial.
+/// The results of a trial so far.
 #[derive(Debug, Default)]
 pub(super) struct Comparisons {
     pub(super) kinds: BTreeMap<String, ComparedKind>,
@@ -118,8 +118,8 @@ impl Comparisons {
         })
     }
 
-    /// Counts a difference and keeps its sample. Beyond the limit, old samples whose kind and effect have a newer
-    /// sample are dropped first.
+    /// Counts a difference, and keeps it as a sample. Beyond the limit, old samples are dropped; those whose kind and
+    /// effect have a newer sample are dropped first.
     pub(super) fn add(&mut self, sample: DifferenceSample) {
         *self.kind(&sample.kind).with_effect_mut(sample.effect) += 1;
         self.samples.push_front(sample);

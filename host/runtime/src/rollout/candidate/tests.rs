@@ -17,7 +17,7 @@ impl Hook for FixedAnswer {
     }
 }
 
-/// Waits for a permit and takes it.
+/// A hook that waits until it gets a permit.
 struct Waits(Arc<Semaphore>);
 
 #[async_trait]
@@ -134,7 +134,7 @@ async fn answers_are_compared_by_their_effects_and_notes() {
         let answer = shadowed
             .admit(&Arc::new(request()), Deadline::after(Duration::from_secs(1)))
             .await;
-        // The request gets the plugin's answer while the candidate waits.
+        // While the candidate waits, the request gets the plugin's answer.
         let deadline = Deadline::after(Duration::from_secs(1));
         let (answer, plugin) = (
             Answer::of(&request(), answer, deadline).await,
@@ -163,7 +163,7 @@ async fn answers_are_compared_by_their_effects_and_notes() {
 }
 
 #[tokio::test]
-async fn the_share_is_compared_and_the_newest_samples_are_kept() {
+async fn only_the_configured_share_is_compared_and_the_newest_samples_are_kept() {
     let shadowed = shadowed(
         FixedAnswer(|| Ok(Response::allow())),
         FixedAnswer(|| Ok(Response::deny(Denial::forbidden("no")))),
@@ -207,7 +207,7 @@ fn differences_are_counted_by_kind_and_each_keeps_an_example() {
     let pods = comparisons.kind("v1/Pod");
     assert_eq!((pods.would_change, pods.would_fail), (2 * SAMPLES as u64, 1));
     assert_eq!(pods.different(), 2 * SAMPLES as u64 + 1);
-    // The kinds that clients name are bounded.
+    // Clients choose kinds, so the number of counted kinds is limited.
     for number in 0..2 * KINDS {
         comparisons.kind(&format!("v1/Kind{number}")).same += 1;
     }
@@ -231,7 +231,7 @@ async fn a_slow_candidate_delays_no_request_and_is_skipped() {
 }
 
 #[test]
-fn a_trial_continues_while_a_table_has_it() {
+fn a_trial_continues_in_tables_with_the_same_candidate() {
     let trials = Trials::default();
     let of = |candidate: &str, share: &str| {
         trials.of(identity(candidate, share), status("plugin"), status(candidate))
@@ -324,7 +324,7 @@ async fn a_candidate_decides_its_share_and_is_compared_with_its_plugin() {
         settled(&shadowed).await;
     }
     assert!((30..=70).contains(&by_candidate), "{by_candidate}");
-    // Plugin and candidate are called for every request, and a sample names the answers of both.
+    // Plugin and candidate are called for every request, and a sample contains both answers.
     let report = shadowed.trial.report(None);
     assert_eq!(report.candidate.different, 100);
     for sample in report.samples {
@@ -333,7 +333,7 @@ async fn a_candidate_decides_its_share_and_is_compared_with_its_plugin() {
             ["deny", "allow"]
         );
     }
-    // The candidate refused nothing that the plugin allows.
+    // The candidate has denied nothing that the plugin allows.
     let limit = tokio::time::timeout(Duration::ZERO, trials.limits.notified());
     assert!(limit.await.is_err());
 }

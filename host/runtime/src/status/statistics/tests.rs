@@ -43,7 +43,7 @@ fn results_are_counted_and_the_last_one_is_the_state() {
 }
 
 #[test]
-fn metrics_are_made_once_for_each_policy() {
+fn failure_metrics_are_initialized_once_for_each_policy() {
     let statistics = StageStatistics::default();
     let made = [FailurePolicy::Fail, FailurePolicy::Fail, FailurePolicy::Ignore]
         .map(|policy| statistics.lacks_metrics(policy));

@@ -3,7 +3,7 @@ use serde_json::json;
 
 use super::*;
 
-/// Redacts the parts of a review in place, and returns the number of redacted values.
+/// Redacts a review in place; returns the number of redacted values.
 fn apply(request: &Request, redactions: &[Redaction], asked: &mut Value, answered: &mut Value) -> usize {
     let (review_request, review_response, count) =
         redact_review(request, redactions, asked.clone(), answered.clone());
@@ -11,7 +11,7 @@ fn apply(request: &Request, redactions: &[Redaction], asked: &mut Value, answere
     count
 }
 
-/// Redacts an answer in place, and returns the number of redacted values.
+/// Redacts an answer in place; returns the number of redacted values.
 fn apply_to_answer(answer: &mut HttpAnswer, redactions: &[Redaction]) -> usize {
     let (redacted, count) = redact_answer(answer.clone(), redactions);
     *answer = redacted.into_inner();
@@ -119,7 +119,7 @@ fn secrets_in_answers_of_servers_are_never_recorded() {
     ] {
         let answer = json!({"url": "https://a.example/x?token=s3cret", "body": body});
         let mut answer = serde_json::from_value(answer).unwrap();
-        // The value of the query is redacted and counted too.
+        // The value in the query is also redacted and counted.
         assert_eq!(apply_to_answer(&mut answer, &[]), count + 1, "{body}");
         let text = serde_json::to_string(&answer).unwrap();
         assert!(!text.contains("s3cret"), "{text}");
