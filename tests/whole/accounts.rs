@@ -1,4 +1,4 @@
-//! Users and clusters of a gateway, from its commands to its API.
+//! Users and clusters of a gateway: its commands and its API.
 
 use std::{ffi::OsString, fs, os::unix::fs::PermissionsExt as _};
 
@@ -55,7 +55,7 @@ impl Scene {
     }
 }
 
-/// Starts the program, and waits until it has read the database.
+/// Starts a gateway, and waits until it has read its database.
 async fn serve(directory: &TempDir) -> Admittance {
     let config = directory.path().join("admittance.yaml");
     let program = Serve::new(config).unwrap().store(store()).start().await.unwrap();
@@ -107,7 +107,7 @@ async fn the_commands_of_the_page_succeed_in_order() {
     let (status, reply) = scene.rest(&token, "GET", path, Value::Null).await;
     assert_eq!((status, &reply["user_token"]), (200, &json!(token)), "{reply}");
 
-    // The log has every change but no secret, and a restart loses nothing.
+    // The log has every change and no secret, and a restart loses nothing.
     let log = format!("{:?}", scene.program.log());
     for change in [
         "create user plain:alice",
@@ -376,7 +376,7 @@ async fn users_have_the_same_tokens_for_mesos_clusters() {
         reply.status.as_u16()
     };
     assert_eq!(ask("GET", "unknown").await, 401);
-    // A user who registers a cluster with the ID of another cluster has no right to the other cluster's drivers.
+    // Registering a cluster with the ID of another user's cluster gives no right to that cluster's drivers.
     assert_eq!(ask("GET", &token).await, 400);
     assert!(driver.received().is_empty());
     scene
@@ -399,7 +399,7 @@ async fn users_have_the_same_tokens_for_mesos_clusters() {
     assert_eq!(ask("GET", &token).await, 400);
 }
 
-/// Writes a key, which only the current user may read.
+/// Writes a key file that only the current user may read.
 fn write_key(directory: &TempDir, byte: char) {
     let path = write(
         directory,
@@ -441,7 +441,7 @@ async fn a_lost_key_is_reported_and_never_replaced() {
     }
     assert!(!key.exists() && refused.code != Some(0));
 
-    // The key is restored, as the message advises.
+    // The user restores the key, as the message advises.
     write_key(&scene.directory, 'A');
     scene.program = serve(&scene.directory).await;
     let finished = scene.tell(&["clusters", "reencrypt"]).await;

@@ -1,4 +1,4 @@
-//! `admittance audit`: the verdicts of chains about the objects of a cluster.
+//! `admittance audit`: the verdicts of chains about the objects in a cluster.
 
 use std::{
     collections::BTreeMap,
@@ -49,7 +49,7 @@ spec:
 ";
 
 fn pod(name: &str, labels: &Value) -> Value {
-    // In a list of built-in objects, items have no `kind`.
+    // In a list of built-in objects, the items have no `kind`.
     json!({"metadata": {"name": name, "namespace": "shop", "labels": labels}, "spec": {"containers": []}})
 }
 
@@ -63,8 +63,8 @@ fn pods() -> Vec<Value> {
     ]
 }
 
-/// Returns an API server with five Pods in pages of two. Deployments exist in two versions and may not be listed by
-/// this user; Secrets cannot be listed at all. The first token for the second page has expired, and the server is
+/// Returns an API server with five Pods in pages of two. The user may not list Deployments, which exist in two
+/// versions, and Secrets cannot be listed at all. The first token for the second page has expired, and the server is
 /// overloaded once.
 async fn api_server(directory: &TempDir) -> BTreeMap<&'static str, Arc<AtomicUsize>> {
     let bundle = certificate(directory.path(), "--host", "localhost").await;
@@ -196,7 +196,7 @@ async fn objects_of_a_cluster_are_audited_page_by_page() {
             ],
             ["no-team", "CREATE", "denied", "every object needs a team"],
             ["no-zone", "CREATE", "changed", "a patch of 1 operation"],
-            // An update does not match the stage that sets the zone.
+            // The stage that sets the zone matches no updates.
         ]
     );
     let finding = &report["findings"][2];
@@ -218,7 +218,7 @@ async fn objects_of_a_cluster_are_audited_page_by_page() {
         report["verdicts"],
         json!({"denied": 1, "failed": 0, "would-be-denied": 1, "failure-ignored": 0, "changed": 1, "allowed": 2})
     );
-    // A resource that could not be listed is reported, and the audit continues.
+    // The audit reports a resource that it could not list, and continues.
     let not_listed = report["notListed"].as_array().unwrap();
     assert_eq!(not_listed.len(), 1, "{not_listed:?}");
     assert_eq!(not_listed[0]["resource"], "deployments.apps");
@@ -242,7 +242,7 @@ async fn an_audit_compares_chains() {
     let directory = tempfile::tempdir().unwrap();
     write(&directory, "chains.yaml", CHAINS);
     api_server(&directory).await;
-    // Now the chains require the owner, and no longer the team.
+    // The new chains require the label `owner`, and no longer `team`.
     let new = CHAINS.replace("      mode: Audit\n", "").replace(
         "every object needs a team }",
         "every object needs a team }\n      mode: Audit",
@@ -272,7 +272,7 @@ async fn an_audit_compares_chains() {
         ]
     );
     assert_eq!(report["findings"][0]["before"]["verdict"], "would-be-denied");
-    // The chains refuse nothing that they did not refuse before.
+    // The new chains refuse nothing that the old ones allow.
     write(
         &directory,
         "new.yaml",
@@ -329,8 +329,8 @@ async fn an_audit_writes_reports_of_openreports() {
     }
 }
 
-/// Returns a chain whose verdicts depend on labels of namespaces, on the user, on what the user may do, and on an
-/// object of the cluster.
+/// Returns a chain whose verdicts depend on the labels of namespaces, the user, the user's permissions, and an object
+/// of the cluster.
 pub(crate) fn looking_up() -> Value {
     let validation = |expression: &str, message: &str| json!({"validations": [{"expression": expression, "message": message}]});
     json!({
@@ -349,7 +349,7 @@ pub(crate) fn looking_up() -> Value {
                     "object.metadata.name != 'by-namespace'",
                     "not in this namespace",
                 )},
-                // A plugin fails, with the Node that it read in its message.
+                // The plugin always fails, with the Node that it read in its message.
                 {
                     "name": "plugin",
                     "timeout": "10s",
@@ -370,8 +370,8 @@ pub(crate) fn looking_up() -> Value {
     })
 }
 
-/// The findings of [`looking_up`] in the namespace `shop`, for the user `auditor` in the group `ops`: the name, the
-/// verdict, and a part of the message.
+/// The findings of [`looking_up`] in the namespace `shop` for the user `auditor` in the group `ops`: name, verdict, and
+/// a part of the message.
 pub(crate) const LOOKED_UP: [(&str, &str, &str); 4] = [
     ("by-access", "denied", "its user may not delete it"),
     ("by-namespace", "denied", "not in this namespace"),
@@ -379,7 +379,7 @@ pub(crate) const LOOKED_UP: [(&str, &str, &str); 4] = [
     ("by-user", "denied", "not by an auditor"),
 ];
 
-/// Puts these objects into a cluster, together with others that pass.
+/// Creates these objects in a cluster, and others that no finding is about.
 pub(crate) fn put_looking_up(setting: &Setting) {
     let server = &setting.server;
     for (name, labels) in [
@@ -409,7 +409,7 @@ pub(crate) fn put_looking_up(setting: &Setting) {
     server.access(json!({"allowed": false}));
 }
 
-/// Checks that the API server got SubjectAccessReviews only for the user of the audit.
+/// Checks that every SubjectAccessReview at the API server was for the audit's user.
 pub(crate) fn check_access_reviews(setting: &Setting) {
     let reviews = setting.server.reviews();
     assert!(!reviews.is_empty());
@@ -448,7 +448,7 @@ async fn lookups_of_an_audit_are_made_as_the_given_user() {
     assert_eq!(audited.code, Some(1), "{}{}", audited.stdout, audited.stderr);
     let report: Value = serde_json::from_str(&audited.stdout).unwrap();
     let mut found = rows(&report);
-    // A Node from the watch is printed differently, so the messages for CREATE and UPDATE may differ.
+    // The messages for CREATE and UPDATE may differ, because a Node from a watch is printed differently.
     found.dedup_by_key(|[name, ..]| *name);
     let told: Vec<_> = found
         .iter()
@@ -478,7 +478,7 @@ async fn lookups_of_an_audit_are_made_as_the_given_user() {
     assert_eq!(names, ["by-namespace", "by-plugin"]);
 }
 
-/// Returns a chain that denies Pods without this label, in the form that the API server stores.
+/// Returns a chain that denies Pods without this label, as the API server stores it.
 fn labelled(name: &str, label: &str) -> Value {
     json!({
         "apiVersion": "admittance.dev/v1alpha1",
@@ -499,7 +499,7 @@ fn labelled(name: &str, label: &str) -> Value {
     })
 }
 
-/// The chains of a cluster are audited, and compared with files: also with those that `kubectl get -o yaml` prints.
+/// The chains in a cluster are audited, and compared with files, which may also be printed by `kubectl get -o yaml`.
 #[tokio::test]
 async fn chains_of_the_cluster_are_audited() {
     let setting = Setting::new();
@@ -531,7 +531,7 @@ async fn chains_of_the_cluster_are_audited() {
     );
 
     server.put("admissionchains", labelled("labels", "owner"));
-    // Definitions that a replica would not use are left out with a warning.
+    // Definitions that a replica would not use are skipped with a warning.
     let mut own = labelled("own", "other");
     own["kind"] = json!("NamespacedAdmissionChain");
     own["metadata"]["namespace"] = json!("shop");
@@ -550,7 +550,7 @@ async fn chains_of_the_cluster_are_audited() {
     let report: Value = serde_json::from_str(&audited.stdout).unwrap();
     assert_eq!(rows(&report), [["team", "CREATE", "denied", "no owner"]]);
 
-    // Lists, as kubectl prints them and as the API server sends them.
+    // The two kinds of lists: kubectl prints one, and the API server sends the other.
     for (list, version) in [("List", "v1"), ("AdmissionChainList", "admittance.dev/v1alpha1")] {
         let mut item = labelled("labels", "zone");
         if list != "List" {
@@ -571,7 +571,7 @@ async fn chains_of_the_cluster_are_audited() {
         );
     }
 
-    // The policy of another system is audited too.
+    // The audit also evaluates a policy of another system.
     server.delete("admissionchains", "", "labels");
     let group = "admissionregistration.k8s.io";
     server.define_kind(

@@ -47,7 +47,7 @@ async fn finished(mut command: Command) -> Finished {
     }
 }
 
-/// Returns a new project, with the versions of this workspace and a target directory that is kept between test runs.
+/// Returns a new project with the SDK of this workspace and a target directory that is kept between test runs.
 async fn project(name: &str, template: &str) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let new = admittance(folder.path(), &["new", name, "--template", template]).await;
@@ -80,7 +80,7 @@ async fn a_new_project_passes_its_tests() {
         check.stderr
     );
 
-    // The cases come before the native tests, which take longer.
+    // The cases run first, because the native tests take longer.
     let mut both = Command::new("sh");
     both.args(["-c", "\"$0\" test 2>&1"])
         .arg(Admittance::command().unwrap().as_std().get_program())
@@ -91,7 +91,7 @@ async fn a_new_project_passes_its_tests() {
     let case = both.find("ok    a Pod without the label is refused").unwrap();
     assert!(case < both.find("cargo test").unwrap(), "{both}");
 
-    // The written project is valid for the other commands too.
+    // Other commands accept the files of a new project too.
     for arguments in [&["check", "chain.yaml"][..], &["run", "chain.yaml", "pod.yaml"]] {
         let pod = "{apiVersion: v1, kind: Pod, metadata: {name: a, namespace: b, labels: {team: shop}}}";
         fs::write(directory.join("pod.yaml"), pod).unwrap();
@@ -118,7 +118,7 @@ async fn a_new_project_passes_its_tests() {
     assert_eq!(names, ["a Pod without the label is refused", "cargo test"]);
     assert_eq!(failed[0]["failures"][0]["what"], "message");
 
-    // Every mistake that the compiler finds is reported with a fix.
+    // Mistakes that the compiler finds are reported with a fix.
     for (code_with_mistake, told) in [
         ("compile_error!(\"not yet\");".to_owned(), "not yet"),
         (
@@ -137,7 +137,7 @@ async fn a_new_project_passes_its_tests() {
         );
     }
 
-    // This mistake is not found by the compiler.
+    // The compiler does not find this mistake.
     fs::write(&code, text).unwrap();
     let manifest = directory.join("Cargo.toml");
     let lines = fs::read_to_string(&manifest).unwrap();
@@ -191,7 +191,7 @@ async fn bench_reports_the_memory_of_an_instance_and_its_guest() {
             .all(|part| *part > 0.0 && *part < of("p99Microseconds")),
         "{measured}"
     );
-    // The memory includes at least the stack and the heap, in the kernel's pages, but not the whole memory.
+    // The memory includes at least the stack and the heap, in whole pages, but not all of the linear memory.
     let touched = measured["touchedBytes"].as_u64().unwrap();
     assert!(
         (8_192..1_048_576).contains(&touched) && touched.is_multiple_of(4096),
@@ -244,12 +244,12 @@ async fn run_follows_changes() {
     until("allowed").await;
 }
 
-/// `dev` goes on serving the last version that was built.
+/// While the code does not compile, `dev` serves the last version that did.
 #[tokio::test]
 async fn dev_follows_changes() {
     let folder = project("dev-label", "validating").await;
     let directory = folder.path().join("dev-label");
-    // Requests are not logged: nobody reads the pipe while requests are sent, and it would fill up.
+    // The log is off, because nothing reads the pipe while requests are sent, and it would fill up.
     let arguments = ["dev", "--listen", "127.0.0.1:0", "--log", "error"];
     let mut child = command(&directory, &arguments)
         .stdout(Stdio::null())
@@ -296,7 +296,7 @@ async fn dev_follows_changes() {
     let code = directory.join("src/lib.rs");
     let text = fs::read_to_string(&code).unwrap();
     replace(&code, text.replace("is missing; add it", "is absent; add it")).unwrap();
-    // The tests fail now, but the plugin is still served.
+    // `dev` serves the plugin although its tests fail.
     until("failed").await;
     let deadline = Instant::now() + Duration::from_secs(60);
     while !message().await.ends_with("`team` is absent; add it") {
@@ -328,7 +328,7 @@ cases:
 #[tokio::test]
 async fn unexpected_answers_of_cases_are_reported() {
     const REWRITTEN: &str = "mirror.example.com/library/nginx:1";
-    // (image, expectation, report; empty if it passes)
+    // (image, expectation, report; empty if the case passes)
     for (image, expect, told) in [
         ("nginx:1", "{ allowed: true }", None),
         (
@@ -509,7 +509,7 @@ async fn mistakes_in_cases_are_reported_with_file_and_line() {
         "{}",
         run.stderr
     );
-    // Only the plugin can reject its settings.
+    // Only the plugin itself can reject these settings.
     let run = test_cases(&format!("settings: {{ a: 1 }}\n{}", one(pod, allowed)), &[]).await;
     assert_eq!(run.code, Some(1), "{}", run.stderr);
     assert!(

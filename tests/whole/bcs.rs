@@ -1,4 +1,4 @@
-//! The BCS driver, from the client to the scheduler.
+//! The BCS driver between a client and the scheduler.
 
 use http::{Method, Request};
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use tokio::{
 
 use crate::scene::{Scene, application, bcs_message, source};
 
-/// Starts a driver with the two stock plugins, for every namespace but `excluded`.
+/// Starts a driver with two stock plugins for every namespace but `excluded`.
 async fn scene() -> Scene {
     let (sidecar, images) = (source("sidecar-injector"), source("image-policy"));
     Scene::bcs(&format!(
@@ -91,7 +91,7 @@ async fn creations_and_changes_go_through_the_chain() {
             "/mesosdriver/v4/namespaces/shop/deployments",
             deployment("shop", "redeploy", image),
         ),
-        // The namespace in the body counts, not the one in the path.
+        // Chains use the namespace in the body, not the one in the path.
         (
             "elsewhere",
             Method::POST,
@@ -164,7 +164,7 @@ async fn a_refusal_says_which_stage_and_why_and_nothing_is_stored() {
 async fn requests_that_match_no_stage_are_forwarded_byte_for_byte() {
     let scene = scene().await;
     let excluded = application("excluded", "odd", "docker.io/library/nginx:latest");
-    // Spaces, escapes and numbers that parsing and serializing would change.
+    // Parsing and serializing would change these spaces, escapes and numbers.
     let odd = excluded.to_string().replace(
         "\"instance\":2",
         "\"instance\" :  2.0e0, \"note\": \"\\u0041\\/\"",
@@ -212,7 +212,7 @@ async fn requests_that_match_no_stage_are_forwarded_byte_for_byte() {
 #[tokio::test]
 async fn requests_that_match_no_chain_are_streamed() {
     let scene = scene().await;
-    // Larger than the limit for bodies that chains read.
+    // The body is larger than the limit for bodies that chains read.
     let large = "x".repeat(20 << 20);
     for (method, path, body) in [
         (
@@ -307,7 +307,7 @@ async fn unreadable_bodies_are_refused() {
     assert!(scene.upstream.received().is_empty());
 }
 
-/// A client that sends `Expect: 100-continue`, as curl does for large bodies, does not have to send the body.
+/// A client that sends `Expect: 100-continue`, as curl does for large bodies, is refused before it sends the body.
 #[tokio::test]
 async fn a_body_that_is_too_large_is_refused_by_its_length() {
     let scene = scene().await;
@@ -326,7 +326,7 @@ async fn a_body_that_is_too_large_is_refused_by_its_length() {
     assert!(scene.upstream.received().is_empty());
 }
 
-/// A client that sends a too large body anyway can read the reply, and is not cut off while it sends.
+/// A client that sends a too large body anyway can read the reply, and its connection is not cut while it sends.
 #[tokio::test]
 async fn a_body_that_is_too_large_is_refused_when_it_is_sent() {
     let scene = scene().await;

@@ -20,10 +20,10 @@ use tokio::{
     sync::{Mutex, MutexGuard},
 };
 
-/// A browser needs several hundred megabytes and both cores, so only one runs at a time.
+/// Only one browser runs at a time, because it needs several hundred megabytes and both cores.
 static TURN: Mutex<()> = Mutex::const_new(());
 
-/// A browser with a profile of its own.
+/// A browser with its own profile.
 pub(crate) struct Browser {
     page: WebDriver,
     _driver: Driver,
@@ -31,7 +31,7 @@ pub(crate) struct Browser {
     _turn: MutexGuard<'static, ()>,
 }
 
-/// The driver with the browsers that it started, which are killed together.
+/// The WebDriver and the browsers that it started, which are killed together.
 struct Driver(Child);
 
 impl Drop for Driver {
@@ -44,7 +44,7 @@ impl Drop for Driver {
 }
 
 impl Browser {
-    /// Waits for its turn and starts. `None` if `cargo task test` found no browser.
+    /// Waits until no other browser runs, and starts one. Returns `None` if `cargo task test` found no browser.
     pub(crate) async fn start() -> Option<Self> {
         let Some(program) = env::var_os("ADMITTANCE_TEST_CHROMEDRIVER") else {
             eprintln!(
@@ -70,14 +70,14 @@ impl Browser {
                 break port.trim_end_matches('.').to_owned();
             }
         };
-        // The driver's output is read, so that its writes do not block.
+        // The WebDriver would block if nothing read its output.
         tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
         let profile = tempfile::tempdir().unwrap();
         let mut wanted = DesiredCapabilities::chrome();
         let directory = format!("--user-data-dir={}", profile.path().display());
         for argument in [
             "--headless=new",
-            // Tests may run as root, where Chromium's own sandbox does not work.
+            // Chromium's own sandbox does not work for root, and tests may run as root.
             "--no-sandbox",
             "--disable-dev-shm-usage",
             "--disable-gpu",
@@ -114,12 +114,12 @@ impl Browser {
         self.page.current_url().await.unwrap().to_string()
     }
 
-    /// Waits for the first element of this selector that contains this text.
+    /// Waits for an element that matches the selector and contains this text, and returns the first one.
     pub(crate) async fn find_with(&self, selector: &str, text: &str) -> WebElement {
         let wanted = text.to_owned();
         let has_text = move |element: WebElement| {
             let wanted = wanted.clone();
-            // The element may be replaced while it is read.
+            // The element may be replaced while its text is read.
             async move { Ok(element.text().await.is_ok_and(|text| text.contains(&wanted))) }
         };
         let found = self.page.query(By::Css(selector)).wait(NEVER, POLL);
@@ -132,12 +132,12 @@ impl Browser {
         }
     }
 
-    /// Waits for the first element of this selector.
+    /// Waits for an element that matches the selector, and returns the first one.
     pub(crate) async fn find(&self, selector: &str) -> WebElement {
         self.find_with(selector, "").await
     }
 
-    /// Returns the elements of this selector that are on the page now.
+    /// Returns the current elements that match the selector.
     pub(crate) async fn all(&self, selector: &str) -> Vec<WebElement> {
         self.page.find_all(By::Css(selector)).await.unwrap()
     }
@@ -152,7 +152,7 @@ impl Browser {
         self.evaluate("return document.body.innerText", Vec::new()).await
     }
 
-    /// Clicks the first of these elements that has this text.
+    /// Clicks the first element that matches the selector and has this text.
     pub(crate) async fn click(&self, selector: &str, text: &str) {
         self.find_with(selector, text).await.click().await.unwrap();
     }
@@ -163,13 +163,13 @@ impl Browser {
         field.send_keys(text).await.unwrap();
     }
 
-    /// Presses a key, or writes a text, where the focus is.
+    /// Presses keys or types text into the focused element.
     pub(crate) async fn press(&self, keys: impl Into<thirtyfour::TypingData>) {
         let focused = self.page.active_element().await.unwrap();
         focused.send_keys(keys).await.unwrap();
     }
 
-    /// Returns the value that a script returns.
+    /// Runs a script, and returns its value.
     pub(crate) async fn evaluate<T: serde::de::DeserializeOwned>(
         &self,
         script: &str,
@@ -179,7 +179,7 @@ impl Browser {
         returned.unwrap().convert().unwrap()
     }
 
-    /// Saves pictures of the page in `target/console` for a reader: light, dark, and on a small screen.
+    /// Saves screenshots of the page in `target/console`: light, dark, and on a small screen.
     pub(crate) async fn picture(&self, name: &str) {
         let directory = repository().join("target/console");
         fs::create_dir_all(&directory).unwrap();
@@ -203,14 +203,14 @@ impl Browser {
         self.appear("light", [1280, 900]).await;
     }
 
-    /// Has the user prefer this value of a media feature, and only this.
+    /// Emulates a user preference: sets this media feature, and resets all others.
     pub(crate) async fn prefer(&self, feature: &str, value: &str) {
         let media = json!({"features": [{"name": feature, "value": value}]});
         let cdp = self.page.cdp();
         cdp.send_raw("Emulation.setEmulatedMedia", media).await.unwrap();
     }
 
-    /// Replaces what these regular expressions match in all texts on the page, and in its editors.
+    /// Replaces the matches of regular expressions in all texts on the page and in its editors.
     pub(crate) async fn replace_texts(&self, replaced: &[(&str, &str)]) {
         let script = "
             const change = (text) => arguments[0].reduce((text, [from, to]) => text.replace(new RegExp(from, 'g'), to), text);
@@ -220,7 +220,7 @@ impl Browser {
         self.evaluate::<()>(script, vec![json!(replaced)]).await;
     }
 
-    /// Shows the page in a colour scheme, on a screen of this size.
+    /// Shows the page in a colour scheme on a screen of this size.
     pub(crate) async fn appear(&self, scheme: &str, [width, height]: [u64; 2]) {
         let cdp = self.page.cdp();
         self.prefer("prefers-color-scheme", scheme).await;
@@ -239,13 +239,13 @@ impl Browser {
         errors.map(|entry| entry.message).collect()
     }
 
-    /// Checks that the errors in the browser's console since the last call are replies with this status.
+    /// Checks that all errors in the browser's console since the last call are replies with this status.
     pub(crate) async fn only_failed_with(&self, status: &str) {
         let errors = self.errors().await;
         assert!(errors.iter().all(|error| error.contains(status)), "{errors:#?}");
     }
 
-    /// Ends the browser. Checks that there were no errors, and no requests to an origin other than this one.
+    /// Closes the browser, after checking that there were no errors and no requests to other origins.
     pub(crate) async fn end(self, origin: &str) {
         let errors = self.errors().await;
         assert!(errors.is_empty(), "{errors:#?}");
@@ -254,7 +254,7 @@ impl Browser {
             let entry: Value = serde_json::from_str(&entry.message).unwrap();
             let message = &entry["message"];
             let of = |name: &str| message["params"][name].as_str().unwrap_or_default();
-            // Pages of the browser itself, such as a new tab, do not belong to the console.
+            // The browser's own pages, such as a new tab, are not part of the console.
             if message["method"] == "Network.requestWillBeSent" && !of("documentURL").starts_with("chrome") {
                 let url = message["params"]["request"]["url"].as_str().unwrap();
                 assert!(
@@ -269,7 +269,7 @@ impl Browser {
     }
 }
 
-/// Sends commands to the driver.
+/// The HTTP client of the WebDriver.
 struct DriverClient(Client);
 
 #[async_trait::async_trait]
@@ -288,12 +288,12 @@ impl HttpClient for DriverClient {
     }
 
     async fn new(&self) -> Arc<dyn HttpClient> {
-        // The client needs its own runtime: a connection of the test's runtime would never get an answer.
+        // The client needs its own runtime: on the test's runtime, it would wait forever for an answer.
         Arc::new(Self(Client::new().unwrap()))
     }
 }
 
-/// Returns a directory for files that belong to the pictures.
+/// Returns the directory for the screenshots.
 pub(crate) fn artefacts() -> PathBuf {
     repository().join("target/console")
 }

@@ -1,7 +1,7 @@
-//! Requests to Kubernetes clusters through a gateway: directly, and through the tunnel of an agent.
+//! Requests to Kubernetes clusters through a gateway, directly and through an agent's tunnel.
 //!
-//! The API server is a stand-in that speaks TLS under the name `kubernetes`, checks the token of the service account,
-//! stores objects, and streams watches and switched protocols.
+//! The API server is a fake that speaks TLS under the name `kubernetes`, checks the token of the service account,
+//! stores objects, and streams watches and upgraded connections.
 
 mod admission;
 mod api_server;

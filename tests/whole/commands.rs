@@ -1,4 +1,4 @@
-//! `admittance check` and `admittance run` in scripts.
+//! `admittance check` and `admittance run`, as scripts use them.
 
 use std::{ffi::OsStr, fs, os::unix::fs::PermissionsExt as _, path::Path};
 
@@ -14,7 +14,7 @@ async fn admittance(arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> F
         .unwrap()
 }
 
-/// A native document with syntactic mistakes.
+/// A native document with syntax errors.
 const WRONG_CHAIN: &str = "\
 apiVersion: admittance.dev/v1alpha1
 kind: AdmissionChain
@@ -124,8 +124,8 @@ async fn check_names_every_mistake_of_every_file() {
     );
 }
 
-/// Files on the command line are checked against what chains of a namespace may use in the cluster; files of the
-/// configuration are not.
+/// Files on the command line are checked against the capabilities that the cluster allows to chains of a namespace;
+/// files named by the configuration are not.
 #[tokio::test]
 async fn check_limits_chains_of_namespaces() {
     let directory = tempfile::tempdir().unwrap();
@@ -228,7 +228,7 @@ spec:
     }
 }
 
-/// A document that is valid but probably not intended causes a warning; the exit code stays 0.
+/// A valid document that is probably a mistake causes a warning, and the exit code 0.
 #[tokio::test]
 async fn check_warns_of_definitions_that_are_probably_not_intended() {
     let directory = tempfile::tempdir().unwrap();
@@ -259,7 +259,7 @@ async fn check_warns_of_definitions_that_are_probably_not_intended() {
     let key = certs.join("127.0.0.1.key");
     let ephemeral = "add pods/ephemeralcontainers to `resources`";
     let exposed = "the private key is readable by every user of this machine: chmod o-r ";
-    // (resources, mode of the key, expected warning)
+    // (resources, the key's mode, expected warning)
     for (resources, mode, expected) in [
         ("pods, pods/ephemeralcontainers", 0o640, &[][..]),
         ("pods", 0o600, &[ephemeral]),
@@ -299,7 +299,7 @@ async fn check_warns_of_definitions_that_are_probably_not_intended() {
     }
 }
 
-/// Missing arguments are named, with an example.
+/// Missing arguments are reported with an example.
 #[tokio::test]
 async fn check_shows_warnings_about_scalars_besides_mistakes() {
     let directory = tempfile::tempdir().unwrap();
@@ -345,7 +345,7 @@ async fn an_object_without_kind_is_a_mistake() {
     }
 }
 
-/// Microseconds have at most three decimals, without the rounding errors of floating point.
+/// Durations in microseconds have at most three decimals, without floating-point noise.
 #[tokio::test]
 async fn durations_have_at_most_three_decimals() {
     let directory = tempfile::tempdir().unwrap();
@@ -356,7 +356,7 @@ async fn durations_have_at_most_three_decimals() {
         application("shop", "web", "nginx:1.29").to_string(),
     );
     let mut seen = 0;
-    // With this many durations, rounding errors would show.
+    // Rounding errors would show in this many durations.
     for _ in 0..8 {
         let run = run(&chains, &object, &["--output", "json"]).await;
         let lines = run
@@ -548,7 +548,7 @@ async fn init_writes_what_check_accepts_and_run_refuses() {
 #[tokio::test]
 async fn doctor_reports_problems_with_advice() {
     let directory = tempfile::tempdir().unwrap();
-    // No machine has an address that is reserved for documentation, and nothing listens on port 1.
+    // 192.0.2.1 is reserved for documentation, so no machine has it, and nothing listens on port 1.
     let config = "listen: { address: 192.0.2.1:8080 }\nupstream: { servers: [\"http://127.0.0.1:1\"] }\nhistory: { \
                   directory: history }\ndialect: { bcs: { cluster: BCS-MESOS-10001 } }\ndefinitions: [chains/]\n";
     let config = write(&directory, "admittance.yaml", config);
@@ -573,7 +573,7 @@ async fn doctor_reports_problems_with_advice() {
         assert_eq!(finding["severity"], severity, "{finding}");
         assert!(finding["message"].as_str().unwrap().contains(told), "{finding}");
     }
-    // If the configuration is invalid, nothing else is checked.
+    // With an invalid configuration, nothing else is checked.
     let wrong = write(&directory, "wrong.yaml", "listen: { adress: 127.0.0.1:8080 }\n");
     let found = doctor(&wrong).await;
     assert_eq!(found.code, Some(1), "{}{}", found.stdout, found.stderr);
@@ -660,7 +660,7 @@ async fn run_accepts_a_plugin_with_its_settings() {
     }
 }
 
-/// `kubectl get -o yaml`, several documents, a directory and standard input.
+/// `run` accepts the output of `kubectl get -o yaml`, several documents, a directory and standard input.
 #[tokio::test]
 async fn run_accepts_many_requests() {
     let directory = tempfile::tempdir().unwrap();
@@ -752,7 +752,7 @@ async fn run_accepts_many_requests() {
     assert!(run.stderr.contains("there is no request in"), "{}", run.stderr);
 }
 
-/// In YAML 1.1, `yes` is true, so a policy sees the Pod that kubectl would send.
+/// In YAML 1.1, `yes` means true, so policies see the Pod as kubectl sends it.
 #[tokio::test]
 async fn run_reads_a_manifest_as_kubectl_does() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,6 +1,6 @@
-//! The console in a browser, with real requests.
+//! Opens the console in a browser, with real requests.
 //!
-//! Pictures of all pages are saved in `target/console` for a reader.
+//! The tests save screenshots of all pages in `target/console`.
 
 mod overview;
 mod playground;
@@ -21,7 +21,7 @@ use crate::{
     scene::{source, test_cases},
 };
 
-/// Returns a chain that changes images, and one that only records what it would do.
+/// Returns a chain that changes images, and one in Audit mode.
 pub(crate) fn chains() -> String {
     let images = source("image-policy");
     format!(
@@ -62,12 +62,12 @@ pub(crate) fn pod(uid: &str, namespace: &str, name: &str, image: &str) -> Value 
 }
 
 impl Server {
-    /// Sends a Pod through the chains.
+    /// Sends a review of a Pod through the chains.
     pub(crate) async fn pod(&self, uid: &str, namespace: &str, name: &str, image: &str) {
         self.review("/admit", &pod(uid, namespace, name, image)).await;
     }
 
-    /// Creates three Pods: one is changed, one denied and one allowed.
+    /// Sends reviews of three Pods: one is changed, one denied and one allowed.
     pub(crate) async fn three_pods(&self) {
         self.pod("changed-1", "shop", "web", "nginx:1.29").await;
         self.pod("denied-1", "shop", "cart", "nginx").await;
@@ -112,7 +112,7 @@ async fn decisions_are_shown_as_they_are_made() {
         .find_with("table.live tbody tr:first-child", "shop/late")
         .await;
 
-    // No decision appears while the list is stopped. When it continues, the decisions of the meantime appear.
+    // While the list is stopped, no decision appears. When it continues, it shows the missed decisions too.
     browser.click("button", "Stop").await;
     browser.find_with(".live-state", "Stopped").await;
     server
@@ -124,8 +124,8 @@ async fn decisions_are_shown_as_they_are_made() {
         .await;
     assert_eq!(browser.all("table.live tbody tr").await.len(), 5);
 
-    // A filter is part of the address, and also applies to later decisions. The driver treats the fields as hidden,
-    // since the element that folds them on telephones is closed.
+    // A filter is part of the URL, and applies to later decisions too. The fields are inside a closed element that
+    // folds them on small screens, so the driver cannot see them before it is opened.
     let unfold = "document.querySelector('details.filtering').open = true";
     browser.evaluate::<()>(unfold, Vec::new()).await;
     let suggested = "return [...document.querySelectorAll('#namespace-suggestions option')].map((option) => option.value)";
@@ -149,7 +149,7 @@ async fn decisions_are_shown_as_they_are_made() {
     assert_eq!(objects, ["shop/shown", "shop/late", "shop/cart"]);
     browser.picture("live-filtered").await;
 
-    // Without JavaScript, the text filter works in the same way.
+    // The text filter also works without JavaScript.
     browser
         .open(&server.program.admin_url("/live?text=meanwhile"))
         .await;
@@ -218,7 +218,7 @@ async fn the_page_of_a_decision_shows_all_its_details() {
     );
     browser.picture("decision").await;
 
-    // The texts that the page offers to copy work.
+    // The commands and documents that the page offers to copy work.
     let [curl, again, case] = &browser.texts("details pre").await[..] else {
         panic!("{}", browser.text().await);
     };
@@ -232,12 +232,12 @@ async fn the_page_of_a_decision_shows_all_its_details() {
     let tested = test_cases(&chains, &cases).await;
     assert_eq!(tested.code, Some(0), "{case}\n{}{}", tested.stdout, tested.stderr);
 
-    // The bar of a button says that the text was copied, or how to copy it.
+    // The message of a copy button says that the text was copied, or how to copy it.
     browser.click("summary", "curl").await;
     browser.click("copy-text button", "Copy").await;
     browser.find_with("copy-text button", "Cop").await;
 
-    // The live chains decide about the request again, and it opens in the playground with its chain.
+    // The live chains evaluate the request again, which also opens in the playground with its chain.
     browser.click("button", "Replay against what is live").await;
     browser.find_with("h1", "Replay of changed-1").await;
     browser.find_with("main", "the answer is the same").await;
@@ -273,7 +273,7 @@ async fn a_refusal_names_the_patches_that_it_discarded() {
     let Some(browser) = Browser::start().await else {
         return;
     };
-    // The second chain refuses what the first one rewrote.
+    // The second chain refuses the image to which the first one changes it.
     let refused = "settings: { refusedRegistries: [mirror.example.com/docker-hub] }";
     let chains = chains()
         .replace("      mode: Audit\n", "")
@@ -296,7 +296,7 @@ async fn a_refusal_names_the_patches_that_it_discarded() {
     browser.end(&origin).await;
 }
 
-/// Clients choose names and images, and authors of plugins choose the messages.
+/// Clients choose names and images, and plugin authors choose messages, so all of these may contain markup.
 #[tokio::test]
 async fn texts_of_requests_are_never_markup() {
     let Some(browser) = Browser::start().await else {
@@ -307,7 +307,7 @@ async fn texts_of_requests_are_never_markup() {
     let attack = "<img src=x onerror=\"document.title='attacked'\">'";
     browser.open(&server.program.admin_url("/live")).await;
     browser.find_with(".live-state", "Live").await;
-    // One request arrives while the page is open, and one before it is opened.
+    // The first request is sent before the page is opened, the second while it is open.
     for uid in ["u1", "u2"] {
         let mut review = pod(uid, attack, attack, attack);
         review["request"]["userInfo"]["username"] = json!(attack);
@@ -360,7 +360,7 @@ async fn health_shows_what_the_driver_depends_on() {
         );
     }
     browser.picture("health").await;
-    // The definitions become invalid.
+    // The definitions become invalid while the program serves.
     fs::write(
         server.directory.path().join("chains.yaml"),
         chains().replace("registry", "Not A Name"),
@@ -382,7 +382,7 @@ async fn health_says_why_a_server_is_down_since_when_and_what_to_do() {
     let Some(browser) = Browser::start().await else {
         return;
     };
-    // The port belonged to a listener that is closed, so nothing listens on it.
+    // The listener is closed, so nothing listens on its port.
     let gone = std::net::TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
@@ -416,7 +416,7 @@ upstream: {{ servers: [\"http://{gone}\"], health: {{ path: /healthz, interval: 
     program.ended().await.unwrap();
 }
 
-/// The scripts declare their types, and the compiler checks these.
+/// The scripts declare types, which the TypeScript compiler checks.
 #[tokio::test]
 async fn scripts_pass_the_type_checker() {
     let Some(directory) = env::var_os("ADMITTANCE_TEST_TYPESCRIPT") else {

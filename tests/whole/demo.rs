@@ -26,7 +26,7 @@ async fn the_traffic_of_the_demo_has_refused_requests() {
     );
 }
 
-/// Runs the demo, which has to succeed, and returns what it prints.
+/// Runs the demo, checks that it succeeds, and returns its output.
 async fn demo(arguments: &[&str]) -> String {
     let demo = Artifacts::find().unwrap().program("admittance-demo").unwrap();
     let output = Command::new(demo)

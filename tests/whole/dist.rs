@@ -1,4 +1,4 @@
-//! The packages of `cargo task dist`, installed and run.
+//! Installs and runs the packages of `cargo task dist`.
 
 use std::{
     fs,
@@ -9,7 +9,7 @@ use std::{
 use admittance_tests::Artifacts;
 use serde_json::Value;
 
-/// A chain with a stock plugin, which every package contains.
+/// A chain with a stock plugin that every package contains.
 const CHAIN: &str = r#"
 apiVersion: admittance.dev/v1alpha1
 kind: AdmissionChain
@@ -19,7 +19,7 @@ spec:
   stages: [{ name: images, plugin: { source: "stock:image-policy", settings: { refuseLatest: true } } }]
 "#;
 
-/// A chain without plugins, because compiling a plugin needs `/proc`, which the test does not mount in the image.
+/// A chain without plugins: compiling a plugin needs `/proc`, which is not mounted in the image's root.
 const POLICY: &str = r#"
 apiVersion: admittance.dev/v1alpha1
 kind: AdmissionChain
@@ -29,7 +29,7 @@ spec:
   stages: [{ name: name, cel: { validations: [{ expression: "object.metadata.name != ''", message: no name }] } }]
 "#;
 
-/// Runs a program, which has to succeed, and returns what it prints.
+/// Runs a program, checks that it succeeds, and returns its output.
 fn run(command: &mut Command) -> String {
     let output = command.output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -38,11 +38,11 @@ fn run(command: &mut Command) -> String {
     stdout
 }
 
-/// Packs the program of the tests, and returns the directory of the packages.
+/// Packages the debug build, and returns the directory of the packages.
 fn packages(folder: &Path) -> PathBuf {
     let artifacts = Artifacts::find().unwrap();
     let program = folder.join("admittance");
-    // Most of a debug build is information for debuggers.
+    // Debug information is most of a debug build.
     let mut strip = Command::new("strip");
     strip.arg("--strip-all").arg("-o").arg(&program);
     run(strip.arg(artifacts.program("admittance").unwrap()));
@@ -95,7 +95,7 @@ fn packages_are_installed_in_a_clean_root_and_run() {
     fs::create_dir_all(root.join("var/lib/dpkg")).unwrap();
     let dpkg = || {
         let mut dpkg = Command::new("dpkg");
-        // The root is empty, so the libraries that the package depends on are missing.
+        // The root has no other packages, so the dependencies are missing.
         dpkg.arg("--root").arg(&root).arg("--force-depends");
         dpkg
     };

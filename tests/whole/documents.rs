@@ -1,5 +1,5 @@
-//! Checks the README and the pages below `docs` against the program. Their Rust examples are compiled in the library of
-//! this package and in `admittance`.
+//! Checks the README and the pages in `docs` against the program. Their Rust examples are compiled by the library of
+//! this package and by `admittance`.
 
 mod commands;
 mod examples;
@@ -40,7 +40,7 @@ async fn tested_with(plugin: &Path, cases: &Path) -> Finished {
     Admittance::run(arguments).await.unwrap()
 }
 
-/// A page that is not in the summary is not in the book that `cargo task book` writes.
+/// `cargo task book` writes only pages that are in the summary.
 #[test]
 fn the_summary_of_the_book_names_every_page_once() {
     let summary = Page::read("docs/SUMMARY.md");

@@ -1,4 +1,4 @@
-//! Exceptions, with the page's examples: checked, run, and live in front of a server.
+//! The examples on the page about exceptions: checked, run, and live in front of a server.
 
 use std::{
     fs,
@@ -100,7 +100,7 @@ async fn the_example_is_checked_and_run() {
     assert!(checked.stdout.contains(mistake), "{}", checked.stdout);
 }
 
-/// Cases of `admittance test` see the effects of an exception.
+/// Cases of `admittance test` can contain exceptions.
 #[tokio::test]
 async fn cases_see_exceptions() {
     let directory = tempfile::tempdir().unwrap();
@@ -173,7 +173,7 @@ spec:
     let status = Admittance::run(["status", "--server", &server]).await.unwrap();
     assert!(status.stdout.contains("team-shop") && status.stdout.contains("Mutating:names/short"));
 
-    // The exception expires without a change, and the log reports it.
+    // The exception expires while the program runs, which the log reports.
     let mark = scene.program.mark();
     let soon = format!("{CHAIN}{}", exception(after(2)));
     admittance_tests::replace(&scene.directory.path().join("chains.yaml"), soon).unwrap();

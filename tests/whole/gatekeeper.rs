@@ -1,5 +1,4 @@
-//! Templates and constraints of Gatekeeper, their suites, and stages in Rego: run as a user would, with the real
-//! plugin.
+//! Gatekeeper's templates, constraints and suites, and stages in Rego, run as a user would, with the real plugin.
 
 use std::{fs, path::Path};
 
@@ -30,7 +29,7 @@ fn report(ran: &Finished) -> Value {
 #[tokio::test]
 async fn suites_of_gatekeeper_run_unchanged() {
     let examples = repository().join("docs/examples");
-    // One case of the second suite is skipped.
+    // The second suite skips one case.
     for (name, cases) in [
         ("required-labels", 6),
         ("allowed-repositories", 4),
@@ -45,7 +44,7 @@ async fn suites_of_gatekeeper_run_unchanged() {
         assert_eq!(report(&ran)["passed"], json!(cases), "{}", ran.stdout);
     }
 
-    // The arguments are as for `gator`; one of them is a missing directory.
+    // `admittance test` takes the same arguments as `gator`; one of these directories is missing.
     let ran = admittance(&examples, &["test", "gatekeeper/privileged/..."]).await;
     assert_eq!(ran.code, Some(0), "{}{}", ran.stdout, ran.stderr);
     let ran = admittance(&examples, &["test", "gatekeeper/nothing/"]).await;
@@ -55,7 +54,7 @@ async fn suites_of_gatekeeper_run_unchanged() {
         ran.stderr
     );
 
-    // Each kind of assertion also has a case that fails.
+    // Each kind of assertion can also fail.
     let directory = tempfile::tempdir().unwrap();
     for name in ["template.yaml", "constraint.yaml", "incomplete.yaml"] {
         let from = examples.join("gatekeeper/required-labels").join(name);
@@ -116,7 +115,7 @@ async fn a_constraint_denies_and_its_mistakes_are_located() {
         assert_eq!(ran.code, Some(code), "{labels}: {}{}", ran.stdout, ran.stderr);
         assert!(ran.stdout.contains(expected), "{labels}: {}", ran.stdout);
     }
-    // (old text, new text, place of the mistake, message)
+    // (old text, new text, position of the mistake, message)
     for (from, to, place, expected) in [
         ("count(missing) > 0", "count(missing) >", "labels.yaml:2", "line "),
         (
@@ -182,7 +181,7 @@ async fn all_constraints_that_deny_are_reported() {
         (&json!(expected), &json!(403))
     );
 
-    // A template without a constraint has no stage, but `check` compiles it.
+    // A template without constraints has no stage, but `check` still compiles it.
     fs::write(at.join("labels.yaml"), template).unwrap();
     let checked = admittance(at, &["check", "labels.yaml"]).await;
     assert_eq!(checked.code, Some(0), "{}{}", checked.stdout, checked.stderr);
@@ -198,7 +197,8 @@ async fn all_constraints_that_deny_are_reported() {
     }
 }
 
-/// A template finds only `input.review` (gatekeeper#3545), and `check` rejects templates that cannot work.
+/// As in Gatekeeper, a template sees only `input.review` (gatekeeper#3545), and `check` rejects templates that can
+/// never work.
 #[tokio::test]
 async fn templates_decide_as_in_gatekeeper() {
     let directory = tempfile::tempdir().unwrap();
@@ -284,7 +284,7 @@ async fn mutators_change_objects_as_in_gatekeeper() {
     let mutators = "Assign/not-privileged, AssignImage/mirror, AssignMetadata/owner, ModifySet/no-debug-logs";
     assert!(request.to_string().contains(mutators), "{request}");
 
-    // A changed object is not changed again, and an object of an excluded namespace gets no label.
+    // A second run changes nothing, and objects in an excluded namespace get no label.
     let ran = run(&expected).await;
     assert_eq!(report(&ran)["object"], expected, "{}", ran.stdout);
     let ran = run(&pod("kube-public", json!([]))).await;
@@ -324,7 +324,7 @@ async fn a_stage_in_rego_works_with_any_control_plane() {
         assert!(ran.stdout.contains(expected), "{count}: {}", ran.stdout);
     }
 
-    // Without the plugin, the message names the expected file.
+    // Without the plugin, the message names the file that is missing.
     let mut command = Admittance::command().unwrap();
     let output = command
         .args(["check", "chain.yaml"])

@@ -1,4 +1,4 @@
-//! Misbehaving guests, under both failure policies, each next to a well-behaved request.
+//! Misbehaving guests with both failure policies, each beside a well-behaved request.
 
 use std::{collections::HashSet, fmt::Write as _, fs, net::TcpListener, sync::Arc};
 
@@ -11,22 +11,21 @@ use tokio::task::JoinSet;
 
 use crate::scene::{Scene, application, bcs_message, source, store, write};
 
-/// The expected result of a guest.
 #[derive(Clone, Copy)]
 enum Expected {
-    /// Its stage returns a verdict that allows the request.
+    /// The stage allows the request.
     Passes,
-    /// Its stage fails at once, with this failure and a message that contains this text.
+    /// The stage fails at once with this failure, and a message that contains this text.
     Fails(&'static str, &'static str),
-    /// Its stage is stopped by its timeout.
+    /// The timeout stops the stage.
     RunsOn,
-    /// The guest does not load, with a message that contains this text.
+    /// The guest is rejected when it is loaded, with a message that contains this text.
     DoesNotLoad(&'static str),
 }
 
 use Expected::{DoesNotLoad, Fails, Passes, RunsOn};
 
-/// Returns the expected result of a behaviour. A new behaviour does not compile until it has a row here.
+/// Returns the expected result of a behaviour. The `match` makes a new behaviour without a result a compile error.
 fn expected(behaviour: Behaviour) -> Expected {
     match behaviour {
         Behaviour::WellBehaved | Behaviour::LogsTooMuch => Passes,
@@ -55,7 +54,8 @@ fn expected(behaviour: Behaviour) -> Expected {
     }
 }
 
-/// A chain with a misbehaving guest in the middle. Its stage and its namespace have the same name.
+/// A chain with a misbehaving guest between two good stages. The stage and the namespace of its objects have the same
+/// name.
 #[derive(Clone)]
 struct Case {
     name: String,
@@ -88,7 +88,7 @@ fn cases() -> Vec<Case> {
         )
     };
     let of_their_own = [
-        // The guest has no files, and the standard library reports that to it.
+        // The guest has no file system, which the standard library reports as an error.
         ("opens-file", Passes, reaches_out("file")),
         (
             "connects",
@@ -133,7 +133,7 @@ fn loads(case: &Case) -> bool {
     !matches!(case.expected, DoesNotLoad(_))
 }
 
-/// Returns a chain for each case: a valid stage, the bad one, and another valid one.
+/// Returns a chain for each case, with the misbehaving stage between two good ones.
 fn chains<'a>(cases: impl IntoIterator<Item = &'a Case>) -> String {
     let mut text = String::new();
     let (first, last) = (source("guest-misbehaves"), source("sidecar-injector"));
@@ -144,8 +144,8 @@ fn chains<'a>(cases: impl IntoIterator<Item = &'a Case>) -> String {
         plugin,
     } in cases
     {
-        // The timeout is long enough to show that the concurrent request is answered first; guests that do not run on
-        // end immediately.
+        // The timeout is long enough to show that a concurrent request is answered first. Guests that do not run
+        // forever end at once.
         let timeout = if matches!(expected, RunsOn) { "3s" } else { "8s" };
         write!(
             text,
@@ -182,7 +182,7 @@ spec:
 async fn a_bad_guest_fails_only_its_own_call() {
     let cases: Vec<_> = cases().into_iter().filter(loads).collect();
     let scene = Arc::new(Scene::bcs(&chains(&cases)).await);
-    // Calls are concurrent, so that all share the same threads.
+    // All calls are concurrent, so they compete for the same threads.
     let mut calls = JoinSet::new();
     for case in cases {
         calls.spawn(call(scene.clone(), case));
@@ -202,7 +202,7 @@ async fn a_bad_guest_fails_only_its_own_call() {
     check_logs(&scene.program);
 }
 
-/// Sends a request to the case's chain and one to a valid chain, and checks both results.
+/// Sends one request to the case's chain and one to a good chain, and checks both results.
 async fn call(scene: Arc<Scene>, case: Case) -> Case {
     let name = &case.name;
     let object = application(name, "app", "nginx:1.29");
@@ -264,7 +264,7 @@ async fn call(scene: Arc<Scene>, case: Case) -> Case {
     case
 }
 
-/// Checks that the stored object is the client's object with the additions of the valid stages, and nothing else.
+/// Checks that the stored object is the client's object with exactly the additions of the good stages.
 fn check_object(name: &str, sent: &Value, stored: &Value) {
     let mut rest = stored.clone();
     let annotations = rest["metadata"]
@@ -315,7 +315,7 @@ fn check_metrics(
     );
 }
 
-/// Plugins can log, within limits.
+/// Checks that lines of plugins are logged up to the limit.
 fn check_logs(program: &Admittance) {
     for noisy in ["logs-too-much-fail", "logs-without-end-ignore"] {
         let log = program.log();
@@ -364,9 +364,9 @@ async fn a_guest_that_does_not_load_is_reported_before_anything_is_served() {
     assert_eq!(check.code, Some(1), "{}", check.stdout);
 
     for output in [&serve.stderr, &check.stdout] {
-        // The output is split into parts for each mistake, since a panic message has several lines.
+        // A panic message has several lines, so the output is split at the beginning of each mistake.
         let mistakes: Vec<_> = output.split("chains.yaml:").skip(1).collect();
-        // `check` reports each wrong setting at its own place.
+        // `check` reports each invalid setting with its own position.
         let stages: HashSet<_> = mistakes
             .iter()
             .filter_map(|mistake| mistake.split_once("stage ")?.1.split(' ').next())
@@ -383,7 +383,7 @@ async fn a_guest_that_does_not_load_is_reported_before_anything_is_served() {
     }
 }
 
-/// Returns a directory with files that are not components.
+/// Returns a directory of files that are not components.
 fn bad_modules() -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     write(&directory, "not-wasm.wasm", "this is a text");
@@ -391,8 +391,8 @@ fn bad_modules() -> TempDir {
     directory
 }
 
-/// Patches double the object, copy a large part of it and shift an array. Four concurrent requests with each would have
-/// results of gigabytes. The program answers other requests in the meantime, and its memory stays bounded.
+/// The patches double the object, copy a large part of it, or shift an array. Each would produce gigabytes, and four
+/// run concurrently. Meanwhile the program must answer other requests within bounded memory.
 #[tokio::test]
 async fn exploding_patches_are_refused_and_delay_no_other_request() {
     const MOST_MEMORY: u64 = 512 << 20;
@@ -472,8 +472,8 @@ async fn exploding_patches_are_refused_and_delay_no_other_request() {
     assert!(memory < MOST_MEMORY, "{memory} bytes");
 }
 
-/// Without file descriptors, a stage cannot connect to its webhook and a plugin cannot send its request. That counts as
-/// `overloaded`, not as a failure of the webhook or plugin.
+/// Without file descriptors, neither a webhook nor a plugin's HTTP request can get a connection. Both count as
+/// `overloaded` and not as failures of the webhook or plugin.
 #[tokio::test]
 async fn without_file_descriptors_a_stage_is_overloaded() {
     let server = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -506,7 +506,7 @@ spec:
 "
         ))
         .await;
-        // The client and the upstream have open connections from now on.
+        // After this request, the client and the upstream have open connections.
         let mut other = application("shop", "other", "nginx:1.29");
         other["kind"] = "deployment".into();
         assert_eq!(scene.create(&other).await.status, 200, "{what}");
@@ -522,7 +522,7 @@ spec:
     }
 }
 
-/// Returns the reply to a request for this object while the program cannot open any file.
+/// Sends a request for this object while the program can open no file.
 async fn without_descriptors(scene: &Scene, object: Value) -> Reply {
     let id = scene.program.id().unwrap();
     let process = Pid::from_raw(id.cast_signed()).unwrap();

@@ -1,5 +1,4 @@
-//! Hot reloading under load: modules and definitions with every way to change files, changes that cannot go live,
-//! startup, full disks and kills.
+//! Hot reloading under load: all ways to change files, changes that cannot go live, startup, full disks, and kills.
 
 mod changes;
 mod clock;

@@ -1,4 +1,4 @@
-//! Rules for the repository as a whole: dependencies between its crates, and external dependencies.
+//! Rules for the whole repository: dependencies between its crates, and external dependencies.
 
 use std::{collections::BTreeSet, fs, path::PathBuf, process::Command};
 
@@ -18,7 +18,7 @@ struct Resolve {
     nodes: Vec<Node>,
 }
 
-/// A package, with the features that its dependents enable.
+/// A package with its enabled features.
 #[derive(Deserialize)]
 struct Node {
     id: String,
@@ -55,7 +55,7 @@ impl std::fmt::Display for Package {
     }
 }
 
-/// Returns a command that runs Cargo at the top of the repository.
+/// Returns a command for Cargo in the repository's root.
 fn cargo() -> Command {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
@@ -63,7 +63,7 @@ fn cargo() -> Command {
     command
 }
 
-/// Returns the files below a folder, with their texts.
+/// Returns the text files below a directory with their content.
 fn texts_below(folder: PathBuf) -> Vec<(PathBuf, String)> {
     let (mut folders, mut texts) = (vec![folder], Vec::new());
     while let Some(folder) = folders.pop() {
@@ -72,7 +72,7 @@ fn texts_below(folder: PathBuf) -> Vec<(PathBuf, String)> {
             if path.is_dir() {
                 folders.push(path);
             } else {
-                // Files that are not text are skipped.
+                // Binary files are skipped.
                 texts.extend(fs::read_to_string(&path).map(|text| (path, text)));
             }
         }
@@ -95,7 +95,7 @@ fn metadata(platforms: &[String]) -> Metadata {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// The part of deny.toml that is checked here.
+/// The part of deny.toml that these tests read.
 #[derive(Deserialize)]
 struct Deny {
     graph: Graph,
@@ -177,15 +177,15 @@ fn is_allowed(license: &str, allowed: &[String]) -> bool {
         .is_ok_and(|expression| expression.evaluate(|requirement| allowed.contains(&requirement.to_string())))
 }
 
-/// Most advisories against wasmtime concern garbage collection, threads, asynchronous components, and the files and
-/// sockets of WASI. No dependency may enable any of it.
+/// Most advisories about wasmtime concern garbage collection, threads, async components, and the files and sockets of
+/// WASI, so no dependency may enable them.
 #[test]
 fn wasmtime_is_built_with_few_features() {
     let metadata = metadata(&[]);
     for (name, expected) in [
         (
             "wasmtime",
-            // The last two features come from other dependencies.
+            // Other dependencies enable the last two features.
             &[
                 "async",
                 "component-model",
@@ -213,14 +213,14 @@ fn wasmtime_is_built_with_few_features() {
     }
 }
 
-/// The dependencies that only a feature of the library brings.
+/// Dependencies that only a feature of the library enables.
 const BROUGHT_BY_FEATURE: [(&str, &[&str]); 3] = [
     ("plugins", &["wasmtime", "cranelift-codegen"]),
     ("registries", &["docker_credential", "http-auth"]),
     ("signatures", &["sigstore-verify", "p256"]),
 ];
 
-/// An embedder builds only the code that the chosen features need, and never a client of Kubernetes.
+/// An embedder compiles only what the chosen features need, and never a Kubernetes client.
 #[test]
 fn the_library_builds_only_what_its_features_need() {
     let tree = |arguments: &[&str]| {
@@ -285,7 +285,7 @@ fn licences_are_evaluated_as_expressions() {
     }
 }
 
-/// The layers of the host, from the top: a crate may use the crates of the layers below its own.
+/// The layers of the host, from the top: a crate may depend only on crates in lower layers.
 const LAYERS: [&[&str]; 8] = [
     &["admittance-cli"],
     &["admittance-driver"],
@@ -305,19 +305,19 @@ const LAYERS: [&[&str]; 8] = [
     &["admittance-admission", "admittance-net", "admittance-watch"],
 ];
 
-/// Returns whether a crate of the workspace may depend on another.
+/// Returns whether one crate of the workspace may depend on another.
 fn may_use(user: &str, used: &str) -> bool {
     let layer = |name: &str| LAYERS.iter().position(|layer| layer.contains(&name));
     match (layer(user), layer(used)) {
-        // The fuzz targets depend on the host, and nothing depends on them.
+        // Fuzz targets depend on the host, and no crate depends on them.
         (None, Some(_)) if user == "admittance-fuzz" => true,
-        // The clients of `cargo task hostile` have the time slice of the threads that serve.
+        // The clients of `cargo task hostile` use the same time slice as the program's threads.
         (None, Some(_)) if (user, used) == ("admittance-tests", "admittance-net") => true,
-        // The only dependency within a layer: certificates are reloaded when their files change.
+        // This is the only dependency within a layer: certificates are reloaded when their files change.
         _ if (user, used) == ("admittance-net", "admittance-watch") => true,
         (Some(user), Some(used)) => user < used,
         (Some(_), None) | (None, Some(_)) => false,
-        // Guests: the SDK, and plugins written with it.
+        // The SDK and the plugins written with it.
         (None, None) => matches!(
             (user, used),
             ("admittance-sdk", "admittance-sdk-macros") | (_, "admittance-sdk")
@@ -341,7 +341,7 @@ fn crates_depend_only_on_lower_layers() {
     }
     for package in members {
         for dependency in &package.dependencies {
-            // Dev-dependencies are not restricted.
+            // Dev-dependencies may cross layers.
             if dependency.path.is_some() && dependency.kind.as_deref() != Some("dev") {
                 let allowed = may_use(&package.name, &dependency.name);
                 assert!(allowed, "{} must not use {}", package.name, dependency.name);
@@ -350,7 +350,7 @@ fn crates_depend_only_on_lower_layers() {
     }
 }
 
-/// The features that use a capability, each with the grant that it names.
+/// Source files that use grants of capabilities, each with the reason.
 const USES_OF_CAPABILITIES: [(&str, &str); 9] = [
     (
         "host/cli/src/kubernetes/needs.rs",
@@ -390,7 +390,7 @@ const USES_OF_CAPABILITIES: [(&str, &str); 9] = [
     ),
 ];
 
-/// docs/architecture.md lists the places that a new capability touches.
+/// docs/architecture.md lists the files that a new capability touches.
 #[test]
 fn a_new_capability_touches_few_files() {
     let page = fs::read_to_string(repository().join("docs/architecture.md")).unwrap();
@@ -431,8 +431,7 @@ fn a_new_capability_touches_few_files() {
     }
 }
 
-/// The SDK and its macros can be published: the content of their archives compiles, and needs nothing outside of their
-/// directories.
+/// The published archives of the SDK and its macros compile without files outside of them.
 #[test]
 fn the_sdk_can_be_packaged() {
     let target = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("packages");
@@ -454,7 +453,7 @@ fn the_sdk_can_be_packaged() {
             );
         }
     }
-    // The package contains the contract, through a link.
+    // The package contains the WIT files through a symbolic link.
     assert!(repository().join("sdk/wit/world.wit").exists());
     assert!(
         fs::symlink_metadata(repository().join("sdk/wit"))
@@ -463,7 +462,7 @@ fn the_sdk_can_be_packaged() {
     );
 }
 
-/// `doctest = false` saves a compilation of the crate, so only a crate without examples may say it.
+/// `doctest = false` saves compile time, and is allowed only for a crate without examples.
 #[test]
 fn every_example_in_a_docstring_is_a_test() {
     let Metadata {
@@ -480,7 +479,7 @@ fn every_example_in_a_docstring_is_a_test() {
                 let (comment, language) = line.split_once("```")?;
                 comment.trim_start().starts_with("//").then_some(language)
             });
-            // Every other fence closes a block. A block without a language is Rust.
+            // Fences alternately open and close blocks. A block without an info string is Rust.
             let is_example = |language: &str| {
                 let rust = ["", "rust", "no_run", "should_panic", "compile_fail", "ignore"];
                 language.split(',').any(|word| rust.contains(&word.trim()))

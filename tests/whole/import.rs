@@ -1,4 +1,4 @@
-//! Chains that `admittance import` writes decide like the imported documents.
+//! Chains written by `admittance import` decide like the imported documents.
 
 use std::fs;
 
@@ -14,7 +14,7 @@ use crate::{
     webhooks::{certificate, listen, serve},
 };
 
-/// Runs the program in a directory. Stock plugins are those that the tests built.
+/// Runs the program in a directory, with the stock plugins of this build.
 pub(crate) async fn admittance(directory: &TempDir, arguments: &[&str]) -> Finished {
     let mut program = Admittance::command().unwrap();
     program.args(arguments).current_dir(directory.path());
@@ -23,7 +23,7 @@ pub(crate) async fn admittance(directory: &TempDir, arguments: &[&str]) -> Finis
     finish(program).await.unwrap()
 }
 
-/// Returns a directory with the sidecar injector.
+/// Returns a directory that contains the sidecar injector.
 fn stock(directory: &TempDir) -> std::path::PathBuf {
     let plugins = directory.path().join("plugins");
     if !plugins.exists() {
@@ -34,8 +34,8 @@ fn stock(directory: &TempDir) -> std::path::PathBuf {
     plugins
 }
 
-/// Returns the answer of a file's chains to each request: the decision, the object and the warnings, and the messages
-/// if both forms have the same messages.
+/// Returns what the file's chains answer to each request: the decision, the object and the warnings, and the messages
+/// if both forms of the chains have the same.
 async fn decisions(directory: &TempDir, chains: &str, with_messages: bool) -> Vec<Value> {
     let ran = admittance(directory, &["run", chains, "requests.json", "--output", "json"]).await;
     assert!(ran.code < Some(2), "{chains}: {}{}", ran.stdout, ran.stderr);
@@ -67,7 +67,7 @@ fn pod(name: &str, labels: &Value) -> Value {
 
 const PODS: &str = "{ apiGroups: [\"\"], apiVersions: [v1], resources: [pods], operations: [CREATE] }";
 
-/// One webhook that denies Pods with a label, and one that changes the others.
+/// Returns a webhook that denies Pods with a label, and one that changes all others.
 fn webhooks(port: u16, bundle: &str) -> String {
     let webhook = |name: &str, path: &str, selector: &str| {
         format!(
@@ -133,7 +133,7 @@ spec:
   volumes: [ { name: logs, emptyDir: {} } ]
 ";
 
-/// Returns a policy that asks for the label `team`.
+/// Returns a policy that requires the label `team`.
 fn kubewarden() -> String {
     let module = Artifacts::find().unwrap().policy("guest_policy").unwrap();
     format!(
@@ -273,7 +273,7 @@ async fn import_overwrites_a_file_only_on_demand() {
     assert_eq!(forced.code, Some(0), "{}", forced.stderr);
     assert_eq!(written(), Some(text));
 
-    // Documents with mistakes are reported, and the others are written.
+    // Invalid documents are reported, and the others are written.
     write(
         &directory,
         "documents.yaml",
@@ -295,7 +295,7 @@ async fn import_overwrites_a_file_only_on_demand() {
     assert!(none.stderr.contains("no definition was found"), "{}", none.stderr);
 }
 
-/// The environment names the directory of the stock plugin, and the message names the missing file.
+/// An environment variable names the directory of stock plugins. The message about a missing plugin names its file.
 #[tokio::test]
 async fn a_sidecar_set_needs_the_stock_plugin() {
     let directory = tempfile::tempdir().unwrap();
@@ -315,7 +315,7 @@ async fn a_sidecar_set_needs_the_stock_plugin() {
         "{}",
         checked.stdout
     );
-    // The plugin reports the mistake in a container at its line.
+    // The plugin reports the mistake in a container with its line.
     write(
         &directory,
         "set.yaml",
@@ -346,7 +346,7 @@ async fn a_sidecar_set_needs_the_stock_plugin() {
     }
 }
 
-/// OpenKruise's `sidecarsetMutatingPod`, and the default of `fieldRef.apiVersion`.
+/// Follows OpenKruise's `sidecarsetMutatingPod`, and its default of `fieldRef.apiVersion`.
 #[tokio::test]
 async fn a_canary_is_injected_in_place_of_its_base() {
     let directory = tempfile::tempdir().unwrap();
@@ -386,7 +386,7 @@ async fn a_canary_is_injected_in_place_of_its_base() {
         let names: Value = containers.map(|container| container["name"].clone()).collect();
         assert_eq!(names, expected, "{track}: {}", ran.stdout);
     }
-    // Neither document has a native form, because one depends on the other.
+    // Neither document can be imported as a native chain, because one depends on the other.
     let imported = admittance(&directory, &["import", "sets.yaml", "--to", "a.yaml"]).await;
     let written = fs::read_to_string(directory.path().join("a.yaml")).unwrap();
     assert_eq!(
@@ -414,14 +414,14 @@ users: [ {{ name: test, user: {{ token: t }} }} ]
 async fn policies_of_a_cluster_are_imported() {
     let directory = tempfile::tempdir().unwrap();
     let bundle = certificate(directory.path(), "--host", "localhost").await;
-    // As from an API server, the items of a list have no kind, and other kinds are not found.
+    // As in replies of an API server, the items of a list have no kind, and unknown resources get 404.
     let answer = |path: &str| match path {
         "/apis/policies.kubewarden.io/v1/clusteradmissionpolicies" => Some(json!({
             "apiVersion": "policies.kubewarden.io/v1", "kind": "ClusterAdmissionPolicyList", "metadata": {"resourceVersion": "1"},
             "items": [{"metadata": {"name": "labels", "uid": "u", "managedFields": []}, "spec": {
                 "module": "registry://registry.example.com/labels:v1", "rules": [
                     {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"], "operations": ["CREATE"]}]}}]})),
-        // Only Kubernetes 1.34 serves this version.
+        // Only Kubernetes 1.34 serves this API version.
         "/apis/admissionregistration.k8s.io/v1beta1/mutatingadmissionpolicies" => {
             Some(json!({"kind": "MutatingAdmissionPolicyList", "items": []}))
         }
@@ -492,7 +492,7 @@ async fn policies_of_a_cluster_are_imported() {
     let checked = admittance(&directory, &["check", "--documents-only", "a.yaml"]).await;
     assert_eq!(checked.code, Some(0), "{}", checked.stdout);
 
-    // An answer without a list is an error that names the path.
+    // If a reply is not a list, the error names its path.
     let refusing = listen(directory.path(), "localhost", &[], |_, _| async {
         let body = json!({"kind": "Status", "message": "user t cannot list"}).to_string();
         Ok(Response::builder()

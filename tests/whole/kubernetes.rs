@@ -1,13 +1,14 @@
 //! Admittance as the admission webhook of a Kubernetes API server.
 //!
-//! `recorded` sends it what a real kube-apiserver sent to a webhook. `http`, `stopping` and `deadlines` test how it
-//! answers as a server. `conformance` contains the list of what kube-apiserver's own tests of admission webhooks check,
-//! with the status of each row here; there and in `documents`, Admittance reads webhook configurations of Kubernetes
-//! and is itself the caller of a webhook server in the test. `policies` runs policies of Kubewarden, in `resources`
-//! chains are resources of the cluster (in `many`, thousands of them), in `systems` policies of other systems are, and
-//! in `statuses` their leader writes what became of them. `events` looks at Events, `registrations` at the webhook
-//! configurations that the leader keeps, and in `audits` it audits what exists. `replicas` go live together, and share
-//! `rollouts`. `observed` looks at the spans of a lookup.
+//! - `recorded` replays requests that a real kube-apiserver sent.
+//! - `http`, `stopping` and `deadlines` test Admittance as a server.
+//! - `conformance` lists what kube-apiserver's own tests of admission webhooks check. There and in `documents`,
+//!   Admittance reads webhook configurations and calls the test's webhook server.
+//! - `policies` runs Kubewarden policies.
+//! - `resources` and `many` store chains in the cluster, and `systems` policies of other systems. `statuses`, `events`,
+//!   `registrations` and `audits` test what the leader writes about them.
+//! - `replicas` and `rollouts` test replicas that go live together.
+//! - `observed` tests the spans and the replay of lookups.
 
 mod audits;
 mod conformance;

@@ -1,4 +1,4 @@
-//! Plugins in JavaScript, Python and C: the packages that registries would get, and new projects.
+//! Plugins in JavaScript, Python and C, built from the packages that would be published, and new projects.
 
 use std::{
     env, fs,
@@ -11,7 +11,7 @@ use tokio::process::Command;
 
 use super::{admittance, command, finished};
 
-/// Returns a command in a copy of the directory of a package, with its links.
+/// Returns a command that runs in a copy of a package's directory, including its symbolic links.
 fn in_copy(folder: &Path, package: &str, program: &str, arguments: &[&str]) -> Command {
     let copy = folder.join("copy/sdk");
     fs::create_dir_all(&copy).unwrap();
@@ -27,8 +27,8 @@ fn in_copy(folder: &Path, package: &str, program: &str, arguments: &[&str]) -> C
     command
 }
 
-/// Creates a project in this language with the published form of the package, and tests it without a network. `pack`
-/// writes the package's archive, and `unpack` extracts it into the directory where the project has it.
+/// Creates a project in this language and tests it without a network. `pack` writes the archive that would be
+/// published, and `unpack` extracts it where the project expects the package.
 async fn new_project_in(
     lang: &str,
     environment: &[(&str, &Path)],
@@ -65,14 +65,14 @@ async fn new_project_in(
     (folder, check)
 }
 
-/// Runs the package's own tests, which are in the repository but not in projects.
+/// Runs the package's own tests, which projects do not contain.
 async fn package_passes(folder: &str, mut command: Command) {
     command.current_dir(repository().join("sdk").join(folder));
     let tests = finished(command).await;
     assert_eq!(tests.code, Some(0), "{}{}", tests.stdout, tests.stderr);
 }
 
-/// Returns the directory that `cargo task test` found or filled.
+/// Returns the toolchain's directory, which `cargo task test` has found or filled.
 fn toolchain(variable: &str, language: &str) -> Option<PathBuf> {
     let path = env::var_os(variable).map(PathBuf::from);
     if path.is_none() {
@@ -84,7 +84,7 @@ fn toolchain(variable: &str, language: &str) -> Option<PathBuf> {
     path
 }
 
-/// Creates a project of each template but the default one, and tests it without a network.
+/// Creates a project from each template except the default one, and tests it without a network.
 async fn other_templates_pass(lang: &str, environment: &[(&str, &Path)]) {
     let folder = tempfile::tempdir().unwrap();
     for template in ["mutating", "capabilities"] {
@@ -183,7 +183,7 @@ async fn new_projects_in_c_pass_their_tests() {
     assert!(text.contains(r#"{"a/b~é\"":"😀\n"}"#), "{text}");
 }
 
-/// A case for a plugin that reads two environment variables. Only `REGION` is granted.
+/// A case for a plugin that reads two environment variables, of which only `REGION` is granted.
 const REGION: &str = r#"
 allow: { environment: { REGION: eu } }
 cases:
@@ -220,11 +220,11 @@ async fn a_new_project_in_javascript_passes_its_tests() {
     );
     other_templates_pass("javascript", &[("npm_config_cache", cache.as_path())]).await;
     let directory = folder.path().join("require-label");
-    // A project that did not change is not built again.
+    // An unchanged project is not built again.
     let again = admittance(&directory, &["test", "--run", "label"]).await;
     assert_eq!(again.code, Some(0), "{}{}", again.stdout, again.stderr);
     assert!(!again.stderr.contains("npm run build"), "{}", again.stderr);
-    // Settings and lookups work in the sandbox, where the host provides what a package imports.
+    // Settings and lookups work in the sandbox.
     let wrong = r#"{"label": "", "lable": 1}"#;
     fs::write(
         directory.join("pod.yaml"),
@@ -277,7 +277,7 @@ cases:
     let check = admittance(&directory, &["test", "--log", "info", "--run", "node"]).await;
     assert_eq!(check.code, Some(0), "{}{}", check.stdout, check.stderr);
     assert!(check.stderr.contains("looks up web"), "{}", check.stderr);
-    // The description declares neither capability.
+    // The description declares neither the capability http nor changes of objects.
     for told in [
         "is granted http without declaring it",
         "changes objects without declaring it",
@@ -301,7 +301,7 @@ export const { describe, configure, admit } = plugin({
     assert_eq!(check.code, Some(0), "{}{}", check.stdout, check.stderr);
     assert!(!check.stderr.contains("npm install"), "{}", check.stderr);
 
-    // The error for an exception contains its line, and replacements exist for functions that the sandbox lacks.
+    // The error for an exception contains its line, and the sandbox has replacements for missing functions.
     let code = r#"
 import { plugin } from "admittance";
 export const { describe, configure, admit } = plugin({
@@ -321,7 +321,7 @@ export const { describe, configure, admit } = plugin({
     let told = "src/plugin.js does not export admit; write";
     assert!(check.stderr.contains(told), "{}", check.stderr);
 
-    // A dependency that is added to package.json is installed.
+    // `test` installs a dependency that was added to package.json.
     fs::create_dir(directory.join("local")).unwrap();
     fs::write(
         directory.join("local/package.json"),
@@ -388,7 +388,7 @@ async fn a_new_project_in_python_passes_its_tests() {
         check.stdout
     );
     other_templates_pass("python", &[("PIP_FIND_LINKS", wheels.as_path())]).await;
-    // The variable is read during a call, not during the build.
+    // The plugin reads the variable during a call, not during the build.
     let directory = folder.path().join("require-label");
     let code = r#"
 from admittance import Plugin, Request, Response, deny, environment
@@ -407,7 +407,7 @@ WitWorld = plugin.component()
     let check = admittance(&directory, &["test"]).await;
     assert_eq!(check.code, Some(0), "{}{}", check.stdout, check.stderr);
 
-    // An exception names its line.
+    // The message about an exception contains the line.
     let code = code.replace("return deny(", "return request.nothing(");
     fs::write(directory.join("src/plugin.py"), code).unwrap();
     let check = admittance(&directory, &["test"]).await;
@@ -415,7 +415,8 @@ WitWorld = plugin.component()
     assert!(check.stdout.contains(told), "{}{}", check.stdout, check.stderr);
 }
 
-/// Renew it with `RENEW=1 cargo test -p admittance-tests extension`.
+/// Compares the compiled extension with its source. `RENEW=1 cargo test -p admittance-tests extension` compiles it
+/// again.
 #[test]
 fn the_compiled_extension_for_python_is_current() {
     let package = repository().join("sdk/python");

@@ -1,11 +1,11 @@
-//! The chains on the way into clusters.
+//! Chains that a gateway runs for requests to clusters.
 
 use http::Method;
 use serde_json::{Value, json};
 
 use super::scene::{PODS, SERVICE_ACCOUNT, Scene, pod};
 
-/// Returns the message of a refusal, which is a `Status`, as kubectl requires.
+/// Returns the message of a refusal, checked to be a `Status`, which kubectl requires.
 async fn refused(scene: &Scene, method: Method, path: &str, body: Value) -> (u16, String) {
     let reply = scene.send(method, path, body).await;
     let status = reply.json().unwrap();
@@ -34,7 +34,7 @@ async fn writes_pass_the_chains_on_their_way() {
     );
     assert_eq!(scene.server.got().len(), 0);
 
-    // The object is created, and changed on the way.
+    // The chain changes the created object.
     let created = scene
         .send(
             Method::POST,
@@ -50,7 +50,7 @@ async fn writes_pass_the_chains_on_their_way() {
         "{stored}"
     );
 
-    // An update is judged with its whole object.
+    // Chains judge an update by the whole new object.
     let (_, message) = refused(&scene, Method::PUT, &path, pod("a", "nginx:latest", json!({}))).await;
     assert!(message.contains("images"), "{message}");
     let updated = scene
@@ -58,7 +58,7 @@ async fn writes_pass_the_chains_on_their_way() {
         .await;
     assert_eq!(updated.status, 200, "{}", updated.text());
 
-    // A patch is judged by its result.
+    // Chains judge a patch by its result.
     let patch = |image: &str| json!({"spec": {"containers": [{"name": "main", "image": image}]}});
     let (_, message) = refused(&scene, Method::PATCH, &path, patch("nginx:latest")).await;
     assert!(message.contains("images"), "{message}");
@@ -84,7 +84,7 @@ async fn writes_pass_the_chains_on_their_way() {
         (404, &json!("NotFound"))
     );
 
-    // A deletion is judged by the deleted object.
+    // Chains judge a deletion by the deleted object.
     let (_, message) = refused(&scene, Method::DELETE, &path, Value::Null).await;
     assert!(message.contains("guard"), "{message}");
     let (_, message) = refused(&scene, Method::DELETE, PODS, Value::Null).await;
@@ -95,7 +95,7 @@ async fn writes_pass_the_chains_on_their_way() {
     assert_eq!(scene.send(Method::DELETE, &path, Value::Null).await.status, 200);
     assert_eq!(scene.server.object(&path), None);
 
-    // Dry runs stored nothing, and all requests were sent with the user's rights.
+    // Dry runs stored nothing, and every request had the user's rights.
     let received = scene.server.got();
     assert!(
         received
@@ -124,7 +124,7 @@ async fn a_patch_whose_dry_run_shows_no_object_is_not_sent() {
         "{patches:?}"
     );
 
-    // If no chain applies, the client gets the reply of the API server.
+    // If no chain matches, the client gets the API server's reply.
     let map = "/api/v1/namespaces/n/configmaps/a";
     scene.server.put(map, json!({"metadata": {"name": "a"}}));
     let reply = scene.send(Method::PATCH, map, patch()).await;
@@ -167,7 +167,7 @@ async fn a_body_that_cannot_be_inspected_does_not_pass() {
             .await;
         assert_eq!(reply.status, 415, "{}", reply.text());
     }
-    // No chain applies to these requests.
+    // No chain matches these requests.
     let headers = [("content-type", "application/json")];
     let map = json!({"metadata": {"name": "a"}});
     let reply = scene

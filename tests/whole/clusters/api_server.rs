@@ -26,14 +26,14 @@ use serde_json::{Value, json};
 use tokio::{net::TcpListener, sync::broadcast, task::JoinSet};
 use tokio_rustls::TlsAcceptor;
 
-/// A stand-in for a kube-apiserver. It stops when it is dropped.
+/// A fake kube-apiserver. It stops when it is dropped.
 pub(super) struct ApiServer {
     pub(super) address: SocketAddr,
     shared: Arc<Shared>,
     _serving: JoinSet<()>,
 }
 
-/// A request as it arrived.
+/// A received request.
 #[derive(Clone, Debug)]
 pub(super) struct Got {
     pub(super) method: Method,
@@ -53,12 +53,12 @@ struct Shared {
     got: Mutex<Vec<Got>>,
     objects: Mutex<BTreeMap<String, Value>>,
     is_slow_with_patches: AtomicBool,
-    /// Whether the agent may do everything.
+    /// Whether access reviews say that the agent may do everything.
     serves_cluster_admin: AtomicBool,
     events: broadcast::Sender<String>,
 }
 
-/// The certificate authority of a cluster, which all of its API servers share.
+/// A cluster's certificate authority, shared by all of its API servers.
 pub(super) struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
@@ -72,7 +72,7 @@ impl Authority {
         self.0.pem()
     }
 
-    /// Returns the TLS settings of a server with a certificate for this name.
+    /// Returns TLS settings with a certificate for this name.
     pub(super) fn acceptor(&self, name: &str) -> TlsAcceptor {
         let key = KeyPair::generate().unwrap();
         let params = CertificateParams::new([name.to_owned()]).unwrap();
@@ -90,7 +90,7 @@ impl Authority {
 }
 
 impl ApiServer {
-    /// Starts the server. Its clients send this token.
+    /// Starts the server, which accepts only this token.
     pub(super) async fn start(authority: &Authority, token: &str) -> Self {
         Self::named(authority, token, "kubernetes").await
     }
@@ -110,7 +110,7 @@ impl ApiServer {
         let router = Router::new().fallback(answer).with_state(shared.clone());
         let mut serving = JoinSet::new();
         serving.spawn(async move {
-            // The connections end with this task.
+            // Dropping the set when this task ends closes all connections.
             let mut connections = JoinSet::new();
             loop {
                 let (stream, _) = listener.accept().await.unwrap();
@@ -143,12 +143,12 @@ impl ApiServer {
         token.clone_into(&mut self.shared.token.lock().unwrap());
     }
 
-    /// Accepts patches from now on without applying them immediately, as an API service may.
+    /// From now on, accepts patches without applying them, like an API service that applies them later.
     pub(super) fn accept_patches(&self) {
         self.shared.is_slow_with_patches.store(true, Ordering::Relaxed);
     }
 
-    /// Answers from now on that the agent may do everything.
+    /// From now on, answers access reviews with the agent's right to do everything.
     pub(super) fn allow_everything(&self) {
         self.shared.serves_cluster_admin.store(true, Ordering::Relaxed);
     }
@@ -162,7 +162,7 @@ impl ApiServer {
         self.shared.objects.lock().unwrap().get(path).cloned()
     }
 
-    /// Returns all objects, by path.
+    /// Returns all objects by path.
     pub(super) fn objects(&self) -> BTreeMap<String, Value> {
         self.shared.objects.lock().unwrap().clone()
     }
@@ -171,7 +171,7 @@ impl ApiServer {
         self.shared.put(path, object);
     }
 
-    /// Waits until this number of watches is open.
+    /// Waits until this many watches are open.
     pub(super) async fn until_watched(&self, watches: usize) {
         while self.shared.events.receiver_count() != watches {
             tokio::time::sleep(admittance_tests::POLL).await;
@@ -239,7 +239,7 @@ async fn answer(State(shared): State<Arc<Shared>>, mut request: Request) -> Resp
 }
 
 impl Shared {
-    /// Returns the objects of a resource in all namespaces that have the labels of the query.
+    /// Returns the objects of a resource in all namespaces that match the query's label selector.
     fn list(&self, path: &str, query: &str) -> Response {
         let resource = path.rsplit('/').next().unwrap();
         let mut selectors = form_urlencoded::parse(query.as_bytes());

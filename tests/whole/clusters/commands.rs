@@ -1,4 +1,4 @@
-//! The commands that connect and use a cluster.
+//! The commands for connecting and using a cluster.
 
 use std::fs;
 
@@ -21,7 +21,7 @@ async fn a_kubeconfig_leads_to_the_cluster() {
     let token = scene.directory.path().join("alice.token");
     fs::write(&token, &scene.alice).unwrap();
     let identifier = scene.prefix.rsplit('/').next().unwrap();
-    // kubectl sends no token without TLS.
+    // kubectl sends no token over plain HTTP.
     let unencrypted = scene.gateway.url("");
     let refused = run(&format!(
         "kubeconfig {identifier} --gateway {unencrypted} --token-file {}",
@@ -70,7 +70,7 @@ async fn the_manifests_of_the_agent_have_its_token_and_rights() {
         "admittance:super-users",
         "developers",
         "impersonate",
-        // Base64 of the token.
+        // The token in base64.
         "cmVnaXN0ZXItdG9rZW4tMQ==",
     ] {
         assert!(printed.stdout.contains(part), "{part}: {}", printed.stdout);

@@ -1,4 +1,4 @@
-//! Clusters that the gateway connects to.
+//! Clusters to which the gateway connects directly.
 
 use std::time::Duration;
 
@@ -106,7 +106,7 @@ async fn super_users_need_no_binding_where_the_agent_may_impersonate_everybody()
         review["spec"]["resourceAttributes"],
         json!({"verb": "impersonate", "resource": "groups", "name": "system:masters"})
     );
-    // The answer belongs to the credentials.
+    // The gateway remembers the answer about an agent's rights until the credentials change.
     scene.server.allow_everything();
     assert_eq!(identity().await, groups(&[]));
     scene.server.change_token("cluster-admin");
@@ -129,7 +129,7 @@ async fn changed_credentials_and_addresses_are_used_at_once() {
     scene.report(&[&scene.server], SERVICE_ACCOUNT).await;
     assert_eq!(scene.send(Method::GET, "/version", Value::Null).await.status, 404);
     scene.server.change_token("rotated");
-    // The user's token is valid, so the user gets no 401 from the API server.
+    // The user's token is valid, so the API server's 401 is not passed on to the user.
     let refused = scene.send(Method::GET, "/version", Value::Null).await;
     assert_eq!(refused.status, 502, "{}", refused.text());
     assert!(
@@ -137,12 +137,12 @@ async fn changed_credentials_and_addresses_are_used_at_once() {
         "{}",
         refused.text()
     );
-    // The number of reports about changes is limited.
+    // The gateway limits how often an agent may report changes.
     while scene.report(&[&scene.server, &second], "rotated").await.status != 200 {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     assert_eq!(scene.send(Method::GET, "/version", Value::Null).await.status, 404);
-    // One of two servers may be unavailable.
+    // One of the two servers stops.
     drop(std::mem::replace(&mut scene.server, second));
     let before = scene.server.got().len();
     for _ in 0..4 {
@@ -155,7 +155,7 @@ async fn changed_credentials_and_addresses_are_used_at_once() {
 async fn only_the_api_server_of_the_cluster_is_trusted() {
     let mut scene = Scene::start(false).await;
     let others = Authority::new();
-    // The new server has a certificate from another CA, for another name.
+    // The new server's certificate is from another CA and for another name.
     scene.server = ApiServer::start(&others, SERVICE_ACCOUNT).await;
     let misnamed = ApiServer::named(&scene.authority, SERVICE_ACCOUNT, "localhost").await;
     scene.report(&[&scene.server, &misnamed], SERVICE_ACCOUNT).await;

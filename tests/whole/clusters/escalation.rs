@@ -1,4 +1,4 @@
-//! Attempts to act as another user, or to reach another cluster.
+//! Attempts to impersonate another user or to reach another cluster.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -20,7 +20,7 @@ async fn no_header_changes_the_user_of_a_request() {
         "Connection: Impersonate-User, Impersonate-Group, Authorization\r\n",
         "Connection: impersonate-user\r\nConnection: close\r\n",
         "Sec-WebSocket-Protocol: base64url.bearer.authorization.k8s.io.c2VydmljZQ\r\n",
-        // Further requests after an upgrade to HTTP/2 could not be seen by the gateway.
+        // After an upgrade to HTTP/2, the gateway could not see further requests.
         "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAA\r\n",
         "X-BCS-User-Token: other\r\nCookie: session=other\r\n",
     ];

@@ -1,4 +1,4 @@
-//! Several gateways, one of which has the tunnel.
+//! Several gateways, of which only one has the tunnel to a cluster.
 
 use admittance_tests::Admittance;
 use base64::{Engine as _, prelude::BASE64_STANDARD};
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::mesos::zookeeper::ZooKeeperNode;
 
-/// Waits until a gateway has a tunnel to each of this many other gateways, and they have one to it.
+/// Waits until a gateway and this many other gateways have tunnels to each other.
 async fn until_linked(gateway: &Admittance, others: usize) {
     let linked = gateway.until_status("gateways know one another", |status| {
         let peers = &status["gateway"]["peers"];
@@ -29,13 +29,13 @@ async fn a_cluster_is_reached_through_the_gateway_that_has_its_tunnel() {
     let place = ZooKeeperNode::shared("peers").await;
     let scene = Scene::with_peers(&place.config()).await;
     let mut another = scene.another_gateway(([127, 0, 0, 1], 0).into(), SECRET).await;
-    // The tunnels go in both directions: with verified TLS to the other gateway, and without TLS to this one.
+    // Gateways connect in both directions: with verified TLS to the other gateway, and without TLS to this one.
     until_linked(&scene.gateway, 1).await;
     until_linked(&another, 1).await;
     let agent = scene.agent_of(&another.tls_url("")).await;
     scene.until_reached().await;
 
-    // Only the first gateway runs chains and replaces the identity.
+    // Only the first gateway runs chains and replaces the user's identity.
     let created = scene
         .send(
             Method::POST,
@@ -64,7 +64,7 @@ async fn a_cluster_is_reached_through_the_gateway_that_has_its_tunnel() {
     assert!(refused.text().contains("images"), "{}", refused.text());
     assert!(!format!("{:?}", another.log()).contains("/tunnels/clusters/"));
 
-    // Watches pass through, and so does a body that is larger than every buffer.
+    // The path between gateways also carries watches, and a body larger than all buffers.
     let mut watch = scene.wire("GET", &format!("{PODS}?watch=true"), "").await;
     watch.until("\r\n\r\n").await;
     scene.server.until_watched(1).await;
@@ -82,7 +82,7 @@ async fn a_cluster_is_reached_through_the_gateway_that_has_its_tunnel() {
     assert_eq!(read.json().unwrap(), large);
     watch.until(r#""name":"c""#).await;
 
-    // The gateway with the tunnel is killed and restarted.
+    // The gateway that has the tunnel is killed and restarted.
     let address = another.tls_url("").rsplit(':').next().unwrap().parse().unwrap();
     another.kill().await.unwrap();
     watch.ended().await;
@@ -95,7 +95,7 @@ async fn a_cluster_is_reached_through_the_gateway_that_has_its_tunnel() {
         .await;
     scene.until_reached().await;
 
-    // The gateway stops: requests in flight continue, and no new request is sent to it.
+    // A stopping gateway finishes requests in flight and gets no new ones.
     let mut watch = scene.wire("GET", &format!("{PODS}?watch=true"), "").await;
     watch.until("\r\n\r\n").await;
     scene.server.until_watched(1).await;
@@ -135,7 +135,7 @@ async fn a_gateway_without_the_secret_is_refused() {
 async fn a_recorded_request_opens_no_tunnel() {
     let place = ZooKeeperNode::shared("recorded").await;
     let scene = Scene::with_peers(&place.config()).await;
-    // The request comes from a gateway with the secret, as an attacker may have recorded it.
+    // An attacker may have recorded this request of a gateway that has the secret.
     let (id, key) = ("recorded", "AAAAAAAAAAAAAAAAAAAAAA==");
     let secret = hmac::Key::new(hmac::HMAC_SHA256, SECRET.as_bytes());
     let proof = |text: String| BASE64_STANDARD.encode(hmac::sign(&secret, text.as_bytes()));
@@ -165,7 +165,7 @@ async fn a_recorded_request_opens_no_tunnel() {
     opened.await.unwrap();
     drop(wire);
 
-    // The same bytes are sent again, but the challenge differs.
+    // The same bytes fail on a new connection, whose challenge differs.
     let (mut again, another) = open().await;
     assert_ne!(another, challenge);
     again.write(&text_message(&recorded)).await;
@@ -176,7 +176,7 @@ async fn a_recorded_request_opens_no_tunnel() {
     refused.await.unwrap();
 }
 
-/// Returns a WebSocket message as clients send it, with a mask of zeros.
+/// Returns a text message as WebSocket clients send it, with a zero mask.
 fn text_message(text: &str) -> Vec<u8> {
     let length = u8::try_from(text.len()).unwrap();
     assert!(length < 126);

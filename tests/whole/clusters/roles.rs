@@ -1,4 +1,4 @@
-//! Roles of users become role bindings in a cluster. The roles come from a file, or from an authorization system.
+//! Users' roles, from a file or an authorization system, become role bindings in a cluster.
 
 use std::fs;
 
@@ -24,7 +24,7 @@ use admittance_tests::{NEVER, POLL};
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 const SECRET: &str = "app-secret";
 
-/// Returns the namespace, subject and role of the bindings.
+/// Returns namespace, subject and role of each binding.
 fn bindings(scene: &Scene) -> Vec<(String, String, String)> {
     let objects = scene.server.objects();
     let bindings = objects.iter().filter(|(path, _)| path.contains("rolebindings/"));
@@ -113,7 +113,7 @@ async fn roles_of_the_configuration_are_bound_in_the_cluster() {
     let role = scene.server.object(&role).unwrap();
     assert!(!role["rules"].to_string().contains("exec"), "{role}");
 
-    // A user without a permission gets access through the role in the cluster, and is in no group.
+    // A user without a permission at the gateway gets access through a role in the cluster, and is in no group.
     let authorization = format!("Bearer {bob}");
     let headers = [("authorization", &*authorization)];
     let reached = scene
@@ -124,7 +124,7 @@ async fn roles_of_the_configuration_are_bound_in_the_cluster() {
     assert_eq!(got.values("impersonate-user"), ["plain.bob"]);
     assert!(got.values("impersonate-group").is_empty());
 
-    // The file is read again while the gateway runs. Roles that it no longer lists are withdrawn, and no others.
+    // The gateway reads the file again while it runs, and withdraws exactly the roles that it no longer lists.
     let roles = "roles: [ { user: alice, cluster: plain-dev, roles: [workloads-view] } ]\n";
     fs::write(scene.directory.path().join("roles.yaml"), roles).unwrap();
     until_bound(
@@ -136,15 +136,15 @@ async fn roles_of_the_configuration_are_bound_in_the_cluster() {
         .send_with(Method::GET, "/version", &headers, Value::Null)
         .await;
     assert_eq!(denied.json().unwrap()["code"], 404);
-    // A user that is deleted loses the role.
+    // Deleting a user withdraws the user's role.
     scene.admin("DELETE", "/v1/users/alice", Value::Null).await;
     until_bound(&scene, &[foreign]).await;
 }
 
-/// The authorization system of the operator.
+/// A fake authorization system of an operator.
 struct Authorization {
     socket: WebSocketStream<TlsStream<TcpStream>>,
-    /// The `Authorization` header of the gateway.
+    /// The `Authorization` header that the gateway sent.
     login: String,
 }
 
@@ -174,7 +174,7 @@ impl Authorization {
             .unwrap();
     }
 
-    /// Waits until this message is acknowledged. Returns the messages that were acknowledged before.
+    /// Waits until the message `id` is acknowledged, and returns the messages acknowledged before.
     async fn until_acknowledged(&mut self, id: u32) -> Vec<u64> {
         let mut before = Vec::new();
         let acknowledged = async {
@@ -230,12 +230,12 @@ async fn an_authorization_system_sends_roles() {
     let mut system = Authorization::accept(&listener, &authority).await;
     assert_eq!(system.login, "Basic YmNzOmFwcC1zZWNyZXQ=");
 
-    // A change is acknowledged only after the cluster has it.
+    // A change is acknowledged only after it has been made in the cluster.
     system.send("hi", 1, &json!({})).await;
     system
         .send("data", 2, &policy("add", "alice", "workloads-view", None))
         .await;
-    // An unknown role, and a role that is not allowed.
+    // The first role does not exist, and the second is not allowed.
     system
         .send("data", 3, &policy("add", "alice", "root", None))
         .await;
@@ -262,7 +262,7 @@ async fn an_authorization_system_sends_roles() {
     system.until_acknowledged(6).await;
     until_bound(&scene, &[view]).await;
 
-    // An authorization system that can send everything sends it at the start.
+    // An authorization system that can send all roles does so when it connects.
     drop(system);
     let mut system = Authorization::accept(&listener, &authority).await;
     let list = json!([policy("add", "alice", "cluster-readonly", None)]);

@@ -12,19 +12,19 @@ use super::{
 use crate::scene::{source, store, write};
 
 pub(super) const SERVICE_ACCOUNT: &str = "service-account-1";
-/// The configuration that the gateways of a scene share.
+/// The secret that the gateways of a scene share.
 pub(super) const SECRET: &str = "0123456789abcdef0123456789abcdef";
 
-/// A gateway with a user and a cluster, whose API server is running.
+/// A gateway with a user and a cluster whose API server runs.
 pub(super) struct Scene {
     pub(super) directory: TempDir,
     pub(super) gateway: Admittance,
     pub(super) authority: Authority,
     pub(super) server: ApiServer,
-    /// The token of the user `plain:alice`, who may edit the cluster.
+    /// The token of `plain:alice`, who may edit the cluster.
     pub(super) alice: String,
     pub(super) register_token: String,
-    /// `/tunnels/clusters/{identifier}`.
+    /// The cluster's path at the gateway: `/tunnels/clusters/{identifier}`.
     pub(super) prefix: String,
     client: Client,
 }
@@ -100,17 +100,17 @@ impl Scene {
         Self::configured(has_chains, "[127.0.0.0/8]", None, "", &[]).await
     }
 
-    /// Returns a scene whose gateway refuses the address of the API server.
+    /// Starts a scene whose gateway cannot connect to the API server directly.
     pub(super) async fn behind_a_tunnel() -> Self {
         Self::configured(false, "[]", None, "", &[]).await
     }
 
-    /// Starts a scene with chains, and with other gateways in this ensemble.
+    /// Starts a scene with chains, whose gateway finds other gateways in this ensemble.
     pub(super) async fn with_peers(ensemble: &str) -> Self {
         Self::configured(true, "[]", Some(ensemble), "", &[]).await
     }
 
-    /// Starts a scene with these additional keys of the gateway, and these files.
+    /// Starts a scene with additional keys of the gateway, and additional files.
     pub(super) async fn with(more: &str, files: &[(&str, &str)]) -> Self {
         Self::configured(false, "[127.0.0.0/8]", None, more, files).await
     }
@@ -191,7 +191,7 @@ impl Scene {
         self.gateway.url("").replace("http://", "")
     }
 
-    /// Ends the gateway, and starts it again at the same address.
+    /// Restarts the gateway at the same address.
     pub(super) async fn restart_gateway(&mut self) {
         let address = self.gateway_address();
         self.gateway.kill().await.unwrap();
@@ -216,7 +216,7 @@ impl Scene {
         reply.json().unwrap()
     }
 
-    /// Creates a user. Returns a token.
+    /// Creates a user, and returns a token.
     pub(super) async fn user(&self, name: &str, more: Value) -> String {
         let mut user = json!({"name": name});
         json_patch::merge(&mut user, &more);
@@ -234,7 +234,7 @@ impl Scene {
         format!("/tunnels/clusters/{}", cluster["identifier"].as_str().unwrap())
     }
 
-    /// Reports the credentials of the cluster, as its agent does.
+    /// Reports credentials for the cluster as its agent does.
     pub(super) async fn report(&self, servers: &[&ApiServer], token: &str) -> Reply {
         let addresses: Vec<_> = servers.iter().map(|server| server.url()).collect();
         let report = json!({
@@ -250,7 +250,7 @@ impl Scene {
         self.client.send(request).await.unwrap()
     }
 
-    /// Sends alice's request to the cluster.
+    /// Sends a request of alice to the cluster.
     pub(super) async fn send(&self, method: Method, path: &str, body: Value) -> Reply {
         let content_type = match method {
             Method::PATCH => "application/merge-patch+json",
@@ -281,7 +281,7 @@ impl Scene {
             .unwrap()
     }
 
-    /// Sends a request of alice on its own connection, with these additional header lines.
+    /// Sends a request of alice on a new connection, with additional header lines.
     pub(super) async fn wire(&self, method: &str, path: &str, lines: &str) -> Wire {
         let address = self.gateway_address();
         let head = format!(
@@ -291,7 +291,7 @@ impl Scene {
         Wire::open(&address, &head).await
     }
 
-    /// Starts another gateway with the same database, TLS, and this secret.
+    /// Starts another gateway with TLS, the same database and this secret.
     pub(super) async fn another_gateway(&self, address: SocketAddr, shared_secret: &str) -> Admittance {
         secret(&self.directory, "another.secret", shared_secret);
         let config = fs::read_to_string(self.directory.path().join("admittance.yaml")).unwrap();
@@ -302,12 +302,12 @@ impl Scene {
         serve.start().await.unwrap()
     }
 
-    /// Starts the agent of the cluster, as it runs in a Pod.
+    /// Starts the cluster's agent as in a Pod.
     pub(super) async fn agent(&self) -> Agent {
         self.agent_of(&self.gateway.url("")).await
     }
 
-    /// Starts the agent of the cluster with this URL of its gateway.
+    /// Starts the cluster's agent with this URL of the gateway.
     pub(super) async fn agent_of(&self, gateway: &str) -> Agent {
         Agent(self.agent_command(gateway).spawn().unwrap())
     }
@@ -318,7 +318,7 @@ impl Scene {
         command
     }
 
-    /// Returns an agent in a Pod, which asks the API server for the addresses of all of them.
+    /// Returns a command for an agent as in a Pod, which asks the API server for all addresses of API servers.
     pub(super) fn listing_agent_command(&self, gateway: &str) -> tokio::process::Command {
         let account = self.directory.path().join("service-account");
         fs::create_dir_all(&account).unwrap();
@@ -341,7 +341,7 @@ impl Scene {
         command
     }
 
-    /// Waits until the cluster answers a request.
+    /// Waits until a request through the gateway is answered by the cluster.
     pub(super) async fn until_reached(&self) {
         let reached = async {
             while self
@@ -364,7 +364,7 @@ fn secret(directory: &TempDir, name: &str, text: &str) -> PathBuf {
     path
 }
 
-/// Returns the body of a request; empty for null.
+/// Returns the text of a body; empty for null.
 fn text_of(body: &Value) -> String {
     match body {
         Value::Null => String::new(),
@@ -372,7 +372,7 @@ fn text_of(body: &Value) -> String {
     }
 }
 
-/// A process that runs the agent.
+/// An agent's process.
 pub(super) struct Agent(tokio::process::Child);
 
 impl Agent {

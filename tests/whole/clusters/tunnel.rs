@@ -1,4 +1,4 @@
-//! Clusters that the gateway cannot reach. Their agents open tunnels.
+//! Clusters that are reachable only through the tunnel of their agent.
 
 use std::{process::Stdio, sync::atomic::Ordering};
 
@@ -46,7 +46,7 @@ async fn requests_watches_and_upgrades_pass_the_tunnel() {
         exec.write(format!("line {turn};").as_bytes()).await;
         exec.until(&format!("line {turn};")).await;
     }
-    // When the client closes its connection, the API server notices.
+    // When the client closes its connection, the watch at the API server ends.
     drop(watch);
     scene.server.until_watched(0).await;
     drop(agent);
@@ -68,9 +68,9 @@ async fn an_agent_says_why_its_report_is_refused() {
         }
     };
     let line = tokio::time::timeout(NEVER, refused).await.unwrap();
-    // The status is HTTP 200, as in replies of bcs-api.
+    // Like bcs-api, the gateway replies with the status 200.
     assert!(line.contains("200 OK") && line.contains("localServers"), "{line}");
-    // The tunnel works without a report.
+    // The tunnel works although the report was refused.
     scene.until_reached().await;
 }
 
@@ -114,7 +114,7 @@ async fn an_agent_follows_the_api_servers_of_its_cluster() {
     let metrics = get("/metrics").await.text();
     assert!(metrics.contains("\nadmittance_agent_reported 1\n"), "{metrics}");
 
-    // The master of the cluster is replaced.
+    // The cluster's API server is replaced.
     list(&scene.server);
     let moved = async {
         while !scene.server.got().iter().any(|got| got.uri.path() == "/version") {
@@ -141,7 +141,7 @@ async fn a_tunnel_returns_after_its_agent_or_gateway_is_killed() {
     scene.restart_gateway().await;
     scene.until_reached().await;
 
-    // A revoked register token ends the tunnel. The reported addresses stay known.
+    // Revoking the register token closes the tunnel, while the reported addresses stay in use.
     let mut watch = scene.wire("GET", &format!("{PODS}?watch=true"), "").await;
     watch.until("\r\n\r\n").await;
     scene.server.until_watched(1).await;
@@ -160,7 +160,7 @@ async fn a_slow_reader_delays_no_other_reader() {
     let mut object = pod("a", "nginx:1", json!({}));
     object["metadata"]["annotations"] = json!({"large": "x".repeat(12 << 20)});
     scene.server.put(&format!("{PODS}/a"), object);
-    // The client does not read its reply.
+    // This client does not read its reply.
     let mut slow = scene
         .wire("GET", &format!("{PODS}/a"), "Connection: close\r\n")
         .await;
@@ -173,7 +173,7 @@ async fn a_slow_reader_delays_no_other_reader() {
     drop(agent);
 }
 
-/// Returns an agent that gives this reply to every request.
+/// Returns an agent that sends this reply to every request.
 fn flood(scene: &Scene, reply: EndlessReply) -> TunnelFlood {
     TunnelFlood {
         gateway: scene.gateway_address(),
@@ -185,7 +185,7 @@ fn flood(scene: &Scene, reply: EndlessReply) -> TunnelFlood {
     }
 }
 
-/// Opens a tunnel for this agent, and returns once the gateway has it.
+/// Starts this agent, and waits until the gateway has its tunnel.
 async fn open_flood(scene: &mut Scene, flood: &TunnelFlood) -> JoinHandle<Result<(), Error>> {
     let flood = flood.clone();
     let flooding = tokio::spawn(async move { flood.run().await });
@@ -232,7 +232,7 @@ async fn an_agent_that_ignores_pauses_takes_a_bounded_amount_of_memory() {
     };
     let mut most = before;
     let sending = async {
-        // Without a limit, the gateway would hold all sent bytes.
+        // A gateway without a limit would keep all sent bytes in memory.
         while ended() < 20 && flood.sent.load(Ordering::Relaxed) < 400 * MIB {
             most = most.max(scene.gateway.resident_memory().unwrap());
             tokio::time::sleep(10 * POLL).await;

@@ -4,7 +4,7 @@ use tokio::{
     net::TcpStream,
 };
 
-/// A connection that reads a reply as it arrives.
+/// A client connection that reads a reply while it arrives.
 pub(super) struct Wire {
     stream: TcpStream,
     read: Vec<u8>,
@@ -24,7 +24,7 @@ impl Wire {
         self.stream.write_all(bytes).await.unwrap();
     }
 
-    /// Reads everything up to this text, including it.
+    /// Reads up to and including this text, and returns what was read.
     pub(super) async fn until(&mut self, text: &str) -> String {
         let reading = async {
             loop {
@@ -45,10 +45,10 @@ impl Wire {
             .unwrap_or_else(|_| panic!("{text:?} does not arrive"))
     }
 
-    /// Waits until the other side closes the connection. Returns the rest.
+    /// Waits until the peer closes the connection, and returns the rest.
     pub(super) async fn ended(&mut self) -> Vec<u8> {
         let reading = self.stream.read_to_end(&mut self.read);
-        // An error also ends the connection.
+        // A read error also means that the connection is closed.
         let _ = tokio::time::timeout(NEVER, reading).await.unwrap();
         std::mem::take(&mut self.read)
     }

@@ -1,4 +1,4 @@
-//! The first page, the keyboard, and rules for every page: no table is cut off on a telephone, and colours are
+//! The first page, keyboard navigation, and rules for every page: tables fit on small screens, and colours are
 //! readable.
 
 use thirtyfour::Key;
@@ -6,7 +6,7 @@ use thirtyfour::Key;
 use super::chains;
 use crate::{browser::Browser, kubernetes::server::Server};
 
-/// The pages of the console, each with its address.
+/// The URLs of the console's pages.
 const PAGES: [&str; 12] = [
     "/",
     "/live",
@@ -27,7 +27,7 @@ async fn the_overview_counts_the_requests_of_the_last_hour() {
     let Some(browser) = Browser::start().await else {
         return;
     };
-    // One Pod passes the first chain, which rewrites its image. A stage in mode Audit would deny it.
+    // The first chain rewrites the Pod's image, and a stage in Audit mode would deny it.
     let audit = "settings: { refusedRegistries: [mirror.example.com/docker-hub] }";
     let chains = chains().replace("settings: { refuseLatest: true }", audit);
     assert!(chains.contains(audit), "{chains}");
@@ -52,7 +52,7 @@ async fn the_overview_counts_the_requests_of_the_last_hour() {
     browser.find_with("table.live tbody tr", "shop/cart").await;
     browser.picture("overview").await;
 
-    // Each page has the same numbers for a chain, even for one that only audits.
+    // Every page shows the same numbers for a chain, even for one that only audits.
     let mut numbers = Vec::new();
     for page in ["/", "/chains", "/live"] {
         browser.open(&url(page)).await;
@@ -91,7 +91,7 @@ async fn the_palette_and_lists_are_used_with_the_keyboard() {
     browser.press(Key::Enter).await;
     browser.find_with("h1", "Chain trial").await;
 
-    // Text that names no page is searched in the decisions.
+    // Text that names no page is searched for in the decisions.
     browser.press(Key::Control + "k").await;
     browser.find_with("dialog.palette li", "Overview").await;
     browser.press("cart").await;
@@ -128,7 +128,7 @@ async fn no_table_is_cut_on_a_telephone() {
     for page in PAGES.into_iter().chain(["/style"]) {
         browser.open(&server.program.admin_url(page)).await;
         browser.find("h1").await;
-        // Navigation and definitions have their own scroll bars.
+        // The navigation and definitions may scroll by themselves.
         let script = "return [...document.querySelectorAll('body *')]
             .filter((element) => !element.closest('nav, pre, textarea, code-editor, thead, .visually-hidden, .skip, svg'))
             .filter((element) => element.getBoundingClientRect().right > 390.5)
@@ -139,7 +139,7 @@ async fn no_table_is_cut_on_a_telephone() {
     browser.end(&origin).await;
 }
 
-/// Finds text with less contrast than WCAG 2 requires for level AA, which is 4.5 to 1.
+/// Finds text whose contrast is below 4.5 to 1, which WCAG 2 requires for level AA.
 const CONTRAST: &str = "
     const parse = (color) => {
       const [r, g, b, a = 1] = color.match(/[\\d.]+/g).map(Number);

@@ -14,9 +14,9 @@ use crate::{
 };
 
 impl Browser {
-    /// Replaces the text of an editor, as if it was pasted.
+    /// Replaces an editor's text as if the user had pasted it.
     pub(super) async fn edit(&self, name: &str, text: &str) {
-        // Before its script has run, an editor is an unknown element without a value.
+        // Until its script has run, an editor has no value.
         let script = "
             const area = document.getElementById(arguments[0]);
             return customElements.whenDefined('code-editor').then(() => {
@@ -65,7 +65,7 @@ async fn the_playground_shows_verdicts_while_a_user_types() {
     let origin = server.program.admin_url("");
     let url = |path: &str| server.program.admin_url(path);
 
-    // The initial content of the page can be evaluated unchanged.
+    // The initial content can be evaluated unchanged.
     browser.open(&url("/playground")).await;
     browser.click("button", "Evaluate").await;
     browser.find_with("#outcome h2", "denied").await;
@@ -74,7 +74,7 @@ async fn the_playground_shows_verdicts_while_a_user_types() {
         .await;
     browser.picture("playground-denied").await;
 
-    // A live chain.
+    // The playground opens a live chain.
     browser.open(&url("/chains/Mutating/images")).await;
     browser.click("a.button", "Try it in the playground").await;
     let text = browser.text_of("definitions").await;
@@ -97,7 +97,7 @@ async fn the_playground_shows_verdicts_while_a_user_types() {
         .await;
     browser.picture("playground").await;
 
-    // Settings are edited, and their fields are completed by the plugin's own schema.
+    // The plugin's schema provides completions for its settings.
     browser
         .edit(
             "settings",
@@ -118,7 +118,7 @@ async fn the_playground_shows_verdicts_while_a_user_types() {
         "registry:\n  refuseLatest: true"
     );
 
-    // Mistakes name the line, and are marked there.
+    // Mistakes name the line, which the editor marks.
     browser.edit("settings", "").await;
     browser
         .edit("definitions", &images().replace("rules:", "rulez:"))
@@ -134,7 +134,7 @@ async fn the_playground_shows_verdicts_while_a_user_types() {
         .find_with("#outcome .notice.bad", "it has no `kind`")
         .await;
 
-    // Evaluations are not counted or recorded.
+    // The status and the decisions contain no evaluations.
     let status = server.program.status().await.unwrap();
     assert_eq!(status["chains"][0]["stages"][0]["calls"]["total"], 0);
     browser.open(&url("/live")).await;
@@ -162,7 +162,7 @@ async fn a_looping_plugin_delays_no_other_request() {
         browser.edit("definitions", &text).await;
         browser.edit("object", POD).await;
         browser.find("#outcome[aria-busy]").await;
-        // The live chain goes on answering, although it has a single slot.
+        // The live chain answers meanwhile, although it allows one concurrent request.
         for number in 0..5 {
             let review = pod(&format!("{behaviour}-{number}"), "shop", "web", "nginx:1.29");
             assert!(server.review("/admit", &review).await.is_allowed());
@@ -189,7 +189,7 @@ async fn edited_text_is_saved_and_shared() {
     browser.edit("object", POD).await;
     browser.find_with("#outcome h2", "changed").await;
 
-    // The saved case passes with the chain.
+    // The chain passes the saved case.
     let script = "
         const [form, done] = [document.querySelector('form.playground'), arguments[0]];
         return fetch('/playground/test-case', { method: 'POST', body: new URLSearchParams(new FormData(form)) })
@@ -205,7 +205,7 @@ async fn edited_text_is_saved_and_shared() {
     let tested = test_cases(&chain, &cases).await;
     assert_eq!(tested.code, Some(0), "{case}\n{}{}", tested.stdout, tested.stderr);
 
-    // A link brings the state back, and nothing runs until the user evaluates it.
+    // A link restores the page, and nothing runs until the user evaluates it.
     browser.click(".sharing button", "Copy a link").await;
     browser.find_with(".sharing button", "Copied").await;
     let link = browser.address().await;
@@ -229,7 +229,7 @@ async fn edited_text_is_saved_and_shared() {
     browser.end(&origin).await;
 }
 
-/// Tab indents, and the focus can still leave the editor.
+/// Tab indents, and other keys move the focus out of the editor.
 #[tokio::test]
 async fn an_editor_does_not_trap_the_keyboard() {
     let Some(browser) = Browser::start().await else {
@@ -249,7 +249,7 @@ async fn an_editor_does_not_trap_the_keyboard() {
     browser
         .find_with("#definitions-choices li[aria-selected=true]", "phase")
         .await;
-    // Tab accepts the completion `phase`; then its values are offered.
+    // Tab accepts the completion `phase`, and the editor offers its values.
     browser.type_in("definitions", format!("{tab}V")).await;
     browser.find_with("#definitions-choices li", "Validating").await;
     browser
@@ -277,7 +277,7 @@ async fn an_editor_does_not_trap_the_keyboard() {
     browser.end(&origin).await;
 }
 
-/// An API without AdmissionReviews gets its requests in the form that clients send.
+/// For an API without AdmissionReviews, the playground takes the HTTP requests of clients.
 #[tokio::test]
 async fn a_chain_of_rest_is_tried_with_http_requests() {
     let Some(browser) = Browser::start().await else {
@@ -297,7 +297,7 @@ async fn a_chain_of_rest_is_tried_with_http_requests() {
     browser.click("button", "Evaluate").await;
     browser.find_with("#outcome td.added", "team: everyone").await;
 
-    // The last request of the chain is shown when the page is opened.
+    // The page shows the last request that matched the chain.
     let request = Request::builder()
         .method(Method::PUT)
         .uri(program.url("/v1/services/web"))
@@ -320,7 +320,7 @@ async fn a_chain_of_rest_is_tried_with_http_requests() {
         .await;
     browser.picture("playground-rest").await;
 
-    // A route and a body that do not exist are reported, the body at its line.
+    // An unknown route and an invalid body are reported, the body with its line.
     browser.edit("object", "PUT /v1/others/web\n\n{}").await;
     browser
         .find_with("#outcome .notice.bad", "no route matches")
@@ -418,7 +418,7 @@ async fn an_editor_has_colours_and_marks_lines_that_exist() {
         ["\"kind\"", "\"a\""]
     );
 
-    // A part that is missing at the end of a text is marked at its last line.
+    // A part that is missing at the end is reported at the last line.
     browser.edit("object", "kind: Pod\nmetadata: {").await;
     browser.find(".field:has(#object) .numbers .marked").await;
     assert_eq!(

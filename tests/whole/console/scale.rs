@@ -11,13 +11,13 @@ use crate::{
     kubernetes::server::{Server, request},
 };
 
-/// The number of decisions that the log keeps by default.
+/// The default number of decisions in the log.
 const DECISIONS: usize = 10_000;
 
-/// The maximum size of a page with a list, in bytes.
+/// The maximum size in bytes of a page with a list.
 const LARGEST_PAGE: u64 = 200_000;
 
-/// Fills the log with decisions, a tenth of which are denials.
+/// Fills the log with decisions, of which a tenth are denials.
 async fn fill(server: &Server) {
     let url = server.program.tls_url("/admit");
     let sent = stream::iter(0..DECISIONS).map(|number| {
@@ -34,8 +34,8 @@ async fn fill(server: &Server) {
     assert!(replies.iter().all(|reply| reply.as_ref().unwrap().status == 200));
 }
 
-/// Returns the milliseconds until the browser had the page, and until it showed it. They are not asserted, since
-/// machines differ, but saved next to the pictures.
+/// Returns the milliseconds until the browser had loaded and until it had shown a page. They depend on the machine, so
+/// they are saved beside the screenshots and not asserted.
 async fn times(browser: &Browser, url: &str) -> Value {
     browser.open(url).await;
     browser.find("table.live tbody tr").await;
@@ -57,7 +57,7 @@ async fn pages_stay_small_with_a_full_log() {
     fill(&server).await;
 
     let mut figures = Vec::new();
-    // At first, the browser has cached nothing of the console.
+    // The browser's cache is empty.
     for path in [
         "/live",
         "/",
@@ -67,7 +67,7 @@ async fn pages_stay_small_with_a_full_log() {
     ] {
         figures.push(times(&browser, &url(path)).await);
     }
-    // No page is larger than this at first, however many decisions there are.
+    // No first page exceeds the limit, however many decisions there are.
     let largest = figures.iter().map(|page| page["bytes"].as_u64().unwrap()).max();
     assert!(largest < Some(LARGEST_PAGE), "{figures:#?}");
     let figures = serde_json::to_string_pretty(&json!(figures)).unwrap();
@@ -78,7 +78,7 @@ async fn pages_stay_small_with_a_full_log() {
         ["team-1/web-4999"]
     );
 
-    // A page has a hundred decisions, and its link leads to the next hundred.
+    // A page shows a hundred decisions and links to the next hundred.
     browser.open(&url("/live?verdict=denied")).await;
     let mut pages = 0;
     let mut seen = BTreeSet::new();

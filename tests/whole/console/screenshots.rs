@@ -1,4 +1,4 @@
-//! The screenshots in the manual, which `cargo task screenshots` copies from `target/console` to `docs/console`.
+//! The manual's screenshots, which `cargo task screenshots` copies from `target/console` to `docs/console`.
 
 use std::{collections::BTreeSet, env, fs};
 
@@ -11,7 +11,7 @@ use crate::{
     scene::{self, source},
 };
 
-/// The pages in the manual, and a text on each.
+/// The pages in the manual, each with a text that it contains.
 const PAGES: [(&str, &str, &str); 10] = [
     ("overview", "/", "Requests, last hour"),
     ("live", "/live", "shop/cart"),
@@ -29,7 +29,7 @@ const PAGES: [(&str, &str, &str); 10] = [
     ("health", "/health", "Listeners"),
 ];
 
-/// Sends requests as several teams would.
+/// Sends requests like those of several teams.
 async fn send_traffic(server: &Server) {
     for number in 0..40 {
         for (namespace, name, image) in [
@@ -70,7 +70,7 @@ async fn screenshots_of_the_manual_are_current() {
     let server = steering::rolling_out().await;
     let origin = server.program.admin_url("");
     send_traffic(&server).await;
-    // The manual shows paths of an installation, not of the machine that runs this test.
+    // Paths in the manual are those of an installation, not of this machine.
     let plugin = source("image-policy");
     let (plugins, _) = plugin.rsplit_once('/').unwrap();
     let [plugins, store, directory] = [
@@ -82,7 +82,7 @@ async fn screenshots_of_the_manual_are_current() {
         (plugins, "/etc/admittance/plugins"),
         (store, "/var/lib/admittance/store"),
         (directory, "/etc/admittance"),
-        // The only temporary directory that is left holds the history.
+        // The remaining temporary directory is that of the history.
         (r"/\S*/\.tmp\w+", "/var/lib/admittance/history"),
     ];
     for (name, path, text) in PAGES {

@@ -59,7 +59,7 @@ async fn a_token_opens_the_console() {
     let url = |path: &str| server.program.admin_url(path);
     server.three_pods().await;
 
-    // The requested page is shown after signing in.
+    // After signing in, the browser shows the page that the user requested.
     let wanted = url("/live?verdict=denied");
     browser.open(&wanted).await;
     browser.find_with("h1", "Sign in").await;
@@ -75,7 +75,7 @@ async fn a_token_opens_the_console() {
     let cookies: String = browser.evaluate("return document.cookie", Vec::new()).await;
     assert_eq!(cookies, "");
 
-    // A reader sees decisions, but neither objects nor forms, except the form to sign out.
+    // A reader sees decisions without objects, and no form except the one for signing out.
     browser.open(&url("/decisions/changed-1")).await;
     browser.find_with("table.timeline", "images/registry").await;
     browser.find_with("p.hint", "role Admin").await;
@@ -103,7 +103,7 @@ async fn a_token_opens_the_console() {
     // The only errors are replies with 401.
     browser.only_failed_with("401").await;
 
-    // A link on another site's page leads to the page, with the session.
+    // A link from another site works with the session.
     let link = format!("data:text/html,<a href=\"{}\">here</a>", url("/health"));
     browser.open(&link).await;
     browser.click("a", "here").await;

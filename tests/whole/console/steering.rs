@@ -1,4 +1,4 @@
-//! Chains, candidates and their promotion, the history and a rollback, and what applies.
+//! Chains, promotion of candidates, the history with rollbacks, and the page that lists the chains for a request.
 
 use std::fs;
 
@@ -19,7 +19,7 @@ listen: { tls: { certificate: localhost.pem, key: localhost.key } }
 definitions: [chains/]
 ";
 
-/// Returns a chain whose candidate rewrites other images too.
+/// Returns a chain whose candidate rewrites more images than its plugin.
 fn images() -> String {
     let images = source("image-policy");
     format!(
@@ -55,7 +55,7 @@ spec:
         validations: [{ expression: \"'owner' in object.metadata.labels\", message: who owns it }]
 ";
 
-/// Starts a driver with the definitions in a directory.
+/// Starts a driver whose definitions are in a directory.
 async fn server(config: &str) -> Server {
     let directory = tempfile::tempdir().unwrap();
     certificates(&directory, &[]).await;
@@ -65,7 +65,7 @@ async fn server(config: &str) -> Server {
     Server::start_in(directory, config, "").await
 }
 
-/// Returns a server with a change in its history and a candidate that decides a part of the requests.
+/// Returns a server with a change in its history, and a candidate that decides a share of the requests.
 pub(super) async fn rolling_out() -> Server {
     let server = server(CONFIG).await;
     let rollout = "        rollout: { steps: [5, 25, 50, 100], by: uid, pause: 1h }\n";
@@ -126,7 +126,7 @@ async fn a_candidate_is_shown_and_promoted() {
     let target = "return document.querySelector('.line:target').textContent";
     let target: String = browser.evaluate(target, Vec::new()).await;
     assert_eq!(target.trim(), "- name: registry");
-    // Answers are counted by resource, and an example of each difference opens as a diff.
+    // The page counts answers by resource, and shows an example of each difference as a diff.
     let counted = browser.texts("table.comparisons tbody td").await;
     assert_eq!(counted, ["1", "0", "0", "2", "0"]);
     let examples = browser.texts("details.sample summary").await;
@@ -196,7 +196,7 @@ async fn a_rollback_is_confirmed() {
         .find_with("table.diff td.added", "mistake.example.com")
         .await;
     browser.picture("revision").await;
-    // Any two revisions can be compared, and the comparison has its own address.
+    // Any two revisions can be compared, and each comparison has its own URL.
     browser.open(&url("/history/1?from=2")).await;
     browser
         .find_with("table.diff td.added", "mirror.example.com")
@@ -216,7 +216,7 @@ async fn a_rollback_is_confirmed() {
         .await;
     assert!(answer.patch().unwrap().to_string().contains("mirror.example.com"));
 
-    // Another change goes live while the confirmation is open.
+    // Another change goes live while the page of the confirmation is open.
     browser.open(&url("/history/2/rollback")).await;
     fs::write(&file, images().replace("mirror.example.com", "third.example.com")).unwrap();
     server
@@ -317,7 +317,7 @@ async fn a_stage_is_disabled_for_a_time() {
     browser
         .open(&server.program.admin_url("/chains/Mutating/images"))
         .await;
-    // Without the disabled stage, the Pod would be denied.
+    // The disabled stage would deny this Pod.
     let latest = pod("off", "shop", "web", "nginx");
     assert!(server.review("/admit", &latest).await.is_allowed());
     browser.click("button", "Enable it now").await;
@@ -328,7 +328,7 @@ async fn a_stage_is_disabled_for_a_time() {
     let latest = pod("on", "shop", "web", "nginx");
     assert!(!server.review("/admit", &latest).await.is_allowed());
 
-    // The stage is only audited, and its results are counted.
+    // The stage is now in Audit mode, so its results are only counted.
     browser
         .click("details.switch summary", "Disable it for a time")
         .await;
@@ -341,7 +341,7 @@ async fn a_stage_is_disabled_for_a_time() {
     browser.end(&origin).await;
 }
 
-/// Checks the state of the rollout on the page, the share that the candidate decides, and the buttons.
+/// Checks the rollout's state on the page, the share of the candidate, and the buttons.
 async fn rollout_is(browser: &Browser, state: &str, share: &str, buttons: &[&str]) {
     browser.find_with("section.candidate h3", state).await;
     let decides = format!("The candidate decides {share} of the requests, by uid");
@@ -378,7 +378,7 @@ async fn a_rollout_is_steered() {
     browser.click("button", "Begin the next step").await;
     rollout_is(&browser, "progressing", "100%", &progressing).await;
 
-    // The decisions of the candidate are counted.
+    // The page counts the decisions of the candidate.
     let decided_by = async |uid: &str, host: &str| {
         let answer = server
             .review("/admit", &pod(uid, "shop", "web", "nginx:1.29"))
@@ -408,7 +408,7 @@ async fn a_rollout_is_steered() {
     rollout_is(&browser, "progressing", "50%", &progressing).await;
     assert_eq!(browser.errors().await, Vec::<String>::new());
 
-    // A reader sees the rollout without buttons, and cannot send the form.
+    // A reader sees the rollout without buttons, and a form sent anyway is refused.
     browser.click("button", "Sign out").await;
     browser.find_with(".notice.good", "You are signed out").await;
     browser.open(&page).await;
@@ -463,7 +463,7 @@ async fn the_page_applies_lists_the_chains_for_a_kind() {
         .unwrap();
     assert!(other.contains("`resources` has configmaps"), "{other}");
     browser.picture("applies").await;
-    // The address contains the question.
+    // The page's URL contains the request.
     let address = browser.address().await;
     assert!(
         address.contains("kind=v1%2FPod") && address.contains("namespace=kube-system"),
@@ -502,7 +502,7 @@ async fn a_reader_sees_no_buttons() {
     browser.open(&url("/chains")).await;
     sign_in::sign_in(&browser, READER).await;
     browser.find_with("h1", "Chains").await;
-    // The sign-in page has the status 401.
+    // The sign-in page is a reply with 401, which the browser reports as an error.
     browser.errors().await;
     for (path, heading) in [
         ("/", "Overview"),

@@ -10,7 +10,7 @@ use tokio::{
 use super::scene::{EventClient, Scene};
 use crate::kubernetes::server::POD;
 
-/// A command that follows decisions, and the lines that it prints.
+/// A command that follows decisions, and its printed lines.
 struct Following {
     child: Child,
     lines: tokio::io::Lines<BufReader<ChildStdout>>,
@@ -47,7 +47,7 @@ async fn decisions_are_followed() {
     scene.create("b", "img:latest").await;
     let mut all = Following::start(&scene, &["--since", "1h"]).await;
     let mut refused = Following::start(&scene, &["--limit", "1", "--verdict", "refused"]).await;
-    // Both commands have started when they print earlier decisions.
+    // Printing earlier decisions shows that both commands have connected.
     assert_eq!(
         (all.next().await, all.next().await),
         ("a".to_owned(), "b".to_owned())
@@ -106,7 +106,7 @@ async fn a_slow_client_delays_no_other_and_gets_the_number_of_missed_decisions()
     let scene = Scene::start("decisions: { memory: { count: 10 } }").await;
     let mut slow = EventClient::open(&scene, "/v1/decisions/events", "").await;
     slow.until("content-type").await;
-    // The output is larger than the buffers of sockets.
+    // The output exceeds the sockets' buffers.
     let mut review = POD.review("large");
     review["request"]["object"]["metadata"]["annotations"] = json!({"well-behaved": "false"});
     review["request"]["userInfo"]["groups"] = json!(vec!["g".repeat(1000); 200]);

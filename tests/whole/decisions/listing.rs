@@ -169,7 +169,7 @@ async fn a_request_is_replayed_through_the_live_chains() {
     for expected in ["different by revision 2", "- denied (403)", "+ changed"] {
         assert!(different.stdout.contains(expected), "{}", different.stdout);
     }
-    // No metric and no decision contains the secret.
+    // Neither metrics nor decisions contain the secret.
     assert_eq!(scene.listed(&[]).await, ["bad"]);
     let metrics = scene.0.program.metrics().await.unwrap();
     assert_eq!(
@@ -177,7 +177,7 @@ async fn a_request_is_replayed_through_the_live_chains() {
         Some(0.0)
     );
 
-    // A webhook would get the request again.
+    // A replay would call the webhook again.
     let webhook =
         "    - name: remote\n      webhook: { protocol: AdmissionReview, url: \"https://127.0.0.1:1/\" }\n";
     replace(&scene.path("chains.yaml"), chains() + webhook).unwrap();

@@ -22,7 +22,7 @@ dialect: { kubernetes: {} }
 definitions: [chains.yaml]
 ";
 
-/// Pods get a sidecar and an annotation, and their images need a tag other than `latest`.
+/// Returns chains that add a sidecar and an annotation to Pods and deny images with the tag `latest`.
 pub(super) fn chains() -> String {
     format!(
         "
@@ -50,7 +50,7 @@ impl Scene {
     }
 
     pub(super) async fn start_in(directory: TempDir, additions: &str) -> Self {
-        // After a restart, the files exist.
+        // A restart uses the existing files.
         if !directory.path().join("ca.pem").exists() {
             certificates(&directory, &[]).await;
         }
@@ -58,7 +58,7 @@ impl Scene {
         Self(Server::start_in(directory, &config, &chains()).await)
     }
 
-    /// Sends a review of a Pod with this image.
+    /// Sends a review of a created Pod with this image.
     pub(super) async fn create(&self, uid: &str, image: &str) -> Verdict {
         let mut review = POD.review(uid);
         review["request"]["object"]["spec"]["containers"][0]["image"] = image.into();
@@ -77,7 +77,7 @@ impl Scene {
         Admittance::run(arguments).await.unwrap()
     }
 
-    /// Runs a command that must succeed, and returns its output.
+    /// Runs a command, checks that it succeeds, and returns its output.
     pub(super) async fn stdout_of(&self, arguments: &[&str]) -> String {
         let finished = self.tell(arguments).await;
         assert_eq!(finished.code, Some(0), "{}{}", finished.stdout, finished.stderr);
@@ -89,7 +89,7 @@ impl Scene {
         serde_json::from_str(&text).unwrap()
     }
 
-    /// Returns the uids of the decisions that a command lists.
+    /// Returns the uids of the decisions that the command prints.
     pub(super) async fn listed(&self, arguments: &[&str]) -> Vec<String> {
         let list = self.json_of(&[&["decisions"], arguments].concat()).await;
         uids(list["decisions"].as_array().unwrap())
@@ -109,7 +109,7 @@ pub(super) fn uids(decisions: &[Value]) -> Vec<String> {
     uids.map(str::to_owned).collect()
 }
 
-/// Waits until a file has this many lines, and returns its content.
+/// Waits until a file has `count` lines, and returns them.
 pub(super) async fn until_lines(path: &Path, count: usize) -> String {
     loop {
         let text = fs::read_to_string(path).unwrap_or_default();
@@ -120,7 +120,7 @@ pub(super) async fn until_lines(path: &Path, count: usize) -> String {
     }
 }
 
-/// Writes two tokens to files.
+/// Writes the files of two tokens, and returns the configuration that names them.
 pub(super) fn tokens(directory: &TempDir) -> String {
     for (name, token) in [
         ("reader", "reader-token-0123456789"),
@@ -134,7 +134,7 @@ pub(super) fn tokens(directory: &TempDir) -> String {
         .to_owned()
 }
 
-/// Reads events from a socket.
+/// A client of the stream of decisions.
 pub(super) struct EventClient(pub(super) BufReader<TcpStream>);
 
 impl EventClient {

@@ -17,7 +17,7 @@ use crate::kubernetes::server::{POD, Server};
 async fn decisions_on_disk_survive_a_restart() {
     let decisions = "decisions: { share: 0%, objects: true, sqlite: { file: decisions.db } }";
     let mut scene = Scene::start(decisions).await;
-    // A Pod that is allowed unchanged is not counted in the share.
+    // With a share of 0 %, a Pod that is allowed unchanged is not written to disk.
     let mut unchanged = POD.review("unchanged");
     unchanged["request"]["object"]["metadata"]["annotations"] = json!({"well-behaved": "true"});
     assert_eq!(scene.review(&unchanged).await.patch(), None);
@@ -99,7 +99,7 @@ async fn a_server_gets_decisions_with_the_token() {
         let text = String::from_utf8(body.to_vec()).unwrap();
         let mut kept = kept.lock().unwrap();
         kept.push((token, text));
-        // The first attempt fails.
+        // The server fails the first attempt.
         if kept.len() == 1 {
             http::StatusCode::SERVICE_UNAVAILABLE
         } else {

@@ -9,7 +9,7 @@ use super::{
     page::{Block, Page, codes, words},
 };
 
-/// Returns the shell commands of a block, split into words.
+/// Returns the shell commands in a block as lists of words.
 pub(super) fn commands(block: &Block) -> Vec<Vec<String>> {
     let lines = block.text.lines().filter(|_| block.info == "console");
     lines
@@ -18,7 +18,7 @@ pub(super) fn commands(block: &Block) -> Vec<Vec<String>> {
         .collect()
 }
 
-/// Returns the words of a help text that are flags.
+/// Returns all flags in a help text.
 fn flags(help: &str) -> BTreeSet<String> {
     help.split(|c: char| c.is_whitespace() || matches!(c, ',' | '\'' | '`' | '[' | ']'))
         .filter(|word| word.starts_with('-') && word.len() > 1)
@@ -29,7 +29,7 @@ fn flags(help: &str) -> BTreeSet<String> {
 async fn helps() -> BTreeMap<String, String> {
     let mut helps = BTreeMap::new();
     let all = Admittance::run(["--help"]).await.unwrap().stdout;
-    // Commands are in groups, whose headings are not indented. A continuation line is indented further.
+    // Commands are listed in groups below unindented headings. Continuation lines have a larger indentation.
     let (commands, _) = all.split_once("\nOptions:\n").unwrap();
     let names = commands
         .lines()
@@ -98,7 +98,8 @@ async fn commands_and_flags_on_the_pages_exist() {
         for (line, code) in page.codes() {
             let place = format!("{}:{line}", page.path.display());
             check(&place, &words(code));
-            // Only flags on their own count: other programs' commands have other flags. `---` separates documents.
+            // Only a flag at the start of a code span counts, since commands of other programs have flags of their own.
+            // `---` separates YAML documents.
             let is_flag = |word: &&str| word.starts_with("--") && *word != "---";
             if let Some(flag) = code.split(' ').next().filter(is_flag) {
                 assert!(all.contains(flag), "{place}: the program has no {flag}");
@@ -130,9 +131,9 @@ async fn flags_and_variables_of_serve_are_listed() {
     real.extend(variables(serve));
     assert_eq!(listed, real);
     let mut all: BTreeSet<String> = helps.values().flat_map(|help| variables(help)).collect();
-    // The variable has no flag, because other users could see a token in the arguments.
+    // This variable has no flag, because other users can see the arguments of a process.
     all.insert("ADMITTANCE_TOKEN".to_owned());
-    // The variable names a part of the installation, for every command that reads definitions.
+    // This variable describes the installation, and applies to every command that reads definitions.
     all.insert("ADMITTANCE_PLUGINS".to_owned());
     for page in Page::all() {
         let names = page.text.split(|c: char| !(c.is_ascii_uppercase() || c == '_'));

@@ -7,29 +7,29 @@ use serde_json::Value;
 use super::{blocks, commands::commands, configuration, page::Page, tested_with};
 use crate::scene::store;
 
-/// The info strings that a block may have. A block without one would be treated as Rust.
+/// The allowed info strings of a block. Without one, rustdoc would compile a block as Rust.
 const INFOS: [&str; 16] = [
-    // A definition, or a complete configuration.
+    // A definition or a complete configuration.
     "yaml",
     // A part of a definition or of a configuration.
     "yaml fragment",
-    // Cases for `admittance test` that pass with the stock plugin image-policy; with `target: http`, they pass with
-    // guest-reaches-out.
+    // Cases that pass in `admittance test` with the stock plugin image-policy, or with guest-reaches-out if they
+    // contain `target: http`.
     "yaml cases",
-    // A definition that `check` rejects; the next block is its output.
+    // A definition that `check` rejects. The next block is the output of `check`.
     "yaml wrong",
     "json",
     "console",
     "toml",
     "ini",
     "text",
-    // Compiled and run.
+    // The block is compiled and run.
     "rust",
     // The block is compiled.
     "rust,no_run",
-    // The block is not compiled and not run.
+    // The block is neither compiled nor run.
     "rust,ignore",
-    // Run by the tests of the packages for these languages.
+    // The tests of JavaScript and Python packages run the block.
     "javascript",
     "python",
     // The test of projects in C compiles and runs the block.
@@ -37,12 +37,12 @@ const INFOS: [&str; 16] = [
     "mermaid",
 ];
 
-/// The required keys of a configuration, one per line.
+/// The required keys of a configuration, each on its own line.
 const LEAST: &str = r#"dialect: { bcs: { cluster: BCS-MESOS-10001 } }
 upstream: { servers: ["http://127.0.0.1:8081"] }
 "#;
 
-/// Each warning that examples may cause: a part of it, and why the example is right.
+/// Parts of warnings that examples may cause, each with the reason why the example is right.
 const WARNED: [(&str, &str); 3] = [
     ("undefined field 'sizes'", "the page shows this warning"),
     ("has no field \"securityContxt\"", "the page shows this warning"),
@@ -85,7 +85,7 @@ fn definitions_and_configurations_on_the_pages_are_valid() {
         let is_definition = block.text.lines().any(|line| line.starts_with("kind:"));
         let mistakes = if is_definition {
             load_text(&name, &block.text)
-                // These kinds define no chain.
+                // Documents of these kinds define no chain.
                 .map(|chains| {
                     let has_none = ["kind: SyncSet", "kind: ExpansionTemplate"]
                         .iter()
@@ -110,7 +110,7 @@ fn definitions_and_configurations_on_the_pages_are_valid() {
     assert_eq!(warnings, [""; 0], "readers copy what the pages show");
 }
 
-/// The page about TLS has commands that create certificates. They create the files that its fragments name.
+/// The fragments on the page about TLS name files that the commands on that page create.
 #[tokio::test]
 async fn fragments_are_valid_in_complete_files() {
     let folder = tempfile::tempdir().unwrap();
@@ -140,7 +140,7 @@ async fn fragments_are_valid_in_complete_files() {
             let stage: String = block.text.lines().map(|line| format!("      {line}\n")).collect();
             load_text(&block.to_string(), &chain_with(&stage)).err()
         } else {
-            // Gateways and webhook servers have no upstream.
+            // Only gateways and webhook servers have no upstream.
             let has_no_upstream = ["  gateway:", "  kubernetes:"]
                 .iter()
                 .any(|dialect| block.text.contains(dialect));
@@ -158,7 +158,7 @@ async fn fragments_are_valid_in_complete_files() {
     }
 }
 
-/// Returns a chain whose only stage has these fields in addition to its name and plugin.
+/// Returns a chain whose only stage has a name, a plugin and these fields.
 fn chain_with(stage: &str) -> String {
     format!(
         "apiVersion: admittance.dev/v1alpha1

@@ -1,4 +1,4 @@
-//! The fields of cases, chains and configurations that are read are listed on the pages and in the schemas.
+//! The fields of cases, chains and configurations that the program reads are on the pages and in the schemas.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,10 +8,10 @@ use serde_json::Value;
 
 use super::{configuration, page::Page, tested_with};
 
-/// A field that does not exist and is not similar to any other.
+/// A field that no document has, and that resembles no field.
 const UNKNOWN: &str = "qqqqqqqqqqqqqqqqqqqq";
 
-/// Returns the fields of a schema, with the names of the fields that contain them.
+/// Collects the fields of a schema, each with the path of the fields around it.
 fn properties(schema: &Value, node: &Value, prefix: &str, found: &mut BTreeSet<String>) {
     let node = match node["$ref"].as_str() {
         Some(reference) => schema.pointer(reference.trim_start_matches('#')).unwrap(),
@@ -24,7 +24,7 @@ fn properties(schema: &Value, node: &Value, prefix: &str, found: &mut BTreeSet<S
     if node["items"].is_object() {
         properties(schema, &node["items"], prefix, found);
     }
-    // The keys of this map are arbitrary.
+    // This map has arbitrary keys.
     if node["additionalProperties"].is_object() {
         properties(
             schema,
@@ -51,7 +51,7 @@ async fn schema_of(document: &str) -> BTreeSet<String> {
     found
 }
 
-/// Returns the fields that are read in each of these places; the message about an unknown field lists them.
+/// Returns the fields that the program reads at these places, from its message about an unknown field.
 fn known_in(places: &[(&str, &str)], known: impl Fn(&str) -> Vec<String>) -> BTreeSet<String> {
     let fields = places.iter().flat_map(|(prefix, text)| {
         let names = known(&with_unknown(text)).into_iter();
@@ -97,7 +97,7 @@ async fn fields_of_cases_are_listed_and_in_the_schema() {
     }
     let known = known_in(&places, |text| known[text].clone());
     let mut schema = schema_of("test").await;
-    // A case has the grants and answers that a file has.
+    // A case may contain the same grants and answers as a file of cases.
     schema.retain(|field| !field.starts_with("cases.allow.") && !field.starts_with("cases.http."));
     assert_eq!(schema, known);
 
@@ -248,13 +248,13 @@ async fn the_schema_of_chains_has_the_fields_that_are_read() {
         .map(|(prefix, text)| (*prefix, text.as_str()))
         .collect();
     let read = known_in(&places, |text| {
-        // A NamespacedAdmissionChain has one field more than an `AdmissionChain`.
+        // A NamespacedAdmissionChain has one more field than an `AdmissionChain`.
         let text =
             format!("{{ apiVersion: admittance.dev/v1alpha1, kind: NamespacedAdmissionChain, {text} }}");
         known(&load_text("a.yaml", &text).unwrap_err())
     });
     let mut schema = schema_of("chain").await;
-    // A document has one of two forms, neither of which has the unknown field.
+    // The document has one of two forms, neither with this field.
     schema.retain(|field| !field.starts_with("spec.stages.namespaceSelector."));
     assert_eq!(schema, read);
 }
@@ -275,7 +275,7 @@ async fn the_schema_of_exceptions_has_the_fields_that_are_read() {
     assert_eq!(schema_of("exception").await, read);
 }
 
-/// Returns the known fields next to the unknown one.
+/// Returns the fields that the message about the unknown field lists.
 fn known(mistakes: &Mistakes) -> Vec<String> {
     let unknown = mistakes
         .iter()
@@ -285,7 +285,7 @@ fn known(mistakes: &Mistakes) -> Vec<String> {
     fields.split(", ").map(str::to_owned).collect()
 }
 
-/// Returns `text` with the unknown field in place of `?`, and with all brackets closed.
+/// Replaces `?` by the unknown field, and closes all brackets.
 fn with_unknown(text: &str) -> String {
     text.replace('?', &format!("{UNKNOWN}: 1"))
 }
@@ -361,9 +361,9 @@ async fn keys_of_the_configuration_are_listed() {
     for (section, _) in sections {
         keys.remove(section.trim_end_matches('.').trim_end_matches("[]"));
     }
-    // The trust root may also be a file.
+    // The trust root may also be the path of a file.
     keys.insert("signatures[].keyless.trustRoot".to_owned());
-    // The keys of this map are arbitrary.
+    // This map has arbitrary keys.
     keys.remove("pluginHttp.credentials");
     keys.remove("namespaces");
     keys.insert("namespaces.<name>".to_owned());
@@ -423,7 +423,7 @@ async fn keys_of_the_configuration_are_listed() {
             "cluster: {}, definitions: [ { kubernetes: { namespaced: { allow: { ? } } } } ]",
         ),
     ] {
-        // Environment variables need no permission, and `allow` is listed by its fields.
+        // Environment variables need no permission, and the fields of `allow` are listed separately.
         let known = known(&format!("{{ {text} }}")).into_iter();
         for key in known.filter(|key| !["allow", "environment"].contains(&key.as_str())) {
             let key = format!("{prefix}{key}");
@@ -466,8 +466,8 @@ fn fields_of_definitions_are_listed() {
     const BCS: &str = "{ apiVersion: v4, kind: admissionwebhook, ";
     let pages = ["", "-requests", "-plugins", "-expressions", "-webhooks"]
         .map(|part| Page::read(&format!("docs/definitions{part}.md")));
-    // The columns are the heading, the prefix of the fields, the document around them, and the fields that are listed
-    // by their own fields or rejected.
+    // The columns are: heading on the page, prefix of the fields, the document around them, and the fields to skip,
+    // since they are rejected or listed by their own fields.
     for (heading, parts) in [
         (
             "AdmissionChain",
@@ -627,12 +627,12 @@ fn fields_of_definitions_are_listed() {
             .into_iter()
             .map(str::to_owned)
             .collect();
-        // Metadata that BCS and Kubernetes add to an object is accepted and ignored.
+        // Metadata fields that BCS and Kubernetes add are accepted and ignored.
         if heading.starts_with("BCS") {
             listed.remove("metadata.name");
             listed.remove("metadata.namespace");
         }
-        // The format of a document is determined before its fields are read.
+        // The fields `apiVersion` and `kind` select the format before the others are read.
         listed.retain(|field| fields.contains(field) || !["apiVersion", "kind"].contains(&field.as_str()));
         fields.retain(|field| listed.contains(field) || !["apiVersion", "kind"].contains(&field.as_str()));
         assert_eq!(listed, fields, "{heading}");

@@ -1,4 +1,4 @@
-//! The lists of metrics, failures and settings of the stock plugins.
+//! The pages list every metric, every failure and all settings of the stock plugins.
 
 use std::collections::BTreeSet;
 
@@ -24,7 +24,7 @@ fn every_metric_is_listed() {
     let pages = ["docs/metrics.md", "docs/gateway.md"].map(Page::read);
     let rows = pages.iter().flat_map(|page| page.rows("Metrics"));
     let listed = rows.filter_map(|row| {
-        // An empty cell leaves its delimiter to the next one.
+        // Splitting at the delimiters leaves the delimiter of an empty cell in the next one.
         let labels = Some(row[2]).filter(|cell| !cell.starts_with('|'));
         let labels = labels.map(codes).unwrap_or_default();
         Some((*codes(row[0]).first()?, row[1].to_owned(), labels))

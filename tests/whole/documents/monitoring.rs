@@ -1,4 +1,4 @@
-//! The dashboard and the alert rules in `docs/examples/monitoring`, and the labels of metrics.
+//! The dashboard and alert rules in `docs/examples/monitoring`, and the labels of metrics.
 
 mod promql;
 
@@ -22,22 +22,22 @@ const FOLDER: &str = "docs/examples/monitoring";
 /// The labels that Prometheus adds.
 const OF_TARGET: [&str; 2] = ["instance", "job"];
 
-/// A metric as the pages list it.
+/// A metric as listed on a page.
 struct ListedMetric {
     is_histogram: bool,
     labels: BTreeSet<String>,
-    /// The code spans in the description of the metric, among them the values of its labels.
+    /// The code spans in the description, which include the values of labels.
     values: BTreeSet<String>,
 }
 
-/// Returns the metrics on the pages. Another test compares them with those that the program describes.
+/// Returns the metrics listed on the pages. Another test compares the list with the program's metrics.
 fn listed() -> BTreeMap<String, ListedMetric> {
     let owned = |codes: Vec<&str>| codes.into_iter().map(str::to_owned).collect();
     let pages = ["docs/metrics.md", "docs/gateway.md"].map(Page::read);
     let rows = pages.iter().flat_map(|page| page.rows("Metrics"));
     let metrics = rows.filter_map(|row| {
         let name = codes(row[0]).first().map(|name| (*name).to_owned())?;
-        // A cell without labels is not split from the next one.
+        // If the cell of the labels is empty, it stays joined with the next cell.
         let (labels, meaning) = match row.as_slice() {
             [_, _, labels, meaning] => (*labels, *meaning),
             _ => ("", row[2]),
@@ -52,14 +52,14 @@ fn listed() -> BTreeMap<String, ListedMetric> {
     metrics.collect()
 }
 
-/// An expression of the dashboard or of a rule, and the labels that are shown of its series.
+/// An expression of the dashboard or of an alert rule, and the labels of its series that are displayed.
 struct ShownExpression {
     place: String,
     expression: String,
     labels: Vec<String>,
 }
 
-/// Returns the names between `before` and the end of an identifier.
+/// Returns the identifiers that follow `before` in a text.
 fn named_in(text: &str, before: &str) -> Vec<String> {
     let is_part = |c: &char| c.is_ascii_alphanumeric() || *c == '_';
     let parts = text.split(before).skip(1);
@@ -106,7 +106,7 @@ fn of_dashboard() -> Vec<ShownExpression> {
         labels: named_in(target["legendFormat"].as_str().unwrap(), "{{"),
     });
     let mut shown: Vec<_> = shown.collect();
-    // A query of a variable is `label_values(series, label)`.
+    // The query of a dashboard variable is `label_values(series, label)`.
     for variable in dashboard["templating"]["list"].as_array().unwrap() {
         let Some(query) = variable["definition"].as_str() else {
             continue;
@@ -181,7 +181,7 @@ fn expressions_use_metrics_and_labels_that_exist() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// The series of a running program have the labels on the pages.
+/// The series of a running program have exactly the labels on the pages.
 #[tokio::test]
 async fn series_have_the_listed_labels() {
     let chains = "apiVersion: admittance.dev/v1alpha1
@@ -230,8 +230,8 @@ spec:
     );
 }
 
-/// Prometheus' own parser accepts the rules, and the dashboard's expressions as rules; and the alerts fire when they
-/// should.
+/// Prometheus' own parser accepts the alert rules and the dashboard's expressions, and its test tool confirms when
+/// alerts fire.
 #[tokio::test]
 async fn prometheus_accepts_every_expression() {
     const VARIABLE: &str = "ADMITTANCE_TEST_PROMTOOL";
@@ -261,7 +261,7 @@ async fn prometheus_accepts_every_expression() {
         .collect();
     let count = rules.len();
     let dashboard = folder.path().join("dashboard.yaml");
-    // JSON is YAML.
+    // Every JSON text is also YAML.
     let text = json!({"groups": [{"name": "dashboard", "rules": rules}]}).to_string();
     std::fs::write(&dashboard, text).unwrap();
     let alerts = folder.path().join("alerts.yaml");

@@ -1,4 +1,4 @@
-//! docs/logs.md lists the log targets of the program.
+//! docs/logs.md lists every log target of the program.
 
 use std::{
     collections::BTreeSet,
@@ -19,7 +19,7 @@ fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Returns the module of a file of a crate below `host`, by which its events are named unless they say otherwise.
+/// Returns the module path of a file in a crate below `host`, which is the default target of its events.
 fn module(path: &Path) -> String {
     let path = path.strip_prefix(repository().join("host")).unwrap();
     let mut names: Vec<_> = path
@@ -36,7 +36,7 @@ fn module(path: &Path) -> String {
     [&[package], &names[2..]].concat().join("::")
 }
 
-/// Returns the targets of all events in the sources.
+/// Returns the targets of all events in the source files.
 fn targets() -> BTreeSet<String> {
     let mut files = Vec::new();
     for name in fs::read_dir(repository().join("host")).unwrap() {
@@ -57,7 +57,7 @@ fn targets() -> BTreeSet<String> {
             let named = named.and_then(|rest| rest.split([',', ')']).next());
             targets.insert(match named {
                 None => module(&file),
-                // This constant is the target of lines from plugins.
+                // The constant `TARGET` is the target of plugins' own lines.
                 Some("TARGET") => "admittance::plugin".to_owned(),
                 Some(target) => target.trim_matches('"').to_owned(),
             });

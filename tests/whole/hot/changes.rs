@@ -1,4 +1,4 @@
-//! Every way in which files can change leads to a live change.
+//! Every way of changing files makes the change live.
 
 use std::{
     fs::{self, File},
@@ -13,7 +13,7 @@ use super::scene::{Hot, chain, mistakes};
 
 type ModuleChange = (&'static str, fn(&Hot, u32));
 
-/// Ways to replace the module with a version. The content is incomplete for at most a moment.
+/// Ways to replace a module by another version. All of them leave the content incomplete at most briefly.
 const WAYS: [ModuleChange; 7] = [
     ("renamed over it", |hot, version| hot.put(version)),
     ("written in place, in pieces", |hot, version| {
@@ -53,7 +53,7 @@ async fn every_way_of_replacing_a_module_goes_live() {
         change(&hot, version);
         hot.until_version(&program, way, version).await;
     }
-    // A write in place may be noticed before it is complete, but in the end the complete content is live.
+    // The program may notice a write in place before it is complete, but the complete content goes live in the end.
     let status = program
         .until_status("no problem", |status| status.get("problem").is_none())
         .await
@@ -64,7 +64,7 @@ async fn every_way_of_replacing_a_module_goes_live() {
     );
 }
 
-/// The log of a reload names what changed, not every stage that uses it.
+/// The log of a reload names the changed module once, not each stage that uses it.
 #[tokio::test]
 async fn a_changed_module_is_logged_once_for_many_stages() {
     let hot = Hot::new().await;
@@ -111,7 +111,7 @@ async fn a_partial_module_is_reported_until_it_is_complete() {
         let mark = program.mark();
         let mut file = File::create(hot.module()).unwrap();
         file.write_all(&whole[..length]).unwrap();
-        // The file stays open, and readers see a part of it.
+        // The writer keeps the file open after writing a part of it.
         program
             .until_logged_after(mark, name, |line| line.message().contains("are rejected"))
             .await
@@ -146,7 +146,7 @@ async fn a_partial_module_is_reported_until_it_is_complete() {
     assert!(status.get("problem").is_none(), "{status:#}");
 }
 
-/// Publishes files like the kubelet's volumes: they are links through `..data`, which a rename replaces.
+/// Publishes files like a volume of the kubelet: each is a link through `..data`, which is replaced by a rename.
 fn publish(volume: &Path, name: &str, content: impl AsRef<[u8]>, revision: u32) {
     let data = format!("..2026_11_{revision:02}");
     fs::create_dir(volume.join(&data)).unwrap();
@@ -198,7 +198,7 @@ async fn volumes_of_kubelet_change_as_a_whole() {
     assert_eq!(warnings, [""; 0], "a volume that changes is nothing to warn of");
 }
 
-/// A file that is written in place is incomplete for a while, and the incomplete content may be valid.
+/// A file written in place is incomplete for a while, and the beginning of a file may be valid by itself.
 #[tokio::test]
 async fn half_a_definition_file_does_not_go_live() {
     let hot = Hot::new().await;
@@ -214,7 +214,7 @@ async fn half_a_definition_file_does_not_go_live() {
         annotations.contains_key("version.admittance.dev/second")
     };
     assert!(has_second().await);
-    // The first write is one of the two chains; then the complete file has a new one.
+    // The first write contains only one of the two chains; the complete file also has a new one.
     let new = with_second("{ name: second, generation: 2 }");
     let half = new.split_once("---").unwrap().0.len();
     for closes in [false, true] {
@@ -224,7 +224,7 @@ async fn half_a_definition_file_does_not_go_live() {
         }
         file.write_all(&new.as_bytes()[..half]).unwrap();
         if closes {
-            // Even if it closes the file in between, the writer has time to continue.
+            // A writer that closes the file between two writes has time to continue.
             drop(file);
             file = File::options().append(true).open(hot.chain_file()).unwrap();
         }
@@ -244,14 +244,14 @@ async fn half_a_definition_file_does_not_go_live() {
     }
 }
 
-/// All stages of a table use the same version of a module, however fast its file changes.
+/// All stages of a table use the same version of a module, however quickly its file changes.
 #[tokio::test]
 async fn a_table_has_one_version_of_a_file() {
     const STAGES: u32 = 24;
     let hot = Hot::new().await;
     let stages: String = (0..STAGES)
         .map(|number| {
-            // The settings differ, so that each stage is prepared separately.
+            // Different settings make the program prepare each stage separately.
             let plugin = hot.plugin(&format!("{{ name: stage{number} }}"));
             format!("    - name: stage{number}\n      plugin: {plugin}\n")
         })
@@ -306,7 +306,7 @@ async fn a_removed_directory_is_reported_and_may_return() {
         assert!(mistakes(&status).contains(name), "{name}: {status:#}");
         assert_eq!(hot.version(&program).await, Some(version - 1), "{name}");
 
-        // The module is restored with different content.
+        // The module returns with different content.
         fs::write(hot.path("new.wasm"), hot.bytes(version)).unwrap();
         fs::rename(hot.path("away"), hot.path(name)).unwrap();
         fs::rename(hot.path("new.wasm"), hot.module()).unwrap();
@@ -348,7 +348,7 @@ async fn definitions_are_edited_added_and_removed() {
         .collect();
     assert_eq!(chains, ["second", "versioned"], "by name");
 
-    // A file that is not a definition changes nothing, and a file with both chains is one change.
+    // A file without a definition changes nothing, and both chains of a file change together.
     fs::write(hot.path("definitions/notes.txt"), "kind: [").unwrap();
     fs::write(hot.path("definitions/second.yaml~"), "kind: [").unwrap();
     fs::remove_file(&second).unwrap();
@@ -362,7 +362,7 @@ async fn definitions_are_edited_added_and_removed() {
         "{status:#}"
     );
 
-    // A table without definitions is valid: no hook is called.
+    // A table may be empty; then no hook is called.
     fs::remove_file(hot.chain_file()).unwrap();
     let is_empty = async || hot.annotations(&program).await.is_empty();
     hot.until(&program, "the last file removed", is_empty).await;

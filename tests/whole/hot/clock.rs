@@ -1,4 +1,4 @@
-//! File times are not reliable: clocks are adjusted, and archives restore the times of other machines.
+//! Modification times are unreliable: clocks are adjusted, and archives restore times from other machines.
 
 use std::{
     fs::{self, File, FileTimes},
@@ -17,7 +17,7 @@ async fn a_change_is_seen_whatever_the_times_of_files_say() {
         ("a day ago", |now| now - DAY),
         ("in a day", |now| now + DAY),
         ("in 1970", |_| SystemTime::UNIX_EPOCH),
-        // The new time is older than the previous time, which is in the future.
+        // The previous time is in the future, so the new one is older.
         ("now", |now| now),
     ];
     let hot = Hot::new().await;
@@ -45,7 +45,7 @@ async fn a_change_is_seen_whatever_the_times_of_files_say() {
     }
 }
 
-/// The file keeps its size and its modification time, and only the content changes.
+/// Only the content changes, not the size and the modification time.
 #[tokio::test]
 async fn a_change_that_keeps_size_and_time_is_seen() {
     let hot = Hot::new().await;

@@ -7,7 +7,7 @@ use http::StatusCode;
 
 use super::scene::{Hot, chain};
 
-/// Two modules that take minutes to compile, unless a limit stops them, occupy both compilers.
+/// Two modules that compile until a limit stops them, which takes minutes, occupy both compilers.
 #[tokio::test]
 async fn changes_without_compilation_do_not_wait_for_a_compiler() {
     let hot = Hot::new().await;
@@ -16,7 +16,7 @@ async fn changes_without_compilation_do_not_wait_for_a_compiler() {
     let applied = [b'a', b'b'].map(|name| {
         let letter = char::from(name);
         let path = hot.path(&format!("modules/{letter}.wasm"));
-        // A custom section with this name makes the modules different.
+        // Custom sections with different names make the modules different.
         fs::write(&path, [&slow[..], &[0, 2, 1, name]].concat()).unwrap();
         let source = format!("file:{}", path.display());
         let plugin = format!("{{ source: \"{source}\", settings: {{ behaviour: well-behaved }} }}");

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::scene::{Hot, chain, end, mistakes};
 
-/// Runs a command that uses the admin API; returns what it prints.
+/// Runs a command of the admin API, and returns its output.
 async fn tell(program: &Admittance, command: &[&str]) -> String {
     let server = program.admin_url("");
     let arguments = [command, &["--server", server.as_str()]].concat();
@@ -21,7 +21,7 @@ async fn disable(program: &Admittance, more: &[&str]) -> String {
     tell(program, &[&command[..], more].concat()).await
 }
 
-/// Returns the stage in `/v1/status`.
+/// Returns the stage's entry in `/v1/status`.
 async fn shown(program: &Admittance) -> Value {
     let status = program.status().await.unwrap();
     status["chains"][0]["stages"][0]["disabled"].clone()
@@ -70,7 +70,7 @@ async fn a_stage_is_disabled_whatever_the_definitions_are() {
         let status = tell_status(&program).await;
         assert!(status.contains("by loopback: ticket 4711"), "{status}");
 
-        // After a kill and a restart, the program serves the last live table.
+        // After the kill, the program serves the last live table.
         end(program).await;
         let program = hot.start().await;
         assert!(mistakes(&program.status().await.unwrap()).contains(mistake));
@@ -90,7 +90,7 @@ async fn a_stage_is_disabled_whatever_the_definitions_are() {
     }
 }
 
-/// Returns the output of `status`, which exits with 1 as long as the newest definitions are not live.
+/// Returns the output of `status`, which exits with 1 while the newest definitions are not live.
 async fn tell_status(program: &Admittance) -> String {
     let server = program.admin_url("");
     let finished = Admittance::run(["status", "--server", &server]).await.unwrap();
@@ -98,7 +98,7 @@ async fn tell_status(program: &Admittance) -> String {
     finished.stdout
 }
 
-/// A server of modules does not answer, and a new table waits for it.
+/// A new table waits for a module server that does not answer.
 #[tokio::test]
 async fn a_stage_is_disabled_while_a_table_is_built() {
     let server = ModuleServer::start().await.unwrap();

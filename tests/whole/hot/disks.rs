@@ -1,5 +1,4 @@
-//! Full and read-only disks. The program runs in its own mount namespaces, which any user may create if the kernel
-//! allows it.
+//! Full and read-only disks. The program runs in a mount namespace, which the kernel may let any user create.
 
 use std::{
     ffi::OsString,
@@ -13,7 +12,7 @@ use serde_json::Value;
 
 use super::scene::{Hot, chain, contents, end, mistakes};
 
-/// Runs shell commands, and then the program, in a mount namespace of their own.
+/// Returns a wrapper that runs shell commands and then the program in a mount namespace.
 fn mounted(commands: &str) -> Vec<OsString> {
     let script = format!("set -e; {commands}; exec \"$@\"");
     [
@@ -30,7 +29,7 @@ fn mounted(commands: &str) -> Vec<OsString> {
     .to_vec()
 }
 
-/// Returns whether users may create namespaces on this machine.
+/// Returns whether this user may create mount namespaces.
 fn can_mount() -> bool {
     let tried = Command::new("unshare")
         .args([
@@ -60,7 +59,7 @@ fn can_mount() -> bool {
 
 fn small_disk(at: &Path) -> Vec<OsString> {
     fs::create_dir_all(at).unwrap();
-    // The content of the mount belongs to the user.
+    // The mount belongs to the user, not to root.
     mounted(&format!(
         "mount -t tmpfs -o size=2m,mode=700 none '{}'",
         at.display()
@@ -74,13 +73,13 @@ fn read_only(at: &Path) -> Vec<OsString> {
     ))
 }
 
-/// Returns a path in the program's mount namespace.
+/// Returns the path of a file inside the program's mount namespace, as seen from outside.
 fn seen_by(program: &Admittance, path: &Path) -> PathBuf {
     let root = format!("/proc/{}/root", program.id().unwrap());
     Path::new(&root).join(path.strip_prefix("/").unwrap())
 }
 
-/// Fills the disk under this directory; removing the file frees it.
+/// Fills the disk of this directory with a file, whose removal frees the disk.
 fn fill(directory: &Path) -> PathBuf {
     let path = directory.join("filler");
     let size = fs::write(&path, vec![0; 4 << 20]);
@@ -88,13 +87,13 @@ fn fill(directory: &Path) -> PathBuf {
     path
 }
 
-/// Returns the number of entries of the history or the store that could not be written.
+/// Returns how often an entry of the history or the store could not be written.
 async fn write_failures(program: &Admittance, directory: &str) -> Option<f64> {
     let metrics = program.metrics().await.unwrap();
     metrics.sum("admittance_write_failures_total", &[("directory", directory)])
 }
 
-/// Returns another chain to apply.
+/// Returns a second chain to apply.
 fn second(hot: &Hot) -> String {
     chain("second", &hot.plugin("{ name: second }"))
 }
@@ -131,7 +130,7 @@ async fn a_change_is_refused_when_the_disk_of_the_history_is_full() {
     let told = hot.annotations(&program).await;
     assert!(!told.contains_key("version.admittance.dev/second"), "{told:?}");
 
-    // A rollback is refused if a restart would undo it.
+    // A rollback that a restart would undo is refused.
     hot.put(2);
     hot.until_version(&program, "files change what is live all the same", 2)
         .await;
@@ -191,7 +190,7 @@ async fn a_plugin_goes_live_when_the_store_cannot_keep_it() {
         let around = if is_full {
             small_disk(&store)
         } else {
-            // The store contains the first version.
+            // The store now contains the first version.
             end(hot.start().await).await;
             read_only(&store)
         };
@@ -239,7 +238,7 @@ async fn definitions_that_cannot_be_written_are_not_changed() {
     assert_eq!(status["revision"], before["revision"], "{status:#}");
     assert_eq!(hot.version(&program).await, Some(1));
 
-    // The next start has no change to complete.
+    // The next start finds no unfinished change.
     end(program).await;
     let program = hot.start().await;
     let told = hot.annotations(&program).await;

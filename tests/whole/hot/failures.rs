@@ -1,4 +1,4 @@
-//! Changes that cannot go live are reported everywhere, and the last valid table stays live.
+//! A change that cannot go live is reported everywhere, and the last valid table stays live.
 
 use std::fs;
 
@@ -10,11 +10,10 @@ use crate::scene::source;
 /// A change that cannot go live.
 struct Row {
     name: &'static str,
-    /// Makes the change.
     break_it: fn(&Hot),
-    /// The expected message: where, and what.
+    /// Words of the expected message.
     words: &'static [&'static str],
-    /// Whether it is retried without a change.
+    /// Whether the program retries the change by itself.
     is_retried: bool,
 }
 
@@ -137,7 +136,7 @@ fn component(package: &str) -> Vec<u8> {
     fs::read(source(package).trim_start_matches("file:")).unwrap()
 }
 
-/// Returns the number of tables that could not be built.
+/// Returns how many tables could not be built.
 async fn failed(program: &Admittance) -> f64 {
     let metrics = program.metrics().await.unwrap();
     let failed = metrics.sum("admittance_tables_total", &[("result", "failed")]);
@@ -192,7 +191,7 @@ signatures:
         assert_eq!(line.field("level"), "ERROR", "{name}");
         assert!(program.is_ready().await, "{name}");
         assert!(!hot.is_current(&program).await, "{name}");
-        // A failure that is retried does not prevent other changes, so a table is built.
+        // A failure that is retried does not prevent other changes, so a table is still built.
         let has_failed = failed(&program).await > failed_before;
         assert_eq!(has_failed, !row.is_retried, "{name}");
         // The live table is unchanged.

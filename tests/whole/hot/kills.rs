@@ -1,5 +1,5 @@
-//! Kills while the program applies, fetches, compiles and starts, and a graceful shutdown while it compiles. `cargo
-//! task soak` kills it a hundred times.
+//! Kills while the program applies, fetches, compiles and starts, and graceful shutdown during compilation. `cargo task
+//! soak` repeats the kills a hundred times.
 
 use std::{fs, path::Path};
 
@@ -19,7 +19,7 @@ async fn a_restart_serves_a_whole_table_that_was_applied() {
     assert_eq!(killed.new + killed.known + killed.starting, 6);
 }
 
-/// The module takes minutes to compile, or until a limit stops it.
+/// The module compiles until a limit stops the compiler, which takes minutes.
 #[tokio::test]
 async fn a_signal_stops_the_program_and_its_compiler() {
     let hot = Hot::new().await;
@@ -40,7 +40,7 @@ async fn a_signal_stops_the_program_and_its_compiler() {
     hot.until(&program, "the end of the compiler", is_gone).await;
 }
 
-/// Returns whether the process with this id exists and is a compiler.
+/// Returns whether a process with this ID exists and is a compiler.
 fn is_compiler(id: &str) -> bool {
     let command = fs::read(Path::new("/proc").join(id).join("cmdline")).unwrap_or_default();
     String::from_utf8_lossy(&command)

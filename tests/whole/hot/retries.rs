@@ -1,4 +1,4 @@
-//! Failures with temporary causes are retried without a change.
+//! Failures with temporary causes are retried without a change of the definitions.
 
 use std::{
     fs,
@@ -53,7 +53,7 @@ async fn a_server_that_comes_up_later_is_retried() {
     );
     assert_eq!(server.begun(), 1, "it was fetched once");
 
-    // The module is in the store from now on, so a start needs neither the server nor the network.
+    // The module is in the store, so the next start needs no server.
     drop(server);
     end(program).await;
     let program = hot.start().await;
@@ -107,14 +107,14 @@ async fn a_registry_that_comes_up_later_is_retried() {
         .unwrap();
 }
 
-/// Returns a chain for another kind than the usual one, whose module is on a server.
+/// Returns a chain for deployments whose module is on a server.
 fn remote_chain(source: &str, policy: &str) -> String {
     let plugin = format!("{{ source: \"{source}\", settings: {{ name: stage }} }}");
     let chain = chain("remote", &plugin).replace("kinds: [application]", "kinds: [deployment]");
     format!("{chain}      failurePolicy: {policy}\n")
 }
 
-/// Returns the result for a deployment, which the chain with the server's module applies to.
+/// Returns the result for a deployment, which only the chain with the server's module matches.
 async fn deployment(hot: &Hot, program: &Admittance) -> (u16, String) {
     let object = json!({
         "apiVersion": "v4",
@@ -127,7 +127,7 @@ async fn deployment(hot: &Hot, program: &Admittance) -> (u16, String) {
     (reply.status.as_u16(), reply.text())
 }
 
-/// The server accepts connections and never responds, so waiting for it takes minutes.
+/// The server accepts connections and never answers, so a fetch takes minutes to fail.
 #[tokio::test]
 async fn a_server_that_is_down_delays_no_other_change() {
     let hot = Hot::new().await;
@@ -139,12 +139,12 @@ async fn a_server_that_is_down_delays_no_other_change() {
     hot.put(2);
     hot.until_version(&program, "a file that was changed beside", 2)
         .await;
-    // A new chain is not live until its module is available.
+    // The new chain waits for its module.
     let status = program.status().await.unwrap();
     assert_eq!(status["chains"].as_array().unwrap().len(), 1, "{status:#}");
     assert_eq!(deployment(&hot, &program).await.0, 200);
 
-    // Neither an operator's change nor a rollback waits.
+    // Changes and rollbacks of an operator do not wait.
     let applied = chain("versioned", &hot.plugin("{ name: applied }"));
     let reply = hot.post(&program, "/v1/definitions", &applied).await;
     assert_eq!(reply.status, 200, "{}", reply.text());
@@ -157,7 +157,7 @@ async fn a_server_that_is_down_delays_no_other_change() {
     assert_eq!(hot.version(&program).await, Some(1));
 }
 
-/// A file whose module cannot be fetched keeps its last version while other files change.
+/// While a file's new module cannot be fetched, the file's previous version stays live, and other files can change.
 #[tokio::test]
 async fn a_file_whose_module_cannot_be_fetched_keeps_its_last_version() {
     let hot = Hot::configured("modules: { attempts: 1 }\n").await;
@@ -186,7 +186,7 @@ async fn a_file_whose_module_cannot_be_fetched_keeps_its_last_version() {
     hot.until_version(&program, "the module of both", 2).await;
     assert_eq!(deployment(&hot, &program).await.0, 200);
 
-    // A chain that is moved to a file that cannot be used is not lost.
+    // Moving a chain to a file that cannot be used does not remove the live chain.
     fs::remove_file(hot.path("definitions/remote.yaml")).unwrap();
     let both = format!("{}---\n{}", hot.usual_chain(), remote_chain(&source, "Fail"));
     replace(&hot.chain_file(), both).unwrap();
@@ -200,8 +200,8 @@ async fn a_file_whose_module_cannot_be_fetched_keeps_its_last_version() {
     assert_eq!(status["chains"].as_array().unwrap().len(), 2, "{status:#}");
 }
 
-/// The program starts for the first time, with an empty store and no history. Everything else is served, and requests
-/// to the chain whose module is missing fail according to its failure policy.
+/// On a first start, store and history are empty. Chains whose module is available are served. Requests to a chain
+/// whose module is missing fail according to its failure policy.
 #[tokio::test]
 async fn a_first_start_without_the_server_serves_the_rest() {
     for (policy, expected) in [("Fail", None), ("Ignore", Some(200))] {
@@ -235,7 +235,7 @@ async fn a_first_start_without_the_server_serves_the_rest() {
             ),
         }
 
-        // Other changes go live in the meantime.
+        // Other changes go live while the module is missing.
         hot.put(2);
         hot.until_version(&program, "a change beside", 2).await;
 
@@ -254,10 +254,10 @@ async fn a_first_start_without_the_server_serves_the_rest() {
     }
 }
 
-/// Closes every connection to this address, and occupies the port until it is aborted.
+/// Occupies a port and closes every connection to it, until the task is aborted.
 fn closes_connections(address: SocketAddr) -> JoinHandle<()> {
     tokio::spawn(async move {
-        // The server that used the port may not have closed it yet.
+        // The previous server may still have the port for a moment.
         let listener = loop {
             match tokio::net::TcpListener::bind(address).await {
                 Ok(listener) => break listener,
@@ -268,8 +268,8 @@ fn closes_connections(address: SocketAddr) -> JoinHandle<()> {
     })
 }
 
-/// A module with a schedule stays live while its server is down, does not delay other changes, and is fetched when the
-/// server is back.
+/// The module has a `refresh` interval. While its server is down, the module stays live and other changes go live; when
+/// the server is back, the new module is fetched.
 #[tokio::test]
 async fn a_module_with_refresh_stays_live_while_its_server_is_down() {
     let hot = Hot::configured("modules: { ca: ca.pem, attempts: 1 }\n").await;

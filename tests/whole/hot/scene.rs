@@ -11,8 +11,8 @@ use http::{Method, Request, StatusCode};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// The files of the program, which outlive it. The definitions contain a chain with one stage, `stage`, whose module
-/// is `modules/versioned.wasm`.
+/// The program's files, which outlive it: definitions with one chain whose only stage, `stage`, uses
+/// `modules/versioned.wasm`.
 pub(super) struct Hot {
     directory: TempDir,
     upstream: Upstream,
@@ -27,12 +27,12 @@ definitions: [definitions]
 ";
 
 impl Hot {
-    /// Starts a driver with the first version of the module.
+    /// Starts a driver with version 1 of the module.
     pub(super) async fn new() -> Self {
         Self::configured("").await
     }
 
-    /// Starts a driver with this appended to the usual configuration.
+    /// Starts a driver with `more` appended to the usual configuration.
     pub(super) async fn configured(more: &str) -> Self {
         let hot = Self {
             directory: tempfile::tempdir().unwrap(),
@@ -77,7 +77,7 @@ impl Hot {
         replace(&self.module(), self.bytes(version)).unwrap();
     }
 
-    /// Returns a command for the program with its store and its history, which are kept.
+    /// Returns a command for the program that keeps its store and history.
     pub(super) fn serve(&self) -> Serve {
         Serve::new(self.path("admittance.yaml"))
             .unwrap()
@@ -90,7 +90,7 @@ impl Hot {
         self.serve().start().await.unwrap()
     }
 
-    /// Returns the versions that the stages write into an object.
+    /// Sends an object, and returns the versions that the stages wrote into it.
     pub(super) async fn annotations(&self, program: &Admittance) -> BTreeMap<String, String> {
         let object = json!({
             "apiVersion": "v4",
@@ -108,7 +108,7 @@ impl Hot {
         serde_json::from_value(annotations).unwrap_or_default()
     }
 
-    /// Returns the current version of the stage `stage`; `None` if there is none.
+    /// Returns the live version of the stage `stage`, or `None` if there is no such stage.
     pub(super) async fn version(&self, program: &Admittance) -> Option<u32> {
         let annotations = self.annotations(program).await;
         Versions::number(annotations.get("version.admittance.dev/stage")?)
@@ -121,7 +121,7 @@ impl Hot {
         self.until_written(program).await;
     }
 
-    /// Waits until no change is in progress, and the live revision is in the history.
+    /// Waits until no change is in progress and the history has the live revision.
     pub(super) async fn until_written(&self, program: &Admittance) -> Value {
         program
             .until_status("no change is under way", |status| status["building"] == false)
@@ -129,7 +129,7 @@ impl Hot {
             .unwrap()
     }
 
-    /// Polls until a condition is met.
+    /// Polls until the condition is true.
     pub(super) async fn until(&self, program: &Admittance, what: &str, is_so: impl AsyncFn() -> bool) {
         let mut turns = tokio::time::interval(POLL);
         let asking = async {
@@ -143,7 +143,6 @@ impl Hot {
         }
     }
 
-    /// Sends a POST to the admin port.
     pub(super) async fn post(&self, program: &Admittance, path: &str, body: &str) -> Reply {
         let request = Request::post(program.admin_url(path));
         self.client
@@ -158,14 +157,14 @@ impl Hot {
         assert_eq!(reply.status, StatusCode::OK, "{}", reply.text());
     }
 
-    /// Returns whether the metric reports that the current definitions are live.
+    /// Returns whether the newest definitions are live, according to the metrics.
     pub(super) async fn is_current(&self, program: &Admittance) -> bool {
         let metrics = program.metrics().await.unwrap();
         metrics.sum("admittance_table_current", &[]) == Some(1.0)
     }
 }
 
-/// Kills the program, and waits until its history is unlocked.
+/// Kills the program, and waits until it has released the lock of its history.
 pub(super) async fn end(mut program: Admittance) {
     program.kill().await.unwrap();
 }
@@ -185,14 +184,14 @@ spec:
     )
 }
 
-/// Returns the mistakes in `/v1/status`, joined; empty if the current definitions are live.
+/// Returns the mistakes in `/v1/status` as one text, which is empty if the newest definitions are live.
 pub(super) fn mistakes(status: &Value) -> String {
     let mistakes = status["problem"]["mistakes"].as_array();
     let lines = mistakes.into_iter().flatten().filter_map(Value::as_str);
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// Returns every file under a directory, with its content.
+/// Returns all files below a directory with their content.
 pub(super) fn contents(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let entries = fs::read_dir(directory)
         .unwrap()

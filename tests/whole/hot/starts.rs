@@ -1,4 +1,4 @@
-//! Starts serve the definitions, or else the last live table.
+//! A start serves the definitions, or the last live table if they are invalid.
 
 use std::fs;
 
@@ -34,7 +34,7 @@ async fn the_last_live_table_is_served_when_definitions_are_broken() {
     ];
     for (name, break_it, words) in table {
         let hot = Hot::new().await;
-        // A program that has just started has no earlier table to serve.
+        // Without a history, a starting program has no table to fall back to.
         break_it(&hot);
         let ended = hot.serve().finish().await.unwrap();
         assert_eq!(ended.code, Some(2), "{name}: {}", ended.stderr);
@@ -60,7 +60,7 @@ async fn the_last_live_table_is_served_when_definitions_are_broken() {
         };
         assert!(program.log().iter().any(is_told), "{name}: {:#?}", program.log());
 
-        // The file is reloaded from then on.
+        // From then on, the file is reloaded.
         fs::create_dir_all(hot.path("definitions")).unwrap();
         hot.put(3);
         replace(&hot.chain_file(), hot.usual_chain()).unwrap();
@@ -90,7 +90,7 @@ async fn a_rollback_holds_until_the_files_change() {
         "no file is touched"
     );
 
-    // The rollback survives a restart, and a second write of the same content.
+    // The rollback stays in force after a restart, and when the same content is written again.
     let mut program = program;
     program.terminate().unwrap();
     program.ended().await.unwrap();
@@ -124,7 +124,7 @@ async fn two_programs_do_not_share_a_history() {
     ] {
         assert!(ended.stderr.contains(words), "{words}: {}", ended.stderr);
     }
-    // The store is shared, and the history of a killed program is unlocked.
+    // Both programs share the store. The killed one no longer locks its history.
     let other = hot
         .serve()
         .history(hot.path("other-history"))

@@ -1,4 +1,4 @@
-//! Swaps versions under load. `cargo task soak` does so at full length.
+//! Swaps of versions under load. `cargo task soak` runs them at full length.
 
 use admittance_tests::Swaps;
 use serde_json::Value;
@@ -7,13 +7,13 @@ async fn swap(swaps: Swaps) {
     let swapped = swaps.run(|_, _| ()).await.unwrap();
     let told = &swapped.told;
     assert_eq!(told.failures, 0, "of {}: {:#?}", told.requests, told.mistakes);
-    // Only the last version is in memory, and all versions went live.
+    // All versions went live, and only the last one is still in memory.
     let rounds = u64::from(swaps.rounds);
     assert_eq!(swapped.status["revision"], rounds + 1, "{:#}", swapped.status);
     assert_eq!(swapped.status["problem"], Value::Null);
     let version = &swapped.status["chains"][0]["stages"][0]["hook"]["version"];
     assert_eq!(version, &Value::from(format!("version-{:06}", swaps.rounds + 1)));
-    // The limit is loose, since the soak test measures precisely.
+    // The limit is generous, because the soak test measures memory more precisely.
     let (before, after) = (swapped.memory_before, swapped.memory_after);
     assert!(after < 3 * before, "{before} bytes before, {after} after");
 }

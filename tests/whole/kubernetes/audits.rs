@@ -1,4 +1,4 @@
-//! The leader audits existing objects, and keeps its reports up to date.
+//! The leader audits existing objects and updates its reports.
 
 use admittance_tests::Admittance;
 use serde_json::{Value, json};
@@ -37,7 +37,7 @@ fn pod(namespace: &str, name: &str, labels: &Value) -> Value {
     json!({"metadata": {"namespace": namespace, "name": name, "labels": labels}, "spec": {"containers": []}})
 }
 
-/// Creates a cluster with six Pods, listed two at a time.
+/// Creates a cluster with six Pods in pages of two.
 fn setting() -> Setting {
     let setting = Setting::new();
     let server = &setting.server;
@@ -71,7 +71,7 @@ async fn start(setting: &Setting) -> Server {
     start_with(setting, "rate: 1000, page: 2, excludeNamespaces: [left-out]", "").await
 }
 
-/// Starts a server with these keys of the audit, and these additions to the configuration.
+/// Starts a server with these keys of the audit and additional configuration.
 async fn start_with(setting: &Setting, audit: &str, additions: &str) -> Server {
     let directory = tempfile::tempdir().unwrap();
     certificates(&directory, &[]).await;
@@ -89,7 +89,7 @@ definitions: [ {{ kubernetes: {{}} }} ]
     Server::start_in(directory, &config, "").await
 }
 
-/// Returns the objects in a report, with the message about each.
+/// Returns the objects in a report with their messages.
 fn results(report: &Value) -> Vec<(&str, &str)> {
     let results = report["results"].as_array().into_iter().flatten();
     results
@@ -100,7 +100,7 @@ fn results(report: &Value) -> Vec<(&str, &str)> {
         .collect()
 }
 
-/// Waits for a report with these results, or for no report if there are none.
+/// Waits until the report has these results, or until there is no report if `results` is empty.
 async fn until_reported(
     setting: &Setting,
     plural: &str,
@@ -174,7 +174,7 @@ async fn reports_follow_objects_chains_and_leaders() {
         metrics.sum("admittance_audit_objects", &[("verdict", "denied")]),
         Some(2.0)
     );
-    // An audit does not count as traffic.
+    // Evaluations by an audit are not counted as calls.
     let calls = &first.program.status().await.unwrap()["chains"][0]["stages"][0]["calls"];
     assert_eq!(calls["total"], 0);
 
@@ -187,7 +187,7 @@ async fn reports_follow_objects_chains_and_leaders() {
     until_reported(&setting, "reports", "web", &[("new", "no team")]).await;
     setting.server.delete("pods", "shop", "worse");
     until_reported(&setting, "reports", "shop", &[]).await;
-    // The API server has forgotten some changes.
+    // The API server drops its history of changes, so watches have to start again with a list.
     setting.server.forget();
     setting.server.put("nodes", json!({"metadata": {"name": "n1"}}));
     until_reported(&setting, "clusterreports", "", &[("n1", "no team")]).await;
@@ -198,7 +198,7 @@ async fn reports_follow_objects_chains_and_leaders() {
     until_reported(&setting, "reports", "web", &[("new", "name a team")]).await;
     until_reported(&setting, "clusterreports", "", &[("n1", "name a team")]).await;
 
-    // Another leader removes the reports of its predecessor, and no others.
+    // The new leader removes the reports that the previous one wrote, and no others.
     assert_eq!(audit(&second.program).await["isAuditor"], false);
     let labels = json!({"app.kubernetes.io/managed-by": "admittance"});
     let report = |name: &str, labels: &Value| json!({"metadata": {"namespace": "shop", "name": name, "labels": labels}});
@@ -218,7 +218,7 @@ async fn reports_follow_objects_chains_and_leaders() {
     assert_eq!(audit(&second.program).await["isAuditor"], true);
 }
 
-/// The newest of several kinds of reports is used.
+/// If the cluster serves several kinds of reports, the leader writes the newest kind.
 #[tokio::test]
 async fn reports_have_a_kind_that_the_cluster_serves() {
     for (absent, expected) in [
@@ -299,7 +299,7 @@ async fn an_incomplete_audit_reports_what_it_could_not_read() {
         shown.stdout
     );
 
-    // A resource that could not be listed is listed in a later attempt.
+    // A resource that could not be listed is listed by a later attempt.
     setting.server.put("nodes", json!({"metadata": {"name": "n1"}}));
     setting.server.allow("list", "nodes");
     until_reported(&setting, "clusterpolicyreports", "", &[("n1", "no team")]).await;
@@ -308,13 +308,13 @@ async fn an_incomplete_audit_reports_what_it_could_not_read() {
     })
     .await;
 
-    // Reports that could not be written are written in a later attempt.
+    // Reports that could not be written are written by a later attempt.
     setting.server.forbid("patch", "policyreports");
     setting.server.put("pods", pod("web", "new", &json!({})));
     let refused =
         |line: &admittance_tests::LogLine| line.message().contains("cannot patch resource \"policyreports\"");
     server.program.until_logged("the refusal", refused).await.unwrap();
-    // The audit continues when the API server is available again.
+    // The audit continues when the API server is back.
     setting.server.leave();
     setting.server.allow("patch", "policyreports");
     setting.server.come_back();
@@ -326,7 +326,7 @@ async fn an_incomplete_audit_reports_what_it_could_not_read() {
     until_reported(&setting, "policyreports", "web", &[("new", "again")]).await;
 }
 
-/// Messages of plugins and webhooks are reported; webhooks are only called if that is configured.
+/// An audit reports messages of plugins and webhooks, and calls webhooks only if that is configured.
 #[tokio::test]
 async fn plugins_and_webhooks_judge_existing_objects() {
     let setting = Setting::new();
@@ -383,7 +383,7 @@ async fn plugins_and_webhooks_judge_existing_objects() {
     assert!(calls.iter().all(|call| call.review["request"]["dryRun"] == true));
 }
 
-/// The findings of an audit depend on labels of namespaces, the configured user and objects of the cluster.
+/// The verdicts depend on labels of namespaces, the configured user and objects of the cluster.
 #[tokio::test]
 async fn lookups_of_an_audit_are_made_as_the_configured_user() {
     let setting = Setting::new();
@@ -396,7 +396,7 @@ async fn lookups_of_an_audit_are_made_as_the_configured_user() {
             .into_iter()
             .map(|(name, message)| (name.to_owned(), message.to_owned()))
             .collect();
-        // The messages of the operations may differ.
+        // The messages of different operations may differ.
         found.dedup_by_key(|(name, _)| name.clone());
         found
     };
@@ -414,24 +414,24 @@ async fn lookups_of_an_audit_are_made_as_the_configured_user() {
     check_access_reviews(&setting);
 }
 
-/// A change that watches miss is found by the next audit, which needs no change to begin.
+/// The next audit finds a change that watches missed. It starts after the interval, even without a change.
 #[tokio::test]
 async fn all_objects_are_audited_at_each_interval() {
     let setting = setting();
     let server = start_with(&setting, "every: 1s, rate: 1000", "").await;
     let expected = [("bad", "no team"), ("worse", "no team")];
     until_reported(&setting, "reports", "shop", &expected).await;
-    // Nothing watches reports.
+    // The leader does not watch reports, so it does not notice this deletion.
     setting.server.delete("reports", "shop", NAME);
     until_reported(&setting, "reports", "shop", &expected).await;
     let metrics = server.program.metrics().await.unwrap();
     let audits = metrics.sum("admittance_audits_total", &[("result", "ok")]);
     assert!(audits > Some(1.0), "{audits:?}");
-    // Neither the table nor the leader has changed.
+    // The audit ran again although neither the table nor the leader has changed.
     assert_eq!(audit(&server.program).await["last"]["revision"], 1);
 }
 
-/// Audits that take longer than their interval run one after another, and still report their findings.
+/// If audits take longer than their interval, they run one after another and still report.
 #[tokio::test]
 async fn slow_audits_report_what_they_find() {
     let setting = setting();
@@ -446,10 +446,10 @@ async fn slow_audits_report_what_they_find() {
     until_reported(&setting, "reports", "web", &[("new", "no team")]).await;
 }
 
-/// Run by `cargo task soak`: all objects of a large cluster are audited in a minute, with little memory.
+/// `cargo task soak` runs this test: an audit of a large cluster takes at most a minute and little memory.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_large_cluster_is_audited_with_bounded_time_and_memory() {
-    /// The goals for 20,000 objects of 1.6 KB: seconds, and bytes of resident memory.
+    /// The limits for 20,000 objects of 1.6 kB: seconds, and bytes of resident memory.
     const SECONDS: f64 = 60.0;
     const MEMORY: u64 = 200_000_000;
     let is_soak = changes_of_soak().is_some();

@@ -1,10 +1,10 @@
-//! kube-apiserver's tests of webhooks, applied to Admittance, which calls webhooks in place of the API server.
-//! `list` contains every row; the other modules test those that are `Met` or `Differs`.
+//! What kube-apiserver's tests of webhooks check, applied to Admittance, which calls webhooks in place of the API
+//! server. `list` has every row, and the other modules test the rows that are `Met` or `Differs`.
 //!
-//! The language of `matchConditions` is tested in `host/conditions/src/tests.rs`, and group C15, the validation of
-//! configurations, in `host/definitions/src/forms/kubernetes/tests.rs`.
+//! `host/conditions/src/tests.rs` tests the language of `matchConditions`, and
+//! `host/definitions/src/forms/kubernetes/tests.rs` the validation of configurations (group C15).
 //!
-//! `cargo test -p admittance-tests --test whole the_list -- --nocapture` prints the status of all of them.
+//! `cargo test -p admittance-tests --test whole conformance_list -- --nocapture` prints the status of all rows.
 
 mod answers;
 mod calls;
@@ -20,7 +20,7 @@ use admittance_tests::repository;
 
 use self::list::{LIST, RowStatus};
 
-/// Checks that a test runs all rows of a group that are tested here, and no others.
+/// Checks that a test has run exactly the rows of a group that are tested in this directory.
 fn ran<'a>(group: &str, rows: impl IntoIterator<Item = &'a str>) {
     let mut ran: Vec<_> = rows.into_iter().collect();
     ran.sort_unstable();

@@ -1,5 +1,5 @@
-//! The shortest of three timeouts applies: the configuration's for a request, the chain's for a stage, and the caller's
-//! in `timeout`.
+//! The shortest of three timeouts applies: the configuration's limit for a request, the stage's timeout, and the
+//! caller's `timeout` in the query.
 
 use std::time::Duration;
 
@@ -51,7 +51,7 @@ const BY_REQUEST: &str = "no verdict before the request's deadline";
 
 #[tokio::test]
 async fn the_shortest_of_all_timeouts_applies() {
-    // (limits.requestTimeout, [(stage's timeout, query, the failure's message)])
+    // (limits.requestTimeout, [(stage's timeout, query, message of the failure)])
     let table: [(&str, &[(&str, &str, &str)]); 2] = [
         (
             "60s",
@@ -62,7 +62,7 @@ async fn the_shortest_of_all_timeouts_applies() {
                     "?timeout=30s",
                     "no verdict within the stage's timeout of 100ms",
                 ),
-                // The timeout is in kube-apiserver's format; the response arrives within the second.
+                // kube-apiserver sends the timeout in this format, and gets an answer within the second.
                 ("30s", "?timeout=1s", BY_REQUEST),
                 ("30s", "?timeout=500ms", BY_REQUEST),
             ],
@@ -108,7 +108,8 @@ async fn the_shortest_of_all_timeouts_applies() {
             let message = format!("stage hangs of chain fail-{number} failed (timeout): {words}");
             assert_eq!(failed.message(), message, "{case}");
 
-            // A stage that was not called has not allowed the request, whatever its policy.
+            // A stage that was never called has not allowed the request, so the request is refused whatever the stage's
+            // failure policy is.
             if *words == BY_REQUEST {
                 assert_eq!(two.code(), 504, "{case}: {two:?}");
                 let message = format!(
@@ -122,7 +123,7 @@ async fn the_shortest_of_all_timeouts_applies() {
     }
 }
 
-/// An audited stage decides nothing, however long it takes.
+/// An audited stage does not decide, so the answer does not depend on when the stage ends.
 #[tokio::test]
 async fn a_hanging_audited_stage_refuses_nothing() {
     let directory = tempfile::tempdir().unwrap();
@@ -135,7 +136,7 @@ async fn a_hanging_audited_stage_refuses_nothing() {
     let server = Server::start(&hooks.resolve(), &chain("audited", &stages)).await;
     let review = POD.review("a");
     let sent = server.review("/mutate/audited?timeout=1s", &review);
-    // This is less than the stage's timeout, and enough for a busy machine.
+    // Shorter than the stage's timeout, and long enough for a busy machine.
     let answer = tokio::time::timeout(Duration::from_secs(15), sent).await.unwrap();
     assert!(answer.is_allowed() && answer.patch().is_some(), "{answer:?}");
 }

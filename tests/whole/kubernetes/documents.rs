@@ -1,5 +1,5 @@
-//! Webhook configurations of Kubernetes as chains: order, what each webhook sees, and plugins instead of
-//! webhooks.
+//! Webhook configurations of Kubernetes as definitions: the order of webhooks, what each of them sees, and their
+//! replacement by plugins.
 
 use serde_json::{Value, json};
 
@@ -9,17 +9,17 @@ use super::{
 };
 use crate::scene::{source, write};
 
-/// kube-apiserver sorts configurations by name, and calls their mutating webhooks one after the other.
+/// Like kube-apiserver, Admittance sorts configurations by name and calls mutating webhooks one after another.
 #[tokio::test]
 async fn mutating_webhooks_are_called_in_order_and_see_what_was_changed() {
     let directory = tempfile::tempdir().unwrap();
-    // Each webhook adds a label with its name.
+    // Each webhook adds a label with its own name.
     let hooks = Hooks::start(directory.path(), |call, _| async move {
         Answer::label(call.path.trim_start_matches('/'), "seen")
     })
     .await;
     let webhook = |name: &str| hooks.webhook(name, &format!("/{name}"), &json!({}));
-    // The webhook selects the label that the very first webhook adds.
+    // This webhook selects the label that the first webhook adds.
     let selecting = hooks.webhook(
         "selecting",
         "/selecting",
@@ -32,7 +32,7 @@ async fn mutating_webhooks_are_called_in_order_and_see_what_was_changed() {
     let review = POD.review("order");
     let verdict = server.review("/mutate", &review).await;
     let seen: Vec<_> = hooks.calls("/").iter().map(labels).collect();
-    // The order is lexical: 1-first, 10-between, 2-later.
+    // The names are sorted as text: 1-first, 10-between, 2-later.
     let expected = [
         ("/z", ["remove"].as_slice()),
         ("/b", &["remove", "z"]),
@@ -58,7 +58,7 @@ fn labels(call: &Call) -> (String, Vec<String>) {
     (call.path.clone(), labels.keys().cloned().collect())
 }
 
-/// No call is answered before all have been made, so the test ends only if they are concurrent.
+/// No webhook answers before all have been called, so the test can end only if calls are concurrent.
 #[tokio::test]
 async fn validating_webhooks_are_called_at_once_with_the_final_object() {
     let directory = tempfile::tempdir().unwrap();
@@ -126,7 +126,7 @@ async fn webhooks_are_informed_of_a_dry_run() {
     }
 }
 
-/// One field of a document changes, and the webhook is no longer needed.
+/// Changing one field of a webhook's document replaces it with a plugin.
 #[tokio::test]
 async fn a_webhook_can_be_swapped_for_a_plugin() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Events of the cluster: for denied requests, and for changes of chains.
+//! Events about denied requests and changes of chains.
 
 use serde_json::{Value, json};
 
@@ -43,7 +43,7 @@ async fn decisions(server: &Server, metric: &str) -> f64 {
 async fn denials_are_events() {
     let setting = setting();
     let server = start_with(&setting, EVENTS).await;
-    // A new object does not exist, so the event is about its namespace.
+    // The object does not exist yet, so the Event is about its namespace.
     assert!(!server.review("/validate", &POD.review("p1")).await.is_allowed());
     let created = events(&setting, "Denied", 1).await.remove(0);
     let regarding = json!({"apiVersion": "v1", "kind": "Namespace", "name": "test", "namespace": "test"});
@@ -61,7 +61,7 @@ async fn denials_are_events() {
     assert!(note.starts_with("Pod web, requested by alice: "), "{note}");
     assert!(note.contains("not allowed here"), "{note}");
 
-    // A repetition increases the event's count.
+    // A repeated denial increases the Event's count.
     server.review("/validate", &POD.review("p2")).await;
     eventually("a series", async || {
         setting
@@ -72,7 +72,7 @@ async fn denials_are_events() {
     })
     .await;
 
-    // An event about an existing object names the object. A dry run causes no event.
+    // For an existing object, the Event names it. A dry run causes no Event.
     let mut update = ReviewedResource {
         operation: "UPDATE",
         ..POD
@@ -110,7 +110,7 @@ async fn denials_are_events() {
         of("Secret")["note"],
         "Secret web, requested by alice: denied by stage deny of chain pods"
     );
-    // A decision counts as written once the API server's reply has arrived.
+    // A decision counts as written when the API server has replied to its Event.
     eventually("four decisions are written", async || {
         decisions(&server, "s_written").await == 4.0
     })
@@ -138,7 +138,7 @@ async fn events_are_limited_and_delay_no_request() {
     })
     .await;
 
-    // Requests are answered even without the right to write events.
+    // Requests are answered even if the program may not write Events.
     setting.server.forbid("create", "events");
     let delete = ReviewedResource {
         operation: "DELETE",

@@ -1,4 +1,4 @@
-//! A webhook server with the answers of a test, and the configurations that refer to it.
+//! A webhook server whose answers a test chooses, and webhook configurations that refer to it.
 
 use std::{io, net::SocketAddr, path::Path, sync::Arc};
 
@@ -12,14 +12,14 @@ use tokio::sync::watch;
 
 use crate::webhooks::{certificate, listen};
 
-/// The names of the server: the name of its service, and its name in URLs.
+/// The server's name in a `service`, and its name in URLs.
 const NAMES: [&str; 2] = ["hook.hooks.svc", "hook.hooks"];
 
-/// A request to the server.
+/// A received request.
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
     pub(crate) path: String,
-    /// The query parameter, in seconds.
+    /// The query parameter `timeout`, in seconds.
     pub(crate) timeout: u64,
     pub(crate) connection: usize,
     pub(crate) review: Value,
@@ -32,23 +32,23 @@ impl Call {
 }
 
 pub(crate) enum Answer {
-    /// `response` of a review, without `uid`.
+    /// The `response` of a review, to which the server adds `uid`.
     Review(Value),
-    /// An answer with this status and text.
+    /// A reply with this status and text.
     Text(u16, String),
-    /// Closes the connection instead of answering.
+    /// The connection is closed without a reply.
     HangUp,
-    /// Lets the call hang.
+    /// There is no reply, and the connection stays open.
     Silence,
 }
 
 impl Answer {
-    /// Returns `allowed`, with a patch.
+    /// Returns an allowing response with this patch.
     pub(crate) fn patch(patch: &Value) -> Self {
         Self::raw_patch(&patch.to_string())
     }
 
-    /// Returns `allowed`, with an arbitrary string as the patch.
+    /// Returns an allowing response whose patch is an arbitrary string.
     pub(crate) fn raw_patch(text: &str) -> Self {
         let patch = BASE64_STANDARD.encode(text);
         Self::Review(json!({"allowed": true, "patchType": "JSONPatch", "patch": patch}))
@@ -63,11 +63,11 @@ impl Answer {
     }
 }
 
-/// The calls that have arrived, to wait for more of them.
+/// The received calls, which a test can wait for.
 pub(crate) struct Arrivals(watch::Receiver<Vec<Call>>);
 
 impl Arrivals {
-    /// Waits until this many calls with this path prefix have arrived.
+    /// Waits until `count` calls with this path prefix have arrived.
     pub(crate) async fn reach(&mut self, path: &str, count: usize) {
         self.0
             .wait_for(|calls| of(calls, path).count() >= count)
@@ -75,7 +75,7 @@ impl Arrivals {
             .unwrap();
     }
 
-    /// Returns the number of calls with this path prefix that have arrived.
+    /// Returns how many calls with this path prefix have arrived.
     pub(crate) fn count(&self, path: &str) -> usize {
         of(&self.0.borrow(), path).count()
     }
@@ -85,17 +85,17 @@ fn of<'a>(calls: &'a [Call], path: &'a str) -> impl Iterator<Item = &'a Call> {
     calls.iter().filter(move |call| call.path.starts_with(path))
 }
 
-/// The server, which ends with the test.
+/// A running server, which stops when the test ends.
 #[derive(Clone)]
 pub(crate) struct Hooks {
     address: SocketAddr,
-    /// A `caBundle`.
+    /// The `caBundle` of the server.
     pub(crate) bundle: String,
     calls: watch::Sender<Vec<Call>>,
 }
 
 impl Hooks {
-    /// Starts a server over HTTP/1.1.
+    /// Starts a server that speaks HTTP/1.1.
     pub(crate) async fn start<A>(
         directory: &Path,
         answer: impl Fn(Call, Arrivals) -> A + Send + Sync + 'static,
@@ -106,7 +106,7 @@ impl Hooks {
         Self::over(&["http/1.1"], directory, answer).await
     }
 
-    /// Serves these ALPN protocols.
+    /// Starts a server that offers these ALPN protocols.
     pub(crate) async fn over<A>(
         protocols: &[&str],
         directory: &Path,
@@ -139,29 +139,30 @@ impl Hooks {
         }
     }
 
-    /// Returns the configuration with which Admittance finds the server.
+    /// Returns the configuration with which Admittance resolves the server's names.
     pub(crate) fn resolve(&self) -> String {
         let [service, url] = NAMES;
         let address = self.address;
         format!("webhooks: {{ resolve: {{ {service}: \"{address}\", {url}: \"{address}\" }} }}\n")
     }
 
-    /// Returns all calls with this path prefix, in the order of arrival.
+    /// Returns the calls with this path prefix in order of arrival.
     pub(crate) fn calls(&self, path: &str) -> Vec<Call> {
         of(&self.calls.borrow(), path).cloned().collect()
     }
 
-    /// Returns the calls to wait for, past and future.
+    /// Returns the calls so far and all later ones.
     pub(crate) fn arrivals(&self) -> Arrivals {
         Arrivals(self.calls.subscribe())
     }
 
-    /// Returns a `clientConfig` with its URL.
+    /// Returns a `clientConfig` with the server's URL.
     pub(crate) fn by_url(&self, path: &str) -> Value {
         json!({"url": format!("https://{}{path}", NAMES[1]), "caBundle": self.bundle})
     }
 
-    /// Returns a webhook at this path, for everything, with the policy `Fail`; `with` takes precedence.
+    /// Returns a webhook with this path for all requests, with the failure policy `Fail`. The fields of `with` override
+    /// its own.
     pub(crate) fn webhook(&self, name: &str, path: &str, with: &Value) -> Value {
         let mut webhook = json!({
             "name": format!("{name}.hooks.example"),
@@ -179,7 +180,7 @@ impl Hooks {
     }
 }
 
-/// Returns a rule for every request.
+/// Returns a rule that matches every request.
 pub(crate) fn anything() -> Value {
     rule(&["*"], &["*"], &["*"], &["*/*"])
 }
@@ -188,8 +189,7 @@ pub(crate) fn rule(operations: &[&str], groups: &[&str], versions: &[&str], reso
     json!({"operations": operations, "apiGroups": groups, "apiVersions": versions, "resources": resources})
 }
 
-/// Returns a `MutatingWebhookConfiguration` or `ValidatingWebhookConfiguration`, as one of several documents in a
-/// file.
+/// Returns a webhook configuration of this phase as one of several YAML documents.
 pub(crate) fn configuration(phase: &str, name: &str, webhooks: &[Value]) -> String {
     let document = json!({
         "apiVersion": "admissionregistration.k8s.io/v1",

@@ -1,4 +1,4 @@
-//! Replies to requests that are not valid reviews, and how replies are sent.
+//! Replies to invalid reviews, and how replies are sent.
 
 use std::{fs, sync::Arc};
 
@@ -17,10 +17,10 @@ use super::{
 };
 use crate::scene::source;
 
-/// The maximum size of a review.
+/// The maximum size of a review in bytes.
 const LIMIT: usize = 7 * 1024 * 1024;
 
-/// Returns a chain for each phase that needs nothing else.
+/// Returns a minimal chain of each phase.
 fn chains() -> String {
     let images = source("image-policy");
     let chain = |phase: &str, name: &str| {
@@ -44,7 +44,7 @@ dialect: { kubernetes: {} }
 definitions: [chains.yaml]
 ";
 
-/// Serves without TLS, so that the test can see the bytes.
+/// Serves without TLS, so that the test sees the bytes of replies.
 async fn plain(definitions: &str) -> Server {
     let directory = tempfile::tempdir().unwrap();
     certificates(&directory, &[]).await;
@@ -350,7 +350,7 @@ fn review_of(size: usize) -> String {
     text
 }
 
-/// Returns a connection for one request with arbitrary bytes.
+/// Opens a connection for a request of arbitrary bytes.
 async fn connect(server: &Server) -> TcpStream {
     let url = server.program.url("");
     let stream = TcpStream::connect(url.strip_prefix("http://").unwrap())
@@ -362,7 +362,7 @@ async fn connect(server: &Server) -> TcpStream {
 
 const HEAD: &str = "POST /admit HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n";
 
-/// Returns the status of the only reply.
+/// Returns the status of the only reply on a connection.
 async fn status(stream: &mut TcpStream) -> u16 {
     let mut read = Vec::new();
     while !read.windows(4).any(|window| window == b"\r\n\r\n") {
@@ -383,7 +383,7 @@ async fn a_review_may_have_seven_mebibytes() {
     stream.write_all(largest.as_bytes()).await.unwrap();
     assert_eq!(status(&mut stream).await, 200);
 
-    // The driver does not wait for a body whose declared length is too large.
+    // A body whose declared length exceeds the limit is refused before it is sent.
     let mut stream = connect(&server).await;
     let head = format!("{HEAD}content-length: {}\r\n\r\n", LIMIT + 1);
     stream.write_all(head.as_bytes()).await.unwrap();
@@ -399,7 +399,8 @@ async fn a_review_may_have_seven_mebibytes() {
     }
 }
 
-/// kube-apiserver may wait 40 ms for the second segment of a reply, until it acknowledges the first.
+/// A reply in two segments would take up to 40 ms longer: kube-apiserver delays the acknowledgement of the first, for
+/// which the second would wait.
 #[tokio::test]
 async fn a_reply_is_sent_in_one_segment_and_the_connection_is_kept() {
     let server = plain(&chains()).await;
@@ -445,7 +446,7 @@ definitions: [chains.yaml]
 ";
     let server = Server::start_in(directory, &format!("{config}{}", hooks.resolve()), &chain).await;
     let client = Arc::new(server.http2_client());
-    // The first request negotiates HTTP/2.
+    // The first request negotiates HTTP/2 by ALPN.
     let other = server.program.tls_url("/mutate");
     let reply = client.send(request(&other, &POD.review("first"))).await.unwrap();
     assert_eq!((reply.status.as_u16(), reply.version), (200, Version::HTTP_2));

@@ -1,4 +1,4 @@
-//! Thousands of chains as resources of the cluster.
+//! Thousands of chains stored as resources of the cluster.
 
 use std::time::{Duration, Instant};
 
@@ -13,23 +13,23 @@ use crate::{
     setting::Setting,
 };
 
-/// The number of chains, and of chains that have a plugin with settings of their own.
+/// The number of chains, and the interval between chains that have a plugin.
 const CHAINS: usize = 2000;
 const EVERY: usize = 100;
 
-/// A timeout that is generous even on a busy machine.
+/// A timeout that is long enough for a busy machine.
 const NEVER: Duration = Duration::from_secs(300);
 
 fn name(number: usize) -> String {
     format!("chain-{number:04}")
 }
 
-/// Returns the chain with this number, with a registry or a message.
+/// Returns the chain with this number; `text` is a registry or a message.
 fn numbered(number: usize, text: &str) -> Value {
     numbered_with(EVERY, number, text)
 }
 
-/// Returns the chain with this number; of the chains, each `every`th has a plugin.
+/// Returns the chain with this number. Every `every`th chain has a plugin.
 fn numbered_with(every: usize, number: usize, text: &str) -> Value {
     let mut chain = chain(&name(number), text);
     if number.is_multiple_of(every) {
@@ -41,13 +41,13 @@ fn numbered_with(every: usize, number: usize, text: &str) -> Value {
     chain
 }
 
-/// Returns the number of plugins that were compiled or loaded from the store.
+/// Returns how many plugins were compiled or loaded from the store.
 fn loaded(program: &Admittance) -> usize {
     let is_loaded = |line: &&LogLine| line.message().starts_with("plugin loaded");
     program.log().iter().filter(is_loaded).count()
 }
 
-/// Waits until this number of statuses was written.
+/// Waits until `expected` statuses have been written.
 async fn until_written(setting: &Setting, expected: usize) {
     let written = || setting.server.count("patch", "/status");
     let wait = async {
@@ -69,7 +69,7 @@ async fn a_change_loads_and_writes_only_the_changed_chains() {
     assert_eq!(loaded(&server.program), CHAINS / EVERY);
     until_written(&setting, CHAINS).await;
 
-    // (the chain that changes, how many plugins are loaded for it)
+    // (number of the changed chain, number of plugins that are loaded for the change)
     for (revision, (number, plugins)) in (2..).zip([(1, 0), (EVERY, 1), (CHAINS, 1)]) {
         let before = loaded(&server.program);
         setting
@@ -87,8 +87,8 @@ async fn a_change_loads_and_writes_only_the_changed_chains() {
     }
 }
 
-/// `cargo task soak` runs this test. With many chains, half of which have a plugin with their own settings, a replica
-/// is ready soon if the store has the compiled forms.
+/// `cargo task soak` runs this test. Half of the chains have a plugin with settings of their own. A replica is ready
+/// soon if the store has the compiled plugins.
 #[tokio::test]
 async fn thousands_of_chains_are_ready_soon() {
     const LIMIT: Duration = Duration::from_secs(5);

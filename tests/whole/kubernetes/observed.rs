@@ -1,4 +1,4 @@
-//! Lookups of a webhook server in its cluster: their spans and their replay.
+//! Lookups of a webhook server in its cluster: their spans, and their replay from recordings.
 
 use std::{fs, net::SocketAddr};
 
@@ -17,7 +17,7 @@ use crate::{
     traces::collector::{Collector, Manner, attribute, spans},
 };
 
-/// The configuration of a webhook server with a cluster, to which a test adds.
+/// The configuration of a webhook server with access to a cluster; tests append to it.
 const CONFIG: &str = "
 dialect: { kubernetes: {} }
 listen: { tls: { certificate: localhost.pem, key: localhost.key } }
@@ -25,7 +25,7 @@ definitions: [chains.yaml]
 cluster: { kubeconfig: kubeconfig }
 ";
 
-/// A chain that reads the labels of the namespace.
+/// A chain that reads the labels of the request's namespace.
 const CHAIN: &str = "
 apiVersion: admittance.dev/v1alpha1
 kind: AdmissionChain
@@ -38,7 +38,7 @@ spec:
       cel: { validations: [ { expression: \"object.metadata.name == 'web'\" } ] }
 ";
 
-/// A policy of Kyverno that looks up the limits of the namespace, and asks a server.
+/// A Kyverno policy that looks up the limits of the namespace and sends a request to a server.
 const POLICY: &str = "
 apiVersion: policies.kyverno.io/v1
 kind: ValidatingPolicy
@@ -51,7 +51,7 @@ spec:
     - expression: http.Get('SERVER/teams').teams == ['a'] && http.Get('SERVER/teams').statusCode == 200
 ";
 
-/// Starts an API server that knows the namespace `test`, and writes a kubeconfig for it.
+/// Starts an API server with the namespace `test`, and writes its kubeconfig.
 async fn api_server(directory: &TempDir) -> SocketAddr {
     let routes = Router::new().fallback(answer);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -90,7 +90,7 @@ async fn answer(method: Method, uri: Uri) -> (StatusCode, Json<Value>) {
     if let Some(found) = found {
         return (StatusCode::OK, Json(found));
     }
-    // Watches start with a list, which the server refuses, so every lookup is a request.
+    // The server refuses lists. Watches start with a list, so every lookup is a request of its own.
     let status =
         json!({"kind": "Status", "status": "Failure", "message": "none", "reason": "NotFound", "code": 404});
     (StatusCode::NOT_FOUND, Json(status))
@@ -133,7 +133,7 @@ async fn a_policy_of_kyverno_is_replayed_without_the_cluster_and_the_servers() {
     let url = server.program.admin_url("");
     let record = Admittance::run(["record", "--count", "1", "--output", file, "--server", &url]);
     let review = async {
-        // Recording starts asynchronously.
+        // The recording is written shortly after the answer.
         while !fs::read_to_string(&path).is_ok_and(|text| text.ends_with('\n')) {
             assert!(server.review("/admit", &POD.review("u-1")).await.is_allowed());
         }
@@ -142,7 +142,7 @@ async fn a_policy_of_kyverno_is_replayed_without_the_cluster_and_the_servers() {
     assert_eq!(record.unwrap().code, Some(0));
     let recorded = fs::read_to_string(&path).unwrap();
 
-    // The unchanged recording replays with the same result. With another limit or answer in it, the result differs,
+    // Replaying the unchanged recording gives the same result. Replaying it with a changed value gives another result,
     // which shows that the replay uses the recorded values.
     for (known, changed, expected) in [
         ("", "", Some(0)),

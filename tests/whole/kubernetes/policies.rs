@@ -1,4 +1,4 @@
-//! Documents and modules of Kubewarden: a policy built with its SDK, as waPC and as WASI module.
+//! Kubewarden's documents and modules: a policy built with its SDK as a waPC and as a WASI module.
 
 use admittance_tests::{Admittance, Artifacts, Finished};
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ fn module(name: &str) -> String {
     format!("file://{}", path.display())
 }
 
-/// Returns a policy for Pods, with the rest of its `spec`.
+/// Returns a policy for Pods with additional fields of `spec`.
 fn policy(kind: &str, metadata: &str, module: &str, spec: &str) -> String {
     format!(
         "---
@@ -44,14 +44,14 @@ fn documents() -> String {
             &program,
             "  message: ask the owners\n  timeoutEvalSeconds: 1\n  settings: { required: owner }\n",
         ),
-        // Denies every request, and enforces nothing.
+        // This policy denies every request, but is not enforced.
         policy(
             "ClusterAdmissionPolicy",
             "{ name: watched }",
             &wapc,
             "  mode: monitor\n  settings: { required: never }\n",
         ),
-        // The policy would change every object, but may not.
+        // This policy would change every object, but may not mutate.
         policy(
             "AdmissionPolicy",
             "{ name: lies, namespace: liars }",
@@ -63,7 +63,8 @@ fn documents() -> String {
     .concat()
 }
 
-/// Returns a group that allows Pods with a team, and Pods with an owner that the policy would leave unchanged.
+/// Returns a group of policies that allows Pods with a team, and Pods with an owner that the mutating policy would not
+/// change.
 fn group(wapc: &str, program: &str) -> String {
     format!(
         "---
@@ -120,7 +121,7 @@ async fn documents_of_kubewarden_are_served() {
     let labels = changed.applied_to(&object)["metadata"]["labels"].take();
     assert_eq!(labels, json!({"team": "a", "checked": "yes"}));
 
-    // A policy of a namespace has its own message.
+    // Policies of a namespace have messages of their own.
     let (_, refused) = review(&server, "programs", &none, &none).await;
     assert!(refused.message().contains("ask the owners"), "{refused:?}");
     let causes = &refused.response["status"]["details"]["causes"];
@@ -148,7 +149,7 @@ async fn documents_of_kubewarden_are_served() {
         assert!(!refused.is_allowed(), "{act}");
         assert!(refused.message().contains(says), "{act}: {refused:?}");
     }
-    // The program fails in the same ways.
+    // The WASI program fails in the same ways as the waPC module.
     for (act, says) in [
         ("panic", "it was told to panic"),
         ("verify-image", "no signer is named"),
@@ -181,7 +182,7 @@ async fn groups_of_kubewarden_are_served() {
     );
     for (labels, annotations, says) in [
         (json!({"team": "a"}), none.clone(), ""),
-        // `unchanged` would not change it.
+        // The member `unchanged` would not change this object.
         (json!({"owner": "b", "checked": "yes"}), none.clone(), ""),
         (
             json!({"owner": "b"}),
@@ -193,7 +194,7 @@ async fn groups_of_kubewarden_are_served() {
             json!({"act": "fail"}),
             "plugin labelled of the group: the plugin returned an error: it was told to fail",
         ),
-        // The second policy, which is a program, ends after the first.
+        // The second policy, a WASI program, exits after the first has answered.
         (
             json!({"team": "a"}),
             json!({"act": "loop"}),

@@ -1,5 +1,5 @@
-//! Requests that kube-apiserver 1.36 sent to a webhook are sent to Admittance unchanged, with their request lines,
-//! headers and bodies.
+//! Sends Admittance the requests that kube-apiserver 1.36 sent to a webhook, with their original request lines, headers
+//! and bodies.
 
 use std::fs;
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::server::{Server, Verdict};
 use crate::scene::source;
 
-/// A recorded call of a webhook, and its file.
+/// A recorded call of a webhook, with the name of its file.
 struct Exchange {
     file: String,
     query: String,
@@ -33,7 +33,7 @@ fn recorded() -> Vec<Exchange> {
             assert_eq!(call["http"], "HTTP/1.1", "{file}");
             let (_, query) = call["path"].as_str().unwrap().split_once('?').unwrap();
             let headers = call["headers"].as_object().unwrap();
-            // Headers about the connection and the body's encoding are not kept.
+            // Headers about the connection and the body's encoding no longer apply.
             let kept = headers
                 .iter()
                 .filter(|(name, _)| !["Host", "Content-Length"].contains(&name.as_str()));
@@ -51,7 +51,7 @@ fn recorded() -> Vec<Exchange> {
 }
 
 impl Exchange {
-    /// Returns the review in another version of AdmissionReview.
+    /// Converts the review to `v1beta1`.
     fn beta(mut self) -> Self {
         self.review["apiVersion"] = json!("admission.k8s.io/v1beta1");
         self
@@ -70,28 +70,27 @@ impl Exchange {
     }
 }
 
-/// The change of an object by the mutating chains.
+/// How the mutating chains change the object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
-    /// The chains change nothing.
     None,
-    /// A Pod gets the sidecar, and its own image from the mirror.
+    /// The Pod gets the sidecar, and its own image comes from the mirror.
     Pod,
-    /// The template of a Deployment is changed too.
+    /// The template of a Deployment is changed like a Pod.
     Template,
-    /// The object gets the annotation of the guest.
+    /// The object gets the annotation of the guest `misbehaves`.
     Mark,
 }
 
-/// Whether the validating chain allows the original object; the changed one is always allowed.
+/// Whether the validating chain allows the original object. It always allows the changed one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Images {
     Good,
     Refused,
 }
 
-/// (file, calls in it, change by the mutating chains, verdict of the validating chain). Each row has other fields that
-/// kube-apiserver fills.
+/// (file, number of calls in it, change by the mutating chains, verdict of the validating chain). In each row,
+/// kube-apiserver sets other fields of the request.
 const FILES: [(&str, usize, Change, Images); 22] = [
     ("apply-create", 1, Change::Mark, Images::Good),
     ("apply-update", 1, Change::Mark, Images::Good),
@@ -99,33 +98,33 @@ const FILES: [(&str, usize, Change, Images); 22] = [
     ("clusterrole-create", 1, Change::Mark, Images::Good),
     // The review has no object.
     ("cm-delete", 1, Change::None, Images::Good),
-    // The request has no name either.
+    // The request has no name.
     ("cm-deletecollection", 3, Change::None, Images::Good),
     // The image has no tag.
     ("deploy-create", 1, Change::Template, Images::Refused),
     ("deploy-scale", 1, Change::None, Images::Good),
-    // The namespace is the object's own name.
+    // The request's namespace is the name of the object itself.
     ("ns-create", 1, Change::Mark, Images::Good),
     ("ns-delete", 1, Change::None, Images::Good),
     ("pod-binding", 1, Change::None, Images::Good),
     ("pod-create", 1, Change::Pod, Images::Good),
     ("pod-create-dryrun", 1, Change::Pod, Images::Good),
-    // The API server generates the name.
+    // The API server generates the name after the call.
     ("pod-create-generateName", 1, Change::Pod, Images::Good),
     ("pod-eviction", 1, Change::None, Images::Good),
-    // For CONNECT, the object contains options and has no metadata.
+    // For CONNECT, the object is the options of the connection and has no metadata.
     ("pod-exec", 1, Change::None, Images::Good),
     ("pod-patch-merge", 1, Change::None, Images::Good),
     ("pod-patch-noop", 1, Change::None, Images::Good),
     ("pod-status-patch", 1, Change::None, Images::Good),
     ("pod-update", 1, Change::None, Images::Good),
-    // Since version 1.37, such reviews are not sent to webhooks.
+    // From version 1.37 on, kube-apiserver does not send these reviews to webhooks.
     ("sar-create", 1, Change::None, Images::Good),
     ("token-create", 1, Change::Mark, Images::Good),
     ("token-request", 1, Change::None, Images::Good),
 ];
 
-/// Returns the stages of a chain for all resources, and of a chain for a few simple resources.
+/// Returns the stages of the chain for all resources, and those of the chain for a few simple resources.
 fn chains() -> String {
     let (injector, images) = (source("sidecar-injector"), source("image-policy"));
     let guest = source("guest-misbehaves");
@@ -214,7 +213,7 @@ async fn every_recorded_review_is_answered() {
     assert_eq!(sent, expected, "every row was sent");
 }
 
-/// Sends one review to every kind of path. Returns the HTTP version.
+/// Sends a review to each kind of path, and returns the HTTP version of the replies.
 async fn check(
     server: &Server,
     client: &Client,

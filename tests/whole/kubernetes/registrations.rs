@@ -1,4 +1,4 @@
-//! The webhook configurations that the leader writes, and the certificate that they trust.
+//! The webhook configurations that the leader writes, and the certificate for their CA bundle.
 
 use std::{
     collections::BTreeSet,
@@ -38,7 +38,7 @@ const NAMESPACE: &str = "admittance-system";
 const SECRET: &str = "admittance-tls";
 const HOST: &str = "admittance.admittance-system.svc";
 
-/// The leader keeps the configurations, and makes the certificate.
+/// Configuration with which the leader writes webhook configurations and the Pods issue their own certificate.
 const KEPT: &str = "
 dialect:
   kubernetes:
@@ -54,7 +54,7 @@ fn setting() -> Setting {
     setting
 }
 
-/// A replica with its own configuration.
+/// A replica with its own configuration directory.
 struct Replica {
     directory: TempDir,
     program: Admittance,
@@ -75,12 +75,12 @@ impl Replica {
         SocketAddr::from(([127, 0, 0, 1], url.port_u16().unwrap()))
     }
 
-    /// Returns the message of this object's denial, for an API server that trusts this bundle.
+    /// Returns the message with which this object is denied, as seen by an API server that trusts `bundle`.
     async fn message(&self, bundle: &str, resource: ReviewedResource<'_>) -> String {
         self.message_at("/validate", bundle, resource).await
     }
 
-    /// Returns the denial's message from the chains of this path.
+    /// Returns the message with which the chains of this path deny the object.
     async fn message_at(&self, path: &str, bundle: &str, resource: ReviewedResource<'_>) -> String {
         let review = resource.review("u1").to_string();
         let (stream, _) = connect(self.address(), bundle).await.unwrap();
@@ -111,7 +111,7 @@ fn serve(directory: &TempDir, setting: &Setting, config: &str) -> Serve {
     Serve::new(config).unwrap().store(store())
 }
 
-/// Makes a handshake as the API server does, and returns the certificate of the server.
+/// Makes a TLS handshake like the API server, and returns the server's certificate.
 async fn connect(
     address: SocketAddr,
     bundle: &str,
@@ -147,7 +147,7 @@ fn webhooks(setting: &Setting, plural: &str) -> Value {
     configuration["webhooks"].take()
 }
 
-/// Returns the authorities that the API server trusts, as PEM.
+/// Returns the CA bundle in the webhook configurations, as PEM.
 fn bundle(setting: &Setting) -> String {
     let encoded = webhooks(setting, VALIDATING)[0]["clientConfig"]["caBundle"].clone();
     let decoded = BASE64_STANDARD
@@ -160,7 +160,7 @@ fn authorities(bundle: &str) -> usize {
     bundle.matches("BEGIN CERTIFICATE").count()
 }
 
-/// Waits until the validating webhook is registered for these resources and no others.
+/// Waits until the validating webhook is registered for exactly these resources.
 async fn until_registered(setting: &Setting, resources: &[&str]) {
     let resources: BTreeSet<_> = resources.iter().map(|name| json!([name]).to_string()).collect();
     eventually(&format!("rules for {resources:?}"), async || {
@@ -178,7 +178,7 @@ fn chain_of(name: &str, resource: &str, message: &str) -> Value {
     chain
 }
 
-/// The path at which definitions are checked.
+/// The path to which the API server sends definitions for validation.
 const DEFINITIONS: &str = "/definitions";
 
 const SECRETS: ReviewedResource<'static> = ReviewedResource {
@@ -206,7 +206,7 @@ async fn webhook_configurations_follow_the_live_chains() {
         json!([NAMESPACE, "kube-system", "kube-node-lease", "monitoring"])
     );
     assert_eq!(setting.server.object(MUTATING, "", NAME), None);
-    // Definitions are resources here, and are checked before they are stored.
+    // Definitions are resources in this cluster, so another webhook validates them before they are stored.
     let all = setting.server.object(VALIDATING, "", NAME).unwrap()["webhooks"].take();
     assert_eq!(all[1]["clientConfig"]["service"]["path"], DEFINITIONS);
     assert_eq!(
@@ -216,7 +216,7 @@ async fn webhook_configurations_follow_the_live_chains() {
     assert_eq!(all[1]["failurePolicy"], "Ignore");
     assert!(replica.message(&bundle(&setting), POD).await.contains("first"));
 
-    // A webhook has a rule only if the chain decides about its requests.
+    // A webhook has rules only for requests that its chains decide about.
     let mut ignored = chain_of("secrets", "secrets", "second");
     ignored["spec"]["stages"][0]["failurePolicy"] = json!("Ignore");
     setting.server.put(PLURAL, ignored);
@@ -228,7 +228,7 @@ async fn webhook_configurations_follow_the_live_chains() {
             .contains("second")
     );
 
-    // A change by another client is undone.
+    // A change by another client is reverted.
     let kept = webhooks(&setting, VALIDATING);
     let mut changed = setting.server.object(VALIDATING, "", NAME).unwrap();
     changed["webhooks"][0]["failurePolicy"] = json!("Ignore");
@@ -248,7 +248,7 @@ async fn webhook_configurations_follow_the_live_chains() {
         (&json!(true), &Value::Null)
     );
     assert!(kept["lastWrite"].is_string());
-    // The webhooks are removed with the last chain, and every write had a reason.
+    // Deleting the last chain removes the webhooks. No write was made without a reason.
     setting.server.delete(PLURAL, "", "secrets");
     until_registered(&setting, &["pods"]).await;
     setting.server.delete(PLURAL, "", "pods");
@@ -261,13 +261,13 @@ async fn webhook_configurations_follow_the_live_chains() {
     let written = metrics.sum("admittance_webhook_configuration_writes_total", &labels);
     assert_eq!(written, Some(6.0));
 
-    // Rights to these names are enough.
+    // Rights to objects of these names are sufficient.
     for verb in ["list", "watch"] {
         let count = |part: &str| setting.server.count(verb, part);
         let all = [VALIDATING, MUTATING, "secrets"].map(|plural| count(&format!("/{plural}?")));
         assert!(all.iter().all(|count| *count > 0), "{verb}: {all:?}");
         let named = [NAME, SECRET].map(|name| count(&format!("fieldSelector=metadata.name%3D{name}")));
-        // The name of the Secret begins with the name of the configurations.
+        // The Secret's name begins with that of the configurations.
         assert_eq!(named, [all.iter().sum(), all[2]], "{verb}");
         assert_eq!(
             count(&format!("/namespaces/{NAMESPACE}/secrets?")),
@@ -277,7 +277,8 @@ async fn webhook_configurations_follow_the_live_chains() {
     }
 }
 
-/// An API server with the failure policy `Fail` would refuse requests before there is a Pod that answers.
+/// If webhooks were registered earlier, an API server with the failure policy `Fail` would refuse requests, since no
+/// Pod could answer them.
 #[tokio::test]
 async fn nothing_is_registered_before_a_pod_is_ready() {
     let setting = setting();
@@ -311,7 +312,8 @@ async fn nothing_is_registered_before_a_pod_is_ready() {
     until_registered(&setting, &["pods"]).await;
 }
 
-/// A chain of a namespace that applies to all kinds costs other namespaces nothing, and no chain is called twice.
+/// A chain of a namespace that matches all kinds is not called for other namespaces, and no chain is called twice for a
+/// request.
 #[tokio::test]
 async fn chains_of_a_namespace_are_called_only_for_it() {
     let setting = setting();
@@ -360,14 +362,14 @@ async fn chains_of_a_namespace_are_called_only_for_it() {
         assert_eq!(said, [of_team, of_cluster], "{path}: {message}");
     }
 
-    // Without chains of namespaces, the configuration is as before.
+    // Without chains of namespaces, the configuration is the previous one.
     setting.server.delete(NAMESPACED, "test", "all");
     let path = || webhooks(&setting, VALIDATING)[0]["clientConfig"]["service"]["path"].take();
     eventually("one webhook for all chains", async || path() == "/validate").await;
     assert_eq!(webhooks(&setting, VALIDATING).as_array().unwrap().len(), 1);
 }
 
-/// Returns a Secret whose certificate has 10 of 90 days left, and its CA as PEM.
+/// Returns a Secret with a certificate that has 10 of its 90 days left, and its CA as PEM.
 fn ending() -> (Value, String) {
     const DAY: Duration = Duration::from_secs(24 * 3600);
     let now = SystemTime::now();
@@ -398,8 +400,8 @@ fn ending() -> (Value, String) {
     (secret, authority.pem())
 }
 
-/// Calls these replicas until all of them serve a new certificate. The calls trust the bundle that the API server had
-/// before; no handshake fails.
+/// Connects to these replicas until all of them serve a new certificate. Each connection trusts the bundle that was
+/// stored before it, and no handshake may fail.
 async fn until_replaced(setting: &Setting, replicas: &[&Replica]) {
     eventually("a configuration", async || !bundle(setting).is_empty()).await;
     let mut trusted = bundle(setting);
@@ -433,15 +435,14 @@ async fn a_certificate_is_replaced_without_a_gap() {
     let other = Replica::start(&setting, &config).await;
     until_replaced(&setting, &[&leader, &other]).await;
 
-    // The authority of the new certificate was added before the certificate was served, and the first authority is
-    // still trusted.
+    // The bundle got the new CA before the new certificate was served, and still has the old one.
     assert_eq!(authorities(&bundle(&setting)), 2);
     assert!(connect(other.address(), &first).await.is_err());
     let secret = setting.server.object("secrets", NAMESPACE, SECRET).unwrap();
     assert_eq!(secret["data"].as_object().unwrap().len(), 3);
     assert_eq!(setting.server.count("replace", SECRET), 2);
 
-    // A leader that stops removes nothing, and its successor continues.
+    // A leader that stops removes nothing, and its successor goes on.
     assert_eq!(leader.kept().await["isKeeper"], true);
     leader.program.terminate().unwrap();
     leader.program.ended().await.unwrap();
@@ -470,7 +471,7 @@ async fn a_lost_secret_is_restored_and_replaced() {
     assert_eq!(authorities(&bundle(&setting)), 2);
 }
 
-/// A field that an API server drops is not written again and again.
+/// If the API server drops a field, the leader does not write it again.
 #[tokio::test]
 async fn fields_that_the_api_server_drops_are_written_once() {
     let setting = setting();
@@ -486,7 +487,7 @@ async fn fields_that_the_api_server_drops_are_written_once() {
     assert_eq!(webhooks(&setting, VALIDATING)[0].get("matchConditions"), None);
     let named = format!("{VALIDATING}/{NAME}");
     let looked = || setting.server.count("get", &named);
-    // The new table needs the same webhooks. When it is checked again, the previous check has ended.
+    // Both new tables need the same webhooks. When the second one is checked, the check of the first has ended.
     for message in ["second", "third"] {
         let before = looked();
         setting.server.put(PLURAL, everything(message));
@@ -540,7 +541,7 @@ async fn changes_during_an_outage_of_the_api_server_are_written_later() {
     assert_eq!(bundle(&setting), trusted);
 }
 
-/// `increase()` would not see the first failure of a series that starts with it.
+/// The PromQL function `increase()` would miss the first failure if the series started with it.
 #[tokio::test]
 async fn counters_of_failures_begin_at_zero() {
     let setting = setting();
@@ -593,7 +594,7 @@ async fn missing_rights_are_named() {
     setting.server.allow("get", "secrets");
     program.until_serving().await.unwrap();
 
-    // Only the object that cannot be written is missing.
+    // Only the object that could not be written is missing.
     let is_named = |status: &Value| {
         let problem = status["webhookConfigurations"]["problem"]
             .as_str()

@@ -1,4 +1,4 @@
-//! Several replicas that go live together.
+//! Replicas that go live together.
 
 mod balancer;
 mod under_load;
@@ -17,34 +17,34 @@ use crate::{
     setting::{Setting, eventually},
 };
 
-/// The validity of a replica's Lease.
+/// How long a replica's Lease is valid after its renewal.
 const EXPIRY: SignedDuration = SignedDuration::from_secs(15);
 
-/// The maximum number of times that a replica renews its Lease before it serves a target that it has prepared. It
-/// depends on the order of events and not on time, so it also holds on a busy machine.
+/// How often a replica may renew its Lease before it serves a target that it has prepared. Unlike a duration, this
+/// number also holds on a busy machine.
 const RENEWALS: usize = 2;
 
-/// Returns the annotations of the Lease of a replica, or of the leader.
+/// Returns an annotation of the Lease of a replica or of the leader.
 fn annotation<'a>(lease: &'a Value, name: &str) -> Option<&'a str> {
     lease["metadata"]["annotations"][format!("admittance.dev/{name}")].as_str()
 }
 
-/// When a Lease was renewed.
+/// Returns the time at which a Lease was renewed.
 fn renewed(lease: &Value) -> Timestamp {
     lease["spec"]["renewTime"].as_str().unwrap().parse().unwrap()
 }
 
-/// Checks every version of every Lease in the order in which they were written: a table became the target only when all
-/// replicas that served the previous target had prepared it, and no replica served it before it was the target, or much
-/// later, or went back to an earlier target. A replica that was killed has a Lease that expires. Returns how many
-/// targets there were.
+/// Checks all versions of all Leases in the order of their writes, and returns the number of targets. A table may
+/// become the target only when all replicas that serve the previous target have prepared it. No replica may serve a
+/// table before it is the target or much later, or return to an earlier target. A killed replica must have a Lease that
+/// expires.
 ///
-/// A replica that is slow to learn of a target may go live with it, and report so, when the next one is published
-/// already: the leader waits only until the replica has prepared the next one.
+/// A slow replica may serve a target, and report so, after the next target is published, because the leader waits only
+/// until the replica has prepared the next target.
 fn check_order(setting: &Setting) -> usize {
     let mut targets: Vec<Option<String>> = Vec::new();
     let mut replicas: BTreeMap<String, Value> = BTreeMap::new();
-    // The place among the targets of what each replica serves.
+    // The index of the target that each replica serves.
     let mut places: BTreeMap<String, usize> = BTreeMap::new();
     let mut late: BTreeMap<String, usize> = BTreeMap::new();
     for (kind, lease) in setting.server.history("leases") {
@@ -57,7 +57,7 @@ fn check_order(setting: &Setting) -> usize {
                 let served = replicas
                     .values()
                     .filter(|lease| before.is_some() && annotation(lease, "live") == before);
-                // The leader uses its own report before it writes the report to its Lease.
+                // The leader acts on its own report before it writes the report to its Lease.
                 let leader = &lease["spec"]["holderIdentity"];
                 let served = served.filter(|replica| replica["spec"]["holderIdentity"] != *leader);
                 let served =
@@ -79,7 +79,7 @@ fn check_order(setting: &Setting) -> usize {
             continue;
         }
         let target = targets.last().and_then(Option::as_deref);
-        // A Lease is created before it has a report.
+        // A new Lease has no report yet.
         let before = replicas.get(&name).and_then(|before| annotation(before, "live"));
         let live = annotation(&lease, "live");
         let serves = |target: &Option<String>| target.as_deref() == live;
@@ -109,7 +109,7 @@ fn check_order(setting: &Setting) -> usize {
     targets.len()
 }
 
-/// Returns the message of the chain `pods` in a replica.
+/// Returns the message with which the chain `pods` denies a Pod in this replica.
 async fn message(server: &Server) -> String {
     let verdict = server.review("/validate/pods", &POD.review("p1")).await;
     verdict.message().to_owned()
@@ -139,7 +139,7 @@ async fn a_hanging_replica_delays_the_others_and_is_named() {
     let name = own_name(&slow.program).await;
     until_known(&first.program, 2).await;
 
-    // The suspended replica prepares nothing.
+    // A suspended replica cannot prepare the change.
     slow.program.suspend().unwrap();
     setting.server.put(PLURAL, chain("pods", "second"));
     let waiting = until_waiting(&first.program, &name).await;
@@ -158,7 +158,7 @@ async fn a_hanging_replica_delays_the_others_and_is_named() {
         until_message(server, "second").await;
     }
 
-    // A replica that stops does not delay the others.
+    // A replica that shuts down does not delay the others.
     slow.program.terminate().unwrap();
     slow.program.ended().await.unwrap();
     setting.server.put(PLURAL, chain("pods", "third"));
@@ -172,11 +172,12 @@ async fn replicas_continue_without_a_killed_one_and_without_the_api_server() {
     setting.server.put(PLURAL, chain("pods", "first"));
     let [mut leader, mut second, third] = three(&setting).await;
 
-    // The leader is killed while a change is being prepared. Another replica leads when its Lease has expired.
+    // The leader is killed while replicas prepare a change. Another replica becomes the leader when the killed one's
+    // Lease has expired.
     second.program.suspend().unwrap();
     setting.server.put(PLURAL, chain("pods", "second"));
     until_waiting(&leader.program, "has not prepared").await;
-    // The Lease reports the state later than the leader does.
+    // The Lease has the state later than `/v1/status`.
     eventually("the Lease of the leader says what is prepared", async || {
         let replicas = replicas(&third.program).await;
         let mut known = replicas["replicas"].as_array().into_iter().flatten();
@@ -189,7 +190,7 @@ async fn replicas_continue_without_a_killed_one_and_without_the_api_server() {
         until_message(server, "second").await;
     }
 
-    // Without the API server, no replica goes live with a change, and all replicas keep answering.
+    // While the API server is down, replicas keep answering and no change goes live.
     setting.server.leave();
     setting.server.put(PLURAL, chain("pods", "third"));
     for server in [&second, &third] {
@@ -201,7 +202,7 @@ async fn replicas_continue_without_a_killed_one_and_without_the_api_server() {
         until_message(server, "third").await;
     }
 
-    // A new replica serves the same table as the others as soon as it is ready.
+    // A new replica serves the common table when it becomes ready.
     let new = start(&setting).await;
     until_ready(&new.program).await;
     assert!(message(&new).await.contains("third"));
@@ -258,7 +259,7 @@ async fn a_replica_with_another_table_is_not_ready_and_is_named() {
     for server in &allowing {
         until_ready(&server.program).await;
     }
-    // This replica rejects the chain, and all others wait for it.
+    // This replica rejects the chain, so the other replicas wait.
     let mut strict = start(&setting).await;
     until_ready(&strict.program).await;
     let name = own_name(&strict.program).await;
@@ -290,7 +291,7 @@ async fn a_replica_with_another_table_is_not_ready_and_is_named() {
         })
         .await;
     }
-    // A new replica that cannot use the chain delays no other replica, and gets no requests.
+    // A new replica that cannot use the chain neither delays the others nor gets requests.
     let late = start(&setting).await;
     let known = async || replicas(&late.program).await["target"] != Value::Null;
     eventually("it knows what the others serve", known).await;

@@ -1,24 +1,24 @@
-//! Finds the names in an expression of PromQL. Prometheus' own tool checks whether it can be parsed.
+//! Finds the names in a PromQL expression. Prometheus' own tool checks the syntax.
 
 use std::collections::BTreeSet;
 
-/// The series that an expression names.
+/// The series and labels in an expression.
 pub(super) struct Expression {
     pub(super) selectors: Vec<Selector>,
-    /// The labels by which it groups or joins.
+    /// The labels by which the expression groups or joins.
     pub(super) groupings: BTreeSet<String>,
 }
 
-/// A metric, and the labels and values by which its series are selected.
+/// A metric, and the labels and values that select its series.
 pub(super) struct Selector {
     pub(super) name: String,
     pub(super) matchers: Vec<(String, String)>,
 }
 
-/// Words that are followed by labels in parentheses.
+/// Keywords followed by labels in parentheses.
 const GROUPING: [&str; 6] = ["by", "without", "on", "ignoring", "group_left", "group_right"];
 
-/// Words between operands.
+/// Keywords between operands.
 const OPERATORS: [&str; 5] = ["and", "or", "unless", "bool", "offset"];
 
 impl Expression {
@@ -30,7 +30,7 @@ impl Expression {
         let mut rest = text.trim_start();
         while let Some(first) = rest.chars().next() {
             rest = if first.is_ascii_digit() {
-                // The duration has a unit.
+                // A duration is a number with a unit.
                 rest.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || c == '.')
             } else if first == '[' {
                 rest.split_once(']').unwrap().1
@@ -44,7 +44,7 @@ impl Expression {
         parsed
     }
 
-    /// Takes a word and the parts that belong to it, and returns the rest.
+    /// Removes a word and its parts from the start of the text, and returns the rest.
     fn word<'t>(&mut self, text: &'t str) -> &'t str {
         let (word, rest) = word_of(text);
         let rest = rest.trim_start();
@@ -70,7 +70,7 @@ impl Expression {
     }
 }
 
-/// Splits the matchers in braces off a text.
+/// Splits the matchers in braces from the start of a text.
 fn matchers(mut text: &str) -> (Vec<(String, String)>, &str) {
     let mut matchers = Vec::new();
     loop {
@@ -90,7 +90,7 @@ fn is_of_word(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_' || c == ':'
 }
 
-/// Splits the word off the start of a text; it may be empty.
+/// Splits the word at the start of a text, which may be empty, from the rest.
 fn word_of(text: &str) -> (&str, &str) {
     text.split_at(text.find(|c| !is_of_word(c)).unwrap_or(text.len()))
 }

@@ -1,4 +1,4 @@
-//! Valid and invalid answers of webhooks, and the denial that the user sees.
+//! Valid and invalid answers of webhooks, and the denials that users see.
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde_json::{Value, json};
@@ -12,11 +12,11 @@ use crate::kubernetes::{
 #[derive(Clone, Copy)]
 enum Expected {
     Allowed,
-    /// Allowed, with this audit annotation.
+    /// Allowed with this audit annotation.
     Noted(&'static str, &'static str),
-    /// Allowed, with the label that the patch adds.
+    /// Allowed with the label that the patch adds.
     Changed,
-    /// Denied: code, reason, and the end of the message.
+    /// Denied: the code, the reason, and the end of the message.
     Denied(u64, &'static str, &'static str),
     /// Invalid, with a message that contains this text.
     Invalid(&'static str),
@@ -41,7 +41,7 @@ fn answer(version: &str, response: &Value) -> Value {
     })
 }
 
-/// Returns an answer with members that override `allowed` and the right uid.
+/// Returns an allowing answer with the right uid; the members of `with` override its own.
 fn allowed(version: &str, with: &Value) -> Value {
     let mut response = json!({"uid": "UID", "allowed": true});
     response
@@ -355,7 +355,7 @@ async fn answers_are_verified() {
     );
 }
 
-/// Returns the rows about requests to webhooks.
+/// Tests the requests that webhooks get, and returns the names of the tested rows.
 async fn requests() -> [&'static str; 4] {
     let directory = tempfile::tempdir().unwrap();
     let directory = &directory;

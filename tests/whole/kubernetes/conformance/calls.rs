@@ -1,4 +1,4 @@
-//! Calls of webhooks: connections, durations, and requests for which webhooks are never called.
+//! Connections and durations of calls of webhooks, and requests for which no webhook is called.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -20,7 +20,7 @@ async fn together(_: Call, mut arrivals: Arrivals) -> Answer {
     Answer::allow()
 }
 
-/// Sends reviews one after the other; returns the connections seen by the webhooks' server.
+/// Sends reviews one after another, and returns the connections on which the webhooks were called.
 async fn one_by_one(server: &Server, hooks: &Hooks, chains: &[&str]) -> Vec<usize> {
     for chain in chains {
         let verdict = server
@@ -47,7 +47,7 @@ async fn connections_are_kept_by_server_and_authority() {
     ran("C3", ["C3.1", "C3.2", "C3.3", "C3.4", "C3.5"]);
 }
 
-/// Sends this many concurrent reviews; returns the connections over which their webhook was called.
+/// Sends concurrent reviews, and returns the connections on which their webhook was called.
 async fn at_once(server: &Arc<Server>, hooks: &Hooks) -> BTreeSet<usize> {
     let before = hooks.calls("/").len();
     let mut sent = JoinSet::new();
@@ -82,8 +82,8 @@ async fn ten_calls_run_concurrently() {
     let (server, hooks) = calling_together("http/1.1").await;
     let opened = at_once(&server, &hooks).await;
     assert_eq!(opened.len(), CALLS, "none waits for another");
-    // A connection can be reused only shortly after its answer, so another may be opened in the meantime. At least one
-    // repetition reuses all connections.
+    // A connection becomes reusable only shortly after its answer, so a repetition may open another one. At least one
+    // repetition must reuse all of them.
     let mut known = opened;
     let mut opens_none = false;
     for _ in 0..5 {
@@ -94,7 +94,7 @@ async fn ten_calls_run_concurrently() {
     assert!(opens_none, "{known:?}");
 
     let (server, hooks) = calling_together("h2").await;
-    // The first call negotiates HTTP/2.
+    // The first call negotiates HTTP/2 by ALPN.
     one_by_one(&server, &hooks, &["first"]).await;
     for _ in 0..2 {
         assert_eq!(at_once(&server, &hooks).await, BTreeSet::from([0]));
@@ -103,7 +103,7 @@ async fn ten_calls_run_concurrently() {
     ran("C14", ["C14.1", "C14.2", "C14.3", "C14.6", "C14.8"]);
 }
 
-/// Even if every webhook is broken, its configuration can be removed, and access reviews are answered.
+/// Webhooks are not called for webhook configurations, so that a broken webhook can be removed, nor for access reviews.
 async fn webhook_configurations_and_access_reviews_call_no_webhook() {
     let directory = tempfile::tempdir().unwrap();
     let hooks = Hooks::start(directory.path(), |_, _| async {
@@ -201,7 +201,7 @@ async fn webhooks_get_the_timeout_of_the_caller() {
     let directory = tempfile::tempdir().unwrap();
     let hooks = Hooks::start(directory.path(), |call, _| async move {
         match call.path.as_str() {
-            // The call takes at least this time.
+            // The call takes at least this long.
             "/serial/1-slow" => tokio::time::sleep(Duration::from_millis(1100)).await,
             "/late/1-silent" => return Answer::Silence,
             _ => {}
@@ -211,7 +211,8 @@ async fn webhooks_get_the_timeout_of_the_caller() {
     .await;
     let webhook = |path: &str, seconds: u32, policy: &str| {
         let name = path.rsplit('/').next().unwrap();
-        // Requests of `serial.example` match only the two webhooks below `/serial`, and others only the rest.
+        // Requests of the group `serial.example` match the two webhooks below `/serial`; all others match the remaining
+        // webhooks.
         let group = if path.starts_with("/serial") {
             "serial.example"
         } else {
@@ -288,7 +289,7 @@ async fn webhooks_get_the_timeout_of_the_caller() {
         serial[2] < 20 && serial[4] <= serial[2],
         "the first took its time: {serial:?}"
     );
-    // Both webhooks are called at the same time, but the number of remaining seconds may change in between.
+    // Both webhooks are called at the same time, but the remaining time, in whole seconds, may change in between.
     assert!(
         serial[4].abs_diff(serial[5]) <= 1,
         "the rest is the same for both: {serial:?}"

@@ -1,4 +1,4 @@
-//! The effect of a configuration's `matchConditions` on a request, and which conditions are rejected.
+//! The effect of `matchConditions` on a request, and conditions that are rejected.
 
 use admittance_tests::Admittance;
 use serde_json::{Value, json};
@@ -12,14 +12,13 @@ use crate::{
     scene::write,
 };
 
-/// The expected result of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Expected {
     Called,
     Skipped,
-    /// Refused, with 403.
+    /// Refused with 403.
     Refused,
-    /// The webhook is skipped, as after a call that failed.
+    /// The webhook is skipped like one whose call failed with the policy `Ignore`.
     Ignored,
 }
 
@@ -167,7 +166,7 @@ fn documents() -> Vec<(&'static str, Value, Option<&'static str>)> {
     ]
 }
 
-/// Each document is in its own file, and all are read together.
+/// Each document is in a separate file, and the program reads all of them together.
 async fn which_are_accepted(hooks: &Hooks) -> Vec<&'static str> {
     let directory = tempfile::tempdir().unwrap();
     let documents = documents();

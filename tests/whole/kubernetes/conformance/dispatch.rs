@@ -1,4 +1,4 @@
-//! Rules that match a call, and the version in which the object is sent.
+//! Which rules match a request, and in which version the webhook gets the object.
 
 use serde_json::{Value, json};
 
@@ -20,7 +20,7 @@ const SCALE: ReviewedResource<'static> = ReviewedResource {
     ..POD
 };
 
-/// (row, version of the configuration, matchPolicy, rules, request, whether it is called)
+/// (row, version of the configuration, matchPolicy, rules, request, whether the webhook is called)
 type Row = (
     &'static str,
     &'static str,
@@ -112,7 +112,7 @@ async fn rules_select_webhooks_and_objects_are_not_converted() {
     ran("C11", names.chain(conditions));
 }
 
-/// Returns the rows about checks of the object after a rule matched.
+/// Tests how the object is checked after a rule matched, and returns the names of the tested rows.
 async fn conditions() -> [&'static str; 3] {
     const ROWS: [(&str, &str, usize, u64); 3] = [
         ("C11.13", "object.metadata.name == 'web'", 1, 0),

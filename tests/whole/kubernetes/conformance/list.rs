@@ -1,26 +1,25 @@
-//! The checks of kube-apiserver's own tests of admission webhooks, in our words, and the status of each here. The sources
-//! are the tests of kubernetes/apiserver (`admission/plugin/webhook`, `util/webhook`) and of kubernetes
-//! (`test/integration/apiserver/admissionwebhook`); the last rows of C2 were measured on a kube-apiserver of version
-//! 1.36.
+//! What kube-apiserver's own tests of admission webhooks check, in our words, and whether Admittance does the same. The
+//! sources are the tests of kubernetes/apiserver (`admission/plugin/webhook`, `util/webhook`) and kubernetes
+//! (`test/integration/apiserver/admissionwebhook`). The last rows of C2 were measured on kube-apiserver 1.36.
 
-/// The status of a row here.
+/// Whether Admittance behaves as a row says, and where that is tested.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum RowStatus {
-    /// Admittance behaves like kube-apiserver; tested in this folder.
+    /// Admittance behaves like kube-apiserver, as tested in this directory.
     Met,
-    /// Admittance behaves like kube-apiserver; tested in this file, with the name of the row.
+    /// Admittance behaves like kube-apiserver, as tested under the row's name in this file.
     MetIn(&'static str),
-    /// Admittance behaves like kube-apiserver; tested by the test of this name in this file.
+    /// Admittance behaves like kube-apiserver, as tested by this test in this file.
     MetBy(&'static str, &'static str),
-    /// Admittance intentionally differs, for this reason; its behaviour is tested in this folder.
+    /// Admittance differs for this reason; its own behaviour is tested in this directory.
     Differs(&'static str),
-    /// A host of hooks does not have this function, for this reason.
+    /// Admittance does not have this function of an API server, for this reason.
     Outside(&'static str),
 }
 
 use RowStatus::{Differs, Met, MetBy, MetIn, Outside};
 
-/// A row: its name, the behaviour of kube-apiserver, and its status here.
+/// A row: its name, kube-apiserver's behaviour, and the status of Admittance.
 pub(super) type Row = (&'static str, &'static str, RowStatus);
 
 const MATCHING: &str = "host/admission/tests/matching.rs";
@@ -34,7 +33,7 @@ const NO_CONVERSION: &str = "the object stays in the version in which it arrived
 const READ_FIRST: &str = "reported when the document is read, and the previous definitions stay live";
 
 pub(super) const LIST: &[Row] = &[
-    // C1: webhooks that change nothing; of both phases, in both versions of AdmissionReview.
+    // C1: webhooks of both phases that change nothing, in both versions of AdmissionReview.
     ("C1.1", "no rule matches: allowed, not called", Met),
     ("C1.2", "allowed: its audit annotation is kept", Met),
     ("C1.3", "denied without a message: 403, without explanation", Met),
@@ -156,7 +155,7 @@ pub(super) const LIST: &[Row] = &[
         "a patch changes the name: the object is created under the new one",
         Differs("no verdict changes the identity of the object: refused with identity-changed"),
     ),
-    // C3: state that is kept between calls.
+    // C3: state that is kept between two calls.
     ("C3.1", "the first call of a service: nothing is kept yet", Met),
     (
         "C3.2",
@@ -178,7 +177,7 @@ pub(super) const LIST: &[Row] = &[
         Outside(METRICS),
     ),
     ("C4.3", "if a dry run is refused, nothing was called", Met),
-    // C5: which answers are taken for valid.
+    // C5: validity of answers.
     ("C5.1", "v1, validating: allowed", Met),
     ("C5.2", "v1beta1, validating: allowed", Met),
     ("C5.3", "v1, mutating: allowed", Met),
@@ -234,7 +233,7 @@ pub(super) const LIST: &[Row] = &[
         "v1beta1: every field is sent, including the requested kind and resource",
         Met,
     ),
-    // C6: from a denial to the message for the user.
+    // C6: messages of denials for users.
     ("C6.1", "no status: 400, without explanation", Met),
     ("C6.2", "a message", Met),
     ("C6.3", "a reason, which is the message too", Met),
@@ -274,7 +273,7 @@ pub(super) const LIST: &[Row] = &[
     ),
     ("C7.16", "scope Namespaced: the rest", MetIn(MATCHING)),
     ("C7.17", "scope *: all", MetIn(MATCHING)),
-    // C8: by which labels a namespaceSelector decides.
+    // C8: the labels with which a namespaceSelector is compared.
     ("C8.1", "a Namespace is created: its own", MetIn(MATCHING)),
     (
         "C8.2",
@@ -353,7 +352,7 @@ pub(super) const LIST: &[Row] = &[
     ("C10.28", "a name that is not qualified: refused", Met),
     ("C10.29", "64 of them: accepted", Met),
     ("C10.30", "65 of them: refused", Met),
-    // C11: which rule a call goes by, and in which version the object is sent.
+    // C11: the rule that matches a call, and the version of the object.
     ("C11.1", "no rules: not called", Met),
     (
         "C11.2",
@@ -435,7 +434,7 @@ pub(super) const LIST: &[Row] = &[
     ),
     ("C12.8", "Never: called once", Met),
     ("C12.9", "no policy: called once", Met),
-    // C13: time.
+    // C13: timeouts.
     (
         "C13.1",
         "the request has 10 s and the webhook 20: its timeout is 10",
@@ -457,7 +456,7 @@ pub(super) const LIST: &[Row] = &[
         "the request has timed out: the rest is not called, and it fails",
         Met,
     ),
-    // C14: the rest.
+    // C14: other behaviour.
     ("C14.1", "ten calls at once over HTTP/1.1: ten connections", Met),
     ("C14.2", "ten more: no new connection", Met),
     ("C14.3", "ten calls at once over HTTP/2: one connection", Met),

@@ -8,7 +8,7 @@ use crate::kubernetes::{
     server::{POD, Server},
 };
 
-/// (row, webhooks in their order: the label that each sets and its other fields, calls of each, labels then)
+/// (row; webhooks in order, each with the label that it sets and its other fields; calls of each; resulting labels)
 type Row = (&'static str, Vec<(&'static str, Value)>, Vec<usize>, Value);
 
 fn rows() -> Vec<Row> {
@@ -52,11 +52,12 @@ fn rows() -> Vec<Row> {
     ]
 }
 
-/// The webhooks of a row are tested in one configuration, and each in its own: the results must be the same.
+/// The webhooks of a row are tested in one configuration, and again with a configuration each: both must give the same
+/// results.
 #[tokio::test]
 async fn a_webhook_is_reinvoked_after_later_changes() {
     let directory = tempfile::tempdir().unwrap();
-    // The path ends with the label and its value.
+    // The end of the path is the label and its value.
     let hooks = Hooks::start(directory.path(), |call, _| async move {
         let label = call.path.rsplit('/').next().unwrap();
         let (name, value) = label.split_once('-').unwrap();

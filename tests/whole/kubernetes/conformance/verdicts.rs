@@ -13,7 +13,7 @@ use crate::{
     scene::{source, write},
 };
 
-/// Returns the server's answers, by the first segment of the path.
+/// Returns the answer that the first segment of the path selects.
 async fn answer(call: Call, _: Arrivals) -> Answer {
     let denied = |status: Value| Answer::Review(json!({"allowed": false, "status": status}));
     match call.path.split('/').nth(1).unwrap() {
@@ -45,16 +45,15 @@ async fn answer(call: Call, _: Arrivals) -> Answer {
     }
 }
 
-/// A webhook of a row: its answer, and fields that differ from the defaults.
+/// A row's webhook: its answer, and the fields that differ from the defaults.
 type Hook = (&'static str, Value);
 
-/// The expected result of a row.
 enum Expected {
-    /// Allowed unchanged, with exactly these audit annotations.
+    /// Allowed unchanged with exactly these audit annotations.
     Allowed(Vec<(&'static str, &'static str)>),
-    /// Allowed, with these labels then.
+    /// Allowed with these resulting labels.
     Changed(Value),
-    /// Refused: the code, and a part of the message.
+    /// Refused with this code and a message that contains this text.
     Refused(u64, &'static str),
     /// The document is rejected, with a message that contains this text.
     Unread(&'static str),
@@ -68,11 +67,11 @@ struct Row {
     dry_run: bool,
     webhooks: Vec<Hook>,
     expected: Expected,
-    /// The expected calls, in order, in mutating and in validating configurations.
+    /// The expected calls in order, for mutating and for validating configurations.
     called: [&'static [&'static str]; 2],
 }
 
-/// Returns a row that is the same in both phases.
+/// Returns a row whose result is the same in both phases.
 fn row(name: &'static str, webhooks: Vec<Hook>, expected: Expected, called: &'static [&'static str]) -> Row {
     Row {
         name,
@@ -101,7 +100,7 @@ fn by_runlevel(operator: &str, value: &str) -> Value {
     json!({"matchExpressions": [{"key": "runlevel", "operator": operator, "values": [value]}]})
 }
 
-/// Returns a client configuration with an invalid authority.
+/// Returns a client configuration with an invalid CA bundle.
 fn broken_client() -> Value {
     json!({"service": {"namespace": "hooks", "name": "hook", "path": "/allow"}, "caBundle": "ISEhCg=="})
 }
@@ -274,7 +273,7 @@ fn changing_rows() -> Vec<Row> {
         reviewed: CUSTOM_UPDATE,
         ..row
     };
-    // An old object with the label would still be selected.
+    // The old object must not have the label, because it would be selected too.
     let removes = |name, reviewed: ReviewedResource<'static>| {
         let webhooks = vec![("remove-label", json!({})), ("disallow", selects("remove"))];
         let reviewed = ReviewedResource {
@@ -395,9 +394,9 @@ fn changing_rows() -> Vec<Row> {
     ]
 }
 
-/// One row in one phase and version.
+/// A row in one phase and version of AdmissionReview.
 struct Case {
-    /// The name of the configuration, and the suffix of the paths.
+    /// The configuration's name, which is also the suffix of the webhooks' paths.
     place: String,
     phase: &'static str,
     document: String,
@@ -445,7 +444,7 @@ impl Case {
             .collect();
         let mut expected = row.called[usize::from(!is_mutating)].to_vec();
         if !is_mutating {
-            // Concurrent calls may arrive in any order.
+            // Concurrent calls arrive in any order.
             called.sort_unstable();
             expected.sort_unstable();
         }
@@ -515,7 +514,7 @@ async fn hold(group: &str, phases: &[&'static str], rows: impl FnOnce(&Hooks) ->
     ran(group, rows.iter().map(|row| row.name));
 }
 
-/// The document is rejected before anything is served.
+/// Checks that the program rejects the document before it serves anything.
 async fn unread(directory: &TempDir, case: &Case, words: &str) {
     let file = write(directory, &format!("{}.yaml", case.place), &case.document);
     let check = Admittance::run(["check".into(), file.into_os_string()])

@@ -1,4 +1,4 @@
-//! A load balancer in front of replicas, and clients that send reviews through it without pauses.
+//! A load balancer in front of replicas, with clients that constantly send reviews through it.
 
 use std::{
     collections::BTreeMap,
@@ -20,16 +20,16 @@ use crate::{
     setting::PATIENCE,
 };
 
-/// The interval of the probes of a replica, and the timeout of a probe.
+/// The interval and the timeout of readiness probes.
 const PROBE: Duration = Duration::from_millis(50);
 const PROBE_LIMIT: Duration = Duration::from_secs(1);
 
-/// Distributes requests over the replicas that are ready.
+/// Distributes requests over the ready replicas.
 ///
-/// Like other load balancers, it sends nothing to a replica that is not ready or accepts no connections, until it is
-/// ready again. If a connection breaks before the head of an answer, the request is sent to another replica, since
-/// reviews may be repeated. If it breaks later, the request is lost, since the client may have seen a part of the
-/// answer.
+/// Like other load balancers, it sends nothing to a replica that is not ready or accepts no connections, until the
+/// replica is ready again. If a connection breaks before the head of a reply, the balancer sends the request to another
+/// replica, since reviews may be repeated. If it breaks later, the request is lost, since the client may have seen part
+/// of the reply.
 pub(super) struct Balancer {
     shared: Arc<Shared>,
     clients: Vec<JoinHandle<Vec<Answer>>>,
@@ -44,27 +44,27 @@ struct Shared {
     repeated: AtomicUsize,
 }
 
-/// The balancer's state of a replica.
+/// A replica as the balancer sees it.
 struct Backend {
     ready: String,
     review: String,
     client: Client,
     is_ready: AtomicBool,
-    /// The number of requests that the replica has answered.
+    /// The number of requests that this replica has answered.
     answered: AtomicUsize,
 }
 
 /// The answers that the clients got.
 #[derive(Debug)]
 pub(super) struct Answers {
-    /// The answers, in the order in which the clients got them.
+    /// All answers in the order in which clients received them.
     all: Vec<Answer>,
-    /// The number of requests that were sent to a second replica, because the first one was gone.
+    /// The number of requests sent to a second replica because the first was unreachable.
     pub(super) repeated: usize,
 }
 
 impl Balancer {
-    /// Starts a balancer in front of these replicas, with this number of clients.
+    /// Starts a balancer for these replicas with this number of clients.
     pub(super) fn start(servers: &[Server], clients: usize) -> Self {
         let mut balancer = Self {
             shared: Arc::default(),
@@ -80,7 +80,7 @@ impl Balancer {
         balancer
     }
 
-    /// Adds a replica. A replica that is gone is never ready again.
+    /// Adds a replica. One that has exited never becomes ready again.
     pub(super) fn add(&mut self, server: &Server) {
         let authorities = std::fs::read_to_string(server.directory.path().join("ca.pem")).unwrap();
         let trust = Trust {
@@ -107,7 +107,7 @@ impl Balancer {
         backend.answered.load(Ordering::SeqCst)
     }
 
-    /// Stops the clients, each of which has got an answer to all of its requests.
+    /// Stops the clients after each has got the answers to all of its requests.
     pub(super) async fn stop(self) -> Answers {
         self.shared.is_over.store(true, Ordering::SeqCst);
         let mut all = Vec::new();
@@ -134,7 +134,7 @@ impl Shared {
         self.is_over.load(Ordering::SeqCst)
     }
 
-    /// Returns the next replica in turn that is ready.
+    /// Returns the next ready replica in turn.
     fn next(&self) -> Option<Arc<Backend>> {
         let backends = self.backends();
         let ready = backends
@@ -146,7 +146,7 @@ impl Shared {
         Some(ready[next].clone())
     }
 
-    /// Returns the answer to a review, and the replica that gave it.
+    /// Sends a review, and returns the answer with the replica that gave it.
     async fn answer(&self) -> (Arc<Backend>, Answer) {
         let review = POD.review("load");
         loop {
@@ -170,7 +170,8 @@ impl Shared {
     }
 }
 
-/// Sends a request every 5 ms, or as soon as the previous one was answered. No replica may go back to an earlier table.
+/// Sends a request every 5 ms, or after the previous answer if that is later. No replica may return to an earlier
+/// table.
 async fn send(shared: Arc<Shared>) -> Vec<Answer> {
     let mut answers = Vec::new();
     let mut newest: BTreeMap<String, u32> = BTreeMap::new();
@@ -192,7 +193,7 @@ async fn send(shared: Arc<Shared>) -> Vec<Answer> {
     answers
 }
 
-/// Polls whether a replica is ready.
+/// Polls the readiness of a replica.
 async fn probe(shared: Arc<Shared>, backend: Arc<Backend>) {
     let client = Client::new().unwrap();
     let mut turns = interval(PROBE);

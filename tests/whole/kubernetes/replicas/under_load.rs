@@ -1,4 +1,4 @@
-//! Changes while clients send requests, and while replicas are killed or slow, or the API server is away.
+//! Changes under load while replicas are killed or slow, or while the API server is down.
 
 use std::time::Duration;
 
@@ -19,24 +19,24 @@ use crate::{
     setting::{Setting, eventually},
 };
 
-/// The length of an outage of the API server in a soak.
+/// How long the API server is down in a soak test.
 const MINUTE: Duration = Duration::from_secs(60);
 
 const CLIENTS: usize = 4;
 
-/// The pause before each chunk of a slow download, until the test ends it.
+/// The pause before each chunk of a slow download.
 const SLOWLY: Duration = Duration::from_secs(1);
 
 /// Three replicas under load.
 struct Fleet {
     setting: Setting,
     modules: ModuleServer,
-    /// The store of the fast replicas, as if they ran on one node, and the store of the slow one.
+    /// The store of the fast replicas, which share a node, and the store of the slow one.
     stores: [TempDir; 2],
-    /// The servers; the last one is slow.
+    /// The replicas; the last one is slow.
     servers: Vec<Server>,
     balancer: Balancer,
-    /// The current answer of the chain.
+    /// The version in the chain's current answer.
     version: u32,
     is_soak: bool,
 }
@@ -95,7 +95,7 @@ impl Fleet {
         }
     }
 
-    /// Returns the index of the leader among the replicas that share a store, or of another of them.
+    /// Returns the index of a replica that shares the store: the leader if `is_leader`, or else another one.
     async fn place(&self, is_leader: bool) -> usize {
         let mut place = None;
         eventually("a replica that leads, or not", async || {
@@ -111,7 +111,7 @@ impl Fleet {
         place.unwrap()
     }
 
-    /// Kills a replica in the middle of a change, and starts another one at its index.
+    /// Kills a replica during a change, and starts another one in its place.
     async fn kill(&mut self, place: usize) {
         self.change();
         let mut killed = self.servers.remove(place);
@@ -147,7 +147,8 @@ impl Fleet {
         self.until_changed().await;
     }
 
-    /// Waits for the replica on the other node, which takes longer than the others, whose store has the new module.
+    /// Waits for the replica on the other node, which has to download the new module. The others already have it in
+    /// their store.
     async fn wait_for_slow_replica(&mut self) {
         let module = Versions::find().unwrap().module(1);
         let digest = Digest::of(&module).to_string();
@@ -180,7 +181,7 @@ impl Fleet {
             })
             .await;
         }
-        // The slow replica goes on answering, as do the others.
+        // All replicas go on answering, even the slow one.
         for server in &self.servers {
             let answered = self.balancer.answered(server);
             eventually("a replica goes on with answering", async || {
@@ -241,7 +242,7 @@ async fn changes_under_load_go_live_everywhere_at_once() {
             "{overlap:?} after version {before}"
         );
     }
-    // All replicas report the same hash, which is also the target, and their metrics agree.
+    // All replicas report the target's hash, and their metrics agree.
     let hash = servers[0].program.status().await.unwrap()["hash"].clone();
     for server in &servers {
         let status = server.program.status().await.unwrap();
