@@ -1,4 +1,4 @@
-//! Policies of Kyverno and their tests, run as a user would.
+//! Kyverno policies and Kyverno's tests, run as a user would.
 
 use std::{fs, path::Path};
 
@@ -59,7 +59,7 @@ spec:
 const LIMITS: &str =
     "apiVersion: v1\nkind: ConfigMap\nmetadata: { name: limits, namespace: shop }\ndata: { host: a }\n";
 
-/// Returns an object with this image in its Pod specification or in its template.
+/// Returns an object that has this image in its Pod specification or its Pod template.
 fn object(kind: &str, name: &str, image: &str) -> Value {
     let pod = json!({"containers": [{"name": "a", "image": image}]});
     let (version, spec) = match kind {
@@ -155,7 +155,7 @@ async fn tests_of_kyverno_run_unchanged() {
     .unwrap();
     let mut patched = objects[0].clone();
     patched["spec"]["hostname"] = "a".into();
-    // Empty lists are not compared.
+    // The comparison with this object ignores empty lists.
     patched["spec"]["volumes"] = json!([]);
     fs::write(cases.join("patched.yaml"), patched.to_string()).unwrap();
     let context = format!(
@@ -211,7 +211,7 @@ async fn tests_of_kyverno_run_unchanged() {
     let expected = "`name=a` is not `policy=NAME`, `rule=NAME` or `resource=NAME`";
     assert!(ran.stderr.contains(expected), "{}", ran.stderr);
 
-    // Each kind of result can fail, and so can a test of an unsupported kind.
+    // Every kind of result can also fail, as can a test of an unsupported kind.
     let wrong = "
   - { policy: trusted-registries, kind: Pod, resources: [good], result: fail }
   - { policy: run-as, kind: Pod, resources: [bad], result: pass, patchedResources: objects.yaml }

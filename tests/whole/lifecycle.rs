@@ -31,7 +31,7 @@ spec:
     )
 }
 
-/// Stops it, and waits for its exit.
+/// Sends SIGTERM, and waits until the shutdown has begun.
 async fn begin_shutdown(program: &mut Admittance) {
     program.terminate().unwrap();
     program
@@ -42,7 +42,7 @@ async fn begin_shutdown(program: &mut Admittance) {
         .unwrap();
 }
 
-/// Returns a request that has reached the upstream, which holds its reply back.
+/// Sends a request, and waits until the upstream has received it. The upstream does not answer yet.
 async fn in_flight(
     upstream: &Upstream,
     program: &Admittance,
@@ -143,7 +143,7 @@ async fn a_request_beyond_the_limit_is_refused_at_once() {
     drop(gate);
     assert_eq!(sent.await.unwrap().unwrap().status, 200);
     assert_eq!(scene.stored("shop", "second"), None);
-    // The slot becomes free when the reply has been sent completely, which the client may notice earlier.
+    // The client may receive the whole reply before its slot becomes free.
     while scene
         .program
         .metrics()
@@ -254,11 +254,11 @@ spec:
     }
 }
 
-/// `increase()` would not see the first failure of a series that starts with it.
+/// The PromQL function `increase()` would miss the first failure if the series started with it.
 fn check_counters_begin_at_zero(metrics: &Metrics) {
     let failures = "admittance_stage_failures_total";
     for failure in FailureKind::ALL {
-        // A plugin cannot fail like a webhook, and the stage has neither selectors nor conditions.
+        // These failures cannot occur: they are failures of webhooks, of selectors or of conditions.
         let can_fail = ![
             "unreachable",
             "tls",
@@ -267,7 +267,7 @@ fn check_counters_begin_at_zero(metrics: &Metrics) {
             "condition-failed",
         ]
         .contains(&failure.as_str());
-        // Failures of a stage in Audit mode are ignored, whatever its policy.
+        // In Audit mode, failures count as ignored, whatever the failure policy.
         for (stage, policy) in [("changes", "Fail"), ("fails", "Ignore"), ("audited", "Ignore")] {
             let labels = [
                 ("stage", stage),
@@ -322,7 +322,7 @@ fn check_counters_begin_at_zero(metrics: &Metrics) {
     }
 }
 
-/// Returns whether each plugin came from the store, in one start of the program.
+/// Starts the program once, and returns for each plugin whether it was loaded from the store.
 async fn from_store(config: &Path, store: &Path) -> Vec<bool> {
     let upstream = Upstream::start().await.unwrap();
     let program = Serve::new(config)
@@ -365,7 +365,7 @@ fn files(directory: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// The replicas of a node open the same store, and remove files of killed programs while the others write.
+/// Replicas on one node share a store. They remove the temporary files of killed programs while others write.
 #[tokio::test]
 async fn programs_share_a_store() {
     let directory = tempfile::tempdir().unwrap();
@@ -377,7 +377,7 @@ async fn programs_share_a_store() {
     for loaded in <[Vec<bool>; 3]>::from(tokio::join!(first, second, third)) {
         assert_eq!(loaded.len(), 1);
     }
-    // All replicas wrote the same files, and left no others.
+    // Every replica wrote the same files, and no other files remain.
     assert_eq!(from_store(&config, &store).await, [true]);
     assert_eq!(files(&store.join("temporary")), Vec::<PathBuf>::new());
     assert_eq!(files(&store.join("compiled")).len(), 1);
@@ -424,7 +424,7 @@ async fn a_plugin_is_compiled_once_and_again_when_its_entry_is_damaged() {
 #[tokio::test]
 async fn every_mistake_of_the_configuration_is_reported_before_a_port_is_bound() {
     let directory = tempfile::tempdir().unwrap();
-    // The port is taken, so binding it would fail with an error.
+    // The port is in use, so an attempt to bind it would be reported as an error.
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap();
     let config = write(
@@ -517,7 +517,7 @@ tracing: {{ endpoint: \"http://127.0.0.1:1\", tls: {{ certificate: spans.pem, ke
     }
 }
 
-/// The exit code tells systemd whether a restart may help or a change is needed.
+/// systemd uses the exit code: a restart may help, or the configuration has to change.
 #[tokio::test]
 async fn the_exit_code_says_whether_a_restart_may_help() {
     const TRANSIENT: i32 = 75;
@@ -529,7 +529,7 @@ async fn the_exit_code_says_whether_a_restart_may_help() {
              rules: [{{ operations: [CREATE], kinds: [application] }}]\n  stages: [ {{ name: a, {stage} }} ]\n"
         )
     };
-    // Nobody listens on port 1.
+    // Nothing listens on port 1.
     let far = write(
         &directory,
         "far.yaml",
@@ -588,7 +588,7 @@ async fn the_exit_code_says_whether_a_restart_may_help() {
     }
 }
 
-/// The command shows the same as `/v1/status`.
+/// `admittance status` shows the same upstream as `/v1/status`.
 #[tokio::test]
 async fn the_command_shows_the_upstream() {
     let scene = Scene::bcs(&chain()).await;
@@ -600,7 +600,7 @@ async fn the_command_shows_the_upstream() {
     assert!(shown.stdout.contains(&line), "{}", shown.stdout);
 }
 
-/// Probes and scrapers are answered while modules are loaded.
+/// Probes and scrapes of metrics are answered while modules are loaded.
 #[tokio::test]
 async fn the_admin_port_is_open_from_the_start() {
     let server = ModuleServer::start().await.unwrap();

@@ -1,4 +1,4 @@
-//! `admittance audit` of control planes without a Kubernetes API: Nomad and BCS.
+//! `admittance audit` of Nomad and BCS, control planes without a Kubernetes API.
 
 use std::{
     fs,
@@ -18,7 +18,7 @@ use tokio::net::TcpListener;
 
 use crate::{import::admittance, scene::write};
 
-/// A control plane on loopback: its port, and the paths and queries of the requests.
+/// A fake control plane: its port, and the paths and queries of its requests.
 struct ControlPlane {
     received: Arc<Mutex<Vec<String>>>,
     port: u16,
@@ -43,7 +43,7 @@ impl ControlPlane {
         Self { received, port }
     }
 
-    /// Returns the requests in alphabetical order, since objects are read concurrently.
+    /// Returns the requests in alphabetical order, since the audit reads objects concurrently.
     fn received(&self) -> Vec<String> {
         let mut received = self.received.lock().unwrap().clone();
         received.sort();
@@ -81,8 +81,8 @@ fn row(cells: [&str; 3]) -> [String; 3] {
     cells.map(str::to_owned)
 }
 
-/// Simulates Nomad with four jobs in pages of two, for clients with a token. One job is gone when it is read; the name
-/// of another has a slash.
+/// Answers like Nomad with four jobs in pages of two, if the client sends a token. One job is deleted before it is
+/// read, and another has a slash in its name.
 fn nomad(request: &Request) -> Response {
     if request
         .headers()
@@ -111,7 +111,7 @@ fn nomad(request: &Request) -> Response {
     }
 }
 
-/// Writes the Nomad example's files, with this port and a token.
+/// Writes the files of the Nomad example with this port and token.
 fn nomad_files(directory: &TempDir, port: u16, token: &str) {
     let config = fs::read_to_string(repository().join("docs/examples/nomad/admittance.yaml")).unwrap();
     let config = config.replace("http://127.0.0.1:4646", &format!("http://127.0.0.1:{port}"));
@@ -170,7 +170,7 @@ async fn jobs_of_nomad_are_audited() {
             "/v1/jobs?namespace=*&per_page=2&next_token=shop.db",
         ]
     );
-    // Other chains would refuse these objects, and the current ones would not.
+    // The new chains refuse objects that the current ones allow.
     write(&directory, "new.yaml", chains("jobs", "object.Priority <= 40"));
     let arguments = ["--against", "new.yaml", "--output", "json"];
     assert_eq!(
@@ -203,13 +203,13 @@ async fn a_list_that_nomad_refuses_is_reported() {
     assert_eq!(audited.code, Some(1), "{}{}", audited.stdout, audited.stderr);
     let expected = "not listed: /v1/jobs?namespace=*: the upstream answered 403 Forbidden: Permission denied";
     assert!(audited.stdout.contains(expected), "{}", audited.stdout);
-    // A file with a secret must not be readable by others.
+    // The program refuses a secret file that others can read.
     let token = directory.path().join("nomad.token");
     fs::set_permissions(&token, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
     let audited = audit(&directory, &[]).await;
     assert_eq!(audited.code, Some(2), "{}", audited.stdout);
     assert!(audited.stderr.contains("world-readable"), "{}", audited.stderr);
-    // If the configuration has no lists, the error says what to add.
+    // Without `lists`, the error says what to add to the configuration.
     let config = fs::read_to_string(directory.path().join("admittance.yaml")).unwrap();
     let (before, rest) = config.split_once("  lists:\n").unwrap();
     let (_, after) = rest.split_once("\ndialect:").unwrap();
@@ -247,7 +247,7 @@ upstream:
 definitions: [chains.yaml]
 ";
 
-/// Simulates a driver of BCS with two applications in one namespace; the definition of a third one is lost.
+/// Answers like a BCS driver with two applications in a namespace. The definition of a third is lost.
 fn bcs(request: &Request) -> Response {
     let cluster = request.headers().get("BCS-ClusterID");
     if cluster.is_none_or(|cluster| cluster != "BCS-MESOS-10001") {

@@ -1,4 +1,4 @@
-//! The program as a whole, over real sockets and real TLS.
+//! Tests of the whole program, over real sockets and TLS.
 
 #![expect(
     clippy::unwrap_used,

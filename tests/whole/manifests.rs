@@ -1,5 +1,5 @@
-//! The output of `admittance kubernetes manifests` is complete, and a Pod created from it serves. `admittance
-//! kubernetes chart` installs the same objects.
+//! The output of `admittance kubernetes manifests` is complete, and its Pods can serve. `admittance kubernetes chart`
+//! installs the same objects.
 
 mod access;
 mod chart;
@@ -26,7 +26,7 @@ use tempfile::TempDir;
 
 use crate::scene::{source, store, write};
 
-/// Two chains, one of each phase.
+/// Returns a chain of each phase.
 fn chains() -> String {
     format!(
         "apiVersion: admittance.dev/v1alpha1
@@ -61,7 +61,7 @@ spec:
     )
 }
 
-/// Runs `kubernetes manifests` with these arguments, separated by spaces.
+/// Runs `kubernetes manifests` with arguments that are separated by spaces.
 async fn run(arguments: &str) -> Finished {
     let words = ["kubernetes", "manifests"]
         .into_iter()
@@ -69,7 +69,7 @@ async fn run(arguments: &str) -> Finished {
     Admittance::run(words).await.unwrap()
 }
 
-/// The output for a file with these definitions.
+/// The directory of the input, and the printed objects.
 struct Printed {
     directory: TempDir,
     objects: Vec<Value>,
@@ -104,7 +104,7 @@ impl Printed {
             .collect()
     }
 
-    /// Returns the only object of this kind whose name has this suffix.
+    /// Returns the object of this kind whose name has this suffix, and checks that it is the only one.
     fn object(&self, kind: &str, name: &str) -> &Value {
         let is_wanted = |object: &&Value| {
             object["kind"] == kind && object["metadata"]["name"].as_str().unwrap().ends_with(name)
@@ -114,7 +114,7 @@ impl Printed {
         found[0]
     }
 
-    /// Returns the configuration of the Pods.
+    /// Returns the configuration in the manifests.
     fn config(&self) -> Value {
         let text = self.object("ConfigMap", "-config")["data"]["admittance.yaml"].as_str();
         objects(text.unwrap()).remove(0)
@@ -124,7 +124,7 @@ impl Printed {
         &self.object("Deployment", "")["spec"]["template"]["spec"]
     }
 
-    /// Writes the Pod's mounts below a directory.
+    /// Writes the content of the Pod's mounts below a directory.
     fn mount(&self, root: &Path) {
         let volumes = self.pod()["volumes"].as_array().unwrap();
         for mount in self.pod()["containers"][0]["volumeMounts"].as_array().unwrap() {
@@ -160,7 +160,7 @@ impl Printed {
     }
 }
 
-/// Makes certificates for the Service in this directory, and returns the argument that names them.
+/// Creates certificates for the Service, and returns the argument that names their directory.
 async fn certs(directory: &Path) -> String {
     let certs = directory.join("certs");
     let service = "admittance.admittance-system";
@@ -171,7 +171,7 @@ async fn certs(directory: &Path) -> String {
     format!("--certs {}", certs.display())
 }
 
-/// Starts the program of a Pod whose files are below this directory, without a cluster to register webhooks in.
+/// Starts the program with a Pod's files below `root`, without registering webhooks.
 async fn serve(root: &Path) -> Admittance {
     let path = root.join("etc/admittance/config/admittance.yaml");
     let mut config = objects(&fs::read_to_string(&path).unwrap()).remove(0);
@@ -191,22 +191,22 @@ fn decoded(data: &Value) -> impl Iterator<Item = (String, Vec<u8>)> {
     })
 }
 
-/// Returns the documents of a text, parsed by the project's own parser.
+/// Parses the YAML documents of a text with the program's own parser.
 fn objects(text: &str) -> Vec<Value> {
     use admittance_definitions::{Mistakes, document};
     let parts = text
         .split("\n---\n")
         .map(|part| part.strip_prefix("---\n").unwrap_or(part))
-        // The first document may have a comment before it.
+        // A comment may precede the first document.
         .filter(|part| part.lines().any(|line| !line.starts_with('#')));
     let read = |part: &str| {
         let mut mistakes = Mistakes::new();
-        // The split removed the line break at the end of the document.
+        // Splitting has removed the last line break of the document.
         let documents = document::read_text("printed.yaml", &format!("{part}\n"), &mut mistakes);
         assert!(mistakes.is_empty(), "{mistakes}");
         assert_eq!(documents.len(), 1);
         documents[0].root_ignoring_mistakes().json()
     };
-    // The parts are read one at a time: together they exceed the limit of the parser.
+    // Documents are parsed one by one, because all together exceed the parser's limit.
     parts.map(read).collect()
 }

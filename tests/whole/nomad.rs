@@ -1,4 +1,4 @@
-//! Nomad as the control plane behind the driver, with the example configuration.
+//! Nomad behind the driver, with the example configuration.
 
 use std::fs;
 
@@ -11,7 +11,7 @@ use crate::{
     webhooks::{certificate, serve},
 };
 
-/// Returns the unchanged example, with an address and a CA for its webhook.
+/// Starts the driver with the unchanged example, except for the address and CA of its webhook.
 async fn example() -> (tempfile::TempDir, Upstream, Admittance) {
     let directory = tempfile::tempdir().unwrap();
     let bundle = certificate(directory.path(), "--host", "rules.example.com").await;
@@ -59,7 +59,7 @@ async fn house_rules_apply_to_jobs() {
         job
     };
     let misspelt = json!({"job": {"id": "typed-by-hand", "taskgroups": []}});
-    // (name, method, path, body, status, the job that Nomad gets)
+    // (name, method, path, body, status, the job that Nomad receives)
     for (name, method, path, body, status, expected) in [
         (
             "register",

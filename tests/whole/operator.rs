@@ -1,4 +1,4 @@
-//! The commands that an operator uses with a running driver.
+//! The commands with which an operator controls a running driver.
 
 mod evaluate;
 mod modules;

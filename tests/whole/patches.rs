@@ -1,4 +1,4 @@
-//! Patches, updates and deletions in front of a JSON API that returns its stored objects.
+//! Patches, updates and deletions in front of a JSON API that can return stored objects.
 
 use std::{
     collections::BTreeMap,
@@ -26,7 +26,7 @@ use crate::{
 const MERGE: &str = "application/merge-patch+json";
 const JSON_PATCH: &str = "application/json-patch+json";
 
-/// The configuration of a driver in front of an API with teams, whose replies have an envelope.
+/// The configuration of a driver in front of an API of teams, which wraps its replies in an envelope.
 const TEAMS: &str = "
 dialect:
   rest:
@@ -51,7 +51,7 @@ limits: { body: 64KiB, bodyTimeout: 2s }
 definitions: [chains.yaml]
 ";
 
-/// Owners of teams must not change, new teams get a size, and protected teams must not be deleted.
+/// The owner of a team must not change, a new team gets a size, and protected teams must not be deleted.
 const CHAINS: &str = "
 apiVersion: admittance.dev/v1alpha1
 kind: AdmissionChain
@@ -85,15 +85,15 @@ spec:
             message: it is protected
 ";
 
-/// A control plane with teams, each with a version, on loopback.
+/// A control plane on loopback that stores teams with versions.
 #[derive(Clone, Default)]
 struct Teams {
     teams: Arc<Mutex<BTreeMap<String, (u64, Value)>>>,
-    /// The headers and bodies of the writes.
+    /// The headers and bodies of all writes.
     writes: Arc<Mutex<Vec<(HeaderMap, String)>>>,
-    /// Whether the API returns the version of a team.
+    /// Whether replies contain the version of a team.
     has_versions: bool,
-    /// Whether another client changes a team after each read.
+    /// Whether a team changes after each read, as if by another client.
     is_contended: bool,
 }
 
@@ -267,8 +267,8 @@ async fn a_patch_is_judged_by_its_result() {
         ..Teams::default()
     })
     .await;
-    // (case, stored object, type, patch, status, message of the reply or patch for the upstream, object stored
-    // afterwards)
+    // (case, stored object, content type, patch, status, message of the reply or patch for the upstream, resulting
+    // object)
     for (case, stored, content_type, patch, status, expected, after) in [
         (
             "a field",
@@ -433,7 +433,7 @@ async fn updates_and_deletions_have_the_stored_object() {
         assert_eq!(reply.status, status, "{case}: {}", reply.text());
         assert!(reply.text().contains(expected), "{case}: {}", reply.text());
     }
-    // For an API without versions, patches have no condition.
+    // Patches for an API without versions have no precondition.
     let writes = scene.server.take_writes();
     assert!(
         writes
@@ -470,7 +470,7 @@ async fn a_request_without_its_stored_object_is_refused() {
             reply.text()
         );
     }
-    // The upstream decides which client a request comes from.
+    // The upstream authenticates clients, and its 401 reaches a client without credentials.
     let stranger = http::Request::builder()
         .method(Method::PATCH)
         .uri(scene.program.url("/v1/teams/web"))

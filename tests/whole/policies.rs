@@ -1,5 +1,4 @@
-//! Kubernetes' policies in CEL and stages with expressions, from the examples on the pages, are checked and run like a
-//! user would.
+//! Kubernetes policies in CEL and stages with expressions, checked and run with the examples in the documentation.
 
 use std::{fs, path::Path};
 
@@ -14,7 +13,7 @@ fn deployment(replicas: u32, labels: &Value) -> Value {
            "metadata": {"name": "web", "namespace": "shop", "labels": labels}})
 }
 
-/// Runs the program; names of files are taken from the directory.
+/// Runs the program in the directory.
 async fn admittance(directory: &Path, arguments: &[&str]) -> Finished {
     let path = |argument: &&str| {
         if argument.contains(['.', '/']) && !argument.contains('=') {

@@ -1,15 +1,15 @@
-//! The state of replicas that go live together, as each of them reports it.
+//! What replicas that go live together report about themselves.
 
 use admittance_tests::Admittance;
 use serde_json::Value;
 
 use crate::setting::eventually;
 
-/// The number of changes that are made under load, which `cargo task soak` sets. If it is set, other tests also run at
-/// full length, and have limits for their measurements.
+/// The number of changes under load, set by `cargo task soak`. If it is set, other tests also run at full length, and
+/// have limits for what they measure.
 const CHANGES: &str = "ADMITTANCE_TEST_CHANGES";
 
-/// Returns the number of changes in a soak; `None` in an ordinary run of the tests.
+/// Returns the number of changes in a soak test, or `None` in ordinary test runs.
 pub(crate) fn changes_of_soak() -> Option<u32> {
     let changes = std::env::var(CHANGES).ok();
     changes.map(|number| number.parse().unwrap())
@@ -19,12 +19,12 @@ pub(crate) async fn until_ready(program: &Admittance) {
     eventually("the replica is ready", async || program.is_ready().await).await;
 }
 
-/// Returns the state of all replicas, from the view of one of them.
+/// Returns the state of all replicas as one of them reports it.
 pub(crate) async fn replicas(program: &Admittance) -> Value {
     program.status().await.unwrap()["replicas"].clone()
 }
 
-/// Waits until a replica reports with these words that it waits for others. Returns the whole report.
+/// Waits until a replica reports with these words that it waits for others, and returns the report.
 pub(crate) async fn until_waiting(program: &Admittance, words: &str) -> String {
     let mut waiting = String::new();
     eventually(words, async || {
@@ -35,7 +35,7 @@ pub(crate) async fn until_waiting(program: &Admittance, words: &str) -> String {
     waiting
 }
 
-/// Returns a replica's name, which it reports after it has joined.
+/// Waits until a replica has joined the others, and returns its name.
 pub(crate) async fn own_name(program: &Admittance) -> String {
     let mut name = None;
     eventually("the replica knows itself", async || {
@@ -49,7 +49,7 @@ pub(crate) async fn own_name(program: &Admittance) -> String {
     name.unwrap()
 }
 
-/// Waits until a replica sees this number of replicas.
+/// Waits until a replica reports `count` replicas.
 pub(crate) async fn until_known(program: &Admittance, count: usize) {
     eventually("the replicas know one another", async || {
         let known = replicas(program).await["replicas"].as_array().map(Vec::len);

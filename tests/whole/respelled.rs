@@ -1,5 +1,4 @@
-//! Answers of webhooks with different spellings of keys: upstreams and clients get the API's own spelling, in each
-//! dialect.
+//! Webhooks may answer with other spellings of keys. In each dialect, upstreams and clients get the API's own spelling.
 
 use admittance_tests::Client;
 use bytes::Bytes;
@@ -13,7 +12,7 @@ use crate::{
     webhooks::{certificate, listen},
 };
 
-/// The configuration of a driver in front of an API with jobs.
+/// The configuration of a driver in front of an API of jobs.
 const REST: &str = "
 dialect:
   rest:
@@ -31,11 +30,10 @@ upstream:
 definitions: [chains.yaml]
 ";
 
-/// The expected effect of an answer.
 enum Expected {
-    /// The upstream gets exactly this.
+    /// The upstream gets exactly this object.
     Stored(&'static str),
-    /// The stage fails, with these words, and the upstream gets nothing.
+    /// The stage fails with a message that contains this text, and the upstream gets nothing.
     Fails(&'static str),
 }
 
@@ -43,7 +41,7 @@ use Expected::{Fails, Stored};
 
 type Row = (&'static str, &'static str, Expected);
 
-/// (name of the application, answer of the webhook, expected result)
+/// (name of the application, the webhook's answer, expected result)
 const APPLICATIONS: [Row; 6] = [
     (
         "keys",
@@ -81,7 +79,7 @@ const APPLICATIONS: [Row; 6] = [
     ),
 ];
 
-/// (ID of the job, answer of the webhook, expected result)
+/// (ID of the job, the webhook's answer, expected result)
 const JOBS: [Row; 4] = [
     (
         "keys",
@@ -103,7 +101,7 @@ const JOBS: [Row; 4] = [
     ("identity", r#"{"id":"another"}"#, Fails("identity-changed")),
 ];
 
-/// (name of the Pod, answer of the webhook, expected patch)
+/// (name of the Pod, the webhook's answer, expected patch)
 const PODS: [Row; 4] = [
     (
         "keys",
@@ -127,7 +125,7 @@ const PODS: [Row; 4] = [
     ),
 ];
 
-/// Returns a chain whose webhook gives these answers, and the configuration's part with the webhook's addresses.
+/// Returns a chain whose webhook gives these answers, and the configuration that resolves the webhook's name.
 async fn hooked(directory: &tempfile::TempDir, rows: &'static [Row], rule: &str) -> (String, String) {
     let bundle = certificate(directory.path(), "--host", "hook.example.com").await;
     let answer = move |_, request: Request<hyper::body::Incoming>| async move {
@@ -154,7 +152,7 @@ spec:
     (chain, resolve)
 }
 
-/// Sends the body of each row to the driver, and compares what the upstream gets.
+/// Sends the body of each row, and compares what the upstream receives.
 async fn check(scene: &Scene, rows: &[Row], method: Method, path: &str, body: fn(&str) -> String) {
     for (name, _, expected) in rows {
         let before = scene.upstream.received().len();

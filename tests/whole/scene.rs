@@ -1,4 +1,4 @@
-//! The program between a client and an upstream, with the chains of a test.
+//! The program between a client and an upstream, with a test's chains.
 
 use std::{
     fs,
@@ -17,7 +17,7 @@ pub(crate) struct Scene {
     pub(crate) client: Client,
 }
 
-/// The configuration of a BCS driver, to which a test may add.
+/// The configuration of a BCS driver; tests append to it.
 pub(crate) const BCS: &str = "
 dialect:
   bcs: { cluster: BCS-MESOS-10001 }
@@ -43,12 +43,12 @@ impl Scene {
         Self::configured(BCS, chains).await
     }
 
-    /// Returns a driver with this configuration, whose definitions are in `chains.yaml`.
+    /// Starts a driver with this configuration and with `chains` in `chains.yaml`.
     pub(crate) async fn configured(config: &str, chains: &str) -> Self {
         Self::started(config, chains, &[]).await
     }
 
-    /// Starts the program with these environment variables.
+    /// Starts the program with additional environment variables.
     pub(crate) async fn started(config: &str, chains: &str, variables: &[(&str, &str)]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let config = write(&directory, "admittance.yaml", config);
@@ -70,7 +70,7 @@ impl Scene {
         }
     }
 
-    /// Sends a request as a BCS client does.
+    /// Sends a request like a BCS client.
     pub(crate) async fn send(&self, method: Method, path: &str, body: &Value) -> Reply {
         self.client
             .bcs(method, &self.program.url(path), body.to_string())
@@ -90,7 +90,7 @@ impl Scene {
         .await
     }
 
-    /// Returns the object with this namespace and name that the upstream got, if any. There must not be several.
+    /// Returns the object with this namespace and name at the upstream, if any, and checks that there is at most one.
     pub(crate) fn stored(&self, namespace: &str, name: &str) -> Option<Value> {
         let received = self.upstream.received_of(namespace, name);
         assert!(
@@ -108,7 +108,7 @@ pub(crate) fn write(directory: &TempDir, name: &str, text: impl AsRef<[u8]>) -> 
     path
 }
 
-/// Returns the store of modules and compiled plugins, kept between test runs.
+/// Returns the directory for modules and compiled plugins, which is kept between test runs.
 pub(crate) fn store() -> &'static Path {
     Path::new(concat!(env!("CARGO_TARGET_TMPDIR"), "/compiled"))
 }
@@ -120,7 +120,7 @@ pub(crate) fn source(package: &str) -> String {
     )
 }
 
-/// Returns an application in the form that BCS users write.
+/// Returns an application as BCS users write it.
 pub(crate) fn application(namespace: &str, name: &str, image: &str) -> Value {
     json!({
         "apiVersion": "v4",
@@ -143,7 +143,7 @@ pub(crate) fn application(namespace: &str, name: &str, image: &str) -> Value {
     })
 }
 
-/// Returns the BCS driver's message for a refused request.
+/// Returns the message with which the BCS driver refused a request.
 pub(crate) fn bcs_message(reply: &Reply) -> String {
     reply.json().unwrap()["message"].as_str().unwrap().to_owned()
 }

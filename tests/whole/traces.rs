@@ -1,4 +1,4 @@
-//! Requests that belong to a distributed trace, and the export of their spans.
+//! Requests that belong to a distributed trace, and the export of spans.
 
 pub(crate) mod collector;
 
@@ -20,10 +20,10 @@ use crate::{
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const SPAN: &str = "00f067aa0ba902b7";
 
-/// A driver in front of an upstream, whose chain calls a webhook of each protocol.
+/// A driver whose chain calls a webhook of each protocol.
 struct Traced {
     scene: Scene,
-    /// The headers of each call of a webhook.
+    /// The headers of all webhook calls.
     calls: Arc<Mutex<Vec<HeaderMap>>>,
 }
 
@@ -33,7 +33,7 @@ impl Traced {
         Self::start_with(additions, &[]).await
     }
 
-    /// Starts a driver with these environment variables, too.
+    /// Starts a driver with these additions to the configuration and to the environment.
     async fn start_with(additions: &str, variables: &[(&str, &str)]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let bundle = webhooks::certificate(directory.path(), "--service", "hook.hooks").await;
@@ -72,7 +72,7 @@ spec:
         }
     }
 
-    /// Creates an application with these headers; `bad` ones are denied by the second webhook.
+    /// Creates an application with these headers. The second webhook denies one named `bad`.
     async fn create(&self, name: &str, headers: &[(&str, &str)]) -> Reply {
         let url = self
             .scene
@@ -88,7 +88,7 @@ spec:
         self.scene.client.send(request.body(body).unwrap()).await.unwrap()
     }
 
-    /// Returns the values of a header in the calls of webhooks and in the request to the upstream so far.
+    /// Returns a header's values in all calls of webhooks and requests to the upstream.
     fn sent(&self, name: &str) -> Vec<Option<String>> {
         let mut sent = self.calls.lock().unwrap().clone();
         sent.extend(
@@ -102,7 +102,7 @@ spec:
         sent.into_iter().map(text).collect()
     }
 
-    /// Returns the log lines about a request after the last of them is written.
+    /// Waits for the last log line about a request, and returns all lines about it.
     async fn log_of(&mut self, uid: &str) -> Vec<LogLine> {
         let is_access =
             |line: &LogLine| line.field("target") == "admittance::access" && line.field("uid") == uid;
@@ -117,7 +117,7 @@ spec:
     }
 }
 
-/// Returns a field of a line of the log, or else of its span.
+/// Returns a field of a log line or, if it is missing, of its span.
 fn span_or_own(line: &LogLine, name: &str) -> String {
     let fields = line.fields();
     let value = fields.get(name).unwrap_or(&fields["span"][name]);
@@ -144,7 +144,7 @@ async fn a_trace_is_passed_on_and_is_in_every_line_of_the_log() {
     let headers = [("traceparent", parent.as_str()), ("tracestate", "a=1,b=2")];
     assert_eq!(traced.create("good", &headers).await.status, 200);
     assert_eq!(traced.create("bad", &headers).await.status, 400);
-    // Two webhooks get each request, and the upstream gets the allowed request.
+    // Two webhooks get each request, and the upstream gets those that they allow.
     assert_eq!(traced.sent("traceparent"), vec![Some(parent); 5]);
     assert_eq!(traced.sent("tracestate"), vec![Some("a=1,b=2".to_owned()); 5]);
     for (uid, least) in [("good", 1), ("bad", 2)] {
@@ -183,7 +183,7 @@ fn export(collector: &Collector, more: &str) -> String {
     )
 }
 
-/// Returns the ids of a trace and of a span in a `traceparent`.
+/// Returns the IDs of the trace and the span in a `traceparent`.
 fn ids(parent: &str) -> [&str; 2] {
     let parts: Vec<_> = parent.split('-').collect();
     [parts[1], parts[2]]
@@ -220,7 +220,7 @@ async fn spans_reach_a_collector_with_their_parents() {
     assert_eq!(attribute(&request.attributes, "http.response.status_code"), "200");
     assert_eq!(chain.parent_span_id, request.span_id);
     assert_eq!(upstream.parent_span_id, request.span_id);
-    // The span of its call was the parent for each server.
+    // Each server got the span of its own call as the parent.
     let mut callers = Vec::new();
     for name in ["stage resource", "stage review"] {
         let [stage] = named(name)[..] else {
@@ -251,7 +251,7 @@ async fn spans_reach_a_collector_with_their_parents() {
         assert_eq!(span_or_own(&line, "trace_id"), TRACE, "{}", line.text);
     }
 
-    // The spans show a denial and a failure.
+    // The spans contain a denial and a failure.
     assert_eq!(traced.create("bad", &headers).await.status, 400);
     let received = collector
         .until(|spans| {
@@ -285,7 +285,7 @@ async fn a_trace_without_a_parent_may_begin_in_the_driver() {
     }
 }
 
-/// A caller's decision not to sample is respected and passed on.
+/// A caller may decide not to sample, which the driver respects and passes on.
 #[tokio::test]
 async fn a_trace_that_is_not_sampled_is_not_exported() {
     let collector = Collector::start(Manner::Accepts).await;
@@ -303,7 +303,7 @@ async fn a_trace_that_is_not_sampled_is_not_exported() {
     for line in traced.log_of("quiet").await {
         assert_eq!(span_or_own(&line, "trace_id"), TRACE, "{}", line.text);
     }
-    // Only the spans of the next request are exported.
+    // Only spans of the next request are exported.
     assert_eq!(traced.create("good", &[]).await.status, 200);
     let received = collector.until(|spans| spans.len() >= 7).await;
     let spans = spans(&received);
@@ -320,7 +320,7 @@ async fn span_count(traced: &Traced, result: &str) -> f64 {
         .unwrap()
 }
 
-/// Waits until spans with this result are counted, which happens after the log line about them.
+/// Waits until spans are counted with this result, shortly after the log line about them.
 async fn until_counted(traced: &Traced, result: &str) {
     let counting = async {
         while span_count(traced, result).await == 0.0 {
@@ -342,7 +342,7 @@ async fn a_failing_collector_delays_no_request() {
         ],
     )
     .await;
-    // Fills the queue of spans until one is dropped.
+    // Spans fill the queue until one is dropped.
     for number in 0.. {
         assert_eq!(traced.create(&format!("good-{number}"), &[]).await.status, 200);
         if span_count(&traced, "dropped").await > 0.0 {
@@ -368,7 +368,7 @@ async fn a_failing_collector_delays_no_request() {
     until_counted(&traced, "exported").await;
 }
 
-/// The last spans are sent before the program ends.
+/// The last spans are exported before the program exits.
 #[tokio::test]
 async fn the_environment_can_enable_the_export() {
     let collector = Collector::start(Manner::Accepts).await;

@@ -19,7 +19,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::scene::{Scene, application, bcs_message, store, write};
 
-/// Creates a CA and a server certificate for a service or host; returns the `caBundle`.
+/// Creates a CA and a server certificate for a service or host, and returns the `caBundle`.
 pub(crate) async fn certificate(directory: &Path, what: &str, name: &str) -> String {
     let out = directory.to_str().unwrap();
     let arguments = ["certs", "--out", out, what, name, "--output", "json"];
@@ -29,14 +29,14 @@ pub(crate) async fn certificate(directory: &Path, what: &str, name: &str) -> Str
     made["caBundle"].as_str().unwrap().to_owned()
 }
 
-/// Returns a webhook server, whose behaviour depends on the path. It ends with the test.
+/// Starts a webhook server whose behaviour depends on the path. It stops when the test ends.
 pub(crate) async fn serve(directory: &Path, service: &str) -> SocketAddr {
     listen(directory, service, &[], |_, request| answer(request)).await
 }
 
-/// Listens with the certificate of a service or host; `answer` gets the number of connections accepted before the
-/// connection of the request. The client selects one of the protocols by ALPN; without any, the server uses HTTP/1.1.
-/// The server stops when the test ends.
+/// Listens with the certificate of a service or host until the test ends. `answer` gets the request and the number of
+/// connections accepted before its own. The client selects one of `protocols` by ALPN; without any, the server speaks
+/// HTTP/1.1.
 pub(crate) async fn listen<F, A>(directory: &Path, service: &str, protocols: &[&str], answer: F) -> SocketAddr
 where
     F: Fn(usize, Request<Incoming>) -> A + Clone + Send + Sync + 'static,
@@ -60,7 +60,7 @@ where
             let (stream, _) = listener.accept().await.unwrap();
             let (acceptor, answer) = (acceptor.clone(), answer.clone());
             tokio::spawn(async move {
-                // A client that trusts another CA aborts the handshake.
+                // A client that does not trust the CA aborts the handshake.
                 let Ok(stream) = acceptor.accept(stream).await else {
                     return;
                 };
@@ -91,7 +91,7 @@ async fn answer(request: Request<Incoming>) -> io::Result<Response<Full<Bytes>>>
     Ok(response.body(Full::new(Bytes::from(reply))).unwrap())
 }
 
-/// Answers the raw object with the whole object.
+/// Answers a bare object with the whole object.
 fn resource(path: &str, mut object: Value) -> (u16, String) {
     assert_eq!(object["kind"], "application", "the object comes bare");
     match path {
@@ -112,7 +112,7 @@ fn resource(path: &str, mut object: Value) -> (u16, String) {
     }
 }
 
-/// Answers an AdmissionReview with an AdmissionReview.
+/// Answers with an AdmissionReview.
 fn review(what: &str, review: &Value) -> (u16, String) {
     assert_eq!(review["kind"], "AdmissionReview");
     let patch = |patch: &str| json!({"allowed": true, "patchType": "JSONPatch", "patch": patch});
@@ -151,10 +151,9 @@ fn review(what: &str, review: &Value) -> (u16, String) {
     (200, reply.to_string())
 }
 
-/// The number of annotations in the answer of the hook `notes`; none has a valid key.
+/// The number of annotations with invalid keys in the answers of the hook `notes`.
 const INVALID_KEYS: usize = 3000;
 
-/// The expected result of a hook.
 #[derive(Clone, Copy)]
 enum Expected {
     Changes,
@@ -351,7 +350,7 @@ enum Authority {
     Wrong,
 }
 
-/// Returns the names of a webhook's server, with their addresses.
+/// Returns the configuration that resolves the names of the webhook's server.
 fn resolve(hook: SocketAddr, away: SocketAddr) -> String {
     let rows = [("hook", hook), ("other", hook), ("away", away)];
     let of = |(name, address): &(&str, SocketAddr)| {
@@ -423,7 +422,7 @@ spec:
         wrong.extend(checked.err().map(|error| error.to_string()));
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    // The log has one line for each of the two answers of `notes`, however many annotations are dropped.
+    // For each of the two answers of `notes`, the log has one line, however many annotations were dropped.
     let log = scene.program.log();
     let dropped: Vec<_> = log
         .iter()
@@ -499,7 +498,7 @@ async fn check(scene: &Scene, name: &str, policy: &str, expected: Expected) {
     }
 }
 
-/// The document is one that BCS users have.
+/// The document is a real one of BCS users.
 #[tokio::test]
 async fn a_bcs_admissionwebhook_is_served_unchanged() {
     let directory = tempfile::tempdir().unwrap();
@@ -560,14 +559,14 @@ async fn a_bcs_admissionwebhook_is_served_unchanged() {
         reply.text()
     );
 
-    // The stage applies only to CREATE.
+    // The stage matches only CREATE.
     let path = "/mesosdriver/v4/namespaces/shop/applications";
     let update = application("shop", "update", "nginx:1.29");
     assert_eq!(scene.send(http::Method::PUT, path, &update).await.status, 200);
     assert_eq!(scene.stored("shop", "update"), Some(update));
 }
 
-/// The driver's port uses TLS, and mutual TLS.
+/// The driver's port can use TLS with or without client certificates.
 #[tokio::test]
 async fn the_listener_serves_tls() {
     let directory = tempfile::tempdir().unwrap();

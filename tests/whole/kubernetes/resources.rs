@@ -1,4 +1,4 @@
-//! Chains as resources of the cluster.
+//! Chains stored as resources of the cluster.
 
 use std::path::Path;
 
@@ -37,7 +37,7 @@ pub(super) async fn start_with(setting: &Setting, additions: &str) -> Server {
     start_as(setting, "", additions).await
 }
 
-/// Starts a server with this section about chains as resources, and these additions to its configuration.
+/// Starts a server with this section about resources, and these additions to its configuration.
 pub(super) async fn start_as(setting: &Setting, resources: &str, additions: &str) -> Server {
     start_reading(
         setting,
@@ -46,7 +46,7 @@ pub(super) async fn start_as(setting: &Setting, resources: &str, additions: &str
     .await
 }
 
-/// Starts a server with these definitions, and further additions.
+/// Starts a server with these definitions and further keys in its configuration.
 pub(super) async fn start_reading(setting: &Setting, definitions: &str) -> Server {
     start_at(setting, definitions, store()).await
 }
@@ -109,7 +109,7 @@ async fn chains_are_resources() {
     server.until_revision(2).await;
     assert!(server.message().await.contains("second"));
 
-    // An invalid chain is named, and its last valid version stays in force; the others go live.
+    // The status names an invalid chain, whose last valid version stays in force. Other changes go live.
     let mut bad = chain("pods", "third");
     bad["spec"]["stages"][0]["cel"]["validations"][0]["expression"] = json!("object.");
     setting.server.put(PLURAL, bad);
@@ -129,7 +129,7 @@ async fn chains_are_resources() {
         .unwrap();
     assert!(server.message().await.contains("second"));
 
-    // The command line repairs the chain, and keeps what others wrote into the resource.
+    // `admittance apply` repairs the chain, and keeps fields of the resource that other clients wrote.
     let file = write(&server.directory, "new.json", chain("pods", "fifth").to_string());
     let applied = server.tell(&["apply", "-f", file.to_str().unwrap()]).await;
     assert_eq!(applied.code, Some(0), "{}{}", applied.stdout, applied.stderr);
@@ -143,7 +143,7 @@ async fn chains_are_resources() {
         listed.stdout
     );
 
-    // Without the API server, the live table stays live.
+    // While the API server is down, the live table stays live.
     setting.server.leave();
     assert!(server.message().await.contains("fifth"));
     setting.server.come_back();
@@ -214,7 +214,7 @@ pub(super) fn in_namespace(mut chain: Value, namespace: &str) -> Value {
 #[tokio::test]
 async fn chains_of_a_namespace_apply_only_in_it() {
     let setting = Setting::new();
-    // Rules for everything are limited to the namespace.
+    // Rules that match everything are restricted to the chain's namespace.
     let mut of_other = chain("all", "other");
     of_other["spec"]["rules"] = json!([{"operations": ["*"], "resources": ["*/*"]}]);
     setting.server.put(NAMESPACED, in_namespace(of_other, "other"));
@@ -226,7 +226,7 @@ async fn chains_of_a_namespace_apply_only_in_it() {
     server.until_revision(2).await;
     assert!(server.message().await.contains("first"));
 
-    // The name contains a slash wherever it appears.
+    // The chain's name contains a slash, in paths and in arguments of commands.
     let verdict = server.review("/validate/test/pods", &POD.review("p1")).await;
     assert!(verdict.message().contains("first"), "{}", verdict.message());
     for arguments in [
@@ -244,7 +244,7 @@ async fn chains_of_a_namespace_apply_only_in_it() {
         );
     }
 
-    // A use that the operator has not allowed is reported by name, and everything else is served.
+    // The status names a capability that the operator has not allowed, and everything else is served.
     let mut wanting = in_namespace(chain("pods", "second"), "test");
     wanting["spec"]["stages"][0] = json!({"name": "calls", "webhook": {
         "protocol": "AdmissionReview", "url": "https://elsewhere.example.com/",
@@ -269,7 +269,7 @@ async fn chains_of_a_namespace_apply_only_in_it() {
         "{mistake}"
     );
     assert!(server.message().await.contains("first"), "its last version stays");
-    // The command line reports the same for this version and another one.
+    // `admittance apply` refuses this use too, in the unchanged stage and in a renamed one.
     for stage in [wanting["spec"]["stages"][0]["name"].clone(), json!("other")] {
         wanting["spec"]["stages"][0]["name"] = stage;
         let file = write(&server.directory, "new.json", wanting.to_string());
@@ -283,7 +283,7 @@ async fn chains_of_a_namespace_apply_only_in_it() {
     }
 }
 
-/// Returns a review of a definition that is about to be stored.
+/// Returns the review of a definition that is about to be stored.
 fn review_of(operation: &str, plural: &str, object: &Value, old: Value) -> Value {
     let kind = object["kind"].as_str().unwrap();
     let resource = format!("admittance.dev/v1alpha1/{plural}");
@@ -293,7 +293,7 @@ fn review_of(operation: &str, plural: &str, object: &Value, old: Value) -> Value
         kind,
     };
     let mut review = subject.review("d1");
-    // The API server adds these fields.
+    // The API server adds these fields before it sends the review.
     let mut object = object.clone();
     object["metadata"]["uid"] = json!("u");
     object["metadata"]["generation"] = json!(1);
@@ -312,7 +312,7 @@ fn review_of(operation: &str, plural: &str, object: &Value, old: Value) -> Value
 #[tokio::test]
 async fn definitions_are_checked_before_they_are_stored() {
     let setting = Setting::new();
-    // A chain that denies everything does not prevent a repair.
+    // A chain that denies everything can still be repaired.
     let mut all = chain("all", "never");
     all["spec"]["rules"] = json!([{"operations": ["*"], "resources": ["*/*"]}]);
     setting.server.put(PLURAL, all);
@@ -331,7 +331,7 @@ async fn definitions_are_checked_before_they_are_stored() {
         assert!(verdict.is_allowed(), "{path}: {}", verdict.message());
     }
 
-    // Every mistake is reported, with its field and the fix.
+    // Every mistake is reported with its field and how to fix it.
     let mut bad = good.clone();
     bad["spec"]["stages"][0]["cel"]["validations"][0]["expression"] = json!("object.");
     bad["spec"]["stages"][0]["failurePolicy"] = json!("fial");
@@ -353,7 +353,7 @@ async fn definitions_are_checked_before_they_are_stored() {
         message.lines().count()
     );
 
-    // A module file is missing or is not a module; modules on servers are not requested.
+    // The validation reports module files that are missing or not modules, and does not contact servers.
     let with_source = |source: &str| {
         let mut chain = good.clone();
         chain["spec"]["stages"][0] = json!({"name": "a", "plugin": {"source": source}});
@@ -372,7 +372,7 @@ async fn definitions_are_checked_before_they_are_stored() {
         }
     }
 
-    // No plugin of this host gets that much memory.
+    // Plugins on this host may not use that much memory.
     let mut large = with_source("oci://127.0.0.1:1/a:1");
     large["spec"]["stages"][0]["plugin"]["memory"] = json!("2GiB");
     let verdict = server.review("/definitions", &create(&large)).await;
@@ -384,7 +384,7 @@ async fn definitions_are_checked_before_they_are_stored() {
         verdict.message()
     );
 
-    // A chain that no request reaches is stored, with a warning.
+    // A chain that no request can match is stored with a warning.
     let mut unreached = good.clone();
     unreached["spec"]["rules"] = json!([
         {"operations": ["CREATE"], "apiGroups": ["authentication.k8s.io"], "apiVersions": ["*"], "resources": ["tokenreviews"]},
@@ -397,7 +397,7 @@ async fn definitions_are_checked_before_they_are_stored() {
         "{warnings}"
     );
 
-    // Conflicts with others, what chains of a namespace may not use, and exceptions.
+    // Capabilities that chains of namespaces may not use, invalid exceptions and conflicts are refused.
     let calls = json!({"name": "calls", "webhook": {
         "protocol": "AdmissionReview", "url": "https://elsewhere.example.com/",
     }});
@@ -428,7 +428,7 @@ async fn definitions_are_checked_before_they_are_stored() {
         verdict.message()
     );
 
-    // An existing invalid definition can be labelled and repaired, but not replaced by another invalid one.
+    // An invalid definition that exists may be labelled and repaired, but not replaced by another invalid one.
     let mut labelled = bad.clone();
     labelled["metadata"]["labels"] = json!({"team": "a"});
     let mut other = bad.clone();
@@ -438,7 +438,6 @@ async fn definitions_are_checked_before_they_are_stored() {
         let verdict = server.review("/definitions", &review).await;
         assert_eq!(verdict.is_allowed(), is_allowed, "{}", verdict.message());
     }
-    // Objects of other kinds are allowed.
     assert!(
         server
             .review("/definitions", &POD.review("p1"))

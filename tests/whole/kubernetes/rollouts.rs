@@ -1,4 +1,4 @@
-//! Rollouts of candidates in several replicas that go live together.
+//! Rollouts of candidates in replicas that go live together.
 
 use serde_json::{Value, json};
 
@@ -14,7 +14,7 @@ use crate::{
 
 pub(super) const STAGE: &str = "pods/images";
 
-/// Returns a chain with this rollout of a candidate that always fails.
+/// Returns a chain with a candidate that always fails and has this rollout.
 pub(super) fn rolled_out(rollout: &Value) -> Value {
     let mut chain = chain("pods", "");
     let plugin = json!({"source": source("guest-misbehaves"), "settings": {"behaviour": "well-behaved"}});
@@ -26,13 +26,13 @@ pub(super) fn rolled_out(rollout: &Value) -> Value {
     chain
 }
 
-/// Returns a replica's view of the rollout.
+/// Returns the rollout as a replica reports it.
 async fn rollout(server: &Server) -> Value {
     let status = server.program.status().await.unwrap();
     status["chains"][0]["stages"][0]["candidate"]["rollout"].clone()
 }
 
-/// Waits until all of these replicas are in this state.
+/// Waits until all of these replicas report this state and share.
 async fn until_at(servers: &[&Server], state: &str, share: &str) {
     for server in servers {
         eventually(&format!("{state} {share}"), async || {
@@ -57,7 +57,7 @@ async fn three(start: impl AsyncFn() -> Server) -> [Server; 3] {
     servers
 }
 
-/// Checks that all replicas follow a command to one of them, and stop when one of them reaches a limit.
+/// Checks that all replicas follow a command sent to one of them, and abort when one of them reaches a limit.
 async fn is_shared(servers: &[Server; 3]) {
     let [first, second, third] = servers;
     let all = [first, second, third];
@@ -66,7 +66,7 @@ async fn is_shared(servers: &[Server; 3]) {
     until_at(&all, "progressing", "100%").await;
     steer(second, "pause").await;
     until_at(&all, "paused", "100%").await;
-    // Only the last replica gets requests, and reports their results to the others.
+    // Only the last replica gets requests; it reports their results to the others.
     let name = own_name(&third.program).await;
     eventually("the rollout is aborted", async || {
         third.review("/mutate", &POD.review("p1")).await.is_allowed()
@@ -96,7 +96,7 @@ async fn replicas_share_the_rollout_of_a_resource() {
     setting.server.put(PLURAL, by_uid());
     let servers = three(async || start(&setting).await).await;
     is_shared(&servers).await;
-    // The leader writes the status and the Event. It learned of the first abort from another replica.
+    // The leader, which learned of the abort from another replica, writes the status and the Event.
     eventually("the status says so", async || {
         let status = setting.server.object(PLURAL, "", "pods").unwrap()["status"].clone();
         status["rollouts"][0]["state"] == "aborted" && status["rollouts"][0]["attempt"] == 1
@@ -114,8 +114,7 @@ async fn replicas_share_the_rollout_of_a_file() {
     is_shared(&servers).await;
 }
 
-/// The leader is killed in the middle of a step. The other replicas stay in the step until one of them leads and
-/// continues.
+/// The leader is killed during a step. The other replicas stay in this step until a new leader continues.
 #[tokio::test]
 async fn the_next_leader_continues_a_rollout() {
     let setting = Setting::new();

@@ -1,4 +1,4 @@
-//! The program as a webhook server, and requests to it.
+//! Admittance as a webhook server, and requests to it.
 
 use std::{fs, path::Path};
 
@@ -10,14 +10,14 @@ use tempfile::TempDir;
 
 use crate::scene::{store, write};
 
-/// Configuration of a webhook server over TLS, to which a test may add.
+/// The configuration of a webhook server over TLS; tests append to it.
 const CONFIG: &str = "
 dialect: { kubernetes: {} }
 listen: { tls: { certificate: localhost.pem, key: localhost.key } }
 definitions: [chains.yaml]
 ";
 
-/// Admittance, serving as a webhook server over TLS.
+/// A running webhook server with TLS.
 pub(crate) struct Server {
     pub(crate) directory: TempDir,
     pub(crate) program: Admittance,
@@ -31,7 +31,7 @@ impl Server {
         Self::start_in(directory, &format!("{CONFIG}{additions}"), definitions).await
     }
 
-    /// Starts a server with this configuration, in a directory that has the certificates.
+    /// Starts a server in a directory that already has certificates.
     pub(crate) async fn start_in(directory: TempDir, config: &str, definitions: &str) -> Self {
         write(&directory, "chains.yaml", definitions);
         Self::start_with_store(directory, config, store()).await
@@ -49,13 +49,13 @@ impl Server {
         }
     }
 
-    /// Returns another client, with its own connection, that offers HTTP/2.
+    /// Returns another client with its own connections, which offers HTTP/2.
     pub(crate) fn http2_client(&self) -> Client {
         let authorities = fs::read_to_string(self.directory.path().join("ca.pem")).unwrap();
         Client::over_http2(trust(&authorities)).unwrap()
     }
 
-    /// Returns a review, as kube-apiserver sends it.
+    /// Sends a review like kube-apiserver.
     pub(crate) async fn post(&self, path: &str, review: &Value) -> Reply {
         self.client
             .send(request(&self.program.tls_url(path), review))
@@ -68,7 +68,7 @@ impl Server {
     }
 }
 
-/// Creates certificates for `localhost`, with a CA in `ca.pem` and these additional arguments.
+/// Creates certificates for `localhost`, with the CA in `ca.pem`. `more` are arguments of `admittance certs`.
 pub(crate) async fn certificates(directory: &TempDir, more: &[&str]) {
     let out = directory.path().to_str().unwrap();
     let hosts = ["--host", "localhost", "--host", "127.0.0.1"];
@@ -84,7 +84,6 @@ fn trust(authorities: &str) -> Trust<'_> {
     }
 }
 
-/// Returns a review in flight.
 pub(crate) fn request(url: &str, review: &Value) -> Request<String> {
     Request::post(url)
         .header("user-agent", "kube-apiserver-admission")
@@ -95,14 +94,14 @@ pub(crate) fn request(url: &str, review: &Value) -> Request<String> {
         .unwrap()
 }
 
-/// The answer in an AdmissionReview.
+/// The response in an AdmissionReview.
 #[derive(Debug)]
 pub(crate) struct Verdict {
     pub(crate) response: Value,
 }
 
 impl Verdict {
-    /// Parses the reply to a review, and checks what every answer must have.
+    /// Parses the reply to a review, and checks the fields that every valid reply has.
     pub(crate) fn of(review: &Value, reply: &Reply) -> Self {
         assert_eq!(reply.status, 200, "{}", reply.text());
         assert_eq!(reply.headers["content-type"], "application/json");
@@ -112,7 +111,7 @@ impl Verdict {
         assert_eq!(answer.get("request"), None);
         let response = answer["response"].take();
         assert_eq!(response["uid"], review["request"]["uid"]);
-        // For kube-apiserver, these answers are invalid.
+        // kube-apiserver rejects an answer that has only one of these fields.
         assert_eq!(
             response.get("patch").is_some(),
             response.get("patchType").is_some()
@@ -147,7 +146,7 @@ impl Verdict {
         Some(serde_json::from_slice(&BASE64_STANDARD.decode(text).unwrap()).unwrap())
     }
 
-    /// Returns the object after the patch, applied by another implementation of JSON Patch.
+    /// Applies the response's patch to the object, with a different implementation of JSON Patch than the program's.
     pub(crate) fn applied_to(&self, object: &Value) -> Value {
         let mut object = object.clone();
         if let Some(patch) = self.patch() {
@@ -161,7 +160,7 @@ impl Verdict {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReviewedResource<'a> {
     pub(crate) operation: &'a str,
-    /// `apps/v1/deployments/scale`; the core group is empty: `/v1/pods`.
+    /// The API group, version, resource and subresource: `apps/v1/deployments/scale`, or `/v1/pods` in the core group.
     pub(crate) resource: &'a str,
     pub(crate) kind: &'a str,
 }
@@ -173,7 +172,7 @@ pub(crate) const POD: ReviewedResource<'static> = ReviewedResource {
 };
 
 impl ReviewedResource<'_> {
-    /// Returns a review in version `v1`, about an object in the namespace `test` with the label `remove: me`.
+    /// Returns a review of version `v1` for an object in the namespace `test` with the label `remove: me`.
     pub(crate) fn review(self, uid: &str) -> Value {
         let parts: Vec<_> = self.resource.split('/').collect();
         let (group, version, resource) = (parts[0], parts[1], parts[2]);

@@ -1,4 +1,4 @@
-//! The statuses of chains as resources, and the replica that writes them.
+//! The statuses of chains stored as resources, and the replica that writes them.
 
 use admittance_tests::Admittance;
 use serde_json::{Value, json};
@@ -23,7 +23,7 @@ fn condition(status: &Value, name: &str) -> (String, String) {
     (text("status"), text("reason"))
 }
 
-/// Returns the status of a chain once it is about this generation and has this condition.
+/// Waits until the status is about this generation and has this condition, and returns it.
 async fn until(
     setting: &Setting,
     name: &str,
@@ -58,7 +58,7 @@ async fn the_status_of_a_chain_says_whether_it_is_live() {
     }
     until(&setting, "zother", 1, ("Live", "True", "Live")).await;
 
-    // A mistake is in the status of its chain, and the status of the other chain is unchanged.
+    // Only the status of the invalid chain has the mistake.
     let other = setting.server.object(PLURAL, "", "zother").unwrap();
     let mut bad = chain("pods", "second");
     bad["spec"]["stages"][0]["cel"]["validations"][0]["expression"] = json!("object.");
@@ -81,7 +81,7 @@ async fn the_status_of_a_chain_says_whether_it_is_live() {
             .contains("first")
     );
 
-    // Stages that are not enforced.
+    // A stage in Audit mode or a disabled one makes the condition `Enforced` false.
     let mut audited = chain("pods", "third");
     audited["spec"]["stages"][0]["mode"] = json!("Audit");
     setting.server.put(PLURAL, audited);
@@ -99,7 +99,7 @@ async fn the_status_of_a_chain_says_whether_it_is_live() {
     assert_eq!(disabled.code, Some(0), "{}", disabled.stderr);
     until(&setting, "zother", 1, ("Enforced", "False", "Disabled")).await;
 
-    // Every write had a reason: no write led to another one.
+    // No write caused another write.
     assert_eq!(setting.server.count("patch", "pods/status"), 3);
     assert_eq!(setting.server.count("patch", "zother/status"), 2);
     let now = setting.server.object(PLURAL, "", "zother").unwrap();
@@ -123,7 +123,7 @@ async fn only_one_replica_writes_statuses() {
     second.until_revision(2).await;
     assert_eq!(setting.server.count("patch", "pods/status"), 2);
 
-    // The other replica takes over at once when the leader stops, and repeats no write.
+    // When the leader stops, another replica takes over at once, and does not repeat its writes.
     first.program.terminate().unwrap();
     first.program.ended().await.unwrap();
     eventually("another leader", async || leads(&second.program).await).await;
@@ -132,7 +132,7 @@ async fn only_one_replica_writes_statuses() {
     assert_eq!(setting.server.count("patch", "pods/status"), 3);
 }
 
-/// Each replica has the leader's step, and so does a replica that starts without a history.
+/// Every replica is in the leader's step, even one that starts without a history.
 #[tokio::test]
 async fn replicas_follow_the_leader_in_a_rollout() {
     let setting = Setting::new();
@@ -169,7 +169,7 @@ async fn replicas_follow_the_leader_in_a_rollout() {
     })
     .await;
 
-    // The next leader continues from that step.
+    // The next leader continues with the same step.
     first.program.terminate().unwrap();
     first.program.ended().await.unwrap();
     eventually("another leader", async || leads(&second.program).await).await;
@@ -196,7 +196,6 @@ async fn a_status_that_cannot_be_written_is_retried() {
     let failed = server.program.metrics().await.unwrap();
     let failed = failed.sum("admittance_status_writes_total", &[("result", "failed")]);
     assert!(failed >= Some(1.0), "{failed:?}");
-    // Requests are answered all the same.
     assert!(
         server
             .review("/validate", &POD.review("p1"))

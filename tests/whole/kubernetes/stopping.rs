@@ -1,4 +1,4 @@
-//! Graceful shutdown: reviews in flight are answered, and clients learn to close their connections.
+//! Graceful shutdown: reviews in flight are answered, and clients are told to close their connections.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::{
     server::{POD, Server, request},
 };
 
-/// A server with a webhook that answers after `open` is set.
+/// A server whose webhook answers once `open` is true.
 struct Held {
     server: Server,
     hooks: Hooks,
@@ -43,7 +43,7 @@ impl Held {
         Self { server, hooks, open }
     }
 
-    /// Returns a review that has reached the webhook.
+    /// Sends a review, and waits until it has reached the webhook.
     async fn in_flight(&self) -> JoinHandle<Reply> {
         let (client, url) = (
             self.server.client.clone(),
@@ -86,7 +86,7 @@ async fn a_review_in_flight_is_answered_and_its_connection_closed() {
     assert_eq!(held.server.program.ended().await.unwrap().code(), Some(0));
 }
 
-/// kube-apiserver sends reviews until it notices that the endpoint is gone.
+/// kube-apiserver sends reviews until it notices that the endpoint was removed.
 #[tokio::test]
 async fn new_connections_are_served_until_the_delay_is_over() {
     let mut held = Held::start("1h").await;
@@ -99,7 +99,7 @@ async fn new_connections_are_served_until_the_delay_is_over() {
     for (client, is_http1) in [(&held.server.client, true), (&*newcomer, false)] {
         let reply = client.send(request(&quick, &POD.review("late"))).await.unwrap();
         assert_eq!(reply.json().unwrap()["response"]["allowed"], true);
-        // HTTP/2 has no such header; clients are notified when the port is closed.
+        // HTTP/2 has no `Connection` header. Its clients are notified when the port is closed.
         let close = reply
             .headers
             .get("connection")

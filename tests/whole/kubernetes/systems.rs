@@ -41,7 +41,7 @@ fn define_policies(setting: &Setting) {
         .define_kind(version, BINDINGS, "ValidatingAdmissionPolicyBinding", false);
 }
 
-/// Returns a CEL template whose constraints deny every Pod with their message.
+/// Returns a CEL template. Its constraints deny every Pod with their own messages.
 fn template() -> Value {
     let validations =
         json!([{"expression": "false", "messageExpression": "string(variables.params.message)"}]);
@@ -91,7 +91,7 @@ async fn policies_of_the_cluster_are_read() {
     setting.server.put(BINDINGS, binding("stray", "gone"));
     let server = start_reading(&setting, DEFINITIONS).await;
     assert!(server.message().await.contains("by a policy"));
-    // The binding without a policy is reported, and delays nothing.
+    // The status reports a binding whose policy does not exist, which delays no change.
     until_bad(
         &server,
         "validatingadmissionpolicybindings.admissionregistration.k8s.io/stray",
@@ -99,7 +99,8 @@ async fn policies_of_the_cluster_are_read() {
     .await;
     setting.server.put(POLICIES, policy("by another"));
     until_message(&server, "by another").await;
-    // An invalid version is reported by name, and the last valid version stays in force. Chains go live despite it.
+    // The status names a policy whose new version is invalid. Its last valid version stays in force, and chains go live
+    // despite it.
     let has_chain = |status: &Value| {
         let chains = status["chains"].as_array();
         chains.is_some_and(|chains| chains.iter().any(|chain| chain["name"] == "zother"))
@@ -116,7 +117,7 @@ async fn policies_of_the_cluster_are_read() {
     server.program.until_status("the chain", has_chain).await.unwrap();
     assert!(server.message().await.contains("by another"));
 
-    // Neither the policies nor their statuses are written, since they belong to another system.
+    // The policies belong to another system, so the program writes neither them nor their statuses.
     let name = "ValidatingAdmissionPolicyBinding/stray";
     let told = server.tell(&["delete", name]).await;
     assert!(
@@ -136,7 +137,7 @@ async fn policies_of_the_cluster_are_read() {
         assert_eq!(there.get("status"), None);
     }
 
-    // A deleted policy no longer denies, and the others stay.
+    // After a policy is deleted, it no longer denies requests, and other policies do.
     setting.server.delete(BINDINGS, "", "all");
     until_message(&server, "by a chain").await;
 }
@@ -146,7 +147,7 @@ async fn kinds_of_constraints_come_and_go() {
     let setting = Setting::new();
     let server = start_reading(&setting, DEFINITIONS).await;
     assert_eq!(server.message().await, "");
-    // Gatekeeper is installed.
+    // Gatekeeper is installed while the program runs.
     setting.server.define_kind(
         "templates.gatekeeper.sh/v1",
         TEMPLATES,
@@ -159,13 +160,13 @@ async fn kinds_of_constraints_come_and_go() {
         .define_kind("constraints.gatekeeper.sh/v1beta1", "never", "Never", false);
     setting.server.put("never", constraint(json!("first")));
     until_message(&server, "[never] first").await;
-    // A constraint that does not fit the template is reported, and its last version stays.
+    // A constraint that does not fit its template is reported, and its last valid version stays.
     setting.server.put("never", constraint(json!(1)));
     until_bad(&server, "never.constraints.gatekeeper.sh/never").await;
     assert!(server.message().await.contains("first"));
     setting.server.put("never", constraint(json!("second")));
     until_message(&server, "second").await;
-    // The kind is deleted with its template.
+    // Deleting a template also deletes the kind of its constraints.
     setting.server.delete(TEMPLATES, "", "never");
     setting.server.remove_kind("never");
     eventually("the end of the constraint", async || {

@@ -1,8 +1,8 @@
-//! Access to the admin port, and the rights of the program in the cluster.
+//! Access to the admin port, and the program's rights in the cluster.
 
 use super::*;
 
-/// The Pods' admin port uses the TLS, tokens and clients of the configuration.
+/// The admin port of a Pod has the TLS, tokens and clients of the configuration.
 #[tokio::test]
 async fn access_to_the_admin_port_of_a_pod_follows_the_configuration() {
     let directory = tempfile::tempdir().unwrap();
@@ -64,8 +64,8 @@ async fn access_to_the_admin_port_of_a_pod_follows_the_configuration() {
         refused.stderr
     );
 
-    // Tokens without TLS are allowed only on loopback, which cannot be reached from outside the Pod, so the webhook's
-    // certificate is used.
+    // Tokens without TLS are allowed only on loopback, which is unreachable from outside the Pod. So the admin port
+    // uses the webhook's certificate.
     let without = printed("").await;
     let text = without.object("ConfigMap", "-config")["data"]["admittance.yaml"]
         .as_str()
@@ -97,7 +97,7 @@ spec:
 "
         )
     };
-    // (the rest of a stage, group and resource that it reads)
+    // (additional fields of a stage, [(API group, resource) that the program must be allowed to read])
     let table: [(&str, &[(&str, &str)]); 4] = [
         (" } }", &[]),
         (" }, namespaceSelector: { operator: NotIn, values: [a] } }", &[]),
@@ -120,7 +120,7 @@ spec:
         });
         let rules: Vec<_> = rules.collect();
         let found = role["rules"].as_array().unwrap().iter();
-        // The other rules are about webhook configurations.
+        // The skipped rules are about webhook configurations.
         let is_of_chains = |rule: &&Value| rule["apiGroups"][0] != "admissionregistration.k8s.io";
         assert_eq!(
             found.filter(is_of_chains).cloned().collect::<Vec<_>>(),
@@ -138,7 +138,7 @@ spec:
     }
 }
 
-/// If a driver's chains are resources, it may read them, report on them, and watch the other Pods.
+/// A program whose chains are resources may read them, write their statuses, and watch the other Pods.
 #[tokio::test]
 async fn chains_that_are_resources_are_granted_and_registered() {
     let text = |more: &str| {
@@ -210,7 +210,7 @@ async fn chains_that_are_resources_are_granted_and_registered() {
     );
     assert_eq!(with.pod()["automountServiceAccountToken"], true);
 
-    // The chains of namespaces may come later, with the kinds that they use.
+    // Chains of namespaces may be created later and use more kinds.
     let directory = tempfile::tempdir().unwrap();
     let namespaced = "{ namespaced: { modules: [\"oci://registry.example.com/**\"], allow: { cluster: [v1/ConfigMap] } } }";
     let config = text("").replace(
@@ -225,7 +225,7 @@ async fn chains_that_are_resources_are_granted_and_registered() {
         .unwrap();
     assert!(config.contains("oci://registry.example.com/**"), "{config}");
 
-    // Policies of other systems are only read, and only those that are configured.
+    // Policies of other systems may be read but not written, and only the configured systems.
     assert!(!with.object("ClusterRole", "").to_string().contains("gatekeeper"));
     let directory = tempfile::tempdir().unwrap();
     let policies = "{ kubernetes: { policies: [Kubernetes, Gatekeeper, Kubewarden, Kyverno] } } ]";
@@ -249,20 +249,20 @@ async fn chains_that_are_resources_are_granted_and_registered() {
         );
     }
 
-    // Another installation has its own leader.
+    // Each installation elects its own leader.
     let other = printed("", "--name other").await;
     let env = other.pod()["containers"][0]["env"].as_array().unwrap().clone();
     let service = json!({"name": "ADMITTANCE_SERVICE", "value": "other.admittance-system"});
     assert!(env.contains(&service), "{env:?}");
 
-    // A user of the admin port who may change definitions changes resources.
+    // A token with the role Admin may change definitions, so the program may write the chains' resources.
     let tokens =
         "admin: { address: 127.0.0.1:9090, tokens: [ { name: ci, role: Admin, file: ci.token } ] }\n";
     let verbs = may(&printed(tokens, "").await, "ClusterRole", "admissionchains");
     assert!(verbs.as_array().unwrap().contains(&json!("delete")), "{verbs}");
 }
 
-/// The leader's account may change the webhook configurations of its own name, and the Secret that it makes.
+/// The leader may change the webhook configurations of its own name and the Secret that it creates.
 #[tokio::test]
 async fn a_leader_may_keep_its_own_webhooks() {
     let directory = || {
@@ -304,7 +304,7 @@ definitions: [chains.yaml]
     }
     assert_eq!(rules(&printed, "Role", "secrets"), named("hooks-tls"));
     assert_eq!(rules(&printed, "Role", "leases").len(), 1);
-    // The Pods make the certificate.
+    // The Pods issue their own certificate.
     assert!(!printed.kinds().contains(&"Secret"));
     let pod = printed.pod();
     let volumes = pod["volumes"].as_array().unwrap();
@@ -332,7 +332,7 @@ definitions: [chains.yaml]
         );
     }
 
-    // Certificates from other sources are mounted.
+    // A certificate from another source is mounted.
     let place = directory();
     let out = place.path().display().to_string();
     let service = "admittance.admittance-system";

@@ -1,4 +1,4 @@
-//! The Helm chart, rendered by Helm itself.
+//! The Helm chart, rendered by Helm.
 
 use std::{env, process::Output};
 
@@ -6,10 +6,10 @@ use tokio::process::Command;
 
 use super::{strict::assert_valid, *};
 
-/// The definitions, certificates and charts of a test.
+/// The directory of a test's definitions, certificates and charts.
 struct Charts(TempDir);
 
-/// The output of Helm, and its errors.
+/// Helm's output and errors.
 struct Rendered {
     objects: Vec<Value>,
     errors: String,
@@ -35,7 +35,7 @@ impl Charts {
         self.0.path().join(name)
     }
 
-    /// Runs `kubernetes COMMAND` with the configuration, the certificates if there are any, and these arguments.
+    /// Runs `kubernetes COMMAND` with the configuration, these arguments and, if they exist, the certificates.
     async fn run(&self, command: &str, arguments: &str) -> Finished {
         let [config, certs] = ["admittance.yaml", "certs"].map(|name| self.path(name).display().to_string());
         let mut words = vec!["kubernetes", command, "--config", &config];
@@ -60,7 +60,7 @@ impl Charts {
         made
     }
 
-    /// Runs Helm with the chart; `None` without Helm.
+    /// Runs Helm on the chart. Returns `None` if Helm is not installed.
     async fn helm(&self, arguments: &[&str]) -> Option<Output> {
         let mut command = Command::new(helm()?);
         for (variable, name) in [
@@ -93,7 +93,7 @@ impl Charts {
 }
 
 impl Rendered {
-    /// Returns the only object of this kind whose name has this suffix.
+    /// Returns the object of this kind whose name has this suffix, if there is exactly one.
     fn object(&self, kind: &str, suffix: &str) -> Option<&Value> {
         let is_wanted = |object: &&Value| {
             object["kind"] == kind && object["metadata"]["name"].as_str().unwrap().ends_with(suffix)
@@ -125,7 +125,7 @@ fn sorted(mut objects: Vec<Value>) -> Vec<Value> {
 
 const CONFIG: &str = "dialect: { kubernetes: {} }\ndefinitions: [pods.yaml]\n";
 
-/// Returns the configuration of Pods whose leader keeps the webhook configurations, with a certificate from files.
+/// Returns a configuration whose leader writes the webhook configurations, with a certificate from files.
 fn mounted(webhooks: &str, rest: &str) -> String {
     format!(
         "listen:
@@ -136,8 +136,8 @@ cluster: {{}}
     )
 }
 
-/// The chart with its own values installs the same objects as the manifests if the leader keeps the webhook
-/// configurations. So the API server calls nothing before a Pod is ready.
+/// With its default values, the chart installs the same objects as manifests whose leader writes the webhook
+/// configurations, so that the API server calls no webhook before a Pod is ready.
 #[tokio::test]
 async fn a_chart_with_its_defaults_renders_the_manifests() {
     let pods = "definitions: [pods.yaml]\n";
@@ -148,8 +148,8 @@ admin: { address: 127.0.0.1:9090, tokens: [ { name: ci, role: Admin, file: ci.to
 ";
     let full = format!("dialect: {{ kubernetes: {{}} }}\ncluster: {{}}\n{rest}");
     let of_webhooks = "perChain: true, failurePolicy: Ignore, timeoutSeconds: 7, excludeNamespaces: [cni], includeKubeSystem: true,";
-    // (configuration of the chart, whether certificates exist, arguments about webhooks for the chart only, arguments
-    // for the chart and the manifests, configuration of the manifests)
+    // (configuration of the chart, whether certificates exist, webhook arguments of the chart, common arguments,
+    // configuration of the manifests)
     for (config, has_certs, webhooks, flags, of_manifests) in [
         (CONFIG, true, "", "", mounted("", pods)),
         (CONFIG, false, "", "", kept.to_owned()),
@@ -173,7 +173,7 @@ admin: { address: 127.0.0.1:9090, tokens: [ { name: ci, role: Admin, file: ci.to
     ] {
         let charts = Charts::new(&chains(), config).await;
         if !has_certs {
-            // The Pods make the certificate.
+            // The Pods issue their own certificate.
             fs::remove_dir_all(charts.path("certs")).unwrap();
         }
         charts.chart(&format!("{webhooks} {flags}")).await;
@@ -191,7 +191,7 @@ admin: { address: 127.0.0.1:9090, tokens: [ { name: ci, role: Admin, file: ci.to
         let manifests = charts.run("manifests", flags).await;
         assert_eq!(manifests.code, Some(0), "{}", manifests.stderr);
         let mut expected = sorted(objects(&manifests.stdout));
-        // Helm creates the namespace, and secrets are not in a chart.
+        // Helm creates the namespace itself, and charts contain no secrets.
         expected.retain(|object| !["Namespace", "Secret"].iter().any(|kind| object["kind"] == *kind));
         let names = |objects: &[Value]| -> Vec<String> {
             let names = objects.iter();
@@ -211,8 +211,8 @@ admin: { address: 127.0.0.1:9090, tokens: [ { name: ci, role: Admin, file: ci.to
     }
 }
 
-/// The columns are the values, separated by `;`, and the kind, name suffix and pointer of a place with its value, which
-/// is `-` if it is absent.
+/// The columns are the values, separated by `;`, and then the kind, the name's suffix, the JSON Pointer and the value
+/// that results there, or `-` if nothing should be there.
 const VALUES: &str = r#"
 image.reference="r.example/a:2" | Deployment | | POD/containers/0/image | "r.example/a:2"
 image.pullPolicy="Always" | Deployment | | POD/containers/0/imagePullPolicy | "Always"
@@ -242,7 +242,7 @@ CERT_MANAGER | Certificate | -tls | /spec/dnsNames | ["admittance.admittance-sys
 CERT_MANAGER; tls.secretName="own" | Certificate | -tls | /spec/secretName | "own"
 "#;
 
-/// Returns the values, and the other columns, of each row.
+/// Parses the rows of [`VALUES`].
 fn values() -> Vec<(Vec<String>, [String; 3], Option<Value>)> {
     let text = VALUES
         .replace("POD/", "/spec/template/spec/")
@@ -288,7 +288,7 @@ async fn each_value_has_its_effect() {
     }
 }
 
-/// A row above sets each value in the file.
+/// Each value in the chart's file of values is set in a row of [`VALUES`].
 #[tokio::test]
 async fn every_value_of_the_chart_is_tested() {
     let charts = Charts::new(&chains(), CONFIG).await;
@@ -335,7 +335,7 @@ async fn the_schema_refuses_what_cannot_be_installed() {
     }
 }
 
-/// A chart that has been published is created again in its directory.
+/// A published chart can be written again into its directory.
 #[tokio::test]
 async fn a_chart_can_be_written_again_in_its_directory() {
     let config = format!(
@@ -347,7 +347,7 @@ async fn a_chart_can_be_written_again_in_its_directory() {
         assert!(made.stderr.contains(note), "{}", made.stderr);
     }
     for file in walk(&charts.path("chart")) {
-        // A plugin may contain any text.
+        // Plugins are binary and may contain any text.
         if file.extension().is_some_and(|extension| extension == "wasm") {
             continue;
         }
@@ -357,7 +357,7 @@ async fn a_chart_can_be_written_again_in_its_directory() {
         }
     }
 
-    // Files of an earlier chart are removed, and no other file is overwritten.
+    // Files of an earlier chart are removed, and a directory with other files is refused.
     let template = charts.path("chart/templates/old.yaml");
     fs::write(&template, "").unwrap();
     let image = charts.chart("--modules-in-image /plugins").await;
@@ -377,7 +377,7 @@ async fn a_chart_can_be_written_again_in_its_directory() {
     }
 }
 
-/// Two releases in one namespace share nothing but the definitions of their resources.
+/// Two releases in a namespace have only the CustomResourceDefinitions in common.
 #[tokio::test]
 async fn two_releases_do_not_collide() {
     for config in [
@@ -397,7 +397,7 @@ definitions: [pods.yaml]
     ] {
         let charts = Charts::new(&chains(), config).await;
         if config.contains("webhookConfigurations") {
-            // The Pods create their own certificate.
+            // The Pods issue their own certificate.
             fs::remove_dir_all(charts.path("certs")).unwrap();
         }
         charts
@@ -440,7 +440,7 @@ definitions: [pods.yaml]
             assert_eq!(variable(&pod).unwrap()["value"], "first");
             assert_eq!(variable(&others).unwrap()["value"], "second");
         }
-        // The selectors of one release do not match the other's Pods.
+        // No selector of one release matches the Pods of the other.
         let mut selectors = 0;
         for object in &first {
             for pointer in [

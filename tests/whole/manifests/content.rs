@@ -1,4 +1,4 @@
-//! The printed manifests with each flag.
+//! The manifests that each flag produces.
 
 use super::*;
 
@@ -43,7 +43,7 @@ async fn every_object_that_the_manifests_name_is_printed() {
         pod["automountServiceAccountToken"], true,
         "the leader registers webhooks"
     );
-    // Every mount has a volume with files, except those that the driver fills itself.
+    // Every mount has a volume with content, except the directories that the program fills.
     let container = &pod["containers"][0];
     for volume in pod["volumes"].as_array().unwrap() {
         let is_empty = printed.files(volume).is_empty();
@@ -55,7 +55,7 @@ async fn every_object_that_the_manifests_name_is_printed() {
         pod["volumes"].as_array().unwrap().len()
     );
 
-    // Ports are referred to by name.
+    // Other objects refer to the container's ports by name.
     let ports: Vec<_> = container["ports"]
         .as_array()
         .unwrap()
@@ -67,7 +67,7 @@ async fn every_object_that_the_manifests_name_is_printed() {
     for probe in ["startupProbe", "readinessProbe", "livenessProbe"] {
         assert!(ports.contains(&&container[probe]["httpGet"]["port"]), "{probe}");
     }
-    // One set of labels selects the Pods.
+    // The same labels select the Pods everywhere.
     let labels = &printed.object("Deployment", "")["spec"]["template"]["metadata"]["labels"];
     for selector in [
         &service["spec"]["selector"],
@@ -78,7 +78,7 @@ async fn every_object_that_the_manifests_name_is_printed() {
     ] {
         assert_eq!(selector, labels);
     }
-    // The Pod meets the Pod Security Standard `restricted`, and its root file system is read-only.
+    // The Pod meets the Pod Security Standard `restricted`, with a read-only root file system.
     let security = &pod["securityContext"];
     assert_eq!(security["runAsNonRoot"], true);
     assert_eq!(security["seccompProfile"], json!({"type": "RuntimeDefault"}));
@@ -90,7 +90,7 @@ async fn every_object_that_the_manifests_name_is_printed() {
             "capabilities": {"drop": ["ALL"]},
         })
     );
-    // Pods exit before they are killed: 5 s of delay, 30 s for requests in flight.
+    // Pods need up to 35 s to stop: 5 s of delay, and 30 s for requests in flight.
     assert!(pod["terminationGracePeriodSeconds"].as_u64().unwrap() > 35);
 
     assert!(printed.stderr.contains("--server-side"), "{}", printed.stderr);
@@ -98,7 +98,7 @@ async fn every_object_that_the_manifests_name_is_printed() {
 
 #[tokio::test]
 async fn flags_appear_in_the_manifests() {
-    // (flags, kind, end of the name, pointer, value)
+    // (flags, kind, suffix of the name, JSON Pointer, value)
     let table = [
         (
             "--namespace hooks",
@@ -217,7 +217,7 @@ async fn flags_appear_in_the_manifests() {
         );
     }
 
-    // The leader registers the webhooks according to the arguments.
+    // The arguments determine which webhooks the leader registers.
     for (flags, field, expected) in [
         ("", "failurePolicy", Value::Null),
         ("--per-chain", "perChain", json!(true)),
@@ -268,13 +268,13 @@ async fn flags_appear_in_the_manifests() {
     assert!(!printed.stderr.contains("--server-side"), "{}", printed.stderr);
 }
 
-/// Notes tell the user who may be locked out, and which requests are not checked.
+/// Notes say who could be locked out and which requests are not checked.
 #[tokio::test]
 async fn notes_say_what_the_user_must_do() {
     let forgetful = chains().replace("pods, pods/ephemeralcontainers", "pods");
     let lock_out = "the webhooks apply to kube-system, and the failure policy is Fail";
     let ephemeral = "add pods/ephemeralcontainers to `resources`";
-    // (definitions, flags, which of these notes are printed)
+    // (definitions, flags, which of the notes are printed)
     for (definitions, flags, expected) in [
         (chains(), "", &[][..]),
         (chains(), "--include-kube-system", &[lock_out]),

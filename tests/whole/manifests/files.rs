@@ -1,4 +1,4 @@
-//! Input and output in directories, and configurations that cannot be installed.
+//! Directories as input and output, and configurations that cannot be installed.
 
 use super::*;
 
@@ -96,7 +96,7 @@ async fn certificates_of_a_directory_are_used() {
 async fn the_example_is_installed() {
     let example = repository().join("docs/examples/kubernetes");
     let output = tempfile::tempdir().unwrap();
-    // Its chains refer to the plugins of `cargo task plugins` in the repository.
+    // The example's chains refer to plugins in the repository, which `cargo task plugins` builds.
     let folder = example_with_plugins(&example, output.path());
     let arguments = format!(
         "--config {} --output-directory {}",
@@ -142,7 +142,7 @@ async fn the_example_is_installed() {
     );
 }
 
-/// Returns the example next to the plugins, as in a repository.
+/// Copies the example and the plugins that its chains refer to.
 fn example_with_plugins(example: &Path, root: &Path) -> PathBuf {
     let plugins = root.join("target/plugins");
     let chains = root.join("docs/examples/kubernetes/chains");
@@ -178,7 +178,8 @@ async fn unusable_arguments_are_reported_instead_of_manifests() {
     let pods = "{ operations: [CREATE], resources: [pods] }";
     let proxy =
         "dialect: { bcs: { cluster: BCS-MESOS-10001 } }\nupstream: { servers: [\"http://127.0.0.1:1\"] }\n";
-    // (definitions, configuration, an additional argument, in which CHAINS is the file, expected message)
+    // (definitions, configuration, additional argument, expected message); `CHAINS` in an argument stands for the
+    // definitions' file.
     for (definitions, config, argument, expected) in [
         (
             chain("{ operations: [CREATE], kinds: [Pod] }", &stage),
@@ -259,7 +260,7 @@ metadata: { name: replicas }
 spec: { policyName: replicas, validationActions: [Deny] }
 ";
 
-/// A file of a binding has no chain of its own, and a constraint does not name the plugin that evaluates it.
+/// This includes files without a chain: bindings, and constraints without the plugin that evaluates them.
 #[tokio::test]
 async fn every_definition_file_is_printed() {
     let directory = tempfile::tempdir().unwrap();
@@ -289,7 +290,7 @@ async fn every_definition_file_is_printed() {
     let plugins = json!({"name": "ADMITTANCE_PLUGINS", "value": "/usr/local/lib/admittance"});
     assert!(env.as_array().unwrap().contains(&plugins), "{env}");
 
-    // The Pod accepts the files.
+    // The Pod accepts these files.
     let root = printed.directory.path().join("pod");
     printed.mount(&root);
     let config = root.join("etc/admittance/config/admittance.yaml");

@@ -1,4 +1,4 @@
-//! Runs a Pod of the manifests as a process.
+//! Runs the program of a manifest's Pod as a process.
 
 use super::*;
 
@@ -10,7 +10,7 @@ async fn a_pod_of_the_manifests_answers_the_api_server() {
     let root = printed.directory.path().join("pod");
     printed.mount(&root);
 
-    // The comments of the definitions are kept, and no path of this machine is printed.
+    // Printed definitions keep their comments, and contain no path of this machine.
     let chains = fs::read_to_string(root.join("etc/admittance/chains/pods.yaml")).unwrap();
     assert!(
         chains.contains("- name: log-agent   # stays where it is"),
@@ -27,7 +27,7 @@ async fn a_pod_of_the_manifests_answers_the_api_server() {
         arguments,
         &json!(["serve", "--config", "/etc/admittance/config/admittance.yaml"])
     );
-    // `check` accepts it as `serve` does.
+    // `check` accepts the same files as `serve`.
     let config = root.join("etc/admittance/config/admittance.yaml");
     let config = config.to_str().unwrap();
     let checked = Admittance::run(["check", "--config", config, "--store", store().to_str().unwrap()])
@@ -46,7 +46,7 @@ async fn a_pod_of_the_manifests_answers_the_api_server() {
         ("/validate", "nginx:1.29", json!({"allowed": true})),
         ("/validate", "nginx:latest", json!({"allowed": false})),
     ] {
-        // The client connects like kube-apiserver: with the Service's name, and whatever address it has.
+        // Like kube-apiserver, the client uses the Service's name with the Pod's address.
         let host = "admittance.admittance-system.svc";
         let reply = post(
             &program,
@@ -63,7 +63,7 @@ async fn a_pod_of_the_manifests_answers_the_api_server() {
     }
 }
 
-/// A client trusts neither an unknown CA nor a different name.
+/// Clients that trust another CA, or expect another name, reject the certificate.
 #[tokio::test]
 async fn only_the_webhook_configurations_trust_the_certificate() {
     let directory = tempfile::tempdir().unwrap();
@@ -79,12 +79,12 @@ async fn only_the_webhook_configurations_trust_the_certificate() {
             identity: None,
         })
         .unwrap();
-        // The name `localhost` is not in the certificate.
+        // The certificate does not contain `localhost`.
         assert!(client.get(&program.tls_url("/mutate")).await.is_err());
     }
 }
 
-/// Returns a review over TLS, for this host name.
+/// Sends a review over TLS to this host name.
 pub(super) async fn post(
     program: &Admittance,
     authority: &[u8],

@@ -1,4 +1,4 @@
-//! A static Pod, and webhooks in files of the API server.
+//! A static Pod, with webhooks that files of the API server configure.
 
 use super::{
     pod::{post, review},
@@ -9,7 +9,7 @@ use super::{
 struct Node(TempDir);
 
 impl Node {
-    /// Returns the files for this configuration and these chains.
+    /// Prints the files for this configuration and these chains.
     async fn new(config: &str, chains: &str, flags: &str) -> (Self, Finished) {
         let directory = tempfile::tempdir().unwrap();
         write(&directory, "pods.yaml", chains);
@@ -60,7 +60,7 @@ async fn a_node_has_all_files() {
         finished.stderr
     );
 
-    // The Pod refers to no object of the cluster.
+    // The Pod refers to no object of the API server.
     let pod = node.object("/etc/kubernetes/manifests/admittance.yaml");
     assert_valid(&pod);
     let text = pod.to_string();
@@ -80,7 +80,7 @@ async fn a_node_has_all_files() {
     let key = node.path(&format!("{files}/tls/tls.key"));
     assert_eq!(fs::metadata(&key).unwrap().permissions().mode() & 0o777, 0o600);
 
-    // The program serves with the mounted files, on the addresses that the API server and the kubelet use.
+    // The program serves with the mounted files, at the addresses that the API server and the kubelet use.
     let config = spec["containers"][0]["args"][2].as_str().unwrap();
     let config = node.path(&format!("{files}{}", config.strip_prefix(mounted_at).unwrap()));
     let text = fs::read_to_string(&config).unwrap();
@@ -132,7 +132,7 @@ async fn a_node_has_all_files() {
     }
 }
 
-/// Files of an earlier run are removed, because the Pod would read them.
+/// The program would read the files of an earlier run.
 #[tokio::test]
 async fn old_files_are_removed() {
     let (node, _) = Node::new(CONFIG, &chains(), "").await;
@@ -148,7 +148,7 @@ async fn old_files_are_removed() {
     assert!(paths[1].exists(), "it is the operator's");
 }
 
-/// Lookups need a kubeconfig, since a static Pod has no service account.
+/// A static Pod has no service account, so lookups need a kubeconfig.
 #[tokio::test]
 async fn a_node_reads_the_cluster_with_a_kubeconfig() {
     let chains = chains().replace(

@@ -1,4 +1,5 @@
-//! Every object has only fields that Kubernetes 1.36 knows, with their types: the API server validates strictly.
+//! Every field of the printed objects exists in Kubernetes 1.36 with the right type, since the API server can validate
+//! strictly.
 
 use k8s_openapi::{
     Resource,
@@ -17,7 +18,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use super::*;
 
-/// Reads the object as this type and writes it again, without the fields that the type does not have.
+/// Parses the object as this type and serializes it again, which drops unknown fields.
 fn round_trip<T: Resource + DeserializeOwned + Serialize>(object: &Value) -> Option<()> {
     if object["kind"] != T::KIND || object["apiVersion"] != T::API_VERSION {
         return None;
@@ -28,7 +29,7 @@ fn round_trip<T: Resource + DeserializeOwned + Serialize>(object: &Value) -> Opt
     Some(())
 }
 
-/// Compares two values. Some types have numbers with fractions where the object has integers.
+/// Compares two values; floating-point numbers equal the corresponding integers.
 fn is_same(left: &Value, right: &Value) -> bool {
     match (left, right) {
         (Value::Object(left), Value::Object(right)) => {
@@ -83,7 +84,7 @@ async fn kubernetes_accepts_every_field_strictly() {
     kinds.dedup();
     assert_eq!(kinds.len(), 14, "{kinds:?}");
     for object in &printed.objects {
-        // The Prometheus operator defines this kind.
+        // `ServiceMonitor` belongs to the Prometheus operator.
         if object["kind"] != "ServiceMonitor" {
             assert_valid(object);
         }

@@ -1,4 +1,4 @@
-//! Definitions in ZooKeeper, which several drivers share and whose connection may be lost.
+//! Definitions in ZooKeeper, shared by several drivers whose connections may be lost.
 
 use std::time::Instant;
 
@@ -17,7 +17,7 @@ use crate::scene::application;
 pub(super) const NODE: &str = "/blueking/admissionwebhook/defaultGroup/webhook-test";
 pub(super) const ROUTE: &str = "/namespaces/defaultGroup/admissionwebhook";
 
-/// A scheduler in ZooKeeper, and hooks.
+/// A scheduler that is registered in ZooKeeper, and hooks.
 pub(super) struct Surroundings {
     hooks: Hooks,
     cluster: MesosCluster,
@@ -43,7 +43,7 @@ impl Surroundings {
         Front::start(&self.config(place, "")).await
     }
 
-    /// Returns the configuration of a driver, with additions.
+    /// Returns a driver's configuration with `more` appended.
     pub(super) fn config(&self, place: &ZooKeeperNode, more: &str) -> String {
         let address = self.hooks.address;
         let more = format!(
@@ -74,7 +74,7 @@ impl Surroundings {
         self.client.bcs(method, &url, body).await.unwrap()
     }
 
-    /// Sends a request to the API for definitions that must succeed.
+    /// Sends a request to the API for definitions, and checks that it succeeds.
     pub(super) async fn change(&self, driver: &Front, method: Method, path: &str, body: &Value) -> Value {
         let reply = self.send(driver, method, path, body).await;
         let envelope = reply.json().unwrap();
@@ -87,7 +87,7 @@ impl Surroundings {
         envelope["data"].clone()
     }
 
-    /// Returns the hooks that are called for an application created through this driver.
+    /// Creates an application through this driver, and returns the hooks that were called.
     pub(super) async fn passed(&self, driver: &Front) -> Vec<String> {
         let name = format!("web-{:016x}", fastrand::u64(..));
         let object = application("shop", &name, "docker.io/library/nginx:1.29");
@@ -104,8 +104,8 @@ impl Surroundings {
             .collect()
     }
 
-    /// Polls a driver until its status and its metrics list exactly the bad definitions whose locations have these
-    /// suffixes, in any order.
+    /// Polls until the driver's status and metrics report exactly these invalid definitions, given by the suffixes of
+    /// their locations.
     async fn until_bad(&self, driver: &Front, expected: &[&str]) {
         let mut last = (Vec::new(), Vec::new());
         let asking = async {
@@ -142,7 +142,7 @@ impl Surroundings {
         assert!(came, "{expected:?}: never; the last was {last:?}");
     }
 
-    /// Creates applications until these hooks are called for them.
+    /// Creates applications until exactly these hooks are called.
     pub(super) async fn until_passed(&self, driver: &Front, what: &str, hooks: &[&str]) {
         let since = Instant::now();
         let mut last = Vec::new();
@@ -169,7 +169,7 @@ async fn two_drivers_see_one_change_made_through_either() {
     let nodes = Nodes::connect(&place.connection()).await;
     assert_eq!(around.passed(&one).await, [""; 0]);
 
-    // The definition is created through one driver.
+    // One driver creates the definition.
     let definition = around.definition("webhook-test", "annotates");
     assert_eq!(
         around.change(&one, Method::POST, ROUTE, &definition).await,
@@ -188,7 +188,7 @@ async fn two_drivers_see_one_change_made_through_either() {
         assert_eq!(stored[key], definition[key], "{key}");
     }
 
-    // The definition is changed through the other driver.
+    // The other driver changes the definition.
     let definition = around.definition("webhook-test", "odd");
     around.change(&two, Method::PUT, ROUTE, &definition).await;
     assert_eq!(around.passed(&two).await, ["odd"]);
@@ -229,7 +229,7 @@ async fn two_drivers_see_one_change_made_through_either() {
         }
     }
 
-    // The definition is written directly, in the format of the original scheduler.
+    // The definition is written to ZooKeeper directly, in the original scheduler's format.
     let mut by_hand = around.definition("webhook-test", "annotates");
     by_hand["metadata"]["creationTimestamp"] = "0001-01-01T00:00:00Z".into();
     by_hand["admissionWebhooks"][0]["clientConfig"]["url"] = "".into();
@@ -243,7 +243,7 @@ async fn two_drivers_see_one_change_made_through_either() {
         .until_passed(&two, "written by another program", &["first"])
         .await;
 
-    // The definition is removed through one driver.
+    // The first driver removes the definition.
     around.change(&one, Method::DELETE, &path, &Value::Null).await;
     assert_eq!(around.passed(&one).await, [""; 0]);
     around.until_passed(&two, "removed through the other", &[]).await;
@@ -252,7 +252,7 @@ async fn two_drivers_see_one_change_made_through_either() {
     assert_eq!(code_and_message(&reply).0, 1_405_202, "{}", reply.text());
 }
 
-/// One node is not a definition, and another conflicts with a valid definition.
+/// One node contains no definition, and another conflicts with a valid definition.
 #[tokio::test]
 async fn bad_nodes_do_not_prevent_other_definitions() {
     let place = ZooKeeperNode::shared("bad").await;
@@ -261,20 +261,21 @@ async fn bad_nodes_do_not_prevent_other_definitions() {
     let nodes = Nodes::connect(&place.connection()).await;
     let definition = around.definition("webhook-test", "annotates");
     around.change(&one, Method::POST, ROUTE, &definition).await;
-    // Of two conflicting definitions, the one with the first path stays, even on a driver that never served either.
+    // Of two conflicting definitions, the one with the lower path stays valid, even on a driver that has served
+    // neither.
     let second_name = "webhook-test-second";
     let second = &format!("/blueking/admissionwebhook/defaultGroup/{second_name}");
     nodes.put(second, &around.definition(second_name, "odd")).await;
     let junk = "/blueking/admissionwebhook/defaultGroup/junk";
     nodes.put(junk, &json!("junk")).await;
-    // A new driver starts, and an existing one continues; both report the invalid definition.
+    // A new driver starts, an existing one continues, and both report the invalid definition.
     let mut two = around.driver(&place).await;
     for driver in [&one, &two] {
         assert_eq!(around.passed(driver).await.len(), 1);
         around.until_bad(driver, &["/junk", "/webhook-test-second"]).await;
     }
     assert_eq!(around.passed(&one).await, ["first"]);
-    // An invalid definition that can be parsed is returned. It counts as existing, and can be replaced and deleted.
+    // The API returns an invalid definition that can be parsed. It counts as existing, and can be replaced and deleted.
     let path = |name: &str| format!("{ROUTE}/{name}");
     let reply = around.send(&one, Method::GET, &path("junk"), &Value::Null).await;
     assert_eq!(code_and_message(&reply).0, 1_405_200, "{}", reply.text());
@@ -290,7 +291,7 @@ async fn bad_nodes_do_not_prevent_other_definitions() {
         around.until_bad(driver, &[]).await;
         assert_eq!(around.passed(driver).await, ["first"]);
     }
-    // Other definitions can be created while one is invalid.
+    // While a definition is invalid, others can be created.
     nodes.put(second, &json!([])).await;
     around.until_bad(&one, &["/webhook-test-second"]).await;
     let mut other = around.definition("other", "passes");
@@ -313,7 +314,7 @@ async fn bad_nodes_do_not_prevent_other_definitions() {
         .unwrap();
 }
 
-/// Two clients create definitions of different names for one operation and kind through two drivers.
+/// Two clients use two drivers to create definitions with different names for the same operation and kind.
 #[tokio::test]
 async fn of_two_creates_for_one_operation_and_kind_one_succeeds() {
     let place = ZooKeeperNode::shared("rivals").await;
@@ -391,9 +392,9 @@ async fn the_last_good_table_survives_the_loss_of_its_store() {
     })
     .await;
     until_ready(&around, &driver, "the loss is reported", is_lost).await;
-    // The table is still live, and the master is still known.
+    // The table is still live, and the master scheduler is still known.
     assert_eq!(around.passed(&driver).await, ["first"]);
-    // A change is impossible, and success is not reported.
+    // Without ZooKeeper, a change fails, and the reply says so.
     let reply = around
         .send(
             &driver,

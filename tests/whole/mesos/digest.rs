@@ -1,4 +1,4 @@
-//! Digest authentication: nodes that only one user may read.
+//! Digest authentication of ZooKeeper: only one user may read the nodes.
 
 use std::os::unix::fs::PermissionsExt as _;
 

@@ -1,4 +1,4 @@
-//! A gateway in front of drivers.
+//! A gateway in front of several drivers.
 
 use admittance_tests::{MesosCluster, Scheduler};
 use serde_json::Value;
@@ -41,7 +41,7 @@ async fn no_write_is_lost_or_duplicated_when_a_driver_is_killed() {
     let front_door = gateway.program.url("/bcsapi/v4/scheduler/mesos");
     let writers = Writers::start(&[front_door], CLIENTS);
     writers.until_created(50).await;
-    // All clients wait for the scheduler; they are evenly distributed over the drivers.
+    // While the scheduler holds its replies, all clients wait, evenly distributed over the drivers.
     let gate = scheduler.hold();
     let mut answered = usize::MAX;
     while answered != writers.count() {
@@ -61,8 +61,8 @@ async fn no_write_is_lost_or_duplicated_when_a_driver_is_killed() {
     assert_eq!(mistakes, [""; 0]);
     let wrong = wrong(&written, &cluster, &received);
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    // Only requests in flight to the killed driver fail, and those sent on its connections before the failure was
-    // detected.
+    // Only requests to the killed driver fail: those in flight, and those sent on its connections before the gateway
+    // noticed the kill.
     let failed: Vec<_> = written
         .iter()
         .filter(|written| written.answer != Answer::Created)

@@ -1,5 +1,5 @@
-//! `/healthz` of the admin port from startup to exit, with the messages of the original driver, and the clients'
-//! replies in each of these states.
+//! `/healthz` of the admin port from startup to exit, with the original driver's messages, and the replies to clients
+//! in each state.
 
 use admittance_tests::{MesosCluster, NEVER, POLL, Scheduler};
 use http::Method;
@@ -20,7 +20,7 @@ async fn health(driver: &Front) -> Value {
     reply.json().unwrap()
 }
 
-/// Polls until `/healthz` has this message, and compares the rest with the original's format.
+/// Polls until `/healthz` has this message, and compares its other fields with the original's format.
 async fn until_healthz(driver: &Front, message: &str) {
     let mut last = Value::Null;
     let asking = async {
@@ -42,7 +42,7 @@ async fn until_healthz(driver: &Front, message: &str) {
     }
 }
 
-/// Returns the reply to a client that creates an application.
+/// Creates an application, and returns the reply.
 async fn create(driver: &Front, name: &str) -> (u16, Value) {
     let client = admittance_tests::Client::new().unwrap();
     let url = format!("{}/namespaces/shop/applications", driver.routes());
@@ -80,7 +80,7 @@ async fn healthz_reports_schedulers_like_the_original() {
     until_healthz(&driver, "cannot connect to any scheduler").await;
     assert_eq!(create(&driver, "first").await, (200, no_scheduler.clone()));
 
-    // A scheduler registers.
+    // A scheduler registers itself.
     let cluster = MesosCluster::default();
     let scheduler = Scheduler::start(&cluster).await.unwrap();
     let stands = Candidate::stand(&place.connection(), &scheduler).await;
@@ -88,7 +88,7 @@ async fn healthz_reports_schedulers_like_the_original() {
     let (status, reply) = create(&driver, "second").await;
     assert_eq!((status, &reply["code"]), (200, &json!(0)), "{reply}");
 
-    // The scheduler disappears.
+    // The scheduler's node disappears.
     stands.resign().await;
     until_healthz(&driver, "cannot connect to any scheduler").await;
     assert_eq!(create(&driver, "third").await, (200, no_scheduler));

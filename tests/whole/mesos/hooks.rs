@@ -1,4 +1,4 @@
-//! Webhooks over TLS that record their requests.
+//! Webhooks over TLS that record their calls.
 
 use std::{
     net::SocketAddr,
@@ -13,7 +13,8 @@ use tempfile::TempDir;
 
 use crate::webhooks::{certificate, listen};
 
-/// A webhook server, `hook.hooks`; the last segment of the path selects the behaviour. It ends with the test.
+/// A webhook server named `hook.hooks`, which stops when the test ends. The last segment of the path selects its
+/// behaviour.
 pub(super) struct Hooks {
     _directory: TempDir,
     pub(super) address: SocketAddr,
@@ -21,7 +22,7 @@ pub(super) struct Hooks {
     calls: Arc<Mutex<Vec<Call>>>,
 }
 
-/// A request to a hook, and its reply.
+/// A call of a hook with its reply.
 #[derive(Clone, Debug)]
 pub(super) struct Call {
     pub(super) path: String,
@@ -32,7 +33,7 @@ pub(super) struct Call {
 }
 
 impl Call {
-    /// Whether the reply is used as the object.
+    /// Returns whether the reply is valid and thus becomes the object.
     pub(super) fn is_good(&self) -> bool {
         self.status == 200
     }
@@ -72,7 +73,7 @@ impl Hooks {
         }
     }
 
-    /// Returns the calls for objects in this namespace, or with no namespace, in order.
+    /// Returns the calls for objects in this namespace, or without a namespace, in order.
     pub(super) fn calls(&self, namespace: Option<&str>) -> Vec<Call> {
         let calls = self.calls.lock().unwrap();
         let is = |call: &&Call| {
@@ -92,7 +93,7 @@ fn answer(path: &str, sent: &Bytes) -> (u16, Bytes) {
     match path.rsplit('/').next().unwrap_or_default() {
         "passes" => (200, sent.clone()),
         "first" | "annotates" => (200, annotated("first").to_string().into()),
-        // The format is one that no serializer writes: it has spaces, line breaks and an escape.
+        // This object has spaces, line breaks and an escape that a serializer would not write.
         "odd" => {
             let text = format!("{:#}", annotated("odd")).replace("\"instance\": ", "\"instance\" :\t");
             (200, text.replace("\"seen\"", "\"\\u0073een\"").into())

@@ -1,4 +1,4 @@
-//! A change of the master under load.
+//! A change of the master scheduler under load.
 
 use std::time::Instant;
 
@@ -13,12 +13,12 @@ use super::{
 
 const CLIENTS: usize = 8;
 
-/// The way in which a master is replaced.
+/// How a master stops being the master.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Goes {
-    /// The master crashes while requests are in flight to it, and its node disappears later.
+    /// It crashes while requests are in flight, and its node disappears later.
     Dies,
-    /// Its node disappears, and it answers as a scheduler that is not the master.
+    /// It deletes its node, and then answers as a scheduler that is not the master.
     StepsDown,
 }
 
@@ -47,7 +47,7 @@ async fn change(goes: Goes) {
     writers.until_created(50).await;
     assert!(second.received().is_empty(), "all goes to the master");
 
-    // Requests in flight are executed, but never answered.
+    // The crashed master executes requests in flight but does not answer them.
     let mut in_flight = 0;
     let mut gate = None;
     let changed;
@@ -83,7 +83,7 @@ async fn change(goes: Goes) {
     assert_eq!(mistakes, [""; 0]);
     let wrong = wrong(&written, &cluster, &received);
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    // Every client got a valid reply, and failed requests got the reason.
+    // Every client got a valid reply, in which a failure has its reason.
     for written in &written {
         let is_clean = match &written.answer {
             Answer::Created => true,
@@ -94,7 +94,7 @@ async fn change(goes: Goes) {
         };
         assert!(is_clean, "{written:?}");
     }
-    // When the second scheduler was active, the first did nothing more.
+    // After the second scheduler's first write, the first one wrote nothing.
     let writes = cluster.writes();
     let turn = writes
         .iter()

@@ -1,5 +1,5 @@
-//! Reads and writes ZooKeeper with the test's own client, and runs schedulers that take part in the election there
-//! like the original's.
+//! Reads and writes ZooKeeper independently of the program, and runs schedulers that take part in the election like the
+//! original's.
 
 use std::{sync::Arc, time::Duration};
 
@@ -27,7 +27,7 @@ pub(super) struct Node {
 }
 
 impl Nodes {
-    /// `servers` may end with a chroot: `127.0.0.1:2181/test`.
+    /// Connects to `servers`, which may end with a chroot: `127.0.0.1:2181/test`.
     pub(super) async fn connect(servers: &str) -> Self {
         let connector = Client::connector().with_session_timeout(Duration::from_secs(10));
         let connecting = connector.connect(servers);
@@ -41,19 +41,19 @@ impl Nodes {
         Self(tokio::time::timeout(NEVER, connecting).await.unwrap().unwrap())
     }
 
-    /// Restricts access to a node to this user.
+    /// Lets only this client's user access a node.
     pub(super) async fn keep(&self, path: &str) {
         let own = [Acl::new(Permission::ALL, AuthId::authed())];
         self.0.set_acl(path, &own, None).await.unwrap();
     }
 
-    /// Returns whether this user is not allowed to read a node.
+    /// Returns whether this client's user may not read a node.
     pub(super) async fn is_kept_from(&self, path: &str) -> bool {
         matches!(self.0.get_data(path).await, Err(Error::NoAuth))
     }
 
-    /// Returns the children of a node, sorted by sequence number as in the original. There are none if the node does
-    /// not exist.
+    /// Returns the children of a node in the order of their sequence numbers, as the original reads them, or nothing if
+    /// the node does not exist.
     pub(super) async fn children(&self, path: &str) -> Vec<Node> {
         let names = match self.0.list_children(path).await {
             Ok(names) => names,
@@ -73,7 +73,7 @@ impl Nodes {
                     data: serde_json::from_slice(&data).unwrap_or_default(),
                     session: stat.ephemeral_owner,
                 }),
-                // The node was deleted in the meantime.
+                // The node was deleted after it was listed.
                 Err(Error::NoNode) => {}
                 Err(error) => panic!("{path}/{name}: {error}"),
             }
@@ -81,7 +81,7 @@ impl Nodes {
         nodes
     }
 
-    /// Waits until the children of a node meet a condition. The node must exist.
+    /// Waits until the children of an existing node meet a condition.
     pub(super) async fn until_children(
         &self,
         path: &str,
@@ -107,7 +107,7 @@ impl Nodes {
         }
     }
 
-    /// Returns a node's JSON and state; `None` if it does not exist.
+    /// Returns a node's JSON and metadata, or `None` if it does not exist.
     pub(super) async fn get(&self, path: &str) -> Option<(Value, Stat)> {
         match self.0.get_data(path).await {
             Ok((data, stat)) => Some((serde_json::from_slice(&data).unwrap(), stat)),
@@ -140,13 +140,13 @@ impl Nodes {
     }
 }
 
-/// Returns the last ten characters of a name as a number.
+/// Parses the last ten characters of a name as a number.
 fn sequence(name: &str) -> Option<u64> {
     name.get(name.len().checked_sub(10)?..)?.parse().ok()
 }
 
-/// A scheduler in the election, with its own session. It is the leader while its node is the first. Its node is
-/// deleted when it is dropped.
+/// A scheduler in the election with its own session. It is the leader while its node is the first one. Dropping it
+/// deletes the node.
 pub(super) struct Candidate {
     nodes: Nodes,
     path: String,
@@ -155,7 +155,7 @@ pub(super) struct Candidate {
 }
 
 impl Candidate {
-    /// Joins the election, after the existing candidates.
+    /// Joins the election behind the existing candidates.
     pub(super) async fn stand(servers: &str, scheduler: &Scheduler) -> Self {
         let nodes = Nodes::connect(servers).await;
         nodes.0.mkdir(SCHEDULERS, &PERSISTENT).await.unwrap();
@@ -184,7 +184,7 @@ impl Candidate {
                         elected(names.first() == Some(&own));
                         watcher.changed().await;
                     }
-                    // ZooKeeper is unreachable; the session may survive.
+                    // ZooKeeper is unreachable, but the session may survive.
                     Err(_) if !watch.0.state().is_terminated() => tokio::time::sleep(POLL).await,
                     Err(_) => return elected(false),
                 }
@@ -199,7 +199,7 @@ impl Candidate {
         }
     }
 
-    /// Stops being the master and deletes the node, but continues to run.
+    /// Deletes the node, and answers as a scheduler that is not the master.
     pub(super) async fn resign(self) {
         self.election.abort();
         (self.lead)(false);

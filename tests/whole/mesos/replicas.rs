@@ -1,4 +1,4 @@
-//! Several drivers that go live together.
+//! Drivers that go live together.
 
 use std::{
     sync::{
@@ -28,13 +28,13 @@ fn above() -> String {
     format!("/admittance/drivers/{CLUSTER}")
 }
 
-/// Starts a driver whose session does not expire during a test.
+/// Starts a driver whose session outlasts the test.
 async fn patient(around: &Surroundings, place: &ZooKeeperNode) -> Front {
     let config = around.config(place, "").replace("2s", "60s");
     Front::start(&config).await
 }
 
-/// Waits until a driver sees this number of drivers, one of which is the leader. Returns the name of the driver.
+/// Waits until a driver reports `count` drivers, one of them the leader, and returns the driver's own name.
 async fn until_known(driver: &Front, count: usize) -> String {
     eventually("the drivers know one another, and have a leader", async || {
         let known = replicas(&driver.program).await["replicas"].clone();
@@ -52,7 +52,7 @@ async fn leads(driver: &Front) -> bool {
     known.any(|replica| replica["self"] == true && replica["leader"] == true)
 }
 
-/// Checks that every driver that serves the target reported so after the target was published.
+/// Checks that no driver reported that it serves the target before the target was published.
 async fn check_order(nodes: &Nodes) {
     let (published, target) = nodes.get(&above()).await.unwrap();
     for driver in nodes.children(&above()).await {
@@ -66,8 +66,7 @@ async fn check_order(nodes: &Nodes) {
     }
 }
 
-/// Simulates clients that create applications through the drivers in turn, if a driver reports that it is ready. No
-/// driver may go back to an earlier table.
+/// Clients that create applications through the ready drivers in turn. No driver may return to an earlier table.
 async fn load(around: &Surroundings, drivers: &[Front], is_over: &AtomicBool, answers: &mut Vec<Answer>) {
     let mut newest = vec![0; drivers.len()];
     for (index, driver) in drivers.iter().enumerate().cycle() {
@@ -147,7 +146,7 @@ async fn three_drivers_go_live_with_each_change_together() {
     if soak.is_some() {
         assert!(overlap < Duration::from_secs(1), "{overlap:?}");
     }
-    // There is a first target, and one for each change.
+    // The first table and each change were a target once.
     let (published, stat) = nodes.get(&above()).await.unwrap();
     assert_eq!(usize::try_from(stat.version).unwrap(), changes + 1);
     for driver in &drivers {
@@ -208,7 +207,7 @@ async fn a_hanging_driver_delays_the_others_and_is_named() {
     }
     check_order(&nodes).await;
 
-    // A driver that stops does not delay the others.
+    // A driver that shuts down does not delay the others.
     slow.program.terminate().unwrap();
     slow.program.ended().await.unwrap();
     let definition = around.definition("webhook-test", "version-2");
@@ -220,7 +219,7 @@ async fn a_hanging_driver_delays_the_others_and_is_named() {
 async fn drivers_continue_without_a_killed_one_and_without_zookeeper() {
     let server = blocking(Server::start).await;
     let place = ZooKeeperNode::root(server.address());
-    // The scheduler is registered in another ensemble, so it stays known when the server stops.
+    // The scheduler is registered in another ensemble, so it stays known when this server stops.
     let around = Surroundings::new(&ZooKeeperNode::shared("elsewhere").await).await;
     let config = around
         .config(&place, "")
@@ -245,7 +244,8 @@ async fn drivers_continue_without_a_killed_one_and_without_zookeeper() {
     until_known(&leader, 3).await;
     until_known(&third, 3).await;
 
-    // The leader is killed while a change is being prepared. Another driver leads when its session has expired.
+    // The leader is killed while drivers prepare a change. Another driver becomes the leader when the killed one's
+    // session has expired.
     second.program.suspend().unwrap();
     nodes
         .put(NODE, &around.definition("webhook-test", "version-1"))
@@ -261,7 +261,7 @@ async fn drivers_continue_without_a_killed_one_and_without_zookeeper() {
     }
     until_known(&third, 2).await;
 
-    // Without ZooKeeper, no driver goes live with a change, and all drivers answer.
+    // Without ZooKeeper, no change goes live, and all drivers answer.
     let mut server = blocking(move || {
         let mut server = server;
         server.stop();
@@ -295,12 +295,12 @@ async fn drivers_continue_without_a_killed_one_and_without_zookeeper() {
         .await;
     }
 
-    // A new driver serves the same table as the others as soon as it is ready.
+    // A new driver serves the common table when it becomes ready.
     let new = patient().await;
     until_ready(&new.program).await;
     assert_eq!(around.passed(&new).await, ["version-2"]);
 
-    // A killed driver delays the others until its session has expired. A driver that comes late is reported.
+    // A killed driver delays the others until its session expires.
     let session = session_of(&nodes, &second).await;
     second.program.kill().await.unwrap();
     let definition = around.definition("webhook-test", "version-3");
@@ -344,7 +344,7 @@ async fn a_driver_that_cannot_prepare_a_change_is_named_and_later_not_ready() {
     std::fs::write(&key, KeyPair::generate().unwrap().public_key_pem()).unwrap();
     std::fs::write(&module, Versions::find().unwrap().module(1)).unwrap();
     let first = patient(&around, &place).await;
-    // This driver accepts only signed modules.
+    // This driver accepts only signed modules, so it rejects the plugin.
     let strict = around.config(
         &place,
         &format!("registration: {{}}\nsignatures: [ {{ source: \"file:**\", keys: [{key:?}] }} ]\n"),
@@ -384,8 +384,8 @@ async fn a_driver_that_cannot_prepare_a_change_is_named_and_later_not_ready() {
     unable.program.ended().await.unwrap();
     eventually("the plugin is live", async || chains(&first).await == 2).await;
 
-    // When the others serve the plugin, a driver that cannot serve it is not ready, delays no other driver, and is not
-    // registered for gateways.
+    // If the others already serve the plugin, a new driver that cannot serve it is not ready, does not delay the
+    // others, and is not registered for gateways.
     let late = Front::start(&strict).await;
     eventually("it knows what the others serve", async || {
         replicas(&late.program).await["target"].is_string()
@@ -404,7 +404,7 @@ async fn a_driver_that_cannot_prepare_a_change_is_named_and_later_not_ready() {
     assert_eq!(around.passed(&first).await, ["version-1"]);
     until_registered(&nodes, 0).await;
 
-    // The driver is registered while it serves the same table as the others.
+    // The driver is registered once it serves the common table.
     nodes.delete(&node).await;
     until_ready(&late.program).await;
     until_registered(&nodes, 1).await;
@@ -416,7 +416,7 @@ async fn a_driver_that_cannot_prepare_a_change_is_named_and_later_not_ready() {
     until_registered(&nodes, 0).await;
 }
 
-/// Waits until this number of drivers is registered for gateways.
+/// Waits until `count` drivers are registered for gateways.
 async fn until_registered(nodes: &Nodes, count: usize) {
     let of_cluster = format!("{DRIVERS}/{CLUSTER}");
     nodes

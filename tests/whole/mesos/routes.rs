@@ -1,5 +1,5 @@
-//! Every route that ends at the scheduler: section 1.3 of the reference of bcs-mesos-driver, row by row, compared with
-//! the requests to the scheduler. The scheduler itself reports requests that it cannot decode.
+//! Every route that is forwarded to the scheduler, from section 1.3 of the reference of bcs-mesos-driver, with the
+//! expected request. The scheduler reports requests that it cannot decode.
 
 use http::Method;
 use serde_json::json;
@@ -12,10 +12,10 @@ const PUT: Method = Method::PUT;
 const POST: Method = Method::POST;
 const DELETE: Method = Method::DELETE;
 
-/// The reply of the scheduler for an unknown route.
+/// The scheduler's reply to an unknown route.
 const NO_ROUTE: &str = "404: Page Not Found";
 
-/// (method, path below `/mesosdriver/v4`, kind or text of the body, the request to the scheduler)
+/// (method, path below `/mesosdriver/v4`, kind or text of the body, expected request to the scheduler)
 #[rustfmt::skip]
 const ROUTES: &[(Method, &str, &str, &str)] = &[
     (POST,   "/namespaces/elsewhere/applications", "application", "POST /v1/apps"),
@@ -88,7 +88,7 @@ const ROUTES: &[(Method, &str, &str, &str)] = &[
     (DELETE, "/command/deployment/n/web?id=7", "", "DELETE /v1/command/deployment/n/web?id=7"),
 ];
 
-/// Routes of the original's driver that its scheduler no longer has.
+/// Routes of the original driver that its scheduler no longer has.
 #[rustfmt::skip]
 const COMMENTED_OUT: [(Method, &str, &str); 2] = [
     (GET,    "/namespaces/n/applications/web/tasks", "GET /v1/apps/n/web/tasks"),
@@ -123,7 +123,7 @@ async fn every_route_of_the_scheduler_is_forwarded() {
     }
     wrong.extend(mesos.scheduler.mistakes());
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    // The routes left nothing behind, and the only scheduler executed each of them.
+    // The only scheduler executed all writes.
     let by = mesos.scheduler.address();
     assert!(mesos.cluster.writes().iter().all(|write| write.by == by));
 }
@@ -143,7 +143,6 @@ async fn removed_routes_of_schedulers_are_forwarded_and_refused_there() {
     }
 }
 
-/// Unknown paths and methods never reach a scheduler.
 #[tokio::test]
 async fn paths_without_a_route_never_reach_the_scheduler() {
     let mesos = Mesos::new("", &[]).await;

@@ -1,4 +1,4 @@
-//! The program in front of a scheduler, and clients that speak the driver's API.
+//! The program in front of a scheduler, and clients of the driver's API.
 
 use std::{net::SocketAddr, path::PathBuf};
 
@@ -22,8 +22,8 @@ pub(super) struct Mesos {
 }
 
 impl Mesos {
-    /// Starts a driver with this content of `definitions/definitions.yaml`, or without the file; `resolve` maps hosts
-    /// to addresses.
+    /// Starts a driver with this content of `definitions/definitions.yaml`, or without the file if it is empty;
+    /// `resolve` maps host names to addresses.
     pub(super) async fn new(definitions: &str, resolve: &[(&str, SocketAddr)]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let cluster = MesosCluster::default();
@@ -59,14 +59,14 @@ impl Mesos {
         }
     }
 
-    /// Sends a request as a BCS client does; `path` is below `/mesosdriver/v4`.
+    /// Sends a request like a BCS client; `path` is relative to `/mesosdriver/v4`.
     pub(super) async fn send(&self, method: Method, path: &str, body: impl Into<bytes::Bytes>) -> Reply {
         let url = self.program.url(&format!("/mesosdriver/v4{path}"));
         self.client.bcs(method, &url, body).await.unwrap()
     }
 }
 
-/// Returns the configuration of a driver for a cluster in ZooKeeper, with additions.
+/// Returns the configuration of a driver in ZooKeeper with `more` appended.
 pub(super) fn driver(place: &ZooKeeperNode, more: &str) -> String {
     let ensemble = place.config();
     let definitions = if more.contains("definitions:") {
@@ -83,14 +83,14 @@ pub(super) fn driver(place: &ZooKeeperNode, more: &str) -> String {
     )
 }
 
-/// A driver or a gateway, and its working directory.
+/// A running driver or gateway with its working directory.
 pub(super) struct Front {
     _directory: TempDir,
     pub(super) program: Admittance,
 }
 
 impl Front {
-    /// Starts a driver with this configuration, on ports chosen by the kernel.
+    /// Starts a driver with this configuration on ports that the kernel chooses.
     pub(super) async fn start(config: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let config = write(&directory, "admittance.yaml", config);

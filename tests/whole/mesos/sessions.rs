@@ -1,4 +1,4 @@
-//! A driver's nodes in ZooKeeper, also when its session or the ensemble's leader is lost.
+//! A driver's nodes in ZooKeeper, which are created again when its session or the ensemble's leader is lost.
 
 use admittance_tests::{MesosCluster, Scheduler};
 use serde_json::{Value, json};
@@ -10,12 +10,12 @@ use super::{
     zookeeper::{Ensemble, ZooKeeperNode, blocking},
 };
 
-/// Returns the node in which bcs-api looks for the cluster's drivers.
+/// Returns the node below which bcs-api looks for the cluster's drivers.
 fn of_cluster() -> String {
     format!("{DRIVERS}/{CLUSTER}")
 }
 
-/// Returns the only node of a driver in each of its two locations. The second location also has nodes of clusters.
+/// Returns the driver's only node in each of its two locations. The second one also has nodes of clusters.
 async fn registered(nodes: &Nodes) -> (Node, Node) {
     let is_driver = |node: &Node| node.name.starts_with("_c_");
     let in_service = nodes
@@ -32,7 +32,7 @@ async fn registered(nodes: &Nodes) -> (Node, Node) {
     )
 }
 
-/// Returns whether a name belongs to a protected node for this address: `_c_`, 32 hexadecimal digits, a dash, the
+/// Returns whether the name is that of a protected node for this address: `_c_`, 32 hexadecimal digits, a dash, the
 /// address and ten digits.
 fn is_protected(name: &str, address: &str) -> bool {
     let rest = name.strip_prefix("_c_").and_then(|rest| rest.split_once('-'));
@@ -78,8 +78,7 @@ async fn a_driver_registers_in_both_locations_and_again_after_a_lost_session() {
         assert_ne!(node.session, 0, "it is ephemeral");
     }
 
-    // The driver is suspended until its sessions expire. ZooKeeper then deletes the nodes, and reports the expired
-    // session when the driver reconnects.
+    // The driver is suspended until ZooKeeper deletes its nodes. It learns of the expired session when it reconnects.
     driver.program.suspend().unwrap();
     nodes
         .until_children(&of_cluster(), "expired", <[Node]>::is_empty)
@@ -106,7 +105,7 @@ async fn a_driver_registers_in_both_locations_and_again_after_a_lost_session() {
     assert_eq!(after_in_service.data, in_service.data);
     assert_eq!(after_in_cluster.data, in_cluster.data);
 
-    // A deleted node is created again, with the same session.
+    // The driver creates a deleted node again in the same session.
     nodes
         .delete(&format!("{}/{}", of_cluster(), after_in_service.name))
         .await;
@@ -116,7 +115,7 @@ async fn a_driver_registers_in_both_locations_and_again_after_a_lost_session() {
     assert_ne!(back[0].name, after_in_service.name);
     assert_eq!(back[0].data, after_in_service.data);
 
-    // A stopping driver deletes its nodes first.
+    // A driver deletes its nodes before it exits.
     driver.program.terminate().unwrap();
     nodes
         .until_children(&of_cluster(), "withdrawn", <[Node]>::is_empty)
@@ -146,7 +145,7 @@ async fn an_ensemble_that_loses_its_leader_stops_no_request() {
     let (ensemble, lost) = blocking(move || {
         let leader = ensemble.leader();
         ensemble.kill(leader);
-        // Another server becomes the leader.
+        // The ensemble elects another leader.
         let next = ensemble.leader();
         assert_ne!(next, leader);
         (ensemble, leader)
@@ -155,7 +154,7 @@ async fn an_ensemble_that_loses_its_leader_stops_no_request() {
     writers.until_created(20).await;
     let undisturbed = writers.count();
 
-    // The new leader has the driver's session or a new one, and notifies it of a new master.
+    // The driver keeps its session or gets a new one, and learns of a new master.
     let nodes_after = Nodes::connect(&place.connection()).await;
     registered(&nodes_after).await;
     first_stands.resign().await;

@@ -1,4 +1,4 @@
-//! Mutual TLS from a client to the gateway's driver, and on to the scheduler.
+//! Mutual TLS between client and driver, and between driver and scheduler.
 
 use std::{fs, path::Path};
 
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::scene::application;
 
-/// Creates an authority, a server's certificate and a client's.
+/// Creates a CA with a server certificate and a client certificate.
 async fn certificates(out: &Path) {
     let arguments = ["certs", "--out", out.to_str().unwrap()];
     let names = [
@@ -32,7 +32,7 @@ fn pem(folder: &Path, name: &str) -> String {
     fs::read_to_string(folder.join(name)).unwrap()
 }
 
-/// Returns a client that trusts this authority, and presents its certificate if it has one.
+/// Returns a client that trusts this CA and, if it has a certificate, presents it.
 fn client(trusts: &Path, shows: Option<&Path>) -> Client {
     let identity = shows.map(|folder| (pem(folder, "operator.pem"), pem(folder, "operator.key")));
     let identity = identity
@@ -49,7 +49,7 @@ fn client(trusts: &Path, shows: Option<&Path>) -> Client {
 #[tokio::test]
 async fn mutual_tls_is_used_with_clients_and_the_scheduler() {
     let directory = tempfile::tempdir().unwrap();
-    // There is a CA for the cluster, one for the scheduler, and a foreign one.
+    // The cluster, the scheduler and a stranger have a CA each.
     let [ours, schedulers, theirs] = ["ours", "schedulers", "theirs"].map(|name| directory.path().join(name));
     for folder in [&ours, &schedulers, &theirs] {
         certificates(folder).await;
@@ -95,7 +95,7 @@ async fn mutual_tls_is_used_with_clients_and_the_scheduler() {
         let url = program.tls_url("/mesosdriver/v4/namespaces/shop/applications");
         client.bcs(Method::POST, &url, object).await
     };
-    // (name, trusted authority, client certificate, whether it is accepted)
+    // (name, trusted CA, client certificate, whether the client is served)
     for (name, trusts, shows, is_served) in [
         ("right", &ours, Some(&ours), true),
         ("none", &ours, None, false),
@@ -114,7 +114,7 @@ async fn mutual_tls_is_used_with_clients_and_the_scheduler() {
     }
     assert_eq!(scheduler.mistakes(), [""; 0]);
 
-    // A scheduler rejects a certificate from another CA, and the client gets the error.
+    // The scheduler rejects a certificate from another CA, and the client gets the error.
     let stranger = Front::start(&config.replace("discover: {}", &to_scheduler(&theirs))).await;
     let client = client(&ours, Some(&ours));
     let reply = create(&client, &stranger.program, "stranger").await.unwrap();

@@ -1,5 +1,5 @@
-//! Test vectors derived from the original's code: each row is a case, with its section in the reference of
-//! bcs-mesos-driver. The rows run one after another.
+//! Test vectors from the original's code. Each row is a case with its section in the reference of bcs-mesos-driver, and
+//! the rows run one after another.
 
 use admittance_tests::Reply;
 use bytes::Bytes;
@@ -12,38 +12,37 @@ use super::{
 };
 use crate::scene::{application, source};
 
-/// A client's request, and all its effects.
+/// A client's request with all of its expected effects.
 struct Vector {
-    /// Its section and description.
+    /// The section and a description.
     source: &'static str,
-    /// The namespace. The hooks of all rows of a namespace are the same.
+    /// The namespace of the request. Rows with the same namespace share their hooks.
     namespace: &'static str,
-    /// The hooks of the namespace, each with its failure policy. They are called for Create and Update of applications
-    /// and deployments.
+    /// The namespace's hooks with their failure policies, called for Create and Update of applications and deployments.
     hooks: &'static [(&'static str, &'static str)],
-    /// The value of `BCS-ClusterID`.
+    /// The values of the header `BCS-ClusterID`.
     cluster: &'static [&'static str],
-    /// The method and the path below `/mesosdriver/v4`, with `{ns}` for the namespace.
+    /// The method, and the path below `/mesosdriver/v4` with `{ns}` for the namespace.
     ask: (Method, &'static str),
     body: Body,
-    /// The status, the code and a part of the message.
+    /// The expected status, code and part of the message.
     reply: (u16, u64, &'static str),
-    /// The request to the scheduler.
+    /// The expected request to the scheduler.
     received: Option<&'static str>,
-    /// The hooks that are called, in order.
+    /// The hooks that must be called, in order.
     called: &'static [&'static str],
-    /// Expected values in the body sent to the scheduler, each with its path.
+    /// Expected values in the body for the scheduler, by path.
     sent: &'static [(&'static str, &'static str)],
 }
 
 #[derive(Clone, Copy)]
 enum Body {
     Nothing,
-    /// An object of this kind, named `web`.
+    /// An object of this kind named `web`.
     Object(&'static str),
     Text(&'static str),
-    /// A definition for this operation and kind, with one hook. The last string is the rest of the hook, in which `CA`
-    /// stands for a valid bundle.
+    /// A definition with one hook for this operation and kind. The last string has the hook's other fields, in which
+    /// `CA` stands for a valid bundle.
     Definition(&'static str, &'static str, &'static str),
 }
 
@@ -76,21 +75,21 @@ const WRONG_CLUSTER: (u16, u64, &str) = (400, 1_405_234, "http header BCS-Cluste
 
 #[rustfmt::skip]
 const VECTORS: &[Vector] = &[
-    // The header.
+    // The header with the cluster's ID.
     Vector { source: "1.2 no BCS-ClusterID, and no hook is called (2.6 no. 12)", namespace: "header", hooks: SEEN, cluster: &[], reply: WRONG_CLUSTER, ..USUAL },
     Vector { source: "1.2 another cluster", namespace: "header", hooks: SEEN, cluster: &["BCS-MESOS-10002"], reply: (400, 1_405_234, "http header BCS-ClusterID BCS-MESOS-10002 don't exist"), ..USUAL },
     Vector { source: "1.2 case counts", namespace: "header", hooks: SEEN, cluster: &["bcs-mesos-10001"], reply: WRONG_CLUSTER, ..USUAL },
     Vector { source: "1.2 two of them", namespace: "header", hooks: SEEN, cluster: &[CLUSTER, "BCS-MESOS-10002"], reply: WRONG_CLUSTER, ..USUAL },
     Vector { source: "1.2 on every route", namespace: "header", hooks: SEEN, cluster: &[], ask: (Method::GET, "/namespaces/{ns}/applications"), body: Nothing, reply: WRONG_CLUSTER, ..USUAL },
     Vector { source: "1.2 on the routes of definitions", namespace: "header", hooks: SEEN, cluster: &[], ask: (Method::POST, "/namespaces/{ns}/admissionwebhook"), body: Object("admissionwebhook"), reply: WRONG_CLUSTER, ..USUAL },
-    // Kinds.
+    // Kinds of objects.
     Vector { source: "1.4 wrong kind", namespace: "kinds", ask: (Method::POST, "/namespaces/{ns}/applications"), body: Object("deployment"), reply: (200, 1_405_008, "(bcs-mesos-driver):Kind deployment is invalid"), ..USUAL },
     Vector { source: "1.4 wrong kind", namespace: "kinds", ask: (Method::PUT, "/namespaces/{ns}/deployments"), body: Object("application"), reply: (200, 1_405_008, "(bcs-mesos-driver):Kind application is invalid"), ..USUAL },
     Vector { source: "1.4 wrong kind", namespace: "kinds", ask: (Method::POST, "/namespaces/{ns}/configmaps"), body: Object("secret"), reply: (200, 1_405_008, "(bcs-mesos-driver):Kind secret is invalid"), ..USUAL },
     Vector { source: "1.4 no kind", namespace: "kinds", ask: (Method::POST, "/namespaces/{ns}/services"), body: Text("{}"), reply: (200, 1_405_008, "(bcs-mesos-driver):Kind  is invalid"), ..USUAL },
     Vector { source: "2.1 wrong kind of a definition", namespace: "kinds", ask: (Method::POST, "/namespaces/{ns}/admissionwebhook"), body: Object("application"), reply: (200, 1_405_008, "Kind application is invalid"), ..USUAL },
     Vector { source: "2.4 the hooks are for the kind of the body; the kind is checked behind them", namespace: "wrong", hooks: SEEN, ask: (Method::POST, "/namespaces/{ns}/deployments"), reply: (200, 1_405_008, "Kind application is invalid"), called: &["annotates"], ..USUAL },
-    // The scheduler's own codes.
+    // Errors of the scheduler, whose codes are kept.
     Vector { source: "2.2 of a scheduler: created", namespace: "twice", ask: (Method::POST, "/namespaces/{ns}/configmaps"), body: Object("configmap"), received: Some("POST /v1/configmap"), ..USUAL },
     Vector { source: "2.2 of a scheduler: create twice", namespace: "twice", ask: (Method::POST, "/namespaces/{ns}/configmaps"), body: Object("configmap"), reply: (200, 1_405_201, "(bcs-scheduler):configmap already exist"), received: Some("POST /v1/configmap"), ..USUAL },
     Vector { source: "2.2 of a scheduler: update absent", namespace: "twice", ask: (Method::PUT, "/namespaces/{ns}/secrets"), body: Object("secret"), reply: (200, 1_405_202, "(bcs-scheduler):secret not exist"), received: Some("PUT /v1/secret"), ..USUAL },
@@ -110,7 +109,7 @@ const VECTORS: &[Vector] = &[
     Vector { source: "2.1 no policy is Ignore", namespace: "no-policy", hooks: &[("broken", "")], received: CREATED, called: &["broken"], ..USUAL },
     Vector { source: "2.4 deployments", namespace: "deploys", hooks: SEEN, ask: (Method::POST, "/namespaces/{ns}/deployments"), body: Object("deployment"), received: Some("POST /v1/deployment/deploys/web"), called: &["annotates"], sent: &[(FIRST, "seen")], ..USUAL },
     Vector { source: "2.4 deployments", namespace: "deploys", hooks: SEEN, ask: (Method::PUT, "/namespaces/{ns}/deployments"), body: Object("deployment"), received: Some("PUT /v1/deployment/deploys/web?args="), called: &["annotates"], sent: &[(FIRST, "seen")], ..USUAL },
-    // Requests to which hooks apply, and others.
+    // Requests for which hooks are called, and requests for which they are not.
     Vector { source: "2.4 POST is Create", namespace: "life", hooks: SEEN, received: CREATED, called: &["annotates"], sent: &[(FIRST, "seen")], ..USUAL },
     Vector { source: "2.4 PUT is Update", namespace: "life", hooks: SEEN, ask: (Method::PUT, "/namespaces/{ns}/applications?instances=1"), received: Some("POST /v1/apps/life/web/update?instances=1&args="), called: &["annotates"], sent: &[(FIRST, "seen")], ..USUAL },
     Vector { source: "6 PUT rollback calls Update hooks", namespace: "life", hooks: SEEN, ask: (Method::PUT, "/namespaces/{ns}/applications/rollback"), received: Some("POST /v1/apps/life/web/update?instances=2&kind=application"), called: &["annotates"], sent: &[(FIRST, "seen")], ..USUAL },
@@ -122,7 +121,7 @@ const VECTORS: &[Vector] = &[
     Vector { source: "2.6 no. 10: what cannot be decoded does not", namespace: "life", hooks: SEEN, body: Text("{"), reply: (400, 1_405_010, "json decode failed!"), ..USUAL },
     Vector { source: "2.6 no. 6: null breaks the original's connection", namespace: "life", hooks: SEEN, body: Text("null"), reply: (400, 1_405_010, "json decode failed!"), ..USUAL },
     Vector { source: "1.4 a name with a dot", namespace: "dots", hooks: SEEN, body: Text(r#"{"kind":"application","metadata":{"name":"a.b","namespace":"x"}}"#), reply: (200, 0, "Name can't contains contains '.'"), ..USUAL },
-    // Requests for definitions never reach a scheduler.
+    // Requests about definitions, which never reach a scheduler.
     Vector { source: "2.2 create", namespace: "defs", ask: POST_DEFINITION, body: Definition("Create", "secret", GOOD), ..USUAL },
     Vector { source: "2.2, 6 create twice", namespace: "defs", ask: POST_DEFINITION, body: Definition("Create", "secret", GOOD), reply: (200, 1_405_201, "admission already exist"), ..USUAL },
     Vector { source: "2.2 update", namespace: "defs", ask: PUT_DEFINITION, body: Definition("Create", "secret", ANOTHER), ..USUAL },
@@ -143,14 +142,14 @@ const VECTORS: &[Vector] = &[
     Vector { source: "2.6 no. 14: the documented route", namespace: "defs", ask: (Method::DELETE, "/crd/namespaces/{ns}/admissionwebhook/of-service"), body: Nothing, ..USUAL },
     Vector { source: "2.2 delete", namespace: "defs", ask: (Method::DELETE, "/namespaces/{ns}/admissionwebhook/of-secret"), body: Nothing, ..USUAL },
     Vector { source: "2.2 delete absent", namespace: "defs", ask: (Method::DELETE, "/namespaces/{ns}/admissionwebhook/of-secret"), body: Nothing, reply: (200, 1_405_202, "admission not exist"), ..USUAL },
-    // Hooks that are plugins.
+    // Hooks with plugins.
     Vector { source: "2.5, with a plugin", namespace: "plugin", hooks: &[("plugin", "Fail")], received: CREATED, sent: &[(IMAGE, "mirror.example.com/library/nginx:1.29")], ..USUAL },
     Vector { source: "2.5, a plugin between hooks", namespace: "between", hooks: &[("odd", "Fail"), ("plugin", "Fail"), ("annotates", "Fail")], received: CREATED, called: &["odd", "annotates"], sent: &[(IMAGE, "mirror.example.com/library/nginx:1.29"), (ODD, "seen"), (FIRST, "seen")], ..USUAL },
     Vector { source: "2.5, a plugin that refuses, whatever its policy", namespace: "refuses", hooks: &[("refuses", "Ignore"), ("annotates", "Fail")], reply: (400, 1_405_234, "denied the request"), ..USUAL },
     Vector { source: "6 PUT rollback calls Update hooks, with a plugin", namespace: "refuses", hooks: &[("refuses", "Ignore"), ("annotates", "Fail")], ask: (Method::PUT, "/namespaces/{ns}/applications/rollback"), reply: (400, 1_405_234, "denied the request"), ..USUAL },
 ];
 
-/// Returns the definitions that all rows need: one for each operation and kind.
+/// Returns the definitions for all rows: one for each operation and kind.
 fn definitions(hooks: &Hooks) -> String {
     let mut stages: Vec<Value> = Vec::new();
     let mut done: Vec<&str> = Vec::new();
@@ -217,7 +216,7 @@ async fn replies_match_the_vectors_of_the_original() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Sends one row's request, and returns the differences from its expectations.
+/// Sends a row's request, and returns the differences from the expectations.
 async fn ask(mesos: &Mesos, hooks: &Hooks, vector: &Vector) -> Vec<String> {
     let (method, path) = &vector.ask;
     let body = body(vector, &hooks.bundle);
@@ -262,7 +261,7 @@ async fn ask(mesos: &Mesos, hooks: &Hooks, vector: &Vector) -> Vec<String> {
     let called: Vec<&str> = calls.iter().map(|call| call.path.trim_matches('/')).collect();
     expect("calls", format!("{called:?}"), format!("{:?}", vector.called));
 
-    // The first hook gets the client's bytes, and each of the others gets the last valid reply of an earlier hook.
+    // The first hook gets the client's bytes. Each later hook gets the last valid reply of the earlier ones.
     let has_plugins = vector
         .hooks
         .iter()
@@ -315,7 +314,7 @@ fn body(vector: &Vector, bundle: &str) -> Bytes {
                 object["spec"]["selector"] = json!({"podname": "web"});
                 object["spec"]["strategy"] = json!({"type": "RollingUpdate"});
             }
-            // The text has spaces and line ends that parsing and serializing would not keep.
+            // Parsing and serializing would change these spaces and line ends.
             format!("{object:#}").into()
         }
     }
@@ -343,7 +342,7 @@ fn check_reply(reply: &Reply, vector: &Vector, expect: &mut impl FnMut(&str, Str
         expect("the message", text.clone(), message.to_owned());
     }
     if code == 1_405_234 {
-        // The envelope is compared byte for byte with that of the original's filters.
+        // The envelope must equal that of the original's filters, byte for byte.
         let envelope = format!(
             "{{\n \"result\": false,\n \"code\": {code},\n \"message\": {},\n \"data\": null\n}}",
             json!(text)

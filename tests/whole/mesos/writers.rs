@@ -1,4 +1,4 @@
-//! Clients that create applications one after another, each with a unique name, and record the replies.
+//! Clients that create uniquely named applications one after another and record the replies.
 
 use std::{
     collections::BTreeMap,
@@ -16,7 +16,7 @@ use tokio::{sync::watch, task::JoinSet};
 use super::scene::code_and_message;
 use crate::scene::application;
 
-/// The path for creating applications.
+/// The namespace of the created applications.
 pub(super) const NAMESPACE: &str = "load";
 
 /// Clients that create applications until they are stopped.
@@ -26,7 +26,7 @@ pub(super) struct Writers {
     tasks: JoinSet<()>,
 }
 
-/// An application, and the result of the request to create it.
+/// A created application with the result of its request.
 #[derive(Clone, Debug)]
 pub(super) struct Written {
     pub(super) name: String,
@@ -37,15 +37,15 @@ pub(super) struct Written {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
     Created,
-    /// The request was refused, with HTTP 200, this code and this message.
+    /// The request was refused with the HTTP status 200, this code and this message.
     Refused(u64, String),
-    /// There was no reply, or an invalid one.
+    /// The reply was missing or invalid.
     Broken(String),
 }
 
 impl Writers {
-    /// Starts the clients. Each sends to the base URLs in turn, which end with `/mesosdriver/v4` or the
-    /// corresponding path of a gateway.
+    /// Starts the clients, which use the base URLs in turn. A base URL ends with `/mesosdriver/v4` or a gateway's
+    /// corresponding path.
     pub(super) fn start(front_doors: &[String], clients: usize) -> Self {
         let is_over = Arc::new(AtomicBool::new(false));
         let written = watch::Sender::new(Vec::new());
@@ -77,7 +77,7 @@ impl Writers {
         );
     }
 
-    /// Waits until this many more applications are created.
+    /// Waits until `more` further applications have been created.
     pub(super) async fn until_created(&self, more: usize) {
         let created = |written: &[Written]| {
             let is = |written: &&Written| written.answer == Answer::Created;
@@ -87,7 +87,7 @@ impl Writers {
             .await;
     }
 
-    /// Waits for the replies to all sent requests, and stops.
+    /// Stops sending, and waits for the outstanding replies.
     pub(super) async fn end(mut self) -> Vec<Written> {
         self.is_over.store(true, Ordering::SeqCst);
         while let Some(ended) = self.tasks.join_next().await {
@@ -125,9 +125,8 @@ async fn write(
     }
 }
 
-/// Returns the problems with the requests to the schedulers. Each application may be sent to a master at most once, and
-/// each application that was reported as created must exist and have been created once. A scheduler that is not the
-/// master does nothing.
+/// Returns violations of the rules: each application is sent to a master at most once; one that was reported as created
+/// exists and was created once; and a scheduler that is not the master changes nothing.
 pub(super) fn wrong(
     written: &[Written],
     cluster: &MesosCluster,
@@ -168,14 +167,14 @@ pub(super) fn wrong(
     wrong
 }
 
-/// Returns all requests to these schedulers, with their problems.
+/// Returns all requests to these schedulers and the problems with them.
 pub(super) fn received(schedulers: &[&Scheduler]) -> (Vec<SchedulerRequest>, Vec<String>) {
     let received = schedulers.iter().flat_map(|scheduler| scheduler.received());
     let mistakes = schedulers.iter().flat_map(|scheduler| scheduler.mistakes());
     (received.collect(), mistakes.collect())
 }
 
-/// The check itself must find mistakes.
+/// Tests the check that the other tests rely on.
 #[tokio::test]
 async fn lost_and_duplicate_writes_are_detected() {
     let cluster = MesosCluster::default();
@@ -186,7 +185,7 @@ async fn lost_and_duplicate_writes_are_detected() {
         let body = format!(r#"{{"ID":"{name}","RunAs":"{NAMESPACE}","Instances":1}}"#);
         client.bcs(Method::POST, &url, body).await.unwrap();
     }
-    // A scheduler that is not the master may get requests.
+    // A scheduler that is not the master may receive requests.
     scheduler.lead(false);
     let body = format!(r#"{{"ID":"once","RunAs":"{NAMESPACE}","Instances":1}}"#);
     client.bcs(Method::POST, &url, body).await.unwrap();

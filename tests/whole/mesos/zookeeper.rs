@@ -7,12 +7,12 @@ mod ensemble;
 
 pub(super) use ensemble::{Ensemble, Server};
 
-/// The ensemble and root node of a test.
+/// An ensemble, and the root node of a test in it.
 #[derive(Clone)]
 pub(crate) struct ZooKeeperNode {
-    /// `host:port,host:port`
+    /// The servers as `host:port,host:port`.
     pub(super) servers: String,
-    /// The parent of its paths; empty for the root.
+    /// The path of the test's root node, or an empty string for the ensemble's root.
     folder: String,
 }
 
@@ -25,9 +25,9 @@ impl ZooKeeperNode {
         }
     }
 
-    /// Returns a separate root node in the server that the tests share.
+    /// Returns a root node of this test in the server that all tests share.
     pub(crate) async fn shared(test: &str) -> Self {
-        // The function blocks while the server starts.
+        // Starting the server blocks the thread.
         let address = blocking(ensemble::shared).await;
         let folder = format!("/{test}-{:016x}", fastrand::u64(..));
         let client = Client::connect(address).await.unwrap();
@@ -44,7 +44,7 @@ impl ZooKeeperNode {
         format!("{}{}", self.servers, self.folder)
     }
 
-    /// Returns the keys for the configuration.
+    /// Returns the configuration's keys for ZooKeeper.
     pub(crate) fn config(&self) -> String {
         let servers: Vec<String> = self
             .servers

@@ -22,7 +22,7 @@ impl Setup {
         Client::new().unwrap().send(request).await.unwrap()
     }
 
-    /// Returns the reply to an evaluation that succeeds.
+    /// Evaluates a request, checks that this succeeds, and returns the reply.
     async fn evaluated(&self, body: &Value) -> Value {
         let reply = self.ask("/v1/evaluate", body).await;
         assert_eq!(reply.status, 200, "{}", reply.text());
@@ -30,7 +30,7 @@ impl Setup {
     }
 }
 
-/// Returns every message and mistake of a refused evaluation.
+/// Returns the messages and mistakes of a refused evaluation.
 fn error_of(reply: &Reply) -> String {
     let reply: Value = reply.json().unwrap();
     reply["error"].to_string()
@@ -42,7 +42,7 @@ async fn an_evaluation_has_an_outcome_and_no_effect() {
     let object = application("shop", "web", "nginx:1");
     let before = setup.json_of(&["status"]).await;
 
-    // The definitions name a different module, next to the live chain's file.
+    // The definitions name another module beside the live chain's file.
     let body = json!({"definitions": chain("two.wasm", ""), "request": {"object": object, "user": "ann"}});
     let reply = setup.evaluated(&body).await;
     let decision = &reply["decision"];
@@ -60,7 +60,7 @@ async fn an_evaluation_has_an_outcome_and_no_effect() {
     let annotations = &reply["object"]["metadata"]["annotations"];
     assert!(annotations.to_string().contains(&Versions::name(2)), "{reply}");
 
-    // The live chain is evaluated, and then a copy with other settings.
+    // The first evaluation uses the live chain, and the second a copy with other settings.
     let live = json!({"chain": "Mutating:versions", "request": {"object": object}});
     let reply = setup.evaluated(&live).await;
     assert_eq!(
@@ -75,7 +75,7 @@ async fn an_evaluation_has_an_outcome_and_no_effect() {
         Versions::name(1)
     );
 
-    // This chain does not apply to the request.
+    // This chain does not match the request.
     let body = json!({"definitions": chain("two.wasm", ""), "request": {"object": "apiVersion: v4\nkind: process\n"}});
     let reply = setup.evaluated(&body).await;
     assert_eq!(
@@ -179,7 +179,7 @@ async fn impossible_evaluations_are_explained() {
     assert_eq!(setup.ask("/v1/evaluate", &large).await.status, 413);
 }
 
-/// A plugin that loops or allocates fails within its limits, as in a live chain.
+/// Limits stop a plugin that loops or allocates too much, as in a live chain.
 #[tokio::test]
 async fn limits_hold_in_evaluations() {
     let setup = Setup::with(&chain("one.wasm", "")).await;
@@ -219,8 +219,8 @@ const TOKENS: &str = "admin:
     - { name: ops, role: Admin, file: ops.token }
 ";
 
-/// Evaluation runs code of the definitions, so it needs the role that may apply them. Listing the chains for a request
-/// does not.
+/// An evaluation runs code that the definitions choose, so it needs the role that may apply definitions. Listing the
+/// matching chains does not.
 #[tokio::test]
 async fn evaluating_needs_the_role_that_may_change_definitions() {
     let directory = tempfile::tempdir().unwrap();

@@ -16,7 +16,7 @@ async fn admittance(arguments: &[&str]) -> Finished {
     Admittance::run(arguments.iter().copied()).await.unwrap()
 }
 
-/// Runs a command that must succeed, and returns its output.
+/// Runs a command, checks that it succeeds, and returns its output.
 async fn said(arguments: &[&str]) -> String {
     let finished = admittance(arguments).await;
     assert_eq!(finished.code, Some(0), "{}{}", finished.stdout, finished.stderr);
@@ -27,13 +27,13 @@ fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// Returns the plugin's version, as reported by the running driver.
+/// Returns the version that the plugin reports in the running driver.
 async fn version(program: &Admittance) -> Value {
     let status = program.status().await.unwrap();
     status["chains"][0]["stages"][0]["hook"]["version"].clone()
 }
 
-/// A tag is resolved once. After that, no registry is needed until the tag is explicitly resolved again.
+/// A tag is resolved once. The registry is not needed again until a user asks to resolve the tag again.
 #[tokio::test]
 async fn a_module_runs_while_its_registry_is_unreachable() {
     let registry = Registry::start(Access::Open, None).await;
@@ -59,17 +59,17 @@ async fn a_module_runs_while_its_registry_is_unreachable() {
     let first = start().await;
     assert_eq!(version(&first).await, Versions::name(1));
 
-    // The tag is moved, which changes nothing.
+    // The tag moves to another artifact, which has no effect.
     push(2).await;
     let second = start().await;
     assert_eq!(version(&second).await, Versions::name(1));
     let inspected = said(&["inspect", &reference, "--store", text(&store), "--output", "json"]).await;
     let inspected: Value = serde_json::from_str(&inspected).unwrap();
     assert_eq!(inspected["version"], Versions::name(2), "{inspected}");
-    // `inspect` does not change which module is used.
+    // `inspect` does not change the module in use.
     assert_eq!(version(&start().await).await, Versions::name(1));
 
-    // `pull` resolves the tag again. The new module then runs even if the registry is unreachable.
+    // `pull` resolves the tag again, and the new module then runs without the registry.
     let pulled = said(&["pull", &reference, "--store", text(&store)]).await;
     assert!(pulled.contains("digest: sha256:"), "{pulled}");
     drop(registry);
@@ -78,7 +78,7 @@ async fn a_module_runs_while_its_registry_is_unreachable() {
     assert_eq!(gone.code, Some(2), "{}", gone.stdout);
 }
 
-/// A second push creates the same artifact, without a timestamp, so signatures stay valid.
+/// The second push creates an identical artifact without a timestamp, so signatures remain valid.
 #[tokio::test]
 async fn the_same_plugin_is_the_same_artifact_whenever_it_is_pushed() {
     let registry = Registry::start(Access::Open, None).await;
@@ -144,7 +144,7 @@ async fn a_registry_gets_the_credentials_that_it_demands() {
     );
 }
 
-/// A module without the required signature never runs, whether it exists at startup or is added later.
+/// A module without the required signature never runs, whether it is there at startup or later.
 #[tokio::test]
 async fn only_signed_modules_run() {
     let keys = TempDir::new().unwrap();
@@ -155,7 +155,7 @@ async fn only_signed_modules_run() {
     let config = format!("{BCS}{signatures}");
     let sign = |key: &KeyPair, module: &[u8]| BASE64_STANDARD.encode(key.sign(module).unwrap());
 
-    // A program that has just started has no earlier table to serve.
+    // Without a history, a starting program has no table to fall back to.
     let directory = TempDir::new().unwrap();
     let versions = Versions::find().unwrap();
     write(
@@ -182,8 +182,7 @@ async fn only_signed_modules_run() {
     let signature = &status["chains"][0]["stages"][0]["hook"]["signature"];
     assert!(signature.as_str().unwrap().contains("sha256:"), "{status}");
 
-    // The module is replaced by one without a signature, then by one with a foreign signature, and finally by one with
-    // ours.
+    // The replacement first has no signature, then a signature with another key, and finally one with the right key.
     let problem = |status: &Value| status["problem"]["mistakes"][0].as_str().map(str::to_owned);
     setup.replace_module("one.wasm", 3);
     let told = |status: &Value| problem(status).is_some_and(|mistake| mistake.contains("one.wasm"));
@@ -207,7 +206,7 @@ async fn only_signed_modules_run() {
         .unwrap();
     assert_eq!(setup.versions_of("c").await, annotations_by(3));
 
-    // Rolling back to a signed module works: its signature is stored with it.
+    // A rollback to a signed module succeeds, because the store also has its signature.
     setup.stdout_of(["rollback", "1"]).await;
     assert_eq!(setup.versions_of("d").await, annotations_by(1));
 }

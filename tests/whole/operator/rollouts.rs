@@ -7,14 +7,14 @@ use crate::scene::{source, write};
 
 const STAGE: (&str, &str) = ("stage", "Mutating:versions/version");
 
-/// Returns the chain with a candidate that has this rollout.
+/// Returns a chain with a candidate that has this rollout.
 fn rolled_out(rollout: &str) -> String {
     let candidate =
         format!("      candidate:\n        source: file:../two.wasm\n        rollout: {rollout}\n");
     chain("one.wasm", &candidate)
 }
 
-/// Returns the state and the share of the rollout.
+/// Returns the rollout's state and share.
 async fn shown(setup: &Setup) -> String {
     let status = setup.json_of(&["status"]).await;
     let rollout = &status["chains"][0]["stages"][0]["candidate"]["rollout"];
@@ -39,7 +39,7 @@ async fn a_candidate_decides_its_share() {
         decided[usize::from(versions == annotations_by(2))] += 1;
     }
     assert!(decided.iter().all(|count| *count >= 5), "{decided:?}");
-    // Each decision says whether the plugin or its candidate made it.
+    // Each decision says whether the plugin or the candidate decided.
     let list = setup.json_of(&["decisions"]).await;
     let by = |by: bool| {
         let decisions = list["decisions"].as_array().unwrap().iter();
@@ -56,7 +56,7 @@ async fn a_candidate_decides_its_share() {
         [of_candidate, Some(0.0), Some(0.0)]
     );
 
-    // Another definition has another rollout, which begins at its first step.
+    // A changed definition starts its rollout again, at the first step.
     setup.stdout_of(["rollout", "next", "versions/version"]).await;
     assert_eq!(setup.versions_of("b").await, annotations_by(2));
     write(
@@ -73,7 +73,7 @@ async fn a_candidate_decides_its_share() {
         .until_status("the new rollout", is_by_user)
         .await
         .unwrap();
-    // One version decides all requests of a user.
+    // The same version decides all requests of a user.
     let first = setup.versions_of("c").await;
     for name in ["d", "e", "f", "g"] {
         assert_eq!(setup.versions_of(name).await, first);
@@ -84,7 +84,7 @@ async fn a_candidate_decides_its_share() {
 async fn a_rollout_is_steered_and_survives_a_restart() {
     let mut setup = Setup::with(&rolled_out("{ steps: [1, 100], pause: 1h }")).await;
     assert_eq!(shown(&setup).await, "progressing 1%");
-    // A share of 1 % does not contain the hash of the namespace `shop`.
+    // The hash of the namespace `shop` is outside of the first 1 %.
     assert_eq!(setup.versions_of("a").await, annotations_by(1));
     for (number, (action, expected, version)) in [
         ("next", "progressing 100%", 2),
@@ -138,7 +138,7 @@ async fn a_rollout_is_steered_and_survives_a_restart() {
     assert_eq!(metric(&setup, "admittance_rollout_share").await, Some(0.0));
 }
 
-/// A candidate that fails, or denies requests that the plugin allows, is aborted automatically.
+/// The rollout is aborted if the candidate fails, or denies requests that the plugin allows.
 #[tokio::test]
 async fn a_harmful_candidate_is_aborted() {
     for (package, settings, limit, at_least, reason) in [
@@ -165,7 +165,7 @@ async fn a_harmful_candidate_is_aborted() {
         let setup = Setup::with(&chain("one.wasm", &candidate)).await;
         let mark = setup.program.mark();
         let mut refused = 0;
-        // The abort happens after the response.
+        // The rollout is aborted shortly after the response.
         while setup.create(&format!("a{refused}")).await.status != 200 {
             refused += 1;
         }

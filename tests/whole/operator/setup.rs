@@ -7,8 +7,7 @@ use tempfile::TempDir;
 
 use crate::scene::{BCS, application, store, write};
 
-/// A driver with definitions in a directory, and the program's commands for it. Its plugin can have any number of
-/// versions.
+/// A driver whose definitions are in a directory and whose plugin can have any version, and the commands for it.
 pub(super) struct Setup {
     pub(super) directory: TempDir,
     pub(super) program: Admittance,
@@ -27,7 +26,7 @@ impl Setup {
         Self::start(config, chain, |_| None).await
     }
 
-    /// Starts a driver with this configuration and with signed modules.
+    /// Starts a driver with this configuration, whose modules are signed by `sign`.
     pub(super) async fn signed(config: &str, chain: &str, sign: impl Fn(&[u8]) -> String) -> Self {
         Self::start(config, chain, |module| Some(sign(module))).await
     }
@@ -57,7 +56,7 @@ impl Setup {
         }
     }
 
-    /// Kills the driver and starts it again, with the same history.
+    /// Kills the driver and restarts it with the same history.
     pub(super) async fn restart(&mut self) {
         self.program.kill().await.unwrap();
         self.program = serve(&self.directory, &self.upstream).start().await.unwrap();
@@ -83,7 +82,7 @@ impl Setup {
         Admittance::run(arguments.chain(connection)).await.unwrap()
     }
 
-    /// Runs a command that must succeed, and returns its output.
+    /// Runs a command, checks that it succeeds, and returns its output.
     pub(super) async fn stdout_of<A: Into<OsString>>(
         &self,
         arguments: impl IntoIterator<Item = A>,
@@ -93,13 +92,13 @@ impl Setup {
         finished.stdout
     }
 
-    /// Runs a command that must succeed, and returns its output as JSON.
+    /// Runs a command, checks that it succeeds, and parses its output as JSON.
     pub(super) async fn json_of(&self, arguments: &[&str]) -> Value {
         let text = self.stdout_of([arguments, &["--output", "json"]].concat()).await;
         serde_json::from_str(&text).unwrap()
     }
 
-    /// Creates an application, and returns the versions of its stages, as received by the upstream.
+    /// Creates an application, and returns the versions that the stages wrote into it.
     pub(super) async fn versions_of(&self, name: &str) -> Value {
         let reply = self.create(name).await;
         assert_eq!(reply.status, 200, "{}", reply.text());
@@ -128,7 +127,7 @@ fn serve(directory: &TempDir, upstream: &Upstream) -> Serve {
         .history(directory.path().join("history"))
 }
 
-/// Returns a chain of one stage with the plugin in this file; `more` are additional fields of the stage.
+/// Returns a chain whose only stage has the plugin in this file and the fields in `more`.
 pub(super) fn chain(module: &str, more: &str) -> String {
     format!(
         "# Which version runs.
@@ -149,7 +148,7 @@ spec:
     )
 }
 
-/// Returns the annotation written by a stage of this version.
+/// Returns the annotation that this version of a stage writes.
 pub(super) fn annotations_by(version: u32) -> Value {
     json!({ "version.admittance.dev/a": Versions::name(version) })
 }

@@ -1,4 +1,4 @@
-//! A collector of OpenTelemetry that keeps spans in memory.
+//! An OpenTelemetry collector that keeps spans in memory.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -19,16 +19,16 @@ use opentelemetry_proto::tonic::{
 use prost::Message as _;
 use tokio::{net::TcpListener, sync::watch};
 
-/// The collector's reaction to spans.
+/// How the collector answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Manner {
     Accepts,
     Refuses,
-    /// Does not answer.
+    /// It never answers.
     Hangs,
 }
 
-/// A collector that listens until the test ends.
+/// A collector that runs until the test ends.
 pub(crate) struct Collector {
     pub(crate) address: SocketAddr,
     shared: Arc<Shared>,
@@ -39,7 +39,7 @@ struct Shared {
     received: watch::Sender<Vec<Received>>,
 }
 
-/// A request that was accepted.
+/// An accepted request.
 #[derive(Clone)]
 pub(crate) struct Received {
     pub(crate) headers: HeaderMap,
@@ -66,7 +66,7 @@ impl Collector {
         self.shared.manner.send_replace(manner);
     }
 
-    /// Returns the requests, once they have spans that fulfil the condition.
+    /// Waits until spans meet the condition, and returns all requests.
     pub(crate) async fn until(&self, is_enough: impl Fn(&[Span]) -> bool) -> Vec<Received> {
         let mut received = self.shared.received.subscribe();
         let all = |received: &Vec<Received>| is_enough(&spans(received));
@@ -84,7 +84,7 @@ pub(crate) fn spans(received: &[Received]) -> Vec<Span> {
         .collect()
 }
 
-/// Returns the value of an attribute as text; empty if there is none.
+/// Returns an attribute's value as text, or an empty string.
 pub(crate) fn attribute(attributes: &[KeyValue], name: &str) -> String {
     let found = attributes.iter().find(|attribute| attribute.key == name);
     let value = found.and_then(|attribute| attribute.value.as_ref()?.value.as_ref());
