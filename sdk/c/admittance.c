@@ -3,14 +3,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Allocates memory; a plugin that gets none ends its call.
+// Allocates memory. If there is none, the call of the plugin ends.
 static void *allocate(size_t size) {
   void *memory = calloc(1, size > 0 ? size : 1);
   if (memory == NULL) abort();
   return memory;
 }
 
-// Returns the place for one more item of a list, which is moved to larger memory.
+// Moves a list to memory with space for one more item, and returns a pointer to that item.
 static void *grow(void *list, size_t length, size_t size) {
   void *memory = realloc(list, (length + 1) * size);
   if (memory == NULL) abort();
@@ -43,7 +43,7 @@ plugin_string_t join_texts(const plugin_string_t *texts, size_t count) {
   return whole;
 }
 
-// The functions that skip return the position after what they skip, which is at most `end`.
+// The `skip` functions return the position after the skipped text, which is at most `end`.
 
 static uint8_t *skip_separators(uint8_t *at, uint8_t *end) {
   while (at < end && strchr(" \t\r\n,:", *at) != NULL && *at != 0) at++;
@@ -79,7 +79,7 @@ static uint8_t *skip_value(uint8_t *at, uint8_t *end) {
   return end;
 }
 
-// Reads the value that follows a position in an object or an array. Returns false at the end of it.
+// Reads the next value in an object or an array. Returns false if there is none.
 static bool next_value(plugin_string_t whole, char opening, uint8_t *after, plugin_string_t *value) {
   uint8_t *end = whole.ptr + whole.len;
   if (whole.len == 0 || *whole.ptr != opening) return false;
@@ -174,7 +174,7 @@ plugin_string_t json_string(plugin_string_t value) {
           at += 6;
         }
       }
-      // Half of a pair is no character: it becomes the replacement character.
+      // Half of a surrogate pair becomes the replacement character.
       to = write_utf8(to, character >= 0xD800 && character < 0xE000 ? 0xFFFD : character);
       at += 4;
     } else {
@@ -238,7 +238,7 @@ void supports(plugin_description_t *description, const char *group, const char *
 void requests(plugin_description_t *description, uint8_t capability, const char *name) {
   admittance_plugin_types_list_capability_t *capabilities = &description->capabilities;
   capabilities->ptr = grow(capabilities->ptr, capabilities->len, sizeof(*capabilities->ptr));
-  // All capabilities have a text in the same place.
+  // The text is at the same offset in all capabilities.
   capabilities->ptr[capabilities->len++] =
       (admittance_plugin_types_capability_t){.tag = capability, .val = {.cluster = copy(name)}};
 }

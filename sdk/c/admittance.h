@@ -1,4 +1,4 @@
-// What plugins in C use besides the generated bindings: JSON, texts, and the parts of responses.
+// Helpers for plugins in C in addition to the generated bindings: JSON, texts, and the parts of responses.
 //
 // A text is a `plugin_string_t`: a pointer and a length, without a NUL at its end. A JSON value is a text that is part
 // of a larger one; a value that is absent has the length 0. Functions that return a text allocate it, except `text`.
@@ -13,7 +13,7 @@
 // Returns a text that shares the memory of a C string.
 plugin_string_t text(const char *string);
 
-// Whether two texts have the same bytes.
+// Returns whether two texts have the same bytes.
 bool text_equals(plugin_string_t one, plugin_string_t other);
 
 // Joins texts: `join(text("`"), key, text("` is missing"))`.
@@ -31,10 +31,10 @@ bool json_next_element(plugin_string_t array, plugin_string_t *element);
 // Returns a member of a JSON object, the last one if there are several.
 plugin_string_t json_get(plugin_string_t object, const char *key);
 
-// Returns the same with a key that is a text.
+// Returns a member of a JSON object whose key is given as a text.
 plugin_string_t json_get_text(plugin_string_t object, plugin_string_t key);
 
-// Whether a JSON value is a string.
+// Returns whether a JSON value is a string.
 bool json_is_string(plugin_string_t value);
 
 // Returns the content of a JSON string, without quotes and escapes; an empty text for any other value.
@@ -58,7 +58,7 @@ void requests(plugin_description_t *description, uint8_t capability, const char 
 // Adds a mistake in the settings, at a JSON Pointer.
 void add_mistake(plugin_list_settings_error_t *mistakes, plugin_string_t pointer, plugin_string_t message);
 
-// Adds a mistake for every member of the settings that is not among these keys, of which the last one is NULL.
+// Adds a mistake for every member of the settings that is not among these keys. NULL ends the list of keys.
 void reject_unknown(plugin_list_settings_error_t *mistakes, plugin_string_t settings, const char *const *keys);
 
 // Allow a request unchanged, with a JSON Patch, or refuse it with the status 403.

@@ -1,18 +1,18 @@
 import type { KubernetesObject } from "admittance";
 
-/** Why a look-up failed. */
+/** The error of a failed lookup. */
 export class ClusterError extends Error {
   readonly kind: "unavailable" | "timeout" | "refused";
 }
 
-/** One object, or undefined if it does not exist. Without a namespace for cluster-scoped kinds. */
+/** Returns one object, or undefined if it does not exist. Omit the namespace for cluster-scoped kinds. */
 export function get(
   apiVersion: string,
   kind: string,
   which: { namespace?: string; name: string },
 ): KubernetesObject | undefined;
 
-/** The objects of a kind; without a namespace, those of all namespaces. */
+/** Returns the objects of a kind in a namespace, or without one in all namespaces. */
 export function list(
   apiVersion: string,
   kind: string,

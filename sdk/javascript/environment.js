@@ -2,7 +2,7 @@
 
 import environment from "wasi:cli/environment";
 
-/** The value of a variable, or undefined if it is not granted. */
+/** Returns the value of a variable, or undefined if it is not granted. */
 export function get(name) {
   return environment.getEnvironment().find(([key]) => key === name)?.[1];
 }

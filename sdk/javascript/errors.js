@@ -1,7 +1,7 @@
-// Errors of look-ups and requests: why a call of the host failed.
+// Errors of lookups and HTTP requests: the reasons why a call of the host failed.
 
 class HostError extends Error {
-  /** `kind` is that of the contract: `unavailable`, `timeout` and so on. */
+  /** `kind` is an error kind of the contract: `unavailable`, `timeout` and so on. */
   constructor(kind, detail) {
     super(detail === undefined ? kind : `${kind}: ${detail}`);
     this.kind = kind;
@@ -9,10 +9,10 @@ class HostError extends Error {
   }
 }
 
-/** A look-up failed: `unavailable`, `timeout` or `refused`. */
+/** The error of a failed lookup, of the kind `unavailable`, `timeout` or `refused`. */
 export class ClusterError extends HostError {}
 
-/** A request failed: `unavailable`, `invalid`, `unreachable`, `timeout` or `too-large`. */
+/** The error of a failed request, of the kind `unavailable`, `invalid`, `unreachable`, `timeout` or `too-large`. */
 export class HttpError extends HostError {}
 
 /** Calls the host, which throws `{ tag, val }` of the contract. */

@@ -1,14 +1,14 @@
-/** Why there is no response. */
+/** The error of a request that got no response. */
 export class HttpError extends Error {
   readonly kind: "unavailable" | "invalid" | "unreachable" | "timeout" | "too-large";
 }
 
-/** The response, with any status. Redirects are not followed. */
+/** A response, whatever its status is. Redirects are not followed. */
 export interface HttpResponse {
   readonly status: number;
   readonly headers: [string, string][];
   readonly body: Uint8Array;
-  /** The first header of this name, in any case. */
+  /** Returns the first header of this name. The case of the name does not matter. */
   header(name: string): string | undefined;
   text(): string;
   json(): unknown;

@@ -42,14 +42,14 @@ export interface Request {
   readonly operation: "create" | "update" | "delete" | "connect";
   readonly kind: GroupVersionKind;
   readonly resource: GroupVersionResource;
-  /** `status`, `scale`, ...; undefined for the resource itself. */
+  /** The subresource, such as `status` or `scale`; undefined for the resource itself. */
   readonly subresource: string | undefined;
-  /** Empty if the control plane has not generated it yet. */
+  /** The name; empty if the control plane has not generated it yet. */
   readonly name: string;
-  /** Undefined for a cluster-scoped resource. */
+  /** The namespace; undefined for a cluster-scoped resource. */
   readonly namespace: string | undefined;
   readonly user: UserInfo;
-  /** The result will not be stored: a plugin must not cause side effects. */
+  /** Whether this is a dry run, whose result is not stored: a plugin must not cause side effects. */
   readonly dryRun: boolean;
   /** The object, as changed by the previous stages; undefined for a deletion. */
   readonly object: KubernetesObject | undefined;
@@ -109,9 +109,9 @@ export function mutate(request: Request, change: (object: KubernetesObject) => v
 
 /** A mistake in the settings. */
 export interface SettingsError {
-  /** Where, as a JSON Pointer into the settings. */
+  /** The path of the mistake, as a JSON Pointer into the settings. */
   pointer: string;
-  /** What is wrong and how to fix it. */
+  /** A message that says what is wrong and how to fix it. */
   message: string;
 }
 
@@ -163,27 +163,27 @@ type Present<S, P> =
   | { [K in keyof P]: P[K] extends { default: unknown } ? K : never }[keyof P]
   | (S extends { required: readonly (infer R)[] } ? Extract<R, keyof P> : never);
 
-/** What `plugin` needs to know. `Configured` is what `configure` returns: the settings without it. */
+/** The definition of a plugin. `Configured` is the type that `configure` returns; without it, that of the settings. */
 export interface Definition<S extends Schema, Configured> {
-  /** Short, in lower case with hyphens. */
+  /** The name, which is short, in lower case with hyphens. */
   name: string;
   /** The plugin's version, as semver. */
   version: string;
-  /** One or two sentences for operators who choose a plugin. */
+  /** A summary: one or two sentences for operators who choose a plugin. */
   summary: string;
-  /** Whether it may return a patch or a replacement. */
+  /** Whether the plugin may return a patch or a replacement. */
   mutates?: boolean;
   /** The supported resources: `v1/pods`, `apps/v1/deployments`. */
   resources?: string[];
-  /** What it asks the operator for: kinds such as `v1/Node`, origins such as `https://policy.example.com`. */
+  /** The requested capabilities: kinds such as `v1/Node`, origins such as `https://policy.example.com`. */
   capabilities?: { cluster?: string[]; http?: string[]; environment?: string[] };
-  /** The schema of its settings. Without it there are none. */
+  /** The schema of the settings. Default: the plugin has no settings. */
   settings?: S;
-  /** Checks what the schema cannot express, and prepares what `admit` needs. Throws SettingsErrors. */
+  /** Checks the settings beyond their schema, and returns the value that `admit` gets. Throws SettingsErrors. */
   configure?: (settings: Settings<S>) => Configured;
   /** Returns the verdict on one request. An error that it throws is a failure of the plugin. */
   admit: (request: Request, configured: Configured) => Response;
-  /** An object that is admitted once after `configure`, so that no call pays for what a first call creates. */
+  /** An object that is admitted once after `configure`, so that calls need not create what is created once. */
   warmUp?: object;
 }
 

@@ -8,7 +8,7 @@ export function pointer(...keys) {
   return keys.reduce(child, "");
 }
 
-/** A path of an operation: a JSON Pointer, or its keys. */
+/** Returns the path of an operation, which is given as a JSON Pointer or as a list of keys. */
 const pathOf = (path) => (Array.isArray(path) ? pointer(...path) : path);
 
 /** Mistakes in the settings. `errors` is a list of `{ pointer, message }`. */
@@ -57,7 +57,7 @@ export class Patch {
   }
 }
 
-/** A verdict with warnings and audit annotations. Made by `allow`, `deny`, `patch`, `replace` and `mutate`. */
+/** A verdict with warnings and audit annotations. `allow`, `deny`, `patch`, `replace` and `mutate` create one. */
 class Response {
   warnings = [];
   auditAnnotations = [];
@@ -66,7 +66,7 @@ class Response {
     this.verdict = verdict;
   }
 
-  /** Adds a warning for the client. */
+  /** Adds a warning for the client, who also gets it if the request is allowed. */
   warn(message) {
     this.warnings.push(String(message));
     return this;
@@ -89,7 +89,7 @@ export function deny(message, { code = 403, reason = "Forbidden" } = {}) {
   return new Response({ tag: "deny", val: { code, reason, message: String(message) } });
 }
 
-/** Allows the request with these changes: a `Patch`, or a list of operations. An empty one changes nothing. */
+/** Allows the request with these changes: a `Patch`, or a list of operations. An empty patch changes nothing. */
 export function patch(changes) {
   const operations = changes instanceof Patch ? changes.operations : changes;
   return operations.length === 0 ? allow() : new Response({ tag: "patch", val: JSON.stringify(operations) });
@@ -176,7 +176,7 @@ class Request {
   }
 }
 
-/** `v1/pods` and `apps/v1/deployments`, for the contract. */
+/** Converts resources such as `v1/pods` and `apps/v1/deployments` to the form of the contract. */
 function resourceRule(text) {
   const parts = text.split("/");
   if (parts.length < 2 || parts.length > 3) {
@@ -188,7 +188,7 @@ function resourceRule(text) {
 
 const CAPABILITIES = ["cluster", "http", "environment"];
 
-/** `{ cluster: ["v1/Node"] }`, for the contract. */
+/** Converts capabilities such as `{ cluster: ["v1/Node"] }` to the form of the contract. */
 function capabilitiesOf(capabilities) {
   return Object.entries(capabilities).flatMap(([tag, values]) => {
     if (!CAPABILITIES.includes(tag)) {
@@ -199,7 +199,7 @@ function capabilitiesOf(capabilities) {
   });
 }
 
-/** Advice for globals that browsers and Node.js have, and the sandbox has not. */
+/** Advice for errors about globals of browsers and Node.js that the sandbox does not have. */
 const ALTERNATIVES = {
   fetch: 'use `send` of "admittance/http", which returns the response',
   setInterval: "a plugin answers at once and has no timers",
@@ -209,7 +209,7 @@ const ALTERNATIVES = {
   TextEncoder: "give texts to `send` as they are, or use encodeURIComponent",
 };
 
-/** An error in the contract's form, with the line of the plugin that threw it, and advice. */
+/** Returns an error in the form of the contract, with the line of the plugin that threw it, and advice. */
 function textOf(error) {
   if (!(error instanceof Error)) return String(error);
   const frames = String(error.stack).matchAll(/\(\/([^():]+):(\d+):\d+\)/g);
@@ -259,12 +259,12 @@ export function plugin(definition) {
     throw new TypeError("`admit` returned no response; return allow(), deny(...), patch(...) or mutate(...)");
   };
   let configured;
-  /** Whatever a first call creates once is then in the memory from which every call starts. */
+  /** Admits the sample, so that whatever is created once is in the memory from which every call starts. */
   const warmUp = (object) => {
     try {
       respond(requestFor("create", object), configured);
     } catch {
-      // A look-up is unavailable here, for example. The answer does not matter.
+      // Errors are ignored: lookups, for example, are unavailable during `configure`.
     }
   };
   return {
@@ -276,7 +276,7 @@ export function plugin(definition) {
       try {
         configured = definition.configure ? definition.configure(settings) : settings;
       } catch (error) {
-        // Operators get a bug in it like a mistake in the settings as a whole.
+        // A bug in `configure` is reported to operators as a mistake in the settings as a whole.
         throw error instanceof SettingsErrors ? error.errors : [{ pointer: "", message: textOf(error) }];
       }
       if (definition.warmUp) warmUp(definition.warmUp);

@@ -1,4 +1,4 @@
-// HTTP requests and responses in the contract's form.
+// HTTP requests and responses in the form of the contract.
 
 export function requestOf(url, { method = "GET", headers = {}, body = "" } = {}) {
   const bytes = typeof body === "string" ? utf8(body) : body;
@@ -13,12 +13,12 @@ export class HttpResponse {
     this.body = body;
   }
 
-  /** The first header of this name, in any case. */
+  /** Returns the first header of this name. The case of the name does not matter. */
   header(name) {
     return this.headers.find(([key]) => key.toLowerCase() === name.toLowerCase())?.[1];
   }
 
-  /** The body as text. */
+  /** Returns the body as text. */
   text() {
     // Not every engine has a TextDecoder.
     let escaped = "";
@@ -26,7 +26,7 @@ export class HttpResponse {
     return decodeURIComponent(escaped);
   }
 
-  /** The body, parsed. */
+  /** Returns the body, parsed as JSON. */
   json() {
     return JSON.parse(this.text());
   }

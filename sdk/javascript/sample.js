@@ -1,6 +1,6 @@
-// Requests in the contract's form.
+// Builds requests in the form of the contract, for tests and warming up.
 
-/** The request for an operation on an object. */
+/** Builds a request for an operation on an object. */
 export function requestFor(operation, object, oldObject) {
   const { apiVersion = "v1", kind = "", metadata = {} } = object ?? oldObject;
   const [version, group = ""] = apiVersion.split("/").reverse();

@@ -1,5 +1,5 @@
-// Settings are checked against a JSON Schema. This is the part of JSON Schema that settings need; a schema that uses
-// more is refused, so that nothing in it stays unchecked.
+// Settings are checked against a JSON Schema. Only the keywords that settings need are
+// supported. A schema with others is refused, because they would not be checked.
 
 const KEYWORDS = {
   any: ["type", "title", "description", "default", "enum"],
@@ -14,7 +14,7 @@ const KEYWORDS = {
 const ARTICLES = { object: "an object", array: "a list", integer: "an integer", null: "null" };
 const withArticle = (type) => ARTICLES[type] ?? `a ${type}`;
 
-/** The pointer to a member of the value that `pointer` names. */
+/** Returns the pointer to a member of the value at `pointer`. */
 export const child = (pointer, key) => `${pointer}/${String(key).replaceAll("~", "~0").replaceAll("/", "~1")}`;
 
 function typeOf(value) {
@@ -23,7 +23,7 @@ function typeOf(value) {
   return typeof value;
 }
 
-/** The schema, with objects closed to unknown properties. Throws if the schema itself is wrong. */
+/** Returns the schema, in which objects allow no unknown properties. Throws if the schema is invalid. */
 export function strict(schema, place = "settings") {
   const { type } = schema;
   if (!(type in KEYWORDS) || type === "any") {
@@ -52,10 +52,10 @@ export function strict(schema, place = "settings") {
   return closed;
 }
 
-/** Whether a value is an object or a list: a schema, and not `true` or `false`, where both may be. */
+/** Returns whether a value is an object or a list. A schema may also be `true` or `false`. */
 const isComposite = (value) => typeof value === "object" && value !== null;
 
-/** All mistakes of a value, as `{ pointer, message }`. Fills in the defaults of absent properties. */
+/** Returns all mistakes in a value, as `{ pointer, message }`. Sets absent properties to their defaults. */
 export function check(schema, value) {
   const errors = [];
   visit(schema, value, "", errors);
@@ -83,7 +83,7 @@ function visit(schema, value, pointer, errors) {
   }
 }
 
-/** Whether two values of JSON are the same. The order of properties does not matter. */
+/** Returns whether two JSON values are equal. The order of properties does not matter. */
 function isEqual(one, other) {
   if (typeOf(one) !== typeOf(other) || !isComposite(one)) return one === other;
   const keys = Object.keys(one);
@@ -108,7 +108,7 @@ function object(schema, value, pointer, errors) {
     if (!Object.hasOwn(value, key)) errors.push({ pointer: child(pointer, key), message: "missing; set it" });
   }
   for (const [key, property] of Object.entries(properties)) {
-    // A copy: the plugin may change it.
+    // The default is copied, because the plugin may change the value.
     if (!Object.hasOwn(value, key) && "default" in property) value[key] = JSON.parse(JSON.stringify(property.default));
   }
 }

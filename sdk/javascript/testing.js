@@ -19,7 +19,7 @@ export function configure(component, settings = {}) {
   return { admit: (request) => new Outcome(component, request) };
 }
 
-/** The answer of a plugin. */
+/** The response of a plugin. */
 class Outcome {
   constructor(component, request) {
     let response;

@@ -60,8 +60,8 @@ pub fn get<T: DeserializeOwned>(
         .transpose()
 }
 
-/// Returns the objects of a kind whose labels match the selector (`app=web,tier!=cache`; empty for all); without a
-/// namespace, the objects of all namespaces.
+/// Returns the objects of a kind whose labels match the selector (`app=web,tier!=cache`; empty for all). With the
+/// namespace `None`, returns the objects of all namespaces.
 ///
 /// # Errors
 ///
@@ -140,13 +140,13 @@ impl List {
         self
     }
 
-    /// Sets the most objects that are in memory at once; by default, and at most, 500.
+    /// Sets the most objects that are in memory at once. The default, and the maximum, is 500.
     pub fn page_size(mut self, objects: u32) -> Self {
         self.0.limit = objects;
         self
     }
 
-    /// Returns the objects. A page is read when it is needed; the first error is the last item.
+    /// Returns the objects. Each page is read when it is needed. An error is the last item.
     pub fn objects<T: DeserializeOwned>(self) -> Objects<T> {
         Objects {
             next: Some(self.0),
@@ -209,8 +209,8 @@ pub struct CanI {
 }
 
 impl CanI {
-    /// Returns whether the user of the request may do this with all objects of a resource. `group` is empty for the
-    /// core group; `resource` is `pods`, or `pods/log` with a subresource.
+    /// Asks whether the user of the request may do this with all objects of a resource. `group` is empty for the core
+    /// group; `resource` is `pods`, or `pods/log` with a subresource.
     pub fn new(verb: impl Into<String>, group: impl Into<String>, resource: &str) -> Self {
         let (resource, subresource) = match resource.split_once('/') {
             Some((resource, subresource)) => (resource, Some(subresource.to_owned())),
@@ -229,7 +229,7 @@ impl CanI {
         }
     }
 
-    /// Returns whether the user of the request may do this with a path of the API server: `get` and `/healthz`.
+    /// Asks whether the user of the request may do this with a path of the API server, such as `get` with `/healthz`.
     pub fn path(verb: impl Into<String>, path: impl Into<String>) -> Self {
         Self {
             action: Action::Path(PathAction {
@@ -240,7 +240,7 @@ impl CanI {
         }
     }
 
-    /// Asks about this namespace. A question about a path has none.
+    /// Limits the question to this namespace. Has no effect on a question about a path.
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
         if let Action::Resource(action) = &mut self.action {
             action.namespace = Some(namespace.into());
@@ -248,7 +248,7 @@ impl CanI {
         self
     }
 
-    /// Asks about the object of this name. A question about a path has none.
+    /// Limits the question to the object of this name. Has no effect on a question about a path.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         if let Action::Resource(action) = &mut self.action {
             action.name = Some(name.into());
@@ -256,13 +256,13 @@ impl CanI {
         self
     }
 
-    /// Returns whether this user may, instead of the user of the request.
+    /// Asks about this user instead of the user of the request.
     pub fn user(mut self, user: UserInfo) -> Self {
         self.user = Some(user);
         self
     }
 
-    /// Asks the control plane.
+    /// Sends the question to the control plane.
     ///
     /// # Errors
     /// Fails if the control plane does not answer. A user who lacks the permission is not an error: see

@@ -40,31 +40,31 @@ pub enum Error {
     Read {
         /// The document that cannot be parsed.
         document: Document,
-        /// The place in the document.
+        /// The path of the value that cannot be parsed.
         pointer: PointerBuf,
-        /// The problem at that place.
+        /// The problem with the value.
         message: String,
     },
     /// A value of the plugin cannot be serialized as JSON.
     #[error("the value for \"{pointer}\" cannot be serialized as JSON: {source}")]
     Write {
-        /// The intended place in the object.
+        /// The path in the object where the value was meant to be.
         pointer: PointerBuf,
         /// The error of the serializer.
         source: serde_json::Error,
     },
-    /// A typed change cannot be converted to a patch, because the type drops or adds elements of a list when it is
-    /// parsed.
+    /// A typed change cannot be converted to a patch, because parsing the object as the type drops or adds elements of
+    /// a list.
     #[error(
         "no patch can be built for the list at \"{pointer}\": it has {original} elements, but {read} in the plugin's type; \
          parse all of them, or build the patch with `Patch`"
     )]
     ListNotKept {
-        /// The place of the list in the object.
+        /// The path of the list in the object.
         pointer: PointerBuf,
         /// The length of the list in the request.
         original: usize,
-        /// Its length as parsed by the type.
+        /// The length of the list after parsing it as the type.
         read: usize,
     },
     /// The control plane's resources could not be read.

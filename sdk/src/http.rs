@@ -23,7 +23,7 @@ pub enum Error {
     /// The connection failed or broke; the text says where.
     #[error("the server is unreachable: {0}")]
     Unreachable(String),
-    /// No response within nine tenths of the time that was left for the call.
+    /// There was no response within nine tenths of the time that was left for the call.
     #[error("timeout: the server did not respond in time")]
     Timeout,
     /// The response was larger than the host allows.
@@ -53,7 +53,7 @@ pub enum Error {
 pub struct Request(contract::Request);
 
 impl Request {
-    /// Returns a request of any method to an absolute URL: `https`, or `http` for a loopback address.
+    /// Builds a request of any method to an absolute URL: `https`, or `http` for a loopback address.
     pub fn new(method: impl Into<String>, url: impl Into<String>) -> Self {
         Self(contract::Request {
             method: method.into(),
@@ -86,7 +86,7 @@ impl Request {
         self
     }
 
-    /// Sends it and waits for the complete response. Redirects are not followed.
+    /// Sends the request and waits for the complete response. Redirects are not followed.
     ///
     /// # Errors
     /// Fails if there is no response. A response with a status such as 500 is not an error.

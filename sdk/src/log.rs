@@ -57,14 +57,14 @@ macro_rules! levels {
 }
 
 levels! {$
-    /// Logs a step of an operation; it takes the arguments of `format!`.
+    /// Logs a step of an operation. Takes the arguments of `format!`.
     __trace as trace: Trace;
-    /// Logs details of an operation and their reasons; it takes the arguments of `format!`.
+    /// Logs details of an operation and their reasons. Takes the arguments of `format!`.
     __debug as debug: Debug;
-    /// Logs something that an operator may want to know; it takes the arguments of `format!`.
+    /// Logs something that an operator may want to know. Takes the arguments of `format!`.
     __info as info: Info;
-    /// Logs something unexpected that did not stop the work; it takes the arguments of `format!`.
+    /// Logs something unexpected that did not stop the work. Takes the arguments of `format!`.
     __warn as warn: Warn;
-    /// Logs something that stopped this piece of work; it takes the arguments of `format!`.
+    /// Logs something that stopped this piece of work. Takes the arguments of `format!`.
     __error as error: Error;
 }

@@ -7,13 +7,13 @@ use serde_json::{Map, Value};
 
 use crate::Error;
 
-/// The limit of comparisons for pairing two lists; above it, elements are paired by index.
+/// The most comparisons for pairing the elements of two lists. Lists that need more are paired by index.
 const COMPARISONS: usize = 1 << 18;
 
 /// Applies the change from `before` to `after` to `original`.
 ///
-/// `before` is `original` parsed and serialized by some type: fields may be missing, and absent ones may have been
-/// replaced by their defaults. What is equal in `before` and `after` stays as it is in `original`.
+/// `before` is `original` after parsing and serializing it with some type, so fields may be missing, and absent ones
+/// may have their defaults. Values that are equal in `before` and `after` stay as they are in `original`.
 pub(crate) fn rebase(original: &Value, before: &Value, after: Value) -> Result<Value, Error> {
     value(original, before, after, &mut PointerBuf::new())
 }
@@ -97,7 +97,7 @@ fn array(
     Ok(merged)
 }
 
-/// Returns, for each element of `after`, the element of `before` that it comes from.
+/// Returns, for each element of `after`, the index of the element of `before` from which it was made.
 fn pair(before: &[Value], after: &[Value]) -> Vec<Option<usize>> {
     if let (Some(before), Some(after)) = (names(before), names(after)) {
         return after
@@ -106,7 +106,7 @@ fn pair(before: &[Value], after: &[Value]) -> Vec<Option<usize>> {
             .collect();
     }
     let mut sources = vec![None; after.len()];
-    // Elements between two unchanged ones were changed in place if their number is the same as before.
+    // If there are equally many elements between two unchanged ones as before, they were changed in place.
     let mut from = 0;
     let mut to = 0;
     for (old, new) in common(before, after)
@@ -145,7 +145,7 @@ fn common(before: &[Value], after: &[Value]) -> Vec<(usize, usize)> {
             .map(|i| (i, i))
             .collect();
     }
-    // lengths[i * width + j]: the longest common subsequence of before[i..] and after[j..].
+    // lengths[i * width + j] is the length of the longest common subsequence of before[i..] and after[j..].
     let mut lengths = vec![0_u32; (before.len() + 1) * width];
     let length = |lengths: &[u32], i: usize, j: usize| lengths.get(i * width + j).copied().unwrap_or(0);
     for (i, old) in before.iter().enumerate().rev() {
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn items_of_long_lists_are_matched_by_position() {
+    fn items_of_very_long_lists_are_matched_by_index() {
         let original: Vec<Value> = (0..2000).map(|i| json!({"v": i, "u": i})).collect();
         let before: Vec<Value> = (0..2000).map(|i| json!({"v": i})).collect();
         let mut after = before.clone();

@@ -27,9 +27,9 @@ use crate::Error;
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Patch {
-    /// The list without its closing bracket; empty for no operations.
+    /// The JSON list without its closing bracket; empty if there are no operations.
     text: String,
-    /// The places where [`Patch::ensure_object`] and [`Patch::ensure_array`] created something, so that they do it only
+    /// The paths where [`Patch::ensure_object`] and [`Patch::ensure_array`] created something, so that they do it only
     /// once.
     made: Vec<PointerBuf>,
 }
@@ -136,7 +136,7 @@ impl Patch {
         path: &Pointer,
         value: &(impl Serialize + ?Sized),
     ) -> Result<&mut Self, Error> {
-        // Serialized first, so that an error leaves the patch unchanged.
+        // The value is serialized before anything is appended, so that an error leaves the patch unchanged.
         let value = serde_json::to_string(value).map_err(|source| Error::Write {
             pointer: path.to_owned(),
             source,

@@ -7,13 +7,13 @@ use crate::{Error, Request, Response, Settings, SettingsErrors, sample};
 
 pub use crate::bindings::admittance::plugin::types::{Capability, Description, ResourceRule};
 
-/// An admission plugin: settings in, verdicts out.
+/// An admission plugin: gets settings once, and returns a verdict on each request.
 ///
 /// Put [`#[plugin]`](macro@crate::plugin) on the implementation, and the crate is a plugin when it is built for
-/// `wasm32-wasip2`. Built for anything else it is an ordinary library, so that `cargo test` works.
+/// `wasm32-wasip2`. Built for any other target, it is an ordinary library, so that `cargo test` works.
 ///
-/// Every call gets a copy of the value that `configure` returned: it is in memory that the host copies for every
-/// call, so changes that `admit` makes to it (for example through a `Mutex`) are discarded after the call.
+/// Every call gets a copy of the value that `configure` returned, in memory that the host copies for every call. So
+/// changes that `admit` makes to the value (for example through a `Mutex`) are discarded after the call.
 pub trait Plugin: Sized + Send + Sync + 'static {
     /// The type of the operator's `settings`. Put [`#[settings]`](macro@crate::settings) on
     /// the type, or use [`NoSettings`](crate::NoSettings).
@@ -34,12 +34,12 @@ pub trait Plugin: Sized + Send + Sync + 'static {
     /// [`Response::deny`].
     fn admit(&self, request: &Request) -> Result<Response, Error>;
 
-    /// Warms up what the first request would otherwise allocate.
+    /// Allocates what the first request would otherwise have to allocate.
     ///
-    /// Called at the end of `configure`. Every call starts with the memory that it leaves, so a cache that is filled
-    /// here is full from the first request on. The sample is the CREATE of a Pod of about 1 kB. Most plugins that
-    /// need this write `let _ = self.admit(sample);`. `cluster` and `http` return `Unavailable` here, and there
-    /// are no environment values yet.
+    /// Called at the end of `configure`. Every call starts with a copy of the memory after this function, so a cache
+    /// that is filled here is full from the first request on. The sample is the CREATE of a Pod of about 1 kB. Most
+    /// plugins that need this write `let _ = self.admit(sample);`. `cluster` and `http` return `Unavailable` here, and
+    /// there are no environment values yet.
     fn warm_up(&self, sample: &Request) {
         let _ = sample;
     }
@@ -57,19 +57,19 @@ pub fn settings_schema<P: Plugin>() -> Option<String> {
     P::Settings::schema()
 }
 
-/// A plugin that is configured once in the life of an instance.
+/// A plugin that can be configured once in each instance of the component.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct Configured<P>(OnceLock<P>);
 
 impl<P: Plugin> Configured<P> {
-    /// Starts without a plugin, which `configure` creates.
+    /// Creates a value without a plugin; `configure` adds the plugin.
     #[expect(clippy::new_without_default, reason = "only constructed in a static")]
     pub const fn new() -> Self {
         Self(OnceLock::new())
     }
 
-    /// The export `configure`.
+    /// Implements the export `configure`.
     ///
     /// # Errors
     /// Returns the mistakes in the settings.
@@ -84,7 +84,7 @@ impl<P: Plugin> Configured<P> {
         })
     }
 
-    /// Returns the export `admit`.
+    /// Implements the export `admit`.
     ///
     /// # Errors
     /// Returns the plugin's failure.
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_out_of_order_are_errors() {
+    fn admit_before_configure_and_a_second_configure_are_errors() {
         let plugin = Configured::<Counts>::new();
         let early = plugin.admit(contract("{}"));
         assert!(early.is_err_and(|message| message.contains("before `configure`")));

@@ -205,7 +205,6 @@ impl Request {
         ))
     }
 
-    /// Parses one of the documents as a type.
     pub(crate) fn read<'a, T: Deserialize<'a>>(&'a self, document: Document) -> Result<Option<T>, Error> {
         let text = match document {
             Document::Object => self.object_json(),
@@ -235,7 +234,7 @@ fn tree(object: &impl Serialize) -> Result<Value, Error> {
     })
 }
 
-/// A type that a document can be parsed as: [`#[view]`](macro@crate::view) makes it one.
+/// A type that a document of the request can be parsed as. [`#[view]`](macro@crate::view) makes a type one.
 #[diagnostic::on_unimplemented(
     message = "the request cannot be read as `{Self}`",
     label = "put `#[view]` on `{Self}`, and on the types of its fields",
@@ -246,7 +245,8 @@ pub trait View<'de>: Deserialize<'de> {}
 #[diagnostic::do_not_recommend]
 impl<'de, T: Deserialize<'de>> View<'de> for T {}
 
-/// Locates an error by parsing again with path tracking, which valid documents do not pay for.
+/// Finds the position of an error by parsing again with path tracking, so that valid documents are parsed without its
+/// cost.
 #[cold]
 fn explain<'a, T: Deserialize<'a>>(document: Document, text: &'a str, error: &serde_json::Error) -> Error {
     let pointer =

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn audit_keys_hold_only_what_the_contract_allows() {
+    fn audit_keys_contain_only_characters_that_the_contract_allows() {
         let response = Response::allow().audit("example.com/a key", "v").into_contract();
         assert_eq!(
             response.audit_annotations,

@@ -1,4 +1,4 @@
-//! Settings: parsing JSON into the plugin's type, or reporting every mistake with its place.
+//! Settings: parses JSON into the plugin's type, or reports every mistake with its path.
 
 use std::fmt;
 
@@ -49,7 +49,7 @@ impl<T: DeserializeOwned + JsonSchema> Settings for T {
 pub struct NoSettings {}
 
 impl SettingsError {
-    /// Returns the place of the mistake, as a JSON Pointer into the settings; empty for the settings as a whole.
+    /// Returns the path of the mistake, as a JSON Pointer into the settings; empty for the settings as a whole.
     pub fn pointer(&self) -> &str {
         &self.pointer
     }
@@ -93,7 +93,7 @@ impl SettingsErrors {
         errors
     }
 
-    /// Adds a mistake: where it is, what is wrong and how to fix it.
+    /// Adds a mistake: its path, and a message that says what is wrong and how to fix it.
     pub fn push(&mut self, pointer: impl AsRef<Pointer>, message: impl Into<String>) {
         self.0.push(SettingsError {
             pointer: pointer.as_ref().as_str().to_owned(),
@@ -116,7 +116,7 @@ impl SettingsErrors {
         self.0.iter()
     }
 
-    /// Returns `Ok` if there are no mistakes: end the validation with `errors.check()?`.
+    /// Returns `Ok` if there are no mistakes. End a validation with `errors.check()?`.
     pub fn check(self) -> Result<(), Self> {
         if self.is_empty() { Ok(()) } else { Err(self) }
     }
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_serde_error_has_its_place() {
+    fn an_error_of_serde_is_reported_with_its_path() {
         let table = [
             (
                 "wrong type in a list",

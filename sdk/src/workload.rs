@@ -288,7 +288,6 @@ impl<'a> PodTemplate<'a> {
     }
 }
 
-/// The system whose rules apply to the object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ControlPlane {
     /// `apiVersion: v4`, the only one of BCS.
@@ -327,7 +326,7 @@ fn is_known(request: &Request) -> bool {
     }
 }
 
-/// Returns whether an object that could not be parsed has a list in a place for containers.
+/// Returns whether an object that could not be parsed has a list where containers would be.
 #[cold]
 fn has_containers(request: &Request, document: Document) -> bool {
     let Ok(Some(object)) = request.read::<Value>(document) else {

@@ -26,7 +26,8 @@ struct Address<'a> {
     node_name: Option<Text<'a>>,
 }
 
-/// Moves the addresses of kept nodes to the end of the ready ones, in their order.
+/// Moves the addresses that are not ready of kept nodes (see [`Judge`](crate::node::Judge)) to the ready addresses, in
+/// their order and after the existing ones.
 pub(crate) fn patch<'r>(request: &'r Request, nodes: &mut Nodes<'r>) -> Result<Patch, Error> {
     let mut patch = Patch::new();
     let subsets = request
@@ -66,7 +67,7 @@ fn move_addresses<'r>(
     patch.ensure_array(&to, subset.addresses.is_some());
     let end = to.with_trailing_token("-");
     for (moved, at) in kept.into_iter().enumerate() {
-        // Each move shifts the following elements by one.
+        // Each move shifts the elements that follow by one.
         patch.move_to(from.with_trailing_token(at - moved), &end);
     }
     if all {

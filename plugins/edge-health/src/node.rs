@@ -1,4 +1,4 @@
-//! Nodes: which of them are healthy although the control plane has lost contact, and their taints.
+//! Decides which nodes count as healthy although the control plane has lost contact, and removes their taints.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,6 @@ const UNHEALTHY: &str = "nodeunhealth";
 /// The taint with which Kubernetes evicts the Pods of an unreachable node.
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 
-/// The parts of a Node that are used here.
 #[view]
 pub(crate) struct Node {
     metadata: Option<Metadata>,
@@ -49,15 +48,16 @@ struct Condition {
     status: Option<String>,
 }
 
-/// Decides which nodes are kept.
+/// Decides which nodes are kept: they count as reachable although the control plane has lost contact with them.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Judge {
-    /// Whether to ignore the annotation.
+    /// Whether to ignore the annotation [`UNHEALTHY`].
     pub(crate) always_reachable: bool,
 }
 
 impl Judge {
-    /// Returns whether the control plane has lost contact with the node, and it is not marked as unhealthy.
+    /// Returns whether the control plane has lost contact with the node, and the node is not marked as unhealthy or the
+    /// mark is ignored.
     pub(crate) fn keeps(self, node: &Node) -> bool {
         node.is_unknown() && (self.always_reachable || !node.is_marked_unhealthy())
     }
@@ -107,7 +107,7 @@ pub(crate) fn patch(request: &Request, judge: Judge) -> Result<Patch, Error> {
     if !evicting.is_empty() && evicting.len() == taints.len() {
         patch.remove(pointer!["spec", "taints"]);
     } else {
-        // Taints are removed from last to first, so that removals do not shift the remaining indexes.
+        // Removing the taints from last to first keeps the indexes of the remaining ones.
         for index in evicting.into_iter().rev() {
             patch.remove(pointer!["spec", "taints", index]);
         }

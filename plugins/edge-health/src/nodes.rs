@@ -1,5 +1,3 @@
-//! Looks up each node once.
-
 use std::collections::BTreeMap;
 
 use admittance_sdk::prelude::*;
@@ -7,10 +5,10 @@ use admittance_sdk::{Text, cluster};
 
 use crate::node::{Judge, Node};
 
-/// Returns the Node with a name, if it exists.
+/// Returns the Node of this name, if it exists.
 type NodeLookup<'r> = Box<dyn FnMut(&str) -> Result<Option<Node>, cluster::Error> + 'r>;
 
-/// A cache of the nodes in a request.
+/// The nodes that a request needs, each of which is looked up once.
 pub(crate) struct Nodes<'r> {
     judge: Judge,
     look_up: NodeLookup<'r>,
@@ -30,12 +28,12 @@ impl<'r> Nodes<'r> {
         }
     }
 
-    /// Looks up nodes in the control plane.
+    /// Creates a cache that looks up nodes in the control plane.
     pub(crate) fn of_the_cluster(judge: Judge) -> Self {
         Self::new(judge, |name| cluster::get("v1", "Node", None, name))
     }
 
-    /// Returns whether the judge keeps the node with this name; false without a name or a node.
+    /// Returns whether the node of this name is kept; false without a name, or if the node does not exist.
     pub(crate) fn keeps(&mut self, name: Option<&Text<'r>>) -> Result<bool, Error> {
         let Some(name) = name.filter(|name| !name.is_empty()) else {
             return Ok(false);

@@ -17,12 +17,12 @@ struct Endpoint<'a> {
     conditions: Option<Conditions>,
     #[serde(borrow)]
     node_name: Option<Text<'a>>,
-    /// Contains the node in `v1beta1` if `nodeName` is absent; `v1` does not have this field.
+    /// In `v1beta1`, contains the name of the node if `nodeName` is absent. `v1` does not have this field.
     #[serde(borrow)]
     topology: Option<Topology<'a>>,
 }
 
-/// An absent condition is unknown; consumers treat it as ready.
+/// The conditions of an endpoint. An absent one is unknown, which consumers treat as ready.
 #[view]
 #[derive(Clone, Copy)]
 struct Conditions {
@@ -61,7 +61,7 @@ pub(crate) fn patch<'r>(request: &'r Request, nodes: &mut Nodes<'r>) -> Result<P
         }
         let at = pointer!["endpoints", index, "conditions"];
         patch.replace(at.with_trailing_token("ready"), &true)?;
-        // Unless it is terminating, an endpoint is serving if and only if it is ready.
+        // An endpoint that is not terminating must be serving if and only if it is ready.
         if conditions.serving == Some(false) {
             patch.replace(at.with_trailing_token("serving"), &true)?;
         }

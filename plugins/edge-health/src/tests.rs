@@ -29,8 +29,8 @@ fn node_object(name: &str, ready: &str, annotations: Value) -> Value {
     })
 }
 
-/// `lost` and `far` are disconnected and healthy, `dead` is marked, `near` is ready, `ill` reports that it is not
-/// ready.
+/// Returns five nodes: `lost` and `far` are disconnected and healthy, `dead` is marked as unhealthy, `near` is ready,
+/// and `ill` reports that it is not ready.
 fn nodes() -> [Value; 5] {
     [
         node_object("lost", "Unknown", Value::Null),
@@ -41,7 +41,7 @@ fn nodes() -> [Value; 5] {
     ]
 }
 
-/// Returns the outcome of a request with those nodes. A second run on the result must not change it.
+/// Returns the outcome of a request with the [`nodes`]. A second run on the result must not change it.
 fn judged(settings: &Value, request: RequestBuilder) -> Outcome {
     let plugin = plugin(settings);
     testing::with_cluster(nodes(), || {
@@ -107,7 +107,8 @@ fn wrong_settings_are_reported() {
     }
 }
 
-/// Requests that are not for this plugin or need no node do not call the control plane, which does not exist here.
+/// Requests that are not for this plugin, or need no node, do not call the control plane, which this test does not
+/// provide.
 #[test]
 fn the_control_plane_is_queried_only_if_the_outcome_depends_on_it() {
     let endpoints = |subset: Value| json!({"apiVersion": "v1", "kind": "Endpoints", "subsets": [subset]});

@@ -128,18 +128,17 @@ impl Plugin for ImagePolicy {
     }
 
     fn warm_up(&self, sample: &Request) {
-        // The call makes the heap grow to the size that a later call needs.
+        // This call grows the heap to the size that calls need.
         let _ = self.admit(sample);
     }
 }
 
 impl ImagePolicy {
-    /// Returns whether there is a rule that can deny an image.
     fn checks(&self) -> bool {
         self.allowed.is_some() || !self.refused.is_empty() || self.refuse_latest || self.require_digest
     }
 
-    /// Adds the change of one image to the patch, or its violation to the list.
+    /// Adds the change of an image to the patch, or the rule that the image breaks to the list.
     fn judge(
         &self,
         image: &Image<'_>,
@@ -168,7 +167,7 @@ impl ImagePolicy {
             None => self.broken(&written),
             Some(text) => match Reference::parse(text) {
                 Ok(reference) => self.broken(&reference),
-                // Both parts are valid, so together they can only be too long.
+                // Both parts are valid, so the only possible error is that they are too long together.
                 Err(why) => Some(format!(
                     "cannot be used: {why}; shorten the name, or change `rewrites`"
                 )),
@@ -191,7 +190,7 @@ impl ImagePolicy {
         Ok(())
     }
 
-    /// Returns the first rule that an image breaks, and how to fix it.
+    /// Returns the first rule that an image breaks, and how to obey it.
     fn broken(&self, image: &Reference<'_>) -> Option<String> {
         if let Some(prefix) = self.refused.iter().find(|prefix| image.is_under_any_port(prefix)) {
             return Some(format!(
@@ -224,7 +223,7 @@ impl ImagePolicy {
     }
 }
 
-/// An image, and its place in the pod spec.
+/// An image, and its path in the pod spec.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Image<'a> {
     place: Place,
@@ -296,7 +295,7 @@ fn images<'t>(template: &'t PodTemplate<'_>) -> impl Iterator<Item = Image<'t>> 
     containers.chain(volumes)
 }
 
-/// Returns whether the old object has the image in a container of the same name and list.
+/// Returns whether the old object has this image in a container of the same name, in the same list.
 fn has(old: &Workload<'_>, image: &Image<'_>) -> bool {
     old.templates().iter().flat_map(images).any(|other| {
         Image {
@@ -306,7 +305,7 @@ fn has(old: &Workload<'_>, image: &Image<'_>) -> bool {
     })
 }
 
-/// Returns whether the stored object is being deleted. The new object is ignored, because the client controls it.
+/// Returns whether the stored object is being deleted. The new object does not count, because the client controls it.
 #[cold]
 fn is_being_deleted(request: &Request) -> Result<bool, Error> {
     #[view]

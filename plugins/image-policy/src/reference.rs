@@ -8,7 +8,7 @@ use std::net::Ipv6Addr;
 /// The registry of a reference without one.
 const DEFAULT_REGISTRY: &str = "docker.io";
 
-/// The maximum length of registry and path together.
+/// The maximum length of registry and path together, in bytes.
 const NAME_LIMIT: usize = 255;
 
 /// A complete reference: with its registry, and with `library/` for official images of Docker Hub.
@@ -61,7 +61,7 @@ impl<'a> Reference<'a> {
         if digest.is_some_and(|digest| !is_digest(digest)) {
             return Err(ReferenceError::Digest);
         }
-        // A colon after the last slash starts a tag, one before it a port.
+        // A colon after the last slash starts a tag; a colon before it starts a port.
         let (name, tag) = match rest.rsplit_once(':') {
             Some((name, tag)) if !tag.contains('/') => (name, Some(tag)),
             _ => (rest, None),
@@ -96,7 +96,8 @@ impl<'a> Reference<'a> {
         })
     }
 
-    /// Returns whether the version is not fixed: no digest, and no tag or the tag `latest`.
+    /// Returns whether the reference can mean different images over time: it has no digest, and no tag or the tag
+    /// `latest`.
     pub(crate) fn is_latest(&self) -> bool {
         self.digest.is_none() && self.tag.is_none_or(|tag| tag == "latest")
     }
@@ -150,7 +151,7 @@ impl<'a> Reference<'a> {
         Some(text)
     }
 
-    /// Returns the rest of the path after the prefix, if the prefix ends at a component boundary.
+    /// Returns the part of the path after the prefix, if the prefix ends where a component of the path ends.
     fn below(&self, prefix: &Prefix) -> Option<&str> {
         if prefix.path.is_empty() {
             return Some(&self.path);
@@ -172,8 +173,8 @@ impl fmt::Display for Reference<'_> {
     }
 }
 
-/// A registry, or a registry and the beginning of a path: `docker.io`, `registry.example.com:5000/team`. Always ends at
-/// a component boundary.
+/// A registry, or a registry and the beginning of a path, such as `docker.io` or `registry.example.com:5000/team`. It
+/// matches only whole components of the path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Prefix {
     registry: String,
@@ -181,7 +182,7 @@ pub(crate) struct Prefix {
 }
 
 impl Prefix {
-    /// Parses a prefix; a trailing slash is ignored. The registry is required.
+    /// Parses a prefix, which must have a registry. Ignores a trailing slash.
     ///
     /// # Errors
     /// The reason, as the rest of a sentence that starts with the string.
@@ -218,7 +219,7 @@ impl Prefix {
                     .is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
     }
 
-    /// Returns the length, by which matches are compared: the longest prefix is used.
+    /// Returns the length of the prefix. If several prefixes match, the longest one is used.
     pub(crate) fn specificity(&self) -> usize {
         self.path.len()
     }
@@ -239,7 +240,7 @@ impl fmt::Display for Prefix {
     }
 }
 
-/// Returns the canonical name of a registry: Docker Hub has a second, older name.
+/// Returns the canonical name of a registry, because Docker Hub also has an older name.
 fn canonical(registry: &str) -> &str {
     if registry.eq_ignore_ascii_case("index.docker.io") || registry.eq_ignore_ascii_case(DEFAULT_REGISTRY) {
         DEFAULT_REGISTRY
@@ -248,7 +249,7 @@ fn canonical(registry: &str) -> &str {
     }
 }
 
-/// Returns whether a first component is a registry, not the beginning of a path on Docker Hub.
+/// Returns whether the first component of a name is a registry rather than the beginning of a path on Docker Hub.
 fn looks_like_registry(component: &str) -> bool {
     component.contains(['.', ':'])
         || component == "localhost"
@@ -307,7 +308,7 @@ fn is_path_component(component: &str) -> bool {
             })
 }
 
-/// Returns whether a text is the identifier of a local image, 64 hexadecimal digits, and not a name.
+/// Returns whether a text is not a name but the identifier of a local image: 64 hexadecimal digits.
 fn is_identifier(name: &str) -> bool {
     name.len() == 64
         && name
@@ -324,8 +325,8 @@ fn is_tag(tag: &str) -> bool {
             .all(|byte| is_word(byte) || matches!(byte, b'.' | b'-'))
 }
 
-/// Returns whether a text is an algorithm and at least 32 hexadecimal digits; for known algorithms, exactly as many as
-/// they have.
+/// Returns whether a text is an algorithm and at least 32 hexadecimal digits. A known algorithm must have its own
+/// number of digits.
 fn is_digest(digest: &str) -> bool {
     let Some((algorithm, value)) = digest.split_once(':') else {
         return false;
@@ -442,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn prefixes_end_where_components_end() {
+    fn a_prefix_matches_only_whole_components_of_a_path() {
         let table = [
             ("nginx", "docker.io", true),
             ("nginx", "docker.io/library", true),

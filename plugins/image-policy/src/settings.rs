@@ -54,7 +54,7 @@ pub(crate) fn rewrites(rewrites: &BTreeMap<String, String>, errors: &mut Setting
         }
     }
     for (key, rewrite) in &read {
-        // The plugin must be idempotent: run again on its own result, it must not change it.
+        // The plugin must be idempotent: another run on its result must not change the result.
         if let Some((other, _)) = read.iter().find(|(_, other)| other.from.covers(&rewrite.to)) {
             errors.push(
                 pointer!["rewrites", *key],

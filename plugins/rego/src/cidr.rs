@@ -1,4 +1,4 @@
-//! OPA's functions for networks that regorus lacks. A call with text that is not a network is undefined.
+//! OPA's functions for networks that regorus lacks. If an argument is not a network, the call is undefined.
 
 use std::{collections::BTreeSet, net::Ipv4Addr};
 
@@ -36,8 +36,8 @@ pub(crate) fn contains_matches(networks: &Value, others: &Value) -> Option<Value
 
 /// Implements `net.cidr_merge`: the fewest networks with the same addresses.
 ///
-/// An address without a prefix stands for the network of its class, as in OPA, which leaves the address as it is if the
-/// network was merged with no other.
+/// An address without a prefix stands for the network of its class, as in OPA. If that network is merged with no other,
+/// OPA returns the address unchanged.
 pub(crate) fn merge(networks: &Value) -> Option<Value> {
     let written = match networks {
         Value::Array(networks) => networks.iter().map(network_or_address).collect(),
@@ -73,8 +73,8 @@ fn network_or_address(value: &Value) -> Option<IpNet> {
     }
 }
 
-/// Returns texts with their keys: the index in an array, the element of a set, the key of an object, or a text itself.
-/// Each text may also be the first element of an array.
+/// Returns the networks in a value with their keys: the index in an array, the element of a set, the key of an object,
+/// or the network itself. Each network may also be the first element of an array.
 fn keyed(value: &Value) -> Option<Vec<(Value, &str)>> {
     let keyed = |key: Value, item| Some((key, text(item)?));
     match value {
@@ -110,7 +110,8 @@ mod tests {
         Value::from_json_str(json).unwrap()
     }
 
-    /// OPA's cases are in `test/cases/testdata/netcidrmerge` and `netcidrintersects`, and in its documentation.
+    /// The cases are from `test/cases/testdata/netcidrmerge` and `netcidrintersects` of OPA, and from its
+    /// documentation.
     #[test]
     fn networks_are_merged_as_by_opa() {
         for (networks, expected) in [
@@ -183,9 +184,9 @@ mod tests {
         }
     }
 
-    /// OPA's cases are in `test/cases/testdata/netcidrcontainsmatches`, and in its documentation.
+    /// The cases are from `test/cases/testdata/netcidrcontainsmatches` of OPA, and from its documentation.
     #[test]
-    fn matches_have_the_keys_of_both_sides() {
+    fn each_match_has_the_keys_of_both_networks() {
         for (networks, others, expected) in [
             (
                 r#""1.1.1.0/24""#,

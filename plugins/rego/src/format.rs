@@ -1,11 +1,11 @@
-//! `sprintf` with the output of OPA, and so of Go's `fmt.Sprintf`: neither a wrong number of arguments nor an unknown verb
-//! is an error.
+//! `sprintf` with the output of OPA, which is that of Go's `fmt.Sprintf`: neither a wrong number of arguments nor an
+//! unknown verb is an error.
 
 use std::fmt::Write as _;
 
 use regorus::Value;
 
-/// The maximum width and precision; Go has a limit too.
+/// The maximum width and precision. Go has a limit too.
 const WIDEST: usize = 10_000;
 
 /// Returns the text of `sprintf(format, arguments)`.
@@ -42,7 +42,7 @@ pub(crate) fn sprintf(format: &str, arguments: &[Value]) -> String {
     text
 }
 
-/// Formats a value as OPA formats it in text: strings inside it are in quotes.
+/// Formats a value as OPA formats it in text, with strings inside it in quotes.
 pub(crate) fn shown(value: &Value) -> String {
     let mut text = String::new();
     show(value, &mut text);
@@ -107,9 +107,9 @@ fn quoted(string: &str) -> String {
     text
 }
 
-/// An argument with the type that OPA passes to Go.
+/// An argument with the type that OPA passes to Go's `fmt.Sprintf`.
 enum Argument {
-    /// Decimal digits, perhaps with a sign: they may be more than an `i64` holds.
+    /// Decimal digits with an optional sign. The number may be too large for an `i64`.
     Int(String),
     Float(f64),
     Text(String),
@@ -279,21 +279,21 @@ impl Spec {
         if !self.zeros {
             return format!("{}{text}", " ".repeat(missing));
         }
-        // Zeros are inserted between the sign and the digits.
+        // With the flag `0`, zeros are inserted between the sign and the digits.
         let at = usize::from(is_number && text.starts_with(['-', '+', ' ']));
         let (sign, digits) = text.split_at(at);
         format!("{sign}{}{digits}", "0".repeat(missing))
     }
 }
 
-/// Splits the number off the start of the text; it is 0 if there is none.
+/// Splits the number at the start of the text off; the number is 0 if there is none.
 fn number(text: &str) -> (usize, &str) {
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (digits, rest) = text.split_at(end);
     (digits.parse().unwrap_or(0).min(WIDEST), rest)
 }
 
-/// Formats a number like Go's `%g`: the shortest text, with an exponent if that is below -4 or above 5.
+/// Formats a number like Go's `%g`: the shortest text, with an exponent if the exponent is below -4 or above 5.
 fn general(number: f64) -> String {
     let exponent = exponent(number);
     if number == 0.0 || (-4..6).contains(&exponent) {
@@ -303,7 +303,7 @@ fn general(number: f64) -> String {
     }
 }
 
-/// Formats a number like `%.3g`: with this many digits, and without zeros at the end.
+/// Formats a number like `%.3g`: with this many significant digits, without zeros at the end.
 fn rounded(number: f64, digits: usize) -> String {
     let short: f64 = format!("{number:.*e}", digits - 1).parse().unwrap_or(number);
     let exponent = exponent(short);
@@ -322,7 +322,7 @@ fn exponent(number: f64) -> i32 {
         .unwrap_or(0)
 }
 
-/// Formats a number like `1.5e+06`: the exponent has a sign and at least two digits.
+/// Formats a number like `1.5e+06`, with a sign and at least two digits in the exponent.
 fn exponential(number: f64, precision: Option<usize>) -> String {
     let text = match precision {
         Some(precision) => format!("{number:.precision$e}"),

@@ -11,7 +11,7 @@ use regorus::{Engine, Value};
 
 use crate::{cidr, format, globs};
 
-/// The names of the functions that are added to the functions of regorus, and their numbers of arguments.
+/// The functions that this plugin adds to regorus, with their numbers of arguments.
 const ADDED: [(&str, u8); 17] = [
     ("all", 1),
     ("any", 1),
@@ -32,7 +32,7 @@ const ADDED: [(&str, u8); 17] = [
     ("sprintf", 2),
 ];
 
-/// The functions of OPA that are missing, by name or by prefix.
+/// The functions of OPA that policies cannot call, by name or by prefix.
 const MISSING: [&str; 13] = [
     "crypto.",
     "graphql.",
@@ -72,7 +72,7 @@ pub(crate) fn why_missing(name: &str) -> &'static str {
     }
 }
 
-/// The most memory of a compiled pattern. Regorus allows 100 KiB, which is less than `^\w{1,63}$` takes.
+/// The most memory of a compiled pattern, in bytes. The default of regorus, 100 KiB, is too little for `^\w{1,63}$`.
 const REGEX_SIZE: usize = 10 << 20;
 
 /// The compiled patterns. Patterns that the policy used while it was warmed up are part of the snapshot.
@@ -89,7 +89,7 @@ pub(crate) fn add_to(engine: &mut Engine) -> Result<(), String> {
     Ok(())
 }
 
-/// Calls a function. `None`, which leaves the call undefined as in OPA, if an argument has a wrong type.
+/// Calls a function. Returns `None`, which makes the call undefined as in OPA, if an argument has a wrong type.
 fn call(name: &str, arguments: &[Value], patterns: &Patterns) -> Option<Value> {
     match (name, arguments) {
         ("all", [values]) => items(values).map(|mut items| items.all(is_true).into()),

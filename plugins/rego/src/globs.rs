@@ -1,16 +1,17 @@
 //! OPA's `regex.globs_match`: whether any text matches both globs.
 //!
-//! These globs are characters, `.` for any, `[a-z]` for one of several, and `\` before a special one, each of which `*`
-//! repeats any number of times, and `+` at least once. The empty text does not count.
+//! A glob consists of characters, `.` for any character, `[a-z]` for one of several, and `\` before a special
+//! character. `*` after one of these repeats it any number of times, and `+` at least once. Empty text does not count
+//! as a match.
 
 use std::{collections::BTreeSet, iter::Peekable, str::Chars};
 
-/// The maximum number of pairs of parts of two globs; more are an error.
+/// The maximum product of the numbers of parts in two globs. Above it, the call is undefined.
 const MOST_PAIRS: usize = 1 << 20;
 
-/// A part of a glob, which stands for one character, or for any number of them.
+/// A part of a glob, which matches one character or any number of them.
 struct Part {
-    /// Ranges of characters.
+    /// The ranges of characters that the part matches.
     ranges: Vec<(char, char)>,
     is_repeated: bool,
 }
@@ -24,14 +25,14 @@ impl Part {
     }
 }
 
-/// Returns whether a text that is not empty matches both globs. `None` if one of them is not a glob, or both are very
-/// long.
+/// Returns whether any text except the empty one matches both globs. `None` if one of them is not a glob, or both are
+/// very long.
 pub(crate) fn have_common_text(one: &str, other: &str) -> Option<bool> {
     let (one, other) = (parts(one)?, parts(other)?);
     if one.len().saturating_mul(other.len()) > MOST_PAIRS {
         return None;
     }
-    // The positions in both globs that a common text can reach, and whether that text is not empty.
+    // The pairs of positions in both globs that a common text can lead to, each with whether that text is not empty.
     let mut reached = BTreeSet::from([(0, 0, false)]);
     let mut open = vec![(0, 0, false)];
     while let Some((at, other_at, has_text)) = open.pop() {
@@ -88,10 +89,10 @@ fn parts(glob: &str) -> Option<Vec<Part>> {
     Some(parts)
 }
 
-/// Returns the ranges of a set, up to its `]`.
+/// Reads the ranges in a set, up to its `]`.
 fn set(rest: &mut Peekable<Chars<'_>>) -> Option<Vec<(char, char)>> {
     let mut ranges: Vec<(char, char)> = Vec::new();
-    // Whether the last item is a character with which a range can begin.
+    // Whether the last item is a character that can begin a range.
     let mut can_begin = false;
     loop {
         match rest.next()? {
@@ -123,7 +124,7 @@ fn set(rest: &mut Peekable<Chars<'_>>) -> Option<Vec<(char, char)>> {
 mod tests {
     use super::*;
 
-    /// The cases of the library that OPA uses, `gintersect`, and of OPA's documentation.
+    /// The cases are from `gintersect`, the library that OPA uses, and from OPA's documentation.
     #[test]
     fn globs_intersect_if_a_text_matches_both() {
         for (one, others, expected) in [

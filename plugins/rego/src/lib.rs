@@ -41,18 +41,18 @@ use policy::Compiled;
 pub use settings::{Action, Constraint, Settings, Version};
 use verdict::PreparedConstraint;
 
-/// The environment variable with the name of a stage's constraint.
+/// The environment variable in which a stage names its constraint.
 const CONSTRAINT: &str = "CONSTRAINT";
 
 /// The configured plugin.
 #[derive(Debug)]
 pub struct Rego {
-    /// The evaluation changes the policy, so each call uses its own copy.
+    /// Each call locks its own copy of the policy, because an evaluation changes it.
     policy: Mutex<Compiled>,
-    /// The rule that decides.
+    /// The path of the rule whose value is the verdict.
     rule: String,
     parameters: Value,
-    /// The constraints of a template; none with an entry point.
+    /// The constraints of a template of Gatekeeper, by name; empty with an entry point.
     constraints: BTreeMap<String, PreparedConstraint>,
     inventory: Vec<(String, String)>,
     /// Whether the policy reads the object of the request's namespace.
@@ -131,7 +131,7 @@ impl Plugin for Rego {
     fn warm_up(&self, sample: &Request) {
         let constraint = self.constraints.values().next();
         let parameters = constraint.map_or(&self.parameters, |constraint| &constraint.parameters);
-        // The cluster cannot be read yet.
+        // The cluster cannot be read yet, so the policy gets none of its objects.
         let _ = self.evaluate(sample, parameters, Objects::default());
     }
 }
@@ -159,7 +159,7 @@ impl Rego {
         })
     }
 
-    /// Returns the value of the rule that decides.
+    /// Returns the value of the rule whose value is the verdict.
     fn evaluate(&self, request: &Request, parameters: &Value, objects: Objects) -> Result<Value, Error> {
         let mut review = review::of(request)?;
         if let Some(namespace) = objects.namespace {
@@ -170,7 +170,7 @@ impl Rego {
             )?;
         }
         let mut input = object([("parameters", parameters.clone()), ("review", review.clone())]);
-        // Policies for OPA find the AdmissionReview in this field, which Gatekeeper's templates do not have.
+        // Policies for OPA find the AdmissionReview in this field. Templates of Gatekeeper do not have it.
         if self.constraints.is_empty() {
             set(&mut input, [("request", review)])?;
         }
@@ -199,7 +199,7 @@ impl Rego {
         Ok(Objects { namespace, inventory })
     }
 
-    /// Returns `data.inventory`: the granted objects of the cluster, which are part of the input.
+    /// Returns `data.inventory`: all objects of the kinds in the settings. They become a part of the input.
     fn inventory(&self) -> Result<Value, Error> {
         let (mut namespaced, mut wide) = (Value::new_object(), Value::new_object());
         for (api_version, kind) in &self.inventory {
@@ -224,7 +224,7 @@ impl Rego {
     }
 }
 
-/// Returns the object at this key, which is added if it is missing.
+/// Returns the object at this key, and adds an empty one if it is missing.
 fn entry(value: &mut Value, key: Value) -> Result<&mut Value, Error> {
     let object = value.as_object_mut().map_err(failed)?;
     Ok(object.get_or_insert_with(key, Value::new_object))

@@ -18,12 +18,12 @@ use crate::{
 pub(crate) struct Compiled {
     engine: Engine,
     remembered: Option<Remembered>,
-    /// The path of the rule that decides.
+    /// The path of the rule whose value is the verdict.
     rule: String,
 }
 
 impl Compiled {
-    /// Returns the value of the rule that decides.
+    /// Returns the value of the rule for this input.
     pub(crate) fn evaluate(&mut self, input: Value) -> Result<Value, String> {
         if let Some(remembered) = &self.remembered {
             remembered.begin(&input);
@@ -37,13 +37,13 @@ impl Compiled {
 /// Returns an engine without modules, with the functions that this plugin adds.
 fn engine(is_v0: bool) -> Result<Engine, String> {
     let mut engine = source::engine(is_v0);
-    // As in OPA and Gatekeeper, a built-in that fails is undefined.
+    // As in OPA and Gatekeeper, a call of a built-in function that fails is undefined.
     engine.set_strict_builtin_errors(false);
     functions::add_to(&mut engine)?;
     Ok(engine)
 }
 
-/// Compiles the modules of the settings. Returns the policy, and the path of the rule that decides.
+/// Compiles the modules of the settings. Returns the policy, and the path of the rule whose value is the verdict.
 pub(crate) fn compile(settings: &Settings) -> Result<(Compiled, String), SettingsErrors> {
     let mut errors = SettingsErrors::new();
     let is_v0 = settings.version == Version::V0;
@@ -119,7 +119,7 @@ pub(crate) fn compile(settings: &Settings) -> Result<(Compiled, String), Setting
 /// The names that a module can use, and their meaning.
 pub(crate) struct Scope {
     pub(crate) package: String,
-    /// Imported names, and the paths that they stand for.
+    /// The imported names, and their paths.
     imports: Vec<(String, String)>,
 }
 
@@ -143,7 +143,7 @@ impl Scope {
         found.map(|(_, path)| path.as_str())
     }
 
-    /// Returns the paths that the name of a function can stand for.
+    /// Returns the paths that the name of a function may mean.
     pub(crate) fn paths(&self, name: &str) -> Vec<String> {
         let full = self.imports.iter().find_map(|(alias, path)| {
             let rest = name.strip_prefix(alias.as_str())?;
@@ -164,7 +164,7 @@ fn canonical(rule: &str) -> String {
     }
 }
 
-/// Extracts the mistake and its line in the text, on one line, from a report that draws the place.
+/// Returns the mistake and its line on one line, from a report that draws the position over several lines.
 pub(crate) fn readable(report: &str) -> String {
     let place = report.lines().find_map(|line| line.trim().strip_prefix("--> "));
     let line = place.and_then(|place| place.rsplit(':').nth(1)?.parse::<u32>().ok());
@@ -196,7 +196,7 @@ pub(crate) fn defined(modules: &[Ref<Module>]) -> BTreeSet<String> {
     defined
 }
 
-/// Returns a mistake for each call of a missing function, which the engine would report only when it is called.
+/// Returns a mistake for each call of a missing function. The engine would report one only when the call is evaluated.
 fn unknown_functions(module: &Module, defined: &BTreeSet<String>) -> Vec<String> {
     let scope = Scope::of(module);
     let mut unknown = Vec::new();
@@ -213,7 +213,7 @@ fn unknown_functions(module: &Module, defined: &BTreeSet<String>) -> Vec<String>
     unknown
 }
 
-/// Returns a mistake for each rule `violation` without a message, which the engine would report only at a request.
+/// Returns a mistake for each rule `violation` without a message. The engine would report one only at a request.
 fn wrong_violations(module: &Module) -> Vec<String> {
     let mut mistakes = Vec::new();
     for rule in &module.policy {
@@ -241,7 +241,7 @@ fn wrong_violations(module: &Module) -> Vec<String> {
     mistakes
 }
 
-/// Returns whether the value of this expression can be an object with a text as `msg`.
+/// Returns whether the value of this expression can be an object whose `msg` is a text.
 fn can_be_violation(expression: &Expr) -> bool {
     match expression {
         Expr::Object { fields, .. } => {

@@ -1,8 +1,8 @@
 //! Caches the results of functions by their arguments, as OPA does during the evaluation of a query. Regorus does not.
 //!
-//! Calls of these functions are replaced by calls of extensions. An extension evaluates its function with a second
-//! engine, in which no call is replaced, unless it remembers the result. The functions depend on nothing but their
-//! arguments and the input, which is the same in both engines.
+//! Calls of such a function are replaced by calls of an extension. If the extension has no cached result, it evaluates
+//! the function with a second engine, in which no calls are replaced. The functions depend only on their arguments and
+//! the input, which is the same in both engines.
 
 mod definitions;
 
@@ -20,13 +20,13 @@ use crate::{policy::Scope, walk};
 /// The maximum number of cached results.
 const MOST_RESULTS: usize = 1000;
 
-/// The extension that gives the second engine the arguments of a call.
+/// The extension with which the second engine gets the arguments of a call.
 const ARGUMENT: &str = "__argument";
 
 /// A module's path and its text.
 pub(crate) type Text = (String, String);
 
-/// The functions whose results are remembered.
+/// The functions whose results are cached.
 #[derive(Clone, Debug)]
 pub(crate) struct Remembered {
     state: Arc<Mutex<State>>,
@@ -34,7 +34,7 @@ pub(crate) struct Remembered {
 
 #[derive(Debug)]
 struct State {
-    /// The second engine: the modules without replaced calls, and a rule for each function.
+    /// The second engine. It has the modules without replaced calls, and a rule for each function.
     engine: Engine,
     functions: Vec<Function>,
     arguments: Arc<Mutex<Vec<Value>>>,
@@ -44,13 +44,13 @@ struct State {
 
 #[derive(Debug)]
 struct Function {
-    /// The path of its rule in the second engine.
+    /// The path of the rule in the second engine that evaluates the function.
     rule: String,
     reads_input: bool,
 }
 
 impl Remembered {
-    /// Prepares for a new input: forgets all results that depend on the previous one.
+    /// Prepares for a new input: deletes all results that depend on the previous one.
     pub(crate) fn begin(&self, input: &Value) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let State {
@@ -70,8 +70,8 @@ impl Remembered {
         });
     }
 
-    /// Adds an extension to the engine for each function that was found. It returns remembered results, and evaluates
-    /// the function otherwise.
+    /// Adds an extension to the engine for each of these functions. It returns cached results, and otherwise evaluates
+    /// the function.
     fn add_to(&self, engine: &mut Engine, found: &[&Definition]) -> Option<()> {
         for (index, definition) in found.iter().enumerate() {
             let state = Arc::clone(&self.state);
@@ -98,13 +98,13 @@ impl Remembered {
     }
 }
 
-/// Returns the name of the extension in place of a function, and of its rule in the second engine.
+/// Returns the name of the extension that replaces a function, and of the function's rule in the second engine.
 fn name(index: usize) -> String {
     format!("__remembered_{index}")
 }
 
-/// Returns an engine with these modules that caches calls; `None` if this is worthwhile for no function. `texts` are
-/// the texts of the modules, and `new` creates an engine without modules.
+/// Returns an engine with these modules that caches calls. `None` if there is no function for which caching is faster.
+/// `texts` are the texts of the modules; `new` creates an engine without modules.
 pub(crate) fn remembering(
     modules: &[Ref<Module>],
     texts: &[Text],
@@ -169,7 +169,7 @@ fn with_modules(texts: Vec<Text>, new: impl Fn() -> Result<Engine, String>) -> O
     Some(engine)
 }
 
-/// Returns the texts in which calls of extensions replace the calls of these functions.
+/// Returns the texts with the calls of these functions replaced by calls of extensions.
 fn replaced(
     modules: &[Ref<Module>],
     texts: &[Text],

@@ -12,7 +12,7 @@ pub(crate) fn of(request: &Request) -> Result<Value, Error> {
         (_, object) => object,
     };
     let mut head = head(request).to_string();
-    // The objects are text already, so they are not parsed and serialized again.
+    // The objects already are JSON text, so they are inserted without parsing and serializing them.
     head.pop();
     let documents = [("object", object), ("oldObject", old_object)];
     for (name, document) in documents {
@@ -66,7 +66,7 @@ fn operation(operation: Operation) -> &'static str {
     }
 }
 
-/// Returns the user of the request without empty fields, as an AdmissionReview has it.
+/// Returns the user of the request. As in an AdmissionReview, empty fields are left out.
 fn user(request: &Request) -> Json {
     let user = request.user();
     let mut fields = Map::new();

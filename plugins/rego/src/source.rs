@@ -1,14 +1,16 @@
-//! Rewrites a module so that regorus gives it the meaning that it has in OPA.
+//! Rewrites a module so that regorus gives it the same meaning as OPA.
 //!
-//! Five constructs are rewritten, each within its line, so that the line numbers of mistakes stay right:
+//! Five constructs are rewritten, each within its line, so that mistakes keep their line numbers:
 //!
-//! - `data.inventory` is a field of the input that no policy reads otherwise: regorus analyses all modules again when data
-//!   changes, and not for an input;
-//! - a `(` at the start of a line begins an expression, and is not the call of what is above it: a `;` comes before;
-//! - a second body of a rule, `violation[...] { ... } { ... }`, gets a head of its own;
-//! - `not f(x.y)` is false if `x.y` is undefined: references and calls in it are bound before the `not`. OPA does so for
-//!   all negated calls and comparisons, but not for the sides of `==` and `=`, of which it binds only calls;
-//! - `any(x, result)` is `result = any(x)`: for functions that are added, regorus does not take the result as an argument.
+//! - `data.inventory` becomes a field of the input that no policy uses otherwise, because regorus analyses all modules
+//!   again when data changes, but not when the input changes;
+//! - a `(` at the start of a line begins an expression, and does not call what is above it: a `;` is inserted before
+//!   it;
+//! - a second body of a rule, `violation[...] { ... } { ... }`, gets its own head;
+//! - `not f(x.y)` is false if `x.y` is undefined: references and calls in it are bound before the `not`. OPA does so
+//!   for all negated calls and comparisons, except that of the sides of `==` and `=` it binds only calls;
+//! - `any(x, result)` becomes `result = any(x)`, because regorus does not accept the result as an argument of an added
+//!   function.
 
 use std::{collections::BTreeSet, num::NonZeroU32};
 
@@ -17,14 +19,15 @@ use regorus::{Engine, PolicyLengthConfig};
 
 use crate::{functions, policy, walk};
 
-/// The maximum length of a line, in characters: insertions make lines longer, and generated policies have long lines.
+/// The maximum length of a line, in characters. It is large because generated policies have long lines, and insertions
+/// make them longer.
 const LONGEST_LINE: NonZeroU32 = NonZeroU32::new(1 << 16).unwrap();
 
 /// The field of the input that replaces `data.inventory`.
 pub(crate) const INVENTORY: &str = "__inventory";
 
-/// Returns the module as regorus has to read it. Text that cannot be parsed is returned as far as it was rewritten, and
-/// the compiler reports the mistake.
+/// Returns the module in the form for regorus. If the text cannot be parsed, it is returned as far as it was rewritten,
+/// so that the compiler reports the mistake.
 pub(crate) fn rewritten(path: &str, text: &str, is_v0: bool) -> String {
     let text = with_inventory_in_input(path, text).unwrap_or_else(|| text.to_owned());
     let text = with_tokens_rewritten(path, &text).unwrap_or(text);
@@ -106,7 +109,7 @@ fn with_inventory_in_input(path: &str, text: &str) -> Option<String> {
             None => continue,
         };
         if is_root {
-            // An import has the name of the imported module.
+            // Without `as`, an import would get the name of the new field.
             let has_name = !is(index.checked_sub(1), "import") || is(Some(index + 3), "as");
             let name = if has_name { "" } else { " as inventory" };
             result.replace_range(token.start..end, &format!("input.{INVENTORY}{name}"));
@@ -168,7 +171,7 @@ fn with_tokens_rewritten(path: &str, text: &str) -> Option<String> {
     Some(inserted(text, insertions))
 }
 
-/// Returns whether a token outside of brackets, first on its line, belongs to what is before it.
+/// Returns whether a token that is outside of brackets and first on its line continues the line before.
 fn continues(before: &str, symbol: &str) -> bool {
     matches!(before, "=" | ":=" | "." | "else" | "contains" | "if" | "default")
         || matches!(symbol, "=" | ":=" | "if" | "contains")
@@ -250,7 +253,7 @@ impl Bindings<'_> {
         }
     }
 
-    /// Writes a call that has its result as a further argument as an equation.
+    /// Rewrites a call that has its result as the last argument as an equation.
     fn result(&mut self, expression: &Expr) {
         let Expr::Call {
             span, fcn, params, ..
@@ -286,7 +289,7 @@ impl Bindings<'_> {
         let Some(written) = self.text.get(from..to) else {
             return;
         };
-        // A line break in the inserted text would move the lines below.
+        // A line break in the inserted text would change the numbers of later lines.
         let written = written.replace('\n', " ");
         if written.contains('#') {
             return;
@@ -300,8 +303,8 @@ impl Bindings<'_> {
     }
 }
 
-/// Returns the outermost references and calls in an argument of a negated call. Comprehensions have bodies of their
-/// own.
+/// Returns the outermost references and calls in an argument of a negated call. Comprehensions are skipped, because
+/// they have their own bodies.
 fn hoisted<'a>(expression: &'a Ref<Expr>, bound: &mut Vec<&'a Expr>) {
     match &**expression {
         Expr::RefDot { .. } | Expr::RefBrack { .. } | Expr::Call { .. } => bound.push(expression),
@@ -345,7 +348,7 @@ mod tests {
                 "package a\nimport data.inventory\nv { inventory.cluster }\n",
                 "package a\nimport input.__inventory as inventory\nv { inventory.cluster }\n",
             ),
-            // In brackets, and after an operator, a parenthesis on a new line does not begin a statement.
+            // In brackets and after an operator, a parenthesis on a new line does not begin a statement.
             (
                 "package a\nx {\n  y := [1,\n  (2)]\n  z :=\n  (3)\n}\n",
                 "package a\nx {\n  y := [1,\n  (2)]\n  z :=\n  (3)\n}\n",

@@ -8,13 +8,13 @@ use crate::{format, settings::Action};
 /// A constraint, ready for evaluation.
 #[derive(Debug)]
 pub(crate) struct PreparedConstraint {
-    /// The beginning of its messages.
+    /// The beginning of the constraint's messages.
     pub(crate) prefix: String,
     pub(crate) parameters: Value,
     pub(crate) actions: Vec<Action>,
 }
 
-/// Returns the response for the violations of a constraint, in the words of Gatekeeper.
+/// Returns the response for the violations of a constraint, with the messages of Gatekeeper.
 pub(crate) fn of_constraint(constraint: &PreparedConstraint, violations: &Value) -> Result<Response, Error> {
     let mut messages = Vec::new();
     for violation in items(violations).ok_or_else(|| Error::other("`violation` is not a set"))? {
@@ -69,7 +69,7 @@ pub(crate) fn of_entry_point(rule: &str, found: &Value) -> Result<Response, Erro
     }
 }
 
-/// Returns the response of an AdmissionReview, or a whole review.
+/// Returns the response for a value that is the response of an AdmissionReview, or a whole AdmissionReview.
 fn of_review(rule: &str, found: &Value) -> Result<Response, Error> {
     let response = field(found, "response").unwrap_or(found);
     let denial = || {
@@ -99,7 +99,7 @@ fn of_review(rule: &str, found: &Value) -> Result<Response, Error> {
     Ok(answer)
 }
 
-/// Returns the message itself, or the message in an object.
+/// Returns the item if it is a message, or the message in it if it is an object.
 fn message(item: &Value) -> String {
     let named = ["msg", "message"].iter().find_map(|name| field(item, name));
     match named.unwrap_or(item) {

@@ -13,7 +13,7 @@ const KUBE_SIDECAR_INJECTOR: (&str, &str) = (
 /// The namespaces in which kube-sidecar-injector injects nothing.
 const SYSTEM_NAMESPACES: [&str; 2] = ["kube-system", "kube-public"];
 
-/// The value of its status annotation, which it reads case-insensitively.
+/// The value of the status annotation of kube-sidecar-injector, which it reads case-insensitively.
 const INJECTED: &str = "injected";
 
 /// A pair of annotations, and their syntax.
@@ -43,7 +43,7 @@ pub(crate) enum InjectionChoice {
     Unclear,
 }
 
-/// The annotation that a workload has.
+/// The choice that the annotation of a workload makes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Answer<'a> {
     pub(crate) wish: InjectionChoice,
@@ -51,7 +51,7 @@ pub(crate) struct Answer<'a> {
     pub(crate) marks: &'a AnnotationPair,
 }
 
-/// The annotations that the plugin reads: the convention's pair, and another pair that is also supported.
+/// The annotations that the plugin reads: those of the convention, and another pair that is also supported.
 #[derive(Debug)]
 pub(crate) struct Conventions {
     pub(crate) main: AnnotationPair,
@@ -59,8 +59,8 @@ pub(crate) struct Conventions {
 }
 
 impl Conventions {
-    /// The annotations have the names that the operator set, or the default names of the convention. `is_added` says
-    /// whether the plugin itself adds an annotation with a name.
+    /// Creates the conventions. The annotations have the names that the operator set, or the default names of the
+    /// convention. `is_added` says whether the plugin adds an annotation of this name to workloads.
     pub(crate) fn new(
         convention: Convention,
         answer: Option<String>,
@@ -82,7 +82,7 @@ impl Conventions {
             status: status.unwrap_or_else(|| names.1.to_owned()),
             style,
         };
-        // If the operator uses these names for something else, that takes precedence.
+        // If the operator uses a name for something else, that use takes precedence.
         let is_taken = |name: &str| name == main.answer || name == main.status || is_added(name);
         let (answer, status) = KUBE_SIDECAR_INJECTOR;
         let understood =
@@ -96,7 +96,7 @@ impl Conventions {
         Self { main, understood }
     }
 
-    /// Returns whether nothing is injected into a namespace, whatever the annotations say.
+    /// Returns whether nothing is injected into a namespace, whatever the annotations are.
     pub(crate) fn skips(&self, namespace: Option<&str>) -> bool {
         self.main.style == Style::KubeSidecarInjector && is_system(namespace)
     }
@@ -123,20 +123,20 @@ impl Conventions {
         })
     }
 
-    /// Returns whether a template has been injected, and must not be injected again.
+    /// Returns whether a template was injected before, and must not be injected again.
     pub(crate) fn is_done(&self, template: &PodTemplate<'_>) -> bool {
         self.all().any(|marks| marks.says_injected(template))
     }
 
-    /// Returns the injected containers that a template's status annotation lists. BCS drops the names of containers, so
-    /// the list identifies them.
+    /// Returns the injected containers that a template's status annotation lists. The list identifies them in BCS,
+    /// which drops the names of containers.
     pub(crate) fn listed<'a>(&self, template: &'a PodTemplate<'_>) -> Option<&'a str> {
         let lists = self.main.style == Style::Admittance;
         lists.then(|| template.annotation(&self.main.status)).flatten()
     }
 
-    /// Returns the annotations that record the injection of a template and are missing there. `containers` lists
-    /// what was added, `answer` is the annotation that requested it.
+    /// Returns the annotations that record an injection and that the template lacks. `containers` are the added
+    /// containers; `answer` is the annotation that requested the injection.
     pub(crate) fn missing_status<'a>(
         &'a self,
         template: &PodTemplate<'_>,
@@ -179,8 +179,8 @@ impl Style {
                 &["true", "yes", "on", "enabled", "1"],
                 &["false", "no", "off", "disabled", "0"],
             ),
-            // The injector accepted the first words until 2022, and the others since. It has no `no`; here `no` opts
-            // out.
+            // Until 2022, kube-sidecar-injector read only words that opt in. Since then, it has read only words that
+            // opt out, without `no`, which also opts out here.
             Self::KubeSidecarInjector => (&["y", "yes", "true", "on"], &["n", "no", "not", "false", "off"]),
         };
         if is(ask) {

@@ -1,4 +1,4 @@
-//! The plugin with its own settings: adds what is missing, in pods and in templates of any workload.
+//! The plugin with its own settings: adds the parts that Pods and the templates of workloads lack.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -37,11 +37,11 @@ impl Injector {
             mode,
             annotation,
             status_annotation,
-            // SidecarSets are injected by other code.
+            // Another module injects SidecarSets.
             sidecar_set: _,
         } = settings;
         let mut errors = SettingsErrors::new();
-        // Names of containers and init containers must be distinct; volumes have their own names.
+        // The names of containers and init containers must be distinct; a volume may have the same name as a container.
         let mut taken = BTreeSet::new();
         let empty = containers.is_empty()
             && init_containers.is_empty()
@@ -155,7 +155,7 @@ impl Injector {
     }
 }
 
-/// Checks that each annotation and label has a name, and that no annotation of the convention is injected as well.
+/// Checks that each annotation and label has a name, and that no annotation of the convention is also added.
 fn check_annotations(
     conventions: &Conventions,
     annotations: &BTreeMap<String, String>,
@@ -208,8 +208,8 @@ impl Injector {
         }
     }
 
-    /// Adds operations for the elements that one template lacks to the patch. Templates without containers stay
-    /// unchanged, such as templates of other kinds than Pods.
+    /// Adds operations to the patch for the elements that a template lacks. A template without containers stays
+    /// unchanged, because it is not the template of a Pod.
     fn inject(
         &self,
         template: &PodTemplate<'_>,
@@ -272,7 +272,7 @@ impl Injector {
     }
 }
 
-/// Returns the entries to add whose keys do not exist yet.
+/// Returns the entries whose keys do not exist yet.
 fn absent<'a>(
     added: &'a BTreeMap<String, String>,
     present: Option<&TextMap<'_>>,
@@ -285,8 +285,8 @@ fn absent<'a>(
 
 /// Returns whether the element is in the list.
 ///
-/// BCS drops the names of containers when it stores them. If there are containers without names, one with the same
-/// image counts as present, and so does one in the status: another stage may have rewritten the image since.
+/// BCS drops the names of containers when it stores them. So if there are containers without names, a container with
+/// the same image also counts, and so does an entry in the status, because another stage may have rewritten the image.
 fn is_present(list: &[Container<'_>], element: &Element, status: Option<&str>) -> bool {
     let named = |container: &Container<'_>| container.name.as_deref().is_some_and(|name| !name.is_empty());
     if !element.name.is_empty()

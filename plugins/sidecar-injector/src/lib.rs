@@ -41,7 +41,7 @@ pub use sidecar_set::{Injection, PatchPolicy, PodMetadata, SidecarSet};
 /// The configured plugin.
 #[derive(Debug)]
 pub enum SidecarInjector {
-    /// The plugin adds what its own settings list.
+    /// The plugin adds the parts that its own settings list.
     Own(Injector),
     /// The plugin injects as OpenKruise does.
     SidecarSet(Injection),
@@ -79,7 +79,7 @@ impl Plugin for SidecarInjector {
     }
 
     fn warm_up(&self, sample: &Request) {
-        // Grows the heap to the size that a call needs.
+        // This call grows the heap to the size that calls need.
         let _ = self.admit(sample);
     }
 }

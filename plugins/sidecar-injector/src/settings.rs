@@ -87,7 +87,7 @@ pub enum Mode {
     Always,
 }
 
-/// Reads a list or map; a YAML key without a value is an empty one.
+/// Reads a list or map. A YAML key without a value counts as an empty one.
 pub(crate) fn null_is_empty<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
@@ -96,12 +96,12 @@ where
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
-/// One element to add to a list of the pod spec, serialized as JSON.
+/// An element to add to a list of the pod spec, serialized as JSON.
 #[derive(Debug)]
 pub(crate) struct Element {
-    /// Its `name`; empty only for a container without one.
+    /// The name of the element; empty only for a container without one.
     pub(crate) name: String,
-    /// Its `image`; empty if it has none.
+    /// The image of the element; empty if it has none.
     pub(crate) image: String,
     pub(crate) json: Box<RawValue>,
 }

@@ -1,8 +1,8 @@
 //! The injection of a SidecarSet of OpenKruise into Pods that are created.
 //!
-//! A container of the Pod with the same name is replaced, as in OpenKruise; injected containers have the variable
-//! `IS_INJECTED`; of the volumes, only those are added that an injected container uses. Containers and volumes have the
-//! defaults that OpenKruise gives them.
+//! As in OpenKruise, a container of the Pod with the same name is replaced; injected containers have the variable
+//! `IS_INJECTED`; only the volumes that an injected container uses are added. Containers and volumes get the defaults
+//! of OpenKruise.
 
 mod defaults;
 mod pod;
@@ -27,7 +27,7 @@ pub struct Injection {
     containers: Vec<Sidecar>,
     /// The init containers, sorted by name.
     init_containers: Vec<Sidecar>,
-    /// The volumes that containers use, with their names, in the order in which they are added.
+    /// The volumes that containers use, by name, in the order in which they are added.
     volumes: Vec<(String, Value)>,
     image_pull_secrets: Vec<(String, Value)>,
     metadata: Vec<PodMetadata>,
@@ -113,7 +113,7 @@ impl Injection {
         Ok(Response::patch(patch))
     }
 
-    /// Returns the annotations that the Pod gets.
+    /// Returns the annotations of the SidecarSet that the Pod gets.
     fn annotations(&self, metadata: &Metadata<'_>) -> Result<BTreeMap<String, String>, Error> {
         let mut added = BTreeMap::new();
         for PodMetadata {
@@ -145,7 +145,7 @@ impl Injection {
 }
 
 impl Sidecar {
-    /// Returns the container for a Pod with these containers.
+    /// Returns the container as it is injected into a Pod with these containers.
     fn in_pod(&self, own: &[Container<'_>], metadata: &Metadata<'_>) -> Result<Value, Error> {
         let mut container = self.container.clone();
         let mut env = self.transferred(own, metadata)?;
@@ -167,7 +167,7 @@ impl Sidecar {
         Ok(Value::Object(container))
     }
 
-    /// Returns the variables that it gets from others.
+    /// Returns the variables that the container takes from containers of the Pod.
     fn transferred(&self, own: &[Container<'_>], metadata: &Metadata<'_>) -> Result<Vec<Value>, Error> {
         let mut env = Vec::new();
         for transfer in &self.transfers {
@@ -187,7 +187,7 @@ impl Sidecar {
     }
 }
 
-/// Appends to a list of the container the elements whose key is not in it yet.
+/// Appends elements to a list of the container, except those whose key is already in the list.
 fn extend(container: &mut Map<String, Value>, list: &str, key: &str, more: Vec<Value>) {
     if more.is_empty() {
         return;
@@ -204,7 +204,7 @@ fn extend(container: &mut Map<String, Value>, list: &str, key: &str, more: Vec<V
     container.insert(list.to_owned(), Value::Array(elements));
 }
 
-/// Returns a JSON text, changed by a JSON Merge Patch.
+/// Applies a JSON Merge Patch to a JSON text.
 fn merged(present: &str, change: &str) -> Result<String, serde_json::Error> {
     let mut value = serde_json::from_str(present)?;
     merge_patch(&mut value, serde_json::from_str(change)?);
@@ -229,9 +229,8 @@ fn merge_patch(value: &mut Value, change: Value) {
     }
 }
 
-/// Puts containers into a list of the Pod: in place of containers with the same names, before the others, or after
-/// them. With `by_name`, containers after the others are sorted by name, among the containers that other
-/// SidecarSets appended.
+/// Puts containers into a list of the Pod: in place of those with the same names, before the others, or after them.
+/// With `by_name`, containers after the others are sorted by name, together with those that other SidecarSets appended.
 fn merge(
     list: &str,
     (sidecars, injected): (&[Sidecar], Vec<Value>),
@@ -276,7 +275,7 @@ fn merge(
     Ok(())
 }
 
-/// Appends the elements whose names are not in a list of the Pod yet.
+/// Appends elements to a list of the Pod, except those whose name is already in the list.
 fn append(
     list: &str,
     elements: &[(String, Value)],

@@ -85,7 +85,7 @@ fn existing_containers_labels_and_volumes_are_kept() {
     );
 }
 
-/// For each kind of workload, the sidecar is injected in the right place, and a second run adds nothing.
+/// The sidecar is injected at the path of each kind of workload, and a second run adds nothing.
 #[test]
 fn every_kind_of_workload_is_injected_once() {
     let template =

@@ -9,7 +9,7 @@ const blocks = [...page.matchAll(/^```javascript\n(.*?)^```$/gms)].map(([, code]
 test("the examples of the documentation run", () => {
   assert(blocks.length > 3);
   for (const code of blocks) {
-    // In the directory of the package, which can import itself.
+    // Only files in the directory of the package can import it by its name.
     const cwd = new URL("..", import.meta.url);
     const { status, stderr } = spawnSync(process.execPath, ["--input-type=module", "--eval", code], { cwd });
     assert.equal(status, 0, `${stderr}${code}`);

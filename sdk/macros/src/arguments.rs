@@ -157,8 +157,8 @@ fn resources(list: &Punctuated<LitStr, Token![,]>) -> Result<Vec<ResourceRule>> 
     Ok(rules)
 }
 
-/// Returns whether a part of a group is a version, such as `v1` or `v2beta1`: no API group has such a name, so it is a
-/// version of the core group.
+/// Returns whether the first part of a resource is a version, such as `v1` or `v2beta1`. No API group has such a name,
+/// so the resource belongs to the core group.
 fn is_version(part: &str) -> bool {
     part.strip_prefix('v')
         .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_may_have_a_value() {
+    fn a_flag_may_be_set_to_true_or_false() {
         for (input, expected) in [
             ("", false),
             ("mutates", true),

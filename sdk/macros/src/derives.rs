@@ -10,8 +10,8 @@ pub(crate) fn settings(arguments: TokenStream, item: TokenStream) -> Result<Toke
     let item: DeriveInput = syn::parse2(item)?;
     owned(&item)?;
     let mut attributes = serde_attributes(&item)?;
-    // On an enum it also rejects unknown fields of struct variants, as intended; on a unit
-    // or tuple struct it has no effect.
+    // `deny_unknown_fields` also applies to the struct variants of an enum, as intended. It has no effect on a unit or
+    // tuple struct.
     let has_fields = match &item.data {
         Data::Struct(data) => matches!(data.fields, syn::Fields::Named(_)),
         Data::Enum(_) => true,
@@ -44,7 +44,7 @@ pub(crate) fn view(arguments: TokenStream, item: TokenStream) -> Result<TokenStr
     })
 }
 
-/// Settings outlive their text, so their fields must be owned.
+/// Refuses borrowed fields, because settings outlive the text from which they are parsed.
 fn owned(item: &DeriveInput) -> Result<()> {
     const WHY: &str =
         "settings own their values: use `String` instead of `&str`, and `Vec` instead of a slice";
@@ -90,7 +90,7 @@ fn serde_attributes(item: &DeriveInput) -> Result<Vec<TokenStream>> {
     Ok(attributes)
 }
 
-/// Returns whether the author wrote this in a `#[serde(...)]` of the type.
+/// Returns whether the author's `#[serde(...)]` attributes of the type contain this name.
 fn has(item: &DeriveInput, name: &str) -> Result<bool> {
     let mut found = false;
     for attribute in item
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn settings_own_their_values() {
+    fn borrowed_fields_of_settings_are_refused() {
         for (item, is_right) in [
             (
                 quote!(

@@ -12,7 +12,7 @@ class Documentation(unittest.TestCase):
         blocks = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
         self.assertGreater(len(blocks), 3)
         for index, code in enumerate(blocks):
-            # A module of its own, in which dataclasses look up their types.
+            # Dataclasses look up their types in their module, so each example gets its own.
             module = types.ModuleType(f"example{index}")
             sys.modules[module.__name__] = module
             with self.subTest(code):

@@ -12,7 +12,7 @@ CASES = json.loads((Path(__file__).parents[2] / "settings-cases.json").read_text
 
 
 def closed(schema: dict[str, Any]) -> dict[str, Any]:
-    """As `schema_of` makes it: without unknown properties."""
+    """Returns a schema without unknown properties, as `schema_of` does."""
     return {"additionalProperties": False, **schema} if "properties" in schema else schema
 
 

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use crate::UserInfo;
 use crate::bindings::admittance::plugin::cluster::{Access, Action, Error, Page, PageRequest};
 
-/// Whether a user may do something: the user, the verb, and the target as [`with_access`] describes it.
+/// Decides whether this user may use this verb on this target, in the form that [`with_access`] describes.
 type Rule = Rc<dyn Fn(&UserInfo, &str, &str) -> bool>;
 
 thread_local! {
@@ -66,7 +66,7 @@ pub(super) fn with_user<R>(user: &UserInfo, admit: impl FnOnce() -> R) -> R {
     scoped(&USER, Some(user.clone()), admit)
 }
 
-/// Sets a value while `run` runs, also if it panics.
+/// Sets a value while `run` runs, and resets it even if `run` panics.
 fn scoped<T: 'static, R>(
     place: &'static LocalKey<RefCell<Option<T>>>,
     value: Option<T>,
@@ -150,7 +150,7 @@ pub(crate) fn list_page(request: &PageRequest) -> Result<Page, Error> {
     })
 }
 
-/// Returns the part of a value at these keys; all of it if there are none.
+/// Returns the parts of a value at these keys, or the whole value without keys.
 fn select(value: &Value, masks: &[&[&str]]) -> Option<Value> {
     if masks.is_empty() || masks.iter().any(|mask| mask.is_empty()) {
         return Some(value.clone());
@@ -262,7 +262,7 @@ mod tests {
     use crate::testing;
 
     #[test]
-    fn large_lists_come_page_by_page() {
+    fn large_lists_are_read_page_by_page() {
         let pod = |name: &str| {
             json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "uid": "u", "labels": {"a/b": "c"}},
                    "spec": {"containers": [{"name": "x", "image": "i"}, 7], "nodeName": "n"}})

@@ -18,10 +18,10 @@ impl<'de> Deserialize<'de> for Raw<'de> {
 }
 
 impl<'a> Container<'a> {
-    /// Returns the resources that it requests, and their limits.
+    /// Returns the resources that the container requests, and their limits.
     ///
     /// # Errors
-    /// Fails if it cannot be parsed; the message names the container and the field.
+    /// Fails if `resources` cannot be parsed; the message names the container and the field.
     pub fn resources(&self) -> Result<Resources<'a>, Error> {
         self.part("resources", self.resources.as_ref())
     }
@@ -34,7 +34,7 @@ impl<'a> Container<'a> {
         self.part("ports", self.ports.as_ref())
     }
 
-    /// Returns its environment variables, without the variables of `envFrom`.
+    /// Returns the container's environment variables, without the variables of `envFrom`.
     ///
     /// # Errors
     /// Fails as [`Container::resources`] does.
@@ -42,7 +42,7 @@ impl<'a> Container<'a> {
         self.part("env", self.env.as_ref())
     }
 
-    /// Returns its security context, which does not include the Pod's.
+    /// Returns the container's own security context, without the fields of the Pod's.
     ///
     /// # Errors
     /// Fails as [`Container::resources`] does.
@@ -50,7 +50,7 @@ impl<'a> Container<'a> {
         self.part("securityContext", self.security_context.as_ref())
     }
 
-    /// Returns the probe for whether it still works; `None` if it has none.
+    /// Returns the probe that checks whether the container still works; `None` if it has none.
     ///
     /// # Errors
     /// Fails as [`Container::resources`] does.
@@ -58,7 +58,7 @@ impl<'a> Container<'a> {
         self.part("livenessProbe", self.liveness_probe.as_ref())
     }
 
-    /// Returns the probe for whether it gets traffic; `None` if it has none.
+    /// Returns the probe that checks whether the container may get traffic; `None` if it has none.
     ///
     /// # Errors
     /// Fails as [`Container::resources`] does.
@@ -66,7 +66,7 @@ impl<'a> Container<'a> {
         self.part("readinessProbe", self.readiness_probe.as_ref())
     }
 
-    /// Returns the probe for whether it has started; `None` if it has none.
+    /// Returns the probe that checks whether the container has started; `None` if it has none.
     ///
     /// # Errors
     /// Fails as [`Container::resources`] does.
@@ -91,21 +91,21 @@ impl<'a> Container<'a> {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Resources<'a> {
-    /// The limits, by resource: `memory`.
+    /// The limits, by the name of the resource, such as `memory`.
     #[serde(borrow)]
     pub limits: Option<Quantities<'a>>,
-    /// The amounts that are reserved for the container, by resource.
+    /// The amounts that are reserved for the container, by the name of the resource.
     #[serde(borrow)]
     pub requests: Option<Quantities<'a>>,
 }
 
 impl Resources<'_> {
-    /// Returns the limit of a resource as it is written: `512Mi`.
+    /// Returns the limit of a resource as it is written, such as `512Mi`.
     pub fn limit(&self, resource: &str) -> Option<&str> {
         self.limits.as_ref()?.0.get(resource)
     }
 
-    /// Returns the amount that is reserved of a resource, as it is written: `250m`.
+    /// Returns the reserved amount of a resource as it is written, such as `250m`.
     pub fn request(&self, resource: &str) -> Option<&str> {
         self.requests.as_ref()?.0.get(resource)
     }
@@ -116,7 +116,7 @@ impl Resources<'_> {
 pub struct Quantities<'a>(TextMap<'a>);
 
 impl<'a> Quantities<'a> {
-    /// Returns the resources, and their quantities as they are written.
+    /// Returns the resources with their quantities as they are written.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter()
     }
@@ -128,7 +128,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Quantities<'a> {
     }
 }
 
-/// A string, or a number as text: quantities and ports may be either.
+/// A string, or a number as text. Quantities and ports may be either.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Scalar<'a>(Text<'a>);
 
@@ -141,7 +141,7 @@ impl Scalar<'_> {
 
 impl<'de: 'a, 'a> Deserialize<'de> for Scalar<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // Numbers are taken as they are written.
+        // Numbers keep the form in which they are written.
         let raw = <&RawValue>::deserialize(deserializer)?.get();
         let text = if raw.starts_with('"') {
             serde_json::from_str(raw).map_err(D::Error::custom)?
@@ -168,7 +168,7 @@ pub struct Port<'a> {
     /// The address on the node.
     #[serde(borrow, rename = "hostIP")]
     pub host_ip: Option<Text<'a>>,
-    /// `TCP`, `UDP` or `SCTP`; the default is TCP.
+    /// `TCP`, `UDP` or `SCTP`. Default: TCP.
     #[serde(borrow)]
     pub protocol: Option<Text<'a>>,
 }
@@ -180,10 +180,10 @@ pub struct EnvVar<'a> {
     /// The name of the variable.
     #[serde(borrow)]
     pub name: Text<'a>,
-    /// Its value, if it is written there.
+    /// The value of the variable, if it is given directly.
     #[serde(borrow)]
     pub value: Option<Text<'a>>,
-    /// The source of its value.
+    /// The source of the variable's value.
     #[serde(borrow)]
     pub value_from: Option<EnvSource<'a>>,
 }
@@ -212,29 +212,30 @@ pub struct KeyRef<'a> {
     pub key: Option<Text<'a>>,
 }
 
-/// The security context of a container. For an absent field, the Pod's applies, or the container runtime's default.
+/// The security context of a container. For an absent field, the Pod's field applies, or else the default of the
+/// container runtime.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SecurityContext<'a> {
-    /// Whether it has all privileges of the node.
+    /// Whether the container has all privileges of the node.
     pub privileged: Option<bool>,
-    /// Whether its processes may gain privileges.
+    /// Whether processes in the container may gain privileges.
     pub allow_privilege_escalation: Option<bool>,
-    /// Whether it cannot write to its root file system.
+    /// Whether the container cannot write to its root file system.
     pub read_only_root_filesystem: Option<bool>,
-    /// Whether it must run as a user other than root.
+    /// Whether the container must run as a user other than root.
     pub run_as_non_root: Option<bool>,
-    /// The user that it runs as.
+    /// The user ID of the container's processes.
     pub run_as_user: Option<i64>,
-    /// The group that it runs as.
+    /// The group ID of the container's processes.
     pub run_as_group: Option<i64>,
-    /// Changes of its Linux capabilities.
+    /// Changes of the Linux capabilities of the container.
     #[serde(borrow)]
     pub capabilities: Option<Capabilities<'a>>,
     /// The mount of `/proc`: `Default` or `Unmasked`.
     #[serde(borrow)]
     pub proc_mount: Option<Text<'a>>,
-    /// Its seccomp profile.
+    /// The seccomp profile of the container.
     #[serde(borrow)]
     pub seccomp_profile: Option<SeccompProfile<'a>>,
 }

@@ -8,8 +8,8 @@ use serde::de::{Deserialize, Deserializer, Error as _, IgnoredAny, MapAccess, Vi
 use super::{Misspelt, container::Raw};
 use crate::Text;
 
-/// A type with optional fields that records a key in another case, which derived types cannot do, and rejects
-/// duplicate keys.
+/// Defines a type with optional fields that rejects duplicate keys and records a key in another case, which derived
+/// types cannot do.
 macro_rules! shape {
     ($(#[$doc:meta])* $vis:vis struct $name:ident { $($(#[$field_doc:meta])* $key:literal => $field_vis:vis $field:ident: $type:ty,)* }) => {
         $(#[$doc])*
@@ -20,7 +20,7 @@ macro_rules! shape {
         }
 
         impl<'a> $name<'a> {
-            /// Returns the misspelt key of this object itself.
+            /// Returns the misspelt key of this object, without its members' keys.
             #[allow(dead_code, reason = "only some shapes use it")]
             pub(super) fn misspelt_here(&self, at: &Pointer) -> Option<Misspelt> {
                 self.misspelt.as_ref().map(|(key, expected)| Misspelt {
@@ -132,9 +132,9 @@ shape! {
 shape! {
     /// A container: an ordinary, init or ephemeral one.
     pub struct Container {
-        /// Its name. BCS containers may have none.
+        /// The name, which a container of BCS may lack.
         "name" => pub name: Text<'a>,
-        /// The reference of its image, unparsed.
+        /// The reference of the image, unparsed.
         "image" => pub image: Text<'a>,
         "resources" => pub(super) resources: Raw<'a>,
         "ports" => pub(super) ports: Raw<'a>,
@@ -235,7 +235,7 @@ impl<'a> TextMap<'a> {
         self.get(key).is_some()
     }
 
-    /// Keys and values.
+    /// Returns the keys and values.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(key, value)| (key.as_str(), value.as_str()))
     }
@@ -285,7 +285,7 @@ fn folds_to(key: &str, name: &str) -> bool {
         '\u{212a}' => 'k',
         other => other.to_ascii_lowercase(),
     };
-    // Each letter may be one of these two letters, which are up to two bytes longer.
+    // Each letter may be one of the two Unicode letters, which are up to two bytes longer.
     key.len() >= name.len()
         && key.len() <= name.len() * 3
         && key

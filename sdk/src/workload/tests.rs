@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{Text, testing};
 
-/// Each row is a kind, with the path of its pod template if it has one.
+/// Each row is an object, with the path of its pod template if it has one.
 #[test]
 fn templates_are_found_by_kind_and_by_shape() {
     let spec = json!({"containers": [{"name": "a", "image": "b"}]});
@@ -151,7 +151,7 @@ fn a_duplicate_key_is_an_error() {
 }
 
 #[test]
-fn bcs_objects_without_template_metadata_have_their_own() {
+fn bcs_objects_without_template_metadata_use_their_own_metadata() {
     let object = |api_version: &str, template: Value| {
         json!({
             "apiVersion": api_version, "kind": "application",

@@ -9,9 +9,9 @@ fn address(ip: &str, node: &str) -> Value {
     json!({"ip": ip, "nodeName": node})
 }
 
-/// SuperEdge's code is in `pkg/edge-health-admission/admission/endpoint.go`; it moves at most one address correctly.
+/// The code of SuperEdge, in `pkg/edge-health-admission/admission/endpoint.go`, moves at most one address correctly.
 #[test]
-fn addresses_of_nodes_that_are_only_cut_off_move() {
+fn addresses_of_disconnected_healthy_nodes_become_ready() {
     let (a, b) = (|| address("10.0.0.1", "lost"), || address("10.0.0.2", "far"));
     let (c, d) = (|| address("10.0.0.3", "near"), || address("10.0.0.4", "dead"));
     let e = || address("10.0.0.5", "ill");
@@ -157,7 +157,7 @@ fn always_reachable_applies_to_nodes_of_unknown_state() {
 }
 
 #[test]
-fn the_patch_has_no_move_or_copy_operations() {
+fn the_patch_moves_addresses_without_copying_them() {
     let (a, d) = (address("10.0.0.1", "lost"), address("10.0.0.4", "dead"));
     let table = [
         (

@@ -12,9 +12,9 @@ fn node(ready: &str, annotations: Value, taints: Value) -> Value {
     node
 }
 
-/// SuperEdge: `pkg/edge-health-admission/admission/nodetaint.go`.
+/// The code of SuperEdge is in `pkg/edge-health-admission/admission/nodetaint.go`.
 #[test]
-fn the_taint_of_a_node_that_is_only_cut_off_is_removed() {
+fn the_taint_of_a_disconnected_healthy_node_is_removed() {
     let evict = || taint(TAINT, "NoExecute");
     let only = || json!([evict()]);
     let none = || Value::Null;
@@ -144,7 +144,7 @@ fn the_taint_of_a_node_that_is_only_cut_off_is_removed() {
         );
         assert_eq!(outcome.at("/spec/taints"), expected.as_ref(), "{name}");
         assert_eq!(outcome.patch().is_some(), expected != Some(taints), "{name}");
-        // Nothing else changes.
+        // No other field changes.
         let mut rest = outcome.object().cloned().expect("an UPDATE has an object");
         rest["spec"]["taints"] = before["spec"]["taints"].clone();
         assert_eq!(rest, before, "{name}");
@@ -165,7 +165,7 @@ fn missing_fields_of_a_node_are_accepted() {
         conditions(json!([null, {}, {"type": null, "status": "Unknown"}, {"type": "Ready"}])),
         conditions(json!([{"type": "Ready", "status": null}])),
         conditions(json!([{"type": "MemoryPressure", "status": "Unknown"}])),
-        // The first counts, as for Kubernetes.
+        // Of several conditions with the same type, the first one counts, as in Kubernetes.
         conditions(json!([{"type": "Ready", "status": "True"}, {"type": "Ready", "status": "Unknown"}])),
     ];
     for node in table {
@@ -175,7 +175,7 @@ fn missing_fields_of_a_node_are_accepted() {
 }
 
 #[test]
-fn only_updates_of_a_node_itself_are_changed() {
+fn only_an_update_of_a_node_itself_removes_taints() {
     let node = node("Unknown", json!({}), json!([taint(TAINT, "NoExecute")]));
     let table = [
         ("an UPDATE", testing::update(&node, &node), true),

@@ -6,7 +6,7 @@ fn slice(version: &str, endpoints: Value) -> Value {
 }
 
 #[test]
-fn endpoints_of_nodes_that_are_only_cut_off_become_ready() {
+fn endpoints_of_disconnected_healthy_nodes_become_ready() {
     let endpoint =
         |conditions: Value| json!({"addresses": ["10.0.0.1"], "nodeName": "lost", "conditions": conditions});
     // The columns are the name, the conditions before, and the conditions after.

@@ -9,8 +9,8 @@ use crate::{
     walk,
 };
 
-/// The results of a function are cached if all calls of it in the text together evaluate at least this many bodies;
-/// with fewer, it is faster to evaluate them again.
+/// The results of a function are cached if all calls of it in the text together evaluate at least this many bodies.
+/// With fewer, evaluating the calls again is faster.
 const WORTHWHILE: usize = 8;
 
 /// A function, all of whose definitions are in one module.
@@ -28,7 +28,7 @@ pub(super) struct Definition {
 }
 
 impl Definition {
-    /// Combines two definitions of a function; `None` if they differ in module or number of arguments.
+    /// Combines two definitions of the same function; `None` if they differ in module or number of arguments.
     fn and(mut self, other: Self) -> Option<Self> {
         let is_same = self.module == other.module && self.arity == other.arity;
         self.bodies += other.bodies;
@@ -48,8 +48,8 @@ pub(super) struct Definitions {
 }
 
 impl Definitions {
-    /// Finds the definitions of modules; `None` if an expression is evaluated with another input or other functions, by
-    /// `with`.
+    /// Finds the functions that modules define. `None` if an expression uses `with`, which changes the input or
+    /// functions of its evaluation.
     pub(super) fn of(modules: &[Ref<Module>]) -> Option<Self> {
         let mut has_with = false;
         for module in modules {
@@ -89,8 +89,7 @@ impl Definitions {
         Some(found)
     }
 
-    /// Removes functions that call a function outside this set, and marks functions that read the input through their
-    /// calls.
+    /// Removes the functions that call a function outside this set, and marks those whose calls read the input.
     fn close(&mut self) {
         loop {
             let is_left = |definition: &Definition| {
@@ -137,7 +136,7 @@ impl Definitions {
         paths.find(|path| self.functions.contains_key(path))
     }
 
-    /// Returns the number of bodies that are evaluated for a call.
+    /// Returns the number of bodies that are evaluated for a call of the function, including the calls in it.
     fn weight(&self, path: &str, seen: &mut BTreeSet<String>) -> usize {
         if !seen.insert(path.to_owned()) {
             return 0;
@@ -173,7 +172,7 @@ impl Definitions {
 /// The paths of the rules that modules define.
 struct Rules {
     all: BTreeSet<String>,
-    /// Rules that are evaluated where they are read: neither functions nor constants.
+    /// The rules that are evaluated wherever they are read, unlike functions and constants.
     evaluated: BTreeSet<String>,
 }
 
@@ -208,8 +207,8 @@ impl Rules {
         }
     }
 
-    /// Returns the path of the function that the rule defines, and its definition, which is `None` if results must not
-    /// be remembered. Returns `None` if the rule defines no function.
+    /// Returns the path of the function that the rule defines, and its definition, which is `None` if the results must
+    /// not be cached. Returns `None` if the rule defines no function.
     fn function(&self, rule: &Rule, module: usize, scope: &Scope) -> Option<(String, Option<Definition>)> {
         let (refr, args, bodies) = match rule {
             Rule::Spec {

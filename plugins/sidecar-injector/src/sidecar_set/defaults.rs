@@ -1,7 +1,7 @@
 //! The defaults that OpenKruise's webhook writes into the containers and volumes of a SidecarSet.
 //!
-//! `SetDefaultsSidecarSet` of OpenKruise 1.9, which uses the functions of Kubernetes 1.32 for fields of Pods. Both
-//! leave startup probes and resources as they are, but for quantities below a thousandth.
+//! They are those of `SetDefaultsSidecarSet` of OpenKruise 1.9, which uses the functions of Kubernetes 1.32 for fields
+//! of Pods. Both leave startup probes and resources unchanged, except quantities below a thousandth.
 
 use admittance_sdk::serde_json::{Map, Value, json};
 
@@ -50,7 +50,8 @@ pub(super) fn of_volume(volume: &mut Object) {
     });
 }
 
-/// Returns the default `imagePullPolicy`: `Always` for the tag `latest`, which an image without a tag has too.
+/// Returns the default `imagePullPolicy`. It is `Always` for the tag `latest`, which is also the tag of an image
+/// without one.
 fn pull_policy(image: &str) -> &'static str {
     let (name, has_digest) = match image.split_once('@') {
         Some((name, _)) => (name, true),
@@ -90,8 +91,8 @@ fn of_probe(probe: &mut Object) {
     }
 }
 
-/// Sets a field that has no value. An empty text and a zero are none, as to the types of Kubernetes, where they do not
-/// distinguish them.
+/// Sets a field that has no value. Empty text and zero count as no value for most fields, because the types of
+/// Kubernetes do not distinguish them.
 fn set(object: &mut Object, field: &str, value: impl Into<Value>) {
     let is_unset = match object.get(field) {
         None | Some(Value::Null) => true,

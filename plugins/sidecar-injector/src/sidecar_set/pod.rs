@@ -60,7 +60,7 @@ pub(super) struct NamedElement<'a> {
     pub(super) name: Text<'a>,
 }
 
-/// A variable, as far as it matters here.
+/// The fields of an environment variable that the injection reads.
 #[view]
 struct Variable<'a> {
     #[serde(borrow, default)]
@@ -69,7 +69,7 @@ struct Variable<'a> {
     value: Option<Text<'a>>,
 }
 
-/// A mount, as far as it matters here.
+/// The fields of a mount that the injection reads.
 #[view]
 struct Mount<'a> {
     #[serde(borrow, default)]
@@ -77,8 +77,7 @@ struct Mount<'a> {
 }
 
 impl Container<'_> {
-    /// Adds the mounts of this container, and the variables that the mounts use, unless OpenKruise injected the
-    /// container.
+    /// Adds the mounts of this container, and the variables that they use, unless OpenKruise injected the container.
     pub(super) fn share(&self, mounts: &mut Vec<Value>, env: &mut Vec<Value>) -> Result<(), Error> {
         if self.is_injected()? {
             return Ok(());
@@ -93,7 +92,7 @@ impl Container<'_> {
         Ok(())
     }
 
-    /// Adds its raw block devices, unless OpenKruise injected it.
+    /// Adds the raw block devices of this container, unless OpenKruise injected the container.
     pub(super) fn share_devices(&self, devices: &mut Vec<Value>) -> Result<(), Error> {
         if !self.is_injected()? {
             for raw in self.volume_devices.iter().flatten() {
@@ -134,7 +133,7 @@ pub(super) fn text<'a>(texts: Option<&'a Texts<'_>>, key: &str) -> Option<&'a st
     found.next()?.1.as_deref()
 }
 
-/// Returns the names in `$(NAME)`.
+/// Returns the names of the variables that a text refers to as `$(NAME)`.
 fn variables(expression: &str) -> impl Iterator<Item = &str> {
     expression.split("$(").skip(1).filter_map(|rest| {
         let (name, _) = rest.split_once(')')?;

@@ -66,16 +66,16 @@ pub enum PatchPolicy {
 pub(super) struct Sidecar {
     pub(super) name: String,
     pub(super) place: Place,
-    /// Whether it gets the mounts of the Pod's own containers.
+    /// Whether the container gets the mounts of the Pod's own containers.
     pub(super) shares_volumes: bool,
-    /// Whether it gets their raw block devices.
+    /// Whether the container gets the raw block devices of the Pod's own containers.
     pub(super) shares_devices: bool,
     pub(super) transfers: Vec<Transfer>,
-    /// The container for a Pod from which it takes no variables and mounts.
+    /// The container before variables and mounts of a Pod are added to it.
     pub(super) container: Map<String, Value>,
 }
 
-/// The place of an injected container: before or after the containers of the Pod.
+/// Whether a container is injected before or after the containers of the Pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(crate = "admittance_sdk::serde")]
 pub(super) enum Place {
@@ -152,7 +152,6 @@ enum Share {
     Disabled,
 }
 
-/// Returns the elements of a list with their names.
 pub(super) fn named(
     list: &str,
     elements: Vec<Map<String, Value>>,
@@ -174,7 +173,7 @@ pub(super) fn named(
     named
 }
 
-/// Reads the containers of both lists, in which names must be distinct.
+/// Reads the containers of both lists, whose names must differ.
 pub(super) struct Reader<'a> {
     taken: BTreeSet<String>,
     volumes: Vec<(String, Value)>,
@@ -288,7 +287,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Removes a field of a SidecarSet's container that a Pod's container does not have.
+/// Removes a field that only containers of a SidecarSet have, and parses it.
 fn part<T: for<'de> Deserialize<'de>>(
     container: &mut Map<String, Value>,
     key: &str,
@@ -341,7 +340,7 @@ fn field(reference: &FieldRef) -> Result<ContainerName, String> {
         api_version,
         field_path,
     } = reference;
-    // The default of OpenKruise is v1.
+    // OpenKruise uses v1 by default.
     if !matches!(api_version.as_str(), "" | "v1") {
         return Err("`fieldRef.apiVersion` must be v1".to_owned());
     }

@@ -98,7 +98,7 @@ fn containers_are_injected_in_the_order_of_openkruise() {
         (&replaced["name"], &replaced["image"], &replaced["env"]),
         (&json!("same"), &json!(null), &json!([mark()]))
     );
-    // The containers of both SidecarSets are in the order of their names.
+    // The containers of both SidecarSets are sorted by name.
     assert_eq!(
         names(&pod, "initContainers"),
         ["early", "setup", "a", "c", "d", "m", "n"]

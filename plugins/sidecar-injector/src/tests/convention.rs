@@ -1,5 +1,6 @@
-//! Tests opting in and recording with the annotations of kube-sidecar-injector. The expected results follow the rules
-//! of `mutationRequired` and `updateAnnotation` in its `webhook.go`, without its bug that loses annotations.
+//! Tests the annotations of kube-sidecar-injector, with which workloads opt in and which record the injection. The
+//! expected results follow the rules of `mutationRequired` and `updateAnnotation` in its `webhook.go`, without its bug
+//! that loses annotations.
 
 use super::*;
 
@@ -31,7 +32,7 @@ fn in_namespace(mut pod: Value, namespace: &str) -> Value {
     pod
 }
 
-/// The project's file, and settings from tutorials that are based on it, work without changes.
+/// The settings of kube-sidecar-injector, and of tutorials that are based on it, are accepted unchanged.
 #[test]
 fn a_sidecarconfig_is_accepted_as_settings() {
     let table = [
@@ -44,7 +45,7 @@ fn a_sidecarconfig_is_accepted_as_settings() {
             ),
         ),
         (
-            // These are lists in the templates of istio and `Andrewmatilde/webhook-injector`.
+            // The templates of istio and `Andrewmatilde/webhook-injector` have these lists.
             "with the lists of later ones",
             with(
                 sidecarconfig(),
@@ -52,7 +53,7 @@ fn a_sidecarconfig_is_accepted_as_settings() {
             ),
         ),
         (
-            // The settings are from `s1240zsw/centos-packet-agent`, `apigee-remote-service-envoy` and
+            // These settings are from `s1240zsw/centos-packet-agent`, `apigee-remote-service-envoy` and
             // `network-delay-sidecar`.
             "containers alone, with what else they have",
             json!({"containers": [
@@ -122,8 +123,8 @@ fn secrets_are_added_where_they_are_missing() {
     assert_eq!(places, ["/imagePullSecrets/1", "/imagePullSecrets/2"]);
 }
 
-/// Each row is tried with unchanged settings, with opting in, and with the whole convention. kube-sidecar-injector has
-/// injected by default since its commit 612007d of 2022.
+/// Each row is tested with the default settings, with the mode `optIn`, and with the whole convention.
+/// kube-sidecar-injector has injected by default since its commit 612007d of 2022.
 #[test]
 fn annotations_of_kube_sidecar_injector_decide() {
     let usual = json!({});
@@ -132,7 +133,7 @@ fn annotations_of_kube_sidecar_injector_decide() {
     let own = json!({"convention": "admittance"});
     let whole = json!({"convention": "kubeSidecarInjector"});
     let whole_opt_in = json!({"convention": "kubeSidecarInjector", "mode": "optIn"});
-    // Each row has annotations, and whether each of the six injects.
+    // Each row has annotations, and whether each of the six combinations injects.
     let table: [(Value, [bool; 6]); 20] = [
         (json!({}), [true, false, true, true, true, false]),
         (json!({ASK: "yes"}), [true, true, true, true, true, true]),
@@ -164,7 +165,7 @@ fn annotations_of_kube_sidecar_injector_decide() {
             json!({ASK: "yes", DONE: "failed"}),
             [true, true, true, true, true, true],
         ),
-        // The plugin's own annotation takes precedence, except with the whole convention, where it has no effect.
+        // The plugin's own annotation takes precedence. With the whole convention, it has no effect.
         (
             json!({ASK: "no", INJECT: "true"}),
             [true, true, true, true, false, false],
@@ -222,7 +223,7 @@ fn system_namespaces_are_not_injected() {
         ("kube-public", &whole_always, json!({}), false),
         ("kube-node-lease", &whole, json!({ASK: "yes"}), true),
         ("shop", &whole, json!({ASK: "yes"}), true),
-        // With the plugin's own annotations, the convention's annotation is ignored there; the mode still applies.
+        // With the plugin's own annotation, the annotation of the convention is ignored; the mode still applies.
         ("kube-system", &usual, json!({ASK: "yes"}), false),
         ("kube-system", &opt_in, json!({ASK: "yes"}), false),
         ("kube-system", &usual, json!({}), true),
@@ -239,7 +240,7 @@ fn system_namespaces_are_not_injected() {
     }
 }
 
-/// The patch of the original replaced all annotations with a map of one key.
+/// The patch of kube-sidecar-injector replaced all annotations with a map of one key.
 #[test]
 fn an_injection_keeps_the_other_annotations() {
     let whole = with(sidecarconfig(), &json!({"convention": "kubeSidecarInjector"}));
@@ -319,7 +320,7 @@ fn an_injection_keeps_the_other_annotations() {
     }
 }
 
-/// The template of a workload is treated like its Pods, which then need no further injection.
+/// The template of a workload is injected like a Pod, so the Pods that are created from it need no further injection.
 #[test]
 fn pods_of_an_injected_workload_are_not_injected_again() {
     let template = json!({"metadata": {"annotations": {ASK: "yes"}}, "spec": {"containers": []}});
@@ -338,7 +339,7 @@ fn pods_of_an_injected_workload_are_not_injected_again() {
     }
 }
 
-/// If the settings give these names a meaning, that meaning takes precedence.
+/// A name that the settings use for something else keeps that meaning.
 #[test]
 fn names_in_the_settings_take_precedence() {
     let renamed = json!({"annotation": ASK, "statusAnnotation": DONE});

@@ -1,4 +1,4 @@
-"""Look-ups in the control plane, of the kinds that the stage grants under ``allow.cluster``."""
+"""Lookups in the control plane, limited to the kinds that the stage grants under ``allow.cluster``."""
 
 import json
 from typing import Any
@@ -13,17 +13,17 @@ except ImportError:
 
 
 class ClusterError(HostError):
-    """A look-up failed: ``unavailable``, ``timeout`` or ``refused``."""
+    """The error of a failed lookup, of the kind ``unavailable``, ``timeout`` or ``refused``."""
 
 
 def get(api_version: str, kind: str, name: str, namespace: str | None = None) -> Object | None:
-    """One object, or None if it does not exist. Without a namespace for cluster-scoped kinds."""
+    """Returns one object, or None if it does not exist. Omit the namespace for cluster-scoped kinds."""
     text = attempt(ClusterError, lambda: _available().get(api_version, kind, namespace, name))
     return None if text is None else json.loads(text)
 
 
 def list_objects(api_version: str, kind: str, namespace: str | None = None, label_selector: str = "") -> list[Object]:
-    """The objects of a kind; without a namespace, those of all namespaces."""
+    """Returns the objects of a kind in a namespace, or without one in all namespaces."""
     texts = attempt(ClusterError, lambda: _available().list(api_version, kind, namespace, label_selector))
     return [json.loads(text) for text in texts]
 

@@ -48,14 +48,14 @@ def component_of(plugin: Plugin) -> type:
             except SettingsErrors as mistakes:
                 raise Err([types.SettingsError(error.pointer, error.message) for error in mistakes.errors])
             except Exception as error:
-                # Operators get a bug in it like a mistake in the settings as a whole.
+                # A bug in `configure` is reported to operators as a mistake in the settings as a whole.
                 raise Err([types.SettingsError("", _text(error))])
             if plugin.warm_up is not None:
                 for _ in range(_WARM):
                     try:
                         _contract(plugin.respond(_sample(plugin.warm_up), configured))
                     except Exception:
-                        # A look-up is unavailable here, for example. The answer does not matter.
+                        # Errors are ignored: lookups, for example, are unavailable during `configure`.
                         break
             # A call ends before cycles matter, and a collection would visit, and so copy, most of the memory.
             gc.disable()
@@ -85,7 +85,7 @@ def _sample(object: Object) -> Any:
 
 
 def _text(error: Exception) -> str:
-    """The error, with the last line of the plugin's own modules that led to it."""
+    """Returns the text of an error, with the last line of the plugin's own modules that led to it."""
     place, traceback = "", error.__traceback__
     while traceback is not None:
         name = traceback.tb_frame.f_globals.get("__name__", "")

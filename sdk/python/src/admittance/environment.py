@@ -1,4 +1,4 @@
-"""The environment variables that the stage grants under ``allow.environment``. ``os.environ`` is that of the build."""
+"""Environment variables that the stage grants under ``allow.environment``. ``os.environ`` has those of the build."""
 
 import os
 
@@ -9,7 +9,7 @@ except ImportError:
 
 
 def get(name: str) -> str | None:
-    """The value of a variable, or None if it is not granted. Outside of the sandbox, one of the process."""
+    """Returns the value of a variable, or None if it is not granted. Natively, reads the variables of the process."""
     if _host is None:
         return os.environ.get(name)
     return dict(_host.get_environment()).get(name)

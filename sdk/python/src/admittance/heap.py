@@ -8,10 +8,10 @@ from typing import Callable
 try:
     from . import _immortal  # type: ignore[attr-defined]
 except ImportError:
-    # Another version of Python: it counts references, and calls take longer.
+    # With another version of Python, the module is missing, so Python counts references, and calls take longer.
     _immortal = None
 
-#: The sizes of blocks that fill holes. Small holes are in lists of their own, by steps of 16 bytes.
+#: The sizes of blocks that fill holes. C keeps lists of small holes by steps of 16 bytes, so each step has a size.
 _SIZES = [1 << power for power in range(18, 9, -1)] + list(range(496, 0, -16))
 
 _filling: list[object] = []
@@ -20,7 +20,7 @@ _filling: list[object] = []
 def make_immortal() -> None:
     """Makes all objects immortal: Python no longer counts the references to them.
 
-    A call has its own copy of each page that it writes, and Python writes to whatever it uses when it counts references.
+    Every page that a call writes is copied for it, and counting references writes to every object that is used.
     """
     if _immortal is None:
         return
@@ -33,14 +33,14 @@ def make_immortal() -> None:
 
 
 def fill_holes() -> None:
-    """Fills the holes between blocks, so that whatever is created next is in one place, at the end of the heap.
+    """Fills the holes between blocks, so that later objects are next to each other, at the end of the heap.
 
-    A call writes to fewer pages if the objects that it creates are in one place.
+    So a call, which gets its own copy of each page that it writes, writes to fewer pages.
     """
     end = bytes(1 << 20)
 
     def fill(make: Callable[[], object]) -> None:
-        # The address shows that there is no hole of this size before the end any more.
+        # A block at a higher address shows that no hole of this size is left before the end.
         while id(block := make()) < id(end):
             _filling.append(block)
 

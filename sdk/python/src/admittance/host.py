@@ -1,4 +1,4 @@
-"""Errors of look-ups and requests: why a call of the host failed."""
+"""Errors of lookups and HTTP requests: the reasons why a call of the host failed."""
 
 import re
 from typing import Any, Callable, TypeVar
@@ -6,7 +6,7 @@ from typing import Any, Callable, TypeVar
 try:
     from componentize_py_types import Err  # type: ignore[import-not-found]
 except ImportError:
-    # Outside of the sandbox there is no host, and nothing to call.
+    # Outside of the sandbox, there is no host that could be called.
     class Err(Exception):  # type: ignore[no-redef]
         value: Any
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class HostError(Exception):
-    """``kind`` is that of the contract: ``unavailable``, ``timeout`` and so on."""
+    """``kind`` is an error kind of the contract: ``unavailable``, ``timeout`` and so on."""
 
     def __init__(self, kind: str, detail: object = None) -> None:
         super().__init__(kind if detail is None else f"{kind}: {detail}")

@@ -13,19 +13,19 @@ except ImportError:
 
 
 class HttpError(HostError):
-    """A request failed: ``unavailable``, ``invalid``, ``unreachable``, ``timeout`` or ``too-large``."""
+    """A failed request, of the kind ``unavailable``, ``invalid``, ``unreachable``, ``timeout`` or ``too-large``."""
 
 
 @dataclass(frozen=True)
 class HttpResponse:
-    """The response, with any status. Redirects are not followed."""
+    """A response, whatever its status is. Redirects are not followed."""
 
     status: int
     headers: list[tuple[str, str]]
     body: bytes
 
     def header(self, name: str) -> str | None:
-        """The first header of this name, in any case."""
+        """Returns the first header of this name. The case of the name does not matter."""
         return next((value for key, value in self.headers if key.lower() == name.lower()), None)
 
     def text(self) -> str:

@@ -50,7 +50,7 @@ class Patch:
 
 
 def difference(before: Any, after: Any) -> Patch:
-    """The patch that makes the second value of the first."""
+    """Returns the patch that turns the first value into the second."""
     changes = Patch()
     _compare(before, after, [], changes)
     return changes

@@ -1,4 +1,4 @@
-"""What a plugin is: its description and its functions."""
+"""Plugins: their description and their functions."""
 
 import json
 from dataclasses import dataclass, field
@@ -12,14 +12,14 @@ from .response import Response
 
 @dataclass(frozen=True)
 class SettingsError:
-    """A mistake in the settings: where, as a JSON Pointer, and what is wrong and how to fix it."""
+    """A mistake in the settings: its JSON Pointer, and a message that says what is wrong and how to fix it."""
 
     pointer: str
     message: str
 
 
 class SettingsErrors(Exception):
-    """Mistakes in the settings. Tell all of them at once."""
+    """Mistakes in the settings. Raise one exception with all of them."""
 
     def __init__(self, errors: Sequence[SettingsError]) -> None:
         self.errors = list(errors)
@@ -36,27 +36,27 @@ Capability = Literal["cluster", "http", "environment"]
 
 @dataclass(kw_only=True)
 class Plugin:
-    """A plugin: what operators read about it, and its functions."""
+    """A plugin: its description for operators, and its functions."""
 
-    #: Short, in lower case with hyphens.
+    #: The name, which is short, in lower case with hyphens.
     name: str
     #: The plugin's version, as semver.
     version: str
-    #: One or two sentences for operators who choose a plugin.
+    #: A summary: one or two sentences for operators who choose a plugin.
     summary: str
     #: Returns the verdict on one request. An error that it raises is a failure of the plugin.
     admit: Callable[[Request, Any], Response]
-    #: A dataclass whose fields are made by `setting`.
+    #: The type of the settings: a dataclass whose fields are created by `setting`.
     settings: type = NoSettings
-    #: Checks what the types cannot express, and prepares what `admit` gets instead of the settings.
+    #: Checks the settings beyond their types, and returns the value that `admit` gets instead of the settings.
     configure: Callable[[Any], Any] | None = None
-    #: Whether it may return a patch or a replacement.
+    #: Whether the plugin may return a patch or a replacement.
     mutates: bool = False
     #: The supported resources: ``v1/pods``, ``apps/v1/deployments``.
     resources: Sequence[str] = ()
-    #: What it asks the operator for: kinds such as ``v1/Node``, origins such as ``https://policy.example.com``.
+    #: The requested capabilities: kinds such as ``v1/Node``, origins such as ``https://policy.example.com``.
     capabilities: Mapping[Capability, Sequence[str]] = field(default_factory=dict)
-    #: An object that is admitted a few times after `configure`, so that no call pays for what a first call creates.
+    #: An object that is admitted a few times after `configure`, so that calls need not create what is created once.
     warm_up: Object | None = None
 
     def __post_init__(self) -> None:
@@ -72,7 +72,7 @@ class Plugin:
                 raise TypeError(f"capabilities: `{kind}` is not a list; write a list of texts")
 
     def configured(self, text: str) -> Any:
-        """What `admit` gets, from the JSON text of the settings. Raises `SettingsErrors`."""
+        """Parses the settings, and returns the value that `admit` gets. Raises `SettingsErrors`."""
         value = json.loads(text)
         if mistakes := schema.check(self.schema, value):
             raise SettingsErrors([SettingsError(*mistake) for mistake in mistakes])
@@ -80,14 +80,14 @@ class Plugin:
         return self.configure(settings) if self.configure else settings
 
     def respond(self, contract: Any, configured: Any) -> Response:
-        """The answer to a request in the contract's form."""
+        """Returns the response to a request in the form of the contract."""
         response = self.admit(Request(contract), configured)
         if not isinstance(response, Response):
             raise TypeError("`admit` returned no response; return allow(), deny(...), patch(...) or mutate(...)")
         return response
 
     def component(self) -> type:
-        """The class that componentize-py exports: assign it to ``WitWorld`` in the module of the plugin.
+        """Returns the class that componentize-py exports: assign it to ``WitWorld`` in the module of the plugin.
 
         Native tests import that module too. Outside of the sandbox it has no use.
         """
@@ -99,7 +99,7 @@ class Plugin:
 
 
 def _rule(resource: str) -> tuple[str, str, str]:
-    """Group, version and resource."""
+    """Splits a resource into group, version and resource."""
     parts = resource.split("/")
     if len(parts) not in (2, 3):
         raise TypeError(

@@ -40,14 +40,14 @@ class Request:
     operation: Literal["create", "update", "delete", "connect"]
     kind: GroupVersionKind
     resource: GroupVersionResource
-    #: ``status``, ``scale``, ...; None for the resource itself.
+    #: The subresource, such as ``status`` or ``scale``; None for the resource itself.
     subresource: str | None
-    #: Empty if the control plane has not generated it yet.
+    #: The name; empty if the control plane has not generated it yet.
     name: str
-    #: None for a cluster-scoped resource.
+    #: The namespace; None for a cluster-scoped resource.
     namespace: str | None
     user: UserInfo
-    #: The result will not be stored: a plugin must not cause side effects.
+    #: Whether this is a dry run, whose result is not stored: a plugin must not cause side effects.
     dry_run: bool
     #: The JSON text of the object.
     object_text: str | None

@@ -10,7 +10,7 @@ from .request import Object, Request
 
 @dataclass
 class Denial:
-    """Why a request is denied."""
+    """The denial of a request."""
 
     message: str
     code: int = 403
@@ -19,12 +19,12 @@ class Denial:
 
 @dataclass
 class Response:
-    """Made by `allow`, `deny`, `patch`, `replace` and `mutate`."""
+    """A response. `allow`, `deny`, `patch`, `replace` and `mutate` create one."""
 
     denial: Denial | None = None
-    #: The operations of the patch; none if nothing changes.
+    #: The operations of the patch; empty if nothing changes.
     patch: list[Operation] = field(default_factory=list)
-    #: The object that replaces the request's.
+    #: The object that replaces the object of the request.
     replacement: Object | None = None
     warnings: list[str] = field(default_factory=list)
     audit_annotations: dict[str, str] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Requests in the contract's form, without the host."""
+"""Builds requests in the form of the contract, for tests and warming up."""
 
 import json
 from types import SimpleNamespace
@@ -8,7 +8,7 @@ from .request import Object
 
 
 def request_for(operation: str, object: Object | None, old_object: Object | None = None) -> Any:
-    """The request for an operation on an object, from which kind, name and namespace are taken."""
+    """Builds a request for an operation on an object, whose kind, name and namespace it gets."""
     whole = object or old_object or {}
     group, _, version = whole.get("apiVersion", "v1").rpartition("/")
     kind, metadata = whole.get("kind", ""), whole.get("metadata", {})

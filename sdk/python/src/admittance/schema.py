@@ -1,4 +1,4 @@
-"""Settings: a dataclass gives the JSON Schema, and a value is checked against it and becomes the dataclass."""
+"""Settings: derives a JSON Schema from a dataclass, checks values against it, and converts them to the dataclass."""
 
 import dataclasses
 import json
@@ -40,8 +40,8 @@ def setting(
     min_items: int | None = None,
     max_items: int | None = None,
 ) -> Any:
-    """A field of the settings. Without a default it must be set. In lists, the limits of texts and numbers are those
-    of the elements."""
+    """A field of the settings, which is required unless it has a default. The limits of texts and numbers in a list
+    apply to its elements."""
     schema = {
         "description": description,
         "minLength": min_length,
@@ -55,12 +55,12 @@ def setting(
     metadata = {"schema": {key: value for key, value in schema.items() if value is not None}}
     if default is _ABSENT:
         return dataclasses.field(metadata=metadata)
-    # A copy: the plugin may change it.
+    # The default is copied, because the plugin may change the value.
     return dataclasses.field(default_factory=lambda: json.loads(json.dumps(default)), metadata=metadata)
 
 
 def schema_of(settings: type) -> Schema:
-    """The JSON Schema of a dataclass."""
+    """Returns the JSON Schema of a dataclass."""
     hints = typing.get_type_hints(settings)
     properties: Schema = {}
     required = []
@@ -120,7 +120,7 @@ def _without_none(hint: Any) -> Any:
 
 
 def json_name(name: str) -> str:
-    """`refuse_latest` is `refuseLatest` in settings."""
+    """Returns the name of a field in settings, such as `refuseLatest` for `refuse_latest`."""
     first, *rest = name.split("_")
     return first + "".join(word.capitalize() for word in rest)
 
@@ -130,7 +130,7 @@ def child(pointer: str, key: str | int) -> str:
 
 
 def check(schema: Schema, value: Any) -> list[Mistake]:
-    """All mistakes of a value: their pointers and messages. Fills in the defaults of absent properties."""
+    """Returns the pointers and messages of all mistakes in a value. Sets absent properties to their defaults."""
     mistakes: list[Mistake] = []
     _visit(schema, value, "", mistakes)
     return mistakes
@@ -152,7 +152,7 @@ def _with_article(kind: str) -> str:
 
 
 def _is_equal(one: Any, other: Any) -> bool:
-    """Whether two values of JSON are the same. `True` equals `1` in Python, but not in JSON."""
+    """Returns whether two JSON values are equal. `True` equals `1` in Python, but not in JSON."""
     if _type_of(one) != _type_of(other):
         return False
     if isinstance(one, dict):
@@ -218,7 +218,7 @@ def _visit_object(schema: Schema, value: dict[str, Any], pointer: str, mistakes:
 
 
 def build(hint: Any, value: Any) -> Any:
-    """The dataclass that a checked value stands for."""
+    """Converts a checked value to its dataclass."""
     if dataclasses.is_dataclass(hint):
         hints = typing.get_type_hints(hint)
         names = {json_name(name): name for name in hints}

@@ -18,7 +18,7 @@ __all__ = ["Configured", "configure", "connect", "create", "delete", "update"]
 
 
 def create(object: Object) -> Any:
-    """The request that creates an object. Kind, name and namespace are taken from it."""
+    """Builds the request that creates an object, with the kind, name and namespace of the object."""
     return request_for("create", object)
 
 

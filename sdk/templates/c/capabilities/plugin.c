@@ -30,7 +30,7 @@ bool exports_plugin_admit(plugin_request_t *request, plugin_response_t *response
   admittance_plugin_cluster_option_json_t namespace;
   admittance_plugin_cluster_error_t failure;
   if (!admittance_plugin_cluster_get(&version, &kind, NULL, &name, &namespace, &failure)) {
-    // A look-up that fails is a failure of the stage, whose `failurePolicy` decides.
+    // A lookup that fails is a failure of the stage, whose `failurePolicy` decides.
     *error = join(text("the namespace `"), name, text("` cannot be read"));
     return false;
   }

@@ -5,7 +5,7 @@ import { configure, create } from "admittance/testing";
 
 import * as component from "../src/plugin.js";
 
-// Native tests have no cluster: the cases in cases.yaml test look-ups.
+// Native tests have no cluster: the cases in cases.yaml test lookups.
 test("an object without a namespace is allowed", () => {
   const plugin = configure(component, { label: "team" });
   const node = { apiVersion: "v1", kind: "Node", metadata: { name: "a" } };

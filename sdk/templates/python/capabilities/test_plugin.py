@@ -6,7 +6,7 @@ from plugin import plugin
 
 
 class NamespaceLabel(unittest.TestCase):
-    # Native tests have no cluster: the cases in cases.yaml test look-ups.
+    # Native tests have no cluster: the cases in cases.yaml test lookups.
     def test_an_object_without_a_namespace_is_allowed(self) -> None:
         node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}}
         self.assertTrue(configure(plugin, {"label": "team"}).admit(create(node)).allowed)
