@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use admittance_sdk::prelude::*;
 
+/// The settings of the policy in `tests/policies`.
 #[settings]
 #[derive(Debug)]
 pub struct Settings {

@@ -8,6 +8,7 @@ mod component;
 
 use admittance_sdk::settings;
 
+/// The behaviour, and the values that it needs.
 #[settings]
 #[derive(Debug)]
 pub struct Settings {
@@ -49,6 +50,7 @@ behaviours! {
     Panics = "panics",
     /// Ends its own process with the exit code 1.
     Exits = "exits",
+    /// Runs an endless loop.
     LoopsForever = "loops-forever",
     /// Sleeps for an hour.
     Sleeps = "sleeps",
@@ -56,6 +58,7 @@ behaviours! {
     GrowsMemory = "grows-memory",
     /// Fills 48 MiB of memory in an endless loop, with one instruction per iteration.
     FillsMemory = "fills-memory",
+    /// Overflows its stack.
     Recurses = "recurses",
     /// Logs in an endless loop.
     LogsWithoutEnd = "logs-without-end",
@@ -85,6 +88,7 @@ behaviours! {
     ReturnsError = "returns-error",
     /// Rejects its settings, with two mistakes.
     RefusesSettings = "refuses-settings",
+    /// Panics when it gets its settings.
     PanicsInConfigure = "panics-in-configure",
     /// Fills 800 MiB of memory in `configure`; every call then starts with this memory.
     FillsMemoryInConfigure = "fills-memory-in-configure",

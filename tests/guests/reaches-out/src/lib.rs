@@ -11,6 +11,7 @@ use admittance_sdk::{
     serde_json::Value,
 };
 
+/// The target, and the values that it needs.
 #[settings]
 #[derive(Debug)]
 pub struct Settings {
@@ -20,6 +21,7 @@ pub struct Settings {
     pub url: Option<String>,
 }
 
+/// A file, socket, server or object that the guest tries to access.
 #[settings]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
@@ -35,6 +37,7 @@ pub enum Target {
     Access,
 }
 
+/// Tries to access the target of its settings, and reports whether it could.
 #[derive(Debug)]
 pub struct ReachesOut(Settings);
 

@@ -14,6 +14,7 @@ use admittance_sdk::{
     serde_json,
 };
 
+/// The values that the patch writes besides the version.
 #[derive(Debug, Deserialize)]
 #[serde(crate = "admittance_sdk::serde", deny_unknown_fields)]
 pub struct Settings {
