@@ -80,13 +80,13 @@ pub enum PatchError {
     /// The result exceeds the size limit.
     #[error("its result has more than {0} bytes")]
     ResultTooLarge(usize),
-    /// The deadline passed while it was applied.
+    /// The deadline passed while the patch was applied.
     #[error("the deadline passed after {0} operations")]
     DeadlinePassed(usize),
 }
 
 impl PatchError {
-    /// Returns the kind of failure of a stage with this error.
+    /// Returns the kind of a stage's failure with this error.
     pub fn kind(&self) -> FailureKind {
         match self {
             Self::Malformed(_) => FailureKind::InvalidResponse,
@@ -122,30 +122,29 @@ impl PatchError {
 }
 
 impl Patch {
-    /// The maximum number of operations; the same as in kube-apiserver.
+    /// The maximum number of operations, as in kube-apiserver.
     pub const MAX_OPERATIONS: usize = 10_000;
 
-    /// The limit of bytes copied by all `copy` operations of a patch; as in kube-apiserver.
+    /// The maximum number of bytes that all `copy` operations of a patch may copy, as in kube-apiserver.
     pub const MAX_COPIED_BYTES: usize = 3 << 20;
 
-    /// The size to which a patch may grow an object, in bytes. An object near or above it may grow by
-    /// [`Patch::MAX_GROWTH`].
+    /// The size in bytes to which a patch may let an object grow; beyond it, only by [`Patch::MAX_GROWTH`].
     pub const MAX_RESULT_BYTES: usize = 16 << 20;
 
-    /// The growth that a patch may cause in any object, in bytes.
+    /// The number of bytes by which a patch may let any object grow.
     pub const MAX_GROWTH: usize = 1 << 20;
 
-    /// Work that every patch may do, in bytes read and elements moved.
+    /// The work that every patch may do, in bytes read and elements moved.
     const BASE_WORK: usize = 1 << 20;
 
-    /// Work that a patch may do for each byte of itself and of the object.
+    /// The additional work that a patch may do for each byte of the patch and the object.
     const WORK_PER_BYTE: usize = 64;
 
     /// Parses a JSON Patch document. `null` is an empty patch, as in kube-apiserver.
     ///
     /// # Errors
     ///
-    /// [`PatchError::Malformed`] when it is not valid, or when an object in it has duplicate keys;
+    /// Returns [`PatchError::Malformed`] when the text is invalid or an object in it has duplicate keys, and
     /// [`PatchError::TooManyOperations`].
     pub fn parse(text: impl AsRef<[u8]>) -> Result<Self, PatchError> {
         let Drafts { drafts, count } =
@@ -198,7 +197,7 @@ impl Patch {
         self.0.iter().flat_map(|part| &part.operations)
     }
 
-    /// Returns the size limit of the result for an object of this size.
+    /// Returns the size limit of the result for an object of this size, in bytes.
     pub fn result_limit(size: usize) -> usize {
         Self::MAX_RESULT_BYTES.max(size.saturating_add(Self::MAX_GROWTH))
     }
@@ -207,7 +206,7 @@ impl Patch {
         self.0.iter().map(|part| part.size).sum()
     }
 
-    /// Estimates the bytes that are read and written to apply the patch to an object of this size, without the object.
+    /// Estimates how many bytes are read and written to apply the patch to an object of this size, without the object.
     pub fn work(&self, object: usize) -> usize {
         let is_copy = |operation: &&Operation| matches!(operation.action, Action::Copy(_));
         // Each copy can double the object.
@@ -220,15 +219,15 @@ impl Patch {
         self.size() + self.len() * Budget::OPERATION + copied
     }
 
-    /// Estimates the memory of the patch, in bytes.
+    /// Estimates the memory that the patch occupies, in bytes.
     pub fn memory(&self) -> usize {
-        // Two allocations are rounded up by about 32 bytes.
+        // The allocator rounds up two allocations by about 32 bytes.
         let each = size_of::<Operation>() + 32;
         size_of::<Part>() * self.0.len() + self.len() * each + self.size()
     }
 
-    /// Applies the patch to an object, and returns the same object if nothing changes. Untouched parts keep their text.
-    /// The time is linear in the object and the patch.
+    /// Applies the patch to an object, and returns the same object if nothing changes. Unchanged parts keep their text.
+    /// The time is linear in the sizes of object and patch.
     ///
     /// # Errors
     ///
@@ -271,7 +270,7 @@ impl Patch {
         Ok(Object::from_checked(text))
     }
 
-    /// Returns the budget for this many bytes of objects and patches.
+    /// Returns the work budget for this many bytes of objects and patches.
     pub(crate) fn budget(bytes: usize, deadline: Option<Deadline>) -> Budget {
         let work = bytes.saturating_mul(Self::WORK_PER_BYTE);
         Budget::new(
@@ -281,7 +280,7 @@ impl Patch {
         )
     }
 
-    /// Returns a patch of these operations, followed by the operations of `other`, which apply to the value at `place`.
+    /// Returns the operations of this patch, followed by those of `other` for the value at `place`.
     #[must_use]
     pub fn followed_by(&self, other: &Self, place: &crate::Pointer) -> Self {
         let place = place.segments();
@@ -303,7 +302,7 @@ impl Patch {
         all
     }
 
-    /// Returns whether the patch may change the value at this place.
+    /// Returns whether the patch may change the value at this path.
     pub(crate) fn may_reach(&self, place: &str) -> bool {
         self.operations().any(|operation| {
             let source = match &operation.action {
@@ -330,8 +329,8 @@ fn malformed(index: usize, reason: String) -> PatchError {
     PatchError::Malformed(serde::de::Error::custom(format!("operation {index}: {reason}")))
 }
 
-/// Returns whether a change at `path` may affect the value at `place`: one is a prefix of the other, or the change
-/// moves elements of an array that `place` leads through.
+/// Returns whether a change at `path` may affect the value at `place`: one path is a prefix of the other, or the change
+/// moves elements of an array that contains `place`.
 fn reaches(path: &str, place: &str) -> bool {
     let (parent, last) = path.rsplit_once('/').unwrap_or(("", path));
     let in_array = last == "-" || last.bytes().all(|byte| byte.is_ascii_digit());
@@ -357,7 +356,7 @@ impl fmt::Debug for Patch {
 }
 
 impl PartialEq for Patch {
-    /// Patches are equal if they have equal JSON texts.
+    /// Patches are equal if their JSON texts are.
     fn eq(&self, other: &Self) -> bool {
         self.to_string() == other.to_string()
     }
@@ -368,7 +367,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_patch_reaches_a_value_by_its_path_or_source() {
+    fn a_patch_may_reach_a_value_by_its_path_or_its_source() {
         for (path, place, expected) in [
             ("/metadata/name", "/metadata/name", true),
             ("/metadata", "/metadata/name", true),
@@ -378,11 +377,11 @@ mod tests {
             ("/metadata/names", "/metadata/name", false),
             ("/metadata/nam", "/metadata/name", false),
             ("/spec", "/metadata/name", false),
-            // An operation adds or removes an element before the place.
+            // The operation moves the array's element that contains the value.
             ("/items/0", "/items/2/name", true),
             ("/items/-", "/items/2/name", true),
             ("/other/0", "/items/2/name", false),
-            // The name of the member looks like an index. The true result only costs a comparison.
+            // The member's name looks like an index. A wrong positive only costs a comparison.
             ("/metadata/0", "/metadata/name", true),
         ] {
             assert_eq!(reaches(path, place), expected, "{path} {place}");

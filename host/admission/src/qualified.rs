@@ -1,12 +1,11 @@
 //! Kubernetes' rules for names: DNS labels and subdomains, and qualified names such as `name` or
 //! `prefix.example.com/name`.
 
-/// The longest name part of a qualified name, in characters.
+/// The maximum length of a qualified name's last part, in characters.
 pub const NAME_PART_LENGTH: usize = 63;
 
-/// Returns whether this is the name part of a qualified name of Kubernetes: at most 63 letters, digits, `-`, `_` and
-/// `.`, with a letter or digit at both ends. Keys of audit annotations and names of match conditions are
-/// qualified names.
+/// Returns whether this is the last part of a qualified name in Kubernetes: at most 63 letters, digits, `-`, `_` and
+/// `.`, with a letter or digit at both ends. Keys of audit annotations and match conditions' names are qualified.
 pub fn is_name_part(text: &str) -> bool {
     let inside = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     let at_end = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
@@ -17,14 +16,12 @@ pub fn is_name_part(text: &str) -> bool {
         && at_end(bytes.last())
 }
 
-/// Returns whether this is a DNS-1123 label: at most 63 lower-case letters, digits and `-`, with a letter or digit at
-/// both ends.
+/// Returns whether this is a DNS-1123 label: at most 63 characters a-z, 0-9 and `-`, with no `-` at either end.
 pub fn is_dns_label(text: &str) -> bool {
     text.len() <= 63 && is_part_of_subdomain(text)
 }
 
-/// Returns whether this is a DNS-1123 subdomain: at most 253 characters, in parts like DNS labels, but of any length,
-/// joined by dots.
+/// Returns whether this is a DNS-1123 subdomain: at most 253 characters, in parts like labels of any length.
 pub fn is_dns_subdomain(text: &str) -> bool {
     text.len() <= 253 && text.split('.').all(is_part_of_subdomain)
 }

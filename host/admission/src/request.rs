@@ -7,56 +7,56 @@ use serde::{Deserialize, Serialize};
 
 use crate::{IdentityFields, Object, Spelling, Tape, TraceContext};
 
-/// One admission request. Lives from the front end to the outcome.
+/// An admission request. Lives from its arrival at the front end to the outcome.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Request {
     /// Identifies the request in logs, traces and replies.
     pub uid: Uid,
-    /// The distributed trace that the request belongs to, if any.
+    /// The distributed trace to which the request belongs.
     pub trace: Option<TraceContext>,
     /// The requested operation.
     pub operation: Operation,
     /// The type of the object.
     pub kind: GroupVersionKind,
-    /// The resource of the object.
+    /// The resource to which the object belongs.
     pub resource: GroupVersionResource,
     /// The subresource, such as `status` or `scale`; `None` for the resource itself.
     pub subresource: Option<String>,
-    /// The original kind and resource, if the control plane converted the object from another version.
+    /// The client's kind and resource, if the control plane converted the object to another version.
     pub requested: Option<Box<Requested>>,
-    /// The object's name; empty if the control plane has not generated it yet.
+    /// The object's name; empty if the control plane will generate it.
     pub name: String,
-    /// The namespace; `None` for a cluster-scoped resource, and if the request names none.
+    /// The namespace; `None` if the resource is cluster-scoped, or if the request has none.
     pub namespace: Option<String>,
     /// The user of the request.
     pub user: UserInfo,
-    /// The object as sent by the client and changed by previous stages.
+    /// The object as the client sent it and previous stages changed it.
     pub object: Option<Object>,
-    /// The stored object.
+    /// The object that the control plane has stored.
     pub old_object: Option<Object>,
-    /// The options of the operation, if the control plane has them.
+    /// The options of the operation, such as `DeleteOptions`, if the control plane sends them.
     pub options: Option<Object>,
-    /// Whether the result will not be stored.
+    /// Whether the control plane will not store the result.
     pub dry_run: bool,
-    /// The fields that identify the object; no stage may change them.
+    /// The fields that identify the object. No stage may change them.
     pub identity: IdentityFields,
-    /// The canonical spelling of the object's keys, to which the result of each stage is converted.
+    /// The canonical spelling of the object's keys. The result of each stage is converted to it.
     pub spelling: Spelling,
-    /// The recording of answers to plugins; `None` if the request is not recorded.
+    /// Records the responses that plugins receive; `None` if the request is not recorded.
     pub tape: Option<Tape>,
-    /// The front end at which it arrived; `None` if the program itself made it.
+    /// The front end at which the request arrived; `None` if the program itself created it.
     pub front: Option<Arc<FrontEnd>>,
 }
 
-/// The front end at which a request arrived, for the log of decisions.
+/// The front end at which a request arrived, for the decision log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FrontEnd {
-    /// The name of its dialect, such as `kubernetes`, `bcs` or `rest`.
+    /// The name of the dialect, such as `kubernetes`, `bcs` or `rest`.
     pub dialect: Option<Arc<str>>,
-    /// The address of the listener.
+    /// The address on which it listens.
     pub listener: Option<Arc<str>>,
-    /// The cluster that the request is for, if it is known.
+    /// The cluster of the request, if it is known.
     pub cluster: Option<Arc<str>>,
 }
 
@@ -71,7 +71,7 @@ impl FrontEnd {
 }
 
 impl Request {
-    /// Creates a request with a new uid, no user, no objects, and Kubernetes' identity fields and spelling.
+    /// Creates a request with a new UID, no user and no objects, and with Kubernetes' identity fields and spelling.
     pub fn new(operation: Operation, kind: GroupVersionKind, resource: GroupVersionResource) -> Self {
         Self {
             uid: Uid::fresh(),
@@ -95,15 +95,14 @@ impl Request {
         }
     }
 
-    /// Returns whether the request is for a cluster-scoped resource, or for a namespace itself.
+    /// Returns whether the request is for a cluster-scoped resource, which includes Namespaces.
     pub fn is_cluster_wide(&self) -> bool {
         self.namespace.is_none() || (self.resource.group.is_empty() && self.resource.resource == "namespaces")
     }
 
-    /// Creates a request from its objects, and guesses what is not given; `None` without an object. The default
-    /// operation is UPDATE with both objects, DELETE with an old object alone, and otherwise CREATE. The default
-    /// resource is the plural of the kind; `resource` may name a subresource too: `pods/status`. `namespace` is used if
-    /// the object names none.
+    /// Creates a request from its objects; `None` without an object. The default operation is UPDATE for both objects,
+    /// DELETE for an old object alone, and otherwise CREATE. The default resource is the plural of the kind; `resource`
+    /// may include a subresource: `pods/status`. `namespace` is used if the object has none.
     pub fn described(
         object: Option<Object>,
         old_object: Option<Object>,
@@ -116,7 +115,7 @@ impl Request {
             (None, Some(_)) => Operation::Delete,
             _ => Operation::Create,
         });
-        // A DELETE has only an old object.
+        // A DELETE has only the old object.
         let (object, old_object) = match operation {
             Operation::Delete => (None, old_object.or(object)),
             _ => (object, old_object),
@@ -144,7 +143,7 @@ impl Request {
         Some(request)
     }
 
-    /// Replaces the object. Name and namespace are taken from its `metadata`.
+    /// Replaces the object, and sets name and namespace from its `metadata`.
     pub fn with_object(mut self, object: Object) -> Self {
         let head = object.head();
         self.name = head.name.clone().unwrap_or_default();
@@ -154,23 +153,23 @@ impl Request {
     }
 }
 
-/// The original kind and resource of a request, before the control plane converted the object.
+/// The kind and resource of the client's request, before the control plane converted the object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Requested {
-    /// The type of the object that the client sent.
+    /// The kind of the object that the client sent.
     pub kind: GroupVersionKind,
-    /// The resource that the client used.
+    /// The resource that the client requested.
     pub resource: GroupVersionResource,
-    /// The subresource that the client used.
+    /// The subresource that the client requested.
     pub subresource: Option<String>,
 }
 
-/// Identifies one request: a text from the client, or a random UUID. Cheap to clone.
+/// The identifier of a request: a text from the client, or a random UUID.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Uid(Arc<str>);
 
 impl Uid {
-    /// Creates a random uid.
+    /// Creates a random UID.
     pub fn fresh() -> Self {
         let mut text = uuid::Uuid::encode_buffer();
         Self(Arc::from(
@@ -178,7 +177,7 @@ impl Uid {
         ))
     }
 
-    /// Returns the uid as it stands in an AdmissionReview.
+    /// Returns the UID as an AdmissionReview contains it.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -200,13 +199,13 @@ impl fmt::Display for Uid {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Operation {
-    /// Create it.
+    /// The object is created.
     Create,
-    /// Update it.
+    /// The object is updated.
     Update,
-    /// Delete it.
+    /// The object is deleted.
     Delete,
-    /// Open a connection to it.
+    /// A connection to the object is opened.
     Connect,
 }
 
@@ -214,7 +213,7 @@ impl Operation {
     /// All operations.
     pub const ALL: [Self; 4] = [Self::Create, Self::Update, Self::Delete, Self::Connect];
 
-    /// Returns the name in rules and reviews: `CREATE`.
+    /// Returns the name in rules and reviews, such as `CREATE`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Create => "CREATE",
@@ -231,7 +230,7 @@ impl fmt::Display for Operation {
     }
 }
 
-/// A text that is not a valid operation.
+/// The error for a text that is not an operation.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not an operation: use CREATE, UPDATE, DELETE or CONNECT")]
 pub struct UnknownOperation(pub String);
@@ -239,7 +238,7 @@ pub struct UnknownOperation(pub String);
 impl FromStr for Operation {
     type Err = UnknownOperation;
 
-    /// Parses a name in any case: Kubernetes uses `CREATE`, BCS `Create`.
+    /// Parses a name in any case, because Kubernetes writes `CREATE`, and BCS writes `Create`.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         Self::ALL
             .into_iter()
@@ -248,20 +247,20 @@ impl FromStr for Operation {
     }
 }
 
-/// The type of an object.
+/// The kind of an object, with group and version.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct GroupVersionKind {
-    /// Empty for the core group and for control planes without groups.
+    /// The API group; empty for the core group, and for control planes without groups.
     pub group: String,
-    /// `v1`, `v4`.
+    /// The version, such as `v1` or `v4`.
     pub version: String,
-    /// `Pod`, `application`.
+    /// The kind, such as `Pod` or `application`.
     pub kind: String,
 }
 
 impl GroupVersionKind {
-    /// Creates the type from an object's `apiVersion` (`v1`, `apps/v1`) and `kind`.
+    /// Creates the kind from an object's `apiVersion` (`v1`, `apps/v1`) and `kind`.
     pub fn from_api_version(api_version: &str, kind: impl Into<String>) -> Self {
         let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
         Self {
@@ -271,7 +270,7 @@ impl GroupVersionKind {
         }
     }
 
-    /// Returns the `apiVersion` of its objects: `v1`, `apps/v1`.
+    /// Returns the `apiVersion` of objects of this kind, such as `v1` or `apps/v1`.
     pub fn api_version(&self) -> String {
         match self.group.as_str() {
             "" => self.version.clone(),
@@ -279,7 +278,7 @@ impl GroupVersionKind {
         }
     }
 
-    /// Guesses the resource of this kind: the plural in lower case, as Kubernetes does without discovery.
+    /// Guesses the resource of this kind: its plural in lower case, as Kubernetes does without discovery.
     pub fn guess_resource(&self) -> GroupVersionResource {
         let singular = self.kind.to_ascii_lowercase();
         let resource = match singular.as_str() {
@@ -306,7 +305,7 @@ impl fmt::Display for GroupVersionKind {
     }
 }
 
-/// Joins the parts with `/`. Control planes other than Kubernetes have neither groups nor versions.
+/// Joins the parts that are not empty with `/`. Only Kubernetes has groups and versions.
 fn write_qualified(f: &mut fmt::Formatter<'_>, [group, version, name]: [&str; 3]) -> fmt::Result {
     for part in [group, version].into_iter().filter(|part| !part.is_empty()) {
         write!(f, "{part}/")?;
@@ -314,15 +313,15 @@ fn write_qualified(f: &mut fmt::Formatter<'_>, [group, version, name]: [&str; 3]
     f.write_str(name)
 }
 
-/// The resource of an object.
+/// A resource, with group and version.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct GroupVersionResource {
-    /// Empty for the core group and for control planes without groups.
+    /// The API group; empty for the core group, and for control planes without groups.
     pub group: String,
-    /// `v1`, `v4`.
+    /// The version, such as `v1` or `v4`.
     pub version: String,
-    /// Plural, lower case: `pods`, `applications`.
+    /// The plural in lower case, such as `pods` or `applications`.
     pub resource: String,
 }
 
@@ -332,20 +331,20 @@ impl fmt::Display for GroupVersionResource {
     }
 }
 
-/// The user of a request. Everything is empty if the control plane does not provide it.
+/// The user of a request. All fields are empty if the control plane does not send the user.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct UserInfo {
     /// The user name.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub username: String,
-    /// The identifier from the authenticator.
+    /// The user's identifier from the authenticator.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub uid: String,
     /// The groups of the user.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<String>,
-    /// Further attributes from the authenticator: keys and values.
+    /// Additional attributes from the authenticator, by key.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub extra: BTreeMap<String, Vec<String>>,
 }

@@ -1,4 +1,4 @@
-//! Deadlines, and work that would delay other requests if it stayed on their threads.
+//! Deadlines, and threads for work that would delay other requests.
 
 pub(crate) mod deadline;
 pub(crate) mod long;

@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use crate::enumerated;
 
-/// Returns the names that are similar to the text, the most similar first. Case is ignored.
+/// Returns the names that are similar to the text, the most similar one first. Case is ignored.
 pub fn similar<T: Display>(text: &str, names: impl IntoIterator<Item = T>) -> Vec<T> {
     let text = text.to_lowercase();
     let length = text.chars().count();
@@ -12,7 +12,7 @@ pub fn similar<T: Display>(text: &str, names: impl IntoIterator<Item = T>) -> Ve
         let lowercase = name.to_string().to_lowercase();
         let other = lowercase.chars().count();
         let allowed = 2 * length.max(other) / 5;
-        // The distance is at least the difference of the lengths, so this comparison can be skipped.
+        // The distance is at least the difference of the lengths, so it need not be computed.
         if length.abs_diff(other) > allowed {
             return None;
         }
@@ -21,14 +21,13 @@ pub fn similar<T: Display>(text: &str, names: impl IntoIterator<Item = T>) -> Ve
     });
     let mut near: Vec<(usize, String, T)> = near.collect();
     near.sort_by(|(a, one, _), (b, other, _)| (a, one).cmp(&(b, other)));
-    // Names that share a long prefix, such as a kind, are all similar, so only those up to twice the best distance are
-    // kept.
+    // Names with a long common prefix are all similar, so only names within twice the smallest distance are kept.
     let best = near.first().map_or(0, |(distance, ..)| *distance);
     near.retain(|(distance, ..)| *distance <= 2 * best);
     near.into_iter().map(|(_, _, name)| name).collect()
 }
 
-/// Returns a suggestion with at most three of the names: `did you mean a or b?`. `None` if none is similar to the text.
+/// Returns a suggestion with at most three names: `did you mean a or b?`. `None` if no name is similar.
 pub fn suggestion<T: Display>(text: &str, names: impl IntoIterator<Item = T>) -> Option<String> {
     let near = similar(text, names).into_iter().map(|name| name.to_string());
     let mut near: Vec<String> = near.collect();
@@ -37,12 +36,12 @@ pub fn suggestion<T: Display>(text: &str, names: impl IntoIterator<Item = T>) ->
     (!near.is_empty()).then(|| format!("did you mean {}?", enumerated(near, "or")))
 }
 
-/// Returns the [`suggestion`], or this text if no name is similar.
+/// Returns the [`suggestion`], or `fallback` if no name is similar.
 pub fn suggestion_or<T: Display>(text: &str, names: impl IntoIterator<Item = T>, fallback: &str) -> String {
     suggestion(text, names).unwrap_or_else(|| fallback.to_owned())
 }
 
-/// Returns the [`suggestion`] as the end of a message, with a semicolon before it; empty without a suggestion.
+/// Returns `; ` and the [`suggestion`], to append to a message; empty if no name is similar.
 pub fn did_you_mean<T: Display>(text: &str, names: impl IntoIterator<Item = T>) -> String {
     suggestion(text, names).map_or_else(String::new, |text| format!("; {text}"))
 }

@@ -29,7 +29,7 @@ impl Response {
         }
     }
 
-    /// Replaces the message of a denial, which becomes a cause in its details.
+    /// Replaces the message of a denial. The hook's own message becomes a cause in the details.
     pub(crate) fn with_message(mut self, message: Option<&str>) -> Self {
         if let (Verdict::Deny(denial), Some(message)) = (&mut self.verdict, message) {
             let own = std::mem::replace(&mut denial.message, message.to_owned());
@@ -38,7 +38,7 @@ impl Response {
         self
     }
 
-    /// Marks a denial as complete if the stage's messages name the policy themselves.
+    /// Marks a denial as naming the policy itself, if the stage's denials do.
     pub(crate) fn named_by(mut self, spec: &crate::StageSpec) -> Self {
         if let Verdict::Deny(denial) = &mut self.verdict {
             denial.is_whole |= spec.names_itself;
@@ -46,23 +46,23 @@ impl Response {
         self
     }
 
-    /// The total size limit of audit annotations, keys and values, in bytes. kube-apiserver has no limit.
+    /// The maximum total size of audit annotations in bytes, with keys and values. kube-apiserver has no limit.
     pub const MAX_ANNOTATIONS: usize = 16 << 10;
 
-    /// The maximum number of audit annotations. Each becomes a line of the log.
+    /// The maximum number of audit annotations. Each becomes a line in the log.
     pub const MOST_ANNOTATIONS: usize = 64;
 
-    /// The size that each audit annotation counts in addition to its key and value, in bytes.
+    /// The number of bytes that an audit annotation counts in addition to its key and value.
     const ANNOTATION_COST: usize = 16;
 
-    /// The key of the audit annotation that says how many others were dropped.
+    /// The key of the audit annotation with the number of dropped annotations.
     pub const DROPPED: &str = "dropped";
 
-    /// The longest value of an audit annotation, in bytes; a longer one is truncated.
+    /// The maximum length of an audit annotation's value in bytes. Longer values are truncated.
     pub const MAX_ANNOTATION: usize = 4096;
 
-    /// Applies the limits for logs and clients. Every verdict of a chain or a shadow run is limited; long texts are
-    /// truncated, and excess entries are dropped.
+    /// Limits the texts for logs and clients: long texts are truncated, and excess entries dropped. This applies to
+    /// every verdict of a chain or a shadow run.
     #[must_use]
     pub fn bounded(mut self) -> Self {
         if !self.warnings.is_empty() {
@@ -91,12 +91,12 @@ impl Response {
         self
     }
 
-    /// Allows the request unchanged.
+    /// Creates a response that allows the request unchanged.
     pub fn allow() -> Self {
         Self::new(Verdict::Allow)
     }
 
-    /// Denies the request.
+    /// Creates a response that denies the request.
     pub fn deny(denial: Denial) -> Self {
         Self::new(Verdict::Deny(denial))
     }
@@ -105,35 +105,35 @@ impl Response {
 /// A verdict on a request.
 #[derive(Clone, Debug)]
 pub enum Verdict {
-    /// Allowed unchanged.
+    /// The request is allowed unchanged.
     Allow,
-    /// Allowed with this change to its object.
+    /// The request is allowed, and the patch changes its object.
     Patch(Patch),
-    /// Allowed with this object instead of its own.
+    /// The request is allowed, and this object replaces its object.
     Replace(Object),
-    /// Denied.
+    /// The request is denied.
     Deny(Denial),
 }
 
-/// The denial of a request. All of it is sent to the client.
+/// The denial of a request. The client receives all of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Denial {
     code: u16,
-    /// A machine-readable CamelCase word; may be empty.
+    /// A machine-readable word in CamelCase, which may be empty.
     pub reason: String,
-    /// A human-readable message.
+    /// The message for people.
     pub message: String,
-    /// Whether the message already names what denied the request. Clients then get it without the names of stage and
+    /// Whether the message names the policy that denied the request, so that the client gets it without stage and
     /// chain.
     pub is_whole: bool,
-    /// Machine-readable details, as in Kubernetes' `Status.details`: `causes`, `retryAfterSeconds`; may be empty. Sent
-    /// to clients that get a `Status`.
+    /// Machine-readable details, such as `causes` and `retryAfterSeconds` in Kubernetes' `Status.details`; may be
+    /// empty. Only clients that get a `Status` receive them.
     pub details: Map<String, Value>,
 }
 
 impl Denial {
-    /// Creates a denial. A `code` outside of 400 to 599 becomes 403.
+    /// Creates a denial. A `code` outside 400 to 599 becomes 403.
     pub fn new(code: u16, reason: impl Into<String>, message: impl Into<String>) -> Self {
         let code = if (400..600).contains(&code) { code } else { 403 };
         Self {
@@ -145,7 +145,7 @@ impl Denial {
         }
     }
 
-    /// Adds a message to the `causes` in the details, with the field that caused it, if one did.
+    /// Adds a message to the `causes` in the details. `field` is the path of the field that caused the denial.
     pub fn add_cause(&mut self, field: Option<&str>, message: impl Into<String>) {
         let field = field.map(|field| ("field".to_owned(), Value::String(field.to_owned())));
         let message = ("message".to_owned(), Value::String(message.into()));
@@ -164,31 +164,31 @@ impl Denial {
         self.bound();
     }
 
-    /// Creates the usual denial: 403, `Forbidden`.
+    /// Creates a denial with the code 403 and the reason `Forbidden`.
     pub fn forbidden(message: impl Into<String>) -> Self {
         Self::new(403, "Forbidden", message)
     }
 
-    /// The longest message, in bytes; a longer one is truncated. kube-apiserver has no limit.
+    /// The maximum length of a message in bytes. Longer messages are truncated. kube-apiserver has no limit.
     pub const MAX_MESSAGE: usize = 16 << 10;
 
-    /// The longest reason, in bytes.
+    /// The maximum length of a reason in bytes.
     pub const MAX_REASON: usize = 256;
 
-    /// The largest details, in bytes of JSON; larger ones are dropped.
+    /// The maximum size of the details as JSON, in bytes. Larger details are dropped.
     pub const MAX_DETAILS: usize = 16 << 10;
 
     fn bound(&mut self) {
         shorten(&mut self.message, Self::MAX_MESSAGE);
         shorten(&mut self.reason, Self::MAX_REASON);
-        // A parsed value can be serialized.
+        // A parsed value can always be serialized.
         let fits = serde_json::to_vec(&self.details).is_ok_and(|text| text.len() <= Self::MAX_DETAILS);
         if !fits {
             self.details = Map::new();
         }
     }
 
-    /// Returns the HTTP status, 400 to 599.
+    /// Returns the HTTP status, from 400 to 599.
     pub fn code(&self) -> u16 {
         self.code
     }
@@ -204,7 +204,7 @@ impl fmt::Display for Denial {
     }
 }
 
-/// Returns the text, cut to at most this many bytes with `...` at its end if it is longer.
+/// Returns the text in at most this many bytes. A longer text is cut, and ends with `...`.
 pub fn shortened(text: &str, most: usize) -> Cow<'_, str> {
     if text.len() <= most {
         return text.into();
@@ -223,15 +223,15 @@ pub fn shorten(text: &mut String, most: usize) {
     }
 }
 
-/// Applies the limits of kube-apiserver to warnings: control characters are removed, duplicates are dropped, and if the
-/// texts exceed 4096 characters together, long ones are truncated to 256 characters and the last ones dropped.
+/// Applies kube-apiserver's limits to warnings: control characters and duplicates are removed, and if the texts exceed
+/// 4096 characters together, long ones are truncated to 256 characters and the last ones dropped.
 pub fn bounded_warnings(warnings: &[String]) -> Vec<String> {
     const TOTAL: usize = 4096;
     const CUT: usize = 256;
     let mut seen = HashSet::new();
     let texts: Vec<String> = warnings
         .iter()
-        // A single warning is limited like all of them together.
+        // The total limit also applies to a single warning.
         .map(|text| {
             text.chars()
                 .filter(|c| !c.is_control())
@@ -288,7 +288,7 @@ mod tests {
         let Verdict::Deny(denial) = &response.verdict else {
             panic!("{response:?}")
         };
-        // The last character has two bytes, so it does not fit.
+        // The last character has two bytes, and does not fit.
         assert_eq!(denial.message.len(), Denial::MAX_MESSAGE - 1);
         assert_eq!(denial.reason.len(), Denial::MAX_REASON);
         assert!(denial.details.is_empty());

@@ -1,15 +1,15 @@
-//! Sets of keywords in documents.
+//! Enums whose values are keywords in documents.
 
-/// A set of keywords, such as `Fail` and `Ignore`.
+/// An enum whose values are keywords in documents, such as `Fail` and `Ignore`.
 pub trait Word: Copy + PartialEq + 'static {
-    /// The name of the set in messages: `failure policy`.
+    /// The name of the enum in messages, such as `failure policy`.
     const WHAT: &'static str;
 
     /// All keywords and their values.
     const WORDS: &'static [(&'static str, Self)];
 }
 
-/// A text that is not one of the keywords of a set.
+/// The error for a text that is not a keyword of an enum.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is not a valid {what}; write {words}")]
 pub struct UnknownWord {
@@ -95,7 +95,7 @@ macro_rules! words {
     };
 }
 
-/// Serializes types as text, with their `Display` and `FromStr`.
+/// Serializes and deserializes types as text, by their `Display` and `FromStr`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! as_text {
@@ -117,7 +117,7 @@ macro_rules! as_text {
 
 as_text!(crate::ClusterKind, crate::Digest);
 
-/// Joins words for a message, the last one with this conjunction: `Fail or Ignore`, `a, b and c`.
+/// Joins words for a message, with `conjunction` before the last one: `Fail or Ignore`, `a, b and c`.
 pub fn enumerated(words: impl IntoIterator<Item: Into<String>>, conjunction: &str) -> String {
     let mut words: Vec<String> = words.into_iter().map(Into::into).collect();
     match words.pop() {

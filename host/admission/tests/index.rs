@@ -1,4 +1,4 @@
-//! Tests that the index finds every chain that matches.
+//! The index of chains, compared with a search through all chains.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

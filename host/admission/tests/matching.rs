@@ -1,5 +1,5 @@
-//! Tests of rules, namespaceSelectors and objectSelectors. The rows come from kube-apiserver's tests of these
-//! predicates, and have the same names as in `tests/whole/kubernetes/conformance/list.rs`.
+//! Rules, namespaceSelectors and objectSelectors. The rows come from kube-apiserver's tests of these predicates, and
+//! have the same names as in `tests/whole/kubernetes/conformance/list.rs`.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -72,7 +72,7 @@ fn a_rule_matches_like_kube_apiserver() {
         api_versions: matcher,
         ..any()
     };
-    // The rows of a scope: Cluster, Namespaced, *.
+    // The rows for the scopes Cluster, Namespaced and *.
     let scopes = |scope, expected: fn(bool) -> bool| {
         let cases = [
             ("g/v/r", None, true),
@@ -194,7 +194,7 @@ fn labelled(labels: &Value) -> Option<Object> {
     Object::parse(json!({"metadata": {"labels": labels}}).to_string()).ok()
 }
 
-/// The namespaces that must be looked up. A lookup of any other namespace is an error.
+/// The namespaces that may be looked up. The lookup of another namespace is an error.
 struct ExpectedLookups(StaticNamespaces, &'static [&'static str]);
 
 #[async_trait]
@@ -206,7 +206,7 @@ impl NamespaceSource for ExpectedLookups {
 }
 
 #[tokio::test]
-async fn a_namespace_selector_compares_the_labels_that_kube_apiserver_does() {
+async fn a_namespace_selector_compares_the_same_labels_as_kube_apiserver() {
     use Operation::*;
     let stored = || Labels::from([("which".to_owned(), "stored".to_owned())]);
     let source = |looked_up| {
@@ -217,7 +217,7 @@ async fn a_namespace_selector_compares_the_labels_that_kube_apiserver_does() {
     };
     let own = json!({"which": "own"});
     let old = json!({"which": "old"});
-    // (row, request, its object and old object, the namespaces that are looked up, the namespace whose labels count)
+    // (row, request, its object and old object, namespaces that are looked up, namespace whose labels are compared)
     let table = [
         (
             "C8.1",
@@ -276,7 +276,7 @@ async fn a_namespace_selector_compares_the_labels_that_kube_apiserver_does() {
             let matches = NamespaceSelector::Labels(selector)
                 .matches(&request, &namespaces)
                 .await;
-            // Without a namespace every selector matches.
+            // Without a namespace, every selector matches.
             let expected = counts.is_none_or(|counts| counts == which);
             assert_eq!(matches, Ok(expected), "{row}: {which}");
         }

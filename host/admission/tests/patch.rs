@@ -1,10 +1,10 @@
-//! Tests of JSON Patch (RFC 6902): a table, and a comparison with the crate `json-patch`.
+//! JSON Patch (RFC 6902): examples, and comparisons with the crate `json-patch`.
 
 use admittance_admission::{FailureKind, Object, Patch};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-/// Each row has a document, a patch, and the resulting object or the error.
+/// Each row has an object, a patch, and the resulting object or the error.
 #[test]
 fn a_patch_passes_the_examples_of_the_rfc() {
     let table: &[(&str, Value, Value, Result<Value, &str>)] = &[
@@ -99,7 +99,7 @@ fn a_patch_passes_the_examples_of_the_rfc() {
             json!([{"op": "add", "path": "/foo/-", "value": ["abc", "def"]}]),
             Ok(json!({"foo": ["bar", ["abc", "def"]]})),
         ),
-        // The rows from here on are not in the appendix.
+        // The following rows are not from the appendix.
         (
             "copy",
             json!({"a": {"b": 1}}),
@@ -300,11 +300,11 @@ fn operation() -> impl Strategy<Value = Value> {
         (pointer(), value()).prop_map(|(path, value)| json!({"op": "add", "path": path, "value": value})),
         (pointer(), value()).prop_map(|(path, value)| json!({"op": "replace", "path": path, "value": value})),
         (pointer(), value()).prop_map(|(path, value)| json!({"op": "test", "path": path, "value": value})),
-        // The other implementation leaves null after removing the root, which is an error in this one.
+        // `json-patch` turns the document into null when the root is removed, which is an error here.
         pointer()
             .prop_filter("not the root", |path| !path.is_empty())
             .prop_map(|path| json!({"op": "remove", "path": path})),
-        // The other implementation refuses a move to the same path, which this one allows, without any effect.
+        // `json-patch` refuses to move a value to its own path, which is allowed here and changes nothing.
         (pointer(), pointer())
             .prop_filter("another place", |(from, path)| !from.is_empty() && from != path)
             .prop_map(|(from, path)| json!({"op": "move", "from": from, "path": path})),
@@ -315,9 +315,9 @@ fn operation() -> impl Strategy<Value = Value> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 4096, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// The other implementation works on whole trees.
+    /// `json-patch` works on whole trees.
     #[test]
-    fn a_patch_has_the_same_result_as_in_another_implementation(
+    fn a_patch_has_the_same_result_as_with_json_patch(
         document in value().prop_filter("an object", Value::is_object),
         operations in prop::collection::vec(operation(), 1..8),
     ) {
@@ -335,7 +335,7 @@ proptest! {
         }
     }
 
-    /// Both implementations apply the patch with the same result.
+    /// `json-patch` applies the patch with the same result.
     #[test]
     fn a_difference_turns_one_object_into_the_other(
         before in value().prop_filter("an object", Value::is_object),
@@ -351,7 +351,7 @@ proptest! {
     }
 }
 
-/// A patch cannot exceed its budget: every row is refused quickly and with the right kind.
+/// Each row is refused quickly, with the right kind of failure.
 #[test]
 fn a_patch_beyond_its_budget_is_refused() {
     let object = |value: Value| Object::parse(value.to_string()).unwrap();
@@ -364,7 +364,7 @@ fn a_patch_beyond_its_budget_is_refused() {
         .map(|i| json!({"op": "copy", "from": "/spec", "path": format!("/b{i}")}))
         .collect();
     let front = vec![json!({"op": "add", "path": "/spec/a/0", "value": 1}); 20_000];
-    // Each `test` reads the value at its path, and white space makes the value long.
+    // Each `test` reads the value at its path, which white space makes long.
     let spacious = Object::parse(format!(r#"{{"spec": {{"a":{}1}}}}"#, " ".repeat(1 << 20))).unwrap();
     let tests = vec![json!({"op": "test", "path": "/spec", "value": {"a": 1}}); 9_999];
     let sets = vec![json!({"op": "replace", "path": "/spec", "value": {"a": 1}}); 9_999];
@@ -382,7 +382,7 @@ fn a_patch_beyond_its_budget_is_refused() {
         assert_eq!(error.kind(), FailureKind::OutputTooLarge, "{case}: {error}");
         assert!(error.to_string().len() < 300, "{case}: {error}");
     }
-    // The first operation replaces the long text by a short one, so the others have little to read.
+    // The first operation replaces the long text with a short one, so the others read little.
     let patch = Patch::parse(Value::from(sets).to_string()).unwrap();
     patch.apply(&spacious).unwrap();
     let mut value = json!({"op": "add", "path": "/b", "value": "y".repeat(17 << 20)});
@@ -398,7 +398,7 @@ fn a_patch_beyond_its_budget_is_refused() {
     assert!(error.to_string().len() < 300, "a message has its limit");
 }
 
-/// Operations at the ends of an array and on members of a large object do not slow down with its size.
+/// Operations at the ends of an array and on the members of an object do not become slower with its size.
 #[test]
 fn large_arrays_and_objects_are_changed_in_linear_time() {
     let members: serde_json::Map<String, Value> = (0..200_000).map(|i| (format!("k{i}"), 1.into())).collect();
@@ -424,7 +424,7 @@ fn large_arrays_and_objects_are_changed_in_linear_time() {
     assert_eq!(value["map"]["n2499"], 4);
 }
 
-/// Moves can nest values too deeply for JSON parsers: that is refused, without a stack overflow.
+/// The moves nest values too deeply for JSON parsers. They are refused without a stack overflow.
 #[test]
 fn moves_that_nest_too_deeply_are_refused() {
     let mut operations = Vec::new();
@@ -462,14 +462,14 @@ fn a_value_with_duplicate_keys_is_refused() {
     assert!(Patch::parse(twice).is_err());
 }
 
-/// Objects that differ in more places than a patch may have operations give a patch that replaces the whole object.
+/// If a patch would need more operations than the limit, it replaces the whole object.
 #[test]
 fn a_difference_beyond_the_limits_replaces_the_object() {
     let many = |value: i64| Object::parse(json!({"list": vec![value; 20_000]}).to_string()).unwrap();
     let patch = Patch::between(&many(1), &many(2));
     assert_eq!(patch.len(), 1);
     assert_eq!(patch.apply(&many(1)).unwrap(), many(2));
-    // The path of each of many differences contains a long key, so a patch would be too large.
+    // Each of many paths contains a long key, so a patch would be too large.
     let long = "k".repeat(100_000);
     let deep = |value: i64| {
         let members: serde_json::Map<String, Value> =

@@ -4,16 +4,15 @@ use serde_json::value::RawValue;
 use super::{Action, Operation, Patch, PatchError, malformed, parse_pointer};
 use crate::object::head::unique_keys;
 
-/// A [`Patch`] that is being built, one operation after another: [`Patch::builder`].
+/// Builds a [`Patch`], one operation after another.
 ///
-/// Each function fails when the pointer is not a JSON Pointer, the value cannot be serialized, or the patch has
-/// [`Patch::MAX_OPERATIONS`] already.
+/// Each method fails when the pointer is invalid, the value cannot be serialized, or the patch is full.
 #[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct PatchBuilder(Vec<Operation>);
 
 impl PatchBuilder {
-    /// Sets a member of an object, or inserts an element into an array; `-` stands for its end.
+    /// Sets a member of an object, or inserts an element into an array. The last segment `-` appends.
     ///
     /// # Errors
     ///
@@ -42,7 +41,7 @@ impl PatchBuilder {
         self.push(pointer, Action::Remove)
     }
 
-    /// Makes the whole patch fail unless the value at this path is equal to this one.
+    /// Makes the whole patch fail unless the value at this path is equal to `value`.
     ///
     /// # Errors
     ///
@@ -52,7 +51,7 @@ impl PatchBuilder {
         self.push(pointer, Action::Test(value))
     }
 
-    /// Ends the building.
+    /// Returns the patch.
     pub fn build(self) -> Patch {
         Patch::from_operations(self.0)
     }

@@ -8,19 +8,19 @@ use crate::{
     patch::{Action, Operation},
 };
 
-/// The limit of the total length of a patch's paths, in bytes: keys may be long, and each operation repeats them.
+/// The maximum total length of a patch's paths, in bytes. Keys may be long, and each operation repeats them.
 pub(crate) const PATHS: usize = 1 << 20;
 
 impl Patch {
-    /// Computes the patch that turns `before` into `after`: an operation for each changed value, or, if that would
-    /// exceed the limits of a patch, one operation that replaces the whole object.
+    /// Computes the patch that turns `before` into `after`, with an operation for each changed value. If that would
+    /// exceed the limits of a patch, one operation replaces the whole object.
     pub fn between(before: &Object, after: &Object) -> Self {
         let mut difference = Difference::default();
         match difference.values(before.value(), after.value()) {
             Some(()) => Self::from_operations(difference.operations),
             None => {
                 let mut whole = Difference::default();
-                // A parsed value can be serialized.
+                // A parsed value can always be serialized.
                 let _ = whole.push(Action::Replace, Some(after.value()));
                 Self::from_operations(whole.operations)
             }

@@ -1,4 +1,4 @@
-//! JSON Merge Patch (RFC 7386), for objects whose unpatched parts stay as they are written.
+//! JSON Merge Patch (RFC 7386), which keeps the text of unpatched parts.
 
 use jsonptr::PointerBuf;
 use serde_json::{Map, Value, value::RawValue};
@@ -10,13 +10,12 @@ use crate::{
     patch::{Action, Operation},
 };
 
-/// A JSON Merge Patch (RFC 7386) for objects. A document that is not an object, which would replace the whole object,
-/// is not accepted. Cheap to clone.
+/// A JSON Merge Patch (RFC 7386) that is an object: another value would replace the whole target. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct MergePatch(Object);
 
-/// The number of amendments. The first sets the values that change; the second removes members of a replaced object,
-/// which a merge patch must remove one by one.
+/// The number of steps of an amendment. The first sets changed values, and the second removes members of replaced
+/// objects, which a merge patch must remove one by one.
 const ROUNDS: usize = 2;
 
 impl MergePatch {
@@ -24,8 +23,7 @@ impl MergePatch {
     ///
     /// # Errors
     ///
-    /// Fails when the text is not a JSON object, or has duplicate keys anywhere: servers disagree about which one
-    /// counts.
+    /// Fails when the text is not a JSON object, or has duplicate keys on any level: servers differ on which counts.
     pub fn parse(text: impl AsRef<[u8]>) -> Result<Self, ObjectError> {
         Object::parse_unique(text).map(Self)
     }
@@ -39,7 +37,7 @@ impl MergePatch {
     ///
     /// # Errors
     ///
-    /// Fails when it changes more than [`Patch::MAX_OPERATIONS`] values, or the result exceeds the limits of a patch.
+    /// Fails when the patch changes more than [`Patch::MAX_OPERATIONS`] values, or the result is too large.
     pub fn apply(&self, object: &Object) -> Result<Object, PatchError> {
         let mut steps = Steps::new(&self.0);
         if let (Some(patch), Some(target)) = (self.0.value().as_object(), object.value().as_object()) {
@@ -48,8 +46,8 @@ impl MergePatch {
         Patch::from_operations(steps.operations).apply(object)
     }
 
-    /// Returns this patch with the changes that make it turn `before` into `after`. `None` if no merge patch does,
-    /// because it would have to set a value to null, or if the result would exceed the limits of a patch.
+    /// Returns this patch amended so that it turns `before` into `after`. Returns `None` if no merge patch can, because
+    /// a value would have to become null, or if the result would exceed the limits of a patch.
     pub fn amended(&self, before: &Object, after: &Object) -> Option<Self> {
         let mut patch = self.clone();
         for _ in 0..ROUNDS {
@@ -69,8 +67,7 @@ impl MergePatch {
     }
 }
 
-/// The operations of a JSON Patch, collected on a walk through objects. Their values are copied verbatim from the
-/// source.
+/// Collects the operations of a JSON Patch on a walk through objects. Their values are copied verbatim from `source`.
 struct Steps<'a> {
     operations: Vec<Operation>,
     path: PointerBuf,
@@ -91,7 +88,7 @@ impl<'a> Steps<'a> {
         }
     }
 
-    /// Merges a patch into an object, or into nothing.
+    /// Adds the operations that merge a patch into an object, or into nothing.
     fn merge(
         &mut self,
         patch: &Map<String, Value>,
@@ -114,7 +111,7 @@ impl<'a> Steps<'a> {
         Ok(())
     }
 
-    /// Changes a merge patch that results in `result` so that it results in `target`. `patch` is its part at the path.
+    /// Adds the operations that change a merge patch, whose part at the path is `patch`, to result in `target`.
     fn amend(
         &mut self,
         patch: Option<&Value>,
@@ -149,7 +146,7 @@ impl<'a> Steps<'a> {
         self.push(Action::Add(empty))
     }
 
-    /// Adds the operation that sets the source's value at the path.
+    /// Adds an operation that sets the source's value at the path.
     fn push_value(&mut self) -> Result<(), PatchError> {
         let mut text = String::new();
         let too_large = self.too_large();
@@ -173,7 +170,7 @@ impl<'a> Steps<'a> {
     }
 }
 
-/// Returns whether merging an object removes a member: it has a null outside of lists.
+/// Returns whether merging an object may remove members, because it contains a null outside lists.
 fn removes(patch: &Map<String, Value>) -> bool {
     patch.values().any(|value| match value {
         Value::Null => true,
@@ -196,7 +193,7 @@ mod tests {
         Object::parse(text).unwrap()
     }
 
-    /// (object, patch, result). The rows include the examples of RFC 7386 for objects.
+    /// (object, patch, result), with RFC 7386's examples for objects.
     const MERGES: [(&str, &str, &str); 15] = [
         (r#"{"a":"b"}"#, r#"{"a":"c"}"#, r#"{"a":"c"}"#),
         (r#"{"a":"b"}"#, r#"{"b":"c"}"#, r#"{"a":"b","b":"c"}"#),
@@ -220,7 +217,7 @@ mod tests {
         (r#"{"a":{"b":1}}"#, r#"{"a":{}}"#, r#"{"a":{"b":1}}"#),
         (r#"{"a":1}"#, "{}", r#"{"a":1}"#),
         (r#"{"a/b":{"~":1}}"#, r#"{"a/b":{"~":null}}"#, r#"{"a/b":{}}"#),
-        // Numbers keep their digits.
+        // The digits of numbers are kept.
         (
             r#"{"a":1.0,"b":12345678901234567890123}"#,
             r#"{"c":[22345678901234567890123]}"#,
@@ -247,7 +244,7 @@ mod tests {
         // (before, patch, after, amended patch)
         for (before, text, after, expected) in [
             (r#"{"a":1}"#, r#"{"a":2}"#, r#"{"a":2}"#, Some(r#"{"a":2}"#)),
-            // A key that the patch sets to its current value stays in the patch.
+            // A key stays in the patch although the patch sets it to its current value.
             (
                 r#"{"a":1}"#,
                 r#"{"a":1}"#,
@@ -267,7 +264,7 @@ mod tests {
                 Some(r#"{"a":3,"b":null}"#),
             ),
             (r#"{"a":1}"#, r#"{"a":null}"#, r#"{"a":1}"#, Some(r#"{"a":1}"#)),
-            // A chain restores an object that the patch removes, with other members.
+            // The chains restore an object that the patch removes, but with other members.
             (
                 r#"{"o":{"x":1,"y":{"z":2}}}"#,
                 r#"{"o":null}"#,
@@ -286,7 +283,7 @@ mod tests {
                 r#"{"l":[12345678901234567890123,2,3]}"#,
                 Some(r#"{"l":[12345678901234567890123,2,3]}"#),
             ),
-            // Null members stay null, and no other member becomes null.
+            // Members that are null stay null, and no other member becomes null.
             (
                 r#"{"n":null}"#,
                 r#"{"a":1}"#,

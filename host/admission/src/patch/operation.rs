@@ -1,4 +1,4 @@
-//! The operations of a patch, and how each is applied.
+//! Applies the operations of a patch.
 
 use jsonptr::{Pointer, PointerBuf};
 use serde_json::value::RawValue;
@@ -49,7 +49,7 @@ impl Action {
     }
 }
 
-/// Returns whether the path `place` is `ancestor` or below it.
+/// Returns whether the path `place` equals `ancestor` or is below it.
 pub(super) fn is_same_or_below(ancestor: &str, place: &str) -> bool {
     place
         .strip_prefix(ancestor)
@@ -62,8 +62,7 @@ impl Operation {
         self.path.len() + from + self.action.value().map_or(0, |value| value.get().len())
     }
 
-    /// Applies the operation, and returns whether it changed anything. If the object already `has_changed`, setting a
-    /// value counts as a change even if it is equal.
+    /// Applies the operation, and returns whether it changed the object. With `has_changed`, equal values count too.
     pub(super) fn apply<'a>(
         &'a self,
         root: &mut Node<'a>,
@@ -119,7 +118,7 @@ impl Operation {
             }
         };
         match replaced {
-            // Setting an equal value is not a change. The comparison is only needed while nothing has changed.
+            // Setting an equal value is not a change. Only the first change needs the comparison.
             Some(replaced) if !has_changed => {
                 let value = root.get(path, budget).map_err(reason)?;
                 value.equals(&replaced, budget).map(|same| !same).map_err(reason)
@@ -128,8 +127,8 @@ impl Operation {
         }
     }
 
-    /// Returns whether the result may be nested too deeply to be parsed. If it may, the whole result is checked. Such
-    /// operations are rare.
+    /// Returns whether the operation may nest the result too deeply for parsers, so that the whole result must be
+    /// checked. Such operations are rare.
     pub(super) fn may_nest_deeply(&self) -> bool {
         const HARMLESS: usize = 64;
         let brackets = |text: &str| text.bytes().filter(|byte| matches!(byte, b'{' | b'[')).count();

@@ -1,4 +1,4 @@
-//! JSON Pointers.
+//! JSON Pointers, and patterns of them.
 
 use std::{fmt, ops::Range, str::FromStr};
 
@@ -17,12 +17,11 @@ pub struct Pointer {
     segments: Vec<String>,
 }
 
-/// A JSON Pointer in which the segment `*` stands for every element of an array, and for every member of an object that
-/// no other pattern names.
+/// A JSON Pointer in which `*` matches every element of an array, and every member that no other pattern names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pattern(pub(crate) Pointer);
 
-/// A text that is not a JSON Pointer.
+/// The error for a text that is not a JSON Pointer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a JSON Pointer: write `/Job/Name`, with `~0` for `~` and `~1` for `/` in a key")]
 pub struct PointerError(pub String);
@@ -33,19 +32,19 @@ impl Pointer {
         &self.text
     }
 
-    /// Returns the unescaped keys.
+    /// Returns the segments as unescaped keys.
     pub fn segments(&self) -> &[String] {
         &self.segments
     }
 
-    /// Returns the pointer relative to `base`, if it is at or below `base`.
+    /// Returns the rest of the pointer after `base`; `None` if the pointer is not at or below `base`.
     pub fn relative_to(&self, base: &Self) -> Option<&str> {
         self.segments
             .starts_with(&base.segments)
             .then(|| self.text.get(base.text.len()..).unwrap_or_default())
     }
 
-    /// Returns the byte range of the value at the pointer in a document; `None` if it does not exist.
+    /// Returns the byte range of the value in a JSON document; `None` if the value does not exist.
     pub fn locate(&self, document: &str) -> Option<Range<usize>> {
         let mut value = document.trim();
         for segment in &self.segments {
@@ -61,7 +60,7 @@ impl Pointer {
                 _ => return None,
             };
         }
-        // The value borrows from the document's text.
+        // The value is a slice of the document.
         let start = (value.as_ptr() as usize).checked_sub(document.as_ptr() as usize)?;
         Some(start..start + value.len())
     }
@@ -95,7 +94,7 @@ impl FromStr for Pointer {
     }
 }
 
-/// Returns the key or index that a part of a JSON Pointer between two `/` stands for (RFC 6901, section 4).
+/// Returns the key or index that a segment of a JSON Pointer represents (RFC 6901, section 4).
 pub fn unescaped_token(token: &str) -> String {
     token.replace("~1", "/").replace("~0", "~")
 }
@@ -107,7 +106,7 @@ impl fmt::Display for Pointer {
 }
 
 impl Pattern {
-    /// Returns the pattern of a key in the objects that match this pattern.
+    /// Returns the pattern of a key in the objects that this pattern matches.
     #[must_use]
     pub fn key(&self, key: &str) -> Self {
         let mut pointer = self.0.clone();
@@ -157,7 +156,7 @@ impl<'de> Visitor<'de> for Member<'_> {
     }
 }
 
-/// The members of an object in order, with each value as text.
+/// The members of an object in order, with their values as text.
 pub(crate) struct Members<'a>(pub(crate) Vec<(String, &'a RawValue)>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {

@@ -1,6 +1,6 @@
 use std::{fmt, sync::Arc};
 
-/// The place of a request in a distributed trace, as in the headers of [W3C Trace Context].
+/// The trace and the parent span of a request, as in the headers of [W3C Trace Context].
 ///
 /// [W3C Trace Context]: https://www.w3.org/TR/trace-context/
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,19 +11,18 @@ pub struct TraceContext {
     state: Option<Arc<str>>,
 }
 
-/// Identifies a trace. As text: 32 hexadecimal digits.
+/// The ID of a trace. Its text has 32 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TraceId(u128);
 
 impl TraceContext {
-    /// The largest `tracestate` that is kept, in bytes. The specification requires participants to pass on at least as
-    /// much.
+    /// The largest `tracestate` that is kept, in bytes. The specification requires at least this size.
     const STATE_LIMIT: usize = 512;
-    /// The flags that are defined: sampled, and random trace id.
+    /// The flags that the specification defines: sampled, and random trace ID.
     const FLAGS: u8 = 0b11;
 
-    /// Parses the headers of a request; `None` if `traceparent` is not valid. A `tracestate` that has characters other
-    /// than visible ASCII and spaces, or more than 512 bytes, is dropped.
+    /// Parses the headers of a request; `None` if `traceparent` is invalid. A `tracestate` is dropped if it exceeds 512
+    /// bytes or has characters other than visible ASCII and spaces.
     ///
     /// ```
     /// # use admittance_admission::TraceContext;
@@ -38,7 +37,7 @@ impl TraceContext {
         let trace_id = hexadecimal(parts.next()?, 32)?;
         let span_id = hexadecimal(parts.next()?, 16)?;
         let flags = hexadecimal(parts.next()?, 2)?;
-        // A later version may have more parts, which are ignored.
+        // Later versions may have more parts, which are ignored.
         let has_valid_length = match version {
             0 => parts.next().is_none(),
             0xff => false,
@@ -59,17 +58,17 @@ impl TraceContext {
         })
     }
 
-    /// Returns the id of the trace.
+    /// Returns the ID of the trace.
     pub fn trace_id(&self) -> TraceId {
         self.trace_id
     }
 
-    /// Returns the id of the caller's span, which is not 0.
+    /// Returns the ID of the parent span, which is never 0.
     pub fn span_id(&self) -> u64 {
         self.span_id
     }
 
-    /// Returns the flags. The lowest bit means that the trace is sampled.
+    /// Returns the flags. The lowest bit is set if the trace is sampled.
     pub fn flags(&self) -> u8 {
         self.flags
     }
@@ -80,7 +79,7 @@ impl TraceContext {
     }
 }
 
-/// Parses a part with this many hexadecimal digits in lower case.
+/// Parses a part of exactly this many hexadecimal digits in lower case.
 fn hexadecimal(part: &str, digits: usize) -> Option<u128> {
     let is_digit = |byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
     let is_valid = part.len() == digits && part.bytes().all(is_digit);
@@ -94,7 +93,7 @@ impl fmt::Display for TraceContext {
 }
 
 impl TraceId {
-    /// Returns the number, which is not 0.
+    /// Returns the ID as a number, which is never 0.
     pub fn as_u128(self) -> u128 {
         self.0
     }
@@ -119,7 +118,7 @@ mod tests {
     const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
     const SPAN: &str = "00f067aa0ba902b7";
 
-    /// Rows of the specification, section 3.2.
+    /// Source: W3C Trace Context, section 3.2.
     #[test]
     fn a_valid_traceparent_round_trips_through_text() {
         let zeros = "0".repeat(32);
@@ -130,12 +129,12 @@ mod tests {
                 format!("00-{TRACE}-{SPAN}-00"),
                 Some(format!("00-{TRACE}-{SPAN}-00")),
             ),
-            // Flags that are not defined are cleared.
+            // Undefined flags are cleared.
             (
                 format!("00-{TRACE}-{SPAN}-ff"),
                 Some(format!("00-{TRACE}-{SPAN}-03")),
             ),
-            // The specification describes an earlier version.
+            // A later version may have another format after the known parts.
             (format!("01-{TRACE}-{SPAN}-01"), Some(valid.clone())),
             (format!("cc-{TRACE}-{SPAN}-01-what-comes"), Some(valid.clone())),
             (format!("cc-{TRACE}-{SPAN}-01."), None),

@@ -5,13 +5,12 @@ use crate::words;
 /// The protocol of a webhook.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Protocol {
-    /// The BCS form: the webhook receives the object, and answers the whole object, changed or not, with status 200. It
-    /// has no way to deny: any other status is a failure, which refuses the request only under the policy `Fail`, as in
-    /// the BCS driver.
+    /// The protocol of BCS: the webhook receives the object, and returns the whole object with the status 200. As in
+    /// BCS's driver, any other status is a failure, and only the policy `Fail` refuses the request then.
     BcsResource,
-    /// The Kubernetes form: the webhook receives an AdmissionReview and answers one, possibly with a JSON Patch.
+    /// The protocol of Kubernetes: the webhook receives an AdmissionReview, and returns one, perhaps with a JSON Patch.
     AdmissionReview {
-        /// The versions that the webhook reads. The first is sent.
+        /// The versions that the webhook supports. The first one is used.
         versions: Vec<ReviewVersion>,
     },
 }
@@ -19,17 +18,16 @@ pub enum Protocol {
 /// A version of AdmissionReview.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ReviewVersion {
-    /// `admission.k8s.io/v1`: the answer of a webhook is checked strictly.
+    /// `admission.k8s.io/v1`, whose responses are checked strictly.
     V1,
-    /// `admission.k8s.io/v1beta1`: `uid`, `kind`, `apiVersion` and `patchType` of the answer are ignored, as in
-    /// kube-apiserver.
+    /// `admission.k8s.io/v1beta1`, in whose responses `uid`, `kind`, `apiVersion` and `patchType` are ignored.
     V1Beta1,
 }
 
 words!(ReviewVersion, "version of AdmissionReview": V1 = "v1", V1Beta1 = "v1beta1");
 
 impl ReviewVersion {
-    /// Returns the `apiVersion` of its reviews.
+    /// Returns the `apiVersion` of reviews.
     pub fn api_version(self) -> &'static str {
         match self {
             Self::V1 => "admission.k8s.io/v1",
@@ -37,7 +35,7 @@ impl ReviewVersion {
         }
     }
 
-    /// Returns the version whose reviews have this `apiVersion`.
+    /// Returns the version with this `apiVersion`.
     pub fn of_api_version(api_version: &str) -> Option<Self> {
         let mut versions = Self::ALL.into_iter();
         versions.find(|version| version.api_version() == api_version)
@@ -47,21 +45,20 @@ impl ReviewVersion {
 /// The address of a webhook.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WebhookTarget {
-    /// An `https` URL without user and fragment. The URL of an AdmissionReview webhook has no query. A
-    /// [`BcsResource`](Protocol::BcsResource) webhook may also have an `http` URL, as in the BCS driver, although
-    /// nothing then proves who answers.
+    /// An `https` URL without user information and fragment. For an AdmissionReview webhook, the URL has no query. For
+    /// a [`BcsResource`](Protocol::BcsResource) webhook, `http` is allowed too, as in BCS's driver.
     Url(Url),
-    /// A service, which is always called over TLS.
+    /// A service in the cluster, which is called over TLS.
     Service {
-        /// The service's namespace.
+        /// The namespace of the service.
         namespace: String,
-        /// The service's name.
+        /// The name of the service.
         name: String,
-        /// Default: [`WebhookTarget::DEFAULT_PORT`].
+        /// The port. Default: [`WebhookTarget::DEFAULT_PORT`].
         port: u16,
-        /// Begins with `/`; empty means `/`. A BCS path may carry a query.
+        /// The path, which begins with `/`; empty means `/`. For BCS, it may include a query.
         path: String,
-        /// The form of its host name.
+        /// The form of the service's host name.
         naming: ServiceNaming,
     },
 }
@@ -71,11 +68,11 @@ impl WebhookTarget {
     pub const DEFAULT_PORT: u16 = 443;
 }
 
-/// The form of a service's host name. The server's certificate must have the same name as a subjectAltName.
+/// The form of a service's host name, which the server's certificate must have as a subjectAltName.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ServiceNaming {
-    /// `{name}.{namespace}`.
+    /// The form `{name}.{namespace}`.
     Bcs,
-    /// `{name}.{namespace}.svc`.
+    /// The form `{name}.{namespace}.svc`.
     Kubernetes,
 }

@@ -1,4 +1,4 @@
-//! The `request` of an AdmissionReview.
+//! Reads and writes the `request` of an AdmissionReview.
 
 use std::borrow::Cow;
 
@@ -13,40 +13,40 @@ use crate::{
     ReviewVersion, SpellingError, Uid, UnknownOperation, UserInfo,
 };
 
-/// An error in an AdmissionReview.
+/// The error of reading an AdmissionReview.
 #[derive(Debug, thiserror::Error)]
 pub enum ReviewError {
-    /// Not JSON, or a field of another type.
+    /// The text is not JSON, or a field has another type.
     #[error("not an AdmissionReview: {0}")]
     Malformed(#[from] serde_json::Error),
-    /// Not UTF-8.
+    /// The text is not UTF-8.
     #[error("not an AdmissionReview: {0}")]
     Utf8(#[from] std::str::Utf8Error),
-    /// Another object, or an unknown version.
+    /// The text is another object, or has an unknown version.
     #[error(
         "not an AdmissionReview of admission.k8s.io/v1 or v1beta1: apiVersion is `{api_version}`, kind is `{kind}`"
     )]
     NotAReview {
-        /// The value in the text.
+        /// The `apiVersion` in the text.
         api_version: String,
-        /// The value in the text.
+        /// The `kind` in the text.
         kind: String,
     },
     /// The review has no `request`.
     #[error("the AdmissionReview has no `request`: it is a response, or is truncated")]
     RequestMissing,
-    /// `request.operation` is not a valid operation.
+    /// `request.operation` is not an operation.
     #[error("request.operation: {0}")]
     Operation(#[from] UnknownOperation),
-    /// One of its objects is not a JSON object.
+    /// An object of the request is not a JSON object.
     #[error("request.{field}: {source}")]
     Object {
-        /// The field of `request`.
+        /// The field of `request` that contains the object.
         field: &'static str,
         /// The error in the object.
         source: ObjectError,
     },
-    /// The object has a key of its identity twice, or in another spelling.
+    /// The object has an identity key twice, or in a wrong spelling.
     #[error("request.object is ambiguous: {0}")]
     Ambiguous(String),
 }
@@ -62,7 +62,7 @@ struct RequestEnvelope<'a> {
     request: Option<ReviewRequest<'a>>,
 }
 
-/// The `request` of a review. Empty fields are not written. The objects are appended to the written text.
+/// The `request` of a review. Empty fields are left out. The objects follow separately in the text.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct ReviewRequest<'a> {
@@ -92,11 +92,11 @@ struct ReviewRequest<'a> {
 }
 
 /// Reads an AdmissionReview of version `v1` or `v1beta1`. A request without `uid` gets a random one. The objects share
-/// the text, and are not copied.
+/// the text instead of copying it.
 ///
 /// # Errors
 ///
-/// Fails if the text is not such a review, or its request is invalid.
+/// Fails if the text is not a review of these versions, or its request is invalid.
 pub fn read_review(text: impl Into<Bytes>) -> Result<Review, ReviewError> {
     let text = ByteString::try_from(text.into())?;
     let envelope: RequestEnvelope<'_> = serde_json::from_str(&text)?;
@@ -121,7 +121,7 @@ pub fn read_review(text: impl Into<Bytes>) -> Result<Review, ReviewError> {
     }
     let named = |name: Cow<'_, str>| (!name.is_empty()).then(|| name.into_owned());
     request.subresource = named(review.sub_resource);
-    // A review names the client's kind and resource even if the object was not converted.
+    // The review contains the client's kind and resource even if the object was not converted.
     let requested = Requested {
         kind: review
             .request_kind
@@ -144,7 +144,7 @@ pub fn read_review(text: impl Into<Bytes>) -> Result<Review, ReviewError> {
     if let Some(object) = request.object.as_ref().filter(|object| object.is_ambiguous()) {
         match request.spelling.canonical(object.text()) {
             Ok(None) => {}
-            // kube-apiserver applies the patch to its own object, of which it reads only the exact spelling.
+            // kube-apiserver applies the patch to its own object, in which it reads only the exact spelling.
             Ok(Some(_)) => {
                 return Err(ReviewError::Ambiguous(
                     "a key of its identity is not spelled as documented".into(),
@@ -161,7 +161,7 @@ pub fn read_review(text: impl Into<Bytes>) -> Result<Review, ReviewError> {
     Ok(Review { version, request })
 }
 
-/// Writes the AdmissionReview of a request in this version, as kube-apiserver does.
+/// Writes an AdmissionReview of this version for a request, as kube-apiserver does.
 pub fn write_review(version: ReviewVersion, request: &Request) -> Bytes {
     let version = version.api_version();
     let mut text = format!(r#"{{"kind":"AdmissionReview","apiVersion":"{version}","request":"#).into_bytes();
@@ -170,8 +170,7 @@ pub fn write_review(version: ReviewVersion, request: &Request) -> Bytes {
     text.into()
 }
 
-/// Appends the `request` of an AdmissionReview. Its objects are copied as they are; an absent one is `null`, as in
-/// kube-apiserver.
+/// Appends the `request` of a review. Objects are copied verbatim. Missing ones are `null`, as in kube-apiserver.
 pub fn write_request(text: &mut Vec<u8>, request: &Request) {
     let requested = request.requested.as_deref();
     let sub_resource = request.subresource.as_deref();
@@ -197,7 +196,7 @@ pub fn write_request(text: &mut Vec<u8>, request: &Request) {
         dry_run: Some(request.dry_run),
         ..ReviewRequest::default()
     };
-    // Serializing strings and maps of strings into memory does not fail.
+    // Strings and maps of strings can always be serialized into memory.
     let _ = serde_json::to_writer(&mut *text, &fields);
     text.pop();
     for (key, object) in [
@@ -260,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn the_clients_kind_and_resource_are_kept_if_they_differ() {
+    fn the_clients_kind_and_resource_are_kept_if_they_were_converted() {
         let mut review = review();
         let request = read_review(review.to_string()).unwrap().request;
         assert_eq!(request.requested, None);

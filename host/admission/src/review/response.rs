@@ -1,4 +1,4 @@
-//! The `response` of an AdmissionReview.
+//! Reads and writes the `response` of an AdmissionReview.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::{
     Response, ReviewVersion, StageResult, TraceRow, Uid, Verdict, bounded_warnings, is_name_part, shortened,
 };
 
-/// The logged length of an invalid key, in bytes.
+/// The length to which an invalid key is cut in the log, in bytes.
 const KEY_SHOWN: usize = 128;
 
 #[derive(Serialize)]
@@ -40,7 +40,7 @@ struct ReviewResponse<'a> {
     warnings: Vec<String>,
 }
 
-/// Kubernetes' `Status` of a refused request.
+/// The Kubernetes `Status` of a refused request.
 #[derive(Debug, Serialize)]
 pub struct RefusalStatus<'a> {
     status: &'static str,
@@ -49,7 +49,7 @@ pub struct RefusalStatus<'a> {
     reason: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     details: Option<&'a Map<String, Value>>,
-    /// The status of the HTTP response.
+    /// The HTTP status.
     pub code: u16,
 }
 
@@ -65,7 +65,7 @@ impl<'a> RefusalStatus<'a> {
         }
     }
 
-    /// Creates the status of a refusal, with the details of a denial.
+    /// Creates the status of a refusal, with the details of its denial.
     pub fn of(refusal: &'a Refusal) -> Self {
         let mut status = Self::new(refusal.code(), refusal.reason(), refusal.to_string());
         if let Some(denial) = refusal.denial() {
@@ -75,13 +75,12 @@ impl<'a> RefusalStatus<'a> {
     }
 }
 
-/// Writes the AdmissionReview that answers a review of this version and uid. Without an outcome the request is allowed
-/// unchanged.
+/// Writes the response to a review of this version and UID. Without an outcome, the request is allowed unchanged.
 ///
-/// The answer has a patch only if the object changed, and never with a refusal: kube-apiserver takes any patch for a
-/// change and calls other webhooks again. Warnings are kept within its limits. The audit annotations of stages are
-/// named `{stage}.{key}`, and a failure ignored by its policy is recorded as `failed-open.{stage}`; names that
-/// kube-apiserver would drop are not sent.
+/// The response has a patch only if the request is allowed and its object changed: kube-apiserver takes any patch for a
+/// change, and calls other webhooks again. Warnings are kept within kube-apiserver's limits. The audit annotations of
+/// stages are named `{stage}.{key}`, and a failure that its policy ignores is recorded as `failed-open.{stage}`. Names
+/// that kube-apiserver would drop are left out.
 pub fn write_response(version: ReviewVersion, uid: &Uid, outcome: Option<&Outcome>) -> Bytes {
     let mut response = ReviewResponse {
         uid: uid.as_str(),
@@ -113,7 +112,7 @@ pub fn write_response(version: ReviewVersion, uid: &Uid, outcome: Option<&Outcom
         api_version: version.api_version(),
         response,
     };
-    // Serializing strings, numbers and maps of strings does not fail.
+    // Strings, numbers and maps of strings can always be serialized.
     serde_json::to_vec(&envelope).map(Bytes::from).unwrap_or_default()
 }
 
@@ -121,7 +120,7 @@ fn audit_annotations(outcome: &Outcome) -> BTreeMap<String, &str> {
     let mut annotations = BTreeMap::new();
     for note in &outcome.audit_annotations {
         let long = format!("{}.{}", note.stage, note.key);
-        // A stage's name may be as long as a whole key.
+        // A stage's name alone may use up the maximum length of a key.
         let key = [long, note.key.clone()].into_iter().find(|key| is_name_part(key));
         match key {
             Some(key) => {
@@ -136,7 +135,7 @@ fn audit_annotations(outcome: &Outcome) -> BTreeMap<String, &str> {
     }
     for row in &outcome.trace {
         if let Some(kind) = failed_open(row) {
-            // Native stages may have any name.
+            // The names of native stages may have any characters.
             let legal = |c: char| {
                 if c.is_ascii_alphanumeric() || c == '.' {
                     c
@@ -169,15 +168,14 @@ fn failed_open(row: &TraceRow) -> Option<&'static str> {
     }
 }
 
-/// Reads the AdmissionReview with which a webhook answers a review of this version and uid. A validating webhook may
-/// not change the object.
+/// Reads a webhook's response to a review of this version and UID. A validating webhook may not change the object.
 ///
-/// The checks are made as in kube-apiserver, in its order, and just as lenient: a missing `allowed` is a denial,
-/// unknown members are ignored, and `null` is the same as absent.
+/// The checks are the same as in kube-apiserver, in the same order, and as lenient: a missing `allowed` is a denial,
+/// unknown members are ignored, and `null` counts as absent.
 ///
 /// # Errors
 ///
-/// Fails when the answer has no valid verdict.
+/// Fails when the response has no valid verdict.
 pub fn read_response(
     reply: &[u8],
     version: ReviewVersion,
@@ -239,7 +237,7 @@ pub fn read_response(
     let verdict = if response.bool("allowed")?.unwrap_or(false) {
         match patch.take() {
             None => Verdict::Allow,
-            // For a review of v1, a patch was refused above.
+            // A patch in a v1 review was refused above.
             Some(_) if validating => Verdict::Allow,
             Some(_) if version == ReviewVersion::V1 && patch_type != Some("JSONPatch") => {
                 let got = patch_type.unwrap_or_default();
@@ -271,7 +269,7 @@ fn check_type(review: &ReplyFields<'_>, version: ReviewVersion) -> Result<(), Fa
     let expected = version.api_version();
     let right = match version {
         ReviewVersion::V1 => api_version == expected && kind == "AdmissionReview",
-        // Absent fields are accepted, but fields of another type are not: kube-apiserver cannot decode them.
+        // kube-apiserver accepts missing fields, but cannot decode fields of another type.
         ReviewVersion::V1Beta1 => {
             ["", expected].contains(&api_version) && ["", "AdmissionReview"].contains(&kind)
         }
@@ -285,12 +283,12 @@ fn check_type(review: &ReplyFields<'_>, version: ReviewVersion) -> Result<(), Fa
     }
 }
 
-/// Decodes `response.patch` from base64. An empty patch is treated as absent.
+/// Decodes `response.patch` from base64. An empty patch counts as absent.
 fn base64(response: &ReplyFields<'_>) -> Result<Option<Vec<u8>>, Failure> {
     let Some(text) = response.text("patch")?.filter(|text| !text.is_empty()) else {
         return Ok(None);
     };
-    // Go's decoder, which kube-apiserver uses, ignores line ends.
+    // Go's decoder, which kube-apiserver uses, ignores line breaks.
     let text = text.replace(['\r', '\n'], "");
     match BASE64_STANDARD.decode(text) {
         Ok(bytes) => Ok(Some(bytes).filter(|bytes| !bytes.is_empty())),
@@ -298,7 +296,7 @@ fn base64(response: &ReplyFields<'_>) -> Result<Option<Vec<u8>>, Failure> {
     }
 }
 
-/// Reads the denial in `response.status`, with the wording and the codes of kube-apiserver.
+/// Reads the denial in `response.status`, with kube-apiserver's messages and codes.
 fn denial(response: &ReplyFields<'_>) -> Result<Denial, Failure> {
     const NO_EXPLANATION: &str = "the webhook denied the request without explanation";
     let Some(status) = response.object("status")? else {
@@ -314,14 +312,14 @@ fn denial(response: &ReplyFields<'_>) -> Result<Denial, Failure> {
         ("", reason) => reason,
         (message, _) => message,
     };
-    // A denial with a success code is a bad request in kube-apiserver; a code above 599 is not valid in HTTP.
+    // kube-apiserver turns a denial with a success code into a bad request. A code above 599 is not valid in HTTP.
     let code = status.integer("code")?.unwrap_or_default().max(400);
     let mut denial = Denial::new(u16::try_from(code).unwrap_or(u16::MAX), reason, message);
     denial.details = status.object("details")?.cloned().unwrap_or_default();
     Ok(denial)
 }
 
-/// Reads `response.auditAnnotations`, without invalid keys, which kube-apiserver drops too.
+/// Reads `response.auditAnnotations` without invalid keys, which kube-apiserver drops too.
 fn annotations(response: &ReplyFields<'_>) -> Result<Vec<(String, String)>, Failure> {
     let Some(annotations) = response.object("auditAnnotations")? else {
         return Ok(Vec::new());
@@ -341,7 +339,7 @@ fn annotations(response: &ReplyFields<'_>) -> Result<Vec<(String, String)>, Fail
         }
     }
     if let Some(key) = dropped.first() {
-        // The loop logs one line for all invalid keys, so only the first one is shown.
+        // The loop logs one line for all invalid keys, so it shows only the first one.
         let key = &*shortened(key, KEY_SHOWN);
         tracing::warn!(
             dropped = dropped.len(),
@@ -352,10 +350,10 @@ fn annotations(response: &ReplyFields<'_>) -> Result<Vec<(String, String)>, Fail
     Ok(kept)
 }
 
-/// Typed access to the members of an object. `null` is treated as absent.
+/// Reads the members of an object by their types. `null` counts as absent.
 struct ReplyFields<'a> {
     map: &'a Map<String, Value>,
-    /// The path of the object, for messages: empty, or ending with a dot.
+    /// The prefix of members in messages: empty, or the object's path with a dot.
     path: &'static str,
 }
 
@@ -390,7 +388,7 @@ impl<'a> ReplyFields<'a> {
         self.get(name, "an integer", Value::as_i64)
     }
 
-    /// Reads a list of strings, without empty ones.
+    /// Reads a list of strings without empty strings.
     fn texts(&self, name: &str) -> Result<Vec<String>, Failure> {
         let read = |value: &'a Value| {
             let items = value.as_array()?.iter();

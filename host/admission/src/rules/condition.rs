@@ -1,5 +1,4 @@
-//! Match conditions, which a request must satisfy in addition to rules and selectors, and the authorizer that
-//! they may use.
+//! Match conditions, which a request must meet in addition to rules and selectors, and the authorizer for conditions.
 
 use std::{fmt, sync::Arc};
 
@@ -7,7 +6,7 @@ use async_trait::async_trait;
 
 use crate::{Deadline, Failure, Request, UserInfo};
 
-/// The compiled match conditions of a stage. The crate `admittance-conditions` implements this for CEL.
+/// The compiled match conditions of a stage. The crate `admittance-conditions` implements them with CEL.
 #[async_trait]
 pub trait Conditions: Send + Sync + 'static {
     /// Returns the name of the first condition that is false for the request; `None` if all are true.
@@ -25,26 +24,26 @@ pub trait Conditions: Send + Sync + 'static {
     /// Returns whether any condition may use the authorizer.
     fn uses_authorizer(&self) -> bool;
 
-    /// Returns name and expression of each condition, in the order in which they are evaluated.
+    /// Returns the name and expression of each condition, in the order of their evaluation.
     fn expressions(&self) -> Vec<(&str, &str)>;
 }
 
-/// The match conditions of a stage, compared by names and expressions. Cheap to clone.
+/// The match conditions of a stage, which are equal if names and expressions are. Clones share the conditions.
 #[derive(Clone, Default)]
 pub struct MatchConditions(Option<Arc<dyn Conditions>>);
 
 impl MatchConditions {
-    /// Wraps compiled conditions.
+    /// Creates match conditions from compiled conditions.
     pub fn new(conditions: impl Conditions) -> Self {
         Self(Some(Arc::new(conditions)))
     }
 
-    /// Returns whether every request matches, because the stage has no conditions.
+    /// Returns whether there are no conditions, so that every request matches.
     pub fn is_empty(&self) -> bool {
         self.expressions().is_empty()
     }
 
-    /// Returns name and expression of each condition, in the order in which they are evaluated.
+    /// Returns the name and expression of each condition, in the order of their evaluation.
     pub fn expressions(&self) -> Vec<(&str, &str)> {
         self.0
             .as_ref()
@@ -106,14 +105,14 @@ impl fmt::Debug for MatchConditions {
     }
 }
 
-/// Checks what a user may do, like Kubernetes' `SubjectAccessReview`. Lives as long as the program.
+/// Checks permissions of users, like Kubernetes' `SubjectAccessReview`. Lives as long as the program.
 #[async_trait]
 pub trait Authorizer: Send + Sync + 'static {
-    /// Checks whether this user may do this.
+    /// Checks whether this user may perform this action.
     ///
     /// # Errors
     ///
-    /// Fails when it cannot be checked. The condition sees the error as in kube-apiserver: `allowed()` is false,
+    /// Fails when the permission cannot be checked. As in kube-apiserver, `allowed()` is then false in the condition,
     /// `errored()` is true, and `error()` is the text.
     async fn authorize(
         &self,
@@ -122,18 +121,18 @@ pub trait Authorizer: Send + Sync + 'static {
     ) -> Result<Access, AuthorizerError>;
 }
 
-/// The action that is checked.
+/// The action whose permission is checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AccessAttributes {
-    /// An action on a resource: `resourceAttributes` of the review. Empty fields are not set.
+    /// An action on a resource, `resourceAttributes` of the review. Empty fields are left out.
     Resource {
-        /// The verb, such as `get`, as in the cluster's roles.
+        /// The verb as in roles, such as `get`.
         verb: String,
         /// The API group; empty for the core group.
         group: String,
-        /// The API version, which is always `*`, because conditions do not name versions.
+        /// The API version. Always `*`, because conditions do not name versions.
         version: String,
-        /// The resource: plural, lower case.
+        /// The resource: its plural in lower case.
         resource: String,
         /// The subresource, such as `status` or `scale`.
         subresource: String,
@@ -141,12 +140,12 @@ pub enum AccessAttributes {
         namespace: String,
         /// The name of the object; empty for all names.
         name: String,
-        /// Selects the objects by their fields, as the text of a query; empty for all.
+        /// A field selector for the objects, as in a query; empty for all objects.
         field_selector: String,
-        /// Selects the objects by their labels, as the text of a query; empty for all.
+        /// A label selector for the objects, as in a query; empty for all objects.
         label_selector: String,
     },
-    /// An action on a path of the API server: `nonResourceAttributes` of the review.
+    /// An action on a path of the API server, `nonResourceAttributes` of the review.
     Path {
         /// The verb, such as `get` or `post`.
         verb: String,
@@ -155,21 +154,21 @@ pub enum AccessAttributes {
     },
 }
 
-/// The answer: `status` of the review.
+/// The result of a permission check, `status` of the review.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Access {
-    /// Whether it is allowed.
+    /// Whether the action is allowed.
     pub allowed: bool,
-    /// The authorizer's reason; may be empty.
+    /// The authorizer's reason, which may be empty.
     pub reason: String,
 }
 
-/// The authorizer did not answer; with the reason.
+/// The reason why the authorizer could not check a permission.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct AuthorizerError(pub String);
 
-/// The authorizer of a host without a cluster: every check fails with an error that says so.
+/// The authorizer of a host without a cluster, which fails with an explanation.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoAuthorizer;
 

@@ -2,14 +2,14 @@ use std::{collections::HashMap, iter, sync::Arc};
 
 use crate::{Chain, Matcher, Operation, Outline, Phase, Request};
 
-/// Finds the chains that a request may match, in time that does not grow with the chains that cannot match.
+/// Finds the chains that may match a request, in a time that does not depend on the number of other chains.
 ///
-/// Each rule lists its chain under its resources. A rule for every resource lists it under its kinds, and a rule for
-/// every resource and kind lists it for everything. Whether a listed chain matches is decided by its rules.
+/// Chains are listed under the resources of their rules. A rule for all resources lists its chain under its kinds, and
+/// a rule for all resources and kinds lists it for all requests. The rules decide which of the found chains match.
 #[derive(Clone, Debug, Default)]
 pub struct ChainIndex {
     by_resource: HashMap<String, Positions>,
-    /// Positions by the kind in lower case.
+    /// The positions by kind in lower case.
     by_kind: HashMap<String, Positions>,
     for_everything: Positions,
     by_name: HashMap<Arc<str>, Vec<(Phase, usize)>>,
@@ -69,8 +69,8 @@ impl ChainIndex {
         )
     }
 
-    /// Returns the positions of the chains that may match a request of which only this outline is known, in ascending
-    /// order; `None` if they cannot be listed without its resource or kind.
+    /// Returns the positions of the chains that may match a request of which only the outline is known, in ascending
+    /// order; `None` if the outline lacks the resource or kind that is needed.
     pub fn candidates_of(&self, outline: &Outline<'_>) -> Option<Vec<usize>> {
         let resource = outline.resource?.resource.as_str();
         match outline.kind {
@@ -80,7 +80,7 @@ impl ChainIndex {
         }
     }
 
-    /// Returns the position of the chain of this phase and name.
+    /// Returns the position of the chain with this phase and name.
     pub fn position(&self, phase: Phase, name: &str) -> Option<usize> {
         let mut named = self.by_name.get(name)?.iter();
         named

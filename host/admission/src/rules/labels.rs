@@ -2,11 +2,11 @@ use std::{collections::BTreeMap, fmt};
 
 use crate::words;
 
-/// Labels of an object or a namespace: key and value.
+/// The labels of an object or a namespace, by key.
 pub type Labels = BTreeMap<String, String>;
 
-/// Selects objects by their labels, like Kubernetes' `LabelSelector`: all requirements must hold, and a selector
-/// without requirements selects everything.
+/// Selects objects by their labels, like Kubernetes' `LabelSelector`. All requirements must be met; without
+/// requirements, every object is selected.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LabelSelector {
     requirements: Vec<Requirement>,
@@ -18,7 +18,7 @@ impl LabelSelector {
         Self { requirements }
     }
 
-    /// Returns key, operator and values of each requirement.
+    /// Returns the key, operator and values of each requirement.
     pub fn requirements(&self) -> impl Iterator<Item = (&str, LabelOperator, &[String])> {
         self.requirements.iter().map(|Requirement { key, test }| {
             let (operator, values) = match test {
@@ -31,12 +31,12 @@ impl LabelSelector {
         })
     }
 
-    /// Returns whether the selector selects everything.
+    /// Returns whether the selector has no requirements, so that it selects everything.
     pub fn is_empty(&self) -> bool {
         self.requirements.is_empty()
     }
 
-    /// Returns the selector of the objects that both select.
+    /// Returns a selector of the objects that both selectors select.
     #[must_use]
     pub fn and(mut self, other: Self) -> Self {
         self.requirements.extend(other.requirements);
@@ -51,7 +51,7 @@ impl LabelSelector {
     }
 }
 
-/// Writes the text form of queries: `app in (web),tier notin (a,b),!canary`.
+/// Writes the selector as in a query: `app in (web),tier notin (a,b),!canary`.
 impl fmt::Display for LabelSelector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (place, Requirement { key, test }) in self.requirements.iter().enumerate() {
@@ -67,7 +67,7 @@ impl fmt::Display for LabelSelector {
     }
 }
 
-/// One requirement on one label.
+/// A requirement on one label.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Requirement {
     key: String,
@@ -82,7 +82,7 @@ enum Test {
     DoesNotExist,
 }
 
-/// The comparison of a requirement.
+/// The operator of a requirement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LabelOperator {
     /// The label is present, with one of the values.
@@ -103,7 +103,7 @@ words!(
     DoesNotExist = "DoesNotExist"
 );
 
-/// An error in a requirement.
+/// The reason why a requirement is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SelectorError {
     /// `In` and `NotIn` need values.
@@ -118,7 +118,7 @@ pub enum SelectorError {
 }
 
 impl Requirement {
-    /// Creates a requirement of `matchExpressions`.
+    /// Creates a requirement as in `matchExpressions`.
     ///
     /// # Errors
     ///
@@ -147,7 +147,7 @@ impl Requirement {
         Ok(Self { key, test })
     }
 
-    /// Creates a requirement of `matchLabels`: the label has this value.
+    /// Creates a requirement as in `matchLabels`: the label must have this value.
     ///
     /// # Errors
     ///
@@ -175,7 +175,7 @@ mod tests {
     fn a_requirement_compares_a_label_by_its_operator() {
         use LabelOperator::*;
         let labels: Labels = [("tier".into(), "web".into()), ("empty".into(), "".into())].into();
-        // (key, operator, values, whether it holds): Kubernetes' apimachinery, labels.Requirement.
+        // (key, operator, values, whether it is met); source: Kubernetes' apimachinery, labels.Requirement.
         let table: [(&str, LabelOperator, &[&str], bool); 12] = [
             ("tier", In, &["web"], true),
             ("tier", In, &["db", "web"], true),
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn all_requirements_must_hold() {
+    fn all_requirements_must_be_met() {
         let selector = LabelSelector::new(vec![
             Requirement::equals("a", "1").unwrap(),
             Requirement::equals("b", "2").unwrap(),

@@ -1,14 +1,13 @@
-//! Explains to people why a chain or a stage does not apply to a request.
+//! Explains to people why a chain or stage does not apply to a request.
 
 use std::fmt::{self, Display};
 
 use crate::{Chain, Matcher, Request, Rule, RulePart, Stage};
 
-/// The reason for which no rule of a list matches a request: the first part that does not match, of the rule that
-/// matches in most parts.
+/// The reason why no rule of a list matches a request: the first mismatching part of the rule that comes closest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mismatch {
-    /// The first part that does not match; `None` if the list is empty.
+    /// The first part that does not match; `None` if the list has no rules.
     pub part: Option<RulePart>,
     /// `chain` or `stage`.
     owner: &'static str,
@@ -17,7 +16,7 @@ pub struct Mismatch {
 }
 
 impl<S> Chain<S> {
-    /// Returns the reason for which the chain does not apply to this request; `None` if it does.
+    /// Returns the reason why the chain does not apply to this request; `None` if it applies.
     pub fn mismatch(&self, request: &Request) -> Option<Mismatch> {
         if let Some(namespace) = self
             .namespace
@@ -36,8 +35,7 @@ impl<S> Chain<S> {
 }
 
 impl Stage {
-    /// Returns the reason for which none of the stage's own rules matches this request; `None` if one matches, or the
-    /// stage has none.
+    /// Returns the reason why none of the stage's rules matches this request; `None` if one matches or it has none.
     pub fn mismatch(&self, request: &Request) -> Option<Mismatch> {
         let rules = match &self.spec.expansion {
             Some(expansion) => expansion.generators(),

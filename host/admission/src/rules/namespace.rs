@@ -7,15 +7,15 @@ use crate::{LabelSelector, Labels, Operation, Request};
 /// Selects the namespaces of a stage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NamespaceSelector {
-    /// Only the named namespaces (BCS: operator `In`); none if the list is empty.
+    /// The named namespaces (BCS's operator `In`); none if the list is empty.
     In(Vec<String>),
-    /// All but the named namespaces (BCS: operator `NotIn`); every namespace if the list is empty.
+    /// All other namespaces than the named ones (BCS's operator `NotIn`); all if the list is empty.
     NotIn(Vec<String>),
     /// The namespaces whose labels match, as in Kubernetes.
     Labels(LabelSelector),
 }
 
-/// The labels of a namespace could not be read; with the reason.
+/// The reason why the labels of a namespace could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct NamespaceLookupError(pub String);
@@ -31,7 +31,7 @@ pub trait NamespaceSource: Send + Sync + 'static {
     async fn labels(&self, namespace: &str) -> Result<Labels, NamespaceLookupError>;
 }
 
-/// A fixed list of namespaces. Others have only the label that Kubernetes gives every namespace:
+/// A fixed list of namespaces. Namespaces that are not listed have only the label that Kubernetes adds to each:
 /// `kubernetes.io/metadata.name`.
 #[derive(Clone, Debug, Default)]
 pub struct StaticNamespaces(BTreeMap<String, Labels>);
@@ -57,11 +57,11 @@ impl NamespaceSource for StaticNamespaces {
 }
 
 impl NamespaceSelector {
-    /// Returns whether the stage applies to this request. Labels are looked up only if the selector needs them.
+    /// Returns whether the selector matches this request. Labels are looked up only if they are needed.
     ///
-    /// A label selector works as in kube-apiserver: it compares the labels of a Namespace that is created or changed,
-    /// and otherwise the labels of the request's namespace. A request for any other cluster-scoped resource always
-    /// matches. A selector by names treats a missing namespace as the empty name, as in the BCS driver.
+    /// As in kube-apiserver, a label selector compares the labels of a Namespace that is created or changed, and
+    /// otherwise the labels of the request's namespace. Requests for other cluster-scoped resources always match. As in
+    /// BCS's driver, a selector by names compares an empty name if there is no namespace.
     ///
     /// # Errors
     ///
@@ -136,8 +136,8 @@ mod tests {
             Requirement::equals("hook", "on").unwrap(),
         ]));
         let known = StaticNamespaces::new([("prod".into(), Labels::from([("hook".into(), "on".into())]))]);
-        // (case, selector, request, expectation); rows of names: the BCS driver's filter; rows of
-        // labels: kube-apiserver's namespace predicate.
+        // (case, selector, request, expectation); sources: the BCS driver's filter for names, and kube-apiserver's
+        // namespace predicate for labels.
         let table = [
             (
                 "In, listed",
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn every_namespace_has_its_name_as_a_label() {
+    async fn every_namespace_has_a_label_with_its_name() {
         let labels = StaticNamespaces::default().labels("prod").await.unwrap();
         assert_eq!(labels.get(NAME_LABEL).map(String::as_str), Some("prod"));
     }

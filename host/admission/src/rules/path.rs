@@ -1,28 +1,27 @@
-//! The ways in which servers may read methods and paths. No request may pass a rule because it is spelled differently
-//! from the rule.
+//! The ways in which servers may read methods and paths. No spelling of a request may bypass a rule.
 
 use std::collections::BTreeSet;
 
 use percent_encoding::percent_decode_str;
 use url::form_urlencoded;
 
-/// The ways in which a server may read a path: decoded segment by segment (an encoded slash stays a part of its
-/// segment), and decoded before it is split, as Go's servers do. Both readings have no empty segments and no dot
-/// segments. A server that removes dot segments before it decodes takes an encoded one (`%2e.`) for a name.
+/// The readings of a path by usual servers: decoded segment by segment, so that an encoded slash stays in its segment,
+/// and decoded before it is split, as in Go's servers. Both have no empty segments and no dot segments. A server that
+/// removes dot segments before it decodes reads an encoded one (`%2e.`) as a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathReadings {
-    /// The path decoded segment by segment. Encoded slashes are still written `%2F`, so that it can be split.
+    /// The path decoded segment by segment. Encoded slashes are still `%2F`, so that the path can be split.
     pub by_segment: String,
-    /// The path decoded before it is split; `None` if it is the same.
+    /// The path decoded before it is split; `None` if it equals `by_segment`.
     pub whole: Option<String>,
-    /// The path with encoded dot segments as names; `None` if it has none.
+    /// The path with encoded dot segments as names; `None` if it has no such segment.
     pub encoded_dots: Option<String>,
 }
 
 impl PathReadings {
-    /// Computes the readings of the path of a URI.
+    /// Computes the readings of the path in a URI.
     pub fn of(path: &str) -> Self {
-        // Most paths are plain.
+        // Most paths need no decoding.
         if !path.contains('%') && !path.contains("//") && !path.contains("/.") {
             return Self {
                 by_segment: trim(path),
@@ -58,22 +57,21 @@ impl PathReadings {
     }
 }
 
-/// The maximum number of times that a path may be encoded.
+/// The number of times that a path may be encoded.
 const ROUNDS: usize = 3;
 
-/// The maximum size of all readings of a path together, in bytes. An ordinary path has a few readings, but a malicious
-/// one may have hundreds.
+/// The maximum total size of a path's readings, in bytes. A malicious path may have hundreds of readings.
 const READINGS_SIZE: usize = 32 << 10;
 
-/// Stands for a slash that is a part of its segment. No readable path has a control character.
+/// Represents a slash inside a segment. No accepted path contains a control character.
 const SLASH: &str = "\u{1}";
 
-/// Computes the readings of a path by lenient servers: by any of the steps below, in any order, after decoding it at
-/// least once. `None` if the path is encoded too often, contains control characters, characters like slashes or invalid
-/// UTF-8, or can be read in too many ways.
+/// Computes the readings of a path by lenient servers, which apply the steps below in any order, and decode the path at
+/// least once. Returns `None` if the path is encoded too often, contains control characters, characters that may become
+/// separators, or invalid UTF-8, or has too many readings.
 ///
-/// Servers differ in these steps and in their order, and each combination is another reading. For example, a server
-/// that ignores parameters of segments may decode the path before or after it splits it.
+/// Each combination and order of steps is a reading. For example, a server that ignores the parameters of segments may
+/// decode the path before or after it splits the path.
 pub fn lenient(path: &str) -> Option<BTreeSet<String>> {
     if is_plain(path) {
         return Some(BTreeSet::from([path.to_owned()]));
@@ -115,8 +113,8 @@ fn is_readable(path: &str) -> bool {
     false
 }
 
-/// Characters that become slashes, dots, semicolons, percent signs or backslashes where text is normalized (NFKC), or
-/// converted to a code page of Windows.
+/// Characters that become slashes, dots, semicolons, percent signs or backslashes when a text is normalized (NFKC) or
+/// converted to a Windows code page.
 const SEPARATORS_ELSEWHERE: [char; 19] = [
     '\u{2024}', '\u{2025}', '\u{2026}', '\u{2044}', '\u{2100}', '\u{2101}', '\u{2105}', '\u{2106}',
     '\u{2215}', '\u{2216}', '\u{fe52}', '\u{fe54}', '\u{fe68}', '\u{fe6a}', '\u{ff05}', '\u{ff0e}',
@@ -128,7 +126,7 @@ fn merge_slashes(path: &str) -> String {
     format!("/{}", segments.collect::<Vec<_>>().join("/"))
 }
 
-/// Removes dot segments, but not empty ones, which `..` removes as well (RFC 3986, 5.2.4).
+/// Removes dot segments but keeps empty segments, which `..` may remove (RFC 3986, 5.2.4).
 fn remove_dots(path: &str) -> String {
     let mut kept: Vec<&str> = Vec::new();
     let mut segments = path.split('/').skip(1).peekable();
@@ -151,14 +149,14 @@ fn take_backslashes(path: &str) -> String {
     path.replace('\\', "/")
 }
 
-/// Removes the parameters of segments (`;x`).
+/// Removes the parameters of segments, such as `;x`.
 fn drop_parameters(path: &str) -> String {
     each_segment(path, |segment| {
         segment.split(';').next().unwrap_or_default().to_owned()
     })
 }
 
-/// Removes the blanks and dots at the end of names, as Windows does.
+/// Removes trailing blanks and dots of segments, as Windows does.
 fn trim_segments(path: &str) -> String {
     each_segment(path, |segment| {
         let segment = segment.trim();
@@ -169,12 +167,12 @@ fn trim_segments(path: &str) -> String {
     })
 }
 
-/// Removes the query and the fragment after the path.
+/// Removes a query or fragment that decoding has revealed.
 fn cut(path: &str) -> String {
     path.split(['?', '#']).next().unwrap_or_default().to_owned()
 }
 
-/// Decodes the segments after splitting the path.
+/// Splits the path, and decodes each segment.
 fn decode_segments(path: &str) -> String {
     each_segment(path, |segment| decode(segment).replace('/', SLASH))
 }
@@ -183,8 +181,7 @@ fn each_segment(path: &str, change: impl Fn(&str) -> String) -> String {
     path.split('/').map(change).collect::<Vec<_>>().join("/")
 }
 
-/// Folds the case of a text, so that all its spellings become equal: some letters have two forms in lower case, such as
-/// `s`.
+/// Folds the case of a text, including letters that have several lower-case forms, such as `s`.
 pub fn in_one_case(text: &str) -> String {
     text.chars()
         .flat_map(char::to_uppercase)
@@ -192,7 +189,7 @@ pub fn in_one_case(text: &str) -> String {
         .collect()
 }
 
-/// Returns whether all servers read the path alike.
+/// Returns whether all servers read the path in the same way.
 fn is_plain(path: &str) -> bool {
     path.bytes()
         .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"/-_~:@".contains(&byte))
@@ -200,17 +197,17 @@ fn is_plain(path: &str) -> bool {
         && !path.ends_with('/')
 }
 
-/// Returns the value of a template's parameter in one of the [`PathReadings`], in which encoded slashes become slashes.
+/// Returns the value of a parameter in one of the [`PathReadings`], with decoded slashes.
 pub fn parameter(value: &str) -> String {
     value.replace("%2F", "/")
 }
 
-/// Returns the value of a template's parameter in a [`lenient`] reading.
+/// Returns the value of a parameter in a [`lenient`] reading, with decoded slashes.
 pub fn lenient_parameter(value: &str) -> String {
     value.replace(SLASH, "/")
 }
 
-/// Decodes percent-encoding.
+/// Decodes percent-encoding, and replaces invalid UTF-8.
 pub fn decode(text: &str) -> String {
     percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
@@ -236,14 +233,13 @@ fn normalize<'a>(segments: impl Iterator<Item = &'a str>) -> String {
     format!("/{}", kept.join("/"))
 }
 
-/// Headers that override the method.
+/// The headers that override the method on some servers.
 const METHOD_HEADERS: [&str; 3] = ["x-http-method", "x-http-method-override", "x-method-override"];
 const PATH_HEADERS: [&str; 2] = ["x-original-url", "x-rewrite-url"];
-/// The query parameter that overrides the method.
+/// The query parameter that overrides the method on some servers.
 const METHOD_PARAMETER: &str = "_method";
 
-/// Returns the header or query parameter that names a method or path other than the request's own, if any. `target` is
-/// the path with the query.
+/// Returns the header or query parameter that overrides the method or path. `target` is the path with the query.
 pub fn overridden<'a>(
     method: &str,
     target: &str,
@@ -263,7 +259,7 @@ pub fn overridden<'a>(
     if let Some((name, _)) = headers.find(|(name, value)| is_other(name, value)) {
         return Some(format!("the header {name}"));
     }
-    // Some servers also separate parameters by semicolons.
+    // Some servers accept semicolons between parameters.
     let (_, query) = target.split_once('?').unwrap_or_default();
     query
         .split(['&', ';'])
@@ -272,8 +268,7 @@ pub fn overridden<'a>(
         .then(|| format!("the query parameter {METHOD_PARAMETER}"))
 }
 
-/// Returns the same name for all spellings of a header. Gateways to other programs (CGI, WSGI) do not distinguish `_`
-/// from `-`.
+/// Returns the same name for all spellings of a header. Gateways to other programs (CGI, WSGI) treat `_` like `-`.
 pub fn header_key(name: &str) -> String {
     name.to_ascii_lowercase().replace('_', "-")
 }
@@ -282,7 +277,7 @@ pub fn header_key(name: &str) -> String {
 mod tests {
     use super::*;
 
-    /// Each of these readings results from another reading by one more step.
+    /// Each reading takes one more step than the previous one, or another step.
     #[test]
     fn a_path_has_the_readings_of_lenient_servers() {
         for (path, expected) in [
@@ -315,7 +310,7 @@ mod tests {
         }
     }
 
-    /// No server would accept these paths, or they have too many readings.
+    /// No server accepts these paths, or they have too many readings.
     #[test]
     fn a_path_with_ambiguous_characters_has_no_readings() {
         let many = "/%25255c;%255c;%5c;%2525253f.".repeat(40);
@@ -349,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_has_a_reading_for_each_way_of_decoding() {
+    fn a_path_has_one_reading_for_each_way_of_decoding() {
         for (path, by_segment, whole, encoded_dots) in [
             ("/", "/", None, None),
             ("/a/b", "/a/b", None, None),

@@ -1,13 +1,13 @@
-//! Rules that can match no request, because no hook is called for their resources or the requests never arrive.
+//! Finds rules that match no request, because no hook is called for their resources, or the requests do not arrive.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{GroupVersionResource, Matcher, Rule};
 
-/// The resources for which no hook is called, by group: the configuration of admission itself, which must stay
-/// repairable whatever the hooks do, and reviews that are answered and not stored. Except for `admittance.dev`, it is
-/// the list of kube-apiserver 1.37; older servers call webhooks for some of these.
+/// The resources for which no hook is called, by group: the configuration of admission, which must stay repairable
+/// whatever hooks do, and reviews, which are not stored. Apart from `admittance.dev`, this is the list of
+/// kube-apiserver 1.37; older servers call webhooks for some of them.
 const NEVER_HOOKED: [(&str, &[&str]); 4] = [
     (
         "admittance.dev",
@@ -41,13 +41,13 @@ const NEVER_HOOKED: [(&str, &[&str]); 4] = [
 ];
 
 impl GroupVersionResource {
-    /// Returns whether requests of this resource are allowed unchanged without calling any hook.
+    /// Returns whether requests for this resource are allowed unchanged without calling any hook.
     pub fn is_never_hooked(&self) -> bool {
         is_never_hooked(&self.group, Some(&self.resource))
     }
 }
 
-/// Returns whether no hook is called for a resource of a group, or for any of its resources.
+/// Returns whether no hook is called for a resource of a group; for `None`, for any resource of the group.
 fn is_never_hooked(group: &str, resource: Option<&str>) -> bool {
     let mut groups = NEVER_HOOKED.iter();
     groups.any(|(own, resources)| {
@@ -56,12 +56,12 @@ fn is_never_hooked(group: &str, resource: Option<&str>) -> bool {
 }
 
 impl Rule {
-    /// Returns whether the rule selects requests by their kind and not by their resource.
+    /// Returns whether the rule selects requests by kind and not by resource.
     pub fn is_by_kind_alone(&self) -> bool {
         self.kinds != Matcher::Any && self.resources == [crate::ResourcePattern::everything()]
     }
 
-    /// Returns whether no hook is called for anything that the rule matches.
+    /// Returns whether no hook is called for any resource of the rule.
     fn is_never_hooked(&self) -> bool {
         let Matcher::Only(groups) = &self.api_groups else {
             return false;
@@ -73,13 +73,12 @@ impl Rule {
     }
 }
 
-/// Describes which requests reach the chains. Default: all requests for which hooks are called.
+/// Describes which requests arrive at the chains. Default: all requests for which hooks are called.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reach {
-    /// Whether requests arrive only because webhooks are registered for their resources, so that rules with only
-    /// `kinds` match none.
+    /// Whether requests arrive through webhooks, which are registered by resource: rules with only `kinds` match none.
     pub is_by_resource: bool,
-    /// The namespaces whose requests do not arrive.
+    /// The namespaces from which no requests arrive.
     pub excluded_namespaces: Vec<String>,
 }
 
@@ -94,8 +93,8 @@ pub struct Unreached {
 }
 
 impl Reach {
-    /// Returns the reasons for which a chain with these rules never gets some requests; `None` if it can get requests
-    /// for each rule. `namespace` is the only namespace of the chain, if it has one.
+    /// Returns the reasons why a chain with these rules misses requests; `None` if each rule can match requests.
+    /// `namespace` is the chain's only namespace.
     pub fn misses(&self, namespace: Option<&str>, rules: &[Rule]) -> Option<Unreached> {
         let excluded =
             namespace.filter(|namespace| self.excluded_namespaces.iter().any(|name| name == namespace));
@@ -157,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_that_gets_no_request_is_reported_with_the_reason() {
+    fn a_chain_that_misses_requests_is_reported_with_the_reason() {
         let all = Reach::default();
         let webhooks = Reach {
             is_by_resource: true,
@@ -166,7 +165,7 @@ mod tests {
         let kinds = || rule(&[], &[], &["Pod"]);
         let pods = || rule(&[""], &["pods"], &[]);
         let reviews = || rule(&["authentication.k8s.io"], &["tokenreviews"], &[]);
-        // (case, reach, namespace, rules, rules that get nothing, or all if the chain gets nothing)
+        // (case, reach, namespace, rules, whether the chain gets nothing and the number of reasons)
         for (case, reach, namespace, rules, expected) in [
             ("pods", &webhooks, None, vec![pods()], None),
             ("pods of a team", &webhooks, Some("shop"), vec![pods()], None),

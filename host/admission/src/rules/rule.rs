@@ -2,8 +2,8 @@ use std::fmt;
 
 use crate::{GroupVersionResource, Operation, Request, words};
 
-/// Selects the requests of a chain. Every part must match. Rules mean the same as in a Kubernetes webhook
-/// configuration; `kinds` is added for control planes whose requests are identified by the kind in their body.
+/// Selects requests; every part must match. A rule means the same as in a Kubernetes webhook configuration, except for
+/// `kinds`, which is for control planes that identify requests by the kind in their body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
     /// The operations on the resources.
@@ -14,31 +14,30 @@ pub struct Rule {
     pub api_versions: Matcher<String>,
     /// The resources and subresources.
     pub resources: Vec<ResourcePattern>,
-    /// Cluster-wide resources, namespaced ones, or both.
+    /// The scope: cluster-scoped resources, namespaced ones, or both.
     pub scope: Scope,
-    /// The kinds, case-insensitive.
+    /// The kinds, compared in any case.
     pub kinds: Matcher<String>,
-    /// Whether other versions of a resource are matched too.
+    /// Whether other versions of a resource match too.
     pub match_policy: MatchPolicy,
-    /// The names of the objects; empty for all.
+    /// The names of the objects; empty matches all.
     pub names: Vec<String>,
 }
 
-/// Whether a rule matches other versions of the resources that it lists. Kubernetes' `matchPolicy`.
+/// Whether a rule matches other versions of its resources, as in Kubernetes' `matchPolicy`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum MatchPolicy {
-    /// Only the version that the client used is matched.
+    /// Only the version that the client used matches.
     Exact,
-    /// A resource that exists in several groups and versions is matched by any of them. All versions of a group are
-    /// treated as the same resource; the core group has no other version. The object is not converted: it stays in the
-    /// received version.
+    /// All versions of a resource match, and its other group if Kubernetes serves it in two. The core group has no
+    /// other version. The object is not converted to the version in the rule.
     #[default]
     Equivalent,
 }
 
 words!(MatchPolicy, "match policy": Exact = "Exact", Equivalent = "Equivalent");
 
-/// Resources that Kubernetes serves in two groups.
+/// The resources that Kubernetes serves in two groups: (resource, old group, new group).
 const MOVED: [(&str, &str, &str); 7] = [
     ("deployments", "extensions", "apps"),
     ("daemonsets", "extensions", "apps"),
@@ -49,7 +48,7 @@ const MOVED: [(&str, &str, &str); 7] = [
     ("events", "", "events.k8s.io"),
 ];
 
-/// Returns the other group of a resource that Kubernetes serves in two groups.
+/// Returns the other group in which Kubernetes serves a resource.
 fn other_group(resource: &GroupVersionResource) -> Option<&'static str> {
     MOVED.iter().find_map(|(name, old, new)| {
         let is_moved = *name == resource.resource;
@@ -61,10 +60,10 @@ fn other_group(resource: &GroupVersionResource) -> Option<&'static str> {
     })
 }
 
-/// A wildcard, or a list.
+/// All values, or a list of values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Matcher<T> {
-    /// `*`.
+    /// All values, written `*`.
     Any,
     /// The listed values.
     Only(Vec<T>),
@@ -88,10 +87,10 @@ impl Matcher<String> {
     }
 }
 
-/// The scope of a rule.
+/// The scope of the resources that a rule matches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scope {
-    /// Cluster-scoped resources, and Namespaces themselves.
+    /// Cluster-scoped resources, which include Namespaces.
     Cluster,
     /// Namespaced resources.
     Namespaced,
@@ -102,7 +101,7 @@ pub enum Scope {
 
 words!(Scope, "scope": Cluster = "Cluster", Namespaced = "Namespaced", Any = "*");
 
-/// One entry of a rule's resources: `pods`, `pods/status`, `pods/*`, `*/status`, `*`, `*/*`.
+/// An entry of a rule's resources: `pods`, `pods/status`, `pods/*`, `*/status`, `*` or `*/*`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResourcePattern {
     resource: Option<String>,
@@ -116,16 +115,16 @@ enum Subresource {
     Any,
 }
 
-/// An error in a part of a rule.
+/// The error of parsing a rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RuleError {
-    /// An entry of `resources` without a name.
+    /// The entry of `resources` has an empty part.
     #[error("`{0}` is not a valid resource: write `pods`, `pods/status`, `pods/*`, `*/status`, `*` or `*/*`")]
     ResourceEmpty(String),
 }
 
 impl ResourcePattern {
-    /// Returns the pattern of every resource and every subresource: `*/*`.
+    /// Returns the pattern `*/*`, which matches every resource and subresource.
     pub fn everything() -> Self {
         Self {
             resource: None,
@@ -137,7 +136,7 @@ impl ResourcePattern {
     ///
     /// # Errors
     ///
-    /// Fails when a part of it is empty.
+    /// Fails when the resource or subresource is empty.
     pub fn parse(text: &str) -> Result<Self, RuleError> {
         let (resource, subresource) = match text.split_once('/') {
             None => (text, Subresource::None),
@@ -158,7 +157,7 @@ impl ResourcePattern {
         }
     }
 
-    /// Returns the resource, unless it is `*`.
+    /// Returns the resource; `None` for `*`.
     pub fn resource(&self) -> Option<&str> {
         self.resource.as_deref()
     }
@@ -177,7 +176,7 @@ impl ResourcePattern {
     }
 }
 
-/// Writes the text in a rule, for [`ResourcePattern::parse`].
+/// Writes the entry as [`ResourcePattern::parse`] reads it.
 impl fmt::Display for ResourcePattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.resource.as_deref().unwrap_or("*"))?;
@@ -189,7 +188,7 @@ impl fmt::Display for ResourcePattern {
     }
 }
 
-/// A part of a rule, in the order in which the parts are compared with a request.
+/// A part of a rule, in the order of comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RulePart {
     /// `operations`.
@@ -206,7 +205,7 @@ pub enum RulePart {
     Names,
 }
 
-/// The parts of a request that are known before its body is read.
+/// The parts of a request that are known before the body is read.
 #[derive(Clone, Copy, Debug)]
 pub struct Outline<'a> {
     /// The requested operation.
@@ -218,7 +217,7 @@ pub struct Outline<'a> {
 }
 
 impl Rule {
-    /// Creates a rule for these operations on all resources.
+    /// Creates a rule that matches these operations on all resources.
     pub fn for_operations(operations: impl IntoIterator<Item = Operation>) -> Self {
         Self {
             operations: Matcher::Only(operations.into_iter().collect()),
@@ -237,7 +236,7 @@ impl Rule {
         self.mismatch(request).is_none()
     }
 
-    /// Returns the first part that does not match this request; `None` if the rule matches it.
+    /// Returns the first part that does not match this request; `None` if all match.
     pub fn mismatch(&self, request: &Request) -> Option<RulePart> {
         let (resource, subresource, kind) = match (&request.requested, self.match_policy) {
             (Some(requested), MatchPolicy::Exact) => {
@@ -266,7 +265,7 @@ impl Rule {
         }
     }
 
-    /// Returns whether the rule may match a request of which only this outline is known.
+    /// Returns whether the rule may match a request of which only the outline is known.
     pub fn may_match(&self, outline: &Outline<'_>) -> bool {
         self.operations.matches(&outline.operation)
             && outline.resource.is_none_or(|resource| {
@@ -279,8 +278,7 @@ impl Rule {
             && outline.kind.is_none_or(|kind| self.matches_kind(kind))
     }
 
-    /// Returns whether the rule matches some request with this operation on this resource or subresource, whose
-    /// objects are of this kind.
+    /// Returns whether the rule matches some request with this operation, resource or subresource, and kind.
     pub fn covers(
         &self,
         operation: Operation,
@@ -313,8 +311,7 @@ impl Rule {
     }
 
     fn matches_scope(&self, request: &Request) -> bool {
-        // As in kube-apiserver, a Namespace is a cluster-wide resource although its requests carry its own name as
-        // their namespace.
+        // As in kube-apiserver, a Namespace is cluster-scoped, although its requests have a namespace.
         let cluster_wide = request.is_cluster_wide();
         match self.scope {
             Scope::Any => true,

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The time by which an answer must be available. Lives as long as one request or one stage's call.
+/// The time by which a response must be available. Lives as long as one request or one call of a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Deadline(Instant);
 
@@ -10,7 +10,7 @@ impl Deadline {
     /// Returns the deadline `duration` from now.
     pub fn after(duration: Duration) -> Self {
         let now = Instant::now();
-        // A duration beyond the clock's range means "no limit". A century is long enough for that.
+        // A duration beyond the clock's range means "no limit", for which a century is enough.
         Self(
             now.checked_add(duration)
                 .unwrap_or(now + Duration::from_secs(3_155_760_000)),

@@ -1,4 +1,4 @@
-//! Calls that compute for long continue on threads with a lower priority, so that they delay no other request.
+//! Moves calls that compute for long to threads with a lower priority, so that they do not delay other requests.
 
 use std::{
     cell::Cell,
@@ -21,21 +21,21 @@ use crate::{
     },
 };
 
-/// The processor time after which a call is long, counted from the first time that it yields, at a tick or to wait.
+/// The processor time after which a call is long. It is counted after the call first yields, at a tick or to wait.
 const LONG: Duration = Duration::from_millis(1);
 
-/// The number of calls that begin on a thread for long work after a long call of the hook. So even a hook that only
-/// sometimes computes for long rarely does so on a thread that serves requests.
+/// The number of calls of a hook that begin on a thread for long work after a long call. So a hook that only sometimes
+/// computes for long rarely does so on a serving thread.
 const WARY: u8 = 16;
 
 /// The time without yielding that makes a call suspicious: it may have computed, or its thread may have waited for a
-/// processor. The next call is measured from its beginning.
+/// processor. The next call of the hook is measured from its beginning.
 const SUSPICIOUS: Duration = Duration::from_millis(4);
 
-/// Predicts from the calls of a hook whether its next call is long. Lives as long as the hook.
+/// Predicts from earlier calls of a hook whether its next call is long. Lives as long as the hook.
 #[derive(Debug, Default)]
 pub struct Expectation {
-    /// The number of upcoming calls that begin on a thread for long work.
+    /// The number of next calls that begin on a thread for long work.
     wary: AtomicU8,
     /// Whether calls are measured from their beginning.
     is_suspected: AtomicBool,
@@ -46,34 +46,33 @@ impl Expectation {
         self.wary.load(Ordering::Relaxed) > 0
     }
 
-    /// Learns from the size of an answer, in bytes: a call with an answer that takes long to copy and free counts as
-    /// long.
+    /// Learns from the size of a response, in bytes. If it takes long to copy and free, its call counts as long.
     pub fn learn_answer(&self, bytes: usize) {
         if bytes > SMALL {
             self.learn(true);
         }
     }
 
-    /// Learns from a call. Concurrent calls may overwrite what others have learned; the next call learns it again.
+    /// Learns from a call. Concurrent calls may overwrite each other's result, which the next call corrects.
     fn learn(&self, was_long: bool) {
         let before = self.wary.load(Ordering::Relaxed);
         let after = if was_long { WARY } else { before.saturating_sub(1) };
-        // Most calls are short, and write nothing that other threads read.
+        // Most calls are short, and should not write memory that other threads read.
         if after != before {
             self.wary.store(after, Ordering::Relaxed);
         }
     }
 }
 
-/// The future of a hook's call, which owns all its data.
+/// The future of a call to a hook. It owns all its data.
 pub type LongCall<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// Whether the call that this thread polls can be moved to another thread.
+/// Whether the call that this thread is polling can move to another thread.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mobility {
-    /// The call is on a thread for long work already, or outside of [`run_long`].
+    /// The call is already on a thread for long work, or was not started by [`run_long`].
     Fixed,
-    /// The call is on a thread that serves, and is moved when it requests it.
+    /// The call is on a serving thread, and can request to be moved.
     Movable,
     /// The call has requested to be moved.
     Leaving,
@@ -83,14 +82,13 @@ thread_local! {
     static MOBILITY: Cell<Mobility> = const { Cell::new(Mobility::Fixed) };
 }
 
-/// Returns whether the current call runs on a thread that serves, and can move to a thread for long work with
-/// [`leave`].
+/// Returns whether the current call is on a serving thread, from which [`leave`] can move it.
 pub fn may_leave() -> bool {
     MOBILITY.get() == Mobility::Movable
 }
 
-/// Moves the call to a thread for long work, before work that takes long and cannot yield. Does nothing if it is on one
-/// already, or outside of [`run_long`].
+/// Moves the current call to a thread for long work, before work that takes long and cannot yield. Does nothing if the
+/// call is already on such a thread, or was not started by [`run_long`].
 pub async fn leave() {
     if may_leave() {
         MOBILITY.set(Mobility::Leaving);
@@ -98,7 +96,7 @@ pub async fn leave() {
     }
 }
 
-/// Calls [`leave`] before work on this many bytes, unless they are few.
+/// Calls [`leave`] before work on this many bytes, unless it is short.
 pub async fn leave_for(bytes: usize) {
     if bytes > SMALL {
         leave().await;
@@ -108,16 +106,16 @@ pub async fn leave_for(bytes: usize) {
 /// Returns the processor time that this thread has used.
 pub fn thread_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
-    // The time is never negative.
+    // The time cannot be negative.
     Duration::try_from(time).unwrap_or_default()
 }
 
-/// A call, and the processor time that it has used after it first yielded. Most calls never yield, so measuring costs
-/// them little. The time on the clock does not count: a thread may have to wait for a processor.
+/// A call, and its processor time after it first yielded. Most calls never yield, so measuring costs little. Elapsed
+/// time is not used, because a thread may have to wait for a processor.
 struct MeasuredCall<T> {
     call: LongCall<T>,
     has_yielded: bool,
-    /// Whether a very long first poll counts too.
+    /// Whether the time before the first yield counts too, if it is suspiciously long.
     is_suspected: bool,
     spent: Duration,
 }
@@ -136,7 +134,7 @@ impl<T> MeasuredCall<T> {
         output
     }
 
-    /// Polls the call on a thread that serves. `None` means that the rest has to run on a thread for long work.
+    /// Polls the call on a serving thread. `None` means that the call must continue on a thread for long work.
     fn begin(&mut self, context: &mut Context<'_>, expectation: &Expectation) -> Poll<Option<T>> {
         let around = MOBILITY.replace(Mobility::Movable);
         let begun = (!self.has_yielded).then(Instant::now);
@@ -159,8 +157,8 @@ impl<T> MeasuredCall<T> {
     }
 }
 
-/// Runs a call. It starts on this thread, and continues on a thread for long work once it has computed for long or
-/// calls [`leave`]. An expected long call starts there. Must be called within a tokio runtime.
+/// Runs a call. It begins on this thread, and moves to a thread for long work after it has computed for long or called
+/// [`leave`]. If it is expected to be long, it begins there. Must be called within a tokio runtime.
 pub async fn run_long<T: Send + 'static>(call: LongCall<T>, expectation: &Expectation) -> T {
     let mut call = MeasuredCall {
         call,
@@ -173,8 +171,7 @@ pub async fn run_long<T: Send + 'static>(call: LongCall<T>, expectation: &Expect
         if call.is_suspected && !call.is_long() {
             expectation.is_suspected.store(false, Ordering::Relaxed);
         }
-        // Even a finished call may be long: copying the answer out of the guest or freeing memory takes time at the
-        // end.
+        // A finished call may be long too: copying its response and freeing its memory take time at the end.
         expectation.learn(call.is_long());
         if let Some(output) = output {
             return output;
@@ -215,7 +212,7 @@ mod tests {
 
     use super::*;
 
-    /// Creates a call that computes for this number of ticks. Its output is the name of the thread on which it ended.
+    /// Creates a call that computes for this many ticks. Its output is the name of the thread on which it ended.
     fn call(ticks: u32) -> LongCall<String> {
         Box::pin(async move {
             for _ in 0..ticks {
@@ -234,11 +231,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_long_call_ends_on_another_thread_and_the_next_ones_begin_there() {
+    async fn a_long_call_ends_on_another_thread_where_the_next_calls_begin() {
         let here = current().name().unwrap_or_default().to_owned();
         let expectation = Expectation::default();
         let first = [(0, here.as_str()), (1, &here), (2, "long-work"), (3, "long-work")];
-        // After a long call, this many short ones begin on a thread for long work; then calls begin here again.
+        // After a long call, this many short calls begin on a thread for long work. The next ones begin here again.
         let short = std::iter::repeat_n((0, "long-work"), usize::from(WARY));
         let next = [(0, here.as_str()), (2, "long-work")];
         for (ticks, thread) in first.into_iter().chain(short).chain(next) {
@@ -253,7 +250,7 @@ mod tests {
         for (bytes, expected) in [(SMALL, here.as_str()), (SMALL + 1, "long-work")] {
             let call: LongCall<_> = Box::pin(async move {
                 leave_for(bytes).await;
-                // A nested call does not change whether the outer call may leave.
+                // A nested call does not change whether the outer call can be moved.
                 let inner = run_long(Box::pin(async move { thread() }), &Expectation::default()).await;
                 leave_for(bytes).await;
                 (thread() == inner, inner)
@@ -269,7 +266,7 @@ mod tests {
     async fn a_call_that_computes_for_long_without_yielding_is_noticed() {
         let here = current().name().unwrap_or_default().to_owned();
         let expectation = Expectation::default();
-        // The first call is suspected, the second is measured, and the next are expected to be long.
+        // The first call becomes suspicious, the second one is measured, and the next ones are expected to be long.
         for thread in [here.as_str(), &here, "long-work", "long-work"] {
             let call: LongCall<_> = Box::pin(async {
                 let begun = thread_time();
@@ -291,7 +288,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_dropped_call_ends() {
+    async fn a_dropped_call_is_aborted() {
         let (alive, ended) = oneshot::channel::<()>();
         let expectation = long();
         let call: LongCall<()> = Box::pin(async move {

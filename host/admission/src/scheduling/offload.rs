@@ -1,4 +1,4 @@
-//! Runs long work on threads with a lower priority than the threads that serve.
+//! Runs long work on threads with a lower priority than serving threads.
 
 use std::{
     num::NonZero,
@@ -17,20 +17,19 @@ use tokio::{
 
 use crate::{Deadline, Failure, FailureKind, scheduling::reschedule::reschedule_often};
 
-/// The size up to which work is fast enough for a thread that serves, in bytes.
+/// The size in bytes up to which work is short enough for a serving thread.
 pub(crate) const SMALL: usize = 32 << 10;
 
-/// The nice value of threads for long work: each gets a quarter of a processor that another thread uses as well. With a
-/// much smaller share, calls that compute for long would miss their deadlines on a machine with other busy programs.
+/// The nice value of threads for long work, with which each gets a quarter of a processor that another thread uses too.
+/// With much less, long calls would miss their deadlines on a machine with other busy programs.
 const NICE: i32 = 5;
 
 static PERMITS: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(thread_count()));
 
-/// The threads for long work, started when the first is needed.
+/// The threads for long work, which are started when they are first needed.
 static THREADS: LazyLock<Option<Runtime>> = LazyLock::new(|| background_threads("long-work", thread_count()));
 
-/// Starts a runtime with this many threads, which have a lower priority than the threads that serve. `None` if they
-/// cannot be started.
+/// Starts a runtime of this many threads with a lower priority than serving threads; `None` if they cannot be started.
 pub fn background_threads(name: &str, count: usize) -> Option<Runtime> {
     let threads = Builder::new_multi_thread()
         .worker_threads(count)
@@ -44,8 +43,8 @@ pub fn background_threads(name: &str, count: usize) -> Option<Runtime> {
     threads.ok()
 }
 
-/// Gives this thread a lower priority than the threads that serve. On Linux it applies to the calling thread only. A
-/// thread that already has such a priority keeps it: a compiler inherits it from the thread that starts it.
+/// Gives the calling thread a lower priority than serving threads. A thread that already has a low priority keeps it: a
+/// compiler inherits it from the thread that starts it.
 pub fn lower_priority() {
     let lowered = getpriority_process(None).and_then(|nice| {
         if nice < NICE {
@@ -59,31 +58,28 @@ pub fn lower_priority() {
     }
 }
 
-/// Returns the number of threads for long work. One core is left to the threads that serve: on a core with long work,
-/// they wait up to 1 ms for their turn.
+/// Returns the number of threads for long work. One core is left to serving threads, which else wait up to 1 ms.
 fn thread_count() -> usize {
     let cores = available_parallelism().map_or(1, NonZero::get);
     cores.saturating_sub(1).max(1)
 }
 
-/// Lets other threads run after every `every` items, on a thread for long work that processes many items. On a busy
-/// machine each pause costs the thread a whole time slice, so pauses must be rare.
+/// Lets other threads run after every `every` items of long work. On a busy machine, each pause costs this thread a
+/// whole time slice, so pauses must be rare.
 pub fn pause(item: usize, every: usize) {
     if (item + 1).is_multiple_of(every) {
         yield_now();
     }
 }
 
-/// Returns the runtime for long work. Its threads have a lower priority, so that they use the processor time that other
-/// requests leave. Must be called within a tokio runtime.
+/// Returns the runtime of the threads for long work. Must be called within a tokio runtime.
 pub(crate) fn threads_for_long_work() -> Handle {
     THREADS
         .as_ref()
         .map_or_else(Handle::current, |threads| threads.handle().clone())
 }
 
-/// Runs work whose time depends on this many bytes like [`offload`], but without a deadline. Must be called within a
-/// tokio runtime.
+/// Runs work on this many bytes like [`offload`], but without a deadline. Must be called within a tokio runtime.
 pub async fn offload_without_deadline<T: Send + 'static>(
     bytes: usize,
     work: impl FnOnce() -> T + Send + 'static,
@@ -97,7 +93,7 @@ pub async fn offload_without_deadline<T: Send + 'static>(
     }
 }
 
-/// Waits for a permit, and runs work on a thread for long work.
+/// Runs work on a thread for long work, after waiting for a permit.
 async fn in_turn<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, JoinError> {
     // The semaphore is never closed.
     let permit = PERMITS.acquire().await.ok();
@@ -108,8 +104,7 @@ async fn in_turn<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -
     on_thread_for_long_work(work).await
 }
 
-/// Starts work that may block, such as reading files and compiling, on a thread for long work. Must be called within a
-/// tokio runtime.
+/// Starts work that may block, such as compiling, on a thread for long work. Must be called within a tokio runtime.
 pub fn on_thread_for_long_work<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> JoinHandle<T> {
@@ -119,8 +114,7 @@ pub fn on_thread_for_long_work<T: Send + 'static>(
     })
 }
 
-/// Continues the panic of a task on a thread for long work that ended without a result. A task that was aborted ends
-/// with the process, so waiting is enough.
+/// Continues the panic of a task that ended without a result, or waits: tasks are aborted only with the process.
 pub async fn ended<T>(error: JoinError) -> T {
     match error.try_into_panic() {
         Ok(panic) => resume_unwind(panic),
@@ -128,7 +122,7 @@ pub async fn ended<T>(error: JoinError) -> T {
     }
 }
 
-/// Drops a value of this many bytes: immediately if they are few, otherwise on a thread for long work.
+/// Drops a value of this many bytes, on a thread for long work if it is large.
 pub(crate) fn drop_apart<T: Send + 'static>(value: T, bytes: usize) {
     if bytes > SMALL
         && let Some(threads) = THREADS.as_ref()
@@ -137,13 +131,13 @@ pub(crate) fn drop_apart<T: Send + 'static>(value: T, bytes: usize) {
     }
 }
 
-/// Runs work whose time depends on this many bytes: inline if they are few, otherwise on a [thread for long
-/// work](on_thread_for_long_work), so that no other request waits for it. Must be called within a tokio runtime.
+/// Runs work whose time depends on this many bytes. If they are many, it runs on a [thread for long
+/// work](on_thread_for_long_work), so that it does not delay other requests. Must be called within a tokio runtime.
 ///
 /// # Errors
 ///
-/// [`FailureKind::Timeout`] when the deadline passes first; the work then continues until it checks the
-/// deadline itself or is done. [`FailureKind::Error`] when it panics.
+/// [`FailureKind::Timeout`] when the deadline passes first; the work then continues until it checks the deadline or is
+/// done. [`FailureKind::Error`] when the work panics.
 pub async fn offload<T: Send + 'static>(
     bytes: usize,
     deadline: Deadline,
@@ -152,7 +146,7 @@ pub async fn offload<T: Send + 'static>(
     if bytes <= SMALL {
         return Ok(work());
     }
-    // After the deadline, the result is no longer needed.
+    // After the deadline, nobody needs the result.
     let beside = in_turn(move || (!deadline.has_passed()).then(work));
     let too_late = || {
         Failure::new(

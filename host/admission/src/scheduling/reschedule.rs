@@ -1,15 +1,14 @@
-//! Lets waiting threads run within a millisecond although long work occupies the processors.
+//! Lets serving threads run within a millisecond although long work occupies the processors.
 //!
-//! When a thread that serves wakes up shortly after it ran, Linux lets the thread that has the processor continue until
-//! the next tick of the kernel, up to 4 ms later, even if its priority is lower and another processor is idle. Any
-//! thread that wakes up on that processor makes the kernel choose again. So while long work runs, one thread for each
-//! processor wakes up every millisecond.
+//! When a serving thread wakes shortly after it ran, Linux lets the current thread continue until the next tick of the
+//! kernel, up to 4 ms later, even if its priority is lower or another processor is idle. Any thread that wakes on that
+//! processor makes the kernel choose again. So during long work, one thread for each processor wakes every millisecond.
 
 use std::{pin::pin, sync::LazyLock};
 
 use crate::scheduling::ticker::{Ticker, TickerGuard};
 
-/// The threads that wake up. Without them work continues, and others wait longer for it.
+/// The threads that wake every millisecond. If they cannot be started, serving threads wait longer.
 static RESCHEDULER: LazyLock<Option<Ticker>> = LazyLock::new(|| {
     let started = rescheduler();
     started
@@ -17,12 +16,12 @@ static RESCHEDULER: LazyLock<Option<Ticker>> = LazyLock::new(|| {
         .ok()
 });
 
-/// Counts this thread among those that do long work until the guard is dropped.
+/// Counts this thread as doing long work, until the guard is dropped.
 pub(crate) fn reschedule_often() -> Option<TickerGuard> {
     RESCHEDULER.as_ref().map(Ticker::enter)
 }
 
-/// Polls a future that computes for long on a background thread.
+/// Polls a future that computes for long on a thread for long work.
 pub async fn long_polls<T>(work: impl Future<Output = T>) -> T {
     let mut work = pin!(work);
     std::future::poll_fn(|context| {
@@ -48,11 +47,10 @@ mod linux {
 
     use crate::scheduling::ticker::{Tick, Ticker};
 
-    /// The number of ticks without long work after which the threads sleep. Starting them again costs a system call
-    /// each.
+    /// The number of ticks without long work after which the threads sleep. Waking each costs a system call.
     const IDLE_TICKS: u32 = 16;
 
-    /// Starts a thread for each processor that this process may use.
+    /// Starts one thread for each processor that this process may use.
     pub(super) fn rescheduler() -> io::Result<Ticker> {
         let threads = processors()?.into_iter().map(|processor| {
             let mut is_bound = false;
@@ -72,7 +70,7 @@ mod linux {
             .collect())
     }
 
-    /// Binds this thread to a processor. Returns whether the kernel allows it.
+    /// Binds this thread to a processor. Returns `false` if the kernel refuses.
     fn bind_to(processor: usize) -> bool {
         let mut set = CpuSet::new();
         set.set(processor);
@@ -96,8 +94,7 @@ mod tests {
     use super::{linux::processors, *};
     use crate::scheduling::ticker::TICK;
 
-    /// Returns, for each thread `reschedule-*`, the processors that it may use and its number of voluntary context
-    /// switches.
+    /// Returns the allowed processors of each thread `reschedule-*`, and its number of voluntary context switches.
     fn threads() -> Vec<(String, u64)> {
         let field = |status: &str, name: &str| {
             let line = status.lines().find_map(|line| line.strip_prefix(name));
@@ -131,7 +128,7 @@ mod tests {
         };
         wait_until(|| have_woken(100));
         drop(guard);
-        // Other tests of this process do long work too, so the threads are asleep only now and then.
+        // Other tests in this process do long work too, so the threads sleep only at times.
         wait_until(|| {
             let before = threads();
             sleep(TICK * 10);

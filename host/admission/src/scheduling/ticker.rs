@@ -1,4 +1,4 @@
-//! Threads that do something each millisecond while there is work for it, and sleep otherwise.
+//! Threads that run a task every millisecond while it is needed, and sleep otherwise.
 
 use std::{
     io,
@@ -10,13 +10,13 @@ use std::{
     time::Duration,
 };
 
-/// The time between two ticks.
+/// The interval of ticks.
 pub(crate) const TICK: Duration = Duration::from_millis(1);
 
-/// The task of a thread, which runs at each tick. The thread ends when it returns `false`.
+/// The task that a thread runs at each tick. The thread ends when the task returns `false`.
 pub type Tick = Box<dyn FnMut() -> bool + Send>;
 
-/// Ticks while a [`TickerGuard`] lives, on each of its threads. Dropping it ends the threads.
+/// Runs a task on each thread at every tick while a [`TickerGuard`] exists. Dropping the ticker ends the threads.
 #[derive(Debug)]
 pub struct Ticker {
     shared: Arc<TickerState>,
@@ -26,21 +26,21 @@ pub struct Ticker {
 #[derive(Debug, Default)]
 struct TickerState {
     guards: AtomicUsize,
-    /// The number of threads that sleep.
+    /// The number of threads that are asleep.
     asleep: AtomicUsize,
     stop: AtomicBool,
 }
 
-/// Keeps a ticker running while it lives.
+/// Keeps the threads of a ticker awake until it is dropped.
 #[derive(Debug)]
 pub struct TickerGuard(Arc<TickerState>);
 
 impl Ticker {
-    /// Starts a thread of each name, which sleeps after this number of ticks without a guard.
+    /// Starts a thread for each name. The threads sleep after this many ticks without a guard.
     ///
     /// # Errors
     ///
-    /// If a thread cannot be started.
+    /// Returns the error of starting a thread.
     #[allow(
         clippy::disallowed_methods,
         reason = "they tick however busy other threads are"
@@ -59,7 +59,7 @@ impl Ticker {
         Ok(this)
     }
 
-    /// Lets the threads tick until the returned guard is dropped.
+    /// Keeps the threads awake until the returned guard is dropped.
     pub fn enter(&self) -> TickerGuard {
         self.shared.guards.fetch_add(1, Ordering::SeqCst);
         if self.shared.asleep.load(Ordering::SeqCst) > 0 {
@@ -86,8 +86,8 @@ impl TickerState {
             }
             if idle > idle_ticks {
                 self.asleep.fetch_add(1, Ordering::SeqCst);
-                // Checked again after `asleep` is set: `enter` increments before it checks `asleep`, so one of the two
-                // sees the other.
+                // The check is repeated after `asleep` is set. `enter` increments `guards` before it reads `asleep`, so
+                // at least one of the two sees the other's change.
                 if self.guards.load(Ordering::SeqCst) == 0 && !self.stop.load(Ordering::SeqCst) {
                     thread::park();
                 }
@@ -113,7 +113,7 @@ impl Drop for Ticker {
         self.shared.stop.store(true, Ordering::SeqCst);
         self.wake();
         for thread in self.threads.drain(..) {
-            // A tick that panicked has been reported, and there is nothing to clean up.
+            // A panic in a tick has already been reported, and needs no cleanup.
             let _ = thread.join();
         }
     }
@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_ticker_sleeps_while_nothing_runs() {
+    fn the_ticker_sleeps_while_there_is_no_guard() {
         let tick = || -> Tick { Box::new(|| true) };
         let threads = [("first".to_owned(), tick()), ("second".to_owned(), tick())];
         let ticker = Ticker::start(10, threads).unwrap();
@@ -139,7 +139,7 @@ mod tests {
             asleep(0);
             drop(running);
         }
-        // Wakes the threads if they are asleep, so that they end.
+        // Dropping the ticker must wake sleeping threads to end them.
         drop(ticker);
     }
 }

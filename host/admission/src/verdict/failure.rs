@@ -4,33 +4,33 @@ use rustix::io::Errno;
 
 use crate::{PatchError, verdict::shorten};
 
-/// A stage could not give a verdict: the kind of failure, and a message.
+/// The failure of a stage that could not give a verdict.
 ///
-/// The stage's failure policy decides what happens to the request. Under `Fail` the message is sent to the
-/// client, so it must not contain secrets.
+/// The stage's failure policy decides about the request. Under `Fail`, the client gets the message: put no secret in
+/// it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{kind}: {message}")]
 #[non_exhaustive]
 pub struct Failure {
     /// The kind of failure.
     pub kind: FailureKind,
-    /// Describes what happened and, where it helps, what to do.
+    /// Describes the failure and, where possible, the fix.
     pub message: String,
 }
 
 impl Failure {
-    /// The longest message, in bytes.
+    /// The maximum length of a message, in bytes.
     pub const MAX_MESSAGE: usize = 4096;
 
-    /// Creates a failure of this kind, with a message, which is truncated to [`Failure::MAX_MESSAGE`].
+    /// Creates a failure of this kind. The message is truncated to [`Failure::MAX_MESSAGE`].
     pub fn new(kind: FailureKind, message: impl Into<String>) -> Self {
         let mut message = message.into();
         shorten(&mut message, Self::MAX_MESSAGE);
         Self { kind, message }
     }
 
-    /// Returns the failure of a stage for which the operating system had no file descriptors or no memory left; `None`
-    /// for any other error. The plugin or webhook is not at fault.
+    /// Returns the failure if the operating system had no file descriptors or no memory left, which is no fault of the
+    /// plugin or webhook; `None` for any other error.
     pub fn of_exhaustion(error: &io::Error) -> Option<Self> {
         let what = match Errno::from_io_error(error)? {
             Errno::MFILE => {
@@ -50,27 +50,27 @@ impl From<PatchError> for Failure {
     }
 }
 
-/// The kinds of failures of a stage. The names are the same in traces, metrics and messages.
+/// The kinds of failures, whose names are the same in traces, metrics and messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum FailureKind {
     /// The plugin trapped: it panicked, overflowed its stack or performed an invalid operation.
     Trap,
-    /// The stage gave no verdict within its timeout or the request's deadline.
+    /// The hook gave no verdict within the stage's timeout and the request's deadline.
     Timeout,
     /// The plugin exceeded its memory limit.
     Memory,
-    /// The answer exceeded the stage's limit.
+    /// The response exceeded the stage's size limit.
     OutputTooLarge,
-    /// The answer is not valid: invalid JSON, not an object, a wrong uid, a patch without its type.
+    /// The response is invalid: invalid JSON, not an object, a wrong UID, or a patch without its type.
     InvalidResponse,
-    /// The patch is well formed but does not apply to the object.
+    /// The patch is well formed, but cannot be applied to the object.
     PatchFailed,
-    /// The answer changes the identity of the object.
+    /// The response changes the identity of the object.
     IdentityChanged,
-    /// The plugin used something that its stage does not grant.
+    /// The plugin used a capability that its stage does not grant.
     CapabilityDenied,
-    /// The call got no free slot within its deadline, or no file descriptors or memory were left for it.
+    /// The call got no free slot within its deadline, or the host had no file descriptors or no memory left.
     Overloaded,
     /// The plugin or a native hook returned an error.
     Error,
@@ -78,7 +78,7 @@ pub enum FailureKind {
     Unreachable,
     /// The webhook's certificate is not valid, or the TLS handshake failed.
     Tls,
-    /// The webhook answered with an HTTP status that is not a verdict.
+    /// The webhook replied with an HTTP status that is not a verdict.
     BadStatus,
     /// The labels of the request's namespace could not be read, so the selector could not be evaluated.
     NamespaceUnknown,
@@ -87,7 +87,7 @@ pub enum FailureKind {
 }
 
 impl FailureKind {
-    /// Every kind, for tables and for metrics that start at zero.
+    /// All kinds, for tables and for metrics that start at zero.
     pub const ALL: &'static [Self] = &[
         Self::Trap,
         Self::Timeout,

@@ -8,19 +8,19 @@ use crate::{Denial, Failure, FailureKind, FailurePolicy, LogLine, Mode, Object, 
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Outcome {
-    /// The uid of the request.
+    /// The UID of the request.
     pub uid: Uid,
-    /// Whether the request is allowed.
+    /// Whether the request is allowed or refused.
     pub decision: Decision,
-    /// The object after the chains, or at the time of a refusal.
+    /// The object after the chains, or when the request was refused.
     pub object: Option<Object>,
     /// The patch from the original object to [`object`](Self::object); empty when nothing changed.
     pub patch: Patch,
     /// Warnings for the client, in the order of the stages.
     pub warnings: Vec<String>,
-    /// Notes for the audit log.
+    /// The annotations for the audit log.
     pub audit_annotations: Vec<AuditAnnotation>,
-    /// The result of each stage of the matching chains, in order.
+    /// A row for each stage of the matching chains, in order.
     pub trace: Vec<TraceRow>,
 }
 
@@ -30,7 +30,7 @@ impl Outcome {
         matches!(self.decision, Decision::Allowed)
     }
 
-    /// Creates an outcome without object, patch, warnings, annotations and trace.
+    /// Creates an outcome with only a UID and a decision.
     pub fn new(uid: Uid, decision: Decision) -> Self {
         Self {
             uid,
@@ -52,20 +52,20 @@ impl Outcome {
 /// The decision on a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// Allowed.
+    /// The request is allowed.
     Allowed,
-    /// Refused.
+    /// The request is refused.
     Refused(Refusal),
 }
 
 /// The refusal of a request. Its message names the stage and the cause.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// The stage's chain.
+    /// The chain of the stage.
     pub chain: Arc<str>,
-    /// The stage that refused the request; after the deadline, the first one that was not called.
+    /// The stage that refused the request, or the first stage that was not called after the deadline.
     pub stage: Arc<str>,
-    /// A denial, a failure, or the deadline: what decides the status of the reply.
+    /// The cause, which determines the status of the reply.
     pub cause: RefusalCause,
 }
 
@@ -77,16 +77,15 @@ pub enum RefusalCause {
     Denied(Denial),
     /// The stage failed, and has the policy `Fail`.
     Failed(Failure),
-    /// The request's own deadline passed before all stages had been called. No failure policy applies: a stage that was
-    /// not called has not allowed the request (as in kube-apiserver).
+    /// The request's deadline passed before all stages were called. As in kube-apiserver, the failure policy does not
+    /// matter, because a stage that was not called has not allowed the request.
     DeadlinePassed,
-    /// The request is a dry run, and the stage has side effects that a dry run must not have. No failure policy
-    /// applies (as in kube-apiserver).
+    /// The request is a dry run, and the stage has side effects. As in kube-apiserver, no failure policy applies.
     DryRunUnsupported,
 }
 
 impl Refusal {
-    /// Returns the denial of the stage, if it denied the request.
+    /// Returns the stage's denial; `None` if the cause is another one.
     pub fn denial(&self) -> Option<&Denial> {
         match &self.cause {
             RefusalCause::Denied(denial) => Some(denial),
@@ -94,8 +93,8 @@ impl Refusal {
         }
     }
 
-    /// Returns the HTTP status: the denial's own, 500 for a failure, 504 for a deadline; 403 when a match condition
-    /// failed and 400 for a dry run, as in kube-apiserver.
+    /// Returns the HTTP status: the denial's own, 500 for a failure, 504 for a deadline and, as in kube-apiserver, 403
+    /// for a failed match condition and 400 for a dry run.
     pub fn code(&self) -> u16 {
         match &self.cause {
             RefusalCause::Denied(denial) => denial.code(),
@@ -106,7 +105,7 @@ impl Refusal {
         }
     }
 
-    /// Returns a machine-readable CamelCase word, as in Kubernetes' `Status`; may be empty.
+    /// Returns a machine-readable word in CamelCase, as in Kubernetes' `Status`; may be empty.
     pub fn reason(&self) -> &str {
         match &self.cause {
             RefusalCause::Denied(denial) => &denial.reason,
@@ -152,47 +151,47 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// An audit annotation of one stage.
+/// An audit annotation that a stage added.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuditAnnotation {
     /// The name of the stage.
     pub stage: Arc<str>,
-    /// The annotation's key, without the stage.
+    /// The key, without the name of the stage.
     pub key: String,
-    /// The annotation's value.
+    /// The value.
     pub value: String,
 }
 
-/// A row of the trace: what one stage did with one request.
+/// A row of the trace, which describes how one stage handled the request.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct TraceRow {
-    /// The stage's chain.
+    /// The chain of the stage.
     pub chain: Arc<str>,
-    /// The chain's phase.
+    /// The phase of the chain.
     pub phase: Phase,
     /// The name of the stage.
     pub stage: Arc<str>,
-    /// 1, or 2 when it was called again because the object had changed after its first call.
+    /// 1, or 2 for a second call because the object had changed after the first one.
     pub round: u8,
-    /// Whether the answer is enforced. In mode `Audit`, the stage would have had this result.
+    /// The mode of the stage. In mode `Audit`, the result is the one that the stage would have had.
     pub mode: Mode,
     /// The result of the stage.
     pub result: StageResult,
-    /// The exception because of which the stage was not called.
+    /// The exception for which the stage was not called.
     pub exception: Option<Arc<str>>,
-    /// The time from the request's entry into the chains to the stage's turn; zero when the stage was not reached.
+    /// The time between the request's arrival at the chains and the stage's turn; zero if there was no turn.
     pub start: Duration,
-    /// The duration of the turn, from the selectors to the applied verdict; zero when the stage was not called.
+    /// The duration of the turn, from checking selectors to applying the verdict; zero if the hook was not called.
     pub duration: Duration,
-    /// The lines that its plugin logged.
+    /// The log lines of the plugin.
     pub log: Vec<LogLine>,
-    /// Whether the stage's candidate was called in place of its plugin.
+    /// Whether the stage's candidate was called instead of its plugin.
     pub by_candidate: bool,
 }
 
 impl TraceRow {
-    /// Creates the row of an enforced stage in its first round.
+    /// Creates the row of an enforced stage in the first round.
     pub fn new(
         chain: impl Into<Arc<str>>,
         phase: Phase,
@@ -214,37 +213,37 @@ impl TraceRow {
         }
     }
 
-    /// Returns whether the stage was called, or failed before it was.
+    /// Returns whether the hook was called, or the stage failed before the call.
     pub fn was_called(&self) -> bool {
         !matches!(self.result, StageResult::Skipped(_) | StageResult::NotReached)
     }
 }
 
-/// The result of a stage.
+/// The result of a stage's turn.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum StageResult {
     /// The stage does not apply to this request.
     Skipped(SkipReason),
-    /// An earlier stage had refused the request, or its deadline had passed.
+    /// An earlier stage refused the request, or the request's deadline had passed.
     NotReached,
     /// The stage allowed the request unchanged.
     Allowed,
-    /// The stage changed the object by this patch.
+    /// The stage changed the object with this patch.
     Changed(Patch),
-    /// The stage refused the request.
+    /// The stage denied the request.
     Denied(Denial),
     /// The stage failed.
     Failed {
         /// The stage's failure.
         failure: Failure,
-        /// The policy that was applied.
+        /// The failure policy that was applied.
         policy: FailurePolicy,
     },
 }
 
 impl StageResult {
-    /// Returns the word for tables and metrics: `skipped`, `not-reached`, `allow`, `patch`, `deny`, `failed`.
+    /// Returns the name in tables and metrics: `skipped`, `not-reached`, `allow`, `patch`, `deny` or `failed`.
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::Skipped(_) => "skipped",
@@ -257,7 +256,7 @@ impl StageResult {
     }
 }
 
-/// The reason for which a stage does not apply to a request.
+/// The reason why a stage does not apply to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum SkipReason {
@@ -265,19 +264,19 @@ pub enum SkipReason {
     NamespaceSelector,
     /// The object selector matches neither the object nor the old object.
     ObjectSelector,
-    /// None of its own rules matches the request.
+    /// None of the stage's rules matches the request.
     Rules,
     /// A rule excludes the request.
     Excluded,
-    /// One of its match conditions is false.
+    /// A match condition of the stage is false.
     MatchCondition,
-    /// Another stage takes precedence, and is called for the request.
+    /// A stage that takes precedence selects the request.
     Precedence,
     /// The request is a dry run, and the stage has side effects.
     DryRun,
-    /// An operator has disabled the stage for a time.
+    /// An operator has temporarily disabled the stage.
     Disabled,
-    /// An exception matches the request. The row of the trace has the exception's name.
+    /// An exception matches the request. The row of the trace names it.
     Exception,
 }
 

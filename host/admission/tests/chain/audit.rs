@@ -1,4 +1,4 @@
-//! Tests of stages in audit mode.
+//! Stages in mode `Audit`.
 
 use super::*;
 
@@ -29,9 +29,9 @@ async fn audit_records_and_changes_nothing() {
     }
 }
 
-/// However slow an audited stage is, it takes no time from the others, and it is still in the trace.
+/// Even a very slow stage in mode `Audit` is in the trace, and does not delay the other stages.
 #[tokio::test(start_paused = true)]
-async fn an_audited_stage_takes_no_time_from_others() {
+async fn a_stage_in_audit_mode_does_not_delay_other_stages() {
     use Script::*;
     let audited = |script, timeout| {
         let mut stage = Stage::new("audited", script);
@@ -105,9 +105,9 @@ async fn an_audited_stage_takes_no_time_from_others() {
     }
 }
 
-/// An audited stage sees the object as it was at its place, and is called again if it asks for reinvocation.
+/// A stage in mode `Audit` is also called again if it asks for reinvocation.
 #[tokio::test]
-async fn an_audited_stage_sees_the_object_as_it_was_at_its_position() {
+async fn a_stage_in_audit_mode_sees_the_object_as_it_was_in_its_turn() {
     let denies = |key: &str| {
         let mut stage = Stage::new(key, Script::Deny("would deny"));
         stage.spec.mode = Mode::Audit;
@@ -131,8 +131,7 @@ async fn an_audited_stage_sees_the_object_as_it_was_at_its_position() {
             ("b", 1, "skipped"),
             ("label", 1, "patch"),
             ("b", 1, "deny"),
-            // A stage that was not called in the first round is not called again, and neither is a stage after whose
-            // call nothing changed.
+            // A stage is not called again if the first round skipped it, or if nothing changed after its call.
             ("a", 2, "deny"),
         ]
     );

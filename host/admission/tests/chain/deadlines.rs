@@ -1,4 +1,4 @@
-//! Tests of deadlines, and of work that must not block a worker thread.
+//! Deadlines, and work that must not block a serving thread.
 
 use std::{
     pin::pin,
@@ -30,15 +30,14 @@ fn failure_of(outcome: &Outcome) -> &Failure {
     }
 }
 
-/// All threads for long work are busy at first. So work that moves to them waits until they are free, and other work is
-/// done in the first poll.
+/// All threads for long work are busy at first, so work that moves to them waits, and other work is done in one poll.
 #[tokio::test]
 async fn a_large_patch_is_applied_on_another_thread() {
     let copies: Vec<Value> = (0..35)
         .map(|i| json!({"op": "copy", "from": "", "path": format!("/b{i}")}))
         .collect();
     let request = large();
-    // There is one thread for each core but one.
+    // There is a thread for long work for each core but one.
     let all = (available_parallelism().unwrap().get() - 1).max(1);
     for mode in Mode::ALL {
         let mut stage = Stage::new("stage", Script::Patch(copies.clone().into()));
@@ -72,7 +71,7 @@ async fn a_large_patch_is_applied_on_another_thread() {
 }
 
 #[tokio::test]
-async fn a_slow_patch_ends_with_the_timeout_of_its_stage() {
+async fn applying_a_patch_ends_at_the_timeout_of_its_stage() {
     let middle = vec![json!({"op": "add", "path": "/spec/list/100000", "value": 1}); 9_999];
     for mode in Mode::ALL {
         let mut stage = Stage::new("stage", Script::Patch(middle.clone().into()));
@@ -88,9 +87,9 @@ async fn a_stage_ends_at_its_timeout_or_the_requests_deadline() {
     use FailurePolicy::{Fail, Ignore};
     use Script::*;
     let second = 1000;
-    // (case, the request's budget in ms, stages: script, timeout in ms, policy; words, refusal). kube-apiserver: each
-    // call gets the smaller of its own timeout and the remaining time of the request; a request without time left fails
-    // whatever the policy, and later hooks are not called.
+    // (case, the request's time in ms, stages: script, timeout in ms, policy; words of the trace, refusal). As in
+    // kube-apiserver, a call gets the smaller of its timeout and the request's remaining time; when no time is left,
+    // the request fails under any policy, and later hooks are not called.
     let table: Vec<(&str, u64, Vec<(Script, u64, FailurePolicy)>, &[&str], &str)> = vec![
         (
             "within both",
@@ -151,7 +150,7 @@ async fn a_stage_ends_at_its_timeout_or_the_requests_deadline() {
 }
 
 #[tokio::test]
-async fn a_dropped_request_drops_its_call() {
+async fn dropping_a_request_drops_its_call() {
     struct Guarded(Arc<AtomicUsize>);
     struct OnDrop(Arc<AtomicUsize>);
     impl Drop for OnDrop {

@@ -1,9 +1,8 @@
-//! Tests of the effects that verdicts have on the object.
+//! The effects of verdicts on the object.
 
 use super::*;
 
-/// The result of a verdict must satisfy the rules for incoming objects: one spelling, no duplicate keys, the same
-/// identity.
+/// The rules are: one spelling, no duplicate keys, and the same identity.
 #[tokio::test]
 async fn the_result_of_a_verdict_must_satisfy_the_rules_for_incoming_objects() {
     use Script::{Patch, Replace};
@@ -108,7 +107,7 @@ async fn the_result_of_a_verdict_must_satisfy_the_rules_for_incoming_objects() {
                 _ => None,
             };
             assert_eq!(kind, expected, "{case}: {outcome:?}");
-            // The patch produces the object, in the canonical spelling.
+            // Applying the patch to the original gives the same object, in the canonical spelling.
             summary(&outcome);
             let object = outcome.object.unwrap();
             assert_eq!(
@@ -165,7 +164,7 @@ async fn a_verdict_may_set_a_name_that_would_be_generated() {
 }
 
 #[tokio::test]
-async fn a_verdict_cannot_change_the_object_of_a_request_without_one() {
+async fn a_verdict_cannot_change_the_object_of_a_request_that_has_none() {
     let mut deletion = request(Operation::Delete);
     deletion.old_object = deletion.object.take();
     let outcome = run(

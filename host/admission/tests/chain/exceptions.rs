@@ -1,4 +1,4 @@
-//! Tests of stages that are disabled or have an exception.
+//! Stages that are disabled or have exceptions.
 
 use std::time::SystemTime;
 
@@ -10,7 +10,7 @@ fn after(seconds: u64) -> Moment {
     Moment(SystemTime::now() + Duration::from_secs(seconds))
 }
 
-/// A condition with this result.
+/// A condition with a fixed result.
 struct Condition(Result<bool, Failure>);
 
 #[async_trait]
@@ -53,7 +53,7 @@ async fn outcome(stage: Stage, request: Request) -> Outcome {
     run(vec![stage], request, Duration::from_secs(1)).await
 }
 
-/// Returns the exception in the only row of the trace.
+/// Returns the name of the exception in the only row of the trace.
 fn passed_by(outcome: &Outcome) -> Option<&str> {
     let [row] = &*outcome.trace else {
         panic!("{:?}", outcome.trace);
@@ -99,7 +99,7 @@ async fn an_exception_affects_only_its_stages() {
 }
 
 #[tokio::test]
-async fn an_exception_matches_only_if_every_part_does() {
+async fn an_exception_matches_only_if_all_its_parts_match() {
     let globs = |texts: &[&str]| texts.iter().map(|text| Glob::new(*text)).collect::<Vec<_>>();
     let mut request = request(Operation::Update);
     request.namespace = Some("prod".to_owned());
@@ -153,7 +153,7 @@ async fn an_exception_matches_only_if_every_part_does() {
         ),
     ];
     for (field, change, texts, expected) in fields {
-        // All other parts of the exception match.
+        // All other parts of the exception match the request.
         let mut exception = Exception::new("legacy", after(3600));
         exception.rules = vec![
             Rule::for_operations([Operation::Create]),
@@ -193,7 +193,7 @@ async fn an_exception_matches_a_generated_name_by_its_prefix() {
 }
 
 #[tokio::test]
-async fn an_exception_matches_by_its_conditions_until_it_expires() {
+async fn an_exception_matches_while_its_conditions_are_true_until_it_expires() {
     for (exception, expected) in [
         (with_condition(Ok(true)), true),
         (with_condition(Ok(false)), false),
@@ -209,7 +209,7 @@ async fn an_exception_matches_by_its_conditions_until_it_expires() {
     }
 }
 
-/// An exception counts for a stage that applies, or if it cannot be determined whether the stage applies.
+/// An exception is recorded for a stage that applies, or if it cannot be determined whether the stage applies.
 #[tokio::test]
 async fn a_stage_that_does_not_apply_is_skipped_for_its_own_reason() {
     let exception = Exception::new("legacy", after(3600));
@@ -238,7 +238,7 @@ async fn the_trace_names_the_first_exception_that_matches() {
     assert_eq!(passed_by(&outcome), Some("b"));
 }
 
-/// The selectors of a disabled stage do not count, and neither does a deadline that has passed.
+/// A disabled stage is skipped even if its selectors do not match or the deadline has passed.
 #[tokio::test]
 async fn a_disabled_stage_is_not_called() {
     for mode in Mode::ALL {

@@ -1,4 +1,4 @@
-//! Tests of groups, which combine the verdicts of several hooks.
+//! Groups, which combine the verdicts of several hooks.
 
 use std::sync::Mutex;
 
@@ -21,8 +21,7 @@ impl Hook for Member {
     }
 }
 
-/// Creates a group of the members `a`, `b` and so on. Also returns the names of the members that are called, as a group
-/// fills them in.
+/// Creates a group of the members `a`, `b` and so on. Also returns the list to which each called member adds its name.
 fn group(formula: Formula, scripts: Vec<Script>) -> (Group, Arc<Mutex<Vec<&'static str>>>) {
     let calls = Arc::new(Mutex::default());
     let members = ["a", "b", "c"].into_iter().zip(scripts).map(|(name, script)| {
@@ -51,11 +50,11 @@ fn equal(one: Formula, other: Formula) -> Formula {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_members_that_the_formula_depends_on_are_called() {
+async fn only_members_on_which_the_formula_depends_are_called() {
     use Script::{Allow, Deny, Fail};
     let (a, b, c) = (Formula::Member(0), Formula::Member(1), Formula::Member(2));
     let trap = || Fail(FailureKind::Trap);
-    // (formula, members, the members that are called, the verdict)
+    // (formula, members, called members, verdict)
     for (formula, scripts, called, verdict) in [
         (a.clone(), vec![Allow], "a", "allow"),
         (a.clone(), vec![Deny("x")], "a", "deny"),
@@ -72,7 +71,7 @@ async fn only_members_that_the_formula_depends_on_are_called() {
             "ab",
             "deny",
         ),
-        // Each member is called once.
+        // A member is called only once.
         (
             and(a.clone(), or(b.clone(), a.clone())),
             vec![Allow, Deny("x")],
@@ -105,7 +104,7 @@ async fn only_members_that_the_formula_depends_on_are_called() {
         (and(a.clone(), b.clone()), vec![Allow, trap()], "ab", "failed"),
         (not(a.clone()), vec![trap()], "a", "failed"),
         (equal(a.clone(), b.clone()), vec![trap(), Allow], "a", "failed"),
-        // The formula names a member that the group does not have.
+        // The group has no member with this index.
         (c.clone(), vec![Allow], "", "failed"),
     ] {
         let case = format!("{formula:?}");
@@ -124,7 +123,7 @@ async fn only_members_that_the_formula_depends_on_are_called() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_denial_has_a_cause_for_each_member_that_did_not_allow() {
+async fn a_denial_has_a_cause_for_each_member_that_did_not_allow_the_request() {
     let formula = or(and(Formula::Member(0), Formula::Member(1)), Formula::Member(2));
     let fails = Script::Fail(FailureKind::Timeout);
     let (group, _) = group(
@@ -166,7 +165,7 @@ async fn a_group_keeps_the_warnings_annotations_and_failures_of_its_members() {
         "{:?}",
         response.audit_annotations
     );
-    // An empty patch changes nothing.
+    // An empty patch does not change the object.
     let same = add("/metadata/labels/inject", json!("yes"));
     let (unchanged, _) = group(Formula::Member(0), vec![same]);
     let response = unchanged.admit(&request, deadline()).await.unwrap();

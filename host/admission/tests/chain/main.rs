@@ -1,4 +1,4 @@
-//! Tests of evaluations, with one row for each case.
+//! Evaluations of chains, with one row for each case.
 
 #![expect(
     clippy::unwrap_used,
@@ -38,14 +38,14 @@ enum Script {
     Allow,
     Warn(&'static str),
     Patch(Value),
-    /// The text of a patch.
+    /// The text of a patch, which may be invalid.
     Raw(String),
     Replace(Value),
     Deny(&'static str),
     Fail(FailureKind),
     Panic,
     Hang,
-    /// Allows after this many milliseconds of virtual time.
+    /// Allows the request after this many milliseconds of virtual time.
     Slow(u64),
 }
 
@@ -127,7 +127,7 @@ async fn run(stages: Vec<Stage>, request: Request, budget: Duration) -> Outcome 
     evaluation.outcome()
 }
 
-/// Returns the words of the trace, the refusal's sentence, and what changed against the original object.
+/// Returns the words of the trace, the message of the refusal, and the changes of the object.
 fn summary(outcome: &Outcome) -> (Vec<&'static str>, String, Value) {
     let words = outcome.trace.iter().map(|row| row.result.as_str()).collect();
     let refusal = match &outcome.decision {

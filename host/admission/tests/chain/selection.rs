@@ -1,4 +1,4 @@
-//! Tests of selectors, which decide whether stages are called.
+//! The selectors that decide whether a stage is called.
 
 use admittance_admission::{Precedence, SkipReason};
 
@@ -65,8 +65,7 @@ async fn a_stage_is_called_if_its_selectors_match() {
         let word = if called { "allow" } else { "skipped" };
         assert_eq!(outcome.trace[0].result.as_str(), word, "{case}");
     }
-    // The first stage removes the label that selects the second, so the second stage is not called (as in
-    // kube-apiserver).
+    // As in kube-apiserver, the second stage is not called, because the first removes the label that selects it.
     let removes = Script::Patch(json!([{"op": "remove", "path": "/metadata/labels/inject"}]));
     let mut second = Stage::new("second", Script::Deny("no"));
     second.spec.object_selector = on_label("inject");
@@ -90,7 +89,7 @@ impl NamespaceSource for NoNamespaces {
 }
 
 #[tokio::test]
-async fn a_stage_fails_if_labels_cannot_be_read() {
+async fn a_stage_fails_if_the_labels_of_the_namespace_cannot_be_read() {
     let by_label =
         NamespaceSelector::Labels(LabelSelector::new(vec![Requirement::equals("a", "b").unwrap()]));
     for policy in FailurePolicy::ALL {
@@ -125,7 +124,7 @@ async fn a_stage_yields_to_a_stage_that_takes_precedence() {
             name,
         )))
     };
-    // (namespaces and objects of another stage, whether the stage is called for a Pod in prod with `inject: yes`).
+    // (namespaces and objects of the other stage, whether this stage is called for a Pod in prod with `inject: yes`)
     for (namespaces, objects, called) in [
         (None, label("inject", "yes"), false),
         (None, label("inject", "no"), true),

@@ -1,9 +1,9 @@
-//! Tests of verdicts and failures under both failure policies.
+//! Verdicts and failures under both failure policies.
 
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn answers_and_failures_have_their_effects_under_both_policies() {
+async fn verdicts_and_failures_take_effect_under_both_policies() {
     use FailurePolicy::{Fail, Ignore};
     use Script::*;
     let label = |name: &str| add(&format!("/metadata/labels/{name}"), json!("x"));
@@ -11,7 +11,7 @@ async fn answers_and_failures_have_their_effects_under_both_policies() {
         |name: &str| json!([{"op": "add", "path": format!("/metadata/labels/{name}"), "value": "x"}]);
     let none = || json!([]);
     let failed = |text: &str| format!("stage stage of chain chain failed {text}");
-    // (case, stages with their policies, words of the trace, the refusal, the change)
+    // (case, stages with their policies, words of the trace, refusal, changes of the object)
     let table: Vec<(&str, Vec<(Script, FailurePolicy)>, &[&str], String, Value)> = vec![
         ("allow", vec![(Allow, Fail)], &["allow"], String::new(), none()),
         ("no stages", vec![], &[], String::new(), none()),
@@ -257,7 +257,7 @@ async fn every_kind_of_failure_follows_the_policy() {
 }
 
 #[tokio::test]
-async fn warnings_and_annotations_come_in_order_with_their_stage() {
+async fn warnings_and_annotations_are_kept_in_the_order_of_their_stages() {
     let stages = vec![
         Stage::new("first", Script::Warn("one")),
         Stage::new("second", Script::Warn("two")),
@@ -273,9 +273,9 @@ async fn warnings_and_annotations_come_in_order_with_their_stage() {
     assert_eq!(stages, ["first", "second"]);
 }
 
-/// Gatekeeper 3.x, pkg/webhook/policy.go: the message of a denial has a line for each constraint that denies.
+/// As in Gatekeeper 3.x (pkg/webhook/policy.go), the message has a line for each policy that denies the request.
 #[tokio::test(start_paused = true)]
-async fn denials_that_contain_the_names_of_their_stages_are_joined() {
+async fn denials_of_stages_that_name_themselves_are_joined() {
     let named = |name: &str, script: Script| {
         let mut stage = Stage::new(name, script);
         stage.spec.names_itself = true;

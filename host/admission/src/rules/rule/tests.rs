@@ -37,8 +37,7 @@ fn only(values: &[&str]) -> Matcher<String> {
 #[test]
 fn a_rule_matches_by_group_version_and_operation() {
     use Operation::*;
-    // (groups, versions, operations, request's group, version, operation, expectation); source:
-    // kube-apiserver's rules predicate.
+    // (groups, versions, operations, request's group, version, operation, expectation), as in kube-apiserver.
     let table: [(&[&str], &[&str], &[Operation], &str, &str, Operation, bool); 10] = [
         (&["*"], &["*"], &[Create], "g", "v", Create, true),
         (&["g", "h"], &["*"], &[Create], "g", "v", Create, true),
@@ -68,8 +67,7 @@ fn a_rule_matches_by_group_version_and_operation() {
 
 #[test]
 fn an_equivalent_rule_matches_other_versions_of_a_resource() {
-    // (rule's group and version, request's resource, matches Exact, matches Equivalent); source:
-    // kube-apiserver, `matchPolicy`.
+    // (rule's group and version, request's resource, matches Exact, matches Equivalent), as in kube-apiserver.
     let table = [
         ("apps", "v1", "apps/v1/deployments", true, true),
         ("apps", "v1", "apps/v1beta1/deployments", false, true),
