@@ -135,12 +135,10 @@ impl Cluster {
         Ok(())
     }
 
-    /// Returns a kubectl that authenticates as the administrator.
     pub(crate) fn kubectl(&self) -> Result<Kubectl, Error> {
         self.kubectl_as(User::Admin)
     }
 
-    /// Returns a kubectl that authenticates as another user.
     pub(crate) fn kubectl_as(&self, user: User) -> Result<Kubectl, Error> {
         Kubectl::new(self.directory.path(), &self.kubeconfig(user))
     }
@@ -154,7 +152,6 @@ impl Cluster {
         Ok(Rest::new(client, self.url(), &User::Admin.token()))
     }
 
-    /// Returns the path of a user's kubeconfig.
     pub(crate) fn kubeconfig(&self, user: User) -> PathBuf {
         kubeconfig(self.directory.path(), user)
     }
@@ -163,7 +160,6 @@ impl Cluster {
         format!("https://{}", self.address)
     }
 
-    /// Returns a kubectl that uses this kubeconfig.
     pub(crate) fn kubectl_with(&self, kubeconfig: &Path) -> Result<Kubectl, Error> {
         Kubectl::new(self.directory.path(), kubeconfig)
     }

@@ -97,7 +97,6 @@ async fn answer(mut stream: impl AsyncRead + AsyncWrite + Unpin) -> std::io::Res
     }
 }
 
-/// A SPDY frame from kubectl.
 enum Frame {
     /// kubectl opens the stream with this ID.
     Opened(u32),

@@ -490,7 +490,6 @@ pub(crate) fn core(operations: &[&str], resources: &[&str]) -> Value {
     json!([{"operations": operations, "apiGroups": [""], "apiVersions": ["v1"], "resources": resources}])
 }
 
-/// Returns a stage with the plugin of this package.
 pub(crate) fn plugin(package: &str, settings: Value) -> Value {
     let component = Artifacts::find().unwrap().component(package).unwrap();
     json!({
@@ -500,7 +499,6 @@ pub(crate) fn plugin(package: &str, settings: Value) -> Value {
     })
 }
 
-/// Returns the stage with the failure policy `Ignore`.
 pub(crate) fn ignored(stage: Value) -> Value {
     let mut stage = stage;
     stage["failurePolicy"] = "Ignore".into();

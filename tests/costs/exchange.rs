@@ -14,7 +14,6 @@ pub(crate) fn post(path: &str, body: &str) -> Vec<u8> {
     .into_bytes()
 }
 
-/// A connection for sequential requests.
 pub(crate) struct Connection {
     stream: TcpStream,
     buffer: Vec<u8>,

@@ -43,7 +43,6 @@ enum Expected {
     Unchanged,
 }
 
-/// A small JSON API of services.
 pub(crate) const SERVICES: Api = Api {
     directory: "docs/examples/services",
     form: ReplyForm::Plain,
@@ -74,7 +73,6 @@ pub(crate) const SERVICES: Api = Api {
     change: "allow 10 replicas instead of 5",
 };
 
-/// The API of BCS, with two plugins.
 pub(crate) const BCS: Api = Api {
     directory: "docs/examples/demo",
     form: ReplyForm::Envelope,

@@ -74,10 +74,8 @@ pub(crate) enum Unfinished {
     Held,
 }
 
-/// Settings of the guest `misbehaves`.
 pub(crate) enum Settings {
     Behaviour(&'static str),
-    /// The plugin returns this patch.
     Patch(fn() -> String),
 }
 

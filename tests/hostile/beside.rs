@@ -20,7 +20,6 @@ pub(crate) struct Latency {
 }
 
 impl Latency {
-    /// Returns a percentile of the durations.
     pub(crate) fn at(&self, percent: usize) -> Duration {
         let last = self.sorted.len().saturating_sub(1);
         self.sorted
@@ -41,7 +40,6 @@ pub(crate) struct Requests {
 }
 
 impl Requests {
-    /// Sends requests for `time`.
     pub(crate) async fn send(&self, time: Duration) -> Result<Latency, Error> {
         let client = Client::new()?;
         let url = format!("{}{}", self.front, self.path);

@@ -45,7 +45,6 @@ const LARGEST_BODY: usize = 7 << 20;
 /// The number of watches in an agent's cluster that no client reads.
 const WATCHES: usize = 256;
 
-/// The base path of the driver's API.
 const API: &str = "/mesosdriver/v4";
 
 /// Returns the path for creating objects in a namespace, relative to the API's base path.
@@ -67,7 +66,6 @@ fn application(namespace: &str, filler: usize) -> String {
 pub(crate) struct Scene {
     directory: TempDir,
     program: Admittance,
-    /// The runtime of the attacking clients.
     attackers: Handle,
     admin: String,
     /// The base path of the API that well-behaved clients use.
@@ -176,12 +174,10 @@ impl Scene {
         })
     }
 
-    /// Returns the address that clients connect to.
     fn address(&self) -> String {
         self.program.url("").trim_start_matches("http://").to_owned()
     }
 
-    /// Warms up connections and caches.
     pub(crate) async fn warm_up(&self) -> Result<(), Error> {
         self.measure(Duration::from_secs(1)).await?;
         Ok(())
@@ -420,7 +416,6 @@ fn using(module: &Path) -> String {
     )
 }
 
-/// Applies these definitions repeatedly.
 async fn repeating(url: String, text: String, outcomes: Outcomes) {
     let Ok(client) = Client::attacking() else { return };
     loop {
@@ -435,7 +430,6 @@ async fn repeating(url: String, text: String, outcomes: Outcomes) {
     }
 }
 
-/// Returns the configuration of a gateway to this driver.
 fn gateway(driver: &str) -> String {
     format!(
         "dialect:

@@ -43,7 +43,6 @@ pub struct TunnelFlood {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndlessReply {
-    /// A body that never ends.
     Body,
     /// Informational responses without a final response.
     Informational,

@@ -5,7 +5,6 @@ use std::{
 
 use crate::Error;
 
-/// Returns the root directory of the repository.
 pub fn repository() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.parent().unwrap_or(here).to_owned()

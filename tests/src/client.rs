@@ -31,7 +31,6 @@ pub struct Trust<'a> {
     pub identity: Option<(&'a str, &'a str)>,
 }
 
-/// A complete reply.
 #[derive(Clone, Debug)]
 pub struct Reply {
     pub version: Version,

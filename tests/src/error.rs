@@ -6,7 +6,6 @@ pub enum Error {
     /// A build artifact is missing.
     #[error("{} is not there: run `{command}` first", path.display())]
     NotBuilt { path: PathBuf, command: &'static str },
-    /// This program is not in Cargo's target directory.
     #[error("{} is not in a target directory of Cargo", .0.display())]
     NoTargetDirectory(PathBuf),
     /// An error of a socket, a file or a process.
@@ -17,7 +16,6 @@ pub enum Error {
     NoReply {
         method: http::Method,
         url: String,
-        /// The error and its causes.
         reason: String,
     },
     /// A connection broke after the head of the reply.
@@ -25,7 +23,6 @@ pub enum Error {
     BrokenReply {
         method: http::Method,
         url: String,
-        /// The error and its causes.
         reason: String,
     },
     /// The request is invalid, or the body is unexpected.

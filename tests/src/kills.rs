@@ -22,7 +22,6 @@ pub struct Kills {
     pub seed: u64,
 }
 
-/// The counts of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Killed {
     /// Kills while a new set was applied, whose modules were fetched and compiled.
@@ -256,7 +255,6 @@ impl Scene {
     }
 }
 
-/// Returns a chain whose stages report the generation.
 fn chain(name: &str, generation: u32, url: &str, file: &Path) -> String {
     format!(
         "---

@@ -25,7 +25,6 @@ impl Log {
     }
 }
 
-/// One line of the program's log.
 #[derive(Clone, Debug)]
 pub struct LogLine {
     pub text: String,

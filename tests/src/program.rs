@@ -31,7 +31,6 @@ pub struct Admittance {
     _history: Option<TempDir>,
 }
 
-/// A program that has exited.
 #[derive(Clone, Debug)]
 pub struct Finished {
     /// The exit code; `None` if the program was killed by a signal.
@@ -150,7 +149,6 @@ impl Admittance {
             .ok_or_else(|| Error::Invalid("admittance has ended already".to_owned()))
     }
 
-    /// Sends SIGTERM.
     pub fn terminate(&self) -> Result<(), Error> {
         self.signal(Signal::TERM)
     }
@@ -170,7 +168,6 @@ impl Admittance {
         kill_process(id, signal).map_err(|error| Error::io("a signal to admittance")(error.into()))
     }
 
-    /// Sends SIGKILL.
     pub async fn kill(&mut self) -> Result<(), Error> {
         self.child.kill().await.map_err(Error::io("killing admittance"))
     }

@@ -131,7 +131,6 @@ impl Scheduler {
         self.address
     }
 
-    /// Returns `http` or `https`.
     pub fn scheme(&self) -> &'static str {
         self.scheme
     }

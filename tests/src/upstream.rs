@@ -45,7 +45,6 @@ enum Bodies {
     Discarded,
 }
 
-/// A received request.
 #[derive(Clone, Debug)]
 pub struct Received {
     pub method: Method,

@@ -21,7 +21,6 @@ use tokio::{
 
 use crate::scene::{store, write};
 
-/// Returns a command that runs `admittance` in a directory.
 fn command(directory: &Path, arguments: &[&str]) -> Command {
     let mut command = Admittance::command().unwrap();
     command

@@ -23,7 +23,6 @@ use tokio::{
 /// Only one browser runs at a time, because it needs several hundred megabytes and both cores.
 static TURN: Mutex<()> = Mutex::const_new(());
 
-/// A browser with its own profile.
 pub(crate) struct Browser {
     page: WebDriver,
     _driver: Driver,
@@ -137,7 +136,6 @@ impl Browser {
         self.find_with(selector, "").await
     }
 
-    /// Returns the current elements that match the selector.
     pub(crate) async fn all(&self, selector: &str) -> Vec<WebElement> {
         self.page.find_all(By::Css(selector)).await.unwrap()
     }
@@ -269,7 +267,6 @@ impl Browser {
     }
 }
 
-/// The HTTP client of the WebDriver.
 struct DriverClient(Client);
 
 #[async_trait::async_trait]
@@ -293,7 +290,6 @@ impl HttpClient for DriverClient {
     }
 }
 
-/// Returns the directory for the screenshots.
 pub(crate) fn artefacts() -> PathBuf {
     repository().join("target/console")
 }

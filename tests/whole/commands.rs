@@ -43,7 +43,6 @@ spec:
         caBundle: bm8gcGVt
 ";
 
-/// A BCS document with mistakes.
 const WRONG_BCS: &str = r#"{
   "apiVersion": "v4",
   "kind": "admissionwebhook",

@@ -416,7 +416,6 @@ upstream: {{ servers: [\"http://{gone}\"], health: {{ path: /healthz, interval: 
     program.ended().await.unwrap();
 }
 
-/// The scripts declare types, which the TypeScript compiler checks.
 #[tokio::test]
 async fn scripts_pass_the_type_checker() {
     let Some(directory) = env::var_os("ADMITTANCE_TEST_TYPESCRIPT") else {

@@ -55,7 +55,6 @@ fn packages(folder: &Path) -> PathBuf {
     packages
 }
 
-/// Returns the file in a directory whose name has this suffix.
 fn file(directory: &Path, suffix: &str) -> PathBuf {
     let entries = fs::read_dir(directory).unwrap();
     let mut paths = entries.map(|entry| entry.unwrap().path());

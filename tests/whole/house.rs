@@ -55,7 +55,6 @@ impl std::fmt::Display for Package {
     }
 }
 
-/// Returns a command for Cargo in the repository's root.
 fn cargo() -> Command {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);

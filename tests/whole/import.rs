@@ -397,7 +397,6 @@ async fn a_canary_is_injected_in_place_of_its_base() {
     );
 }
 
-/// Returns a kubeconfig for an API server at a port.
 pub(crate) fn kubeconfig(port: u16, bundle: &str) -> String {
     format!(
         "apiVersion: v1

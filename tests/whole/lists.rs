@@ -111,7 +111,6 @@ fn nomad(request: &Request) -> Response {
     }
 }
 
-/// Writes the files of the Nomad example with this port and token.
 fn nomad_files(directory: &TempDir, port: u16, token: &str) {
     let config = fs::read_to_string(repository().join("docs/examples/nomad/admittance.yaml")).unwrap();
     let config = config.replace("http://127.0.0.1:4646", &format!("http://127.0.0.1:{port}"));

@@ -26,7 +26,6 @@ use tempfile::TempDir;
 
 use crate::scene::{source, store, write};
 
-/// Returns a chain of each phase.
 fn chains() -> String {
     format!(
         "apiVersion: admittance.dev/v1alpha1
@@ -114,7 +113,6 @@ impl Printed {
         found[0]
     }
 
-    /// Returns the configuration in the manifests.
     fn config(&self) -> Value {
         let text = self.object("ConfigMap", "-config")["data"]["admittance.yaml"].as_str();
         objects(text.unwrap()).remove(0)

@@ -89,7 +89,6 @@ spec:
 #[derive(Clone, Default)]
 struct Teams {
     teams: Arc<Mutex<BTreeMap<String, (u64, Value)>>>,
-    /// The headers and bodies of all writes.
     writes: Arc<Mutex<Vec<(HeaderMap, String)>>>,
     /// Whether replies contain the version of a team.
     has_versions: bool,

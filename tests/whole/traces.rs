@@ -23,12 +23,10 @@ const SPAN: &str = "00f067aa0ba902b7";
 /// A driver whose chain calls a webhook of each protocol.
 struct Traced {
     scene: Scene,
-    /// The headers of all webhook calls.
     calls: Arc<Mutex<Vec<HeaderMap>>>,
 }
 
 impl Traced {
-    /// Starts a driver with these additions to the configuration.
     async fn start(additions: &str) -> Self {
         Self::start_with(additions, &[]).await
     }

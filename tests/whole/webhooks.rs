@@ -112,7 +112,6 @@ fn resource(path: &str, mut object: Value) -> (u16, String) {
     }
 }
 
-/// Answers with an AdmissionReview.
 fn review(what: &str, review: &Value) -> (u16, String) {
     assert_eq!(review["kind"], "AdmissionReview");
     let patch = |patch: &str| json!({"allowed": true, "patchType": "JSONPatch", "patch": patch});

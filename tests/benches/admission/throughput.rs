@@ -309,7 +309,6 @@ fn judge(row: &str, this: &[Figures], other: &[Figures]) -> Vec<Verdict> {
 }
 
 impl Build {
-    /// Starts the program with this configuration and chain.
     async fn serve(&self, directory: &Path, config: &str, chain: &str) -> Admittance {
         let directory = tempfile::tempdir_in(directory).unwrap().keep();
         let definitions = directory.join("definitions");

@@ -49,7 +49,6 @@ fn reports(plural: &str, kind: &str, scope: &str) -> Value {
     crd
 }
 
-/// Returns the names of the objects in a report's results.
 fn names(report: &Value) -> Vec<&str> {
     let results = report["results"].as_array().into_iter().flatten();
     results

@@ -107,7 +107,6 @@ impl Reviewer {
     }
 }
 
-/// A replica, and a client of its own.
 struct Replica {
     program: Admittance,
     address: SocketAddr,

@@ -36,7 +36,6 @@ enum PodCreator {
 }
 
 impl PodCreator {
-    /// Creates a Pod, and returns the stored object.
     async fn create(&self, namespace: &str, pod: &Value) -> Value {
         match self {
             Self::Kubectl(kubectl) => {

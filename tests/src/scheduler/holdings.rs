@@ -20,7 +20,6 @@ struct Holdings {
     writes: Vec<Write>,
 }
 
-/// An object's kind, namespace and name.
 pub type ObjectKey = (Kind, String, String);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,7 +32,6 @@ pub enum Kind {
     Service,
 }
 
-/// The effect of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
     Create,
@@ -270,7 +268,6 @@ fn decode(received: &SchedulerRequest) -> Result<Value, Refused> {
     serde_json::from_slice(&received.body).map_err(|error| Refused(DECODE, error.to_string()))
 }
 
-/// Returns a query parameter, or an empty string.
 fn query(received: &SchedulerRequest, name: &str) -> String {
     let pairs = received.uri.query().unwrap_or_default().split('&');
     pairs

@@ -14,7 +14,6 @@ use super::{
 pub(super) struct Route {
     method: &'static str,
     path: &'static str,
-    /// The allowed query parameters.
     query: &'static [&'static str],
     /// The type of the body; `None` if the route has no body.
     body: Option<Shape>,

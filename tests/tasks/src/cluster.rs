@@ -63,7 +63,6 @@ impl Layout {
         self.top.join("bin")
     }
 
-    /// Returns the directory of the unpacked packages.
     fn unpacked(&self) -> PathBuf {
         self.top.join("unpacked")
     }
@@ -78,7 +77,6 @@ impl Layout {
         self.top.join("source")
     }
 
-    /// Returns the home directory for the compilation.
     fn home(&self) -> PathBuf {
         self.top.join("home")
     }

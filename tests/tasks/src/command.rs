@@ -7,10 +7,8 @@ use std::{
     process::{Command, ExitStatus, Stdio},
 };
 
-/// An error that ends a task.
 #[derive(Debug)]
 pub(crate) enum Error {
-    /// A program could not be started.
     Start { program: OsString, source: io::Error },
     /// A program failed after it printed the reason.
     Status { program: OsString, status: ExitStatus },
@@ -60,13 +58,11 @@ pub(crate) fn say(what: &str) {
     eprintln!("==> {what}");
 }
 
-/// Returns the repository's root.
 pub(crate) fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.ancestors().nth(2).unwrap_or(here).to_owned()
 }
 
-/// Returns Cargo's target directory.
 pub(crate) fn target_directory() -> PathBuf {
     match env::var_os("CARGO_TARGET_DIR") {
         Some(directory) => root().join(directory),
@@ -110,7 +106,6 @@ pub(crate) fn cargo<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> 
     run(cargo_command().args(arguments))
 }
 
-/// Runs a program and waits for it.
 pub(crate) fn run(command: &mut Command) -> Result<(), Error> {
     let program = command.get_program().to_owned();
     match command.status() {

@@ -45,7 +45,6 @@ struct Contents {
     completions: [PathBuf; 3],
     unit: PathBuf,
     licence: PathBuf,
-    /// The directory of the stock plugins.
     plugins: PathBuf,
 }
 

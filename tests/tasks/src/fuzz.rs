@@ -47,7 +47,6 @@ pub(crate) struct Fuzz {
     rest: Vec<OsString>,
 }
 
-/// Compiles the targets and runs them.
 pub(crate) fn run_targets(arguments: &Fuzz) -> Result<(), Error> {
     let all = targets()?;
     if let Some(unknown) = arguments.targets.iter().find(|name| !all.contains(name)) {

@@ -10,7 +10,6 @@ use crate::{
     folders::{at, create_directory, lock, remove_directory},
 };
 
-/// A program and its package.
 pub(crate) struct Packaged {
     /// The name in messages, and of the directory below `target`.
     pub(crate) what: &'static str,

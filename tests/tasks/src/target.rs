@@ -8,7 +8,6 @@ use std::{
 use crate::command::{Error, root, run, say};
 
 pub(crate) const TARGET: &str = "wasm32-wasip2";
-/// The target of the Kubewarden policies.
 pub(crate) const OF_POLICIES: &str = "wasm32-wasip1";
 
 /// Installs a target with rustup, unless it is already installed.

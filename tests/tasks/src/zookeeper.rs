@@ -25,7 +25,6 @@ const PACKAGES: [&str; 4] = [
 const JARS: &str = "usr/share/java";
 const ZOOKEEPER: &str = "zookeeper.jar";
 
-/// The Java runtime and its package.
 const JAVA: (&str, &str) = ("java", "default-jre-headless");
 
 /// The beginning of error messages about the packages.

@@ -33,7 +33,6 @@ pub(super) struct ApiServer {
     _serving: JoinSet<()>,
 }
 
-/// A received request.
 #[derive(Clone, Debug)]
 pub(super) struct Got {
     pub(super) method: Method,
@@ -72,7 +71,6 @@ impl Authority {
         self.0.pem()
     }
 
-    /// Returns TLS settings with a certificate for this name.
     pub(super) fn acceptor(&self, name: &str) -> TlsAcceptor {
         let key = KeyPair::generate().unwrap();
         let params = CertificateParams::new([name.to_owned()]).unwrap();
@@ -162,7 +160,6 @@ impl ApiServer {
         self.shared.objects.lock().unwrap().get(path).cloned()
     }
 
-    /// Returns all objects by path.
     pub(super) fn objects(&self) -> BTreeMap<String, Value> {
         self.shared.objects.lock().unwrap().clone()
     }

@@ -191,7 +191,6 @@ impl Scene {
         self.gateway.url("").replace("http://", "")
     }
 
-    /// Restarts the gateway at the same address.
     pub(super) async fn restart_gateway(&mut self) {
         let address = self.gateway_address();
         self.gateway.kill().await.unwrap();
@@ -216,7 +215,6 @@ impl Scene {
         reply.json().unwrap()
     }
 
-    /// Creates a user, and returns a token.
     pub(super) async fn user(&self, name: &str, more: Value) -> String {
         let mut user = json!({"name": name});
         json_patch::merge(&mut user, &more);
@@ -372,7 +370,6 @@ fn text_of(body: &Value) -> String {
     }
 }
 
-/// An agent's process.
 pub(super) struct Agent(tokio::process::Child);
 
 impl Agent {

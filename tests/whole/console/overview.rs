@@ -6,7 +6,6 @@ use thirtyfour::Key;
 use super::chains;
 use crate::{browser::Browser, kubernetes::server::Server};
 
-/// The URLs of the console's pages.
 const PAGES: [&str; 12] = [
     "/",
     "/live",

@@ -35,7 +35,6 @@ pub(super) async fn server() -> Server {
     server_with(&chains()).await
 }
 
-/// Starts a console with these chains.
 pub(super) async fn server_with(chains: &str) -> Server {
     let directory: TempDir = tempfile::tempdir().unwrap();
     certificates(&directory, &[]).await;

@@ -18,7 +18,6 @@ pub(super) fn commands(block: &Block) -> Vec<Vec<String>> {
         .collect()
 }
 
-/// Returns all flags in a help text.
 fn flags(help: &str) -> BTreeSet<String> {
     help.split(|c: char| c.is_whitespace() || matches!(c, ',' | '\'' | '`' | '[' | ']'))
         .filter(|word| word.starts_with('-') && word.len() > 1)

@@ -22,7 +22,6 @@ const FOLDER: &str = "docs/examples/monitoring";
 /// The labels that Prometheus adds.
 const OF_TARGET: [&str; 2] = ["instance", "job"];
 
-/// A metric as listed on a page.
 struct ListedMetric {
     is_histogram: bool,
     labels: BTreeSet<String>,
@@ -59,7 +58,6 @@ struct ShownExpression {
     labels: Vec<String>,
 }
 
-/// Returns the identifiers that follow `before` in a text.
 fn named_in(text: &str, before: &str) -> Vec<String> {
     let is_part = |c: &char| c.is_ascii_alphanumeric() || *c == '_';
     let parts = text.split(before).skip(1);

@@ -93,7 +93,6 @@ async fn write_failures(program: &Admittance, directory: &str) -> Option<f64> {
     metrics.sum("admittance_write_failures_total", &[("directory", directory)])
 }
 
-/// Returns a second chain to apply.
 fn second(hot: &Hot) -> String {
     chain("second", &hot.plugin("{ name: second }"))
 }

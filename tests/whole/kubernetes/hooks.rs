@@ -15,7 +15,6 @@ use crate::webhooks::{certificate, listen};
 /// The server's name in a `service`, and its name in URLs.
 const NAMES: [&str; 2] = ["hook.hooks.svc", "hook.hooks"];
 
-/// A received request.
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
     pub(crate) path: String,
@@ -34,7 +33,6 @@ impl Call {
 pub(crate) enum Answer {
     /// The `response` of a review, to which the server adds `uid`.
     Review(Value),
-    /// A reply with this status and text.
     Text(u16, String),
     /// The connection is closed without a reply.
     HangUp,

@@ -29,7 +29,6 @@ fn annotation<'a>(lease: &'a Value, name: &str) -> Option<&'a str> {
     lease["metadata"]["annotations"][format!("admittance.dev/{name}")].as_str()
 }
 
-/// Returns the time at which a Lease was renewed.
 fn renewed(lease: &Value) -> Timestamp {
     lease["spec"]["renewTime"].as_str().unwrap().parse().unwrap()
 }

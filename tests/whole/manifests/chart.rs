@@ -242,7 +242,6 @@ CERT_MANAGER | Certificate | -tls | /spec/dnsNames | ["admittance.admittance-sys
 CERT_MANAGER; tls.secretName="own" | Certificate | -tls | /spec/secretName | "own"
 "#;
 
-/// Parses the rows of [`VALUES`].
 fn values() -> Vec<(Vec<String>, [String; 3], Option<Value>)> {
     let text = VALUES
         .replace("POD/", "/spec/template/spec/")
@@ -335,7 +334,6 @@ async fn the_schema_refuses_what_cannot_be_installed() {
     }
 }
 
-/// A published chart can be written again into its directory.
 #[tokio::test]
 async fn a_chart_can_be_written_again_in_its_directory() {
     let config = format!(

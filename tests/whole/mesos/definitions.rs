@@ -43,7 +43,6 @@ impl Surroundings {
         Front::start(&self.config(place, "")).await
     }
 
-    /// Returns a driver's configuration with `more` appended.
     pub(super) fn config(&self, place: &ZooKeeperNode, more: &str) -> String {
         let address = self.hooks.address;
         let more = format!(
@@ -346,7 +345,6 @@ async fn of_two_creates_for_one_operation_and_kind_one_succeeds() {
     }
 }
 
-/// Returns the current `/v1/status`.
 async fn status(around: &Surroundings, driver: &Front) -> String {
     let url = driver.program.admin_url("/v1/status");
     let reply = around.client.get(&url).await.unwrap();

@@ -12,7 +12,6 @@ use super::{
 };
 use crate::scene::application;
 
-/// Returns the current `/healthz`.
 async fn health(driver: &Front) -> Value {
     let client = admittance_tests::Client::new().unwrap();
     let reply = client.get(&driver.program.admin_url("/healthz")).await.unwrap();
@@ -42,7 +41,6 @@ async fn until_healthz(driver: &Front, message: &str) {
     }
 }
 
-/// Creates an application, and returns the reply.
 async fn create(driver: &Front, name: &str) -> (u16, Value) {
     let client = admittance_tests::Client::new().unwrap();
     let url = format!("{}/namespaces/shop/applications", driver.routes());

@@ -22,7 +22,6 @@ pub(super) struct Hooks {
     calls: Arc<Mutex<Vec<Call>>>,
 }
 
-/// A call of a hook with its reply.
 #[derive(Clone, Debug)]
 pub(super) struct Call {
     pub(super) path: String,

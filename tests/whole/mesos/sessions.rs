@@ -45,7 +45,6 @@ fn is_protected(name: &str, address: &str) -> bool {
     })
 }
 
-/// Returns `host:port` of a URL.
 fn address(url: &str) -> http::uri::Authority {
     url.parse::<http::Uri>().unwrap().authority().unwrap().clone()
 }

@@ -16,7 +16,6 @@ use tokio::{sync::watch, task::JoinSet};
 use super::scene::code_and_message;
 use crate::scene::application;
 
-/// The namespace of the created applications.
 pub(super) const NAMESPACE: &str = "load";
 
 /// Clients that create applications until they are stopped.

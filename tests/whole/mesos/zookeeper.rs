@@ -17,7 +17,6 @@ pub(crate) struct ZooKeeperNode {
 }
 
 impl ZooKeeperNode {
-    /// Returns the root of an ensemble.
     pub(super) fn root(servers: &str) -> Self {
         Self {
             servers: servers.to_owned(),
@@ -39,12 +38,10 @@ impl ZooKeeperNode {
         }
     }
 
-    /// Returns the connect string for ZooKeeper clients.
     pub(super) fn connection(&self) -> String {
         format!("{}{}", self.servers, self.folder)
     }
 
-    /// Returns the configuration's keys for ZooKeeper.
     pub(crate) fn config(&self) -> String {
         let servers: Vec<String> = self
             .servers

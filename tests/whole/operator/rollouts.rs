@@ -7,7 +7,6 @@ use crate::scene::{source, write};
 
 const STAGE: (&str, &str) = ("stage", "Mutating:versions/version");
 
-/// Returns a chain with a candidate that has this rollout.
 fn rolled_out(rollout: &str) -> String {
     let candidate =
         format!("      candidate:\n        source: file:../two.wasm\n        rollout: {rollout}\n");

@@ -21,7 +21,6 @@ impl Setup {
         Self::start(BCS, chain, |_| None).await
     }
 
-    /// Starts a driver with this configuration.
     pub(super) async fn configured(config: &str, chain: &str) -> Self {
         Self::start(config, chain, |_| None).await
     }
@@ -148,7 +147,6 @@ spec:
     )
 }
 
-/// Returns the annotation that this version of a stage writes.
 pub(super) fn annotations_by(version: u32) -> Value {
     json!({ "version.admittance.dev/a": Versions::name(version) })
 }

@@ -39,7 +39,6 @@ struct Shared {
     received: watch::Sender<Vec<Received>>,
 }
 
-/// An accepted request.
 #[derive(Clone)]
 pub(crate) struct Received {
     pub(crate) headers: HeaderMap,
@@ -84,7 +83,6 @@ pub(crate) fn spans(received: &[Received]) -> Vec<Span> {
         .collect()
 }
 
-/// Returns an attribute's value as text, or an empty string.
 pub(crate) fn attribute(attributes: &[KeyValue], name: &str) -> String {
     let found = attributes.iter().find(|attribute| attribute.key == name);
     let value = found.and_then(|attribute| attribute.value.as_ref()?.value.as_ref());

@@ -27,7 +27,6 @@ const WATCHES: usize = 20;
 /// The pause of a client after an error.
 const BACKOFF: Duration = Duration::from_millis(20);
 
-/// The counts of a load.
 #[derive(Debug, Default)]
 struct Tally {
     /// Objects whose creation was confirmed.

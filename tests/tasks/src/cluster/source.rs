@@ -11,7 +11,6 @@ use crate::{
     folders::{at, create_directory, remove_directory},
 };
 
-/// The vendored library that is replaced.
 const REFLECT2: &str = "vendor/github.com/modern-go/reflect2";
 
 /// The source's path in the Go workspace that its makefile expects.

@@ -65,7 +65,6 @@ impl Machine {
         command
     }
 
-    /// Returns a command that prints a program's shared libraries.
     pub(super) fn list_libraries(&self, program: &Path) -> Command {
         let mut command = if self.is_this_one() {
             Command::new("ldd")

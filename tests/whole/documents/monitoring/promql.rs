@@ -18,7 +18,6 @@ pub(super) struct Selector {
 /// Keywords followed by labels in parentheses.
 const GROUPING: [&str; 6] = ["by", "without", "on", "ignoring", "group_left", "group_right"];
 
-/// Keywords between operands.
 const OPERATORS: [&str; 5] = ["and", "or", "unless", "bool", "offset"];
 
 impl Expression {

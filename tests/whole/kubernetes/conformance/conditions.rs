@@ -16,7 +16,6 @@ use crate::{
 enum Expected {
     Called,
     Skipped,
-    /// Refused with 403.
     Refused,
     /// The webhook is skipped like one whose call failed with the policy `Ignore`.
     Ignored,

@@ -54,7 +54,6 @@ struct Backend {
     answered: AtomicUsize,
 }
 
-/// The answers that the clients got.
 #[derive(Debug)]
 pub(super) struct Answers {
     /// All answers in the order in which clients received them.
