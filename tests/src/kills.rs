@@ -234,7 +234,6 @@ impl Scene {
                 "generation {generation} is refused: {}",
                 reply.text()
             ))),
-            // The program was killed before it could respond.
             Ok(Err(_)) | Err(_) => Ok(false),
         }
     }

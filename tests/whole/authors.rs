@@ -99,7 +99,6 @@ async fn a_new_project_passes_its_tests() {
         assert!(!run.stdout.contains("warning"), "{}", run.stdout);
     }
 
-    // `dev` notices a change of the code.
     let code = directory.join("src/lib.rs");
     let text = fs::read_to_string(&code).unwrap();
     fs::write(&code, text.replacen("is missing; add it", "is absent; add it", 1)).unwrap();
@@ -117,7 +116,6 @@ async fn a_new_project_passes_its_tests() {
     assert_eq!(names, ["a Pod without the label is refused", "cargo test"]);
     assert_eq!(failed[0]["failures"][0]["what"], "message");
 
-    // Mistakes that the compiler finds are reported with a fix.
     for (code_with_mistake, told) in [
         ("compile_error!(\"not yet\");".to_owned(), "not yet"),
         (
@@ -248,7 +246,7 @@ async fn run_follows_changes() {
 async fn dev_follows_changes() {
     let folder = project("dev-label", "validating").await;
     let directory = folder.path().join("dev-label");
-    // The log is off, because nothing reads the pipe while requests are sent, and it would fill up.
+    // Only errors are logged: nothing reads the pipe while requests are sent, and it would fill up.
     let arguments = ["dev", "--listen", "127.0.0.1:0", "--log", "error"];
     let mut child = command(&directory, &arguments)
         .stdout(Stdio::null())
@@ -295,7 +293,7 @@ async fn dev_follows_changes() {
     let code = directory.join("src/lib.rs");
     let text = fs::read_to_string(&code).unwrap();
     replace(&code, text.replace("is missing; add it", "is absent; add it")).unwrap();
-    // `dev` serves the plugin although its tests fail.
+    // `dev` serves the plugin even while its tests fail.
     until("failed").await;
     let deadline = Instant::now() + Duration::from_secs(60);
     while !message().await.ends_with("`team` is absent; add it") {

@@ -227,7 +227,6 @@ spec:
     }
 }
 
-/// A valid document that is probably a mistake causes a warning, and the exit code 0.
 #[tokio::test]
 async fn check_warns_of_definitions_that_are_probably_not_intended() {
     let directory = tempfile::tempdir().unwrap();
@@ -298,7 +297,6 @@ async fn check_warns_of_definitions_that_are_probably_not_intended() {
     }
 }
 
-/// Missing arguments are reported with an example.
 #[tokio::test]
 async fn check_shows_warnings_about_scalars_besides_mistakes() {
     let directory = tempfile::tempdir().unwrap();
@@ -344,7 +342,6 @@ async fn an_object_without_kind_is_a_mistake() {
     }
 }
 
-/// Durations in microseconds have at most three decimals, without floating-point noise.
 #[tokio::test]
 async fn durations_have_at_most_three_decimals() {
     let directory = tempfile::tempdir().unwrap();

@@ -106,7 +106,6 @@ async fn decisions_are_shown_as_they_are_made() {
     browser.find_with("table.chains tr", "images").await;
     browser.picture("live").await;
 
-    // Another decision arrives while the page is open.
     server.pod("denied-2", "shop", "late", "nginx").await;
     browser
         .find_with("table.live tbody tr:first-child", "shop/late")
@@ -360,7 +359,6 @@ async fn health_shows_what_the_driver_depends_on() {
         );
     }
     browser.picture("health").await;
-    // The definitions become invalid while the program serves.
     fs::write(
         server.directory.path().join("chains.yaml"),
         chains().replace("registry", "Not A Name"),

@@ -42,7 +42,6 @@ fn run(command: &mut Command) -> String {
 fn packages(folder: &Path) -> PathBuf {
     let artifacts = Artifacts::find().unwrap();
     let program = folder.join("admittance");
-    // Debug information is most of a debug build.
     let mut strip = Command::new("strip");
     strip.arg("--strip-all").arg("-o").arg(&program);
     run(strip.arg(artifacts.program("admittance").unwrap()));

@@ -100,7 +100,6 @@ async fn the_example_is_checked_and_run() {
     assert!(checked.stdout.contains(mistake), "{}", checked.stdout);
 }
 
-/// Cases of `admittance test` can contain exceptions.
 #[tokio::test]
 async fn cases_see_exceptions() {
     let directory = tempfile::tempdir().unwrap();

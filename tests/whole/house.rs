@@ -71,7 +71,6 @@ fn texts_below(folder: PathBuf) -> Vec<(PathBuf, String)> {
             if path.is_dir() {
                 folders.push(path);
             } else {
-                // Binary files are skipped.
                 texts.extend(fs::read_to_string(&path).map(|text| (path, text)));
             }
         }

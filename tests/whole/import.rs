@@ -273,7 +273,6 @@ async fn import_overwrites_a_file_only_on_demand() {
     assert_eq!(forced.code, Some(0), "{}", forced.stderr);
     assert_eq!(written(), Some(text));
 
-    // Invalid documents are reported, and the others are written.
     write(
         &directory,
         "documents.yaml",

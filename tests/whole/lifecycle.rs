@@ -529,7 +529,6 @@ async fn the_exit_code_says_whether_a_restart_may_help() {
              rules: [{{ operations: [CREATE], kinds: [application] }}]\n  stages: [ {{ name: a, {stage} }} ]\n"
         )
     };
-    // Nothing listens on port 1.
     let far = write(
         &directory,
         "far.yaml",
@@ -588,7 +587,6 @@ async fn the_exit_code_says_whether_a_restart_may_help() {
     }
 }
 
-/// `admittance status` shows the same upstream as `/v1/status`.
 #[tokio::test]
 async fn the_command_shows_the_upstream() {
     let scene = Scene::bcs(&chain()).await;

@@ -497,7 +497,6 @@ async fn check(scene: &Scene, name: &str, policy: &str, expected: Expected) {
     }
 }
 
-/// The document is a real one of BCS users.
 #[tokio::test]
 async fn a_bcs_admissionwebhook_is_served_unchanged() {
     let directory = tempfile::tempdir().unwrap();
@@ -565,7 +564,6 @@ async fn a_bcs_admissionwebhook_is_served_unchanged() {
     assert_eq!(scene.stored("shop", "update"), Some(update));
 }
 
-/// The driver's port can use TLS with or without client certificates.
 #[tokio::test]
 async fn the_listener_serves_tls() {
     let directory = tempfile::tempdir().unwrap();

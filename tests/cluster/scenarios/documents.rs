@@ -48,7 +48,6 @@ pub(crate) async fn a_webhook_is_called_and_then_becomes_a_plugin(cluster: Arc<C
     entry["plugin"] = stage["plugin"].clone();
     scene.define(&document);
     until_image(&scene, "plugin", NEW).await;
-    // The plugin has replaced the webhook, so its server can stop.
     drop(hook);
     scene.create(&pod("last", GOOD_IMAGE)).await.succeeds();
     assert_eq!(image(&scene.get("pod last").await, "log-agent").unwrap(), NEW);

@@ -56,7 +56,6 @@ pub(crate) async fn a_cluster_is_used_through_a_tunnel(cluster: Arc<Cluster>) {
     lists(&gate).await;
     containers(&gate).await;
 
-    // A killed agent reconnects after its restart.
     gate.agent.kill().await.unwrap();
     gate.run("get pods").await.fails_with(&["Error from server"]);
     gate.start_agent();

@@ -76,7 +76,6 @@ pub(crate) async fn chains_take_effect_without_a_registration(cluster: Arc<Clust
     let scene = keeping(cluster).await;
     until_changed(&scene, &["web"]).await;
 
-    // A plugin changes Pods, and a CEL validation refuses some of them.
     scene.apply(&mutating(sidecar("1"))).await.succeeds();
     scene.apply(&denying(&scene, "by a chain")).await.succeeds();
     until_changed(&scene, &["web", "log-agent"]).await;
@@ -90,7 +89,6 @@ pub(crate) async fn chains_take_effect_without_a_registration(cluster: Arc<Clust
     scene.create(&pod("good", GOOD_IMAGE)).await.succeeds();
     assert_eq!(scene.containers("good").await, ["web", "log-agent"]);
 
-    // An invalid chain is refused before it is stored.
     let mut bad = denying(&scene, "never said");
     bad["spec"]["stages"][0]["cel"]["validations"][0]["expression"] = json!("object.");
     scene
@@ -98,7 +96,6 @@ pub(crate) async fn chains_take_effect_without_a_registration(cluster: Arc<Clust
         .await
         .fails_with(&["spec.stages[0].cel.validations[0].expression"]);
 
-    // The certificate is renewed while Pods are created.
     let image = "registry.example.com/log-agent:1";
     let mut creating = Creating::begin(&scene, sidecar_image);
     creating.until_more(image).await;
@@ -145,7 +142,6 @@ pub(crate) async fn chains_take_effect_without_a_registration(cluster: Arc<Clust
     .await;
     until_changed(&scene, &["web", "log-agent"]).await;
 
-    // After the chains are deleted, Pods are unchanged.
     for name in ["sidecars", &scene.namespace] {
         scene
             .run(&format!("delete admissionchain {name}"))

@@ -130,7 +130,6 @@ pub(crate) async fn chains_are_written_with_kubectl(cluster: Arc<Cluster>) {
     scene.register(&checking).await;
     scene.register(&Registration::validating("/validate")).await;
 
-    // The status reports that the chain is live.
     scene.apply(&denying(&scene, "by a chain")).await.succeeds();
     until_true(&scene, &name, "Live").await;
     until_refused(&scene, "by a chain").await;
@@ -142,7 +141,6 @@ pub(crate) async fn chains_are_written_with_kubectl(cluster: Arc<Cluster>) {
         assert!(has("ACCEPTED") && has(&name), "{}", listed.stdout);
     }
 
-    // An invalid chain is refused, and not stored.
     let mut bad = denying(&scene, "never said");
     bad["spec"]["stages"][0]["cel"]["validations"][0]["expression"] = json!("object.");
     scene

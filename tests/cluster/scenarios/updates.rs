@@ -249,7 +249,6 @@ pub(crate) async fn certificates_are_replaced_between_two_creates(cluster: Arc<C
     creating.end(&[OLD]).await;
 }
 
-/// A new server takes over, and the old one finishes its requests and exits.
 pub(crate) async fn a_server_hands_over_to_another(cluster: Arc<Cluster>) {
     let mut scene = Scene::start(cluster, &[injection(sidecar("2.1"))]).await;
     let registration = Registration::mutating("/mutate/injection");

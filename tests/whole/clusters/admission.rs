@@ -34,7 +34,6 @@ async fn writes_pass_the_chains_on_their_way() {
     );
     assert_eq!(scene.server.got().len(), 0);
 
-    // The chain changes the created object.
     let created = scene
         .send(
             Method::POST,
@@ -167,7 +166,6 @@ async fn a_body_that_cannot_be_inspected_does_not_pass() {
             .await;
         assert_eq!(reply.status, 415, "{}", reply.text());
     }
-    // No chain matches these requests.
     let headers = [("content-type", "application/json")];
     let map = json!({"metadata": {"name": "a"}});
     let reply = scene

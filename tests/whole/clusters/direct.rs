@@ -142,7 +142,6 @@ async fn changed_credentials_and_addresses_are_used_at_once() {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     assert_eq!(scene.send(Method::GET, "/version", Value::Null).await.status, 404);
-    // One of the two servers stops.
     drop(std::mem::replace(&mut scene.server, second));
     let before = scene.server.got().len();
     for _ in 0..4 {

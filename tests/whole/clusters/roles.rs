@@ -136,7 +136,6 @@ async fn roles_of_the_configuration_are_bound_in_the_cluster() {
         .send_with(Method::GET, "/version", &headers, Value::Null)
         .await;
     assert_eq!(denied.json().unwrap()["code"], 404);
-    // Deleting a user withdraws the user's role.
     scene.admin("DELETE", "/v1/users/alice", Value::Null).await;
     until_bound(&scene, &[foreign]).await;
 }

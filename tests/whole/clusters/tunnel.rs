@@ -114,7 +114,6 @@ async fn an_agent_follows_the_api_servers_of_its_cluster() {
     let metrics = get("/metrics").await.text();
     assert!(metrics.contains("\nadmittance_agent_reported 1\n"), "{metrics}");
 
-    // The cluster's API server is replaced.
     list(&scene.server);
     let moved = async {
         while !scene.server.got().iter().any(|got| got.uri.path() == "/version") {

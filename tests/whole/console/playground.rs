@@ -74,7 +74,6 @@ async fn the_playground_shows_verdicts_while_a_user_types() {
         .await;
     browser.picture("playground-denied").await;
 
-    // The playground opens a live chain.
     browser.open(&url("/chains/Mutating/images")).await;
     browser.click("a.button", "Try it in the playground").await;
     let text = browser.text_of("definitions").await;
@@ -249,7 +248,6 @@ async fn an_editor_does_not_trap_the_keyboard() {
     browser
         .find_with("#definitions-choices li[aria-selected=true]", "phase")
         .await;
-    // Tab accepts the completion `phase`, and the editor offers its values.
     browser.type_in("definitions", format!("{tab}V")).await;
     browser.find_with("#definitions-choices li", "Validating").await;
     browser

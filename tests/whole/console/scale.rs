@@ -57,7 +57,6 @@ async fn pages_stay_small_with_a_full_log() {
     fill(&server).await;
 
     let mut figures = Vec::new();
-    // The browser's cache is empty.
     for path in [
         "/live",
         "/",

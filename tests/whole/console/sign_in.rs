@@ -110,7 +110,6 @@ async fn a_token_opens_the_console() {
     assert_eq!(browser.address().await, url("/health"));
     assert_eq!(browser.errors().await, Vec::<String>::new());
 
-    // The token is replaced while the page is open.
     browser.open(&url("/live")).await;
     browser.find_with(".live-state", "Live").await;
     write_token(

@@ -137,7 +137,6 @@ async fn a_candidate_is_shown_and_promoted() {
         .await;
     browser.picture("chain").await;
 
-    // The page shows the changes of the promotion before it is confirmed.
     browser.click("a.button", "Promote").await;
     browser
         .find_with("table.diff td.added", "other.example.com/hub")
@@ -328,7 +327,6 @@ async fn a_stage_is_disabled_for_a_time() {
     let latest = pod("on", "shop", "web", "nginx");
     assert!(!server.review("/admit", &latest).await.is_allowed());
 
-    // The stage is now in Audit mode, so its results are only counted.
     browser
         .click("details.switch summary", "Disable it for a time")
         .await;

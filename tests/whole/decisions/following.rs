@@ -61,7 +61,6 @@ async fn decisions_are_followed() {
     );
     assert_eq!(refused.next().await, "d");
 
-    // The driver ends the stream when it stops.
     scene.0.program.terminate().unwrap();
     let output = all.child.wait_with_output().await.unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);

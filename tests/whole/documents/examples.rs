@@ -23,11 +23,8 @@ const INFOS: [&str; 16] = [
     "toml",
     "ini",
     "text",
-    // The block is compiled and run.
     "rust",
-    // The block is compiled.
     "rust,no_run",
-    // The block is neither compiled nor run.
     "rust,ignore",
     // The tests of JavaScript and Python packages run the block.
     "javascript",

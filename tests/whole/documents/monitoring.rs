@@ -179,7 +179,6 @@ fn expressions_use_metrics_and_labels_that_exist() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// The series of a running program have exactly the labels on the pages.
 #[tokio::test]
 async fn series_have_the_listed_labels() {
     let chains = "apiVersion: admittance.dev/v1alpha1

@@ -64,7 +64,6 @@ async fn every_way_of_replacing_a_module_goes_live() {
     );
 }
 
-/// The log of a reload names the changed module once, not each stage that uses it.
 #[tokio::test]
 async fn a_changed_module_is_logged_once_for_many_stages() {
     let hot = Hot::new().await;
@@ -111,7 +110,6 @@ async fn a_partial_module_is_reported_until_it_is_complete() {
         let mark = program.mark();
         let mut file = File::create(hot.module()).unwrap();
         file.write_all(&whole[..length]).unwrap();
-        // The writer keeps the file open after writing a part of it.
         program
             .until_logged_after(mark, name, |line| line.message().contains("are rejected"))
             .await

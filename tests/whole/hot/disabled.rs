@@ -98,7 +98,6 @@ async fn tell_status(program: &Admittance) -> String {
     finished.stdout
 }
 
-/// A new table waits for a module server that does not answer.
 #[tokio::test]
 async fn a_stage_is_disabled_while_a_table_is_built() {
     let server = ModuleServer::start().await.unwrap();

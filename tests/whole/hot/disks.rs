@@ -189,7 +189,6 @@ async fn a_plugin_goes_live_when_the_store_cannot_keep_it() {
         let around = if is_full {
             small_disk(&store)
         } else {
-            // The store now contains the first version.
             end(hot.start().await).await;
             read_only(&store)
         };
@@ -237,7 +236,6 @@ async fn definitions_that_cannot_be_written_are_not_changed() {
     assert_eq!(status["revision"], before["revision"], "{status:#}");
     assert_eq!(hot.version(&program).await, Some(1));
 
-    // The next start finds no unfinished change.
     end(program).await;
     let program = hot.start().await;
     let told = hot.annotations(&program).await;

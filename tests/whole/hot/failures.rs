@@ -194,7 +194,6 @@ signatures:
         // A failure that is retried does not prevent other changes, so a table is still built.
         let has_failed = failed(&program).await > failed_before;
         assert_eq!(has_failed, !row.is_retried, "{name}");
-        // The live table is unchanged.
         assert_eq!(status["revision"], before["revision"], "{name}");
         assert_eq!(status["liveSince"], before["liveSince"], "{name}");
         assert_eq!(hot.version(&program).await, Some(version - 1), "{name}");

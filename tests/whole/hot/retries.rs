@@ -139,7 +139,6 @@ async fn a_server_that_is_down_delays_no_other_change() {
     hot.put(2);
     hot.until_version(&program, "a file that was changed beside", 2)
         .await;
-    // The new chain waits for its module.
     let status = program.status().await.unwrap();
     assert_eq!(status["chains"].as_array().unwrap().len(), 1, "{status:#}");
     assert_eq!(deployment(&hot, &program).await.0, 200);
@@ -235,7 +234,6 @@ async fn a_first_start_without_the_server_serves_the_rest() {
             ),
         }
 
-        // Other changes go live while the module is missing.
         hot.put(2);
         hot.until_version(&program, "a change beside", 2).await;
 

@@ -60,7 +60,6 @@ async fn the_last_live_table_is_served_when_definitions_are_broken() {
         };
         assert!(program.log().iter().any(is_told), "{name}: {:#?}", program.log());
 
-        // From then on, the file is reloaded.
         fs::create_dir_all(hot.path("definitions")).unwrap();
         hot.put(3);
         replace(&hot.chain_file(), hot.usual_chain()).unwrap();
@@ -103,7 +102,6 @@ async fn a_rollback_holds_until_the_files_change() {
         (&status["revision"], &status["origin"])
     );
 
-    // A change of the definitions ends the rollback.
     hot.put(3);
     hot.until_version(&program, "the third version", 3).await;
     let status = program.status().await.unwrap();

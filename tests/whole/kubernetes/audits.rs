@@ -178,7 +178,6 @@ async fn reports_follow_objects_chains_and_leaders() {
     let calls = &first.program.status().await.unwrap()["chains"][0]["stages"][0]["calls"];
     assert_eq!(calls["total"], 0);
 
-    // Objects are changed, created and deleted.
     setting
         .server
         .put("pods", pod("shop", "bad", &json!({"team": "b"})));
@@ -193,7 +192,6 @@ async fn reports_follow_objects_chains_and_leaders() {
     until_reported(&setting, "clusterreports", "", &[("n1", "no team")]).await;
     assert_eq!(audit(&first.program).await["objects"]["denied"], 2);
 
-    // The chains are replaced.
     setting.server.put(PLURAL, chain("name a team"));
     until_reported(&setting, "reports", "web", &[("new", "name a team")]).await;
     until_reported(&setting, "clusterreports", "", &[("n1", "name a team")]).await;
@@ -314,7 +312,6 @@ async fn an_incomplete_audit_reports_what_it_could_not_read() {
     let refused =
         |line: &admittance_tests::LogLine| line.message().contains("cannot patch resource \"policyreports\"");
     server.program.until_logged("the refusal", refused).await.unwrap();
-    // The audit continues when the API server is back.
     setting.server.leave();
     setting.server.allow("patch", "policyreports");
     setting.server.come_back();
@@ -431,7 +428,6 @@ async fn all_objects_are_audited_at_each_interval() {
     assert_eq!(audit(&server.program).await["last"]["revision"], 1);
 }
 
-/// If audits take longer than their interval, they run one after another and still report.
 #[tokio::test]
 async fn slow_audits_report_what_they_find() {
     let setting = setting();

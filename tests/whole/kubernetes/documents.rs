@@ -13,7 +13,6 @@ use crate::scene::{source, write};
 #[tokio::test]
 async fn mutating_webhooks_are_called_in_order_and_see_what_was_changed() {
     let directory = tempfile::tempdir().unwrap();
-    // Each webhook adds a label with its own name.
     let hooks = Hooks::start(directory.path(), |call, _| async move {
         Answer::label(call.path.trim_start_matches('/'), "seen")
     })

@@ -427,7 +427,6 @@ async fn ten_reviews_at_once_share_a_connection_of_http2() {
     const REVIEWS: usize = 10;
     let directory = tempfile::tempdir().unwrap();
     certificates(&directory, &[]).await;
-    // No request is answered before all have arrived.
     let hooks = Hooks::start(directory.path(), |_, mut arrivals| async move {
         arrivals.reach("/together", REVIEWS).await;
         Answer::allow()

@@ -228,7 +228,6 @@ async fn webhook_configurations_follow_the_live_chains() {
             .contains("second")
     );
 
-    // A change by another client is reverted.
     let kept = webhooks(&setting, VALIDATING);
     let mut changed = setting.server.object(VALIDATING, "", NAME).unwrap();
     changed["webhooks"][0]["failurePolicy"] = json!("Ignore");
@@ -471,7 +470,6 @@ async fn a_lost_secret_is_restored_and_replaced() {
     assert_eq!(authorities(&bundle(&setting)), 2);
 }
 
-/// If the API server drops a field, the leader does not write it again.
 #[tokio::test]
 async fn fields_that_the_api_server_drops_are_written_once() {
     let setting = setting();
@@ -498,7 +496,6 @@ async fn fields_that_the_api_server_drops_are_written_once() {
     let writes = |verb: &str| setting.server.count(verb, VALIDATING);
     assert_eq!((writes("create"), writes("replace")), (1, 0));
 
-    // Changes by other clients are still reverted.
     let kept = webhooks(&setting, VALIDATING);
     let mut changed = setting.server.object(VALIDATING, "", NAME).unwrap();
     changed["webhooks"][0]["failurePolicy"] = json!("Ignore");

@@ -2,7 +2,6 @@
 
 use super::*;
 
-/// The admin port of a Pod has the TLS, tokens and clients of the configuration.
 #[tokio::test]
 async fn access_to_the_admin_port_of_a_pod_follows_the_configuration() {
     let directory = tempfile::tempdir().unwrap();

@@ -290,7 +290,6 @@ async fn every_definition_file_is_printed() {
     let plugins = json!({"name": "ADMITTANCE_PLUGINS", "value": "/usr/local/lib/admittance"});
     assert!(env.as_array().unwrap().contains(&plugins), "{env}");
 
-    // The Pod accepts these files.
     let root = printed.directory.path().join("pod");
     printed.mount(&root);
     let config = root.join("etc/admittance/config/admittance.yaml");

@@ -63,7 +63,6 @@ async fn a_pod_of_the_manifests_answers_the_api_server() {
     }
 }
 
-/// Clients that trust another CA, or expect another name, reject the certificate.
 #[tokio::test]
 async fn only_the_webhook_configurations_trust_the_certificate() {
     let directory = tempfile::tempdir().unwrap();

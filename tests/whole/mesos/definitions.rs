@@ -168,7 +168,6 @@ async fn two_drivers_see_one_change_made_through_either() {
     let nodes = Nodes::connect(&place.connection()).await;
     assert_eq!(around.passed(&one).await, [""; 0]);
 
-    // One driver creates the definition.
     let definition = around.definition("webhook-test", "annotates");
     assert_eq!(
         around.change(&one, Method::POST, ROUTE, &definition).await,
@@ -187,7 +186,6 @@ async fn two_drivers_see_one_change_made_through_either() {
         assert_eq!(stored[key], definition[key], "{key}");
     }
 
-    // The other driver changes the definition.
     let definition = around.definition("webhook-test", "odd");
     around.change(&two, Method::PUT, ROUTE, &definition).await;
     assert_eq!(around.passed(&two).await, ["odd"]);
@@ -242,7 +240,6 @@ async fn two_drivers_see_one_change_made_through_either() {
         .until_passed(&two, "written by another program", &["first"])
         .await;
 
-    // The first driver removes the definition.
     around.change(&one, Method::DELETE, &path, &Value::Null).await;
     assert_eq!(around.passed(&one).await, [""; 0]);
     around.until_passed(&two, "removed through the other", &[]).await;

@@ -78,7 +78,6 @@ async fn healthz_reports_schedulers_like_the_original() {
     until_healthz(&driver, "cannot connect to any scheduler").await;
     assert_eq!(create(&driver, "first").await, (200, no_scheduler.clone()));
 
-    // A scheduler registers itself.
     let cluster = MesosCluster::default();
     let scheduler = Scheduler::start(&cluster).await.unwrap();
     let stands = Candidate::stand(&place.connection(), &scheduler).await;
@@ -86,7 +85,6 @@ async fn healthz_reports_schedulers_like_the_original() {
     let (status, reply) = create(&driver, "second").await;
     assert_eq!((status, &reply["code"]), (200, &json!(0)), "{reply}");
 
-    // The scheduler's node disappears.
     stands.resign().await;
     until_healthz(&driver, "cannot connect to any scheduler").await;
     assert_eq!(create(&driver, "third").await, (200, no_scheduler));

@@ -184,7 +184,6 @@ async fn lost_and_duplicate_writes_are_detected() {
         let body = format!(r#"{{"ID":"{name}","RunAs":"{NAMESPACE}","Instances":1}}"#);
         client.bcs(Method::POST, &url, body).await.unwrap();
     }
-    // A scheduler that is not the master may receive requests.
     scheduler.lead(false);
     let body = format!(r#"{{"ID":"once","RunAs":"{NAMESPACE}","Instances":1}}"#);
     client.bcs(Method::POST, &url, body).await.unwrap();

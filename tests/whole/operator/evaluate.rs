@@ -75,7 +75,6 @@ async fn an_evaluation_has_an_outcome_and_no_effect() {
         Versions::name(1)
     );
 
-    // This chain does not match the request.
     let body = json!({"definitions": chain("two.wasm", ""), "request": {"object": "apiVersion: v4\nkind: process\n"}});
     let reply = setup.evaluated(&body).await;
     assert_eq!(
@@ -179,7 +178,6 @@ async fn impossible_evaluations_are_explained() {
     assert_eq!(setup.ask("/v1/evaluate", &large).await.status, 413);
 }
 
-/// Limits stop a plugin that loops or allocates too much, as in a live chain.
 #[tokio::test]
 async fn limits_hold_in_evaluations() {
     let setup = Setup::with(&chain("one.wasm", "")).await;

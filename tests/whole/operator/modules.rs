@@ -144,7 +144,6 @@ async fn a_registry_gets_the_credentials_that_it_demands() {
     );
 }
 
-/// A module without the required signature never runs, whether it is there at startup or later.
 #[tokio::test]
 async fn only_signed_modules_run() {
     let keys = TempDir::new().unwrap();

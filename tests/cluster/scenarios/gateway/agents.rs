@@ -85,7 +85,6 @@ pub(crate) async fn agents_find_the_addresses_of_api_servers(cluster: Arc<Cluste
     reported(&gate, first, &at_first).await;
     until_status(&gate.rest, &pods, 200).await;
 
-    // The API server moves to another address.
     let at_second = served_at(&gate, second).await;
     drop(at_first);
     reported(&gate, second, &at_second).await;

@@ -41,7 +41,6 @@ pub(crate) async fn roles_of_a_file_are_bound_in_the_cluster(cluster: Arc<Cluste
         (services == Some(200) && status_of(&pods).await == Some(403)).then_some(())
     })
     .await;
-    // Without a role, bob cannot see the cluster.
     write("");
     until("no role of bob", async || {
         (status_of(&pods).await == Some(404)).then_some(())

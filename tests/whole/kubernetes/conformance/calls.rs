@@ -201,7 +201,6 @@ async fn webhooks_get_the_timeout_of_the_caller() {
     let directory = tempfile::tempdir().unwrap();
     let hooks = Hooks::start(directory.path(), |call, _| async move {
         match call.path.as_str() {
-            // The call takes at least this long.
             "/serial/1-slow" => tokio::time::sleep(Duration::from_millis(1100)).await,
             "/late/1-silent" => return Answer::Silence,
             _ => {}

@@ -181,7 +181,6 @@ impl Fleet {
             })
             .await;
         }
-        // All replicas go on answering, even the slow one.
         for server in &self.servers {
             let answered = self.balancer.answered(server);
             eventually("a replica goes on with answering", async || {
