@@ -9,6 +9,7 @@ use std::{
 
 #[derive(Debug)]
 pub(crate) enum Error {
+    /// A program could not be started.
     Start { program: OsString, source: io::Error },
     /// A program failed after it printed the reason.
     Status { program: OsString, status: ExitStatus },
