@@ -15,7 +15,7 @@ use crate::files;
 
 pub(crate) fn word<W: Word + Send + Sync>() -> impl TypedValueParser<Value = W> {
     PossibleValuesParser::new(W::WORDS.iter().map(|(word, _)| *word)).try_map(|text| {
-        // The case was checked by clap, unless the argument ignores it.
+        // clap has checked the case, unless the argument ignores case.
         let found = W::WORDS.iter().find(|(word, _)| word.eq_ignore_ascii_case(&text));
         found
             .map(|(_, value)| *value)
@@ -23,7 +23,7 @@ pub(crate) fn word<W: Word + Send + Sync>() -> impl TypedValueParser<Value = W> 
     })
 }
 
-/// Parses the path of a file or a directory that exists; `-` stands for standard input.
+/// Parses the path of an existing file or directory; `-` means standard input.
 pub(crate) fn existing(text: &str) -> Result<PathBuf, String> {
     let path = PathBuf::from(text);
     match path.metadata() {
@@ -36,12 +36,11 @@ pub(crate) fn existing(text: &str) -> Result<PathBuf, String> {
             let near = did_you_mean(&name, names);
             Err(format!("there is no such file or directory{near}"))
         }
-        // The code that reads the file reports other problems.
+        // Other problems are reported when the file is read.
         _ => Ok(path),
     }
 }
 
-/// Parses `KEY=VALUE`.
 pub(crate) fn key_value(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
@@ -49,7 +48,7 @@ pub(crate) fn key_value(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// Returns the paths that a command was given, or else the paths that its configuration names.
+/// Returns the given paths, or by default those in the configuration.
 pub(crate) fn definitions_or_configured(given: &[PathBuf], config: Option<&Config>) -> Vec<PathBuf> {
     match (config, given) {
         (Some(config), []) => config.definition_files().map(Path::to_owned).collect(),
@@ -57,7 +56,7 @@ pub(crate) fn definitions_or_configured(given: &[PathBuf], config: Option<&Confi
     }
 }
 
-/// Reads the texts of these files and directories; `-` stands for standard input, which is `input`.
+/// Reads the texts of these files and directories. For `-`, the text is `input`, which comes from standard input.
 pub(crate) fn read_definitions(
     paths: &[PathBuf],
     input: &mut impl Read,
@@ -74,7 +73,7 @@ pub(crate) fn read_definitions(
     Ok(files)
 }
 
-/// Loads the definitions of these files and directories, of which there must be at least one.
+/// Loads the definitions in these files and directories. At least one path is required.
 pub(crate) fn load(paths: &[PathBuf]) -> crate::Result<Vec<ChainDefinition>> {
     let chains = definitions::load(paths)?;
     if chains.is_empty() {

@@ -215,7 +215,7 @@ async fn audit_lists(
     Ok(report)
 }
 
-/// Shows on a terminal how many objects have been audited.
+/// Returns a spinner that shows on a terminal how many objects were audited.
 fn spinner() -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
@@ -226,7 +226,7 @@ fn spinner() -> ProgressBar {
     )
 }
 
-/// Builds a table whose lookups read the cluster, if there is one.
+/// Builds a table. Its lookups read `cluster`, if there is one.
 async fn table(
     arguments: &Arguments,
     config: Option<&Config>,
@@ -246,7 +246,7 @@ async fn table(
 }
 
 impl Arguments {
-    /// Builds the table that is audited, and with `--against` the one that it is compared with.
+    /// Builds the table to audit, and for `--against` the table to compare with.
     async fn tables(
         &self,
         config: Option<&Config>,
@@ -279,7 +279,7 @@ impl Arguments {
         Auditor::new(tables, user, processors)
     }
 
-    /// Returns the resources that the arguments select. A selected resource that no chain matches is an error.
+    /// Returns the resources that the arguments select. It is an error to select a resource that no chain matches.
     fn selected(&self, resources: Vec<Resource>) -> crate::Result<Vec<Resource>> {
         for name in &self.resource {
             if !resources.iter().any(|resource| resource.is_called(name)) {

@@ -55,25 +55,24 @@ pub(crate) struct Arguments {
     log: String,
 }
 
-/// The duration of a round. It is long enough for thousands of calls, and short enough that both versions meet the same
-/// disturbances.
+/// The duration of a round: long enough for thousands of calls, but short enough that disturbances affect both versions
+/// alike.
 const ROUND: Duration = Duration::from_millis(50);
 
-/// The fewest rounds of each version. Fewer rounds would be too few to compare.
+/// The minimum number of rounds of each version, with which they can be compared.
 const LEAST_ROUNDS: u32 = 12;
 
-/// The number of requests whose memory is measured; as many requests before them only warm up.
+/// The number of requests for which memory is measured, after as many that only warm up.
 const MEMORY_REQUESTS: usize = 5;
 
-/// A version of the hooks, with its measurements so far.
+/// A version of the hooks, with its measurements.
 struct BenchedVersion {
     hooks: String,
     table: Arc<Table>,
-    /// Measures the calls of the table's plugins.
     meter: Arc<Meter>,
     request_times: Vec<Duration>,
     costs: Vec<CallCost>,
-    /// The bytes that the plugins write for a request.
+    /// The number of bytes that plugins write per request.
     touched: Option<u64>,
     round_medians: Vec<Duration>,
 }
@@ -128,7 +127,7 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Refuses a request that fails or that no chain matches, because its time would not measure the hooks.
+/// Refuses a request that fails or that no chain matches, because its time says nothing about the hooks.
 async fn check(table: &Table, found: &LocatedRequest) -> Result<(), String> {
     let place = &found.place;
     let outcome = table.admit(found.request.clone()).await;
@@ -145,8 +144,8 @@ async fn check(table: &Table, found: &LocatedRequest) -> Result<(), String> {
     }
 }
 
-/// Returns the median of the bytes that plugins write for a request; `None` if no plugin is called, or if the kernel
-/// does not report it.
+/// Returns the median number of bytes that plugins write per request; `None` if no plugin is called, or the kernel does
+/// not report it.
 async fn touched_bytes(table: &Table, meter: &Meter, requests: &[LocatedRequest]) -> Option<u64> {
     let mut touched = Vec::new();
     for (number, found) in requests.iter().cycle().take(2 * MEMORY_REQUESTS).enumerate() {
@@ -160,7 +159,7 @@ async fn touched_bytes(table: &Table, meter: &Meter, requests: &[LocatedRequest]
     quantile(&touched, 0.5)
 }
 
-/// Measures every version in each round, in alternating order. The first rounds only warm up.
+/// Measures all versions in each round, in alternating order. The first rounds are warm-up.
 async fn measure(versions: &mut [BenchedVersion], requests: &[Request], time: Duration) {
     const WARM_UP: u32 = 4;
     let rounds = u32::try_from(time.as_nanos() / ROUND.as_nanos())
@@ -178,13 +177,13 @@ async fn measure(versions: &mut [BenchedVersion], requests: &[Request], time: Du
         }
         versions.reverse();
     }
-    // The versions are returned in the order of the arguments.
+    // The versions are returned in the order of the arguments, so an odd number of reversals is undone.
     if WARM_UP.saturating_add(rounds) % 2 == 1 {
         versions.reverse();
     }
 }
 
-/// Runs one round, and returns the times of its requests and the costs of their plugins.
+/// Runs one round; returns the durations of its requests and the costs of plugin calls.
 async fn run_round(version: &BenchedVersion, requests: &[Request]) -> (Vec<Duration>, Vec<CallCost>) {
     let started = Instant::now();
     let (mut times, mut costs) = (Vec::new(), Vec::new());

@@ -90,15 +90,15 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<()> {
     arguments.output.print(&report, CertificateReport::to_string)
 }
 
-/// Returns a function that turns an error of the library into a message with the certificate's name.
+/// Returns a function that adds the certificate's name to an error of the library.
 fn creation_error(what: impl Display) -> impl FnOnce(rcgen::Error) -> String {
     move |error| format!("{what} cannot be made: {error}")
 }
 
-/// The remaining validity below which the report advises a new CA.
+/// The remaining validity of a CA below which the report advises a new one.
 const LAST_YEAR: Duration = Duration::days(365);
 
-/// Makes and writes all certificates, or fails without replacing existing files.
+/// Makes and writes all certificates. If that fails, existing files are unchanged.
 fn make(arguments: &Arguments, now: OffsetDateTime) -> crate::Result<CertificateReport> {
     let ca_files = match &arguments.ca {
         Some(path) => CertificateFiles {
@@ -178,7 +178,7 @@ fn planned(
     Ok(planned)
 }
 
-/// Reads or creates the CA to sign with, and returns whether it is new.
+/// Returns the CA to sign with, read or created, and whether it is new.
 fn authority(
     files: &CertificateFiles,
     arguments: &Arguments,
@@ -204,7 +204,7 @@ fn authority(
                 return Ok((authority, false));
             }
             let authority = Authority::succeeding(&certificates, &key, now).map_err(unusable)?;
-            // The certificates are replaced first: they show whether the key is for the old CA or the new one.
+            // Certificates are replaced before the key. After an interruption, they show to which CA the key belongs.
             let certificates = FileDraft::new(&files.certificate, authority.pem.as_bytes(), PUBLIC)?;
             let key = FileDraft::new(&files.key, authority.key_pem().as_bytes(), SECRET)?;
             certificates.publish(true)?;
@@ -224,8 +224,8 @@ fn authority(
     }
 }
 
-/// Writes both to temporary files and then renames these, so that a reader hardly ever sees one old and one new file.
-/// The key is renamed first, because a certificate without its key causes less clear errors.
+/// Writes both files as temporary files and then renames them, so that a reader is unlikely to see an old and a new
+/// one. The key is renamed first, because a certificate without its key causes less clear errors.
 fn write(files: &CertificateFiles, certificate: &str, key: &str, replace: bool) -> Result<(), String> {
     let directory = files::directory(&files.certificate);
     fs::create_dir_all(directory).map_err(files::at(directory))?;

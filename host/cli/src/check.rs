@@ -68,13 +68,12 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
     })
 }
 
-/// The mistakes in a configuration and its definitions, and the warnings about them.
 pub(crate) struct CheckedConfiguration {
     pub(crate) problems: Vec<String>,
     pub(crate) warnings: Vec<String>,
 }
 
-/// Checks a configuration and the definitions that it names, with their modules.
+/// Checks a configuration, its definitions and their modules.
 pub(crate) fn configuration(path: &Path, store: Option<PathBuf>) -> crate::Result<CheckedConfiguration> {
     let report = check(&Arguments {
         files: Vec::new(),
@@ -100,24 +99,24 @@ enum CheckReport {
     },
     Documents {
         mistakes: Mistakes,
-        /// Warnings about scalars that YAML 1.2 reads differently.
+        /// Warnings about values that YAML 1.2 reads differently.
         warnings: Vec<String>,
     },
     Stages(Vec<StageMistake>),
 }
 
-/// A mistake in a stage, with its own line.
+/// A mistake in a stage, with its line.
 struct StageMistake {
     location: Location,
     chain: Arc<str>,
     stage: Arc<str>,
-    /// Whether the mistake is in the candidate of the stage.
+    /// Whether the mistake is in the stage's candidate.
     candidate: bool,
     message: String,
 }
 
 impl StageMistake {
-    /// Returns one mistake for each setting that the plugin rejected, or one for the whole stage.
+    /// Returns a mistake for each setting that the plugin rejected, or else one for the whole stage.
     fn all_of(error: &StageError) -> Vec<Self> {
         let of = |location, message| Self {
             location,
@@ -134,7 +133,8 @@ impl StageMistake {
             )];
         };
         let mistakes = mistakes.iter().map(|mistake| {
-            // A plugin whose setting is a text, such as a policy in Rego, names the line in that text.
+            // If the setting itself is a text with lines, such as a policy in Rego, the plugin names the line in that
+            // text.
             let line = mistake
                 .message
                 .strip_prefix("line ")
@@ -166,8 +166,8 @@ impl fmt::Display for StageMistake {
     }
 }
 
-/// Rewrites an error so that each mistake in a stage names the field to correct, as in the output of `check`. An error
-/// about an unreachable server is returned unchanged: no field is wrong, and it has another exit code.
+/// Rewrites an error so that mistakes in stages name the field to correct, as `check` prints them. An error about an
+/// unreachable server is returned unchanged, because it is not about a field and has another exit code.
 pub(crate) fn at_fields(error: Error) -> Box<dyn std::error::Error + Send + Sync> {
     match &error {
         Error::Stages(errors) if !error.is_transient() => {
@@ -191,7 +191,7 @@ fn check(arguments: &Arguments) -> crate::Result<CheckReport> {
         }
     };
     if !arguments.documents_only {
-        // The plugins of the chains are loaded as by a host, and so are plugins that no stage calls.
+        // Plugins of chains are loaded by a host, and plugins that no stage calls are loaded in the same way.
         let builder = host::builder(config.as_ref(), arguments.store.clone());
         let with_idle = definitions.chains.iter().cloned().map(|mut chain| {
             chain.stages.append(&mut chain.idle);
@@ -219,7 +219,8 @@ fn check(arguments: &Arguments) -> crate::Result<CheckReport> {
         .flat_map(|chain| chain.warnings().into_iter().chain(chain.unreached(&reach)));
     let now = Moment::now();
     let of_exceptions = definitions.exceptions.iter().flat_map(|exception| {
-        // A stage that an exception names may be in a store that is not read. If every store is read, it is a mistake.
+        // An exception may refer to a stage in a store that is not read. If all stores are read, an unknown stage is a
+        // mistake.
         let unknown = exception.unknown(&definitions.chains);
         exception.warning(now).into_iter().chain(unknown)
     });
@@ -233,15 +234,14 @@ fn check(arguments: &Arguments) -> crate::Result<CheckReport> {
     })
 }
 
-/// Returns the names of the definition stores that this command does not read.
 fn unread_stores(config: Option<&Config>) -> Vec<String> {
     let places = config.into_iter().flat_map(|config| &config.definitions);
     let unread = places.filter(|place| place.path().is_none());
     unread.map(|place| place.name()).collect()
 }
 
-/// Reads the chains and exceptions of all documents, and the configuration. A command line without definitions is a
-/// mistake.
+/// Reads the chains and exceptions in all documents, and the configuration. Without any definitions, the command line
+/// is refused.
 fn documents(arguments: &Arguments) -> Result<(Definitions, Option<Config>), Mistakes> {
     let config = arguments.config.as_deref().map(Config::read).transpose()?;
     let mut paths = arguments.files.clone();
@@ -269,8 +269,8 @@ fn documents(arguments: &Arguments) -> Result<(Definitions, Option<Config>), Mis
     mistakes.into_result((definitions, config))
 }
 
-/// Finds what chains of namespaces use although the configuration does not allow it to chains in the cluster. Files
-/// that the configuration itself names are the operator's, and may use everything.
+/// Finds what chains of namespaces use without permission by the configuration, which limits chains in the cluster.
+/// Files that the configuration names belong to the operator, so they are not limited.
 fn not_allowed(config: &Config, definitions: &Definitions) -> Vec<Mistake> {
     let namespaced = config.definitions.iter().find_map(|place| place.namespaced());
     let is_given = |chain: &&ChainDefinition| {
@@ -343,7 +343,7 @@ impl CheckReport {
         format!("{}\n{warnings}{BAD}{count}{BAD:#}\n", lines.join("\n"))
     }
 
-    /// Returns the report as JSON, which is part of the program's interface: fields are only added.
+    /// Returns the report as JSON, which is an interface of the program: fields may only be added.
     fn json(&self) -> Value {
         match self {
             Self::Valid {

@@ -1,4 +1,4 @@
-//! Connects a command to the cluster that its arguments name.
+//! Connects a command to a cluster.
 
 use std::path::PathBuf;
 
@@ -22,7 +22,7 @@ impl ClusterArguments {
         self.kubeconfig.is_some() || self.context.is_some()
     }
 
-    /// Returns a client of the cluster, without sending a request.
+    /// Returns a client of the cluster. No request is sent yet.
     pub(crate) async fn connect(&self) -> crate::Result<Cluster> {
         let source = if self.are_given() {
             ClusterSource::Kubeconfig {

@@ -56,7 +56,7 @@ pub(crate) struct Arguments {
     log: String,
 }
 
-/// The address to serve on without a configuration.
+/// The default address to serve on.
 const DEFAULT_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9980);
 
 pub(crate) fn run(arguments: &Arguments) -> crate::Result<()> {
@@ -92,7 +92,7 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<()> {
 async fn develop(arguments: &Arguments, project: &Project, chain: &Path) -> crate::Result<()> {
     let mut is_serving = false;
     loop {
-        // The watch starts before the files are read, so that changes in the meantime are noticed.
+        // Watching starts before the files are read, so that no change is missed.
         let mut watch = Watch::new(
             watched(&arguments.project, project.files(), chain),
             WatchConfig::default(),
@@ -100,7 +100,7 @@ async fn develop(arguments: &Arguments, project: &Project, chain: &Path) -> crat
         .await;
         let is_passed = test(arguments).await?.success();
         if !is_serving {
-            // A chain that cannot be used is reported, and tried again after the next change.
+            // A chain that cannot be served is reported, and tried again after the next change.
             match serve(arguments, chain).await {
                 Ok(()) => is_serving = true,
                 Err(error) => anstream::eprintln!("{BAD}error:{BAD:#} {}", causes::chain(&*error)),
@@ -116,7 +116,7 @@ async fn develop(arguments: &Arguments, project: &Project, chain: &Path) -> crat
     }
 }
 
-/// Runs `admittance test` as a process of its own, since it starts others and may run for long.
+/// Runs `admittance test` in a separate process, because it starts other processes and may take long.
 async fn test(arguments: &Arguments) -> crate::Result<ExitStatus> {
     let mut command = Command::new(host::running_program());
     command.arg("test").arg(&arguments.project).kill_on_drop(true);
@@ -129,7 +129,7 @@ async fn test(arguments: &Arguments) -> crate::Result<ExitStatus> {
     Ok(command.status().await?)
 }
 
-/// Starts to serve the chain, whose files and modules the host follows.
+/// Serves the chain. The host follows changes of the chain's files and modules.
 async fn serve(arguments: &Arguments, chain: &Path) -> crate::Result<()> {
     let mut config = match &arguments.config {
         Some(path) => Config::read(path)?,
@@ -154,14 +154,14 @@ async fn serve(arguments: &Arguments, chain: &Path) -> crate::Result<()> {
     Ok(())
 }
 
-/// Returns the paths to watch: the chain, the files, and the directories of code and tests, which may have been added
-/// since the last round.
+/// Returns the paths to watch: the chain, the files, and all directories of code and tests. There may be new
+/// directories since the last round.
 fn watched(project: &Path, files: impl Iterator<Item = PathBuf>, chain: &Path) -> Vec<PathBuf> {
     let mut paths: Vec<_> = files.chain([chain.to_owned()]).collect();
     let mut directories = vec![project.join("src"), project.join("tests")];
     while let Some(directory) = directories.pop() {
         let entries = fs::read_dir(&directory).into_iter().flatten().flatten();
-        // Links could lead in circles, and Python writes into `__pycache__`.
+        // Links could form cycles, and Python writes to `__pycache__` during tests.
         let below = entries.filter(|entry| {
             entry.file_type().is_ok_and(|kind| kind.is_dir()) && entry.file_name() != "__pycache__"
         });

@@ -11,8 +11,8 @@ use std::{
 
 use admittance::{Digest, catalog::Store};
 
-/// Returns the directory of modules and their compiled forms: the named one, or the user's default. A default directory
-/// that cannot be created only causes a warning; a named one causes an error where it is used.
+/// Returns the directory of modules and their compiled forms: `named`, or the user's default. If the default cannot be
+/// created, there is only a warning; problems of a named one are errors when it is used.
 pub(crate) fn store(named: Option<PathBuf>) -> Option<PathBuf> {
     named.or_else(|| {
         usable(default_store(&variable), "store", |directory| {
@@ -23,7 +23,7 @@ pub(crate) fn store(named: Option<PathBuf>) -> Option<PathBuf> {
     })
 }
 
-/// Returns the directory of this configuration's history: the named one, or the user's default. As in [`store`], there
+/// Returns the directory for the history of this configuration: `named`, or the user's default. As in [`store`], there
 /// may be none.
 pub(crate) fn history(named: Option<PathBuf>, configuration: &Path) -> Option<PathBuf> {
     named.or_else(|| {
@@ -53,7 +53,7 @@ fn usable(
     None
 }
 
-/// Creates a directory that only its owner may use, and checks that files can be created in it.
+/// Creates a directory that only its owner can use, and checks that files can be created in it.
 fn writable(directory: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     tempfile::tempfile_in(directory).map(drop)
@@ -65,7 +65,8 @@ fn variable(name: &str) -> Option<OsString> {
     env::var_os(name)
 }
 
-/// Reads a path from a variable. Relative paths are ignored, as the XDG base directory specification requires.
+/// Reads a path from an environment variable. The XDG base directory specification requires that relative paths are
+/// ignored.
 fn absolute(variable: Variable<'_>, name: &str) -> Option<PathBuf> {
     variable(name)
         .map(PathBuf::from)
@@ -78,8 +79,8 @@ fn default_store(variable: Variable<'_>) -> Option<PathBuf> {
     Some(caches.join("admittance"))
 }
 
-/// Returns the default directory of the history, below `STATE_DIRECTORY` for services of systemd, which may contain
-/// several directories separated by `:`.
+/// Returns the default directory of the history. For services of systemd it is in `STATE_DIRECTORY`, which may contain
+/// several directories, separated by `:`.
 fn default_history(configuration: &Path, variable: Variable<'_>) -> Option<PathBuf> {
     let of_service = || {
         let listed = variable("STATE_DIRECTORY")?;
@@ -89,7 +90,8 @@ fn default_history(configuration: &Path, variable: Variable<'_>) -> Option<PathB
     let states = of_service()
         .or_else(|| absolute(variable, "XDG_STATE_HOME"))
         .or_else(of_home)?;
-    // Two drivers on one machine have different configurations.
+    // Several drivers on a machine have different configurations, so the directory is derived from the configuration's
+    // path.
     let canonical = fs::canonicalize(configuration).unwrap_or_else(|_| configuration.to_owned());
     let name: String = Digest::of(canonical.as_os_str().as_bytes())
         .to_hex()
@@ -145,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn each_configuration_has_a_history_of_its_own() {
+    fn each_configuration_has_its_own_history() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.yaml");
         fs::write(&path, "").unwrap();

@@ -1,4 +1,4 @@
-//! `admittance doctor`: looks at a configuration and at this machine before `serve` starts.
+//! `admittance doctor`: checks a configuration and this machine before `serve` is started.
 
 mod machine;
 
@@ -56,7 +56,7 @@ enum Severity {
     Problem,
 }
 
-/// A result about one subject. Its JSON form is part of the program's interface: fields are only added.
+/// The result of one check. Its JSON form is an interface of the program: fields may only be added.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 struct Finding {
     severity: Severity,
@@ -152,7 +152,7 @@ fn findings(arguments: &Arguments) -> crate::Result<Vec<Finding>> {
     Ok(findings)
 }
 
-/// Checks the clock: if it is behind, certificates and signatures seem not to be valid yet.
+/// Checks the clock. If it is behind, certificates and signatures seem not to be valid yet.
 fn clock(config: &Path, now: SystemTime) -> Option<Finding> {
     let changed = config.metadata().ok()?.modified().ok()?;
     let is_behind = changed > now;
@@ -229,7 +229,7 @@ fn certificate(status: &CertificateStatus, now: SystemTime) -> Option<Finding> {
     })
 }
 
-/// Checks whether files can be written to a directory, and whether there is room for them.
+/// Checks whether a directory can be written to, and whether enough space is free.
 fn directory(subject: &'static str, path: Option<&Path>) -> Finding {
     let Some(path) = path else {
         let message = "none: every start fetches and compiles modules again, and there is no rollback after it; name one \
@@ -256,7 +256,7 @@ fn directory(subject: &'static str, path: Option<&Path>) -> Finding {
     }
 }
 
-/// Checks whether a server of the upstream answers a request; any answer will do.
+/// Checks whether a server of the upstream replies to a request, whatever the status.
 async fn upstream(config: &Config) -> Option<Finding> {
     const SUBJECT: &str = "upstream";
     let behind = match config.front.connect(&Ensembles::open(&config.zookeeper)) {
@@ -291,7 +291,7 @@ mod tests {
         let finding = port("listen.address", taken.local_addr().unwrap()).unwrap();
         assert_eq!(finding.severity, Severity::Warning);
         assert!(finding.message.contains("in use"), "{}", finding.message);
-        // An address of the documentation, which no machine has.
+        // This address is reserved for documentation, so no machine has it.
         let finding = port("listen.address", "192.0.2.1:8080".parse().unwrap()).unwrap();
         assert_eq!(finding.severity, Severity::Problem);
         assert!(finding.message.contains("no such address"), "{}", finding.message);
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_is_behind_if_the_configuration_is_newer() {
+    fn a_clock_earlier_than_the_configuration_file_is_reported() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let now = SystemTime::now();
         assert_eq!(clock(file.path(), now + Duration::from_secs(60)), None);

@@ -1,5 +1,5 @@
-//! Exports metrics. Labels whose values users choose have a bounded number of values, and series of deleted or unused
-//! clusters are forgotten.
+//! Exports metrics. For labels whose values users choose, the number of values is limited. Series of clusters that were
+//! deleted or are unused are forgotten.
 
 use std::{
     borrow::Cow,
@@ -16,10 +16,10 @@ use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle, 
 use metrics_util::MetricKindMask;
 use parking_lot::Mutex;
 
-/// The label with the cluster, of which users of a gateway may create any number.
+/// The label with the name of a cluster. Users of a gateway may create any number of clusters.
 const CLUSTER: &str = "cluster";
-/// The most values of each label. Authors of definitions choose the values of most of these labels; values of `path`
-/// are nodes of ZooKeeper.
+/// The maximum number of values of each label. Authors of definitions choose most of these values; values of `path` are
+/// nodes of ZooKeeper.
 const MOST_VALUES: [(&str, usize); 8] = [
     (CLUSTER, 512),
     ("chain", 4096),
@@ -30,9 +30,9 @@ const MOST_VALUES: [(&str, usize); 8] = [
     ("path", 4096),
     ("stage", 4096),
 ];
-/// The value that replaces all values beyond the limit.
+/// The label value that replaces all values beyond the limit.
 const OTHER: &str = "other";
-/// The time after which an unchanged series of a cluster is forgotten.
+/// The time after which a cluster's series is forgotten if it does not change.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(60 * 60);
 
 #[derive(Clone)]
@@ -46,12 +46,12 @@ impl Metrics {
         Ok(metrics)
     }
 
-    /// Writes all metrics in Prometheus' text format.
+    /// Returns all metrics in Prometheus' text format.
     pub(crate) fn render(&self) -> String {
         self.0.iter().map(PrometheusHandle::render).collect()
     }
 
-    /// Drains the samples of histograms, which otherwise only a scrape does.
+    /// Drains the samples of histograms, which would otherwise grow until the next scrape.
     pub(crate) fn run_upkeep(&self) {
         self.0.iter().for_each(PrometheusHandle::run_upkeep);
     }
@@ -60,16 +60,16 @@ impl Metrics {
 #[derive(Debug)]
 struct Exporter {
     lasting: PrometheusRecorder,
-    /// Records series with the label of a cluster, which are forgotten when they are unused.
+    /// The recorder of series with a cluster label. It forgets unused series.
     of_clusters: PrometheusRecorder,
     forgotten_after: Duration,
-    /// The values of each label in [`MOST_VALUES`], with the time of their last use.
+    /// The values of each label in [`MOST_VALUES`], with the time of the last use.
     values: Mutex<HashMap<&'static str, HashMap<String, Instant>>>,
 }
 
 impl Exporter {
     fn new(forgotten_after: Duration) -> crate::Result<Self> {
-        // All histograms of durations have the same buckets.
+        // The same buckets apply to all histograms of durations.
         let builder = || {
             let durations = Matcher::Suffix("duration_seconds".into());
             PrometheusBuilder::new().set_buckets_for_metric(durations, &DURATION_BUCKETS)
@@ -87,7 +87,7 @@ impl Exporter {
         Metrics([self.lasting.handle(), self.of_clusters.handle()])
     }
 
-    /// Returns the recorder of a series, and its key with `other` in place of values beyond the limit of their label.
+    /// Returns the recorder for a series, and its key. In the key, `other` replaces values beyond the limits.
     fn place<'k>(&self, key: &'k Key) -> (&PrometheusRecorder, Cow<'k, Key>) {
         let is_of_cluster = key.labels().any(|label| label.key() == CLUSTER);
         let recorder = if is_of_cluster {
@@ -116,8 +116,7 @@ impl Exporter {
         (recorder, Cow::Owned(key))
     }
 
-    /// Records that a value is used. Returns `false` if the label has too many values already, and cannot have this
-    /// one.
+    /// Records the use of a label value. Returns `false` if the label already has too many other values.
     fn use_value(&self, label: &'static str, most: usize, value: &str) -> bool {
         let now = Instant::now();
         let mut values = self.values.lock();

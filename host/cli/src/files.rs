@@ -1,4 +1,4 @@
-//! Reads and writes the files that users name to commands.
+//! Reads and writes files that users name in arguments.
 
 #![allow(
     clippy::disallowed_methods,
@@ -23,12 +23,11 @@ pub(crate) fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
     fs::read(path)
 }
 
-/// Opens a file for reading; an error names the file.
 pub(crate) fn open(path: &Path) -> Result<File, String> {
     File::open(path).map_err(at(path))
 }
 
-/// Adds the name of a file to an error.
+/// Returns a function that adds the name of a file to an error.
 pub(crate) fn at<E: Display>(path: &Path) -> impl Fn(E) -> String {
     move |error| format!("{}: {error}", path.display())
 }
@@ -38,7 +37,7 @@ pub(crate) const SECRET: u32 = 0o600;
 /// The mode of a file that everyone may read.
 pub(crate) const PUBLIC: u32 = 0o644;
 
-/// A temporary file that holds the complete content for a path.
+/// A temporary file with the complete content of a file that is to be published at `path`.
 pub(crate) struct FileDraft<'a> {
     path: &'a Path,
     file: NamedTempFile,
@@ -47,7 +46,7 @@ pub(crate) struct FileDraft<'a> {
 impl<'a> FileDraft<'a> {
     pub(crate) fn new(path: &'a Path, content: &[u8], mode: u32) -> Result<Self, String> {
         let write = || {
-            // Only the owner may read it until its mode is set.
+            // Until the mode is set, only the owner may read the file.
             let mut file = NamedTempFile::new_in(directory(path))?;
             file.write_all(content)?;
             file.as_file().set_permissions(Permissions::from_mode(mode))?;
@@ -58,7 +57,7 @@ impl<'a> FileDraft<'a> {
         Ok(Self { path, file })
     }
 
-    /// Renames the file to its path. A file that exists there is an error, unless `replace` is set.
+    /// Renames the temporary file to its path. Unless `replace` is true, an existing file is an error.
     pub(crate) fn publish(self, replace: bool) -> Result<(), String> {
         let published = if replace {
             self.file.persist(self.path)
@@ -69,12 +68,11 @@ impl<'a> FileDraft<'a> {
     }
 }
 
-/// Replaces a file atomically.
 pub(crate) fn replace(path: &Path, content: &[u8], mode: u32) -> Result<(), String> {
     FileDraft::new(path, content, mode)?.publish(true)
 }
 
-/// Replaces a file atomically, and creates its directory if that is missing.
+/// Replaces a file atomically; creates its directory if that is missing.
 pub(crate) fn replace_in_tree(path: &Path, content: &[u8], mode: u32) -> Result<(), String> {
     fs::create_dir_all(directory(path)).map_err(at(path))?;
     replace(path, content, mode)
@@ -85,12 +83,12 @@ pub(crate) fn directory(path: &Path) -> &Path {
     parent.unwrap_or(Path::new("."))
 }
 
-/// Returns whether the name of a file says that it is a WebAssembly module (`*.wasm`).
+/// Returns whether a file has the extension of a WebAssembly module, `.wasm`.
 pub(crate) fn is_module(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "wasm")
 }
 
-/// Lists paths for a message: `a.yaml, b.yaml`.
+/// Joins paths for a message: `a.yaml, b.yaml`.
 pub(crate) fn list(paths: &[impl AsRef<Path>]) -> String {
     let names: Vec<_> = paths
         .iter()

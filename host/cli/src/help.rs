@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use clap::{Command, CommandFactory};
 
-/// The commands of each group, in the order in which a reader meets them.
+/// The headings and commands of each group, in the order in which users need them.
 const GROUPS: [(&str, &[&str]); 7] = [
     ("Begin", &["init", "serve", "check", "doctor"]),
     (
@@ -45,10 +45,10 @@ const GROUPS: [(&str, &[&str]); 7] = [
     ),
 ];
 
-/// The heading of commands without a group.
+/// The heading for commands that are in no group.
 const OTHERS: &str = "Shell and editor";
 
-/// Returns the program's command line, whose help lists the commands in groups.
+/// Returns the program's command line with grouped help.
 pub(crate) fn program() -> Command {
     let program = crate::Arguments::command();
     let grouped = |name: &str| GROUPS.iter().any(|(_, names)| names.contains(&name));
@@ -68,7 +68,7 @@ pub(crate) fn program() -> Command {
     program.help_template(template)
 }
 
-/// Adds the heading and the commands of a group, wrapped by clap as it wraps its own lists.
+/// Adds a group to the help. clap wraps it like its own lists.
 fn add_group<'a>(template: &mut String, heading: &str, commands: impl Iterator<Item = &'a Command>) {
     let group = Command::new("group")
         .help_template("{subcommands}")

@@ -7,7 +7,7 @@ use admittance_driver::{Config, NamespacesConfig};
 
 use crate::{directories, progress};
 
-/// Returns the configuration of the sandbox. The running program itself compiles plugins, even if its file was
+/// Returns the configuration of the sandbox. Plugins are compiled by the running program itself, even if its file was
 /// replaced.
 pub(crate) fn sandbox(config: Option<&Config>) -> SandboxConfig {
     let mut sandbox = config.map(|config| config.sandbox.clone()).unwrap_or_default();
@@ -15,7 +15,7 @@ pub(crate) fn sandbox(config: Option<&Config>) -> SandboxConfig {
     sandbox
 }
 
-/// Returns the path of the running program. On Linux it leads to the same file even after an upgrade.
+/// Returns the path of the running program. On Linux, it refers to the same file even after an upgrade.
 pub(crate) fn running_program() -> PathBuf {
     if cfg!(target_os = "linux") {
         "/proc/self/exe".into()
@@ -24,8 +24,8 @@ pub(crate) fn running_program() -> PathBuf {
     }
 }
 
-/// Returns a builder with the configuration of modules and plugins. Modules are kept in `store`, else in the directory
-/// that the configuration names, else in the user's default directory.
+/// Returns a builder with the settings for modules and plugins. Modules are kept in `store`, else in the configured
+/// directory, else in the user's default directory.
 pub(crate) fn builder(config: Option<&Config>, store: Option<PathBuf>) -> HostBuilder {
     let mut builder = Host::builder()
         .on_progress(progress::show())
@@ -40,8 +40,7 @@ pub(crate) fn builder(config: Option<&Config>, store: Option<PathBuf>) -> HostBu
     }
 }
 
-/// Returns a [`builder`] that also has the namespaces, the webhook addresses and the request timeout of the
-/// configuration.
+/// Returns a [`builder`] with the namespaces, webhook addresses and request timeout of the configuration.
 pub(crate) fn builder_for_requests(config: Option<&Config>, store: Option<PathBuf>) -> HostBuilder {
     let builder = builder(config, store);
     let Some(config) = config else {

@@ -4,7 +4,7 @@ use std::{fmt::Display, time::Duration};
 
 use admittance::Moment;
 
-/// Writes a duration with a suitable unit: `26.4µs`, `1.20ms`.
+/// Writes a duration in a suitable unit: `26.4µs`, `1.20ms`.
 pub(crate) fn duration(duration: Duration) -> String {
     let micros = duration.as_secs_f64() * 1e6;
     match micros {
@@ -14,7 +14,7 @@ pub(crate) fn duration(duration: Duration) -> String {
     }
 }
 
-/// Writes the time between two moments in its two largest units: `42s`, `3h20m`; `0s` if the second is earlier.
+/// Writes the time between two moments in its two largest units: `42s`, `3h20m`; `0s` if `to` is before `from`.
 pub(crate) fn age(from: Moment, to: Moment) -> String {
     let seconds = to.0.duration_since(from.0).unwrap_or_default().as_secs();
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
@@ -26,7 +26,7 @@ pub(crate) fn age(from: Moment, to: Moment) -> String {
     }
 }
 
-/// Writes the name of an object: `default/web`.
+/// Writes the namespace and name of an object: `default/web`.
 pub(crate) fn object(namespace: Option<&str>, name: &str) -> String {
     match namespace {
         Some(namespace) => format!("{namespace}/{name}"),
@@ -34,12 +34,12 @@ pub(crate) fn object(namespace: Option<&str>, name: &str) -> String {
     }
 }
 
-/// Writes a moment with whole seconds.
+/// Writes a moment to the second.
 pub(crate) fn clock(moment: Moment) -> String {
     humantime::format_rfc3339_seconds(moment.0).to_string()
 }
 
-/// Shortens a digest to its first twelve digits, which are enough to tell digests apart.
+/// Returns the first twelve digits of a digest, which suffice to distinguish digests.
 pub(crate) fn short_digest(digest: &str) -> &str {
     let digits = digest.strip_prefix("sha256:").unwrap_or(digest);
     digits.get(..12).unwrap_or(digits)
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_age_has_its_two_largest_units() {
+    fn ages_are_written_in_their_two_largest_units() {
         let start = Moment(std::time::UNIX_EPOCH);
         for (seconds, expected) in [
             (0, "0s"),
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn a_duration_has_a_suitable_unit() {
+    fn durations_are_written_in_a_suitable_unit() {
         for (nanoseconds, expected) in [
             (26_400, "26.4µs"),
             (1_200_000, "1.20ms"),
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_digest_has_twelve_digits() {
+    fn digests_are_shortened_to_twelve_digits() {
         for (digest, short) in [
             ("sha256:0123456789abcdef", "0123456789ab"),
             ("0123", "0123"),

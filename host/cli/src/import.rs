@@ -1,4 +1,4 @@
-//! `admittance import`: writes policies of other systems as native chains.
+//! `admittance import`: converts policies of other systems to native chains.
 
 mod bcs;
 mod cluster;
@@ -67,13 +67,13 @@ pub(crate) struct Arguments {
     output: Output,
 }
 
-/// The name of the file in mistakes when no file is written.
+/// The name of the output file in messages if none is written.
 const NO_FILE: &str = "imported.yaml";
 
 pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
     let to = arguments.to.as_deref().unwrap_or(Path::new(NO_FILE));
     let writes = !arguments.dry_run;
-    // This is checked before anything is read, and again when the file is written.
+    // An existing file is refused before anything is read, and again when it is written.
     if writes && !arguments.force && to.exists() {
         return Err(format!(
             "{} already exists; give --force to replace it, or another --to",
@@ -98,7 +98,7 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
     if imported.definitions.is_empty() {
         return Err(no_definition(&arguments.files).into());
     }
-    // The text must be valid before it is written.
+    // Only a valid text is written.
     DefinitionSet::of_files(vec![DefinitionFile::file(to, imported.text.clone())]).chains()?;
     let written = writes && !imported.text.is_empty();
     if written {
@@ -122,7 +122,7 @@ fn sources(arguments: &Arguments) -> crate::Result<Vec<DefinitionFile>> {
     Ok(sources)
 }
 
-/// Returns the report in JSON, which is part of the program's interface: fields are only added.
+/// Returns the report as JSON, which is an interface of the program: fields may only be added.
 fn report(imported: &Import, written: Option<&Path>) -> Json {
     json!({
         "definitions": imported.definitions,
@@ -141,7 +141,7 @@ fn text(imported: &Import, written: Option<&Path>) -> String {
         ]);
     }
     let mut text = table.text();
-    // A policy and its bindings have the same notes, which are shown once.
+    // A policy and its bindings have the same notes, so duplicates are left out.
     let mut noted = Vec::new();
     for definition in &imported.definitions {
         let of_chain = (&definition.chain, &definition.notes);

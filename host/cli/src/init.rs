@@ -33,11 +33,11 @@ enum ApiKind {
     Bcs,
 }
 
-/// The files of a first configuration.
+/// The files that `init` writes.
 struct InitTemplate {
     config: &'static str,
     chain: &'static str,
-    /// The file with the request to try, and its content.
+    /// The file name of the request to try, and its content.
     request: (&'static str, &'static str),
     run_arguments: &'static str,
 }

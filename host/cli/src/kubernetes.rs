@@ -182,7 +182,7 @@ struct Installation {
 }
 
 impl Installation {
-    /// Returns whether the cluster supports a feature. A cluster without a given version is recent.
+    /// Returns whether the cluster supports a feature. If no version is given, the cluster is assumed to be recent.
     fn supports(&self, feature: fn(KubernetesVersion) -> bool) -> bool {
         self.kubernetes_version.is_none_or(feature)
     }
@@ -223,12 +223,11 @@ fn print_notes(notes: &[String]) {
     }
 }
 
-/// The inputs from which objects are made.
 struct PreparedInstallation {
     configuration: Configuration,
     bundle: Bundle,
     needs: ClusterNeeds,
-    /// The chains of all definitions, including the resources of the cluster.
+    /// The chains of all definitions, including resources of the cluster.
     chains: Vec<ChainDefinition>,
 }
 
@@ -244,7 +243,8 @@ impl PreparedInstallation {
         if configuration.keeps_webhooks.is_some() {
             installation.leave_webhooks_to_the_leader()?;
         } else if !installation.static_pod {
-            // The leader registers the webhooks: if the manifests did, they would be called before a Pod can answer.
+            // The leader registers the webhooks, because if the manifests contained them, the API server would call
+            // them before a Pod can answer.
             let is_given = installation.certs.is_some()
                 || configuration.names_certificate
                 || configuration.has_own_admin_tls();
@@ -271,13 +271,12 @@ impl PreparedInstallation {
         })
     }
 
-    /// Returns whether the Pods connect to other servers.
     fn calls_out(&self) -> bool {
         self.needs.calls_out || self.configuration.uses_cluster() || self.configuration.exports_traces()
     }
 }
 
-/// Returns the objects in the order in which they are applied, and notes for the user.
+/// Returns the objects in the order in which to apply them, and notes for the user.
 fn manifests(
     installation: &Installation,
     now: OffsetDateTime,
@@ -311,7 +310,7 @@ fn chart(installation: &Installation, now: OffsetDateTime) -> crate::Result<()> 
     };
     let prepared = PreparedInstallation::new(installation)?;
     if let Some(certs) = &installation.certs {
-        // A certificate for another Service is reported here, before the API server refuses it.
+        // If the certificate is for another Service, this reports it earlier than the API server would.
         Certificates::read(certs, installation, now)?;
     }
     let files = chart::files(installation, &prepared)?;
@@ -326,7 +325,7 @@ fn chart(installation: &Installation, now: OffsetDateTime) -> crate::Result<()> 
     Ok(())
 }
 
-/// Writes the files of a control plane node, with a static Pod.
+/// Writes the files for a control plane node, including a static Pod.
 fn node(installation: &Installation, now: OffsetDateTime) -> crate::Result<()> {
     let (Some(certs), Some(directory)) = (&installation.certs, &installation.output_directory) else {
         return Err("--static needs --certs and --output-directory".into());
@@ -353,7 +352,7 @@ fn node(installation: &Installation, now: OffsetDateTime) -> crate::Result<()> {
     Ok(())
 }
 
-/// Reads the operator's configuration, and the files of definitions.
+/// Reads the operator's configuration and the definition files.
 fn input(installation: &Installation) -> crate::Result<(Configuration, DefinitionSet)> {
     let mut paths = installation.definitions.clone();
     let configuration = match &installation.config {

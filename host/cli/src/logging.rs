@@ -1,4 +1,4 @@
-//! Sets up the log.
+//! Configures logging.
 
 mod format;
 mod writer;
@@ -17,20 +17,20 @@ use self::writer::LogOutput;
 pub(crate) use self::writer::flush;
 
 /// Sends log lines to standard error. `filter` is a level, or a filter in the syntax of
-/// `tracing_subscriber::EnvFilter`. A level applies to this program's own lines. Libraries log at `info` at most,
-/// unless the filter names them, because the compiler alone writes gigabytes at `trace`.
+/// `tracing_subscriber::EnvFilter`. A level above `info` applies only to this program's own lines: libraries log at
+/// `info` at most unless the filter names them, because the compiler alone writes gigabytes at `trace`.
 pub(crate) fn start(filter: &str, format: LogFormat) -> crate::Result<()> {
     start_with(filter, format, None)
 }
 
-/// Starts the log like [`start`], and collects the spans that are exported.
+/// Starts logging like [`start`], and collects spans for export.
 pub(crate) fn start_with(filter: &str, format: LogFormat, traces: Option<&Traces>) -> crate::Result<()> {
     let filter = parse(filter)
         .map_err(|error| format!("log level `{filter}`: {error}; write error, warn, info, debug or trace"))?;
     let registry = tracing_subscriber::registry();
     match traces {
         None => registry.with(filter).with(lines(format)).try_init()?,
-        // The exported spans do not depend on the filter of the log.
+        // The filter of the log does not apply to exported spans.
         Some(traces) => registry
             .with(traces.layer())
             .with(lines(format).with_filter(filter))
@@ -53,24 +53,24 @@ where
 }
 
 fn parse(filter: &str) -> Result<EnvFilter, String> {
-    // The library would take an unknown word for a target, and silence everything else.
+    // `EnvFilter` would treat an unknown word as a target, and silence everything else.
     let is_word = !filter.contains(['=', ',', '[', ':']);
     if is_word && (filter.is_empty() || filter.parse::<LevelFilter>().is_err()) {
         return Err("not a level".to_owned());
     }
     let mut directives: Vec<_> = filter.split(',').map(directive).collect();
-    // The crates that use these libraries log problems with the cluster or the ensemble once, with the fix. notify
-    // warns about every watched directory that is removed, as in every change of a ConfigMap.
+    // The crates that use these libraries already log problems with the cluster or the ensemble once, with a fix.
+    // notify warns about every watched directory that is removed, which happens in every change of a ConfigMap.
     if matches!(filter.parse(), Ok(LevelFilter::INFO | LevelFilter::WARN)) {
         directives.push("kube_client=error,kube_runtime=error,notify=error,zookeeper_client=error".into());
     }
-    // These spans are only exported; log lines have their own span with the uid.
+    // These spans are only exported. Log lines have another span, with the uid.
     let exported = format!("{SPANS}=off");
     directives.push(exported.into());
     EnvFilter::try_new(directives.join(",")).map_err(|error| error.to_string())
 }
 
-/// Translates a part of a filter. A level above `info` without a target applies only to this program's crates.
+/// Converts a part of a filter. A level above `info` without a target is limited to this program's crates.
 fn directive(part: &str) -> Cow<'_, str> {
     match part.trim().parse::<LevelFilter>() {
         Ok(level) if level > LevelFilter::INFO => format!("info,admittance={level}").into(),

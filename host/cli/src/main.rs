@@ -109,10 +109,10 @@ enum Command {
     Man(shell::ManArguments),
 }
 
-/// The largest width of help texts, in columns.
+/// The maximum width of help texts, in columns.
 const HELP_WIDTH: usize = 100;
 
-/// The exit code for wrong usage or invalid input. The exit code for refusals is 1.
+/// The exit code for wrong usage or invalid input. For refusals, it is 1.
 const INVALID: u8 = 2;
 
 /// The exit code for temporary failures: `EX_TEMPFAIL` of sysexits.h.
@@ -122,7 +122,7 @@ fn main() -> ExitCode {
     shell::complete();
     let matches = Arguments::command().try_get_matches();
     let matches = matches.unwrap_or_else(|error| match error.kind() {
-        // The groups of the help are rendered only when it is shown.
+        // The grouped help is only rendered when it is shown.
         ErrorKind::DisplayHelp | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             help::program().get_matches()
         }
@@ -198,12 +198,12 @@ type Result<T> = std::result::Result<T, Error>;
 /// The time for which a command waits at its end for threads that still read a file or resolve a name.
 const THREADS_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Returns the exit code of a command that judges requests or objects: 0 if nothing is refused, 1 otherwise.
+/// Returns the exit code of a command that judges requests or objects: 0 if none is refused, otherwise 1.
 fn exit_code(is_clean: bool) -> ExitCode {
     ExitCode::from(u8::from(!is_clean))
 }
 
-/// Runs a future on a runtime, for commands that are not servers.
+/// Runs a future on a new runtime, for commands that are not servers.
 fn block_on<F: Future>(future: F) -> Result<F::Output> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let output = runtime.block_on(future);
@@ -211,7 +211,7 @@ fn block_on<F: Future>(future: F) -> Result<F::Output> {
     Ok(output)
 }
 
-/// Asserts which command lines the program accepts.
+/// Asserts for each command line whether the program accepts it.
 #[cfg(test)]
 fn assert_accepted(lines: &[(&str, bool)]) {
     for (line, is_accepted) in lines {

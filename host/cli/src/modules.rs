@@ -41,7 +41,7 @@ pub(crate) struct ModuleArguments {
 }
 
 impl ModuleArguments {
-    /// Opens the catalog. If there are `keys`, they replace the signature rules of the configuration.
+    /// Opens the catalog. `keys`, if there are any, replace the configured signature rules.
     fn catalog(&self, keys: &[PathBuf]) -> crate::Result<Catalog> {
         let (mut config, named) = self.config(keys)?;
         let directory = directories::store(self.store.clone().or(named));
@@ -49,15 +49,15 @@ impl ModuleArguments {
         Ok(Catalog::new(config)?)
     }
 
-    /// Opens the catalog with a store in this directory: inspecting a module must not change the recorded resolution
-    /// of a tag.
+    /// Opens the catalog with a store in this directory, because inspecting a module must not change what a tag
+    /// resolved to.
     fn catalog_in(&self, keys: &[PathBuf], directory: &Path) -> crate::Result<Catalog> {
         let (mut config, _) = self.config(keys)?;
         config.store = Some(Store::open(directory)?);
         Ok(Catalog::new(config)?)
     }
 
-    /// Returns the configuration without its store, and the directory of the store if it names one.
+    /// Returns the configuration without its store, and the store's directory if one is named.
     fn config(&self, keys: &[PathBuf]) -> crate::Result<(CatalogConfig, Option<PathBuf>)> {
         let config = self.config.as_deref().map(Config::read).transpose()?;
         let (mut config, store) = config
@@ -75,7 +75,7 @@ impl ModuleArguments {
     }
 }
 
-/// Returns rules that require every module to be signed by one of these keys.
+/// Returns rules by which one of these keys must have signed every module.
 fn signed_by(keys: &[PathBuf]) -> crate::Result<SignaturePolicy> {
     let keys: Result<Vec<_>, _> = keys.iter().map(|path| PublicKey::read(path)).collect();
     Ok(SignaturePolicy::new(vec![SignatureRule {
@@ -84,14 +84,14 @@ fn signed_by(keys: &[PathBuf]) -> crate::Result<SignaturePolicy> {
     }]))
 }
 
-/// Runs the function `describe` of a plugin.
+/// Calls the function `describe` of a plugin.
 async fn inspected(module: &Module) -> crate::Result<ModuleInspection> {
     let sandbox = Sandbox::new(host::sandbox(None))?;
     let inspection = sandbox.inspect(module.bytes().clone()).await;
     Ok(inspection.map_err(|error| format!("{}: {error}", module.reference()))?)
 }
 
-/// Parses the path of a chain or a plugin, or the name of a stock plugin, as in `stock:rego`.
+/// Parses the path of a chain or plugin, or the name of a stock plugin, such as `stock:rego`.
 pub(crate) fn hooks(text: &str) -> Result<PathBuf, String> {
     match text.parse() {
         Ok(ModuleReference::File(path)) if text.starts_with("stock:") => Ok(path),
@@ -103,7 +103,7 @@ pub(crate) fn hooks(text: &str) -> Result<PathBuf, String> {
 pub(crate) fn module_or_file(text: &str) -> Result<ModuleReference, String> {
     match text.parse() {
         Ok(reference) => Ok(reference),
-        // A text without a scheme is a path; a text with `:` may be an invalid reference.
+        // Without a `:`, the text is a path. With one, it may be an invalid reference.
         Err(_) if !text.contains(':') || Path::new(text).is_file() => Ok(ModuleReference::File(text.into())),
         Err(error) => Err(error.to_string()),
     }
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_needs_no_scheme() {
+    fn file_references_need_no_scheme() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("a.wasm");
         std::fs::write(&file, "").unwrap();
@@ -122,7 +122,7 @@ mod tests {
         for text in [path.clone(), format!("file:{path}")] {
             assert_eq!(module_or_file(&text), Ok(ModuleReference::File(file.clone())));
         }
-        // A missing file is reported when it is read.
+        // A missing file is only reported when it is read.
         assert_eq!(
             module_or_file("b.wasm"),
             Ok(ModuleReference::File("b.wasm".into()))

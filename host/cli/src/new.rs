@@ -84,9 +84,8 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<()> {
     ))?)
 }
 
-/// Returns the name of the package and of the chain.
 fn name(directory: &Path, lang: Lang) -> Result<&str, String> {
-    /// Names that Rust and Cargo keep for themselves.
+    /// Names that Rust and Cargo reserve.
     const RESERVED: &str = "abstract alloc as async await become box break build const continue core crate deps do dyn else \
          enum examples extern false final fn for if impl in incremental let loop macro match mod move mut \
          override priv proc-macro pub ref return self static std struct super test trait true try type \
@@ -151,7 +150,7 @@ mod tests {
             for (path, _) in lang.template().files(template) {
                 let bytes = std::fs::read(arguments.directory.join(path)).unwrap();
                 let text = String::from_utf8_lossy(&bytes);
-                // GitHub has placeholders of its own.
+                // Files for GitHub contain GitHub's own placeholders.
                 assert!(!text.replace("${{", "").contains("{{"), "{path}");
             }
             let error = run(&arguments).unwrap_err();

@@ -22,8 +22,8 @@ pub(crate) enum Output {
 }
 
 impl Output {
-    /// Prints a value in this format. The text may contain ANSI colours, which are removed where they are not
-    /// supported.
+    /// Prints a value in this format. The text may contain ANSI colours, which are removed if the output does not
+    /// support them.
     pub(crate) fn print<T: Serialize + ?Sized>(
         self,
         value: &T,
@@ -38,14 +38,14 @@ impl Output {
     }
 }
 
-/// Writes to standard output. If the reader closed the pipe, this is an error.
+/// Writes to standard output. A pipe that its reader has closed is an error.
 pub(crate) fn write_all(text: &str) -> io::Result<()> {
     let mut out = anstream::stdout().lock();
     out.write_all(text.as_bytes())?;
     out.flush()
 }
 
-/// Writes to standard output. If the reader closed the pipe, this is not an error.
+/// Writes to standard output. A pipe that its reader has closed is not an error.
 pub(crate) fn write(text: &str) -> io::Result<()> {
     match write_all(text) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
@@ -53,18 +53,18 @@ pub(crate) fn write(text: &str) -> io::Result<()> {
     }
 }
 
-/// Replaces the control characters of an untrusted text, which could move the cursor or change colours.
+/// Replaces control characters in untrusted text, because they could move the cursor or change colours.
 pub(crate) fn harmless(text: &str) -> String {
     text.replace(char::is_control, " ")
 }
 
-/// Replaces control characters as [`harmless`] does, except line breaks and tabs.
+/// Replaces control characters like [`harmless`], but keeps line breaks and tabs.
 pub(crate) fn harmless_lines(text: &str) -> String {
     text.replace(|c: char| c.is_control() && !matches!(c, '\n' | '\t'), " ")
 }
 
-/// Returns the coloured lines of the difference between two objects, in groups of neighbouring changes with `context`
-/// lines around them.
+/// Returns the coloured lines of the difference between two objects. Each group contains neighbouring changes, with
+/// `context` unchanged lines around them.
 pub(crate) fn diff(before: Option<&Json>, after: Option<&Json>, context: usize) -> Vec<Vec<String>> {
     let lines = |object: Option<&Json>| {
         let text = object.map(|object| format!("{object:#}")).unwrap_or_default();
@@ -86,7 +86,7 @@ pub(crate) fn diff(before: Option<&Json>, after: Option<&Json>, context: usize) 
 }
 
 pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
-/// The style of refusals, errors and bad results.
+/// The style for refusals, errors and bad results.
 pub(crate) const BAD: Style = AnsiColor::Red.on_default();
 pub(crate) const WARN: Style = AnsiColor::Yellow.on_default();
 pub(crate) const DIM: Style = Style::new().dimmed();

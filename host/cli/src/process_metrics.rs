@@ -1,5 +1,5 @@
-//! Measures the process with the metrics that Prometheus' client libraries name `process_*`. They are read from /proc,
-//! and absent on systems other than Linux.
+//! Provides the metrics that Prometheus' client libraries call `process_*`. They are read from /proc, so they are
+//! absent on other systems than Linux.
 
 #![allow(clippy::disallowed_methods, reason = "they are files of the kernel")]
 
@@ -29,7 +29,7 @@ metric_table! {
 /// The kernel reports processor time in hundredths of a second (`USER_HZ`).
 const TICKS_PER_SECOND: u64 = 100;
 
-/// Updates the metrics. A value that cannot be read stays unchanged.
+/// Updates the metrics. A metric whose value cannot be read stays unchanged.
 pub(crate) fn collect() {
     if let Ok(stat) = fs::read_to_string("/proc/self/stat") {
         let stat = Stat::parse(&stat);
@@ -58,7 +58,7 @@ pub(crate) fn collect() {
     }
 }
 
-/// The fields of /proc/self/stat, which proc_pid_stat(5) numbers.
+/// The fields of /proc/self/stat, with the numbers in proc_pid_stat(5).
 #[derive(Debug, PartialEq, Eq)]
 struct Stat {
     processor_ticks: Option<u64>,
@@ -68,7 +68,7 @@ struct Stat {
 
 impl Stat {
     fn parse(stat: &str) -> Self {
-        // The second field is the name of the program in parentheses, which may contain spaces and parentheses.
+        // The second field is the program's name in parentheses. The name itself may contain spaces and parentheses.
         let rest = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
         let field = |number: usize| rest.split_whitespace().nth(number - 3)?.parse::<u64>().ok();
         Self {
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_found_by_their_names() {
+    fn process_status_fields_are_found_by_name() {
         let status = "Name:\tadmittance\nVmSize:\t  2048 kB\nVmRSS:\t  1024 kB\n";
         assert_eq!(number_after(status, "VmRSS:"), Some(1024));
         assert_eq!(number_after(status, "Threads:"), None);

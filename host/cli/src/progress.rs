@@ -12,8 +12,8 @@ use parking_lot::Mutex;
 
 use crate::output::harmless;
 
-/// Shows the progress of loading: bars on a terminal until the first table is loaded, then log lines for each
-/// module.
+/// Returns a callback that shows the progress of loading: bars on a terminal until the first table is loaded, then log
+/// lines for each module.
 pub(crate) fn show() -> impl Fn(Progress) + Send + Sync + 'static {
     let screen = Mutex::new(LoadingScreen::Waiting);
     let (prepared, loaded) = (LoggedModules::default(), LoggedModules::default());
@@ -56,7 +56,7 @@ pub(crate) fn show() -> impl Fn(Progress) + Send + Sync + 'static {
     }
 }
 
-/// The digests of the modules that were logged already.
+/// The digests of modules that were already logged.
 #[derive(Default)]
 struct LoggedModules(Mutex<HashSet<String>>);
 
@@ -70,7 +70,7 @@ impl LoggedModules {
 enum LoadingScreen {
     Waiting,
     Bars(Bars),
-    /// The progress is only logged, since requests are served, or standard error is not a terminal.
+    /// Progress is only logged, because requests are served, or standard error is not a terminal.
     Plain,
 }
 
@@ -113,7 +113,7 @@ impl Bars {
     }
 }
 
-/// Logs a module at `info` when it is new, and further stages with it at `debug`.
+/// Logs a module at `info` the first time, and at `debug` for further stages with it.
 fn log(loaded: &Loaded, is_new: bool) {
     let status = &loaded.status;
     let configured = match &status.configured_per_call {
@@ -158,7 +158,7 @@ fn log_fetch(progress: FetchProgress) {
     }
 }
 
-/// Sets the template of a bar, which is redrawn regularly.
+/// Sets the template of a bar, and redraws it at intervals.
 pub(crate) fn styled(bar: ProgressBar, template: &str) -> ProgressBar {
     if let Ok(style) = ProgressStyle::with_template(template) {
         bar.set_style(style);
@@ -173,14 +173,14 @@ pub(crate) fn transfer(verb: &'static str) -> impl Fn(FetchProgress) + Send + Sy
     move |progress| transfers.show("", progress)
 }
 
-/// Shows transfers as bars on a terminal, and as lines elsewhere.
+/// Shows transfers as bars on a terminal, and otherwise as lines.
 #[derive(Debug)]
 struct Transfers {
-    /// The bars on the terminal; `None` without one.
+    /// The bars; `None` without a terminal.
     bars: Option<MultiProgress>,
-    /// The bar of each transfer, by reference.
+    /// The bars of current transfers, by reference.
     current: Mutex<HashMap<String, ProgressBar>>,
-    /// The verb in lines: `fetching` or `pushing`.
+    /// The verb in lines, `fetching` or `pushing`.
     verb: &'static str,
 }
 
@@ -193,7 +193,7 @@ impl Transfers {
         }
     }
 
-    /// Shows the progress of the transfer with this name.
+    /// Shows the progress of the transfer with this reference.
     fn show(&self, which: &str, progress: FetchProgress) {
         match &self.bars {
             Some(bars) => self.draw(bars, which, progress),
@@ -205,7 +205,7 @@ impl Transfers {
         }
     }
 
-    /// Returns the line for an event without a terminal.
+    /// Returns the line for an event, if there is no terminal.
     fn line(&self, progress: FetchProgress) -> Option<String> {
         let verb = self.verb;
         match progress {
@@ -276,7 +276,7 @@ mod tests {
         assert!(matches!(screen, LoadingScreen::Bars(_)));
         screen.advance();
         assert!(matches!(screen, LoadingScreen::Plain));
-        // Later tables are made while requests are served, and log lines would disturb bars.
+        // Bars would be disturbed by log lines of requests, so later tables are only logged.
         screen.start(2);
         assert!(matches!(screen, LoadingScreen::Plain));
         let mut screen = LoadingScreen::Waiting;

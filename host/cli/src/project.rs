@@ -1,4 +1,4 @@
-//! Builds and tests the project of a plugin, in any language.
+//! Builds and tests the project of a plugin in any language.
 
 use std::{
     env,
@@ -20,24 +20,23 @@ use crate::{
 /// A language of plugins: how its projects are recognized, built and tested. Commands run in the project's directory.
 #[derive(Debug)]
 struct Language {
-    /// The files of a project outside of `src` and `tests`. The first one is its manifest, which every project has.
+    /// The files of a project outside `src` and `tests`. The first is the manifest, which every project has.
     files: &'static [&'static str],
     setup: &'static [SetupStep],
     build: &'static [&'static str],
     component: BuiltComponent,
     test: &'static [&'static str],
-    /// The exit code of `test` if the project has no tests.
+    /// The exit code of `test` for a project without tests.
     no_tests: Option<i32>,
     environment: &'static [(&'static str, &'static str)],
 }
 
-/// A step that installs dependencies before the first build, and again when a file that names them changes.
+/// A step that installs dependencies: before the first build, and when a file that names them has changed.
 #[derive(Debug)]
 struct SetupStep {
-    /// The path that exists once the dependencies are installed.
+    /// The path that exists after the dependencies were installed.
     result: &'static str,
-    /// The files that name the dependencies, and the path where the program keeps their content as of the last
-    /// installation.
+    /// The files that name the dependencies, and the path where their content is stored at each installation.
     named_in: Option<(&'static [&'static str], &'static str)>,
     command: &'static [&'static str],
 }
@@ -48,21 +47,21 @@ impl Language {
     }
 }
 
-/// The path to which a build writes the component.
+/// Where a build writes the component.
 #[derive(Debug)]
 enum BuiltComponent {
-    /// Cargo prints the path of the component, and builds only what changed.
+    /// Cargo prints the path of the component, and builds only what has changed.
     OfCargo,
     File {
         path: &'static str,
-        /// The path of a record of the last build, by which the next one is skipped if nothing changed.
+        /// The path of a record of the last build, with which the next one is skipped if nothing has changed.
         record: &'static str,
     },
 }
 
 const TARGET: &str = "wasm32-wasip2";
 
-/// The names of directories in a project from which the component is not built.
+/// The directories of a project that do not affect the component.
 const UNBUILT: [&str; 4] = ["__pycache__", "node_modules", "target", "tests"];
 
 const LANGUAGES: [Language; 4] = [
@@ -103,7 +102,7 @@ const LANGUAGES: [Language; 4] = [
         files: &["pyproject.toml", "requirements.txt"],
         setup: &[
             SetupStep {
-                // If pip is not installed, `venv` fails only after it has made the directory.
+                // If pip is not installed, `venv` fails only after it has created the directory.
                 result: ".venv/bin/pip",
                 named_in: None,
                 command: &["python3", "-m", "venv", ".venv"],
@@ -151,7 +150,7 @@ const LANGUAGES: [Language; 4] = [
             ("VIRTUAL_ENV", ".venv"),
         ],
     },
-    // Make comes last, since projects in other languages may have a Makefile too.
+    // Projects in other languages may also have a Makefile, so Make comes last.
     Language {
         files: &["Makefile"],
         setup: &[],
@@ -166,8 +165,8 @@ const LANGUAGES: [Language; 4] = [
     },
 ];
 
-/// The programs that users must install, the variables that may name other paths for them, and the fix if they are
-/// missing.
+/// The programs that users must install, the environment variables that can contain other paths for them, and the fix
+/// if they are missing.
 const TOOLS: [(&str, &str, &str); 4] = [
     ("cargo", "CARGO", "install Rust with rustup (https://rustup.rs)"),
     ("npm", "NPM", "install Node.js 20 or newer (https://nodejs.org)"),
@@ -204,17 +203,17 @@ impl Project {
         })
     }
 
-    /// Lists the manifests of all languages for a message.
+    /// Lists the manifests of all languages, for a message.
     pub(crate) fn manifests() -> String {
         LANGUAGES.each_ref().map(Language::manifest).join(", ")
     }
 
-    /// Returns the file by which the language was recognized.
+    /// Returns the name of the manifest, by which the language was recognized.
     pub(crate) fn manifest(&self) -> &'static str {
         self.language.manifest()
     }
 
-    /// Returns the files outside of `src` and `tests` that the plugin depends on.
+    /// Returns the files outside `src` and `tests` on which the plugin depends.
     pub(crate) fn files(&self) -> impl Iterator<Item = PathBuf> {
         self.language.files.iter().map(|file| self.directory.join(file))
     }
@@ -223,7 +222,7 @@ impl Project {
         self.language.test.join(" ")
     }
 
-    /// Installs dependencies, compiles the plugin, and returns the path of the component.
+    /// Installs dependencies and compiles the plugin; returns the path of the component.
     pub(crate) fn build(&self) -> crate::Result<PathBuf> {
         for setup in self.language.setup {
             self.install(setup)?;
@@ -233,7 +232,7 @@ impl Project {
             BuiltComponent::File { path, record } => {
                 let component = self.directory.join(path);
                 let record = self.directory.join(record);
-                // The files are read before the build, since they may change while it runs.
+                // The files may change during the build, so they are read before it.
                 let source = self.source(&component)?;
                 let built = || {
                     let bytes = files::read_bytes(&component)?;
@@ -255,7 +254,7 @@ impl Project {
         }
     }
 
-    /// Computes a digest of the files from which the component may be built.
+    /// Computes a digest of the files that may affect the component.
     fn source(&self, component: &Path) -> Result<Digest, String> {
         let mut parts = Vec::new();
         let mut directories = self.linked_packages();
@@ -278,7 +277,7 @@ impl Project {
         Ok(Digest::of_parts(parts.iter().map(Vec::as_slice)))
     }
 
-    /// Returns the directories of packages that npm links instead of copying them.
+    /// Returns the directories of packages that npm links instead of copying.
     fn linked_packages(&self) -> Vec<PathBuf> {
         let packages = self.directory.join("node_modules");
         let entries = |directory: &Path| sorted_entries(directory).unwrap_or_default().into_iter();
@@ -326,14 +325,14 @@ impl Project {
         })?)
     }
 
-    /// Installs dependencies, unless they exist and the files that name them have not changed since.
+    /// Installs dependencies, unless they are installed and the files that name them have not changed since.
     fn install(&self, setup: &SetupStep) -> crate::Result<()> {
         let SetupStep {
             result,
             named_in,
             command,
         } = setup;
-        // A missing file counts as an empty one.
+        // A missing file counts as empty.
         let read = |file: &&str| files::read_bytes(&self.directory.join(file)).unwrap_or_default();
         let named =
             || named_in.map(|(files, kept)| (files.iter().map(read).collect::<Vec<_>>().concat(), kept));
@@ -345,7 +344,7 @@ impl Project {
             let command = command.join(" ");
             return Err(format!("`{command}` failed; its output is above").into());
         }
-        // The files are read again, since `npm install` writes package-lock.json.
+        // `npm install` writes package-lock.json, so the files are read again.
         if let Some((text, kept)) = named() {
             let kept = self.directory.join(kept);
             fs::write(&kept, text).map_err(files::at(&kept))?;
@@ -353,28 +352,27 @@ impl Project {
         Ok(())
     }
 
-    /// Runs the native tests, which print to standard error, and returns whether they pass.
+    /// Runs the native tests, which print to standard error; returns whether they pass.
     pub(crate) fn test(&self) -> crate::Result<bool> {
         let status = self.run(self.language.test)?;
         let has_none = status.code().is_some() && status.code() == self.language.no_tests;
         Ok(status.success() || has_none)
     }
 
-    /// Runs a command, which prints to standard error.
     fn run(&self, words: &[&str]) -> Result<ExitStatus, String> {
         let mut command = self.command(words);
         let status = command.stdout(io::stderr()).status();
         status.map_err(|error| not_started(words, &error))
     }
 
-    /// Returns a command after announcing it on standard error.
+    /// Announces a command on standard error and returns it.
     fn command(&self, words: &[&str]) -> Command {
         anstream::eprintln!("{BOLD}{}{BOLD:#}", harmless(&words.join(" ")));
         let (name, rest) = words.split_first().unwrap_or((&"", &[]));
         let variable = TOOLS.iter().find(|(tool, ..)| tool == name);
         let mut command = Command::new(match variable {
             Some((_, variable, _)) => program(variable, name),
-            // A relative program would be looked up in the directory of this process.
+            // The system would look up a relative program from the directory of this process.
             None if name.contains('/') => std::path::absolute(self.directory.join(name))
                 .unwrap_or_else(|_| self.directory.join(name))
                 .into(),
@@ -388,7 +386,7 @@ impl Project {
         command
     }
 
-    /// Returns whether the standard library of the target is missing.
+    /// Returns whether the standard library for the target is missing.
     fn lacks_target(&self) -> bool {
         let mut command = Command::new(program("RUSTC", "rustc"));
         command
@@ -406,7 +404,7 @@ fn sorted_entries(directory: &Path) -> io::Result<Vec<fs::DirEntry>> {
     Ok(entries)
 }
 
-/// Returns the component in a message of Cargo, unless a dependency built it.
+/// Returns the path of the component in a message of Cargo, unless the component belongs to a dependency.
 fn component_in(line: &str, manifest: &Path) -> Option<PathBuf> {
     let message: CargoMessage = serde_json::from_str(line).ok()?;
     let is_own = message.reason == "compiler-artifact"

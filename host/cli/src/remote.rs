@@ -1,4 +1,4 @@
-//! Commands that query or change a running driver through its admin API.
+//! Queries or changes a running driver through its admin API.
 
 mod accounts;
 mod candidates;
@@ -57,7 +57,7 @@ struct Query {
 }
 
 impl Query {
-    /// Gets the resource at a path below `/v1`, and prints and returns it.
+    /// Gets the resource at a path below `/v1`, prints it, and returns it.
     fn show<T: Serialize + DeserializeOwned>(
         &self,
         path: &[&str],
@@ -71,7 +71,7 @@ impl Query {
         self.send(Method::GET, path, message, text)
     }
 
-    /// Posts a body as JSON, and prints the reply. The body `()` is not sent.
+    /// Posts a body as JSON, and prints the reply. With `()`, the request has no body.
     fn post<T: Serialize + DeserializeOwned>(
         &self,
         path: &[&str],
@@ -86,7 +86,7 @@ impl Query {
         self.send(Method::POST, path, message, text).map(drop)
     }
 
-    /// Sends a request, and prints and returns the reply.
+    /// Sends a request, prints the reply, and returns it.
     fn send<T: Serialize + DeserializeOwned>(
         &self,
         method: Method,

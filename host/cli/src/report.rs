@@ -1,4 +1,4 @@
-//! Reports outcomes on a terminal and as JSON.
+//! Shows outcomes, on a terminal or as JSON.
 
 use std::fmt::Display;
 
@@ -15,9 +15,9 @@ use crate::{
     table::{Cell, Table},
 };
 
-/// An outcome with its request.
+/// A request and its outcome.
 pub(crate) struct RunReport {
-    /// The file and document from which the request was read.
+    /// The file and document that contain the request.
     pub(crate) place: String,
     /// The request before any stage changed it.
     pub(crate) request: Request,
@@ -33,7 +33,7 @@ pub(crate) struct MismatchedChain {
 }
 
 impl MismatchedChain {
-    /// Compares a request with the rules of a chain; `None` if they match.
+    /// Compares a request with the rules of a chain; returns `None` if they match.
     pub(crate) fn new<S>(chain: &Chain<S>, request: &Request) -> Option<Self> {
         Some(Self {
             chain: chain.name.to_string(),
@@ -48,7 +48,7 @@ impl Display for MismatchedChain {
     }
 }
 
-/// The reports of one or more requests.
+/// The reports about one or more requests.
 pub(crate) struct RunReports(pub(crate) Vec<RunReport>);
 
 impl RunReports {
@@ -56,7 +56,7 @@ impl RunReports {
         self.0.iter().all(|report| report.outcome.is_allowed())
     }
 
-    /// Returns the whole report of a single request, or a line for each of several.
+    /// Returns the full report for a single request, or a line for each of several requests.
     pub(crate) fn text(&self) -> String {
         if let [report] = self.0.as_slice() {
             return report.text();
@@ -92,8 +92,8 @@ impl RunReports {
         format!("{}\n{summary}\n", table.text())
     }
 
-    /// Returns the report of a single request, or a list of reports. The form is part of the program's interface:
-    /// fields are only added.
+    /// Returns the report for a single request, or a list of reports. The form is an interface of the program: fields
+    /// may only be added.
     pub(crate) fn json(&self) -> Value {
         match self.0.as_slice() {
             [report] => report.json(),
@@ -201,14 +201,14 @@ impl RunReport {
     }
 }
 
-/// Returns whether a refusal is the result of this row.
+/// Returns whether this row caused the refusal.
 fn is_of(refusal: &Refusal, row: &TraceRow) -> bool {
     let is_decided = matches!(row.result, StageResult::Denied(_) | StageResult::Failed { .. });
     is_decided && (&refusal.chain, &refusal.stage) == (&row.chain, &row.stage)
 }
 
-/// Returns the cell with the reason for the stage's result. `is_decisive` says that the decision below the table has
-/// the row's message; then the cell does not repeat it.
+/// Returns the cell with the reason for the stage's result. If `is_decisive` is true, the decision below the table has
+/// the same message, so the cell does not repeat it.
 fn describe(row: &TraceRow, is_decisive: bool) -> (Style, String) {
     match &row.result {
         StageResult::Skipped(reason) => match &row.exception {
@@ -234,7 +234,7 @@ fn describe(row: &TraceRow, is_decisive: bool) -> (Style, String) {
     }
 }
 
-/// Lists the causes of a denial, each with its field.
+/// Lists the causes of a denial with their fields.
 fn causes(result: &StageResult) -> Vec<String> {
     let StageResult::Denied(denial) = result else {
         return Vec::new();
@@ -275,7 +275,7 @@ fn stage(row: &TraceRow) -> Value {
         "stage": &*row.stage,
         "mode": row.mode.as_str(),
         "verdict": row.result.as_str(),
-        // A whole number of nanoseconds has at most three decimals in microseconds.
+        // Nanoseconds are whole, so microseconds have at most three decimals.
         "microseconds": row.duration.as_nanos() as f64 / 1e3,
     });
     let more = match &row.result {

@@ -45,7 +45,7 @@ pub(crate) struct ObjectArguments {
 }
 
 impl ObjectArguments {
-    /// Returns the head of the request that --request describes.
+    /// Returns the request line and headers that --request describes.
     fn http_head(&self) -> Option<String> {
         let line = self.request.as_ref()?;
         let headers: String = self.header.iter().map(|header| format!("{header}\r\n")).collect();
@@ -64,20 +64,20 @@ fn request_line(text: &str) -> Result<String, String> {
 
 #[derive(Debug)]
 struct RequestDocument {
-    /// The file, and the line or number of the document if the file has several.
+    /// The file, with the line or number of the document if there are several.
     place: String,
     json: Vec<u8>,
 }
 
-/// A request with the place where it was read.
+/// A request, and the place from which it was read.
 #[derive(Debug)]
 pub(crate) struct LocatedRequest {
     pub(crate) place: String,
     pub(crate) request: Request,
 }
 
-/// Reads the requests in files and directories, of which there must be at least one; `-` is standard input. With
-/// `--request`, the files are bodies.
+/// Reads the requests in files and directories, of which at least one must be given; `-` means standard input. With
+/// `--request`, the files contain bodies.
 pub(crate) fn read(
     paths: &[PathBuf],
     arguments: &ObjectArguments,
@@ -128,7 +128,7 @@ pub(crate) fn manifests(paths: &[PathBuf]) -> Result<Vec<serde_json::Value>, Str
     Ok(objects)
 }
 
-/// Lists these files. Directories are replaced by their `*.yaml`, `*.yml` and `*.json`, sorted by name.
+/// Lists these files. A directory is replaced by its `*.yaml`, `*.yml` and `*.json` files, sorted by name.
 pub(crate) fn files_of(paths: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
     let listed = paths.iter().map(|path| files_in(path).map_err(files::at(path)));
     Ok(listed.collect::<Result<Vec<_>, _>>()?.concat())
@@ -144,19 +144,19 @@ fn bytes_of(path: &Path) -> Result<Vec<u8>, String> {
     bytes.map_err(files::at(path))
 }
 
-/// Returns whether the first line is `METHOD target HTTP/...`.
+/// Returns whether the first line has the form `METHOD target HTTP/...`.
 pub(crate) fn is_http(bytes: &[u8]) -> bool {
     let line = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
     let line = String::from_utf8_lossy(line);
     matches!(line.split_whitespace().collect::<Vec<_>>()[..], [_, _, version] if version.starts_with("HTTP/"))
 }
 
-/// Reads the documents of a text: JSON texts one after the other, or YAML documents. The items of a `List` are
-/// documents of their own.
+/// Splits a text into documents: JSON texts one after the other, or YAML documents. Each item of a `List` is a separate
+/// document.
 fn documents(path: &Path, bytes: &[u8]) -> Result<Vec<RequestDocument>, String> {
     let name = path.display().to_string();
     let inputs = if bytes.trim_ascii_start().starts_with(b"{") {
-        // The error of JSON is the more helpful one, unless the text is a mapping of YAML.
+        // Unless the text is a YAML mapping, the JSON parser's error is more helpful.
         let in_json = json_documents(&name, bytes);
         in_json.or_else(|error| yaml_documents(&name, bytes).map_err(|_| error))
     } else {
@@ -209,7 +209,7 @@ struct KubernetesList<'a> {
 }
 
 impl RequestDocument {
-    /// Returns the items of a list, as `kubectl get` prints it, or the document itself.
+    /// Returns the items of a `List`, as `kubectl get` prints it; for other documents, the document itself.
     fn items(self) -> Vec<Self> {
         let list = serde_json::from_slice::<KubernetesList<'_>>(&self.json).ok();
         let list = list.filter(|list| (list.api_version, list.kind) == ("v1", "List"));
@@ -281,7 +281,7 @@ fn rejected(reason: impl Display) -> String {
     format!("the driver would reject the request: {reason}")
 }
 
-/// Returns the BCS dialect for the cluster that the request names.
+/// Returns the BCS dialect for the cluster that the request's headers name.
 fn bcs_for(head: &Parts) -> Result<Bcs, String> {
     let cluster = head.headers.get("BCS-ClusterID");
     let cluster = cluster.ok_or("the header BCS-ClusterID is missing")?;
@@ -292,8 +292,8 @@ fn bcs_for(head: &Parts) -> Result<Bcs, String> {
     Ok(Bcs::new(cluster))
 }
 
-/// Parses the text of an HTTP/1.1 request. The body is all that follows the empty line: an edited file rarely has a
-/// correct Content-Length.
+/// Parses an HTTP/1.1 request. Everything after the empty line is the body, because `Content-Length` is rarely correct
+/// in an edited file.
 fn parse_http(bytes: &[u8]) -> Result<(Parts, Bytes), String> {
     let mut headers = [httparse::EMPTY_HEADER; 100];
     let mut parsed = httparse::Request::new(&mut headers);

@@ -119,7 +119,7 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
 
 async fn again_and_again(arguments: &Arguments) -> crate::Result<ExitCode> {
     loop {
-        // The watch starts before the files are read, so that changes in the meantime are noticed.
+        // Watching starts before the files are read, so that no change is missed.
         let mut watch = Watch::new(arguments.watched(), WatchConfig::default()).await;
         if let Err(error) = once(arguments).await {
             anstream::eprintln!("{BAD}error:{BAD:#} {}", causes::chain(&*error));
@@ -152,7 +152,7 @@ async fn evaluate(arguments: &Arguments) -> crate::Result<ExitCode> {
 }
 
 impl Arguments {
-    /// Returns a message if a chain or a plugin stands among the requests, where the arguments were probably swapped.
+    /// Returns a message if a chain or plugin is among the requests, because then the arguments were probably swapped.
     fn swapped(&self) -> Option<String> {
         let is_hooks = |path: &&PathBuf| {
             files::is_module(path)
@@ -166,7 +166,7 @@ impl Arguments {
         ))
     }
 
-    /// Returns the files and directories whose changes make `--watch` run the requests again.
+    /// Returns the files and directories whose changes make `--watch` run again.
     fn watched(&self) -> Vec<PathBuf> {
         let HookArguments {
             hooks,
@@ -182,7 +182,7 @@ impl Arguments {
         let lists = [cluster, http, &self.requests.requests];
         paths.extend(lists.into_iter().flatten().cloned());
         if !files::is_module(hooks) {
-            // A chain that cannot be read is reported when it is run.
+            // A chain that cannot be read is reported when it runs.
             let chains = definitions::load(std::slice::from_ref(hooks)).unwrap_or_default();
             for stage in chains.into_iter().flat_map(|chain| chain.stages) {
                 for (_, plugin) in stage.plugins() {
@@ -218,14 +218,14 @@ async fn report(table: &Table, LocatedRequest { place, request }: LocatedRequest
 }
 
 impl HookArguments {
-    /// Reads the configuration: the one that was named, or for `--request` the one in this directory.
+    /// Reads the named configuration, or for `--request` the one in the current directory.
     pub(crate) fn config(&self, requests: &RequestArguments) -> crate::Result<Option<Config>> {
         let default = Path::new(DEFAULT_CONFIG);
         let default = (requests.object.request.is_some() && default.exists()).then_some(default);
         Ok(self.config.as_deref().or(default).map(Config::read).transpose()?)
     }
 
-    /// Returns a builder with these hooks: a chain file, a directory of them, or a plugin.
+    /// Returns a host builder with these hooks: a chain file, a directory of chain files, or a plugin.
     pub(crate) fn builder(
         &self,
         hooks: &Path,

@@ -9,8 +9,8 @@ use crate::output::write;
 pub(crate) const EXCEPTION: &str = include_str!("schema/exception.json");
 pub(crate) const TEST: &str = include_str!("schema/test.json");
 
-/// The page about the configuration, which lists the keys with their meaning. A test compares it with the keys that are
-/// read.
+/// The page about the configuration, from which the keys and their descriptions are read. A test compares it with the
+/// keys that the program reads.
 const CONFIGURATION: &str = include_str!("../../../docs/configuration.md");
 
 /// Print the JSON Schema of a document, by which editors complete and check it.
@@ -50,7 +50,7 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<()> {
     Ok(write(&text)?)
 }
 
-/// Returns the schema of the configuration, with its keys and their meaning. The values are validated by `check`.
+/// Returns the schema of the configuration with keys and descriptions. Values are only validated by `check`.
 fn configuration() -> Value {
     let mut schema = json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -81,7 +81,8 @@ fn configuration() -> Value {
     schema
 }
 
-/// Returns the schema of a key, and creates it together with the keys that contain it: `a.b`, `list[].c`, `map.<name>`.
+/// Returns the schema of a key such as `a.b`, `list[].c` or `map.<name>`. Creates it, and the keys that contain it, if
+/// they are missing.
 fn field<'s>(schema: &'s mut Value, key: &str) -> &'s mut Value {
     let mut place = schema;
     for part in key.split('.') {
@@ -91,7 +92,7 @@ fn field<'s>(schema: &'s mut Value, key: &str) -> &'s mut Value {
             place = member(place, "additionalProperties");
             continue;
         }
-        // The keywords for objects apply to objects only, so the key may also have values of other types.
+        // Keywords for objects do not restrict other types, so the key may also have values of other types.
         if place.get("properties").is_none() && place.get("additionalProperties").is_none() {
             *member(place, "additionalProperties") = false.into();
         }
@@ -103,19 +104,19 @@ fn field<'s>(schema: &'s mut Value, key: &str) -> &'s mut Value {
     place
 }
 
-/// Returns a member of an object, and creates both if they are missing.
+/// Returns a member of an object. Creates object and member if they are missing.
 fn member<'v>(value: &'v mut Value, name: &str) -> &'v mut Value {
     if !value.is_object() {
         *value = Map::new().into();
     }
     match value {
         Value::Object(members) => members.entry(name).or_insert_with(|| Map::new().into()),
-        // The `if` above made the value an object.
+        // The value is an object at this point.
         other => other,
     }
 }
 
-/// Removes links and marks from Markdown.
+/// Removes links and formatting from Markdown.
 fn plain(markdown: &str) -> String {
     let mut text = String::new();
     let mut rest = markdown;

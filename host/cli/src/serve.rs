@@ -134,7 +134,7 @@ pub(crate) fn run(arguments: Arguments) -> crate::Result<ExitCode> {
     })?
 }
 
-/// Reads the configuration. The error for a missing file explains how to make one.
+/// Reads the configuration. If the file is missing, the error explains how to create one.
 fn read(path: &Path) -> crate::Result<Config> {
     if path == Path::new(DEFAULT_CONFIG) && !path.exists() {
         return Err(format!(
@@ -189,8 +189,7 @@ async fn serve(mut config: Config, metrics: Metrics) -> crate::Result<ExitCode> 
     })
 }
 
-/// Opens the webhook configurations that the leader keeps up to date, and sets the certificate of the port if it comes
-/// with them.
+/// Opens the webhook configurations that the leader writes. If they have a certificate, the port uses it.
 async fn webhooks(config: &mut Config, connections: &Connections) -> crate::Result<Option<Webhooks>> {
     let Some((webhooks, cluster)) = config.front.webhooks().zip(connections.cluster.as_ref()) else {
         return Ok(None);
@@ -227,8 +226,8 @@ async fn build(config: &Config, connections: &Connections) -> crate::Result<Host
     Ok(builder.build().await?)
 }
 
-/// Warns about stages whose conditions use the authorizer without a cluster. Such a condition gets an error, which most
-/// conditions treat as a denial.
+/// Warns about stages whose conditions use the authorizer without a cluster. Such conditions fail, which most of them
+/// treat as a denial.
 fn warn_of_conditions(host: &Host) {
     let table = host.table();
     for chain in table.chains() {
@@ -243,11 +242,11 @@ fn warn_of_conditions(host: &Host) {
     }
 }
 
-/// Starts the watches that the chains need, so that the first requests need not wait for them.
+/// Starts the watches that the chains need, so that the first requests do not wait for them.
 fn warm(cluster: &Cluster, host: &Host) {
     let table = host.table();
     let mut stages = table.chains().flat_map(|chain| &chain.stages);
-    // An empty selector needs no lookup, and the permission may be missing.
+    // An empty selector needs no labels, and the permission to read them may be missing.
     let needs_labels = |selector: &NamespaceSelector| matches!(selector, NamespaceSelector::Labels(selector) if !selector.is_empty());
     if stages.any(|stage| stage.spec.namespace_selector.as_ref().is_some_and(needs_labels)) {
         cluster.watch_namespaces();

@@ -37,17 +37,17 @@ impl CompletionsArguments {
     }
 }
 
-/// The variable in which a shell's script names the shell when it requests completions.
+/// The variable with the name of the shell, which a shell's script sets when it requests completions.
 const REQUEST: &str = "ADMITTANCE_COMPLETE";
 
-/// Completes a command line and exits, if the script of a shell requests it.
+/// If a shell's script requests it, completes a command line and exits.
 pub(crate) fn complete() {
     CompleteEnv::with_factory(crate::Arguments::command)
         .var(REQUEST)
         .complete();
 }
 
-/// Returns the script with which a shell requests completions from this program.
+/// Returns the shell's script, which requests completions from this program.
 fn script(shell: Shell) -> io::Result<Vec<u8>> {
     let mut script = Vec::new();
     if let Some(completer) = Shells::builtins().completer(&shell.to_string()) {
@@ -64,12 +64,12 @@ impl ManArguments {
         self.write(&program, PROGRAM.to_owned())
     }
 
-    /// Writes the page of a command, and the pages of its subcommands.
+    /// Writes the man page of a command, and those of its subcommands.
     fn write(&self, command: &clap::Command, name: String) -> crate::Result<()> {
         let mut page = Vec::new();
         let man = clap_mangen::Man::new(command.clone()).title(name.clone());
         man.render(&mut page)?;
-        // Whatever follows a help text is called EXTRA by the library.
+        // The library gives text after the help the heading EXTRA.
         let page = String::from_utf8(page)?.replace(".SH EXTRA\nExamples:\n", ".SH EXAMPLES\n");
         let path = self.directory.join(format!("{name}.1"));
         files::replace(&path, page.as_bytes(), files::PUBLIC)?;
@@ -90,7 +90,7 @@ mod tests {
 
     use super::*;
 
-    /// Lists the visible commands with their full names.
+    /// Lists the visible commands by their full names.
     fn commands(of: &clap::Command, name: &str) -> Vec<(String, clap::Command)> {
         let own = of.get_subcommands().filter(|command| !command.is_hide_set());
         own.flat_map(|command| {

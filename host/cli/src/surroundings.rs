@@ -1,4 +1,4 @@
-//! Simulates the objects of a cluster and the answers to HTTP requests for plugins, when no server runs.
+//! Simulates a cluster's objects and servers' answers for plugins, for commands that run without a server.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -21,20 +21,20 @@ use parking_lot::RwLock;
 
 use crate::{arguments::existing, host, request_file};
 
-/// The limit of calls in flight; requests are run one at a time.
+/// The maximum number of calls in flight. Requests run one at a time, so it is small.
 const CALLS_IN_FLIGHT: u32 = 4;
 
-/// The cluster and the servers that the plugins of one request reach.
+/// The cluster and servers that the plugins see during one request.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RequestSurroundings {
-    /// The objects of the cluster; `None` without one.
+    /// The objects in the cluster; `None` without a cluster.
     pub(crate) cluster: Option<Manifests>,
-    /// The answers of servers; `None` if requests fail as unavailable.
+    /// The answers of servers; if `None`, HTTP requests fail as unavailable.
     pub(crate) http: Option<Vec<HttpAnswer>>,
 }
 
 impl RequestSurroundings {
-    /// Fills the fields that are `None` from `other`.
+    /// Returns these surroundings, with fields from `other` where this one has `None`.
     pub(crate) fn or(self, other: Self) -> Self {
         Self {
             cluster: self.cluster.or(other.cluster),
@@ -57,7 +57,7 @@ pub(crate) struct SurroundingFiles {
 }
 
 impl SurroundingFiles {
-    /// Adds a sandbox whose plugins reach what the files contain.
+    /// Adds a sandbox to a host in which plugins get the contents of the files.
     pub(crate) fn simulate(
         &self,
         builder: HostBuilder,
@@ -77,8 +77,8 @@ impl SurroundingFiles {
     }
 }
 
-/// The objects and HTTP answers that plugins get during the current request. Clones share them, so only one request
-/// runs at a time.
+/// The objects and HTTP answers that plugins get during the current request. Clones share them, so requests must run
+/// one at a time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SimulatedSurroundings(Arc<RwLock<CurrentSurroundings>>);
 
@@ -95,7 +95,7 @@ impl SimulatedSurroundings {
         *self.0.write() = CurrentSurroundings { cluster, http };
     }
 
-    /// Returns the configuration of a sandbox whose plugins read these objects and get these HTTP answers.
+    /// Returns the configuration of a sandbox whose plugins get these objects and HTTP answers.
     pub(crate) fn sandbox(&self, config: Option<&Config>) -> SandboxConfig {
         let mut sandbox = host::sandbox(config);
         sandbox.calls_in_flight = CALLS_IN_FLIGHT;
@@ -170,7 +170,7 @@ impl HttpSender for SimulatedSurroundings {
     }
 }
 
-/// Reads a list of answers, and of files with such lists.
+/// Reads a list that contains answers, and names of files with such lists.
 pub(crate) fn http_answers(node: &Node<'_>) -> Option<Vec<HttpAnswer>> {
     let read = |entry: &Node<'_>| {
         if entry.json().is_string() {
@@ -212,7 +212,7 @@ fn answer(node: &Node<'_>) -> Option<HttpAnswer> {
     })
 }
 
-/// Reads the answers in files; `None` without files.
+/// Reads the answers in files; returns `None` if there are no files.
 fn http_files(paths: &[PathBuf]) -> Result<Option<Vec<HttpAnswer>>, Mistakes> {
     let mut mistakes = Mistakes::new();
     let mut answers = Vec::new();

@@ -12,7 +12,7 @@ pub(crate) struct Table<const COLUMNS: usize> {
     rows: Vec<[Cell; COLUMNS]>,
 }
 
-/// A cell of a table. An empty cell is shown as a dash.
+/// A cell of a table. If it is empty, a dash is shown.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Cell {
     text: String,
@@ -21,7 +21,7 @@ pub(crate) struct Cell {
 }
 
 impl Cell {
-    /// Returns a cell with a text, on one line.
+    /// Returns a cell with a text, in which control characters such as line breaks are replaced.
     pub(crate) fn text(text: impl AsRef<str>) -> Self {
         Self {
             text: harmless(text.as_ref()),
@@ -38,7 +38,7 @@ impl Cell {
         }
     }
 
-    /// Returns a cell with a number, in this colour unless it is 0.
+    /// Returns a cell with a number, coloured unless the number is 0.
     pub(crate) fn count(number: u64, style: Style) -> Self {
         Self::number(number).styled(if number > 0 { style } else { Style::new() })
     }
@@ -82,13 +82,13 @@ impl<const COLUMNS: usize> Table<COLUMNS> {
                 let padding = " ".repeat(width.saturating_sub(cell.width()));
                 let (before, after) = match is_number {
                     true => (padding.as_str(), ""),
-                    // The last column is not padded, to leave no trailing spaces.
+                    // Padding the last column would leave trailing spaces.
                     false if index + 1 == COLUMNS => ("", ""),
                     false => ("", padding.as_str()),
                 };
                 let gap = if index > 0 { "  " } else { "" };
                 let Cell { text: own, style, .. } = cell;
-                // Writing to a `String` does not fail.
+                // Writing to a `String` cannot fail.
                 let _ = write!(text, "{gap}{before}{style}{own}{style:#}{after}");
             }
             text.push('\n');
@@ -115,7 +115,7 @@ impl Cell {
     }
 }
 
-/// Removes the colours of a text.
+/// Removes ANSI colours from a text.
 pub(crate) fn plain(text: &str) -> String {
     anstream::adapter::strip_str(text).to_string()
 }

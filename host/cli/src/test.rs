@@ -73,7 +73,7 @@ pub(crate) struct Arguments {
     log: String,
 }
 
-/// Parses the path to test. `library/...`, as `gator` writes it, is the directory.
+/// Parses the path to test. A path ending in `/...`, as in `gator`, means the directory.
 fn subject(text: &str) -> Result<PathBuf, String> {
     modules::hooks(text.strip_suffix("/...").unwrap_or(text))
 }
@@ -120,7 +120,8 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
     Ok(crate::exit_code(tested.iter().all(TestedCase::is_passed)))
 }
 
-/// Lists the files of cases. The default is `tests` next to the file, or in the directory; a project may have none.
+/// Lists the files with cases. By default, they are in `tests` next to the file or in the directory. A project need not
+/// have any.
 fn files_of_cases(arguments: &Arguments) -> Result<Vec<PathBuf>, String> {
     if !arguments.cases.is_empty() {
         return request_file::files_of(&arguments.cases);
@@ -144,7 +145,7 @@ fn default_cases(subject: &Path) -> PathBuf {
         files::directory(subject)
     };
     let path = beside.join("tests");
-    // Leaves out the `.` of the default path.
+    // This removes the `.` of the default path.
     path.components()
         .filter(|part| *part != Component::CurDir)
         .collect()
@@ -162,7 +163,7 @@ fn no_case(arguments: &Arguments) -> String {
     }
 }
 
-/// Reads all cases, and reports the mistakes of all files together.
+/// Reads all cases. Reports the mistakes in all files together.
 fn read(
     paths: &[PathBuf],
     subject: &TestSubject,

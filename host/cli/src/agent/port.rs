@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 use crate::{exporter::Metrics, process_metrics};
 
-/// Probes and one scraper need few connections.
+/// Only probes and one scraper connect, so few connections suffice.
 const LIMITS: ConnectionLimits = ConnectionLimits {
     connections: 32,
     header_timeout: Duration::from_secs(10),
@@ -51,7 +51,7 @@ impl AgentPort {
         Ok(Self { listener, handler })
     }
 
-    /// Never returns, with or without a port.
+    /// Serves the port. Never returns, even without a port.
     pub(super) async fn serve(port: Option<Self>) {
         if let Some(Self { listener, handler }) = port {
             listener.serve(handler, Stop::default(), None).await;

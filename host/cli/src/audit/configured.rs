@@ -1,4 +1,4 @@
-//! Reads the chains of a configuration from its stores, once.
+//! Reads the chains of a configuration once, from all its stores.
 
 use std::{
     path::{Path, PathBuf},
@@ -16,7 +16,7 @@ use crate::arguments::no_definition;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Reads all definitions. As `serve` does at its start, leaves out unusable entries of a store with a warning.
+/// Reads all definitions. Unusable entries of a store are left out with a warning, as at the start of `serve`.
 pub(super) async fn chains(
     config: &Config,
     connections: &Connections,

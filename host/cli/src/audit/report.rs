@@ -1,4 +1,4 @@
-//! Reports the findings of an audit to people, to scripts and to CI.
+//! Reports the findings of an audit, to people, scripts and CI.
 
 use std::collections::BTreeMap;
 
@@ -34,15 +34,15 @@ pub(super) struct AuditReport {
     compares: bool,
     /// The number of audited objects of each resource.
     objects: BTreeMap<String, u64>,
-    /// The number of objects with each verdict, by namespace; `None` for objects without one.
+    /// The number of objects with each verdict, by namespace; the key `None` is for cluster-scoped objects.
     verdicts: BTreeMap<Option<String>, BTreeMap<Verdict, u64>>,
-    /// The findings that are shown, at most [`FINDINGS`].
+    /// The findings to show, at most [`FINDINGS`].
     findings: Vec<Finding>,
-    /// The number of findings that did not fit into `findings`.
+    /// The number of findings beyond that limit.
     left_out: u64,
-    /// Whether an object would be refused that is not refused today.
+    /// Whether an object would be refused that the compared table, if there is one, does not refuse.
     refuses: bool,
-    /// The resources that could not be listed completely, each with the reason.
+    /// The resources that could not be listed completely, with the reasons.
     not_listed: Vec<(String, String)>,
 }
 
@@ -59,7 +59,7 @@ impl AuditReport {
         }
     }
 
-    /// Counts an object, and keeps its findings.
+    /// Counts an object, and adds its findings.
     pub(super) fn add(&mut self, resource: &Resource, judged: JudgedObject) {
         let found = judged.findings;
         let Some(worst) = found.iter().min_by_key(|finding| finding.judgement.verdict) else {
@@ -86,13 +86,13 @@ impl AuditReport {
         self.not_listed.push((resource, why.to_owned()));
     }
 
-    /// Returns whether everything was audited, and no object would be refused that is not refused today.
+    /// Returns whether all objects were audited, and none would be newly refused.
     pub(super) fn is_clean(&self) -> bool {
         self.not_listed.is_empty() && !self.refuses
     }
 
     pub(super) fn print(mut self, format: AuditFormat) -> crate::Result<()> {
-        // The order of findings is random, since the objects of a page are run concurrently.
+        // Objects of a page are audited concurrently, so their findings are sorted.
         let key = |finding: &Finding| (finding.resource.clone(), finding.object(), finding.operation);
         self.findings.sort_by_cached_key(key);
         let text = match format {
@@ -100,7 +100,7 @@ impl AuditReport {
             AuditFormat::Json => serde_json::to_string_pretty(&self.json())? + "\n",
             AuditFormat::Yaml => to_yaml(&self.json()),
             AuditFormat::Reports => {
-                // A report has no field for findings that were left out.
+                // The format has no field for the number of findings that were left out.
                 if let Some(left_out) = self.left_out() {
                     tracing::warn!("{left_out}");
                 }
@@ -110,7 +110,6 @@ impl AuditReport {
         Ok(write(&text)?)
     }
 
-    /// Describes the findings that are not shown, if there are any.
     fn left_out(&self) -> Option<String> {
         let more = human::count(self.left_out, "more finding");
         (self.left_out > 0).then(|| format!("{more} not shown: at most {FINDINGS} are kept"))
@@ -207,7 +206,7 @@ impl AuditReport {
         )
     }
 
-    /// Returns the document of `--output json`. It is part of the program's interface: fields are only added.
+    /// Returns the document for `--output json`. It is an interface of the program: fields may only be added.
     fn json(&self) -> Value {
         let verdicts: serde_json::Map<_, _> = Verdict::ALL
             .into_iter()

@@ -13,11 +13,11 @@ use crate::{
     table::{Cell, Table},
 };
 
-/// Two loads of one module in a process differ in time by up to this share, depending on their place in memory. So a
-/// smaller difference between versions means nothing.
+/// The ratio by which two loads of the same module in a process can differ in time, depending on their addresses in
+/// memory. A smaller difference between versions means nothing.
 const PLACEMENT_NOISE: f64 = 0.02;
 
-/// The measurements of one version. Its JSON form is part of the program's interface: fields are only added.
+/// The measurements of one version. Its JSON form is an interface of the program: fields may only be added.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct VersionFigures {
@@ -30,7 +30,7 @@ struct VersionFigures {
     plugins: Option<PluginFigures>,
 }
 
-/// The medians over the requests for which plugins were called.
+/// The medians over the requests that called plugins.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct PluginFigures {
@@ -48,12 +48,12 @@ pub(super) struct BenchReport {
     comparison: Option<VersionComparison>,
 }
 
-/// The ratio of the second version's time to the first version's: 0.9 means 10 % less.
+/// The time of the second version divided by that of the first: 0.9 means 10 % less.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct VersionComparison {
     ratio: f64,
-    /// The lower bound of the ratio with a confidence of 99 %; `most` is the upper bound.
+    /// The lower bound of the ratio at a confidence of 99 %; `most` is the upper bound.
     least: f64,
     most: f64,
     verdict: ComparisonVerdict,
@@ -64,11 +64,11 @@ struct VersionComparison {
 enum ComparisonVerdict {
     Faster,
     Slower,
-    /// The difference is within noise and [`PLACEMENT_NOISE`].
+    /// The difference does not exceed noise or [`PLACEMENT_NOISE`].
     Same,
 }
 
-/// Returns the value below which this share of the sorted values lies.
+/// Returns the quantile of sorted values; `share` is between 0 and 1.
 pub(super) fn quantile<T: Copy>(sorted: &[T], share: f64) -> Option<T> {
     let last = sorted.len().checked_sub(1)?;
     sorted.get((last as f64 * share).round() as usize).copied()
@@ -105,16 +105,16 @@ impl From<BenchedVersion> for VersionFigures {
 }
 
 impl VersionComparison {
-    /// Compares the medians of both versions round by round. The bounds are a confidence interval of the median ratio,
-    /// since the number of ratios below the true median has a binomial distribution, like the number of heads in coin
-    /// tosses.
+    /// Compares the medians of both versions round by round. The bounds are a confidence interval of the median ratio:
+    /// how many ratios are below the true median has a binomial distribution, as the number of heads in coin tosses
+    /// has.
     fn of(first: &[Duration], second: &[Duration]) -> Option<Self> {
         let ratios = first.iter().zip(second);
         let ratios = ratios.map(|(first, second)| second.as_secs_f64() / first.as_secs_f64());
         let mut ratios: Vec<_> = ratios.filter(|ratio| ratio.is_finite()).collect();
         ratios.sort_unstable_by(f64::total_cmp);
         let count = ratios.len() as f64;
-        // 2.576 standard deviations of a binomial distribution with probability 1/2 are its 99% interval.
+        // 99 % of a binomial distribution with probability 1/2 are within 2.576 standard deviations.
         let below = (count / 2.0 - 2.576 * count.sqrt() / 2.0).floor();
         let index = below.max(0.0) as usize;
         let least = *ratios.get(index)?;
@@ -213,7 +213,7 @@ mod tests {
             (&[100], &[110], ComparisonVerdict::Slower),
             (&[1000], &[1015], ComparisonVerdict::Same),
             (&[1000], &[985], ComparisonVerdict::Same),
-            // Noise of 10 % hides a difference of 1 %, but not one of 20 %.
+            // Noise of 10 % hides a difference of 1 %, but not a difference of 20 %.
             (
                 &[95, 105, 100, 110, 90],
                 &[101, 96, 111, 91, 106],
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quantile_is_one_of_the_values() {
+    fn a_quantile_is_always_one_of_the_measured_values() {
         let values: Vec<_> = (0..=100).collect();
         assert_eq!(quantile(&values, 0.5), Some(50));
         assert_eq!(quantile(&values, 0.99), Some(99));

@@ -1,4 +1,4 @@
-//! Prints the files of certificates.
+//! Prints which certificate files were made.
 
 use std::{
     fmt,
@@ -9,7 +9,7 @@ use std::{
 use serde::{Serialize, Serializer};
 use time::OffsetDateTime;
 
-/// The CA and the certificates, whether they were made or kept.
+/// The CA and the certificates, whether new or kept.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct CertificateReport {
@@ -33,7 +33,7 @@ pub(super) struct CertificateEntry {
 pub(super) struct FileEntry {
     #[serde(flatten)]
     pub(super) files: CertificateFiles,
-    /// Whether the file was made now; otherwise it existed and is still valid.
+    /// Whether the file is new; otherwise an existing file was still valid.
     #[serde(rename = "new")]
     pub(super) is_new: bool,
     #[serde(serialize_with = "rfc3339")]

@@ -1,4 +1,4 @@
-//! Tests that rustls accepts the certificates, and that files are kept and replaced as documented.
+//! Tests that rustls accepts the certificates, and that files are kept or replaced as documented.
 
 mod authority;
 mod certificates;
@@ -29,7 +29,7 @@ fn now() -> OffsetDateTime {
     OffsetDateTime::now_utc()
 }
 
-/// Parses a command line, to which it adds the directory of the files.
+/// Parses a command line, and adds the directory for the files.
 fn arguments(directory: &TempDir, line: &str) -> Arguments {
     let out = ["certs", "--out", directory.path().to_str().unwrap()];
     Command::try_parse_from(out.into_iter().chain(line.split_whitespace()))

@@ -1,4 +1,4 @@
-//! Facts about this machine.
+//! Reads facts about this machine.
 
 #![allow(
     clippy::disallowed_methods,
@@ -11,19 +11,19 @@ use rustix::process::{Resource, getrlimit};
 
 use super::Finding;
 
-/// The free space below which the store or the history may fail, in bytes.
+/// The free disk space below which the store or the history may fail, in bytes.
 pub(super) const NEEDED_SPACE: u64 = 1 << 30;
 
-/// The first kernel in which threads that serve interrupt threads that compute.
+/// The first Linux version in which serving threads can interrupt computing threads.
 const KERNEL: (u32, u32) = (6, 12);
 
-/// The number of descriptors with which thousands of connections are served.
+/// The number of file descriptors that suffice for thousands of connections.
 const DESCRIPTORS: u64 = 65_536;
 
 pub(super) struct Machine {
-    /// The release of the kernel, `6.12.3-amd64`; empty if it is unknown.
+    /// The release of the kernel, such as `6.12.3-amd64`; empty if unknown.
     release: String,
-    /// The highest number of open files that a process may set. `None`: any.
+    /// The maximum number of open files that a process may allow itself; `None` for no limit.
     descriptors: Option<u64>,
 }
 
@@ -64,7 +64,7 @@ impl Machine {
     }
 }
 
-/// Returns the free space of the file system of a path, in bytes.
+/// Returns the free space in the file system that contains a path, in bytes.
 pub(super) fn free_space(path: &Path) -> Option<u64> {
     let system = rustix::fs::statvfs(path).ok()?;
     Some(system.f_bavail.saturating_mul(system.f_frsize))

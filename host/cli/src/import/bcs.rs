@@ -1,4 +1,4 @@
-//! Configurations of BCS's own programs, as a configuration of this program.
+//! Converts configurations of BCS's own programs to a configuration of this program.
 
 use std::{collections::BTreeMap, fmt::Write, path::Path};
 
@@ -7,10 +7,11 @@ use serde_json::{Map, Value};
 
 use crate::files;
 
-/// The largest configuration in bytes. BCS's have a few kilobytes.
+/// The maximum size of a configuration, in bytes. BCS's configurations have a few kilobytes.
 const LARGEST: usize = 1 << 20;
 
-/// The sections that only group keys: of the documented bcs-api.yaml, and `bke` of the JSON that its code reads.
+/// The sections that only group keys. All are from the documented bcs-api.yaml, except `bke`, which is in the JSON that
+/// bcs-api's code reads.
 const SECTIONS: [&str; 9] = [
     "service_config",
     "metric_config",
@@ -25,8 +26,8 @@ const SECTIONS: [&str; 9] = [
 
 const ROLES: &str = "write the roles of users to a file for dialect.gateway.roles.file, or name the authorization system in \
                      dialect.gateway.roles.subscription; see docs/cluster-roles.md";
-/// Keys, or sections if they end in a dot, without an equivalent, and the reason or what to do instead. The first match
-/// applies.
+/// Keys without an equivalent, or sections if they end in a dot, each with the reason or an alternative. The first
+/// match applies.
 const WITHOUT_EQUIVALENT: [(&str, &str); 24] = [
     (
         "bootstrap_users",
@@ -83,7 +84,7 @@ const WITHOUT_EQUIVALENT: [(&str, &str); 24] = [
     ("register-", "drivers register only in ZooKeeper"),
     ("insecure-skip-verify", "drivers register only in ZooKeeper"),
 ];
-/// Options of Go's logger.
+/// The options of Go's logger.
 const LOGGER: [&str; 8] = [
     "log_max_size",
     "log_max_num",
@@ -95,9 +96,9 @@ const LOGGER: [&str; 8] = [
     "log_backtrace_at",
 ];
 
-/// A configuration of BCS, whose keys are taken out one by one.
+/// A configuration of BCS. Each key is removed when it is converted.
 struct OriginalConfig {
-    /// The values that are set, by their keys without the section if it only groups.
+    /// The configured values by key. Sections that only group keys are not part of the key.
     values: BTreeMap<String, Value>,
 }
 
@@ -137,7 +138,7 @@ impl OriginalConfig {
         }
     }
 
-    /// Takes a value, as text.
+    /// Removes a value and returns it as text.
     fn take(&mut self, key: &str) -> Option<String> {
         match self.values.remove(key)? {
             Value::String(text) => Some(text),
@@ -145,7 +146,7 @@ impl OriginalConfig {
         }
     }
 
-    /// Returns the address of one of the ports.
+    /// Returns the address and port of a listener.
     fn address(&mut self, ip: &str, port_key: &str, default: &str) -> String {
         let port = self.take(port_key).unwrap_or_else(|| default.to_owned());
         if ip.contains(':') {
@@ -155,7 +156,8 @@ impl OriginalConfig {
         }
     }
 
-    /// Returns the ports, with the certificates of the first. `asks_clients` says that clients need certificates too.
+    /// Returns the sections of the ports, with a certificate for the first. `asks_clients` says whether clients need
+    /// certificates too.
     fn ports(&mut self, port: &str, metric_port: &str, asks_clients: bool) -> String {
         let ip = self.take("address").unwrap_or_else(|| "0.0.0.0".to_owned());
         let mut text = format!("listen:\n  address: {}\n", self.address(&ip, "port", port));
@@ -177,7 +179,7 @@ impl OriginalConfig {
         text
     }
 
-    /// Returns the TLS settings for drivers or schedulers; empty without certificates.
+    /// Returns the TLS settings for connections to drivers or schedulers; empty without certificates.
     fn client_tls(&mut self) -> String {
         let ca = self.take("ca_file").map(|ca| format!("ca: {}", quoted(&ca)));
         let pair = self
@@ -203,7 +205,7 @@ impl OriginalConfig {
         Some(format!("servers: [{}]", servers.join(", ")))
     }
 
-    /// Writes the ensembles with these names, from these keys.
+    /// Returns the section of ensembles with these names, whose settings are in these keys.
     fn ensembles(&mut self, ensembles: &[(&str, &str, Option<&str>)]) -> String {
         let mut text = String::new();
         for &(name, key, default) in ensembles {
@@ -220,7 +222,7 @@ impl OriginalConfig {
         )
     }
 
-    /// Writes the registration as a comment, since it would direct clients to this program.
+    /// Returns the registration as a comment: if it were active, clients would be directed to this program.
     fn registration(&mut self) -> String {
         let ip = self.take("local_ip").unwrap_or_else(|| "10.0.0.5".to_owned());
         let external = self.take("external_ip").zip(self.take("external_port"));
@@ -234,7 +236,7 @@ impl OriginalConfig {
         )
     }
 
-    /// Comments for all keys that are left.
+    /// Returns comments for all keys that were not converted.
     fn rest(self) -> String {
         let mut text = String::new();
         for key in self.values.keys() {
@@ -259,12 +261,11 @@ impl OriginalConfig {
     }
 }
 
-/// Quotes a text for YAML.
 fn quoted(text: &str) -> String {
     Value::from(text).to_string()
 }
 
-/// Converts the configuration of the driver of a Mesos cluster, bcs-mesos-driver.json.
+/// Converts the configuration of a Mesos cluster's driver, bcs-mesos-driver.json.
 pub(super) fn driver(path: &Path) -> crate::Result<String> {
     let mut original = OriginalConfig::read(path)?;
     let cluster = original.take("cluster").ok_or_else(|| {
@@ -305,7 +306,7 @@ pub(super) fn driver(path: &Path) -> crate::Result<String> {
     Ok(text)
 }
 
-/// Converts the configuration of a gateway: a bcs-api.yaml, or the JSON that the published bcs-api reads.
+/// Converts the configuration of a gateway: bcs-api.yaml, or the JSON that the published bcs-api reads.
 pub(super) fn gateway(path: &Path) -> crate::Result<String> {
     let mut original = OriginalConfig::read(path)?;
     let mut text = header(path);
@@ -354,7 +355,7 @@ fn header(path: &Path) -> String {
     )
 }
 
-/// Returns the database of a DSN, without its password.
+/// Returns the database of a DSN, without the password.
 fn mysql(dsn: &str) -> Option<String> {
     let (login, place) = dsn.rsplit_once("@tcp(")?;
     let (server, database) = place.split_once(")/")?;
@@ -375,7 +376,7 @@ fn mysql(dsn: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// The configuration on BCS's page about bcs-api, with values.
+    /// The configuration on BCS's page about bcs-api, with values filled in.
     const BCS_API: &str = "edition: ee
 service_config: { address: 0.0.0.0, port: 8443, insecure_address: 0.0.0.0, insecure_port: 8080 }
 metric_config: { metric_port: 8087 }

@@ -1,4 +1,4 @@
-//! Reads the policies of a cluster.
+//! Reads the policies that a cluster contains.
 
 use admittance::admission::GroupVersionKind;
 use admittance_cluster::Cluster;
@@ -7,7 +7,7 @@ use serde_json::{Value as Json, json};
 
 use crate::cluster::ClusterArguments;
 
-/// The kinds of policies, with the versions of their API group from the newest to the oldest.
+/// The kinds of policies of each API group, and the group's versions, the newest first.
 const GROUPS: [(&[&str], &[&str]); 9] = [
     (
         &[
@@ -60,10 +60,10 @@ const GROUPS: [(&[&str], &[&str]); 9] = [
     (&["bkbcs.tencent.com/v2"], &["AdmissionWebhookConfiguration"]),
 ];
 
-/// The kind of Gatekeeper's templates, each of which defines a kind of constraints.
+/// The kind of Gatekeeper's templates. Each template defines a kind of constraints.
 const TEMPLATE: &str = "ConstraintTemplate";
 
-/// The version of the kinds that templates define.
+/// The API version of the kinds that templates define.
 const CONSTRAINTS: &str = "constraints.gatekeeper.sh/v1beta1";
 
 pub(super) async fn read(arguments: &ClusterArguments) -> crate::Result<Vec<DefinitionFile>> {
@@ -87,8 +87,8 @@ pub(super) async fn read(arguments: &ClusterArguments) -> crate::Result<Vec<Defi
     Ok(lists)
 }
 
-/// Returns the name of a kind in paths: its plural, except for Gatekeeper's mutators and expansion templates, whose
-/// CustomResourceDefinitions have the singular in its place.
+/// Returns the plural of a kind, which is in its paths. Gatekeeper's mutators and expansion templates have the singular
+/// there.
 fn plural(version: &str, kind: &str) -> String {
     match version.split_once('.') {
         Some(("mutations" | "expansion", _)) => kind.to_lowercase(),
@@ -108,7 +108,7 @@ async fn constraints(cluster: &Cluster, templates: &[Json]) -> crate::Result<Vec
             continue;
         };
         let path = format!("/apis/{CONSTRAINTS}/{}", kind.to_lowercase());
-        // Gatekeeper defines no kind of constraints for a template that it refused.
+        // If Gatekeeper refused a template, its kind of constraints does not exist.
         if let Some(items) = list(cluster, &path).await? {
             lists.push(list_file(CONSTRAINTS, kind, &path, items));
         }
@@ -116,7 +116,7 @@ async fn constraints(cluster: &Cluster, templates: &[Json]) -> crate::Result<Vec
     Ok(lists)
 }
 
-/// Lists the objects at a path; `None` if the API server has no such kind.
+/// Lists the objects at a path; returns `None` if the API server does not have their kind.
 async fn list(cluster: &Cluster, path: &str) -> crate::Result<Option<Vec<Json>>> {
     let Some(body) = cluster.read(path).await?.found(path)? else {
         return Ok(None);
@@ -128,7 +128,7 @@ async fn list(cluster: &Cluster, path: &str) -> crate::Result<Option<Vec<Json>>>
     }
 }
 
-/// Writes a list, and adds to its items the version and kind that the API server leaves out.
+/// Writes a list. The API server omits version and kind of the items, so they are added.
 fn list_file(version: &str, kind: &str, path: &str, items: Vec<Json>) -> DefinitionFile {
     let with_kind = |mut item: Json| {
         if let Json::Object(fields) = &mut item {

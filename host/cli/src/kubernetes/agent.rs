@@ -1,4 +1,4 @@
-//! Makes the objects that install the agent of a gateway.
+//! Makes the objects that install the agent for a gateway.
 
 use std::path::PathBuf;
 
@@ -14,7 +14,8 @@ use super::{
 };
 use crate::{files, remote::ServerUrl};
 
-/// The groups by which a gateway passes on the permissions of its users, and the ClusterRoles that they get.
+/// The groups by which a gateway conveys the permissions of its users to the cluster, and the ClusterRoles that are
+/// bound to them.
 const GATEWAY_GROUPS: [(&str, &str); 3] = [
     ("admittance:view", "view"),
     ("admittance:edit", "edit"),

@@ -1,4 +1,4 @@
-//! Collects the documents and modules of an installation, and rewrites them for the directories of a Pod.
+//! Collects the documents and modules of an installation, and adapts their paths to the directories of a Pod.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::files;
 
-/// The limit of Kubernetes for the total size of a ConfigMap's values.
+/// The maximum total size of a ConfigMap's values, set by Kubernetes.
 const LARGEST_CONFIG_MAP: usize = 1024 * 1024;
 
 /// The documents and modules that are mounted in a Pod.
@@ -26,21 +26,21 @@ pub(super) struct Bundle {
     pub(super) documents: BTreeMap<String, String>,
     /// The modules, sorted by name; empty if the image contains them.
     pub(super) modules: Vec<BundledModule>,
-    /// The directory of stock plugins in a Pod, if a definition uses one without naming its file.
+    /// The directory of stock plugins in a Pod; `None` unless a definition uses a stock plugin without naming its file.
     pub(super) stock_directory: Option<String>,
 }
 
 #[derive(Debug)]
 pub(super) struct BundledModule {
-    /// The suffix of the name of the module's ConfigMap.
+    /// The suffix in the name of the module's ConfigMap.
     pub(super) suffix: String,
-    /// The names and contents of the module's file and of its signature files.
+    /// The names and contents of the module's file and its signature files.
     pub(super) files: Vec<(String, Vec<u8>)>,
 }
 
 impl Bundle {
-    /// Collects the texts of definitions and the modules that they name. Modules are left out if the image has them in
-    /// a directory.
+    /// Collects the texts of definitions and the modules that they name. Modules are left out if the image contains
+    /// them.
     pub(super) fn of(
         set: &DefinitionSet,
         definitions: &Definitions,
@@ -51,7 +51,7 @@ impl Bundle {
         let mut by_file: BTreeMap<String, Vec<NewSource>> = BTreeMap::new();
         for stage in definitions.chains.iter().flat_map(|chain| &chain.stages) {
             for (part, plugin) in stage.plugins() {
-                // The Pod itself fetches modules from servers and registries.
+                // Modules on servers and in registries are fetched by the Pod.
                 if let ModuleReference::File(path) = &plugin.source {
                     let file_name = modules.add(path)?;
                     let source = format!("file:{directory}/{file_name}");
@@ -65,7 +65,7 @@ impl Bundle {
         }
         let mut documents = BTreeMap::new();
         let mut names = TakenNames::default();
-        // This includes files without stages, such as bindings, parameters and exceptions.
+        // Files without stages are also needed, such as bindings, parameters and exceptions.
         for file in set.files() {
             let name = document_name(&file.path);
             names.add(&name, &file.path)?;
@@ -96,8 +96,8 @@ impl Bundle {
     }
 }
 
-/// Parses the rewritten documents, as a Pod would, and checks that each module of a file is where the Pod has it.
-/// Returns whether a stock plugin is used without naming its file, which a Pod finds by an environment variable.
+/// Parses the adapted documents as a Pod would, and checks that each module file is where the Pod expects it. Returns
+/// whether a stock plugin is used without naming its file, which a Pod finds by an environment variable.
 fn uses_unnamed_stock_plugin(documents: &BTreeMap<String, String>, directory: &str) -> crate::Result<bool> {
     let folder = Path::new(CHAINS);
     let files = documents
@@ -127,8 +127,7 @@ fn uses_unnamed_stock_plugin(documents: &BTreeMap<String, String>, directory: &s
     Ok(uses_stock)
 }
 
-/// Returns the name of a document's file in the directory of the chains. Files with other extensions would not be read
-/// there.
+/// Returns the name of a document's file in the Pod. Its extension must be one that is read there.
 fn document_name(file: &Path) -> String {
     let path_key = key(file);
     let name = path_key.trim_start_matches('.');
@@ -140,7 +139,7 @@ fn document_name(file: &Path) -> String {
     }
 }
 
-/// The names that are in use, with the files that have them.
+/// The names that are taken, each with its file.
 #[derive(Default)]
 struct TakenNames(BTreeMap<String, PathBuf>);
 
@@ -158,12 +157,12 @@ fn same_name(first: &Path, second: &Path, name: &str) -> String {
     format!("{first} and {second} differ but would both be named {name}; rename one of them")
 }
 
-/// The collected modules, by the names of their files.
+/// The collected modules by file name, each with its original path and content.
 #[derive(Default)]
 struct CollectedModules(BTreeMap<String, (PathBuf, Vec<u8>)>);
 
 impl CollectedModules {
-    /// Reads a module, and returns the name of its file.
+    /// Reads a module; returns the name of its file in the Pod.
     fn add(&mut self, path: &Path) -> Result<String, String> {
         let file_name = key(path);
         let bytes = files::read_bytes(path).map_err(|error| {
@@ -178,7 +177,7 @@ impl CollectedModules {
             }
             Entry::Occupied(entry) => {
                 let (first, present) = entry.get();
-                // A module to which two paths lead is included once.
+                // A module that is named by several paths is included once.
                 if *present != bytes {
                     return Err(same_name(first, path, &file_name));
                 }
@@ -202,7 +201,7 @@ impl CollectedModules {
             let suffix = format!("module-{}", slug(&file_name));
             names.add(&suffix, &path)?;
             let mut parts = vec![(file_name.clone(), bytes)];
-            // The Pod checks the signatures next to a module as well.
+            // The Pod also verifies the signatures next to a module.
             for suffix in SIGNATURE_SUFFIXES {
                 let mut path = path.clone().into_os_string();
                 path.push(suffix);
@@ -218,7 +217,7 @@ impl CollectedModules {
     }
 }
 
-/// Converts a file's name to a part of a ConfigMap's name.
+/// Converts a file name to a part of a ConfigMap's name.
 fn slug(file_name: &str) -> String {
     let stem = file_name.strip_suffix(".wasm").unwrap_or(file_name);
     // The name of an object has at most 253 characters.

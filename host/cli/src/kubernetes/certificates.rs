@@ -1,4 +1,4 @@
-//! Makes or reads the certificate of the webhook server, and the CA that the API server trusts for it.
+//! Makes or reads the certificate of the webhook server, and the CA that the API server is to trust.
 
 use std::{fmt::Display, path::Path, time::Duration};
 
@@ -14,7 +14,7 @@ use time::{Date, OffsetDateTime};
 use super::Installation;
 use crate::files;
 
-/// Validated certificates, as PEM.
+/// The certificates, which have been validated, in PEM.
 #[derive(Debug)]
 pub(super) struct Certificates {
     pub(super) authority: String,
@@ -25,7 +25,7 @@ pub(super) struct Certificates {
 
 const VALIDITY_DAYS: u16 = 365;
 
-/// A PEM text and the name of its file, for messages.
+/// A PEM text, with its file name for messages.
 struct Pem {
     name: String,
     text: String,
@@ -37,14 +37,13 @@ impl Pem {
     }
 }
 
-/// The address at which an API server calls a Pod on its own node.
+/// The address at which the API server calls a Pod on the same node.
 pub(super) const LOOPBACK: &str = "127.0.0.1";
 
 /// The server whose certificate the API server verifies.
 pub(super) struct CertifiedServer {
-    /// The name or address that the API server verifies.
     host: String,
-    /// The name of the certificate's file, without extension.
+    /// The name of the certificate file, without extension.
     file: String,
     /// The argument with which `admittance certs` makes the certificate.
     pub(super) argument: String,
@@ -113,7 +112,7 @@ impl Certificates {
         Ok(validated.map_err(|error| format!("{error}; make a new certificate with `{command} --force`"))?)
     }
 
-    /// Validates the certificates as the API server does.
+    /// Validates the certificates in the same way as the API server.
     fn validated(
         [authority, certificate, key]: [Pem; 3],
         host: &str,

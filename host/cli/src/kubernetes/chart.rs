@@ -1,8 +1,7 @@
-//! Writes a Helm chart, and makes the objects that `kubernetes manifests` prints from the same templates.
+//! Writes a Helm chart, and renders its templates to the objects that `kubernetes manifests` prints.
 //!
-//! The templates are files that every chart contains. The definitions, the modules and the configuration of an
-//! installation are in `files/`, together with the facts about them that the templates need, and its arguments become
-//! the defaults of the values.
+//! All charts contain the same templates. The directory `files/` contains the definitions, modules and configuration of
+//! an installation, and the facts about them that the templates need. The arguments become the defaults of the values.
 
 use std::{collections::BTreeMap, fs, io, path::Path, time::Duration};
 
@@ -23,7 +22,7 @@ use super::{
 };
 use crate::files::{self, PUBLIC};
 
-/// Embeds files of the directory `chart/templates`.
+/// Embeds files from the directory `chart/templates`.
 macro_rules! templates {
     ($($name:literal),* $(,)?) => {
         [$(($name, include_str!(concat!("chart/templates/", $name)))),*]
@@ -47,7 +46,7 @@ const TEMPLATES: [(&str, &str); 12] = templates![
 
 const VALUES: &str = "values.yaml";
 
-/// The directories of a chart whose files are all made here.
+/// The directories of a chart in which other files are removed.
 const OWN_DIRECTORIES: [&str; 3] = ["templates", "files", "crds"];
 
 pub(super) type ChartFiles = BTreeMap<String, Vec<u8>>;
@@ -93,7 +92,7 @@ pub(super) fn files(
     Ok(files)
 }
 
-/// Returns the configuration, and the files next to it that it names, by file name.
+/// Returns the configuration and the files that it names, by file name.
 fn config_files(configuration: &Configuration) -> MountedTexts {
     let mut files = configuration.files.clone();
     files.insert(CONFIG_FILE.to_owned(), configuration.text());
@@ -103,8 +102,8 @@ fn config_files(configuration: &Configuration) -> MountedTexts {
     files
 }
 
-/// Returns the objects of the chart with its default values, the namespace and the Secrets, in the order in which they
-/// are applied. A Secret with a certificate is made only from `certificates`.
+/// Returns the chart's objects in the order in which to apply them, with the default values, and with the namespace and
+/// the Secrets. The Secret of the certificate is only included if `certificates` is given.
 pub(super) fn manifests(
     installation: &Installation,
     prepared: &PreparedInstallation,
@@ -133,7 +132,7 @@ pub(super) fn manifests(
     rendered(installation, &values, templates, &files)
 }
 
-/// Renders templates with these values, and returns their objects in the order in which they are applied.
+/// Renders templates with these values; returns the objects in the order in which to apply them.
 pub(super) fn rendered(
     installation: &Installation,
     values: &Json,
@@ -153,32 +152,32 @@ pub(super) fn rendered(
     Ok(manifests)
 }
 
-/// The facts about the definitions and the configuration that the templates read from `files/installation.yaml`. No
-/// value changes them.
+/// The facts about definitions and configuration that the templates read from `files/installation.yaml`. Values do not
+/// override them.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct InstallationFacts<'a> {
     webhook_port: u16,
     admin_port: u16,
-    /// The scheme of the admin port: HTTP or HTTPS.
+    /// The scheme of the admin port: `HTTP` or `HTTPS`.
     admin_scheme: &'static str,
     admin_uses_webhook_certificate: bool,
     /// Whether keys and tokens of the admin port are in the Secret `RELEASE-admin`.
     has_admin_secret: bool,
     grace_period_seconds: u64,
-    /// Whether the leader's Lease is named after the release: two installations would otherwise share the default one.
+    /// Whether the leader's Lease must be named after the release, because installations would otherwise share the
+    /// default name.
     needs_lease: bool,
-    /// Whether the Pods connect to other servers.
     calls_out: bool,
     stock_directory: Option<&'a str>,
     modules: Vec<ModuleFiles<'a>>,
-    /// The rules of the ClusterRole, besides those for the webhook configurations.
+    /// The rules of the ClusterRole, except those for webhook configurations.
     cluster_rules: Vec<Json>,
     disruption_budget_version: &'static str,
     autoscaling_version: &'static str,
 }
 
-/// A ConfigMap of a module and its signatures.
+/// The ConfigMap of a module and its signatures.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ModuleFiles<'a> {
@@ -188,7 +187,7 @@ struct ModuleFiles<'a> {
 
 impl<'a> InstallationFacts<'a> {
     fn new(installation: &Installation, prepared: &'a PreparedInstallation) -> Self {
-        /// The time that a Pod has to stop beyond the longest shutdown of the program itself.
+        /// The time that a Pod gets to stop in addition to the program's longest shutdown.
         const SPARE: Duration = Duration::from_secs(5);
         let PreparedInstallation {
             configuration,
@@ -230,7 +229,7 @@ impl<'a> InstallationFacts<'a> {
     }
 }
 
-/// Returns what the defaults of the values and their schema depend on.
+/// Returns the facts on which the values' defaults and schema depend.
 fn arguments(installation: &Installation, prepared: &PreparedInstallation) -> Json {
     let configuration = &prepared.configuration;
     let replicas = installation.replicas;
@@ -254,7 +253,7 @@ fn arguments(installation: &Installation, prepared: &PreparedInstallation) -> Js
 
 fn chart(installation: &Installation) -> String {
     let version = env!("CARGO_PKG_VERSION");
-    // Match conditions of webhooks.
+    // Match conditions of webhooks require Kubernetes 1.28.
     let oldest = installation
         .kubernetes_version
         .map_or_else(|| "1.28".to_owned(), |version| version.to_string());
@@ -269,7 +268,7 @@ fn chart(installation: &Installation) -> String {
     }))
 }
 
-/// Writes the files, and removes other files that an earlier chart left in the directory.
+/// Writes the files, and removes files of an earlier chart from the directory.
 pub(super) fn write(directory: &Path, chart: &ChartFiles) -> crate::Result<()> {
     let is_chart = directory.join("Chart.yaml").is_file();
     let is_empty = match fs::read_dir(directory) {

@@ -24,39 +24,38 @@ use super::{
 };
 use crate::files::read;
 
-/// The configuration of a Pod, with its properties on which other objects depend.
+/// The configuration of a Pod, and properties of it on which other objects depend.
 #[derive(Debug)]
 pub(super) struct Configuration {
     root: Map<String, Json>,
-    /// The CAs of clients, as PEM; `None` if any client may connect.
+    /// The CAs of clients in PEM; `None` if clients need no certificate.
     pub(super) client_ca: Option<String>,
-    /// The files of the admin port, which include keys and tokens.
+    /// The files of the admin port, including keys and tokens.
     pub(super) admin_files: MountedTexts,
     /// The other files that the configuration names.
     pub(super) files: MountedTexts,
-    /// Whether the operator's configuration named registry credentials, which are not included.
+    /// Whether the operator's configuration named registry credentials, which are left out.
     pub(super) had_credentials: bool,
-    /// Whether the operator's configuration named credentials for requests of plugins, which are not included.
+    /// Whether the operator's configuration named credentials for requests of plugins, which are left out.
     pub(super) had_plugin_credentials: bool,
     /// Whether the operator's configuration named files with headers or a key for the collector of traces, which are
-    /// not included.
+    /// left out.
     pub(super) had_tracing_secrets: bool,
     pub(super) names_certificate: bool,
     pub(super) webhook_port: u16,
     pub(super) admin_port: u16,
-    /// Whether chains are resources of the cluster.
+    /// Whether the Pods read chains that are resources of the cluster.
     pub(super) reads_resources: bool,
-    /// The origin of the certificate, if the leader of the Pods keeps the webhook configurations up to date.
+    /// The origin of the certificate; `None` unless the leader of the Pods writes the webhook configurations.
     pub(super) keeps_webhooks: Option<CertificateOrigin>,
-    /// The configuration of the leader's audits, if there are any.
     pub(super) audit: Option<AuditConfig>,
     /// The modules, webhooks and grants that chains of namespaces may use.
     pub(super) namespaced: NamespacedChains,
     /// The systems whose policies are read from the cluster.
     pub(super) policies: Vec<PolicySystem>,
-    /// The longest time in which the program ends after a stop signal.
+    /// The longest time from a stop signal to the program's end.
     pub(super) shutdown: Duration,
-    /// The timeout of all chains together.
+    /// The timeout for all chains of a request together.
     pub(super) request_timeout: Duration,
 }
 
@@ -70,13 +69,13 @@ const WEBHOOK_PORT: u16 = 8443;
 const ADMIN_PORT: u16 = 9090;
 
 impl Configuration {
-    /// Returns a configuration with nothing but defaults.
+    /// Returns a configuration in which everything has its default.
     pub(super) fn new() -> Self {
         let limits = ReviewsConfig::default().default_limits();
         Self::of_pod(Map::new(), None, &limits, [WEBHOOK_PORT, ADMIN_PORT])
     }
 
-    /// Reads the operator's configuration, and replaces its paths and addresses with the ones in a Pod.
+    /// Reads the operator's configuration, and adapts its paths and addresses to a Pod.
     pub(super) fn read(path: &Path) -> crate::Result<(Self, Config)> {
         let config = Config::read(path)?;
         if config.front.downcast_ref::<ReviewsConfig>().is_none() {
@@ -96,7 +95,7 @@ impl Configuration {
         };
         let client_ca = root.pointer("/listen/tls/clientCa").and_then(Json::as_str);
         let client_ca = client_ca.map(|file| read(&directory.join(file))).transpose()?;
-        // An address of the operator's machine does not apply to a Pod.
+        // The address of the operator's machine does not exist in a Pod.
         let port = |address: Option<SocketAddr>, default| match address {
             Some(address) if address.ip().is_unspecified() => address.port(),
             _ => default,
@@ -150,11 +149,11 @@ impl Configuration {
         limits: &Limits,
         [webhook_port, admin_port]: [u16; 2],
     ) -> Self {
-        // These sections are replaced below, and the lists of namespaces are only needed without a cluster.
+        // These sections are replaced below. The namespaces are only needed without a cluster.
         for replaced in ["listen", "dialect", "definitions", "namespaces", "namespacesFile"] {
             given.remove(replaced);
         }
-        // A ConfigMap must not contain secrets.
+        // Secrets must not be in a ConfigMap.
         let mut without = |section: &str, key: &str| {
             let section = given.get_mut(section).and_then(Json::as_object_mut);
             section.and_then(|section| section.remove(key)).is_some()
@@ -217,13 +216,13 @@ impl Configuration {
         }
     }
 
-    /// Reads namespaces and granted kinds from the API server, as the Pod's service account.
+    /// Makes the Pod read namespaces and granted kinds from the API server, with its service account.
     pub(super) fn use_cluster(&mut self) {
-        // A kubeconfig of the operator's machine is of no use in a Pod.
+        // A kubeconfig on the operator's machine is useless in a Pod.
         self.root.insert("cluster".into(), json!({}));
     }
 
-    /// Serves the API server on the same node, and reaches the cluster with a kubeconfig next to the other files.
+    /// Makes the Pod serve the API server on its node, and use a kubeconfig next to the other files for the cluster.
     pub(super) fn serve_node(&mut self) {
         for (section, port) in [("listen", self.webhook_port), ("admin", self.admin_port)] {
             if let Some(Json::Object(section)) = self.root.get_mut(section) {
@@ -237,7 +236,7 @@ impl Configuration {
         }
     }
 
-    /// Adds an entry of `definitions`, by which the Pods also read chains that are resources of the cluster.
+    /// Adds an entry to `definitions` with which the Pods also read chains that are resources of the cluster.
     fn read_resources(&mut self, resources: Json) {
         self.reads_resources = true;
         let definitions = json!([RELATIVE_CHAINS, resources]);
@@ -245,9 +244,9 @@ impl Configuration {
         self.use_cluster();
     }
 
-    /// Returns whether the Lease of the leader needs a name, because another installation's leader could hold the
-    /// default Lease. The configuration names no Lease, and a leader that keeps no webhook configurations does not name
-    /// its Lease after them.
+    /// Returns whether the leader's Lease needs a name. That is the case if the configuration gives it none and the
+    /// leader writes no webhook configurations, after which the Lease would be named. Otherwise the leader of another
+    /// installation could hold the default Lease.
     pub(super) fn needs_lease(&self) -> bool {
         let places = self.root.get("definitions").and_then(Json::as_array);
         let mut places = places.into_iter().flatten();
@@ -258,8 +257,8 @@ impl Configuration {
         }
     }
 
-    /// Lets the leader of the Pods keep the webhook configurations up to date, and issue this certificate, unless it is
-    /// in files. The Pod gets the name of its Service from the environment.
+    /// Makes the leader of the Pods write the webhook configurations, and issue their certificate unless that is in
+    /// files. The Pod reads the name of its Service from the environment.
     pub(super) fn keep_webhooks(
         &mut self,
         registration: &Registration,
@@ -314,28 +313,25 @@ impl Configuration {
         self.keeps_webhooks == Some(CertificateOrigin::SelfIssued)
     }
 
-    /// Returns whether spans are sent to a collector.
     pub(super) fn exports_traces(&self) -> bool {
         self.root.contains_key("tracing")
     }
 
-    /// Returns whether the Pods use the API server.
     pub(super) fn uses_cluster(&self) -> bool {
         self.root.contains_key("cluster")
     }
 
-    /// Returns whether the admin port uses TLS.
     pub(super) fn has_admin_tls(&self) -> bool {
         self.admin_has("tls")
     }
 
-    /// Returns whether the admin port uses the certificate of the webhooks.
+    /// Returns whether the admin port uses the certificate of the webhook server.
     pub(super) fn has_own_admin_tls(&self) -> bool {
         let tls = self.root.get("admin").and_then(|admin| admin.get("tls"));
         tls == Some(&files::own_certificate())
     }
 
-    /// Returns whether any user may use the API below `/v1`.
+    /// Returns whether the API below `/v1` has any users.
     pub(super) fn has_admin_users(&self) -> bool {
         self.admin_has("tokens") || self.admin_has("clients")
     }

@@ -1,5 +1,4 @@
-//! Makes the CustomResourceDefinitions of chains and exceptions from the JSON Schemas of their files, and from rules in
-//! CEL.
+//! Makes the CustomResourceDefinitions of chains and exceptions, from the JSON Schemas of their files and rules in CEL.
 
 mod rules;
 
@@ -9,7 +8,7 @@ use serde_json::{Map, Value as Json, json};
 use super::manifest::Manifest;
 use crate::schema::EXCEPTION;
 
-/// The schema of `status`, which the leader of the replicas writes.
+/// The schema of `status`. The leader of the replicas writes the status.
 const STATUS: &str = include_str!("../schema/status.json");
 
 /// Returns the CustomResourceDefinitions of all resources that this program reads.
@@ -55,15 +54,15 @@ pub(super) fn manifests() -> crate::Result<Vec<Manifest>> {
         .collect()
 }
 
-/// A kind of resource, for which a CustomResourceDefinition is made.
+/// A kind of resource, for which to make a CustomResourceDefinition.
 struct ResourceKind<'a> {
     name: &'a str,
     short: &'a str,
     scope: &'a str,
-    /// The JSON Schema of files with this kind.
+    /// The JSON Schema of files of this kind.
     schema: &'a str,
     add_rules: fn(&mut Json),
-    /// The columns of `kubectl get` for fields of `spec`.
+    /// The columns that `kubectl get` shows for fields of `spec`.
     columns: &'a [Json],
 }
 
@@ -137,13 +136,13 @@ fn column(name: &str, path: &str) -> Json {
     json!({"name": name, "type": "string", "jsonPath": path})
 }
 
-/// Returns the column that shows a condition of the status.
+/// Returns the `kubectl get` column for a condition of the status.
 fn condition(name: &str) -> Json {
     let path = format!(".status.conditions[?(@.type==\"{name}\")].status");
     column(name, &path)
 }
 
-/// The keywords that have the same meaning in structural schemas.
+/// The keywords that mean the same in structural schemas.
 const KEPT_KEYWORDS: [&str; 13] = [
     "type",
     "description",
@@ -160,9 +159,9 @@ const KEPT_KEYWORDS: [&str; 13] = [
     "maxProperties",
 ];
 
-/// Converts a JSON Schema to a structural schema, without references, and with a type in every place. Requirements that
-/// it cannot express, such as a text in place of an object, are left to the validation of the driver. Defaults are left
-/// out, so that the API server does not write them into the resources.
+/// Converts a JSON Schema to a structural schema: without references, and with a type everywhere. Requirements that a
+/// structural schema cannot express, such as "a string or an object", are left to the driver's validation. Defaults are
+/// omitted, so that the API server does not write them into resources.
 fn structural(schema: &Json, root: &Json) -> Json {
     let schema = resolved(schema, root);
     let mut result: Map<String, Json> = KEPT_KEYWORDS
@@ -202,7 +201,7 @@ fn structural(schema: &Json, root: &Json) -> Json {
             keys.is_some_and(|keys| keys == ["required"])
         };
         match alternatives {
-            // A rule in CEL requires one of the fields instead, since its message is better than an API server's.
+            // A rule in CEL requires one of the fields instead, because it can have a better message.
             Some(alternatives) if alternatives.iter().all(requires) => {}
             Some(alternatives) => return joined(alternatives, root).unwrap_or_else(|| any(&result)),
             None => {}
@@ -218,7 +217,7 @@ fn structural(schema: &Json, root: &Json) -> Json {
     }
 }
 
-/// Merges the fields of all forms that an object may have into one schema. A rule tells the forms apart.
+/// Merges the schemas of all forms of an object into one with all their fields. A rule in CEL distinguishes the forms.
 fn joined(forms: &[Json], root: &Json) -> Option<Json> {
     let mut fields = Map::new();
     for form in forms {
@@ -228,19 +227,19 @@ fn joined(forms: &[Json], root: &Json) -> Option<Json> {
     Some(json!({"type": "object", "properties": fields}))
 }
 
-/// Returns the schema of a place that may hold any value of its type.
+/// Returns a schema that accepts any value of the type.
 fn any(described: &Map<String, Json>) -> Json {
     let mut result: Map<String, Json> = ["type", "description"]
         .iter()
         .filter_map(|keyword| Some(((*keyword).to_owned(), described.get(*keyword)?.clone())))
-        // An array would need a schema of its items.
+        // For arrays, the schema of the items would be required too.
         .filter(|(keyword, value)| keyword != "type" || value == "object")
         .collect();
     result.insert("x-kubernetes-preserve-unknown-fields".to_owned(), true.into());
     result.into()
 }
 
-/// Resolves a reference. The keywords next to the reference take precedence over the target's.
+/// Resolves a reference. Keywords next to the reference override those of its target.
 fn resolved(schema: &Json, root: &Json) -> Map<String, Json> {
     let own = schema.as_object().cloned().unwrap_or_default();
     let target = own
@@ -259,7 +258,7 @@ fn resolved(schema: &Json, root: &Json) -> Map<String, Json> {
 mod tests {
     use super::*;
 
-    /// The rules of structural schemas:
+    /// Asserts the rules of structural schemas:
     /// https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#specifying-a-structural-schema
     fn assert_structural(schema: &Json, place: &str) {
         let fields = schema.as_object().unwrap();
@@ -295,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn the_schemas_are_structural() {
+    fn custom_resource_schemas_are_structural() {
         let manifests = manifests().unwrap();
         for manifest in &manifests {
             let version = manifest.object.pointer("/spec/versions/0").unwrap();

@@ -1,4 +1,4 @@
-//! Collects the files that a configuration names, which are mounted in a Pod.
+//! Collects the files that a configuration names, to mount them in a Pod.
 
 use std::{
     collections::BTreeMap,
@@ -11,8 +11,8 @@ use super::layout::{CERTIFICATE_FILE, CLIENT_CA_FILE, CONFIG_FILE, KEY_FILE, REL
 
 pub(super) type MountedTexts = BTreeMap<String, String>;
 
-/// Collects the files of `modules`, `pluginHttp`, `tracing` and `signatures`, and replaces their paths with names next
-/// to the configuration of a Pod.
+/// Collects the files in `modules`, `pluginHttp`, `tracing` and `signatures`. Their paths become the names that they
+/// have next to a Pod's configuration.
 pub(super) fn of_modules(root: &mut Json, directory: &Path) -> Result<MountedTexts, String> {
     let mut files = MountedTexts::new();
     let mut take =
@@ -33,8 +33,8 @@ pub(super) fn of_modules(root: &mut Json, directory: &Path) -> Result<MountedTex
     Ok(files)
 }
 
-/// Collects the files of the section `admin`, and replaces their paths with those in a Pod. The files contain keys and
-/// tokens, so they are mounted from a Secret.
+/// Collects the files in the section `admin`, and replaces their paths by those in a Pod. Keys and tokens are among the
+/// files, so they are mounted from a Secret.
 pub(super) fn of_admin(section: &mut Map<String, Json>, directory: &Path) -> Result<MountedTexts, String> {
     let mut files = MountedTexts::new();
     let mut take = |node: Option<&mut Json>, name: &str| {
@@ -51,14 +51,14 @@ pub(super) fn of_admin(section: &mut Map<String, Json>, directory: &Path) -> Res
     for (number, token) in (1_u32..).zip(entries(section.get_mut("tokens"))) {
         take(token.get_mut("file"), &format!("token-{number}"))?;
     }
-    // Tokens without TLS are for loopback alone; a Pod's port is used over the network.
+    // Without TLS, tokens are only allowed on loopback, but a Pod's port is used over the network.
     if section.contains_key("tokens") && !section.contains_key("tls") {
         section.insert("tls".to_owned(), own_certificate());
     }
     Ok(files)
 }
 
-/// Returns the section `tls` that names the certificate of the installation.
+/// Returns a section `tls` with the installation's certificate.
 pub(super) fn own_certificate() -> Json {
     json!({
         "certificate": format!("{RELATIVE_TLS}/{CERTIFICATE_FILE}"),
@@ -66,7 +66,7 @@ pub(super) fn own_certificate() -> Json {
     })
 }
 
-/// Reads the file that this node names, and replaces its path. A node that is not a string is ignored.
+/// Reads the file that this node names, and replaces the path. Ignores nodes that are not strings.
 fn take(
     node: Option<&mut Json>,
     directory: &Path,
@@ -80,7 +80,7 @@ fn take(
     Ok(())
 }
 
-/// Adds a file, and returns its name. If another file has the same name, the new one gets a number.
+/// Adds a file and returns its name, with a number if the name is taken by another file.
 fn file_name(files: &mut MountedTexts, path: &Path, text: String) -> String {
     let own = key(path);
     let is_taken = |name: &str| {
@@ -96,7 +96,7 @@ fn file_name(files: &mut MountedTexts, path: &Path, text: String) -> String {
     name
 }
 
-/// Converts the name of a file to a valid key of a ConfigMap.
+/// Converts a file name to a valid key of a ConfigMap.
 pub(super) fn key(path: &Path) -> String {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let is_valid = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');

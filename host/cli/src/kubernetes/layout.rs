@@ -1,13 +1,13 @@
-//! Names the paths in a Pod on which its configuration and its chains depend.
+//! Defines the paths in a Pod on which its configuration and chains depend.
 
-/// The directory of the chains in a Pod. Each directory is a separate volume, so that an update changes all of its
-/// files at once, and new files appear without a new Pod. References between directories are relative paths, so that
-/// they may be mounted anywhere.
+/// The directory of chains in a Pod. Each directory is a separate volume, so that an update replaces all its files at
+/// once, and new files appear without a new Pod. Directories refer to each other by relative paths, so they can be
+/// mounted anywhere.
 pub(super) const CHAINS: &str = "/etc/admittance/chains";
 pub(super) const MODULES: &str = "/etc/admittance/modules";
-/// The directory for modules and compiled code: an emptyDir, to which every user may write, or the volume of a claim,
-/// to which the group may write. Compiled code is read only from a directory to which no other user can write, so the
-/// program creates one in it.
+/// The directory for modules and compiled code: an emptyDir that every user can write to, or the volume of a claim that
+/// the group can write to. Compiled code is only read from a directory that no other user can write to, so the program
+/// creates one here.
 pub(super) const CACHE: &str = "/var/cache/admittance";
 /// The directory of the history, with the same permissions as [`CACHE`].
 pub(super) const STATE: &str = "/var/lib/admittance";
@@ -18,11 +18,11 @@ pub(super) const RELATIVE_MODULES: &str = "../modules";
 pub(super) const RELATIVE_TLS: &str = "../tls";
 pub(super) const RELATIVE_ADMIN: &str = "../admin";
 
-/// The kubeconfig of a static Pod, which has no service account.
+/// The kubeconfig of a static Pod, which cannot have a service account.
 pub(super) const RELATIVE_KUBECONFIG: &str = "../cluster/kubeconfig";
 
 pub(super) const CONFIG_FILE: &str = "admittance.yaml";
-/// The file name of client CAs in the directories of the configuration and of the admin port.
+/// The file name of client CAs, in the directory of the configuration and in that of the admin port.
 pub(super) const CLIENT_CA_FILE: &str = "client-ca.pem";
 /// The key of the certificate in a Secret of the type `kubernetes.io/tls`.
 pub(super) const CERTIFICATE_FILE: &str = "tls.crt";

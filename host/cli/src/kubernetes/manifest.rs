@@ -10,7 +10,7 @@ use crate::{
     output,
 };
 
-/// An object with the lines of the comment above it, if there is one.
+/// An object, and the comment above it.
 #[derive(Debug)]
 pub(super) struct Manifest {
     comment: String,
@@ -27,7 +27,7 @@ impl From<Json> for Manifest {
 }
 
 impl Manifest {
-    /// Parses a document; `None` if it holds no object.
+    /// Parses a document; returns `None` if it contains no object.
     pub(super) fn parse(document: &str) -> Result<Option<Self>, Mistakes> {
         let document = document.trim_start();
         let is_comment = |line: &&str| line.starts_with('#');
@@ -39,7 +39,7 @@ impl Manifest {
         Ok(Some(Self { comment, object }))
     }
 
-    /// Returns the position of the kind in the order in which objects are applied.
+    /// Returns the position of the object's kind in [`KINDS`].
     pub(super) fn rank(&self) -> Option<usize> {
         KINDS.iter().position(|kind| *kind == self.kind())
     }
@@ -48,26 +48,25 @@ impl Manifest {
         self.object.get("kind").and_then(Json::as_str).unwrap_or_default()
     }
 
-    /// Returns whether the object is too large for the annotation in which `kubectl apply` keeps it.
+    /// Returns whether the object is too large for the annotation in which `kubectl apply` stores it.
     pub(super) fn is_too_large_for_annotation(&self) -> bool {
         const LARGEST_ANNOTATIONS: usize = 256 * 1024;
-        // The annotation's key and other annotations need some room.
+        // The annotation's key and other annotations also need space.
         self.object.to_string().len() > LARGEST_ANNOTATIONS - 1024
     }
 
     pub(super) fn text(&self) -> String {
-        // A comment above the document separator does not belong to the previous document.
+        // A comment above `---` does not belong to the previous document.
         self.comment.clone() + &to_yaml(&self.object)
     }
 }
 
-/// Prints the objects to standard output.
 pub(super) fn print(manifests: &[Manifest]) -> crate::Result<()> {
     let text: String = manifests.iter().map(Manifest::text).collect();
     Ok(output::write(&text)?)
 }
 
-/// The kinds of all objects, in the order in which they are applied.
+/// The kinds of all objects, in the order in which to apply them.
 const KINDS: [&str; 17] = [
     "CustomResourceDefinition",
     "Namespace",
@@ -88,7 +87,7 @@ const KINDS: [&str; 17] = [
     "ValidatingWebhookConfiguration",
 ];
 
-/// Writes a file for each kind. The names make `kubectl apply -f DIRECTORY` apply them in order.
+/// Writes a file for each kind. `kubectl apply -f DIRECTORY` applies the files in the order of their names.
 pub(super) fn write(directory: &Path, manifests: &[Manifest]) -> crate::Result<()> {
     fs::create_dir_all(directory).map_err(files::at(directory))?;
     for (index, kind) in KINDS.iter().enumerate() {
@@ -96,7 +95,7 @@ pub(super) fn write(directory: &Path, manifests: &[Manifest]) -> crate::Result<(
         let text: String = of_kind.map(Manifest::text).collect();
         let path = directory.join(format!("{index:02}-{}.yaml", kind.to_ascii_lowercase()));
         if text.is_empty() {
-            // The file of an earlier run would be applied with the others.
+            // Files of an earlier run would be applied too.
             match fs::remove_file(&path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
                     return Err(files::at(&path)(error).into());

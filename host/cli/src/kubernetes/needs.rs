@@ -1,4 +1,4 @@
-//! Finds the permissions that the chains need in the cluster.
+//! Determines which permissions the chains need in the cluster.
 
 use std::collections::BTreeSet;
 
@@ -12,16 +12,15 @@ use serde_json::{Value as Json, json};
 /// The permissions and connections that a Pod needs.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct ClusterNeeds {
-    /// The kinds that plugins may read, and the kinds that policies and namespace selectors read.
+    /// The kinds that plugins, policies and namespace selectors read.
     kinds: BTreeSet<ClusterKind>,
-    /// Whether an expression uses the authorizer, or a plugin may ask what users may do.
+    /// Whether an expression uses the authorizer, or a plugin may review the access of users.
     authorizer: bool,
-    /// Whether a stage connects to another server.
     pub(super) calls_out: bool,
 }
 
 impl ClusterNeeds {
-    /// Finds the needs of these chains, and of the chains that the authors of namespaces may add.
+    /// Determines the needs of these chains, and of chains that users of namespaces may add.
     pub(super) fn of(chains: &[ChainDefinition], namespaced: &NamespacedChains) -> Self {
         let namespace = || ClusterKind::new("v1", "Namespace");
         let mut needs = Self {
@@ -59,7 +58,6 @@ impl ClusterNeeds {
         }
     }
 
-    /// Returns whether the chains use the API server.
     pub(super) fn cluster(&self) -> bool {
         self.authorizer || !self.kinds.is_empty()
     }
@@ -83,7 +81,7 @@ impl ClusterNeeds {
         read.chain(ask).collect()
     }
 
-    /// Returns the resources that are read from the API server, sorted and without repetitions.
+    /// Returns the resources that are read from the API server, sorted and without duplicates.
     fn resources(&self) -> Vec<GroupVersionResource> {
         let resource = |kind: &ClusterKind| {
             GroupVersionKind::from_api_version(kind.api_version(), kind.kind()).guess_resource()

@@ -13,17 +13,17 @@ use super::{
     values::KubernetesVersion,
 };
 
-/// Advises how to apply objects that are too large for `kubectl apply`.
+/// Advises how to apply objects that are too large for a plain `kubectl apply`.
 pub(super) fn large_object_note(manifests: &[Manifest]) -> Option<String> {
     manifests.iter().any(Manifest::is_too_large_for_annotation).then(|| {
         "a ConfigMap is too large for the annotation of `kubectl apply`: use `kubectl apply --server-side`".to_owned()
     })
 }
 
-/// Advises on the contents that a chart cannot have.
+/// Advises on contents that a chart cannot include.
 pub(super) fn chart_notes(prepared: &PreparedInstallation) -> Vec<String> {
-    /// Helm keeps a chart with its rendered objects in a Secret of at most 1 MiB, in which modules take 1.35 times
-    /// their size.
+    /// Helm stores a chart with its rendered objects in a Secret of at most 1 MiB, where modules take 1.35 times their
+    /// size.
     const LARGEST: usize = 768 * 1024;
     let modules = prepared.bundle.modules.iter().flat_map(|module| &module.files);
     let size: usize = modules.map(|(_, bytes)| bytes.len()).sum();
@@ -50,7 +50,7 @@ pub(super) fn chart_notes(prepared: &PreparedInstallation) -> Vec<String> {
     notes
 }
 
-/// Writes the notes that manifests and charts share.
+/// Returns the notes for both manifests and charts.
 pub(super) fn common_notes(
     installation: &Installation,
     prepared: &PreparedInstallation,

@@ -1,11 +1,10 @@
-//! Chooses the webhooks that are registered for an installation.
+//! Determines how webhooks are registered for an installation.
 
 use admittance_fleet::{RegisteredChain, RegisteredWebhook, Registration};
 
 use super::{Installation, PreparedInstallation, values::KubernetesVersion};
 
 impl Installation {
-    /// Returns the settings with which the API server calls the installation.
     pub(super) fn registration(&self) -> Registration {
         Registration {
             name: self.name.clone(),
@@ -19,8 +18,7 @@ impl Installation {
         }
     }
 
-    /// Refuses arguments about webhooks that the configuration already describes, since the leader follows the
-    /// configuration.
+    /// Refuses arguments about webhooks, because the leader takes these settings from the configuration.
     pub(super) fn leave_webhooks_to_the_leader(&self) -> Result<(), &'static str> {
         let given = Registration {
             has_match_conditions: Registration::default().has_match_conditions,

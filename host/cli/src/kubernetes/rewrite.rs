@@ -1,4 +1,4 @@
-//! Replaces the sources of plugins in the text of a document, without changing anything else in it.
+//! Replaces the sources of plugins in the text of a document, and leaves the rest of the text unchanged.
 
 use std::ops::Range;
 
@@ -7,19 +7,19 @@ use admittance_definitions::{
     document::{self, Document},
 };
 
-/// The new source of a plugin, and its position in the text.
+/// The new source of a plugin, and the plugin's position in the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct NewSource {
     pub(super) at: Location,
-    /// The field of the stage that has the plugin: `plugin` or `candidate`; `None` for a member of a group.
+    /// The field of the stage that contains the plugin, `plugin` or `candidate`; `None` for a member of a group.
     pub(super) field: Option<&'static str>,
     pub(super) source: String,
-    /// Whether the text may lack the source: policies of Gatekeeper do not name the stock plugin that evaluates them.
+    /// Whether the text may lack the source: Gatekeeper's policies do not name the stock plugin that evaluates them.
     pub(super) may_be_implied: bool,
 }
 
 impl NewSource {
-    /// Returns the new source of a plugin at this place of a stage.
+    /// Returns the new source for this plugin of a stage.
     pub(super) fn of(part: &PluginPart<'_>, source: String) -> Self {
         let field = if part.is_candidate { "candidate" } else { "plugin" };
         Self {
@@ -35,7 +35,7 @@ impl NewSource {
 ///
 /// # Errors
 ///
-/// Fails if a source is written in a way that cannot be replaced in place.
+/// Fails if a source is written in a form that cannot be replaced.
 pub(super) fn sources(file: &str, text: &str, new: &[NewSource]) -> Result<String, Mistakes> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut mistakes = Mistakes::new();
@@ -79,7 +79,7 @@ fn place(
     let node = node.reporting_to(mistakes);
     let old = node.string()?;
     let span = node.span();
-    // The source is plain, or between quotes without escapes.
+    // The source must be plain, or quoted without escapes.
     let Some(offset) = text.get(span.clone())?.find(old) else {
         return node.reject(
             "the source is written in a way that cannot be changed where it stands",
@@ -96,7 +96,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns the document with `file:new-INDEX` in place of every source.
+    /// Returns the document with `file:new-INDEX` instead of every source.
     fn rewritten(name: &str, text: &str) -> Result<String, String> {
         let chains = load_text(name, text).map_err(|error| format!("not read: {error}"))?;
         let stages = chains.iter().flat_map(|chain| &chain.stages);
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn only_the_text_of_the_source_changes() {
-        // (stages, the source that is replaced; `None` if it cannot be)
+        // (stages, the source that is replaced, or `None` if it cannot be replaced)
         for (stages, expected) in [
             (
                 "  - name: s\n    plugin:\n      source: file:a.wasm # the one\n",

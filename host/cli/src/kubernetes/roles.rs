@@ -14,7 +14,7 @@ use serde_json::{Value as Json, json};
 
 use super::PreparedInstallation;
 
-/// Returns the rules of the Pods' ClusterRole, besides those for the webhook configurations.
+/// Returns the rules of the Pods' ClusterRole, except those for webhook configurations.
 pub(super) fn cluster_rules(prepared: &PreparedInstallation) -> Vec<Json> {
     let configuration = &prepared.configuration;
     let mut rules = prepared.needs.rules();
@@ -32,7 +32,8 @@ pub(super) fn cluster_rules(prepared: &PreparedInstallation) -> Vec<Json> {
     rules
 }
 
-/// Permits the Pods to read chains that are resources and to report on them, and users of the admin API to change them.
+/// Permits the Pods to read chains that are resources, and to report on them; if `has_users` is true, also to change
+/// them for users of the admin API.
 fn of_resources(has_users: bool) -> Vec<Json> {
     let group = "admittance.dev";
     let statuses = RESOURCES.map(|resource| format!("{resource}/status"));
@@ -43,13 +44,13 @@ fn of_resources(has_users: bool) -> Vec<Json> {
     vec![
         json!({"apiGroups": [group], "resources": RESOURCES, "verbs": verbs}),
         json!({"apiGroups": [group], "resources": statuses, "verbs": ["get", "update", "patch"]}),
-        // The rule covers all namespaces, because an Event is in the namespace of its object, or in `default`.
+        // An Event is in the namespace of its object, or in `default`, so the rule covers all namespaces.
         json!({"apiGroups": ["", "events.k8s.io"], "resources": ["events"], "verbs": ["create", "patch"]}),
     ]
 }
 
-/// Permits the leader to read the audited resources, and to keep its reports. If the configuration lists no resources,
-/// the resources in the rules of the chains are audited.
+/// Permits the leader to read the audited resources and to write reports. If the configuration lists no resources,
+/// those in the rules of the chains are audited.
 fn of_audits(audit: &AuditConfig, chains: &[ChainDefinition]) -> Vec<Json> {
     let mut audited: BTreeSet<(String, String)> = audit
         .resources
@@ -79,13 +80,13 @@ fn of_audits(audit: &AuditConfig, chains: &[ChainDefinition]) -> Vec<Json> {
             let resource = match pattern.split_once('/') {
                 None => &pattern,
                 Some(("*", "*")) => "*",
-                // A subresource is not an object.
+                // Subresources are not audited, because they are not objects.
                 Some(_) => continue,
             };
             audited.extend(groups.iter().map(|group| (group.clone(), resource.to_owned())));
         }
     }
-    // The labels of namespaces are read, because the configuration may exclude namespaces by labels.
+    // The configuration may exclude namespaces by labels, so these are read.
     audited.insert((String::new(), "namespaces".to_owned()));
     let read = audited.into_iter().map(|(group, resource)| {
         let verbs = ["get", "list", "watch"];

@@ -1,7 +1,6 @@
-//! Makes the files of a control plane node: a static Pod, and the webhooks as files of its API server, as KEP-5793
-//! describes them.
+//! Makes the files of a control plane node: a static Pod, and webhooks in files of its API server (KEP-5793).
 //!
-//! A static Pod cannot refer to objects of the cluster. So the contents of ConfigMaps and Secrets become files of the
+//! A static Pod cannot refer to objects in the cluster, so the contents of ConfigMaps and Secrets become files on the
 //! node.
 
 #![expect(
@@ -29,21 +28,21 @@ use super::{
 };
 use crate::files::{self, PUBLIC, SECRET};
 
-/// The directory in which kubelets look for static Pods.
+/// The directory that kubelets read static Pods from.
 const MANIFESTS: &str = "etc/kubernetes/manifests";
-/// The directory of all files in the Pod, which contains the directories of the layout.
+/// The directory in the Pod that contains the directories of the layout.
 const MOUNT: &str = "/etc/admittance";
-/// The namespace of the control plane's static Pods.
+/// The namespace in which static Pods of the control plane are.
 const NAMESPACE: &str = "kube-system";
-/// The suffix that names of objects in files of the API server must have.
+/// The suffix that the API server requires in the names of webhook configurations, and of webhooks, in files.
 const SUFFIX: &str = "static.k8s.io";
-/// The priority class of the control plane's static Pods.
+/// The priority class of static Pods of the control plane.
 const PRIORITY_CLASS: &str = "system-node-critical";
 
-/// The content and the mode of files, by their paths below the root of a node.
+/// The contents and modes of files, by path relative to the root of a node.
 pub(super) type NodeFiles = BTreeMap<String, (Vec<u8>, u32)>;
 
-/// Returns the directory of the installation, relative to the root of a node.
+/// Returns the directory of the installation, relative to a node's root.
 fn directory(installation: &Installation) -> String {
     format!("etc/kubernetes/{}", installation.name)
 }
@@ -102,7 +101,8 @@ pub(super) fn files(
     Ok(files)
 }
 
-/// Returns the files of a ConfigMap or Secret in the directory where the Pod reads them; no files for other objects.
+/// Returns the files that a ConfigMap or Secret contains, at the paths where the Pod reads them; none for other
+/// objects.
 fn mounted(installation: &Installation, directory: &str, manifest: &Manifest) -> crate::Result<NodeFiles> {
     let is_secret = manifest.kind() == "Secret";
     if !is_secret && manifest.kind() != "ConfigMap" {
@@ -133,7 +133,7 @@ fn mounted(installation: &Installation, directory: &str, manifest: &Manifest) ->
     Ok(files)
 }
 
-/// Makes a static Pod from the template of the Pods of the Deployment.
+/// Converts the Pod template of the Deployment to a static Pod.
 fn pod(installation: &Installation, mut pod: Json) -> Json {
     pod["apiVersion"] = "v1".into();
     pod["kind"] = "Pod".into();
@@ -169,7 +169,7 @@ fn pod(installation: &Installation, mut pod: Json) -> Json {
         {"name": "state", "mountPath": STATE},
     ]);
     if let Some(Json::Array(variables)) = container.get_mut("env") {
-        // The API server calls no Service.
+        // The API server calls the Pod directly, without a Service.
         variables.retain(|variable| variable["name"] != "ADMITTANCE_SERVICE");
     }
     for probe in ["startupProbe", "readinessProbe", "livenessProbe"] {
@@ -178,8 +178,8 @@ fn pod(installation: &Installation, mut pod: Json) -> Json {
     pod
 }
 
-/// Changes a webhook configuration so that the API server calls the Pod on its own node, and gives it and its webhooks
-/// the names that configurations in files need.
+/// Adapts a webhook configuration so that the API server calls the Pod on its own node. Also gives the configuration
+/// and its webhooks the names that files require.
 fn call_by_url(object: &mut Json, installation: &Installation, port: u16) {
     object["metadata"]["name"] = format!("{}.{SUFFIX}", installation.name).into();
     for webhook in object["webhooks"].as_array_mut().into_iter().flatten() {
@@ -195,7 +195,7 @@ fn call_by_url(object: &mut Json, installation: &Installation, port: u16) {
     }
 }
 
-/// Grants the user of the kubeconfig, who has the name of the installation, the permissions that the Pods need.
+/// Grants the kubeconfig's user, which has the installation's name, the permissions that the Pods need.
 fn roles(installation: &Installation, prepared: &PreparedInstallation) -> [Json; 2] {
     let group = "rbac.authorization.k8s.io";
     let version = format!("{group}/v1");
@@ -216,7 +216,7 @@ fn roles(installation: &Installation, prepared: &PreparedInstallation) -> [Json;
     ]
 }
 
-/// Describes what the user must do on the node besides writing the files.
+/// Describes what the user must do on the node in addition to writing the files.
 pub(super) fn notes(installation: &Installation, prepared: &PreparedInstallation) -> Vec<String> {
     let directory = directory(installation);
     let mut notes = vec![format!(
@@ -233,8 +233,8 @@ pub(super) fn notes(installation: &Installation, prepared: &PreparedInstallation
     notes
 }
 
-/// Writes the files below a directory, and removes other files from the directories of the installation. Otherwise the
-/// Pod would read chains of an earlier run.
+/// Writes the files below a directory. Removes other files from the installation's directories, because the Pod would
+/// read chains of an earlier run.
 pub(super) fn write(root: &Path, installation: &Installation, node: &NodeFiles) -> crate::Result<()> {
     for (name, (content, mode)) in node {
         files::replace_in_tree(&root.join(name), content, *mode)?;

@@ -1,5 +1,5 @@
-//! Renders the templates of the chart as Helm does, so that the manifests are made from the same files. It supports the
-//! part of Go's templates that these files use.
+//! Renders the templates of the chart as Helm does, so that manifests and chart come from the same files. It supports
+//! only the part of Go's templates that these files use.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -13,8 +13,8 @@ use serde_json::{Map, Value as Json, json};
 
 use super::chart::ChartFiles;
 
-/// Renders this template. `root` has the fields `Release` and `Values`; the other templates and the files of the chart
-/// are in `files`.
+/// Renders this template. `root` contains `Release` and `Values`. `files` contains the other templates and files of the
+/// chart.
 pub(super) fn render(template: &str, root: &Json, files: &ChartFiles) -> Result<String, String> {
     let helpers = include_str!("chart/templates/_helpers.tpl");
     let mut renderer = Renderer {
@@ -40,9 +40,9 @@ pub(super) fn render(template: &str, root: &Json, files: &ChartFiles) -> Result<
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Word<'t> {
-    /// A function or a keyword.
+    /// The name of a function, or a keyword.
     Name(&'t str),
-    /// A path from the dot, such as `.Values.image`, or from a variable, such as `$.Release`.
+    /// A path from the current value, such as `.Values.image`, or from a variable, such as `$.Release`.
     Path(&'t str),
     Text(&'t str),
     Number(u64),
@@ -56,7 +56,7 @@ enum Node<'t> {
     Text(&'t str),
     Print(Vec<Word<'t>>),
     Assign(&'t str, Vec<Word<'t>>),
-    /// `define`, `if`, `with` or `range`.
+    /// A block: `define`, `if`, `with` or `range`.
     Block {
         keyword: &'t str,
         words: Vec<Word<'t>>,
@@ -87,7 +87,7 @@ fn parse(template: &str) -> Result<Vec<Node<'_>>, String> {
     Ok(nodes(&mut parts).0)
 }
 
-/// Returns the nodes up to the end of a block, and whether an `else` ends it.
+/// Returns the nodes up to the end of a block, and whether it ends with an `else`.
 fn nodes<'t>(parts: &mut impl Iterator<Item = (&'t str, Option<Vec<Word<'t>>>)>) -> (Vec<Node<'t>>, bool) {
     let mut nodes = Vec::new();
     while let Some((text, words)) = parts.next() {
@@ -166,7 +166,7 @@ struct Scope<'t> {
 struct Renderer<'a> {
     root: &'a Json,
     files: &'a ChartFiles,
-    /// The bodies of `define`, by name.
+    /// The bodies of `define` blocks, by name.
     defined: HashMap<&'static str, Vec<Node<'static>>>,
 }
 
@@ -211,7 +211,8 @@ impl Renderer<'_> {
         Ok(())
     }
 
-    /// Evaluates commands up to the end or a closing parenthesis. Each is the last argument of the next one.
+    /// Evaluates commands up to the end or a closing parenthesis. The result of each command is the last argument of
+    /// the next one.
     fn pipeline(&self, words: &mut Words<'_, '_>, scope: &Scope<'_>) -> Result<Json, String> {
         let mut value = self.command(words, scope, None)?;
         while words.next_if_eq(&&Word::Pipe).is_some() {
@@ -317,13 +318,13 @@ impl Renderer<'_> {
                 let file = self.files.get(&text(path)).map(Vec::as_slice);
                 json!(String::from_utf8_lossy(file.unwrap_or_default()))
             }
-            // The pattern stands for its files until `.AsConfig` or `.AsSecrets` reads them.
+            // The result is the pattern itself, until `.AsConfig` or `.AsSecrets` reads the files.
             ("Files.Glob", [pattern]) => pattern.clone(),
             _ => return Err(format!("{function} does not take {} arguments", arguments.len())),
         })
     }
 
-    /// Returns an object in YAML with the files that match a pattern, by their names.
+    /// Returns the files that match a pattern as YAML, by name.
     fn files(&self, pattern: &Json, encode: impl Fn(&[u8]) -> String) -> Json {
         let pattern = text(pattern);
         let directory = pattern.strip_suffix('*');
@@ -358,7 +359,7 @@ fn is_empty(value: &Json) -> bool {
     }
 }
 
-/// Writes a value in YAML without the line that separates documents.
+/// Writes a value as YAML, without the leading `---`.
 fn block(value: &Json) -> String {
     let document = to_yaml(value);
     let value = document.strip_prefix("---\n").unwrap_or(&document);

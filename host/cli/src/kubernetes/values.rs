@@ -1,10 +1,10 @@
-//! Parses the values of the arguments of `kubernetes`.
+//! Parses values in arguments of `kubernetes`.
 
 use std::{fmt, str::FromStr};
 
 use admittance_admission::{is_dns_label, is_dns_subdomain};
 
-/// Parses the name of a namespace: a DNS label.
+/// Parses the name of a namespace, a DNS label.
 pub(super) fn label(text: &str) -> Result<String, &'static str> {
     if is_dns_label(text) {
         Ok(text.to_owned())
@@ -13,8 +13,8 @@ pub(super) fn label(text: &str) -> Result<String, &'static str> {
     }
 }
 
-/// Parses the name of the installation, the prefix of the names of all its objects. It is also the name of a Service,
-/// so it must begin with a letter, and leave room for suffixes.
+/// Parses the name of the installation, which prefixes the names of its objects. It must start with a letter because it
+/// is also the name of a Service, and be short enough for suffixes.
 pub(super) fn name(text: &str) -> Result<String, &'static str> {
     let name = label(text)?;
     if name.starts_with(|first: char| first.is_ascii_lowercase()) && name.len() <= 40 {
@@ -24,7 +24,7 @@ pub(super) fn name(text: &str) -> Result<String, &'static str> {
     }
 }
 
-/// Parses the name of a PersistentVolumeClaim: a DNS subdomain.
+/// Parses the name of a PersistentVolumeClaim, a DNS subdomain.
 pub(super) fn claim(text: &str) -> Result<String, &'static str> {
     if is_dns_subdomain(text) {
         Ok(text.to_owned())
@@ -33,8 +33,8 @@ pub(super) fn claim(text: &str) -> Result<String, &'static str> {
     }
 }
 
-/// Parses a group of users. The groups of Kubernetes itself (`system:`) would give users of the gateway too many
-/// permissions.
+/// Parses a group of users. Kubernetes' own groups (`system:`) are refused, because they would give users of the
+/// gateway too many permissions.
 pub(super) fn group(text: &str) -> Result<String, &'static str> {
     let is_printable = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
     if is_printable && !text.starts_with("system:") {
@@ -44,7 +44,7 @@ pub(super) fn group(text: &str) -> Result<String, &'static str> {
     }
 }
 
-/// Parses a directory of the image that needs no quotes in a document.
+/// Parses a directory in the image. Its characters need no quotes in YAML.
 pub(super) fn directory(text: &str) -> Result<String, &'static str> {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '-' | '_' | '.');
     if text.starts_with('/') && text.chars().all(fits) {
@@ -54,7 +54,7 @@ pub(super) fn directory(text: &str) -> Result<String, &'static str> {
     }
 }
 
-/// Parses an amount of processor time or memory, as Kubernetes writes it: `100m`, `0.5`, `256Mi`.
+/// Parses an amount of CPU or memory as in Kubernetes: `100m`, `0.5`, `256Mi`.
 pub(super) fn quantity(text: &str) -> Result<String, &'static str> {
     const UNITS: [&str; 10] = ["", "m", "k", "M", "G", "T", "Ki", "Mi", "Gi", "Ti"];
     let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
@@ -80,7 +80,7 @@ impl FromStr for KubernetesVersion {
         let wrong = "write major and minor version, 1.30";
         let numbers = text.strip_prefix('v').unwrap_or(text);
         let minor = numbers.strip_prefix("1.").ok_or(wrong)?;
-        // The patch version in `1.30.2`, and the sign in some vendors' `1.30+`, are ignored.
+        // The patch version in `1.30.2` and the sign in some vendors' `1.30+` are ignored.
         let digits = minor.split('.').next().unwrap_or_default().trim_end_matches('+');
         match digits.parse().map_err(|_| wrong)? {
             ..16 => Err("1.16 is the oldest with admissionregistration.k8s.io/v1"),
@@ -96,27 +96,25 @@ impl fmt::Display for KubernetesVersion {
 }
 
 impl KubernetesVersion {
-    /// Returns whether webhooks may have match conditions.
     pub(super) fn has_match_conditions(self) -> bool {
         self.0 >= 28
     }
 
-    /// Returns whether the API server can read webhooks from files.
     pub(super) fn reads_webhooks_from_files(self) -> bool {
         self.0 >= 36
     }
 
-    /// Returns whether every namespace has a label with its name.
+    /// Returns whether the cluster gives every namespace a label with its name.
     pub(super) fn labels_namespaces(self) -> bool {
         self.0 >= 21
     }
 
-    /// Returns whether HorizontalPodAutoscalers are in `autoscaling/v2`.
+    /// Returns whether `autoscaling/v2` has HorizontalPodAutoscalers.
     pub(super) fn has_stable_autoscaling(self) -> bool {
         self.0 >= 23
     }
 
-    /// Returns whether PodDisruptionBudgets are in `policy/v1`.
+    /// Returns whether `policy/v1` has PodDisruptionBudgets.
     pub(super) fn has_stable_policies(self) -> bool {
         self.0 >= 21
     }

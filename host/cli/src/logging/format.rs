@@ -1,5 +1,5 @@
-//! Writes log lines in two formats. Field values from guests, webhooks and clients cannot add lines, move the cursor of
-//! a terminal, or make a line arbitrarily long.
+//! Writes log lines in two formats. Values from guests, webhooks and clients cannot add lines, move the terminal's
+//! cursor, or make a line arbitrarily long.
 
 use std::fmt::{self, Write as _};
 
@@ -21,7 +21,7 @@ use tracing_subscriber::{
     registry::LookupSpan,
 };
 
-/// The longest value of a field, including the message, in bytes. Longer values are truncated.
+/// The size to which the message and other fields are truncated, in bytes.
 const FIELD_LIMIT: usize = 8 << 10;
 
 /// Returns the layer that writes human-readable lines.
@@ -48,7 +48,7 @@ where
         .with_writer(writer)
 }
 
-/// Writes the fields of pretty lines and of their spans.
+/// Writes the fields of pretty lines and their spans.
 #[derive(Debug)]
 struct PrettyFields;
 
@@ -73,7 +73,7 @@ struct PrettyVisitor<'w> {
 impl PrettyVisitor<'_> {
     fn write(&mut self, field: &Field, value: fmt::Arguments<'_>) -> fmt::Result {
         let name = field.name();
-        // The fields that the crate `log` adds repeat the line.
+        // The crate `log` adds fields that repeat other parts of the line.
         if name.starts_with("log.") {
             return Ok(());
         }
@@ -107,7 +107,7 @@ impl Visit for PrettyVisitor<'_> {
     }
 }
 
-/// The form in which characters are escaped.
+/// How special characters are escaped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Escaping {
     Rust,
@@ -132,11 +132,11 @@ impl Escaping {
     }
 }
 
-/// Escapes control characters, and characters that change the direction of text, and truncates long text.
+/// Escapes control characters and characters that change the direction of text. Truncates long text.
 struct Escaped<'a, 'w> {
     out: &'a mut Writer<'w>,
     escaping: Escaping,
-    /// The number of bytes for which there is still room.
+    /// The number of bytes that may still be written.
     left: usize,
     /// The number of bytes that were cut off.
     cut: usize,
@@ -187,7 +187,7 @@ fn is_harmful(char: char) -> bool {
         || matches!(char, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Writes one JSON object per line, with the fields of the event and an object `span` with the fields of its span.
+/// Writes a JSON object per line, with the fields of the event. The member `span` contains the fields of its span.
 #[derive(Debug)]
 struct JsonLines;
 
@@ -340,7 +340,7 @@ mod tests {
         }
     }
 
-    /// Logs in both formats, and returns the lines in each of them.
+    /// Logs in both formats; returns the lines in each.
     fn logged(log: impl Fn()) -> [String; 2] {
         let (for_people, objects) = (Lines::default(), Lines::default());
         let writer = for_people.clone();

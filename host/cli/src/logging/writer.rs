@@ -1,8 +1,8 @@
 //! Writes log lines to standard error.
 //!
-//! A system call for each line of the access log would take longer than many requests, and wake whoever reads the log
-//! for each of them. So these lines are collected, and written together a few milliseconds later. All other lines are
-//! written at once, and the collected lines before them.
+//! A system call for each line of the access log would take longer than many requests, and wake the reader of the log
+//! each time. So these lines are collected for a few milliseconds and written together. Any other line is written
+//! immediately, after the collected lines.
 
 use std::{
     io::{self, StderrLock, Write, stderr},
@@ -16,29 +16,29 @@ use parking_lot::{Condvar, Mutex};
 use tracing::Metadata;
 use tracing_subscriber::fmt::MakeWriter;
 
-/// The target of the access log.
+/// The tracing target of the access log.
 const ACCESS: &str = "admittance::access";
 
-/// The time in which lines are collected.
+/// The time for which lines are collected.
 const DELAY: Duration = Duration::from_millis(10);
 
-/// The most bytes that are collected. A line that exceeds them is written at once, so that a slow reader of the log
-/// slows requests down rather than filling the memory.
+/// The maximum number of bytes that are collected. A line beyond that is written immediately, so that a slow reader of
+/// the log slows requests down instead of filling the memory.
 const MOST: usize = 64 << 10;
 
 static COLLECTED: CollectedLines = CollectedLines::new();
 
-/// Writes the lines that are still collected. Call it when the program ends.
+/// Writes collected lines. Call it before the program ends.
 pub(crate) fn flush() {
-    // Nothing can be done about an error, not even logged.
+    // If standard error fails, the error cannot even be logged.
     let _ = COLLECTED.write_to(&mut stderr().lock());
 }
 
-/// Standard error for lines of any target.
+/// Creates outputs to standard error for lines of each target.
 #[derive(Debug)]
 pub(super) struct LogOutput;
 
-/// Standard error for lines of one target.
+/// An output to standard error for lines of one target.
 #[derive(Debug)]
 pub(super) struct LineOutput {
     is_access: bool,
@@ -73,7 +73,7 @@ impl Write for LineOutput {
     }
 }
 
-/// Whether a thread was started that writes the collected lines. The first collected line starts it.
+/// Whether the thread that writes collected lines was started. The first collected line starts it.
 static IS_WRITTEN_LATER: LazyLock<bool> = LazyLock::new(|| {
     #[allow(
         clippy::disallowed_methods,
@@ -89,7 +89,7 @@ static IS_WRITTEN_LATER: LazyLock<bool> = LazyLock::new(|| {
     started.is_ok()
 });
 
-/// Lines that are to be written together.
+/// The lines to write together.
 struct CollectedLines {
     lines: Mutex<Vec<u8>>,
     has_some: Condvar,
@@ -103,7 +103,7 @@ impl CollectedLines {
         }
     }
 
-    /// Returns `false` if the line exceeds [`MOST`].
+    /// Adds a line. Returns `false` if it would exceed [`MOST`].
     fn try_collect(&self, line: &[u8]) -> bool {
         let mut lines = self.lines.lock();
         if lines.len() + line.len() > MOST {
@@ -123,7 +123,7 @@ impl CollectedLines {
             .wait_while(&mut self.lines.lock(), |lines| lines.is_empty());
     }
 
-    /// Writes all lines. The caller has locked the output, so that no later line is written before them.
+    /// Writes all lines. The caller has locked the output, so that later lines cannot precede them.
     fn write_to(&self, output: &mut impl Write) -> io::Result<()> {
         let lines = mem::take(&mut *self.lines.lock());
         output.write_all(&lines)

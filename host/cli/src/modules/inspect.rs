@@ -45,7 +45,7 @@ pub(crate) struct InspectArguments {
     modules: ModuleArguments,
 }
 
-/// The description of a module. Its JSON form is part of the program's interface: fields are only added.
+/// The description of a module. Its JSON form is an interface of the program: fields may only be added.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Inspected {
@@ -57,18 +57,17 @@ struct Inspected {
     /// The version of the contract between plugin and host.
     contract: Option<String>,
     imports: Vec<ModuleImport>,
-    /// The schema as JSON, in place of the text in the description.
+    /// The schema as JSON. In the description, it is a text.
     settings_schema: Option<Value>,
     size: u64,
     digest: String,
-    /// The digest of the manifest in the registry.
+    /// The digest of the module's manifest in the registry.
     #[serde(skip_serializing_if = "Option::is_none")]
     manifest: Option<String>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     annotations: BTreeMap<String, String>,
-    /// The result of the signature check.
     verified: Verified,
-    /// The signatures that were found. They are not verified.
+    /// The signatures that were found, which are not verified.
     signatures: Vec<SignatureDescription>,
 }
 
@@ -102,7 +101,7 @@ async fn inspect(reference: &ModuleReference, catalog: &Catalog) -> crate::Resul
         interface,
         contract,
         imports,
-        // The schema of a plugin may be any text.
+        // A plugin's schema need not be JSON, so other text is shown as a string.
         settings_schema: schema.map(|text| serde_json::from_str(&text).unwrap_or(Value::String(text))),
         size: module.bytes().len() as u64,
         digest: module.digest().to_string(),

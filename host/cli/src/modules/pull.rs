@@ -49,7 +49,7 @@ impl PullArguments {
     }
 }
 
-/// Returns the manifest that a reference last resolved to, and its digest.
+/// Returns the manifest that a reference last resolved to, with its digest.
 pub(super) fn manifest(catalog: &Catalog, reference: &ModuleReference) -> Option<(Digest, Vec<u8>)> {
     let (digest, bytes) = catalog.store()?.resolution(reference)?.manifest?;
     Some((digest, bytes.to_vec()))
@@ -83,7 +83,7 @@ fn report(catalog: &Catalog, module: &Module, file: Option<&Path>) -> String {
 /// Returns the lines that pin a module in a definition.
 pub(super) fn pin(reference: &ModuleReference, digest: Digest, manifest: Option<Digest>) -> String {
     let source = match (reference, manifest) {
-        // The tag is only for readers: the digest of the manifest takes precedence.
+        // The digest of the manifest takes precedence, so the tag is only informative.
         (ModuleReference::Oci(artifact), Some(manifest)) => {
             let tag = artifact.tag().map(|tag| format!(":{tag}")).unwrap_or_default();
             let (registry, repository) = (artifact.registry(), artifact.repository());

@@ -1,10 +1,10 @@
-//! The manifests of the SDK for Rust, as a project's own package has them.
+//! Adapts the manifests of the Rust SDK for the project of a plugin.
 
-/// The versions of the SDK's dependencies.
+/// The workspace's manifest, which has the versions of the SDK's dependencies.
 const WORKSPACE: &str = include_str!("../../../../Cargo.toml");
 
-/// Replaces the values that a manifest of the SDK inherits from this workspace, because a project's package is in no
-/// workspace. Tests and lints of the SDK are left out.
+/// Inserts the values that a manifest of the SDK inherits from this workspace, because the project has none. The SDK's
+/// tests and lints are left out.
 pub(super) fn resolved(manifest: &str) -> String {
     let mut section = "";
     let mut lines = Vec::new();
@@ -23,7 +23,7 @@ pub(super) fn resolved(manifest: &str) -> String {
     lines.join("\n") + "\n"
 }
 
-/// Returns the workspace's line that this line inherits, with the features that this line adds; `None` for a line that
+/// Returns the workspace's line that this line inherits from, with the features that this line adds; `None` if it
 /// inherits nothing.
 fn inherited(line: &str) -> Option<String> {
     let (name, features) = match line.strip_suffix(".workspace = true") {

@@ -1,4 +1,4 @@
-//! The files of new projects.
+//! Contains the files of new projects.
 
 use admittance_definitions::CHAIN_SCHEMA;
 use clap::ValueEnum;
@@ -25,19 +25,18 @@ pub(super) enum PluginTemplate {
     Capabilities,
 }
 
-/// A path and a content.
+/// The path and content of a file.
 type File = (&'static str, &'static [u8]);
 
-/// The files of a project in a language.
 pub(super) struct LanguageTemplate {
-    /// The path of the component.
+    /// The path of the built component.
     pub(super) module: &'static str,
-    /// The step of CI that installs the language.
+    /// The CI step that installs the language.
     pub(super) setup: &'static str,
     own: &'static [File],
-    /// The code and its native tests of each [`PluginTemplate`].
+    /// The code and native tests for each [`PluginTemplate`].
     code: [&'static [File]; 3],
-    /// The SDK, which is in no registry yet.
+    /// The SDK. Projects contain it, because it is in no registry yet.
     pub(super) sdk: &'static [File],
 }
 
@@ -47,7 +46,7 @@ macro_rules! template {
     };
 }
 
-/// The files of each plugin template, which are in a folder with its name.
+/// Embeds the code for each plugin template, from the directory with its name.
 macro_rules! code {
     ($lang:literal: $($path:literal from $file:literal),*) => {
         [
@@ -130,7 +129,7 @@ const C: LanguageTemplate = LanguageTemplate {
     sdk: package!("c": "admittance.c", "admittance.h", "plugin.c", "plugin.h", "plugin_component_type.o"),
 };
 
-/// The cases and the chain of each [`PluginTemplate`].
+/// The cases and the chain for each [`PluginTemplate`].
 const EXAMPLES: [&[File]; 3] =
     code!(".": "tests/cases.yaml" from "cases.yaml", "chain.yaml" from "chain.yaml");
 
@@ -155,8 +154,8 @@ impl Lang {
 }
 
 impl LanguageTemplate {
-    /// Returns the files besides the SDK, in which `{{name}}`, `{{crate}}`, `{{summary}}`, `{{module}}` and `{{setup}}`
-    /// are replaced.
+    /// Returns the files except the SDK, with `{{name}}`, `{{crate}}`, `{{summary}}`, `{{module}}` and `{{setup}}`
+    /// filled in.
     pub(super) fn files(&self, template: PluginTemplate) -> impl Iterator<Item = File> {
         let [code, examples] = [&self.code, &EXAMPLES].map(|templates| template.files_in(templates));
         [self.own, code, examples, &COMMON].into_iter().flatten().copied()
@@ -164,7 +163,7 @@ impl LanguageTemplate {
 }
 
 impl PluginTemplate {
-    /// Returns a sentence for the manifest.
+    /// Returns what the plugin does, as a sentence for the manifest.
     pub(super) fn summary(self) -> &'static str {
         match self {
             Self::Validating => "Refuses objects that do not carry a label.",

@@ -33,7 +33,7 @@ fn only_the_component_of_the_project_itself_is_used() {
     assert!(Project::at(folder.path()).is_none());
 }
 
-/// The commands run in the directory of the project, with its environment, and errors name missing programs.
+/// Commands run in the project's directory with its environment, and errors name missing programs.
 #[test]
 fn projects_are_built_with_their_commands() {
     const PROJECT: Language = Language {
@@ -100,7 +100,7 @@ fn projects_are_built_with_their_commands() {
     }
     let ready = || files::read(&folder.path().join("ready")).unwrap();
     assert_eq!(ready(), "1\n");
-    // After a change of the manifest, the dependencies are installed again.
+    // If the manifest changes, the dependencies are installed again.
     fs::write(folder.path().join("manifest"), "more").unwrap();
     for _ in 0..2 {
         project(&PROJECT).build().unwrap();
@@ -172,7 +172,7 @@ fn a_project_that_did_not_change_is_not_built_again() {
         ("project/tests/cases.yaml", 1),
         ("project/src/code", 2),
         ("linked/index.js", 3),
-        // Another program built this component.
+        // Another program replaced this component.
         ("project/a.wasm", 4),
     ] {
         fs::write(path(file), file).unwrap();

@@ -377,7 +377,6 @@ impl PermissionsArguments {
 }
 
 impl Query {
-    /// Gets the clusters, and prints them with `table`.
     fn list_clusters(&self, table: fn(&[ClusterEntry]) -> String) -> crate::Result<()> {
         let text = |list: &ClusterList| table(&list.clusters);
         self.show(&["clusters"], &[], text).map(drop)

@@ -74,7 +74,7 @@ pub(super) fn table<'a, S: AsRef<str>>(candidates: impl Iterator<Item = (S, &'a 
 fn difference(text: &mut String, stage: &str, sample: &DifferenceSample) {
     let object = human::object(sample.namespace.as_deref(), &sample.name);
     let request = format!("{} of {} {object}", sample.operation, sample.kind);
-    // Writing to a `String` does not fail.
+    // Writing to a `String` cannot fail.
     let _ = writeln!(
         text,
         "\n{BOLD}{}{BOLD:#}  {} {DIM}uid {} at {}{DIM:#}",

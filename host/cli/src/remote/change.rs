@@ -139,13 +139,13 @@ impl RollbackArguments {
     }
 }
 
-/// Joins the texts of all files. Returns the joined text, and its name for mistakes.
+/// Joins the texts of all files. Returns the joined text, and its name for error messages.
 fn joined(mut files: Vec<DefinitionFile>) -> crate::Result<(String, String)> {
     match files.as_mut_slice() {
         [] => Err(no_definition(&[]).into()),
         [file] => Ok((file.path.display().to_string(), std::mem::take(&mut file.text))),
         files => {
-            // The joined text has other line numbers, so mistakes are reported before it is sent.
+            // In the joined text, line numbers differ, so mistakes are reported before it is sent.
             DefinitionSet::of_files(files.to_vec()).chains()?;
             let texts = files.iter().map(|file| file.text.trim_start_matches('\u{feff}'));
             let texts: Vec<_> = texts
@@ -222,7 +222,7 @@ mod tests {
         let names: Vec<_> = chains.iter().map(|chain| chain.name.as_str()).collect();
         assert_eq!(names, ["a", "b", "c"]);
 
-        // Each mistake has its position in its own file, though the driver would see one text.
+        // Each mistake has its position in its own file, although the driver gets one text.
         std::fs::write(path("b.yaml"), CHAIN.replace("rules:", "rulez:")).unwrap();
         let files = read_definitions(&[folder.path().to_owned()], &mut io::empty()).unwrap();
         let error = joined(files).unwrap_err().to_string();

@@ -20,17 +20,16 @@ pub(super) struct AdminClient {
     token: Option<TokenHeader>,
 }
 
-/// The timeout for connecting. It is short, because drivers are nearby.
+/// The timeout for connecting, which is short because drivers are nearby.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The timeout for a reply to GET. A change may take as long as its plugins take to be fetched and compiled.
+/// The timeout for the reply to a GET. Changes have no timeout, because fetching and compiling plugins may take long.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The content of a request.
 #[derive(Debug, Default)]
 pub(super) struct Message<'a> {
     pub(super) parameters: &'a [(&'a str, String)],
-    /// The media type and the text.
+    /// The media type and content of the body.
     pub(super) body: Option<(&'static str, String)>,
 }
 
@@ -39,7 +38,7 @@ impl AdminClient {
         let server = connection.server().clone();
         let options = ClientOptions {
             connect_timeout: CONNECT_TIMEOUT,
-            // A change may take long, and events may be rare, so silence is not limited.
+            // A change may take long, and events may be rare, so no time without data is too long.
             silence: Duration::MAX,
             proxy: if server.is_loopback() {
                 ProxyChoice::None
@@ -55,7 +54,7 @@ impl AdminClient {
         })
     }
 
-    /// Sends a request, and reads the JSON of the reply.
+    /// Sends a request, and parses the JSON in the reply.
     pub(super) async fn send<T: DeserializeOwned>(
         &self,
         method: Method,
@@ -83,8 +82,8 @@ impl AdminClient {
         })
     }
 
-    /// Sends a request, and returns the head of a successful reply, whose body follows. A redirect is an error: the API
-    /// does not redirect, and a token must not be sent to another server.
+    /// Sends a request; returns a successful reply as soon as its head has arrived. A redirect is an error, because the
+    /// API does not redirect, and a token must not be sent to another server.
     pub(super) async fn open(
         &self,
         method: Method,

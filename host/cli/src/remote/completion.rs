@@ -1,4 +1,4 @@
-//! Completes names on the command line: the shell calls this program, which requests the names from the running driver.
+//! Completes names on the command line. The shell calls this program, which requests the names from the running driver.
 
 use std::{collections::BTreeSet, env, ffi::OsStr, time::Duration};
 
@@ -17,10 +17,10 @@ use super::{
 };
 use crate::human;
 
-/// The longest time for which a shell waits for the names. Without a reply, it completes nothing.
+/// The maximum time for which a shell waits. If there is no reply by then, nothing is completed.
 const TIMEOUT: Duration = Duration::from_millis(800);
 
-/// Completes the names of stages, `pods/images`. The phase is added where two chains have the same name.
+/// Completes the names of stages, `pods/images`. If two chains have the same name, the phase is added.
 pub(super) fn stages() -> ArgValueCompleter {
     completer(|| {
         let chains = chains();
@@ -92,7 +92,7 @@ fn chains() -> Vec<ChainStatus> {
     status.map_or_else(Vec::new, |status| status.table.chains)
 }
 
-/// Gets a resource from the driver that the command line names, without reporting errors.
+/// Gets a resource from the driver that the command line names. Errors are not reported.
 fn get<T: DeserializeOwned>(path: &[&str]) -> Option<T> {
     let client = AdminClient::new(&connection(env::args())?).ok()?;
     let reply = async {
@@ -102,7 +102,7 @@ fn get<T: DeserializeOwned>(path: &[&str]) -> Option<T> {
     crate::block_on(reply).ok()?.ok()?.ok()
 }
 
-/// Parses the connection of an unfinished command line, whose other words may be invalid.
+/// Parses the connection arguments of an unfinished command line, whose other words may be invalid.
 fn connection(words: impl Iterator<Item = String>) -> Option<DriverConnection> {
     #[derive(Parser)]
     struct Line {

@@ -1,4 +1,4 @@
-//! Finds the address of a driver, and the credentials for it.
+//! Determines the address of a driver, and the credentials to send.
 
 use std::{env, fmt, net::IpAddr, path::PathBuf, str::FromStr};
 
@@ -36,7 +36,7 @@ pub(crate) struct DriverConnection {
     key: Option<PathBuf>,
 }
 
-/// The URL of a driver's admin port or of a gateway: scheme, host and port.
+/// The URL of a driver's admin port or of a gateway: scheme, host and port, without a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ServerUrl(Url);
 
@@ -70,10 +70,10 @@ impl fmt::Display for ServerUrl {
 }
 
 impl ServerUrl {
-    /// Returns the URL with this path, whose segments are encoded.
+    /// Returns the URL with a path of these segments, which are percent-encoded.
     pub(super) fn url<'a>(&self, segments: impl IntoIterator<Item = &'a str>) -> Url {
         let mut url = self.0.clone();
-        // A URL with a host has segments.
+        // This cannot fail, because the URL has a host.
         if let Ok(mut path) = url.path_segments_mut() {
             path.clear().extend(segments);
         }
@@ -88,7 +88,7 @@ impl ServerUrl {
         self.0.scheme() == "https"
     }
 
-    /// Refuses to send a token over the network without TLS.
+    /// Returns an error if a token for this server would be sent over the network without TLS.
     pub(crate) fn may_get_token(&self) -> Result<(), RemoteError> {
         if self.is_tls() || self.is_loopback() {
             return Ok(());
@@ -107,7 +107,7 @@ impl ServerUrl {
     }
 }
 
-/// The value of the header with a token. It is never printed.
+/// The value of the header with the token, which is never printed.
 #[derive(Clone)]
 pub(super) struct TokenHeader(pub(super) HeaderValue);
 
@@ -136,7 +136,7 @@ impl DriverConnection {
         &self.server
     }
 
-    /// Returns the token to send, which is never sent over the network without TLS.
+    /// Returns the token to send. If it would be sent over the network without TLS, returns an error.
     pub(super) fn token(&self) -> Result<Option<TokenHeader>, RemoteError> {
         let token = match &self.token_file {
             Some(path) => {
@@ -157,7 +157,7 @@ impl DriverConnection {
         Ok(token)
     }
 
-    /// Returns a TLS configuration that trusts the system's CAs and the given ones.
+    /// Returns a TLS configuration that trusts the system's CAs and those in the arguments.
     pub(super) fn tls(&self) -> Result<rustls::ClientConfig, TlsError> {
         let identity = self.certificate.as_ref().zip(self.key.as_ref());
         let identity = identity.map(|(certificate, key)| Identity {

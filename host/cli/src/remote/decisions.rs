@@ -101,7 +101,7 @@ impl DecisionsArguments {
         Ok(())
     }
 
-    /// Prints a note about a filter whose chain or stage is not live, which is probably misspelt.
+    /// Prints a note if the filter names a chain or stage that is not live, because the name is probably misspelt.
     async fn note_unknown_names(&self, client: &AdminClient) -> crate::Result<()> {
         if self.chain.is_none() && self.stage.is_none() {
             return Ok(());
@@ -204,7 +204,7 @@ impl DecisionsArguments {
         }
     }
 
-    /// Prints one of several decisions: a line, a JSON document on a line, or a YAML document of a stream.
+    /// Prints one of several decisions: as a line of text, a line of JSON, or a YAML document.
     fn print(&self, decision: &DecisionRecord) -> crate::Result<()> {
         let text = match self.query.output {
             Output::Text => line(decision),
@@ -215,7 +215,7 @@ impl DecisionsArguments {
     }
 }
 
-/// Returns whether the reader of the output has closed it.
+/// Returns whether an error says that the reader has closed the output.
 fn is_closed(error: &(dyn std::error::Error + 'static)) -> bool {
     let error = error.downcast_ref::<io::Error>();
     error.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)

@@ -37,7 +37,7 @@ impl GetArguments {
     }
 }
 
-/// Returns the path of a definition in the API. A `/` in a name separates two segments.
+/// Returns the path of a definition in the API. A `/` in the name separates segments.
 pub(super) fn path_of(id: &DefinitionId) -> Vec<&str> {
     ["definitions", id.kind.as_str()]
         .into_iter()
@@ -45,7 +45,7 @@ pub(super) fn path_of(id: &DefinitionId) -> Vec<&str> {
         .collect()
 }
 
-/// Joins the texts of definitions into the text of one file.
+/// Joins the texts of definitions to one text, as in a file.
 fn texts(definitions: &[StoredDefinition]) -> String {
     let text = |definition: &StoredDefinition| {
         let text = harmless_lines(&definition.text);
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
     use crate::table::plain;
 
-    /// Returns a definition as the driver writes it.
+    /// Returns a definition in the form in which the driver writes it.
     fn definition(kind: &str, name: &str, chain: Option<&str>) -> StoredDefinition {
         let mut definition = json!({
             "kind": kind,

@@ -80,7 +80,7 @@ fn disabled(switched: &Switched) -> String {
         state(disabled),
         human::clock(disabled.until)
     );
-    // Writing to a `String` does not fail.
+    // Writing to a `String` cannot fail.
     if let Some(replaced) = replaced {
         let _ = writeln!(text, "before, it was {}", description(replaced));
     }

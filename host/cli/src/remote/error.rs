@@ -1,4 +1,4 @@
-//! Explains errors of requests to the admin API.
+//! Explains errors from requests to the admin API.
 
 use std::{borrow::Cow, fmt};
 
@@ -57,7 +57,7 @@ pub(crate) enum RemoteError {
 }
 
 impl RemoteError {
-    /// Returns the error for a request without a reply.
+    /// Returns the error if there was no reply.
     pub(super) fn of_transport(error: &ClientError, to: &ServerUrl) -> Self {
         let server = to.to_string();
         if let Some(found) = find(error) {
@@ -76,7 +76,7 @@ impl RemoteError {
         }
     }
 
-    /// Returns the error that a reply reports.
+    /// Returns the error that is in a reply.
     pub(super) fn of_reply(server: &str, status: StatusCode, body: &[u8]) -> Self {
         let server = server.to_owned();
         let Ok(reply) = serde_json::from_slice::<ErrorReply>(body) else {

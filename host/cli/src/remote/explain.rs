@@ -75,7 +75,7 @@ impl ExplainArguments {
     }
 }
 
-/// Returns a note about older decisions that are not shown, with the option that shows them.
+/// Returns a note about older decisions that are not shown, with the option to show them.
 fn older(details: &DecisionDetails) -> Option<String> {
     let next = details.next?;
     let count = human::count(details.older, "older decision");
@@ -98,7 +98,7 @@ fn text(detail: &DecisionDetail) -> String {
     text
 }
 
-/// Returns the request, its user and the verdict.
+/// Describes the request, its user and the verdict.
 fn heading(decision: &DecisionRecord) -> String {
     let object = human::object(decision.namespace.as_deref(), &decision.name);
     let style = style(decision.verdict);
@@ -178,7 +178,7 @@ fn name(row: &StageRecord) -> String {
     format!("{}/{}{round}", row.chain, row.stage)
 }
 
-/// Draws the time in which the stage was called, within the whole time.
+/// Draws when the stage was called, relative to the whole duration.
 fn bar(row: &StageRecord, whole: u64) -> String {
     if !row.was_called() {
         return " ".repeat(WIDTH);

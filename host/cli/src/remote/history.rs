@@ -75,7 +75,7 @@ fn revisions(list: &RevisionList, now: Moment) -> String {
     table.text()
 }
 
-/// The number of changed names that a row of the history shows. Further names are only counted.
+/// The number of changed names in a row of the history. Further names are only counted.
 const NAMES: usize = 5;
 
 fn changed(names: &[String]) -> String {
@@ -92,7 +92,7 @@ fn name(stage: &str, is_candidate: bool) -> String {
     }
 }
 
-/// Writes the differences between two revisions; empty if there are none.
+/// Describes the differences between two revisions; empty if there are none.
 pub(super) fn differences(comparison: &Comparison) -> String {
     let mut text = String::new();
     for line in harmless_lines(&comparison.text).lines() {
@@ -103,7 +103,7 @@ pub(super) fn differences(comparison: &Comparison) -> String {
             [b'@', ..] => DIM,
             _ => anstyle::Style::new(),
         };
-        // Writing to a `String` does not fail.
+        // Writing to a `String` cannot fail.
         let _ = writeln!(text, "{style}{line}{style:#}");
     }
     if !comparison.modules.is_empty() && !text.is_empty() {

@@ -72,7 +72,7 @@ fn whole_seconds(text: &str) -> Result<Duration, String> {
 }
 
 impl RecordArguments {
-    /// Returns the path of the file with the requests; `None` for standard output.
+    /// Returns the path of the file for the requests; `None` for standard output.
     fn output(&self) -> Option<PathBuf> {
         let of_tests = self
             .as_tests
@@ -100,7 +100,7 @@ async fn record(arguments: &RecordArguments, client: &AdminClient) -> crate::Res
         body: None,
     };
     let response = client.open(Method::GET, &["requests"], message).await?;
-    // The file is created only after the driver has replied, so that a failure leaves no empty file.
+    // The file is created after the driver has replied, so that a failure does not leave an empty file.
     let output = arguments.output();
     if let Some(directory) = &arguments.as_tests {
         fs::create_dir_all(directory).map_err(files::at(directory))?;
@@ -132,8 +132,8 @@ async fn record(arguments: &RecordArguments, client: &AdminClient) -> crate::Res
     Ok(())
 }
 
-/// Returns cases that expect the recorded answers. Patches and messages may depend on redacted values, so they are not
-/// expected of requests with such values.
+/// Returns test cases that expect the recorded answers. If a request has redacted values, its patch and message may
+/// depend on them, so they are not expected.
 fn cases_of(path: &Path) -> Result<String, String> {
     let file = path.file_name().unwrap_or_default().to_string_lossy();
     let mut cases = Vec::new();
@@ -165,7 +165,7 @@ fn cases_of(path: &Path) -> Result<String, String> {
     Ok(to_yaml(&json!({"cases": cases})))
 }
 
-/// Creates a file that only its owner can read, since requests may contain secrets.
+/// Creates a file that only its owner can read, because requests may contain secrets.
 fn create(path: &Path) -> Result<Box<dyn Write + Send>, String> {
     match admittance_watch::file::create_private(path) {
         Ok(file) => Ok(Box::new(file)),
@@ -190,7 +190,7 @@ fn progress(arguments: &RecordArguments) -> ProgressBar {
     )
 }
 
-/// Copies the reply until it ends or standard output is closed; returns whether a signal interrupted it.
+/// Copies the reply until it ends or standard output is closed. Returns whether a signal interrupted it.
 async fn copy(
     mut response: ClientResponse,
     client: &AdminClient,
@@ -215,7 +215,7 @@ async fn copy(
     }
 }
 
-/// Writes only the complete lines of a reply.
+/// A writer that holds back the last line until it is complete.
 struct CompleteLines {
     out: Box<dyn Write + Send>,
     partial: Vec<u8>,
@@ -339,7 +339,7 @@ mod tests {
                     "b",
                     json!({"allowed": false, "warnings": ["old"], "message": "no", "code": 403})
                 ),
-                // The patch may depend on the redacted values.
+                // The patch may depend on redacted values.
                 case(3, "c", json!({"allowed": true, "warnings": []})),
             ])
         );

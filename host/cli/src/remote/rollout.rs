@@ -52,7 +52,7 @@ impl RolloutArguments {
 fn text(steered: &Steered, now: Moment) -> String {
     let mut text = line(&steered.stage, &steered.rollout, now);
     if let Some(why) = &steered.not_kept {
-        // Writing to a `String` does not fail.
+        // Writing to a `String` cannot fail.
         let _ = writeln!(
             text,
             "{BAD}a restart of the driver forgets this:{BAD:#} {}",

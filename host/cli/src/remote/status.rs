@@ -79,9 +79,9 @@ fn text(status: &DriverStatus, now: Moment) -> String {
     text
 }
 
-/// Writes the lines about the live table, without its chains.
+/// Writes the lines about the live table, except its chains.
 fn table(text: &mut String, status: &Status, now: Moment) {
-    // Writing to a `String` does not fail.
+    // Writing to a `String` cannot fail.
     let _ = writeln!(
         text,
         "{BOLD}revision {}{BOLD:#} ({}), live for {} ({}), by {}",
@@ -159,7 +159,7 @@ fn table(text: &mut String, status: &Status, now: Moment) {
     );
 }
 
-/// Describes the origin of a revision, as the end of a sentence.
+/// Describes how a revision came about, as the end of a sentence.
 pub(super) fn made_by(origin: &Origin, by: Option<&str>) -> String {
     let change = match origin {
         Origin::Start => "the start of the program".to_owned(),

@@ -1,4 +1,4 @@
-//! Compares answers to requests.
+//! Compares answers to the same request.
 
 use std::fmt::Display;
 
@@ -8,7 +8,7 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// An answer to a request. Patches are compared by the objects that result from them.
+/// The chains' answer to a request. Patches are compared by the objects that result from them.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ReplayAnswer {
@@ -20,7 +20,7 @@ pub(crate) struct ReplayAnswer {
     pub(crate) warnings: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) patch: Option<Value>,
-    /// The patched object; `None` if nothing is changed.
+    /// The object that results from the patch; `None` if nothing is changed.
     #[serde(skip)]
     pub(super) object: Option<Value>,
 }
@@ -45,11 +45,11 @@ struct ResponseStatus {
     code: Option<u16>,
 }
 
-/// The placeholder for a redacted value in a recording.
+/// The placeholder for redacted values in recordings.
 const REDACTED: &str = "[redacted]";
 
 impl ReplayAnswer {
-    /// Returns the answer that a driver would have given for this outcome.
+    /// Returns the answer that a driver would give for this outcome.
     pub(super) fn from_outcome(request: &Request, outcome: &Outcome) -> Result<Self, String> {
         #[derive(Deserialize)]
         struct Review {
@@ -76,7 +76,7 @@ impl ReplayAnswer {
         })
     }
 
-    /// Returns the parts in which the other answer differs. Redacted values in this answer match any value.
+    /// Returns the parts in which `other` differs. If `is_redacted`, redacted values in this answer match any value.
     pub(super) fn differences(&self, other: &Self, is_redacted: bool) -> Vec<Difference> {
         let objects = match (&self.object, &other.object) {
             (Some(own), Some(other)) => is_same(own, other, is_redacted),
@@ -104,7 +104,7 @@ impl ReplayAnswer {
     }
 }
 
-/// Returns a patch and the object that results from it; `None` if it changes nothing.
+/// Returns a patch and the resulting object; `None` if the patch changes nothing.
 fn changed(request: &Request, patch: &str) -> Result<(Option<Value>, Option<Value>), String> {
     let invalid = |error: &dyn Display| format!("its patch is not a valid JSON Patch: {error}");
     let text = BASE64_STANDARD
@@ -180,7 +180,7 @@ mod tests {
                 json!({"allowed": true, "patch": add("x")}),
                 vec![],
             ),
-            // Different operations lead to the same object.
+            // The operations differ but lead to the same object.
             (
                 json!({"allowed": true, "patch": add("x")}),
                 json!({"allowed": true, "patch": [{"op": "replace", "path": "/spec", "value": {"b": "x", "a": 1}}]}),

@@ -1,4 +1,4 @@
-//! Prepares the chains that requests are replayed through.
+//! Prepares the chains through which requests are replayed.
 
 use std::path::PathBuf;
 
@@ -10,12 +10,12 @@ use admittance_admission::suggestion_or;
 
 use crate::arguments;
 
-/// Loads chains, and prepares them with [`without_candidates`].
+/// Loads chains without their candidates, see [`without_candidates`].
 pub(crate) fn load(paths: &[PathBuf], may_call_webhooks: bool) -> crate::Result<Vec<ChainDefinition>> {
     without_candidates(arguments::load(paths)?, may_call_webhooks)
 }
 
-/// Removes candidates, which are not compared here. Webhooks are an error if they may not be called.
+/// Removes candidates, which are not replayed. Returns an error for webhooks, unless they may be called.
 pub(crate) fn without_candidates(
     mut chains: Vec<ChainDefinition>,
     may_call_webhooks: bool,
@@ -67,7 +67,7 @@ pub(super) fn replace(
     let [plugin] = plugins.as_mut_slice() else {
         return Err(format!("--stage: {id} calls no plugin and has no module").into());
     };
-    // The settings and grants stay, and the digest of the other module is removed.
+    // The settings and grants are kept, but the digest belongs to the previous module.
     plugin.source = module.clone();
     plugin.digest = None;
     plugin.refresh = None;

@@ -1,4 +1,4 @@
-//! Reads recorded requests from a file, with their responses.
+//! Reads recorded requests and their responses from a file.
 
 use std::{fmt::Display, io::BufReader, path::Path};
 
@@ -18,16 +18,16 @@ pub(crate) struct RecordedAdmission {
     /// The number of the request in the file, from 1.
     pub(crate) number: u64,
     pub(crate) request: Request,
-    /// The results of lookups and the answers of servers that the plugins got.
+    /// What the plugins got from lookups and from servers.
     pub(crate) surroundings: RequestSurroundings,
     /// Whether values of the request were redacted.
     pub(crate) is_redacted: bool,
     response: Option<RecordedResponse>,
-    /// The file and number of the request, for messages.
+    /// The file and number of the request, for error messages.
     place: String,
 }
 
-/// The fields of an AdmissionReview besides the request.
+/// The fields of an AdmissionReview other than the request.
 #[derive(Deserialize)]
 struct ReviewExtras {
     #[serde(default)]
@@ -36,7 +36,7 @@ struct ReviewExtras {
     recording: Option<RecordingNote>,
 }
 
-/// Reads the requests of a file one at a time.
+/// Opens a file, whose requests are read one at a time.
 pub(crate) fn open(path: &Path) -> Result<impl Iterator<Item = Result<RecordedAdmission, String>>, String> {
     let file = files::open(path)?;
     let texts = serde_json::Deserializer::from_reader(BufReader::new(file)).into_iter::<Box<RawValue>>();

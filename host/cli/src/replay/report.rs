@@ -1,4 +1,4 @@
-//! Reports differences on a terminal and to scripts.
+//! Reports differences, on a terminal or to scripts.
 
 use admittance_admin::api::Difference;
 use serde::Serialize;
@@ -10,7 +10,7 @@ use crate::{
     output::{BAD, BOLD, DIM, GOOD, WARN, diff, harmless},
 };
 
-/// The result of a replay. Its JSON form is part of the program's interface: fields are only added.
+/// The result of a replay. Its JSON form is an interface of the program: fields may only be added.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ReplayReport {
@@ -21,7 +21,7 @@ pub(super) struct ReplayReport {
     pub(super) differences: Vec<ReplayDifference>,
 }
 
-/// A request with a different answer.
+/// A request that got another answer.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ReplayDifference {

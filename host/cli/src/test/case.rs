@@ -1,4 +1,4 @@
-//! Reads cases from files.
+//! Reads test cases from files.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,7 +26,7 @@ use crate::{
     surroundings::{RequestSurroundings, http_answers},
 };
 
-/// A request with its hooks and surroundings, and the expected result.
+/// A request, its hooks and surroundings, and the expected result.
 #[derive(Debug)]
 pub(super) struct TestCase {
     pub(super) name: String,
@@ -40,16 +40,16 @@ pub(super) struct TestCase {
 #[derive(Debug)]
 pub(super) enum CaseExpectation {
     Outcome(Box<ExpectedOutcome>),
-    /// The expected violations of a constraint, in a suite of Gatekeeper.
+    /// The violations that a Gatekeeper suite expects from a constraint.
     Violations {
         constraint: String,
         assertions: Vec<Assertion>,
     },
-    /// A constraint that does not fit its template, in a suite of Gatekeeper. The request is not sent.
+    /// In a Gatekeeper suite, a constraint that must not fit its template. The request is not sent.
     Invalid,
 }
 
-/// The hooks that the command names, for cases without hooks of their own.
+/// The hooks that the command line names, for cases that name none.
 #[derive(Debug)]
 pub(super) enum TestSubject {
     Plugin(PathBuf),
@@ -66,23 +66,24 @@ pub(super) enum CaseHooks {
     },
     Chains(Vec<PathBuf>),
     Constraints(Constraints),
-    /// A policy in a test of Kyverno.
+    /// A policy that a Kyverno test names.
     Kyverno {
         /// The files of the policies and exceptions.
         policies: Vec<PathBuf>,
-        /// `NAME`, or `NAMESPACE/NAME` for a policy of a namespace.
+        /// `NAME`, or `NAMESPACE/NAME` for a namespaced policy.
         policy: String,
-        /// The servers whose answers the test lists: requests to them are granted.
+        /// The servers whose answers the test lists. Requests to them are granted.
         servers: BTreeSet<HttpOrigin>,
     },
 }
 
 impl TestCase {
-    /// Returns whether the case may pass although no stage is called. A case in this program's own format must expect
-    /// that with an empty `stages`.
+    /// Returns whether the case may pass without a stage being called. In this program's own format, a case must say so
+    /// with an empty list `stages`.
     pub(super) fn may_call_no_stage(&self) -> bool {
         match &self.expected {
-            // Kyverno's tests have results of policies that do not match, or that an exception keeps from a request.
+            // Kyverno's tests also have results for policies that do not match, or from which an exception excludes the
+            // request.
             CaseExpectation::Outcome(_) if matches!(self.hooks, CaseHooks::Kyverno { .. }) => true,
             CaseExpectation::Outcome(expected) => expected.stages.as_ref().is_some_and(Vec::is_empty),
             // A constraint that does not match has no violations.
@@ -91,32 +92,32 @@ impl TestCase {
     }
 }
 
-/// Constraints of a template of Gatekeeper, and the kinds of objects that it may read.
+/// The constraints of a Gatekeeper template, and the kinds of objects that the template may read.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Constraints {
-    /// The files of the template, and of expansion templates.
+    /// The files of the template and of expansion templates.
     pub(super) templates: Vec<PathBuf>,
     pub(super) constraints: Vec<PathBuf>,
     pub(super) kinds: Vec<ClusterKind>,
 }
 
-/// The expected properties of an outcome. A property that is `None` is not checked.
+/// The expected outcome. Properties that are `None` are not checked.
 #[derive(Debug)]
 pub(super) struct ExpectedOutcome {
     pub(super) allowed: bool,
     pub(super) message: Option<TextPattern>,
     pub(super) code: Option<u16>,
     pub(super) failure: Option<FailureKind>,
-    /// The patterns of the warnings: one for each.
+    /// A pattern for each warning.
     pub(super) warnings: Option<Vec<TextPattern>>,
-    /// The stages that are called, in order: `stage` or `chain/stage`.
+    /// The called stages in order, as `stage` or `chain/stage`.
     pub(super) stages: Option<Vec<String>>,
     pub(super) patch: Option<Vec<Value>>,
-    /// The whole resulting object.
+    /// The complete resulting object.
     pub(super) object: Option<Value>,
-    /// A value that the resulting object must not be.
+    /// An object that the result must not equal.
     pub(super) other_object: Option<Value>,
-    /// Fields of the resulting object; `null` for one that is absent.
+    /// Fields of the resulting object; `null` for fields that must be absent.
     pub(super) fields: Option<Value>,
 }
 
@@ -138,7 +139,7 @@ pub(super) fn read(
     cases.flatten().collect()
 }
 
-/// The fields that a file sets for all of its cases, each of which may replace them.
+/// The fields that a file sets for all its cases. A case can override them.
 #[derive(Clone, Default)]
 struct CaseDefaults {
     plugin: Option<PathBuf>,
@@ -151,7 +152,7 @@ struct CaseDefaults {
 struct CaseReader<'a> {
     subject: &'a TestSubject,
     dialect: Option<&'a dyn Dialect>,
-    /// The names of the cases that were read so far, each with its location.
+    /// The names of the cases that were read so far, with their locations.
     names: BTreeMap<String, Location>,
 }
 
@@ -265,7 +266,7 @@ fn any_object(node: &Node<'_>) -> Option<Value> {
     node.object().map(|_| node.json())
 }
 
-/// Returns the value itself, or the content of the file that it names.
+/// Returns a value, or the content of the file that the node names.
 pub(super) fn value_of(node: &Node<'_>) -> Option<Value> {
     if !node.json().is_string() {
         return Some(node.json());
@@ -280,7 +281,7 @@ fn one_or_more_files(node: &Node<'_>) -> Option<Vec<PathBuf>> {
     }
 }
 
-/// Reads objects, and files and directories of objects.
+/// Reads objects that are given directly, or in files and directories.
 fn cluster(node: &Node<'_>) -> Option<Manifests> {
     let mut objects = Vec::new();
     for entry in node.list()? {

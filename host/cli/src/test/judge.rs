@@ -11,10 +11,10 @@ use crate::output::diff;
 
 #[derive(Debug)]
 pub(super) struct UnmetExpectation {
-    /// The field of `expect`.
+    /// The field of `expect` that is not met.
     pub(super) what: &'static str,
     pub(super) message: String,
-    /// The coloured lines of a difference.
+    /// The lines of the difference, in colour.
     pub(super) diff: Vec<String>,
 }
 
@@ -27,7 +27,7 @@ impl UnmetExpectation {
         }
     }
 
-    /// Reports the difference between two JSON values.
+    /// Describes the difference between two JSON values.
     fn of_values(what: &'static str, message: &str, expected: &Value, found: &Value) -> Self {
         Self {
             diff: diff(Some(expected), Some(found), 3).concat(),
@@ -43,7 +43,7 @@ pub(super) fn judge(case: &TestCase, outcome: &Outcome) -> Vec<UnmetExpectation>
             constraint,
             assertions,
         } => suite::judge(constraint, assertions, outcome),
-        // The test bench loads its hooks, and sends no request.
+        // For these cases, the test bench only loads the hooks and sends no request.
         CaseExpectation::Invalid => Vec::new(),
     }
 }
@@ -123,7 +123,7 @@ fn called_rows(outcome: &Outcome) -> Vec<&TraceRow> {
     outcome.trace.iter().filter(is_called).collect()
 }
 
-/// Reports that no stage was called, which a case must expect.
+/// Reports a case in which no stage was called, unless it expects that.
 fn none_called(outcome: &Outcome) -> Option<UnmetExpectation> {
     if !called_rows(outcome).is_empty() {
         return None;
@@ -210,7 +210,7 @@ fn result(case: &TestCase, expected: &ExpectedOutcome, outcome: &Outcome) -> Vec
     failures
 }
 
-/// Removes empty objects and lists, which Kyverno's tests do not compare.
+/// Removes empty objects and lists, which Kyverno's tests ignore.
 pub(super) fn without_empty(value: Value) -> Value {
     let is_left = |value: &Value| match value {
         Value::Object(fields) => !fields.is_empty(),
@@ -236,11 +236,11 @@ pub(super) fn without_empty(value: Value) -> Value {
 #[derive(Clone, Copy, PartialEq)]
 enum ComparedFields {
     All,
-    /// The fields that the expected value names; an absent one is `null`.
+    /// Only fields that the expected value names; absent ones are `null`.
     Expected,
 }
 
-/// Orders the fields of a value as in the expected value, so that their texts differ only where the values do.
+/// Sorts the fields of a value in the order of the expected value, so that their texts differ only where the values do.
 fn arranged(expected: &Value, found: &Value, keep: ComparedFields) -> Value {
     match (expected, found) {
         (Value::Object(expected), Value::Object(found)) => {
@@ -278,7 +278,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_that_are_not_expected_do_not_matter() {
+    fn fields_without_an_expectation_are_ignored() {
         let found = json!({"a": 1, "b": {"c": [{"d": 1, "e": 2}, {"d": 3}], "f": null}});
         for (expected, matches) in [
             (json!({}), true),
@@ -290,7 +290,7 @@ mod tests {
             (json!({"z": 1}), false),
             (json!({"b": {"c": [{"d": 1}, {"d": 3}]}}), true),
             (json!({"b": {"c": [{"d": 1}, {"d": 3, "e": null}]}}), true),
-            // Lists of different lengths differ.
+            // Lists with different lengths are different.
             (json!({"b": {"c": [{"d": 1}]}}), false),
             (json!({"b": {"c": [{"d": 1}, {"d": 3}, {}]}}), false),
             (json!({"b": [1]}), false),

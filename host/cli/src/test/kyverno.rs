@@ -1,4 +1,4 @@
-//! Reads the tests of Kyverno, as its command runs them: policies, objects, and the result of each pair.
+//! Reads Kyverno's tests as its command does: policies, objects, and the expected result of each pair.
 
 use std::{collections::BTreeSet, path::PathBuf, str::FromStr};
 
@@ -17,7 +17,7 @@ use crate::{request_file, surroundings::RequestSurroundings};
 
 const KIND: &str = "Test";
 pub(super) const GROUP: &str = "cli.kyverno.io/";
-/// The kinds of Kubernetes without a namespace for which people write policies.
+/// The cluster-scoped kinds of Kubernetes for which policies are common.
 const CLUSTER_WIDE: [&str; 12] = [
     "APIService",
     "ClusterRole",
@@ -35,7 +35,7 @@ const CLUSTER_WIDE: [&str; 12] = [
 
 /// The valid values of `result`.
 const RESULTS: [&str; 5] = ["pass", "fail", "skip", "error", "warn"];
-/// The fields of a result that name the kind of policy, or matter only for other kinds.
+/// Fields of a result that only say the kind of policy, or have no meaning for the kinds that are tested here.
 const KIND_FIELDS: [&str; 10] = [
     "rule",
     "generatedResource",
@@ -48,7 +48,7 @@ const KIND_FIELDS: [&str; 10] = [
     "isDeletingPolicy",
     "isImageValidatingPolicy",
 ];
-/// Deprecated fields of a result, and what to write instead.
+/// Deprecated fields of a result, with their replacements.
 const DEPRECATED: [(&str, &str); 4] = [
     ("status", "write `result`"),
     ("resource", "write `resources: [...]`"),
@@ -65,8 +65,8 @@ pub(super) fn is_test_file(root: &Node<'_>) -> bool {
     text("kind") == KIND && text("apiVersion").starts_with(GROUP)
 }
 
-/// The selection of cases as Kyverno's command writes it: `policy=require-*, resource=web`. Rules are parts of other
-/// policies than those that are tested here, so `rule` selects all cases.
+/// A selection of cases in the syntax of Kyverno's command: `policy=require-*, resource=web`. `rule` selects all cases,
+/// because only kinds of policies without rules are tested here.
 #[derive(Clone, Debug)]
 pub(super) struct CaseSelector {
     policy: Regex,
@@ -74,7 +74,7 @@ pub(super) struct CaseSelector {
 }
 
 impl CaseSelector {
-    /// Returns whether the case is of a test of Kyverno and selected.
+    /// Returns whether the case is from a Kyverno test and is selected.
     pub(super) fn selects(&self, case: &TestCase) -> bool {
         match &case.hooks {
             CaseHooks::Kyverno { policy, .. } => {
@@ -116,19 +116,19 @@ impl FromStr for CaseSelector {
     }
 }
 
-/// The objects and values of a test, which all of its results share.
+/// The objects and values that all results of a test share.
 struct Scene {
     /// The files of the policies and exceptions.
     policies: Vec<PathBuf>,
     objects: Vec<Value>,
-    /// The content of the file of values.
+    /// The content of the test's file of values.
     values: Value,
     user: Value,
     cluster: Manifests,
     answers: Vec<HttpAnswer>,
 }
 
-/// Reads the cases of a test: one for each object of each result.
+/// Reads the cases of a test: one for each object in each result.
 pub(super) fn read(root: &Node<'_>) -> Option<Vec<TestCase>> {
     let mut fields = root.object()?;
     fields.ignore(&["apiVersion", "kind"]);
@@ -180,7 +180,7 @@ fn read_scene(fields: &mut Fields<'_>) -> Option<Scene> {
             .filter(|object| object["kind"] == "Namespace")
             .cloned(),
     );
-    // Kyverno treats an unknown namespace as one without labels.
+    // Kyverno treats unknown namespaces as namespaces without labels.
     let names = objects.iter().filter_map(|object| metadata(object, "namespace"));
     for name in names {
         let is_it = |known: &Value| known["kind"] == "Namespace" && metadata(known, "name") == Some(name);
@@ -201,7 +201,7 @@ fn read_scene(fields: &mut Fields<'_>) -> Option<Scene> {
     })
 }
 
-/// Reads the answer to a URL, for both methods if none is named.
+/// Reads the answer to requests of a URL. If no method is named, it applies to both.
 fn read_answers(node: &Node<'_>) -> Option<Vec<HttpAnswer>> {
     let mut fields = node.object()?;
     let fix = "write the URL of the request, `https://policy.example.com/v1/rules`";
@@ -222,7 +222,7 @@ fn read_answers(node: &Node<'_>) -> Option<Vec<HttpAnswer>> {
     node.accept(serde_json::from_value(answers.into()))
 }
 
-/// Returns the object of a namespace, which may omit its kind.
+/// Returns a Namespace, adding its kind if that is missing.
 fn namespace_of(mut namespace: Value) -> Value {
     if let Some(fields) = namespace.as_object_mut() {
         fields.insert("apiVersion".to_owned(), "v1".into());
@@ -244,7 +244,7 @@ fn read_objects(node: &Node<'_>) -> Option<Vec<Value>> {
     objects_of(&files, node)
 }
 
-/// Reads the objects of these files, also those in a `ClusterResource`. As in Kyverno, an object that names no
+/// Reads the objects in these files, including those inside a `ClusterResource`. As in Kyverno, an object without a
 /// namespace is in `default`.
 fn objects_of(files: &[PathBuf], node: &Node<'_>) -> Option<Vec<Value>> {
     let mut objects = Vec::new();
@@ -269,13 +269,13 @@ fn objects_of(files: &[PathBuf], node: &Node<'_>) -> Option<Vec<Value>> {
     Some(objects)
 }
 
-/// Returns the content of the file that the node names.
+/// Reads the file that the node names.
 fn read_content(node: &Node<'_>) -> Option<Value> {
     node.in_file(&node.file()?, |root| Some(root.json()))
 }
 
 fn read_result(node: &Node<'_>, test: &str, scene: &Scene) -> Option<Vec<TestCase>> {
-    // Kyverno's command reads fields in any case, as Go does.
+    // Kyverno's command, like Go's JSON parser, ignores the case of keys.
     let mut fields = node.object_of_any_case()?;
     fields.ignore(&KIND_FIELDS);
     for (field, fix) in DEPRECATED {
@@ -335,7 +335,7 @@ fn read_result(node: &Node<'_>, test: &str, scene: &Scene) -> Option<Vec<TestCas
             let patched = patched.iter().find(is_same).cloned();
             patched.map(judge::without_empty)
         });
-        // A mutating policy fails a test if its result is another object.
+        // The expected result `fail` for a mutating policy means that the resulting object differs from the given one.
         let (object_after, other_object) = match result {
             "fail" => (None, object_after.map(Option::unwrap_or_default)),
             _ => (object_after.flatten(), None),
@@ -375,7 +375,7 @@ fn metadata<'a>(object: &'a Value, field: &str) -> Option<&'a str> {
     object.get("metadata")?.get(field)?.as_str()
 }
 
-/// Returns the name of an object, after its namespace if it names one.
+/// Returns the name of an object, prefixed by its namespace if it has one.
 fn full_name(object: &Value) -> String {
     let name = metadata(object, "name").unwrap_or_default();
     match metadata(object, "namespace") {
@@ -384,12 +384,12 @@ fn full_name(object: &Value) -> String {
     }
 }
 
-/// Returns whether an object has this name, in which its namespace may stand first.
+/// Returns whether an object has this name, with or without its namespace.
 fn is_named(object: &Value, name: &str) -> bool {
     full_name(object) == name || metadata(object, "name") == Some(name)
 }
 
-/// Returns the request for an object, with the properties that the values give it.
+/// Returns the request for an object, with properties from the values.
 fn request_for(
     object: &Value,
     policy: &str,

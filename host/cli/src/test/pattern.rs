@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr};
 
 use regex::Regex;
 
-/// A part of a text, or a regular expression between slashes: `is missing`, `/^spec\..* is missing/`.
+/// A substring, or a regular expression between slashes: `is missing`, `/^spec\..* is missing/`.
 #[derive(Clone, Debug)]
 pub(crate) enum TextPattern {
     Part(String),
@@ -33,7 +33,7 @@ impl FromStr for TextPattern {
             Some(expression) => match Regex::new(expression) {
                 Ok(expression) => Ok(Self::Expression(expression)),
                 Err(regex::Error::Syntax(error)) => {
-                    // The library quotes the pattern on several lines, and explains the error on the last one.
+                    // The library prints the pattern on several lines, and the reason on the last one.
                     let why = error.lines().last().unwrap_or_default();
                     let why = why.trim_start_matches("error: ");
                     Err(format!("`{text}` is not a valid regular expression: {why}"))
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pattern_is_a_part_or_an_expression_between_slashes() {
+    fn a_pattern_is_a_substring_or_a_regular_expression_between_slashes() {
         for (pattern, text, expected) in [
             ("containers[0]", "spec.containers[0].image", true),
             ("containers[1]", "spec.containers[0].image", false),

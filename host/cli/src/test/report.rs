@@ -1,4 +1,4 @@
-//! Reports the results of cases, to people, to scripts and to CI.
+//! Reports the results of test cases, to people, scripts and CI.
 
 mod junit;
 
@@ -27,7 +27,7 @@ pub(super) enum TestFormat {
     Junit,
 }
 
-/// A case that was run, or the native tests of a project.
+/// A test case that was run, or the native tests of a project.
 #[derive(Debug)]
 pub(super) struct TestedCase {
     file: String,
@@ -48,7 +48,7 @@ impl TestedCase {
         }
     }
 
-    /// Returns the result of the native tests, which print to standard error.
+    /// Returns the result of the native tests, which have printed their details to standard error.
     pub(super) fn native(project: &Project, started: Instant, are_passed: bool) -> Self {
         let failure = UnmetExpectation::new("native", "the native tests failed; their output is above");
         Self {
@@ -64,7 +64,7 @@ impl TestedCase {
         self.failures.is_empty()
     }
 
-    /// Returns the unmet expectations without colours.
+    /// Returns the unmet expectations as text without colours.
     fn failure_reason(&self) -> String {
         let whys = self.failures.iter().map(|failure| {
             let mut text = format!("{}: {}", failure.what, failure.message);
@@ -77,7 +77,7 @@ impl TestedCase {
     }
 }
 
-/// Prints results for people, who may wait for the native tests. The other formats are printed as one document.
+/// Prints results in the text format, so that people need not wait for all tests. Other formats are printed at the end.
 pub(super) fn print_rows(format: TestFormat, tested: &[TestedCase]) -> crate::Result<()> {
     match format {
         TestFormat::Text => Ok(write(&rows(tested))?),
@@ -85,7 +85,7 @@ pub(super) fn print_rows(format: TestFormat, tested: &[TestedCase]) -> crate::Re
     }
 }
 
-/// Prints the totals after the rows, or the document.
+/// Prints the totals in the text format, or the document of other formats.
 pub(super) fn print_result(format: TestFormat, tested: &[TestedCase]) -> crate::Result<()> {
     let text = match format {
         TestFormat::Text => total(tested),
@@ -129,13 +129,13 @@ fn total(tested: &[TestedCase]) -> String {
     format!("\n{passed} passed, {failed} failed\n")
 }
 
-/// Groups cases by file; the cases of one file are adjacent.
+/// Groups cases by file. Cases of the same file must be adjacent.
 fn by_file(tested: &[TestedCase]) -> impl Iterator<Item = (&str, &[TestedCase])> {
     let files = tested.chunk_by(|case, next| case.file == next.file);
     files.filter_map(|cases| Some((cases.first()?.file.as_str(), cases)))
 }
 
-/// Returns the results as JSON. The form is part of the program's interface: fields are only added.
+/// Returns the results as JSON. The form is an interface of the program: fields may only be added.
 fn to_json(tested: &[TestedCase]) -> Value {
     let (passed, failed) = counts(tested);
     let cases = tested.iter().map(|case| {

@@ -1,4 +1,4 @@
-//! Reads the requests of cases.
+//! Reads the requests of test cases.
 
 use admittance::admission::{Object, Operation, Request, UserInfo, read_review};
 use admittance_definitions::document::{Fields, Node, readers};
@@ -37,12 +37,12 @@ pub(super) fn read(node: &Node<'_>, dialect: Option<&dyn Dialect>) -> Option<(Re
     request
 }
 
-/// Returns a request without recorded surroundings.
+/// Combines a request with empty surroundings.
 fn alone(request: Request) -> (Request, RequestSurroundings) {
     (request, RequestSurroundings::default())
 }
 
-/// The properties of a request that an object does not contain.
+/// The properties of a request that its object does not contain.
 struct Details {
     operation: Option<Operation>,
     resource: Option<String>,
@@ -96,7 +96,7 @@ fn user(node: &Node<'_>) -> Option<UserInfo> {
     Some(user)
 }
 
-/// Reads an object with its kind, or the file that it names.
+/// Reads an object, which must have a kind, or the file that the node names.
 fn object(node: &Node<'_>) -> Option<Object> {
     let object = object_of(node)?;
     if object.head().kind.as_deref().unwrap_or_default().is_empty() {
@@ -105,7 +105,7 @@ fn object(node: &Node<'_>) -> Option<Object> {
     Some(object)
 }
 
-/// Reads an object, or the file that it names.
+/// Reads an object, or the file that the node names.
 fn object_of(node: &Node<'_>) -> Option<Object> {
     let value = value_of(node)?;
     let object = Object::from_value(value);
@@ -120,7 +120,7 @@ fn review(node: &Node<'_>) -> Option<Request> {
     Some(node.accept(review)?.request)
 }
 
-/// Reads the text of an HTTP request, or the file that it names.
+/// Reads the text of an HTTP request, or the file that the node names.
 fn http(node: &Node<'_>, dialect: Option<&dyn Dialect>) -> Option<Request> {
     let text = node.text()?;
     let bytes = if request_file::is_http(text.as_bytes()) {
@@ -132,7 +132,7 @@ fn http(node: &Node<'_>, dialect: Option<&dyn Dialect>) -> Option<Request> {
     node.accept(request_file::from_http(&bytes, dialect))
 }
 
-/// Reads a request from a file of `record`.
+/// Reads a request from a recording by `admittance record`.
 fn recording(node: &Node<'_>, fields: &mut Fields<'_>) -> Option<(Request, RequestSurroundings)> {
     let number = fields.get("number", 1, readers::integer(1..=u32::MAX));
     let path = node.file()?;

@@ -1,4 +1,4 @@
-//! Runs cases: builds the tables of their hooks, and simulates the surroundings of their plugins.
+//! Runs test cases: builds tables of their hooks, and simulates the surroundings of their plugins.
 
 use std::{io::Write, path::PathBuf, sync::Arc};
 
@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{files, host, replay, report::MismatchedChain, surroundings::SimulatedSurroundings};
 
-/// The tables that cases have needed so far. Cases run one at a time.
+/// The tables that cases have used so far. Cases run one at a time.
 pub(super) struct TestBench {
     config: Option<Config>,
     store: Option<PathBuf>,
@@ -38,8 +38,8 @@ impl TestBench {
         }
     }
 
-    /// Compiles and configures the hooks of a case, unless an earlier case has the same ones. [`admit`](Self::admit)
-    /// reports their mistakes.
+    /// Compiles and configures the hooks of a case, unless an earlier case has the same hooks. Mistakes in them are
+    /// reported by [`admit`](Self::admit).
     pub(super) async fn prepare(&mut self, case: &TestCase) {
         if !matches!(case.expected, CaseExpectation::Invalid) {
             let _ = self.table(&case.hooks).await;
@@ -111,7 +111,7 @@ impl TestBench {
     }
 }
 
-/// Loads a policy of Kyverno, whose validations deny: a test is about their results.
+/// Loads a Kyverno policy. Its validations always deny, so that their results are visible.
 fn enforced(files: &[PathBuf], policy: &str) -> crate::Result<Vec<ChainDefinition>> {
     let mut chains = definitions::load(files)?;
     let names = |chain: &ChainDefinition| match chain.name.rsplit_once('/') {
@@ -132,8 +132,8 @@ fn enforced(files: &[PathBuf], policy: &str) -> crate::Result<Vec<ChainDefinitio
     Ok(chains)
 }
 
-/// Judges constraints that must be rejected by the schema of their template. A constraint that is accepted, or a
-/// mistake in another file, is an unmet expectation.
+/// Checks constraints that the schema of their template must reject. An accepted constraint, or a mistake in another
+/// file, is an unmet expectation.
 fn unrefused(constraints: &Constraints) -> Option<UnmetExpectation> {
     let is_of_constraint = |file: &str| {
         let mut paths = constraints.constraints.iter();
@@ -156,7 +156,7 @@ fn unrefused(constraints: &Constraints) -> Option<UnmetExpectation> {
 }
 
 impl Constraints {
-    /// Loads the chain of the template, which may read these kinds.
+    /// Loads the chain of the template. It may read these kinds.
     fn load(&self) -> crate::Result<Vec<ChainDefinition>> {
         let gvks = self.kinds.iter().map(|kind| {
             let gvk = GroupVersionKind::from_api_version(kind.api_version(), kind.kind());
@@ -176,7 +176,7 @@ impl Constraints {
         Ok(definitions::load(&paths)?)
     }
 
-    /// Loads the chain for every operation, since a suite has no webhook that is registered for some of them.
+    /// Loads the chain for all operations, because a suite has no webhook configuration that selects some.
     fn for_every_operation(&self) -> crate::Result<Vec<ChainDefinition>> {
         let mut chains = self.load()?;
         for chain in &mut chains {

@@ -1,5 +1,5 @@
-//! Finds suites of Gatekeeper and tests of Kyverno, and reads suites, as its program `gator` runs them: cases of
-//! templates with their constraints.
+//! Finds Gatekeeper suites and Kyverno tests, and reads suites as `gator` does: as cases of templates and their
+//! constraints.
 
 mod assertion;
 
@@ -27,10 +27,10 @@ use crate::{files, request_file, surroundings::RequestSurroundings};
 const KIND: &str = "Suite";
 const GROUP: &str = "test.gatekeeper.sh/";
 
-/// The directory in which Kyverno's tests are kept, which is read in spite of its dot.
+/// The directory of Kyverno's tests, which is read although its name begins with a dot.
 const KYVERNO: &str = ".kyverno-test";
 
-/// Finds the suites and tests at a path: the file itself, or the files in the directory and the directories in it.
+/// Finds the suites and tests at a path: the file itself, or the files in the directory and its subdirectories.
 pub(super) fn find(path: &Path) -> Result<Vec<PathBuf>, String> {
     if !path.is_dir() {
         return Ok(if is_suite(path) {
@@ -61,7 +61,7 @@ pub(super) fn find(path: &Path) -> Result<Vec<PathBuf>, String> {
     Ok(suites)
 }
 
-/// Returns whether a file is likely a suite or a test. Reading it finds mistakes.
+/// Returns whether a file is probably a suite or a test. Mistakes in it are found when it is read.
 fn is_suite(path: &Path) -> bool {
     let is_yaml = path
         .extension()
@@ -83,12 +83,12 @@ struct SuiteTest {
     name: String,
     template: PathBuf,
     constraint: PathBuf,
-    /// The file of its expansion templates.
+    /// The file of the test's expansion templates.
     expansion: Option<PathBuf>,
     /// The name of the constraint.
     constrains: String,
     cases: Vec<SuiteCase>,
-    /// Whether the constraint must not fit its template, in which case the test has no cases.
+    /// Whether the constraint must not fit its template; then the test has no cases.
     is_invalid: bool,
     location: Location,
 }
@@ -154,8 +154,8 @@ fn invalid_case(test: &SuiteTest) -> TestCase {
     }
 }
 
-/// Returns the hooks of each test. Tests of one template whose constraints have different names share them, since
-/// preparing a template takes seconds.
+/// Returns the hooks of each test. Tests with the same template share hooks if their constraints have different names,
+/// because preparing a template takes seconds.
 fn grouped(tests: &[SuiteTest]) -> Vec<CaseHooks> {
     let mut groups: Vec<Vec<&SuiteTest>> = Vec::new();
     let mut of_tests = Vec::new();
@@ -188,7 +188,7 @@ fn grouped(tests: &[SuiteTest]) -> Vec<CaseHooks> {
         .collect()
 }
 
-/// Returns the hooks of tests with the same templates.
+/// Returns the common hooks of tests with the same templates.
 fn hooks(members: &[&SuiteTest]) -> CaseHooks {
     let files = members
         .iter()
@@ -286,7 +286,7 @@ fn read_case(node: &Node<'_>) -> Option<SuiteCase> {
     })
 }
 
-/// Returns the request for an object, or the one in an AdmissionReview of which only some fields are written.
+/// Returns the request for an object, or the request in a possibly incomplete AdmissionReview.
 fn request(object: Value) -> Result<Request, String> {
     if object.get("kind").and_then(Value::as_str) == Some("AdmissionReview") {
         let review = completed(object)?;
@@ -298,7 +298,7 @@ fn request(object: Value) -> Result<Request, String> {
         .ok_or_else(|| "the file holds no object".to_owned())
 }
 
-/// Adds the fields that an API server always sends to a review.
+/// Adds the fields to a review that API servers always send.
 fn completed(mut review: Value) -> Result<Value, String> {
     let request = review.get_mut("request").and_then(Value::as_object_mut);
     let request = request.ok_or("the AdmissionReview has no request")?;

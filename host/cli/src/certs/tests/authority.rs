@@ -49,7 +49,7 @@ fn a_new_authority_is_trusted_together_with_the_previous_one() {
         "it was not touched, and is trusted still"
     );
 
-    // After an interruption between the two files, the key shows which CA signs.
+    // After an interruption between both files, the key shows which CA to sign with.
     let second_key = std::fs::read(directory.path().join("ca.key")).unwrap();
     std::fs::write(directory.path().join("ca.key"), first_key).unwrap();
     certs(&directory, "--service between.ns").unwrap();
@@ -89,7 +89,7 @@ fn an_authority_that_expires_within_a_year_is_reported() {
 
 #[test]
 fn a_broken_authority_is_refused() {
-    /// Damages the files of a valid CA in this directory.
+    /// Damages the files of a valid CA in a directory.
     type Change = fn(&Path);
     let cases: [(&str, Change, &str); 7] = [
         (

@@ -2,8 +2,8 @@ use time::Duration;
 
 use super::*;
 
-/// Each row changes the certificates of `--service hook.ns --days 90`, and says after how many days this command line
-/// is run with `--renew`, and whether the certificate is then made again.
+/// Each row changes the certificates of `--service hook.ns --days 90`. It has the number of days after which the
+/// command line runs with `--renew`, and whether the certificate is then replaced.
 #[test]
 fn renewal_replaces_only_certificates_that_need_it() {
     const LINE: &str = "--service hook.ns";
@@ -70,7 +70,7 @@ fn renewal_replaces_only_certificates_that_need_it() {
         let verb = if expected { "wrote" } else { "kept" };
         let printed = format!("{verb} {}", path.display());
         assert!(made.to_string().contains(&printed), "{case}: {made}");
-        // A second renewal changes nothing.
+        // Renewing again changes nothing.
         let again = make(&line, now() + Duration::days(days)).unwrap();
         assert!(!again.certificates[0].entry.is_new, "{case}");
     }

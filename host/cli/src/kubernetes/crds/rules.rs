@@ -1,21 +1,21 @@
-//! Adds rules in CEL for the requirements of definitions that structural schemas cannot express. API servers from
-//! Kubernetes 1.25 on check them. The lists and texts that rules read need bounds, because API servers estimate the
-//! cost of rules before they accept them.
+//! Adds rules in CEL for requirements that structural schemas cannot express. API servers evaluate them from Kubernetes
+//! 1.25 on. API servers estimate the cost of rules before they accept them, so the lists and strings that rules read
+//! need bounds.
 
 use serde_json::{Map, Value as Json, json};
 
-/// Keywords that are added to places in the schema of `spec`, written as [`schema_at`] reads them.
+/// Keywords to add to fields in the schema of `spec`, whose paths have the syntax of [`schema_at`].
 type Addition = (&'static [&'static str], Keywords);
 
 enum Keywords {
-    /// Rules, each with the message for values that violate it.
+    /// Rules, each with a message for values that violate it.
     Rules(&'static [(&'static str, &'static str)]),
-    /// The largest number of items of a list, and the greatest length of each item; 0 for items that are not texts.
+    /// The maximum number of items in a list, and the maximum length of each item; 0 if the items are not strings.
     Items(u64, u64),
     Length(u64),
-    /// The items of a list must differ in this field.
+    /// The items of a list must have different values in this field.
     Key(&'static str),
-    /// The items of a list must differ.
+    /// The items of a list must be different.
     Set,
 }
 
@@ -23,7 +23,7 @@ use Keywords::{Items, Key, Length, Rules, Set};
 
 const LIST_TYPE: &str = "x-kubernetes-list-type";
 
-/// The fields of `spec` whose lists match requests to a chain.
+/// The lists in `spec` that match requests to a chain.
 const MATCHERS: &[&str] = &[
     "rules[].operations",
     "rules[].apiGroups",
@@ -42,7 +42,7 @@ const SOURCES: &[&str] = &[
     "stages[].candidate.source",
     "stages[].group.plugins.<name>.source",
 ];
-/// The fields of `spec` with label selector expressions.
+/// The fields of `spec` that contain label selector expressions.
 const EXPRESSIONS: &[&str] = &[
     "stages[].namespaceSelector.matchExpressions",
     "stages[].objectSelector.matchExpressions",
@@ -311,7 +311,6 @@ const EXCEPTION: &[Addition] = &[
     (OWN_RULES, OF_RULES),
 ];
 
-/// Adds the rules of chains to the schema of their `spec`.
 pub(super) fn of_chains(spec: &mut Json) {
     add(spec, CHAIN);
 }
@@ -320,7 +319,7 @@ pub(super) fn of_exceptions(spec: &mut Json) {
     add(spec, EXCEPTION);
 }
 
-/// Finds the schema of a place, such as `a.b`, `list[].c` or `map.<name>`. The empty place is the root.
+/// Finds the schema at a path such as `a.b`, `list[].c` or `map.<name>`. The empty path is the root.
 fn schema_at<'s>(spec: &'s mut Json, place: &str) -> Option<&'s mut Map<String, Json>> {
     let mut schema = spec;
     for part in place.split('.').filter(|part| !part.is_empty()) {
@@ -340,7 +339,7 @@ fn schema_at<'s>(spec: &'s mut Json, place: &str) -> Option<&'s mut Map<String, 
 fn add(spec: &mut Json, additions: &[Addition]) {
     for (places, keywords) in additions {
         for place in *places {
-            // A test ensures that every place exists.
+            // A test ensures that every path exists.
             let Some(schema) = schema_at(spec, place) else {
                 continue;
             };

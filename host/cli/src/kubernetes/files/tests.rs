@@ -96,7 +96,7 @@ fn paths_of_the_admin_port_lead_to_its_secret() {
         ]
     );
 
-    // Tokens need TLS, so the certificate of the installation is added.
+    // Tokens require TLS, so the installation's certificate is added.
     let (section, files) = of(&json!({"tokens": [digest]})).unwrap();
     assert!(files.is_empty());
     assert_eq!(section["tls"]["key"], "../tls/tls.key");

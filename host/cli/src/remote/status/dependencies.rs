@@ -1,4 +1,4 @@
-//! The dependencies of the driver: a line for each server, session and certificate.
+//! Describes the driver's dependencies: each server, session and certificate on a line.
 
 use std::fmt::Write as _;
 
@@ -26,7 +26,7 @@ fn dependency(line: &HealthLine, now: Moment) -> String {
     };
     let mut state = String::new();
     for part in &line.state {
-        // Writing into a String does not fail.
+        // Writing to a `String` cannot fail.
         let _ = match part {
             StatePart::Text(text) | StatePart::Badge(_, text) | StatePart::Code(text) => {
                 write!(state, "{text}")

@@ -1,10 +1,10 @@
-//! The XML of JUnit, which CI services read.
+//! Writes results as JUnit XML, which CI services read.
 
 use std::time::Duration;
 
 use super::{TestedCase, by_file, counts};
 
-/// Returns a document with a suite for each file.
+/// Returns a document that has a test suite for each file.
 pub(super) fn document(tested: &[TestedCase]) -> String {
     let mut text = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n".to_owned();
     text += &format!("<testsuites name=\"admittance\" {}>\n", totals(tested));
@@ -35,7 +35,7 @@ fn totals(cases: &[TestedCase]) -> String {
     format!("tests=\"{tests}\" failures=\"{failed}\" time=\"{seconds:.6}\"")
 }
 
-/// Escapes a text for XML, in which most control characters cannot be written at all.
+/// Escapes text for XML. Most control characters cannot be represented and are replaced.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for letter in text.chars() {

@@ -1,4 +1,4 @@
-//! The assertions of a suite: how many messages of a constraint match a pattern.
+//! Evaluates the assertions of a suite: how many messages of a constraint must match a pattern.
 
 use admittance::admission::{Outcome, StageResult, TraceRow};
 use admittance_definitions::document::{Fields, Node, readers};
@@ -7,11 +7,11 @@ use serde_json::Value;
 
 use crate::test::judge::UnmetExpectation;
 
-/// The expected violations of a constraint.
+/// The violations that are expected from a constraint.
 #[derive(Debug)]
 pub(in crate::test) struct Assertion {
     violations: Violations,
-    /// The pattern of the messages that are counted.
+    /// The pattern of the messages to count; `None` for all messages.
     message: Option<Regex>,
 }
 
@@ -36,7 +36,7 @@ pub(super) fn assertions(fields: &mut Fields<'_>) -> Vec<Assertion> {
     assertions
 }
 
-/// Compiles a Go regexp, in which a `{` that starts no repetition is literal.
+/// Compiles a Go regexp. Unlike in Rust, a `{` that starts no repetition is literal there.
 fn pattern(text: &str) -> Result<Regex, String> {
     let mut escaped = String::with_capacity(text.len());
     let mut rest = text;
@@ -96,7 +96,7 @@ pub(in crate::test) fn judge(
         let text = text.strip_prefix(&prefix).unwrap_or(text);
         messages.extend(text.split(&format!("\n{prefix}")).map(str::to_owned));
     };
-    // A stage for generated objects appends the names of their expansion templates to the constraint's.
+    // For generated objects, the stage's name is the constraint's name followed by the names of expansion templates.
     let is_of_constraint = |row: &&TraceRow| match row.stage.strip_prefix(constraint) {
         Some(rest) => rest.is_empty() || rest.starts_with('/'),
         None => false,
@@ -110,7 +110,7 @@ pub(in crate::test) fn judge(
             _ => {}
         }
     }
-    // A constraint that only warns has its messages in the warnings.
+    // The messages of a constraint that only warns are in the warnings.
     if messages.is_empty() {
         let warnings = outcome
             .warnings

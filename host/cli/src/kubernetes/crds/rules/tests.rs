@@ -20,7 +20,7 @@ use crate::schema;
 
 const VALIDATIONS: &str = "x-kubernetes-validations";
 
-/// The largest cost of one rule, and of all rules of a definition, that an API server allows.
+/// The maximum costs that an API server allows for one rule, and for all rules of a definition.
 const RULE_COST: u64 = 10_000_000;
 const TOTAL_COST: u64 = 100_000_000;
 
@@ -41,7 +41,7 @@ fn schemas_of_kinds() -> BTreeMap<&'static str, Schemas> {
         .into()
 }
 
-/// Reads a document as a driver reads a resource of its cluster.
+/// Reads a document in the same way as a driver reads a resource of its cluster.
 fn read(document: &Json) -> Result<Definitions, Mistakes> {
     let file = DefinitionFile::entry("kubernetes:test", document.to_string(), None);
     DefinitionSet::of_files(vec![file]).definitions()
@@ -90,7 +90,7 @@ fn valid_cel() -> Json {
     json!({"validations": [{"expression": "true"}]})
 }
 
-/// Returns definitions with one mistake each, which both the rules and the reader find.
+/// Returns definitions with one mistake each. Both the rules and the reader of definitions must find it.
 fn invalid_definitions() -> Vec<Json> {
     let cel = |cel: Json| chain("Mutating", json!({"name": "a", "cel": cel}));
     let plugin = |plugin: Json| chain("Mutating", json!({"name": "a", "plugin": plugin}));
@@ -200,7 +200,7 @@ async fn a_rule_and_the_reader_refuse_the_same_definitions() {
     }
 }
 
-/// Returns the chains and exceptions of the documentation.
+/// Returns the chains and exceptions in the documentation.
 fn documented() -> Vec<Json> {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
     let mut texts = Vec::new();
@@ -238,7 +238,7 @@ async fn documented_definitions_follow_the_rules() {
     for mut document in documents {
         let schemas = &schemas[document["kind"].as_str().unwrap()];
         assert!(!schemas.files_refuse(&document), "{document:#}");
-        // A path in a file may be relative to the directory of the file.
+        // In a file, paths may be relative to its directory, but not in a resource.
         for stage in document["spec"]["stages"].as_array_mut().into_iter().flatten() {
             absolute(stage);
         }
@@ -265,7 +265,7 @@ fn absolute(value: &mut Json) {
     }
 }
 
-/// Calls `act` with every place of the schema, and with the largest number of values in it: `u64::MAX` without a limit.
+/// Calls `act` for each part of the schema, with the maximum number of values there: `u64::MAX` if it is not limited.
 fn each_place<'s>(schema: &'s Json, count: u64, act: &mut dyn FnMut(&'s Json, u64)) {
     act(schema, count);
     let most = |keyword: &str| schema[keyword].as_u64().unwrap_or(u64::MAX);
@@ -280,8 +280,8 @@ fn each_place<'s>(schema: &'s Json, count: u64, act: &mut dyn FnMut(&'s Json, u6
     }
 }
 
-/// Returns an upper bound of the cost of a rule for one value: each of its words, for each item of the lists that it
-/// goes through, and a tenth of the length of each text that it reads.
+/// Returns an upper bound for the cost of a rule for one value: one per word, multiplied by the items of the lists that
+/// the rule iterates over, and a tenth of the length of each string that it reads.
 fn cost(rule: &str, schema: &Json) -> u64 {
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let words: Vec<&str> = rule
@@ -305,7 +305,7 @@ fn cost(rule: &str, schema: &Json) -> u64 {
             Some("array") if goes_through => {
                 items = items.max(bound(field, "maxItems"));
                 let of_items = &field["items"];
-                // Enumerated texts are short, and the fields of objects are counted separately.
+                // Strings in an enumeration are short, and fields of objects are counted separately.
                 if of_items["type"] == "string" && of_items.get("enum").is_none() {
                     texts += bound(of_items, "maxLength") / 10 + 1;
                 }
@@ -344,7 +344,7 @@ fn rules_name_existing_fields_and_cover_every_choice() {
             assert!(schema_at(&mut schema, place).is_some(), "{kind}: {place}");
         }
     }
-    // Asserts that there is a rule wherever the schema of files requires one of several fields.
+    // Asserts that wherever the schema of files requires one of several fields, a rule does too.
     fn compare(of_files: &Json, root: &Json, of_resources: &Json, place: &str) {
         let of_files = Json::Object(super::super::resolved(of_files, root));
         let chooses = ["oneOf", "anyOf"].iter().any(|keyword| {

@@ -1,4 +1,4 @@
-//! Checks values with schemas and their rules, as editors and API servers do.
+//! Checks values against schemas and rules, as editors and API servers do.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -17,10 +17,10 @@ use serde_json::{Value as Json, json};
 use super::{LIST_TYPE, VALIDATIONS, spec_schema};
 use crate::schema;
 
-/// The schemas of a kind of definition: the schema of files, and the schema of resources with its rules.
+/// The schemas of a kind of definition: one for files, and one for resources with rules.
 pub(super) struct Schemas {
     of_files: Json,
-    /// The schema of resources. Outside of `spec`, it equals the schema of files.
+    /// The schema of resources. It differs from the schema of files only in `spec`.
     of_resources: Json,
     pub(super) rules: Rules,
 }
@@ -49,12 +49,12 @@ impl Schemas {
     }
 
     pub(super) async fn resources_refuse(&self, document: &Json) -> bool {
-        // The rules come last, as in API servers.
+        // As in API servers, rules are evaluated after the schema.
         !is_of(&self.of_resources, &self.of_resources, document)
             || !self.rules.violated(&document["spec"]).await.is_empty()
     }
 
-    /// Returns the schema of the field at this JSON Pointer of a resource.
+    /// Returns the schema of a resource's field at this JSON Pointer.
     pub(super) fn at(&self, pointer: &str) -> &Json {
         let steps = pointer.split('/').skip(1);
         steps.fold(&self.of_resources, |schema, step| {
@@ -65,12 +65,12 @@ impl Schemas {
     }
 }
 
-/// The part of a path that stands for each item of a list, or for each value of an object with free keys.
+/// The path segment for any item of a list, or any value of an object with free keys.
 const EACH: &str = "[]";
 
-/// The rules of a place and of the places below it, evaluated by this program's own CEL.
+/// The rules at a path and below it, evaluated by this program's CEL.
 pub(super) struct Rules {
-    /// The rules of this place as conditions, each with its message.
+    /// The rules at this path as conditions, each with its message.
     own: Vec<(CelConditions, String)>,
     inner: BTreeMap<String, Rules>,
 }
@@ -101,7 +101,7 @@ impl Rules {
         }
     }
 
-    /// Returns the messages of all rules that do not hold in this value or below it.
+    /// Returns the messages of all rules that the value, or a value in it, violates.
     pub(super) async fn violated(&self, value: &Json) -> Vec<String> {
         let mut violated = Vec::new();
         for (rule, message) in &self.own {
@@ -110,7 +110,7 @@ impl Rules {
             request.object = Object::from_value(json!({"self": value}));
             let deadline = Deadline::after(Duration::from_secs(60));
             let result = rule.evaluate(&request, &NoAuthorizer, deadline).await;
-            // An error in a rule counts as a violation, as in an API server.
+            // As in an API server, an error in a rule counts as a violation.
             if !matches!(result, Ok(None)) {
                 violated.push(message.clone());
             }
@@ -127,7 +127,7 @@ impl Rules {
     }
 }
 
-/// Refuses unknown fields, which API servers drop or refuse.
+/// Makes a schema refuse unknown fields, as API servers drop or refuse them.
 fn without_unknown(schema: &mut Json) {
     let Some(keywords) = schema.as_object_mut() else {
         return;
@@ -148,7 +148,7 @@ fn without_unknown(schema: &mut Json) {
     }
 }
 
-/// Returns whether the value is valid by the schema, whose references are resolved in `root`.
+/// Returns whether a value is valid according to the schema. References are resolved in `root`.
 pub(super) fn is_of(schema: &Json, root: &Json, value: &Json) -> bool {
     let Json::Object(keywords) = schema else {
         return *schema == Json::Bool(true);
@@ -157,8 +157,8 @@ pub(super) fn is_of(schema: &Json, root: &Json, value: &Json) -> bool {
     keywords.all(|(keyword, argument)| holds(keyword, argument, schema, root, value))
 }
 
-/// Returns whether a value satisfies a keyword with this argument. Most keywords are about values of one type, and
-/// accept all others.
+/// Returns whether a value satisfies a keyword with this argument. Most keywords apply to one type, and accept values
+/// of other types.
 fn holds(keyword: &str, argument: &Json, schema: &Json, root: &Json, value: &Json) -> bool {
     let is_of = |schema: &Json, value: &Json| is_of(schema, root, value);
     let text = || value.as_str();
@@ -225,7 +225,7 @@ fn holds(keyword: &str, argument: &Json, schema: &Json, root: &Json, value: &Jso
             let keys: Vec<Json> = items().into_iter().flatten().map(key).collect();
             (1..keys.len()).all(|index| !keys[..index].contains(&keys[index]))
         }
-        // These keywords do not restrict values by themselves.
+        // These keywords do not restrict values.
         "$schema"
         | "$defs"
         | "title"

@@ -1,4 +1,4 @@
-//! Makes definitions that together have every field of the schemas.
+//! Defines examples that together have every field of the schemas.
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde_json::{Map, Value as Json, json};
@@ -7,7 +7,7 @@ use super::document;
 
 const OCI: &str = "oci://registry.example.com/images:1.0";
 
-/// A definition with the JSON Pointer of the part that tests change.
+/// An example, with the JSON Pointer of the part that tests change.
 pub(super) struct Example {
     pub(super) document: Json,
     pub(super) under: &'static str,
@@ -49,7 +49,6 @@ fn bundle() -> String {
     BASE64_STANDARD.encode(certified.cert.pem())
 }
 
-/// Returns examples that together have every field of the schemas.
 pub(super) fn examples() -> Vec<Example> {
     let file = format!("{}/src/main.rs", env!("CARGO_MANIFEST_DIR"));
     let plugin = json!({

@@ -1,5 +1,5 @@
-//! Tests that schemas and rules refuse what the reader of definitions refuses, by changing complete definitions in one
-//! place at a time.
+//! Tests that schemas and rules refuse the same documents as the reader of definitions, by changing complete
+//! definitions in one place at a time.
 
 use std::collections::BTreeSet;
 
@@ -13,10 +13,10 @@ use super::{
 };
 use crate::schema;
 
-/// A text without a meaning, and the name of a field that does not exist.
+/// A string without a meaning, which is also a field name that does not exist.
 const UNKNOWN: &str = "qqqq";
 
-/// Adds the JSON Pointers of the value at `pointer` and of everything in it.
+/// Collects the JSON Pointers of the value at `pointer` and of all values in it.
 fn places(value: &Json, pointer: &str, found: &mut Vec<String>) {
     found.push(pointer.to_owned());
     for (name, value) in value.as_object().into_iter().flatten() {
@@ -27,7 +27,7 @@ fn places(value: &Json, pointer: &str, found: &mut Vec<String>) {
     }
 }
 
-/// The change of a place in an example.
+/// How a test changes a value in an example.
 #[derive(Clone, Debug)]
 enum Change {
     To(Json),
@@ -43,7 +43,7 @@ impl Change {
         }
     }
 
-    /// Returns the document with the change at this place; `None` where it cannot be made.
+    /// Returns the document with this change at `pointer`.
     fn made(&self, document: &Json, pointer: &str) -> Json {
         let mut changed = document.clone();
         match (self, pointer.rsplit_once('/')) {
@@ -58,8 +58,8 @@ impl Change {
     }
 }
 
-/// Returns the changes to make at a place. They exclude `null`, which the reader takes for an absent field, and API
-/// servers for a value of the wrong type.
+/// Returns the changes to make to a value. They exclude `null`: the reader treats it as an absent field, but API
+/// servers as a value of the wrong type.
 fn changes(document: &Json, pointer: &str, schema: &Json) -> Vec<Change> {
     let value = document.pointer(pointer).unwrap();
     let mut others = vec![
@@ -98,7 +98,7 @@ fn changes(document: &Json, pointer: &str, schema: &Json) -> Vec<Change> {
     others.into_iter().map(Change::To).chain(removal).collect()
 }
 
-/// Returns the words that the reader accepts, as its mistakes list them.
+/// Returns the words that the reader accepts, which its error messages list.
 fn words(document: &Json) -> impl Iterator<Item = String> {
     let fixes: Vec<_> = match read(document) {
         Ok(_) => Vec::new(),
@@ -118,14 +118,14 @@ enum Kind {
     Removal,
 }
 
-/// Whether the schema of files, the schema of resources, and the reader refuse a change.
+/// Whether a change is refused by the schema of files, by the schema of resources, and by the reader.
 type Refused = [bool; 3];
 
 const BY_READER: Refused = [false, false, true];
 const BY_READER_AND_FILES: Refused = [true, false, true];
 
-/// The deliberate differences between schemas and reader: a pattern of places, the kinds of changes, whether each of
-/// the three refuses them, and the reason.
+/// The intended differences between schemas and reader: a pattern of paths, kinds of changes, whether each of the three
+/// refuses them, and the reason.
 const DIFFERENCES: &[(&str, &[Kind], Refused, &str)] = &[
     (
         "^/metadata/(labels|annotations)(/[a-z]+)?$",
@@ -178,7 +178,7 @@ const DIFFERENCES: &[(&str, &[Kind], Refused, &str)] = &[
     ),
 ];
 
-/// Returns the changes of an example that the schemas and the reader judge differently.
+/// Returns the changes to an example that the schemas and the reader judge differently.
 async fn differences(example: Example) -> Vec<(String, Change, Refused)> {
     let Example { document, under } = example;
     let schemas = Schemas::of(document["kind"].as_str().unwrap());
@@ -237,7 +237,7 @@ async fn schemas_refuse_the_documents_that_the_reader_refuses() {
     }
 }
 
-/// A schema without any one of the fields refuses at least one example.
+/// If any field is removed from a schema, the schema refuses an example.
 #[test]
 fn the_examples_have_every_field() {
     let examples = examples();
