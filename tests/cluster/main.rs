@@ -64,7 +64,7 @@ struct Arguments {
     /// List the scenarios without running them.
     #[arg(long)]
     list: bool,
-    /// Seconds for which the watches of `gateway::watches_last` stay open; ten minutes if all scenarios run.
+    /// Seconds for which the watches of `gateway::watches_stay_open` stay open; ten minutes if all scenarios run.
     #[arg(long, value_name = "SECONDS")]
     watch: Option<u64>,
     /// The number of changes in `replicas::changes_go_live_everywhere_at_once`.

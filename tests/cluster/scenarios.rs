@@ -55,35 +55,35 @@ macro_rules! scenarios {
 /// All scenarios, simplest first.
 pub(crate) const SCENARIOS: &[Scenario] = scenarios! {
     bare:
-        pods_are_stored_as_they_are,
-        policies_distinguish_users,
+        pods_are_stored_unchanged,
+        users_have_their_own_permissions,
         a_dry_run_stores_nothing,
     ;
     mutating:
         pods_gain_the_sidecar,
-        a_dry_run_is_dry,
+        a_dry_run_changes_the_reply_and_stores_nothing,
         every_path_runs_its_chains,
         reviews_of_v1beta1_are_answered,
         warnings_reach_the_user,
-        a_second_round_changes_nothing_more,
-        the_audit_log_tells_what_was_changed,
+        a_reinvocation_changes_nothing,
+        the_audit_log_contains_the_patch,
         a_large_object_is_changed,
     ;
     refusals:
         refused_pods_show_the_message,
         a_refusal_keeps_its_code_and_reason,
         a_dry_run_is_refused_too,
-        validating_chains_see_what_mutating_ones_made,
+        validating_chains_see_the_mutated_object,
     ;
     failures:
-        a_server_that_is_gone,
-        a_stage_that_traps,
-        a_patch_that_does_not_apply,
-        a_stage_that_is_too_slow,
+        the_failure_policy_applies_to_an_unreachable_server,
+        the_failure_policy_applies_to_a_trap,
+        the_failure_policy_applies_to_an_inapplicable_patch,
+        the_failure_policy_applies_to_a_slow_stage,
     ;
     selectors:
         a_label_turns_a_chain_off,
-        a_namespace_is_known_as_soon_as_it_is_there,
+        a_new_namespace_is_selected_at_once,
         the_server_starts_without_the_cluster,
     ;
     operations:
@@ -104,32 +104,32 @@ pub(crate) const SCENARIOS: &[Scenario] = scenarios! {
         a_server_hands_over_to_another,
     ;
     callers:
-        the_api_server_shows_its_certificate,
-        a_caller_of_another_authority_is_turned_away,
+        the_api_server_presents_its_certificate,
+        a_caller_with_another_ca_is_refused,
     ;
     documents:
         a_webhook_is_called_and_then_becomes_a_plugin,
-        a_match_condition_holds,
+        match_conditions_of_a_webhook_are_evaluated,
     ;
     edge:
         a_lost_node_keeps_its_pods,
         addresses_on_a_lost_node_stay_ready,
     ;
     installation:
-        the_printed_manifests_inject_and_refuse,
+        pods_of_the_manifests_change_and_deny_requests,
     ;
     resources:
         chains_are_written_with_kubectl,
         policies_of_gatekeeper_are_read,
     ;
     kept:
-        chains_take_effect_without_a_registration,
+        the_leader_registers_the_webhooks_of_chains,
     ;
     replicas:
         changes_go_live_everywhere_at_once,
     ;
     audits:
-        what_exists_is_audited,
+        existing_objects_are_audited,
     ;
     gateway:
         a_cluster_is_used_directly,
@@ -138,11 +138,11 @@ pub(crate) const SCENARIOS: &[Scenario] = scenarios! {
         agents_find_the_addresses_of_api_servers,
         a_cluster_is_used_through_a_tunnel,
         a_hundred_watches_end_with_their_token,
-        watches_last,
-        the_agent_is_killed_under_load,
-        the_gateway_is_killed_under_load,
-        one_of_two_gateways_is_killed,
-        the_database_is_away_and_comes_back,
+        watches_stay_open,
+        confirmed_objects_survive_a_kill_of_the_agent,
+        confirmed_objects_survive_a_kill_of_the_gateway,
+        a_second_gateway_replaces_a_killed_one,
+        gateways_survive_an_outage_of_the_database,
         no_client_becomes_another_user,
         no_client_reaches_another_cluster,
         a_register_token_cannot_be_guessed,

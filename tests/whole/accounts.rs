@@ -301,7 +301,7 @@ async fn clients_of_bcs_api_get_its_errors() {
 }
 
 #[tokio::test]
-async fn refusals_say_why() {
+async fn refused_requests_get_the_reason() {
     let scene = Scene::start().await;
     for (arguments, expected) in [
         (&["users", "create", "a b"][..], "is not a name of a user"),
@@ -341,7 +341,7 @@ async fn refusals_say_why() {
 }
 
 #[tokio::test]
-async fn users_have_the_same_tokens_for_mesos_clusters() {
+async fn users_send_the_same_tokens_to_mesos_clusters() {
     let driver = Upstream::start().await.unwrap();
     let more = format!(
         ", clusters: {{ BCS-MESOS-1: [\"{}\"] }}, tokens: {{ accounts: {{}} }}, statuses: driver",

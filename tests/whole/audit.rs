@@ -501,7 +501,7 @@ fn labelled(name: &str, label: &str) -> Value {
 
 /// The chains in a cluster are audited, and compared with files, which may also be printed by `kubectl get -o yaml`.
 #[tokio::test]
-async fn chains_of_the_cluster_are_audited() {
+async fn an_audit_uses_the_chains_stored_in_the_cluster() {
     let setting = Setting::new();
     let server = &setting.server;
     for (name, labels) in [

@@ -203,7 +203,7 @@ async fn bench_reports_the_memory_of_an_instance_and_its_guest() {
 }
 
 #[tokio::test]
-async fn run_follows_changes() {
+async fn run_repeats_after_each_change() {
     let folder = tempfile::tempdir().unwrap();
     let plugin = Artifacts::find().unwrap().component("image-policy").unwrap();
     let pod = |image: &str| {
@@ -243,7 +243,7 @@ async fn run_follows_changes() {
 
 /// While the code does not compile, `dev` serves the last version that did.
 #[tokio::test]
-async fn dev_follows_changes() {
+async fn dev_reloads_a_changed_plugin() {
     let folder = project("dev-label", "validating").await;
     let directory = folder.path().join("dev-label");
     // Only errors are logged: nothing reads the pipe while requests are sent, and it would fill up.

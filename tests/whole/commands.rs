@@ -488,7 +488,7 @@ async fn run_accepts_every_form_of_request() {
 }
 
 #[tokio::test]
-async fn init_writes_what_check_accepts_and_run_refuses() {
+async fn files_of_init_pass_check_and_refuse_the_example() {
     let repository = admittance_tests::repository();
     for (api, request, line) in [
         ("rest", "body.json", Some("PUT /v1/services/web")),
@@ -577,7 +577,7 @@ async fn doctor_reports_problems_with_advice() {
 }
 
 #[tokio::test]
-async fn run_says_that_a_chain_comes_before_requests() {
+async fn run_reports_arguments_in_the_wrong_order() {
     let directory = tempfile::tempdir().unwrap();
     let pod = "{apiVersion: v1, kind: Pod, metadata: {name: a}}";
     let pod = write(&directory, "pod.yaml", pod);

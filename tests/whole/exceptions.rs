@@ -37,7 +37,7 @@ fn deployment(name: &str, replicas: u32) -> String {
 }
 
 #[tokio::test]
-async fn the_example_is_checked_and_run() {
+async fn the_example_passes_check_and_exempts_requests() {
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
     let page = Page::read("docs/exceptions.md").yaml();
@@ -101,7 +101,7 @@ async fn the_example_is_checked_and_run() {
 }
 
 #[tokio::test]
-async fn cases_see_exceptions() {
+async fn cases_can_contain_exceptions() {
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
     let page = Page::read("docs/exceptions.md").yaml();

@@ -588,7 +588,7 @@ async fn the_exit_code_says_whether_a_restart_may_help() {
 }
 
 #[tokio::test]
-async fn the_command_shows_the_upstream() {
+async fn status_shows_the_upstream() {
     let scene = Scene::bcs(&chain()).await;
     let status = scene.program.status().await.unwrap();
     let server = status["upstream"][0]["server"].as_str().unwrap().to_owned();

@@ -51,7 +51,7 @@ fn job(id: &str, priority: u32) -> Value {
 }
 
 #[tokio::test]
-async fn house_rules_apply_to_jobs() {
+async fn rules_of_the_example_apply_to_nomad_jobs() {
     let (_directory, upstream, program) = example().await;
     let client = Client::new().unwrap();
     let with_owner = |mut job: Value| {

@@ -155,7 +155,7 @@ async fn a_trace_is_passed_on_and_is_in_every_line_of_the_log() {
 }
 
 #[tokio::test]
-async fn without_a_valid_parent_nothing_is_passed_on() {
+async fn no_trace_is_passed_on_without_a_valid_parent() {
     let mut traced = Traced::start("").await;
     let zero = "0".repeat(32);
     for (name, parent) in [
@@ -368,7 +368,7 @@ async fn a_failing_collector_delays_no_request() {
 
 /// The last spans are exported before the program exits.
 #[tokio::test]
-async fn the_environment_can_enable_the_export() {
+async fn environment_variables_can_enable_the_export() {
     let collector = Collector::start(Manner::Accepts).await;
     let endpoint = format!("http://{}", collector.address);
     let variables = [

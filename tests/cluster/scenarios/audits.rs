@@ -56,7 +56,7 @@ fn names(report: &Value) -> Vec<&str> {
         .collect()
 }
 
-pub(crate) async fn what_exists_is_audited(cluster: Arc<Cluster>) {
+pub(crate) async fn existing_objects_are_audited(cluster: Arc<Cluster>) {
     let dialect = json!({"kubernetes": {"audit": {
         // Pages of two objects, so that lists have several pages.
         "resources": ["pods"], "page": 2, "rate": 100, "every": "5s",

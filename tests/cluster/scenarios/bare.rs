@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, User};
 
-pub(crate) async fn pods_are_stored_as_they_are(cluster: Arc<Cluster>) {
+pub(crate) async fn pods_are_stored_unchanged(cluster: Arc<Cluster>) {
     let kubectl = cluster.kubectl().unwrap();
     let version = kubectl.run(&["version", "--output=json"]).await.unwrap().json();
     for program in ["clientVersion", "serverVersion"] {
@@ -42,7 +42,7 @@ pub(crate) async fn pods_are_stored_as_they_are(cluster: Arc<Cluster>) {
     assert_eq!(stored["status"]["phase"], "Pending");
 }
 
-pub(crate) async fn policies_distinguish_users(cluster: Arc<Cluster>) {
+pub(crate) async fn users_have_their_own_permissions(cluster: Arc<Cluster>) {
     let alice = cluster.kubectl_as(User::Alice).unwrap();
     alice
         .run(&["create", "namespace", "of-alice"])

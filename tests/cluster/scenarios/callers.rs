@@ -14,7 +14,7 @@ fn injection() -> Value {
     chain("injection", core(&["CREATE"], &["pods"]), json!([sidecar("2.1")]))
 }
 
-pub(crate) async fn the_api_server_shows_its_certificate(cluster: Arc<Cluster>) {
+pub(crate) async fn the_api_server_presents_its_certificate(cluster: Arc<Cluster>) {
     let config = json!({"listen": {"tls": {"clientCa": cluster.authority_file()}}});
     let scene = Scene::configured(cluster, config, &[injection()]).await;
     scene.register(&Registration::mutating("/mutate/injection")).await;
@@ -22,7 +22,7 @@ pub(crate) async fn the_api_server_shows_its_certificate(cluster: Arc<Cluster>) 
     assert_eq!(scene.containers("web").await, ["web", "log-agent"]);
 }
 
-pub(crate) async fn a_caller_of_another_authority_is_turned_away(cluster: Arc<Cluster>) {
+pub(crate) async fn a_caller_with_another_ca_is_refused(cluster: Arc<Cluster>) {
     // This authority signed the webhook server's certificate, but not the API server's.
     let config = json!({"listen": {"tls": {"clientCa": "certs/ca.pem"}}});
     let scene = Scene::configured(cluster, config, &[injection()]).await;

@@ -65,7 +65,7 @@ async fn until_image(scene: &Scene, prefix: &str, expected: &str) {
 }
 
 /// This version of the API server has no match conditions, but Admittance evaluates them for webhooks that it calls.
-pub(crate) async fn a_match_condition_holds(cluster: Arc<Cluster>) {
+pub(crate) async fn match_conditions_of_a_webhook_are_evaluated(cluster: Arc<Cluster>) {
     let mut stage = sidecar("2.1");
     stage["matchConditions"] = json!([
         {"name": "not-skipped", "expression": "!object.metadata.name.startsWith('skipped')"},

@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// If the server is unreachable, the failure policy in the webhook configuration applies.
-pub(crate) async fn a_server_that_is_gone(cluster: Arc<Cluster>) {
+pub(crate) async fn the_failure_policy_applies_to_an_unreachable_server(cluster: Arc<Cluster>) {
     let injection = chain("injection", core(&["CREATE"], &["pods"]), json!([sidecar("2.1")]));
     let mut scene = Scene::start(cluster, &[injection]).await;
     let closed = Registration::mutating("/mutate/injection");
@@ -47,7 +47,7 @@ async fn with_failing_stage(cluster: Arc<Cluster>, stage: Value, words: &[&str])
     assert_eq!(containers(&scene.get("pod open").await), ["web", "log-agent"]);
 }
 
-pub(crate) async fn a_stage_that_traps(cluster: Arc<Cluster>) {
+pub(crate) async fn the_failure_policy_applies_to_a_trap(cluster: Arc<Cluster>) {
     with_failing_stage(
         cluster,
         misbehaves("traps"),
@@ -58,7 +58,7 @@ pub(crate) async fn a_stage_that_traps(cluster: Arc<Cluster>) {
 
 /// The API server sees the failure as a reply with the status 500, so its failure policy `Ignore` does not apply to it;
 /// the chain's policy does.
-pub(crate) async fn a_patch_that_does_not_apply(cluster: Arc<Cluster>) {
+pub(crate) async fn the_failure_policy_applies_to_an_inapplicable_patch(cluster: Arc<Cluster>) {
     with_failing_stage(
         cluster,
         misbehaves("patch-does-not-apply"),
@@ -67,7 +67,7 @@ pub(crate) async fn a_patch_that_does_not_apply(cluster: Arc<Cluster>) {
     .await;
 }
 
-pub(crate) async fn a_stage_that_is_too_slow(cluster: Arc<Cluster>) {
+pub(crate) async fn the_failure_policy_applies_to_a_slow_stage(cluster: Arc<Cluster>) {
     let mut stage = misbehaves("loops-forever");
     stage["timeout"] = "50ms".into();
     with_failing_stage(

@@ -27,10 +27,10 @@ pub(crate) use self::{
         a_register_token_cannot_be_guessed, no_client_becomes_another_user, no_client_reaches_another_cluster,
     },
     figures::{Watched, measure_gateways, memory_of_watches},
-    kills::{the_agent_is_killed_under_load, the_gateway_is_killed_under_load},
+    kills::{confirmed_objects_survive_a_kill_of_the_agent, confirmed_objects_survive_a_kill_of_the_gateway},
     roles::roles_of_a_file_are_bound_in_the_cluster,
-    several::{one_of_two_gateways_is_killed, the_database_is_away_and_comes_back},
-    watches::{a_hundred_watches_end_with_their_token, watches_last},
+    several::{a_second_gateway_replaces_a_killed_one, gateways_survive_an_outage_of_the_database},
+    watches::{a_hundred_watches_end_with_their_token, watches_stay_open},
 };
 use crate::{
     cluster::Cluster,

@@ -20,7 +20,7 @@ use crate::{
 const NAMESPACE: &str = "admittance-system";
 const BAD_IMAGE: &str = "registry.example.com/web:latest";
 
-pub(crate) async fn the_printed_manifests_inject_and_refuse(cluster: Arc<Cluster>) {
+pub(crate) async fn pods_of_the_manifests_change_and_deny_requests(cluster: Arc<Cluster>) {
     let kubectl = cluster.kubectl().unwrap();
     let config = repository().join("docs/examples/kubernetes/admittance.yaml");
     let printed = Admittance::run([

@@ -72,7 +72,7 @@ fn mutating(stage: Value) -> Value {
     chain("sidecars", rules, json!([stage]))
 }
 
-pub(crate) async fn chains_take_effect_without_a_registration(cluster: Arc<Cluster>) {
+pub(crate) async fn the_leader_registers_the_webhooks_of_chains(cluster: Arc<Cluster>) {
     let scene = keeping(cluster).await;
     until_changed(&scene, &["web"]).await;
 

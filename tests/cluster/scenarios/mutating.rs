@@ -45,7 +45,7 @@ pub(crate) async fn pods_gain_the_sidecar(cluster: Arc<Cluster>) {
     assert_eq!(scene.containers("declined").await, ["web"]);
 }
 
-pub(crate) async fn a_dry_run_is_dry(cluster: Arc<Cluster>) {
+pub(crate) async fn a_dry_run_changes_the_reply_and_stores_nothing(cluster: Arc<Cluster>) {
     let scene = Scene::start(cluster, &[injection()]).await;
     scene.register(&Registration::mutating("/mutate/injection")).await;
     let shown = scene
@@ -136,7 +136,7 @@ pub(crate) async fn warnings_reach_the_user(cluster: Arc<Cluster>) {
 }
 
 /// The API server calls a webhook again if a later webhook changed the Pod.
-pub(crate) async fn a_second_round_changes_nothing_more(cluster: Arc<Cluster>) {
+pub(crate) async fn a_reinvocation_changes_nothing(cluster: Arc<Cluster>) {
     let annotation = chain(
         "annotation",
         core(&["CREATE"], &["pods"]),
@@ -162,7 +162,7 @@ pub(crate) async fn a_second_round_changes_nothing_more(cluster: Arc<Cluster>) {
     );
 }
 
-pub(crate) async fn the_audit_log_tells_what_was_changed(cluster: Arc<Cluster>) {
+pub(crate) async fn the_audit_log_contains_the_patch(cluster: Arc<Cluster>) {
     let scene = Scene::start(cluster, &[injection()]).await;
     let registration = Registration::mutating("/mutate/injection");
     scene.register(&registration).await;

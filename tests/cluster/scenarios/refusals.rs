@@ -56,7 +56,7 @@ pub(crate) async fn a_dry_run_is_refused_too(cluster: Arc<Cluster>) {
 }
 
 /// The mutating chain adds a container whose image the validating chain denies.
-pub(crate) async fn validating_chains_see_what_mutating_ones_made(cluster: Arc<Cluster>) {
+pub(crate) async fn validating_chains_see_the_mutated_object(cluster: Arc<Cluster>) {
     let injection = chain(
         "injection",
         core(&["CREATE"], &["pods"]),

@@ -51,7 +51,7 @@ async fn until_containers(scene: &Scene, prefix: &str, expected: &[&str]) {
 }
 
 /// The Pod is created right after its namespace, before the server's watch can have reported the namespace.
-pub(crate) async fn a_namespace_is_known_as_soon_as_it_is_there(cluster: Arc<Cluster>) {
+pub(crate) async fn a_new_namespace_is_selected_at_once(cluster: Arc<Cluster>) {
     let access = Scene::cluster_access(&cluster).await;
     let scene = Scene::configured(cluster, access, &[injection()]).await;
     scene.register(&Registration::mutating("/mutate/injection")).await;

@@ -15,7 +15,7 @@ async fn run(line: &str) -> Finished {
 }
 
 #[tokio::test]
-async fn a_kubeconfig_leads_to_the_cluster() {
+async fn a_printed_kubeconfig_has_the_path_of_its_cluster() {
     let scene = Scene::start(false).await;
     scene.report(&[&scene.server], SERVICE_ACCOUNT).await;
     let token = scene.directory.path().join("alice.token");
@@ -96,7 +96,7 @@ async fn the_manifests_of_the_agent_have_its_token_and_rights() {
 }
 
 #[tokio::test]
-async fn an_agent_sends_no_token_in_the_clear() {
+async fn an_agent_sends_no_token_without_tls() {
     for (line, expected) in [
         (
             "agent --cluster-id a --gateway http://gateway.example.com",

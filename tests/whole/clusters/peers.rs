@@ -132,7 +132,7 @@ async fn a_gateway_without_the_secret_is_refused() {
 }
 
 #[tokio::test]
-async fn a_recorded_request_opens_no_tunnel() {
+async fn a_replayed_request_opens_no_tunnel() {
     let place = ZooKeeperNode::shared("recorded").await;
     let scene = Scene::with_peers(&place.config()).await;
     // An attacker may have recorded this request of a gateway that has the secret.

@@ -247,7 +247,7 @@ async fn an_agent_that_ignores_pauses_takes_a_bounded_amount_of_memory() {
 }
 
 #[tokio::test]
-async fn an_agent_names_a_limited_number_of_addresses() {
+async fn an_agent_may_report_a_limited_number_of_addresses() {
     let scene = Scene::behind_a_tunnel().await;
     let addresses: Vec<_> = (0..4096)
         .map(|number| format!("https://10.0.{}.{}", number / 256, number % 256))

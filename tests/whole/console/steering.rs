@@ -235,7 +235,7 @@ async fn a_rollback_is_confirmed() {
 }
 
 #[tokio::test]
-async fn a_file_that_lost_its_definitions_is_reported_with_its_chain_in_force() {
+async fn an_emptied_file_is_reported_and_its_chain_stays_live() {
     let Some(browser) = Browser::start().await else {
         return;
     };
@@ -352,7 +352,7 @@ async fn rollout_is(browser: &Browser, state: &str, share: &str, buttons: &[&str
 }
 
 #[tokio::test]
-async fn a_rollout_is_steered() {
+async fn buttons_control_a_rollout() {
     let Some(browser) = Browser::start().await else {
         return;
     };

@@ -41,7 +41,7 @@ impl Following {
 }
 
 #[tokio::test]
-async fn decisions_are_followed() {
+async fn followers_get_new_decisions() {
     let mut scene = Scene::start("").await;
     scene.create("a", "img:1").await;
     scene.create("b", "img:latest").await;

@@ -5,7 +5,7 @@ use tokio::io::AsyncReadExt as _;
 use super::scene::{EventClient, Scene, tokens};
 
 #[tokio::test]
-async fn readers_see_no_values() {
+async fn readers_see_decisions_without_values() {
     let directory = tempfile::tempdir().unwrap();
     let admin = tokens(&directory);
     let scene = Scene::start_in(directory, &admin).await;

@@ -57,7 +57,7 @@ fn every_block_has_a_known_info_string() {
 }
 
 #[test]
-fn json_and_toml_can_be_read() {
+fn json_and_toml_blocks_can_be_parsed() {
     for block in blocks() {
         match block.info.as_str() {
             "json" => {

@@ -36,7 +36,7 @@ async fn metric(program: &Admittance) -> Option<f64> {
 }
 
 #[tokio::test]
-async fn a_stage_is_disabled_whatever_the_definitions_are() {
+async fn a_stage_can_be_disabled_while_definitions_are_invalid() {
     let hot = Hot::configured("modules: { attempts: 1 }\n").await;
     let registry = chain(
         "versioned",

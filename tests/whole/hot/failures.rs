@@ -144,7 +144,7 @@ async fn failed(program: &Admittance) -> f64 {
 }
 
 #[tokio::test]
-async fn the_last_good_table_stays_and_every_report_says_why() {
+async fn a_failed_change_is_reported_and_the_last_table_stays_live() {
     let hot = Hot::configured(
         "modules: { attempts: 1 }
 signatures:

@@ -40,7 +40,7 @@ async fn decisions(server: &Server, metric: &str) -> f64 {
 }
 
 #[tokio::test]
-async fn denials_are_events() {
+async fn denials_are_reported_as_events() {
     let setting = setting();
     let server = start_with(&setting, EVENTS).await;
     // The object does not exist yet, so the Event is about its namespace.
@@ -159,7 +159,7 @@ async fn events_are_limited_and_delay_no_request() {
 }
 
 #[tokio::test]
-async fn changes_of_chains_are_events() {
+async fn changes_of_chains_are_reported_as_events() {
     let setting = setting();
     let _server = start_with(&setting, "").await;
     let live = events(&setting, "Live", 1).await.remove(0);
@@ -181,7 +181,7 @@ async fn changes_of_chains_are_events() {
 }
 
 #[tokio::test]
-async fn the_end_of_a_rollout_is_an_event() {
+async fn the_end_of_a_rollout_is_reported_as_an_event() {
     let setting = Setting::new();
     let rollout = json!({"percent": 100, "pause": "1h", "abortOn": {"failures": 1}});
     let mut chain = rolled_out(&rollout);

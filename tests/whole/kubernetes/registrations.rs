@@ -610,7 +610,7 @@ async fn missing_rights_are_named() {
 }
 
 #[tokio::test]
-async fn authorities_come_from_a_file() {
+async fn the_ca_bundle_can_come_from_a_file() {
     let setting = setting();
     setting.server.put(PLURAL, chain("pods", "first"));
     let directory = tempfile::tempdir().unwrap();

@@ -99,7 +99,7 @@ impl Server {
 }
 
 #[tokio::test]
-async fn chains_are_resources() {
+async fn chains_are_read_from_resources() {
     let setting = Setting::new();
     setting.server.put(PLURAL, chain("pods", "first"));
     let server = start(&setting).await;
@@ -154,7 +154,7 @@ async fn chains_are_resources() {
 }
 
 #[tokio::test]
-async fn exceptions_are_resources() {
+async fn exceptions_are_read_from_resources() {
     let setting = Setting::new();
     setting.server.put(PLURAL, chain("pods", "first"));
     let server = start(&setting).await;

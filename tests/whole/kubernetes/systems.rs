@@ -143,7 +143,7 @@ async fn policies_of_the_cluster_are_read() {
 }
 
 #[tokio::test]
-async fn kinds_of_constraints_come_and_go() {
+async fn kinds_of_constraints_can_be_added_and_removed() {
     let setting = Setting::new();
     let server = start_reading(&setting, DEFINITIONS).await;
     assert_eq!(server.message().await, "");

@@ -48,7 +48,7 @@ impl Node {
 const CONFIG: &str = "dialect: { kubernetes: {} }\ndefinitions: [pods.yaml]\n";
 
 #[tokio::test]
-async fn a_node_has_all_files() {
+async fn a_static_pod_has_all_of_its_files() {
     let (node, finished) = Node::new(CONFIG, &chains(), "").await;
     assert_eq!(finished.code, Some(0), "{}", finished.stderr);
     assert_eq!(finished.stdout, "");
@@ -134,7 +134,7 @@ async fn a_node_has_all_files() {
 
 /// The program would read the files of an earlier run.
 #[tokio::test]
-async fn old_files_are_removed() {
+async fn files_of_an_earlier_run_are_removed() {
     let (node, _) = Node::new(CONFIG, &chains(), "").await;
     let files = "/etc/kubernetes/admittance";
     let paths = ["chains/old.yaml", "cluster/kubeconfig"].map(|name| node.path(&format!("{files}/{name}")));

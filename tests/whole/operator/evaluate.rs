@@ -179,7 +179,7 @@ async fn impossible_evaluations_are_explained() {
 }
 
 #[tokio::test]
-async fn limits_hold_in_evaluations() {
+async fn evaluations_have_the_limits_of_live_chains() {
     let setup = Setup::with(&chain("one.wasm", "")).await;
     let object = application("shop", "web", "nginx:1");
     for (behaviour, timeout, failure) in [

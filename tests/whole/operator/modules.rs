@@ -80,7 +80,7 @@ async fn a_module_runs_while_its_registry_is_unreachable() {
 
 /// The second push creates an identical artifact without a timestamp, so signatures remain valid.
 #[tokio::test]
-async fn the_same_plugin_is_the_same_artifact_whenever_it_is_pushed() {
+async fn pushing_a_plugin_twice_creates_the_same_artifact() {
     let registry = Registry::start(Access::Open, None).await;
     let directory = TempDir::new().unwrap();
     let module = write(&directory, "module.wasm", Versions::find().unwrap().module(1));

@@ -80,7 +80,7 @@ async fn a_candidate_decides_its_share() {
 }
 
 #[tokio::test]
-async fn a_rollout_is_steered_and_survives_a_restart() {
+async fn a_rollout_follows_commands_and_survives_a_restart() {
     let mut setup = Setup::with(&rolled_out("{ steps: [1, 100], pause: 1h }")).await;
     assert_eq!(shown(&setup).await, "progressing 1%");
     // The hash of the namespace `shop` is outside of the first 1 %.

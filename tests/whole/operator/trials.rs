@@ -4,7 +4,7 @@ use super::setup::{Setup, annotations_by, chain};
 use crate::scene::test_cases;
 
 #[tokio::test]
-async fn a_candidate_runs_in_the_shadow_and_is_promoted() {
+async fn a_shadow_candidate_is_compared_and_promoted() {
     let candidate = "      candidate:\n        source: file:../two.wasm\n        share: 50%\n";
     let setup = Setup::with(&chain("one.wasm", candidate)).await;
     for name in ["a", "b", "c", "d"] {

@@ -116,7 +116,7 @@ async fn create(rest: Rest, path: String, name: String, stop: Arc<AtomicBool>) -
     tally
 }
 
-pub(crate) async fn the_agent_is_killed_under_load(cluster: Arc<Cluster>) {
+pub(crate) async fn confirmed_objects_survive_a_kill_of_the_agent(cluster: Arc<Cluster>) {
     let mut gate = Gate::start(cluster, true).await;
     let mut watches = open_watches(&gate, WATCHES).await;
     let load = Load::start(&gate, "agent");
@@ -135,7 +135,7 @@ pub(crate) async fn the_agent_is_killed_under_load(cluster: Arc<Cluster>) {
     assert!(tally.refused > 0 && tally.broken <= CLIENTS, "{tally:?}");
 }
 
-pub(crate) async fn the_gateway_is_killed_under_load(cluster: Arc<Cluster>) {
+pub(crate) async fn confirmed_objects_survive_a_kill_of_the_gateway(cluster: Arc<Cluster>) {
     let mut gate = Gate::start(cluster, true).await;
     let mut watches = open_watches(&gate, WATCHES).await;
     let load = Load::start(&gate, "gateway");

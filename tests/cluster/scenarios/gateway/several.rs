@@ -56,7 +56,7 @@ fn private(directory: &TempDir, name: &str, text: &str) {
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
 }
 
-pub(crate) async fn one_of_two_gateways_is_killed(cluster: Arc<Cluster>) {
+pub(crate) async fn a_second_gateway_replaces_a_killed_one(cluster: Arc<Cluster>) {
     let shared = Shared::start().await;
     let ensemble = tokio::task::spawn_blocking(ensemble::Server::start)
         .await
@@ -117,7 +117,7 @@ pub(crate) async fn one_of_two_gateways_is_killed(cluster: Arc<Cluster>) {
     drop(second);
 }
 
-pub(crate) async fn the_database_is_away_and_comes_back(cluster: Arc<Cluster>) {
+pub(crate) async fn gateways_survive_an_outage_of_the_database(cluster: Arc<Cluster>) {
     let mut shared = Shared::start().await;
     let setting = Setting {
         accounts: shared.accounts(),

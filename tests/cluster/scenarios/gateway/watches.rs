@@ -12,7 +12,7 @@ const WATCHES: usize = 100;
 /// The pause between two events of a watch.
 const PAUSE: Duration = Duration::from_secs(5);
 
-pub(crate) async fn watches_last(cluster: Arc<Cluster>) {
+pub(crate) async fn watches_stay_open(cluster: Arc<Cluster>) {
     let limit = cluster.longest_watch;
     let mut watching = JoinSet::new();
     for has_tunnel in [false, true] {

@@ -268,7 +268,7 @@ fn denials() -> Vec<Row> {
 }
 
 #[tokio::test]
-async fn answers_are_verified() {
+async fn answers_of_webhooks_are_validated() {
     let rows = [answers(), denials()].concat();
     let directory = tempfile::tempdir().unwrap();
     let told = rows.clone();

@@ -61,7 +61,7 @@ fn conditions(expressions: &[&str]) -> Value {
 }
 
 #[tokio::test]
-async fn conditions_decide_before_a_webhook_is_called() {
+async fn match_conditions_are_evaluated_before_a_webhook_is_called() {
     let directory = tempfile::tempdir().unwrap();
     let hooks = Hooks::start(directory.path(), |_, _| async { Answer::allow() }).await;
     let mut documents = String::new();
