@@ -37,8 +37,7 @@ const PASSAGE: &str = "definitions";
 
 /// Serves requests for definitions. Cheap to clone; lives as long as the driver.
 ///
-/// These requests bypass the chains, so that a chain that refuses everything can be repaired. Only the cluster that a
-/// request names is checked first.
+/// These requests bypass the chains, so that a chain that refuses everything can be repaired.
 #[derive(Clone, Debug)]
 pub(crate) struct DefinitionsApi(Arc<Inner>);
 
@@ -140,7 +139,6 @@ impl Inner {
         Ok((Json::Null, changer.run(change).await?))
     }
 
-    /// Returns the reply to a request that cannot be read.
     fn end(&self, end: &End<'_>) -> Response<Bytes> {
         tracing::info!(end = end.as_str(), "the request ends here: {end}");
         Passage::Ended(end.as_str()).mark(self.dialect.reply(end))

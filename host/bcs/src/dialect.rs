@@ -23,8 +23,7 @@ use crate::{
 const FORWARDED: [&str; 2] = ["/mesosdriver/v4/webconsole/", "/mesosdriver/v4/customresource"];
 pub const CLUSTER_HEADER: &str = "BCS-ClusterID";
 
-/// The keys that hooks read but the driver does not, as the BCS documents spell them. The keys that the driver reads
-/// are in [`types`].
+/// The keys that only hooks read, as the BCS documents spell them. The driver reads those in [`types`].
 const KEYS: [&str; 3] = [
     "/spec/template/spec/volumes/*/name",
     "/spec/template/spec/volumes/*/volume/hostPath",
@@ -146,8 +145,7 @@ impl Bcs {
         }
     }
 
-    /// Handles a body without a kind, for which no hooks are called. It is refused if a lenient server could take the
-    /// kind from the path.
+    /// Handles a body without a kind: no hooks are called, but it is refused if its path could give it a kind.
     fn without_kind(&self, head: &Parts) -> Result<Reading, Rejection> {
         let may_have_kind = || match lenient(head.uri.path()) {
             Some(readings) => readings

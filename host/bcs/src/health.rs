@@ -41,8 +41,7 @@ pub struct HealthInfo {
 const RUN_OK: &str = "run ok";
 
 impl HealthInfo {
-    /// Returns the health of a driver in front of these servers. `discovered` is the state of the discovery that found
-    /// them, if they are not listed.
+    /// Returns the health of a driver in front of these servers, with the state of their discovery, if any.
     pub(crate) fn new(
         cluster: &ClusterId,
         ip: IpAddr,

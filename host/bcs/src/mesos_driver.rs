@@ -23,12 +23,10 @@ use crate::{
     zookeeper::{Ensembles, NoEnsemble, NodePath},
 };
 
-/// The configuration of a driver of a BCS Mesos cluster.
 #[derive(Clone, Debug)]
 pub struct BcsConfig {
     pub cluster: ClusterId,
-    /// The servers that get the requests. Default: the scheduler if schedulers are discovered, otherwise a
-    /// bcs-mesos-driver.
+    /// The servers that get the requests. Default: the discovered schedulers, or else a bcs-mesos-driver.
     pub behind: UpstreamKind,
     pub servers: SchedulersConfig,
     pub upstream: UpstreamConfig,
@@ -43,8 +41,8 @@ pub struct BcsConfig {
 
 #[derive(Clone, Debug)]
 pub enum SchedulersConfig {
-    /// Listed servers, at least one. Schedulers are tried in this order, since only their master serves requests;
-    /// drivers take turns.
+    /// At least one server. Schedulers are tried in this order, since only their master serves requests; drivers take
+    /// turns.
     Listed(Vec<Server>),
     /// The schedulers that register below this node of the cluster's ensemble. All requests go to their master.
     Discovered(NodePath),
@@ -55,7 +53,6 @@ impl SchedulersConfig {
 }
 
 impl BcsConfig {
-    /// Returns the dialect that reads requests and writes replies.
     pub fn dialect(&self) -> Bcs {
         Bcs::new(self.cluster.clone()).in_front_of(self.behind)
     }
@@ -111,7 +108,6 @@ struct Inner {
     definitions: DefinitionsApi,
     chains: AdmissionService<SchedulerService>,
     upstream: Upstream,
-    /// The discovery of the schedulers, if they are not listed.
     discovery: Option<Discovery>,
 }
 

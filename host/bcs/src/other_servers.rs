@@ -40,8 +40,7 @@ impl OtherServers {
         }
     }
 
-    /// Returns the reply of the other server, or an error reply of this program; `None` if no such server is
-    /// configured.
+    /// Returns the reply, or an error reply of this program; `None` if no such server is configured.
     pub(crate) async fn send(
         &self,
         to: OtherServer,

@@ -44,24 +44,19 @@ pub struct RegistrationConfig {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExternalAddress {
-    /// The external IP address, for example of a load balancer.
     pub ip: IpAddr,
     /// The external port, which is not 0.
     pub port: u16,
 }
 
-/// The reason why this driver or gateway cannot be registered.
 #[derive(Debug, thiserror::Error)]
 pub enum RegistrationError {
-    /// The program listens on an address to which other machines cannot connect.
     #[error(
         "it listens on {0}, which other machines cannot reach; write `registration.ip`, the address of this machine"
     )]
     NoAddress(IpAddr),
-    /// The cluster's ID is not a valid name of a node.
     #[error("the cluster ID cannot be used as the name of a node: {0}")]
     Cluster(#[from] InvalidNodePath),
-    /// The configuration has no ensemble to register in.
     #[error("no ensemble is configured to register in; write `zookeeper: {{ service: ... }}`")]
     NoEnsemble,
     #[error(transparent)]
@@ -277,8 +272,7 @@ impl Registrations {
     }
 
     /// Keeps a driver registered while it serves the same table as the others, so that gateways send requests to no
-    /// driver that has an old table. A difference that lasts for less than a second does not affect the registrations.
-    /// Never returns; drop it to stop.
+    /// driver with an old table. Differences of less than a second do not count. Never returns; drop it to stop.
     pub async fn follow(&self, mut is_ready: watch::Receiver<bool>) {
         loop {
             let now_ready = *is_ready.borrow_and_update();

@@ -1,5 +1,4 @@
-//! The replies of BCS's own programs: the codes of bcs-common, and the forms of the envelope `result, code, message,
-//! data`.
+//! The replies of BCS's own programs: codes of bcs-common, in the envelope `result, code, message, data`.
 
 use admittance_dialect::json_reply;
 use bytes::Bytes;
@@ -21,7 +20,6 @@ pub enum Code {
     JsonDecode = 1_405_010,
     /// A value of the body cannot be written as JSON.
     JsonEncode = 1_405_011,
-    /// The body could not be read.
     ReadBody = 1_405_012,
     /// bcs-api cannot serve the request now.
     Internal = 1_405_050,
@@ -33,7 +31,6 @@ pub enum Code {
     AuthError = 1_405_057,
     /// The holder of the token may not do this.
     Forbidden = 1_405_058,
-    /// The token is missing or invalid.
     Unauthorized = 1_405_059,
     /// bcs-api's management API does not know the cluster.
     UnknownCluster = 1_405_060,
@@ -45,13 +42,10 @@ pub enum Code {
     Yaml = 1_405_065,
     /// The change cannot be made now, or not in this way. bcs-mesos-driver gets this code from the scheduler.
     Scheduler = 1_405_200,
-    /// The resource already exists.
     ResourceExists = 1_405_201,
-    /// The resource does not exist.
     NotFound = 1_405_202,
     /// The driver itself cannot serve.
     Driver = 1_405_230,
-    /// A parameter has an invalid value.
     Parameter = 1_405_231,
     /// The type of a message is unknown.
     MessageType = 1_405_233,
@@ -80,8 +74,7 @@ pub fn failure(code: Code, message: &str) -> Response<Bytes> {
     handler_error(Some(DRIVER), StatusCode::OK, code, message)
 }
 
-/// Returns an error as handlers write it: compact, with an empty object as data. The message begins with `program`, if
-/// it is given.
+/// Returns an error of a handler: compact, with an empty object as data, and `program` before the message.
 pub fn handler_error(
     program: Option<&str>,
     status: StatusCode,

@@ -16,8 +16,7 @@ pub(crate) use self::target::{Address, SEGMENT, first};
 
 pub const PREFIX: &str = "/mesosdriver/v4";
 
-/// Returns the routes of the driver: first the routes that bcs-mesos-driver serves, in its order, then routes that only
-/// its documentation has.
+/// Returns the routes of bcs-mesos-driver, in its order, and then those that only its documentation has.
 pub fn routes() -> impl Iterator<Item = &'static Route> {
     table::ROUTES.iter().chain(&table::DOCUMENTED)
 }
@@ -53,8 +52,7 @@ impl Verb {
 #[derive(Clone, Copy, Debug)]
 pub struct Route {
     pub verb: Verb,
-    /// The path below `/mesosdriver/v4`, with parameters, such as `/namespaces/{ns}/applications`. The parameter
-    /// `{uri:*}` takes the rest of the path.
+    /// The path below `/mesosdriver/v4`, such as `/namespaces/{ns}/applications`. `{uri:*}` is the rest of the path.
     pub path: &'static str,
     pub action: Action,
     pub permission: Permission,
@@ -92,9 +90,8 @@ pub enum Action {
 #[derive(Clone, Copy, Debug)]
 pub struct Call {
     pub verb: Verb,
-    /// The path and query of the request to the scheduler, with placeholders, such as
-    /// `/v1/apps/{ns}/{name}/scale?instances={instances}`. A query parameter without a value is copied from the
-    /// client's request.
+    /// The path and query for the scheduler, such as `/v1/apps/{ns}/{name}/scale?instances={instances}`. A query
+    /// parameter without a value is copied from the client's request.
     pub target: &'static str,
     pub body: Body,
 }

@@ -56,7 +56,6 @@ pub(crate) struct Scheduler {
     pub(crate) other_servers: OtherServers,
 }
 
-/// The body of a request to the upstream.
 enum Sent {
     Whole(Bytes),
     /// A body that can be sent only once.
@@ -202,7 +201,6 @@ impl Scheduler {
         }
     }
 
-    /// Returns the reply for the client if the upstream did not reply.
     fn unreachable(&self, error: UpstreamError) -> Response<Body> {
         let end = upstream_end(error);
         Passage::Ended(end.as_str()).mark(self.dialect.reply(&end).map(Body::from))

@@ -12,7 +12,6 @@ use serde::{Deserialize, Serialize};
 pub struct ServerInfo {
     /// The internal IPv4 address. It is empty if there is only `ipv6`.
     pub ip: String,
-    /// The internal IPv6 address.
     pub ipv6: String,
     pub port: u16,
     /// The port of gRPC, or 0 without one.
@@ -35,7 +34,6 @@ pub struct ServerInfo {
 }
 
 impl ServerInfo {
-    /// Returns the internal URL.
     pub fn server(&self) -> Result<Server, InvalidServer> {
         self.at(either(&self.ip, &self.ipv6), self.port)
     }

@@ -55,8 +55,7 @@ pub enum AnswerError {
 }
 
 impl Cluster {
-    /// Sends a GET. While the API server is overloaded, sends it again after the pause that the answer names. An error
-    /// status is an answer.
+    /// Sends a GET, again after each pause that an overloaded API server names. An error status is an answer.
     pub async fn read(&self, path: &str) -> Result<Answer, AnswerError> {
         self.send(Method::GET, path, None).await
     }

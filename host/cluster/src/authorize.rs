@@ -180,8 +180,7 @@ mod tests {
 
     #[test]
     fn a_denial_with_an_evaluation_error_is_an_error() {
-        // (status of the review, access or error), from kube-apiserver's webhook authorizer, and from its conversion of
-        // a decision to the status of a review.
+        // (status of the review, access or error), from kube-apiserver's authorizer and its conversion of decisions.
         for (status, expected) in [
             (json!({"allowed": true, "reason": "RBAC"}), Ok((true, "RBAC"))),
             (json!({"allowed": false}), Ok((false, ""))),

@@ -104,8 +104,7 @@ impl<V: Clone> Cache<V> {
         self.read(|contents| contents.objects.get(key).cloned())
     }
 
-    /// Returns the first objects after `after` that match, of one namespace or of all. If there are more, also returns
-    /// the key of the last one.
+    /// Returns the first matching objects after `after`, and the key of the last one if there are more.
     pub(crate) fn page(
         &self,
         namespace: Option<&str>,

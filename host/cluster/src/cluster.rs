@@ -81,8 +81,8 @@ impl Cluster {
         self.resources_of(&kind.served())
     }
 
-    /// Returns a client of a single resource. The account needs rights only to that resource. `namespace` is empty for
-    /// a resource of the whole cluster.
+    /// Returns a client of one resource, the only one to which the account needs rights. `namespace` is empty for a
+    /// resource of the whole cluster.
     pub fn resource(&self, kind: &ResourceKind, namespace: &str, name: &str) -> Resources {
         let only = Some((namespace, name));
         Resources::new(self.0.connection.clone(), &kind.served(), only, &self.0.runtime)

@@ -131,7 +131,6 @@ async fn infer() -> Result<(String, Config), ConfigError> {
 
 const KUBECONFIG: &str = "KUBECONFIG";
 
-/// Returns the files that kubectl reads.
 fn default_files() -> Vec<PathBuf> {
     let named: Vec<_> = env::var_os(KUBECONFIG)
         .map(|files| {

@@ -23,7 +23,6 @@ const REQUEST_LIMIT: Duration = Duration::from_secs(5);
 pub struct Event {
     /// The object that the event is about. The event is stored in the namespace of the object.
     pub regarding: EventObject,
-    /// Another object that the event concerns.
     pub related: Option<EventObject>,
     pub is_warning: bool,
     /// A word in CamelCase, such as `Denied`.
@@ -40,8 +39,7 @@ pub struct EventObject {
     pub api_version: String,
     /// The kind of the object, such as `Pod`.
     pub kind: String,
-    /// The namespace of the object. It is empty for an object of the whole cluster, whose events are stored in
-    /// `default`.
+    /// The namespace of the object; empty for an object of the whole cluster, whose events are in `default`.
     pub namespace: String,
     /// The name of the object, or the prefix of a name that is not generated yet.
     pub name: String,

@@ -19,14 +19,13 @@ use crate::{
     request_error::{RequestError, causes, permission},
 };
 
-/// The timeout for the head of a reply. It is longer than the minute after which the API server itself aborts a
-/// request.
+/// The timeout for the head of a reply: the API server aborts a request after a minute.
 const REPLY_LIMIT: Duration = Duration::from_secs(65);
 /// The timeout for looking up and creating a namespace.
 const NAMESPACE_LIMIT: Duration = Duration::from_secs(10);
 
-/// The request headers that are forwarded. Other headers could contain credentials or impersonate a user, and the API
-/// server trusts this program.
+/// The forwarded request headers. Others could carry credentials or impersonate a user, since the API server trusts
+/// this program.
 const HANDED_ON: [HeaderName; 3] = [ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE];
 /// The response headers that concern only the connection.
 const OF_THE_CONNECTION: [HeaderName; 4] = [
@@ -36,8 +35,7 @@ const OF_THE_CONNECTION: [HeaderName; 4] = [
     UPGRADE,
 ];
 
-/// The reason why a request could not be forwarded, or a namespace could not be created. The message names the server,
-/// so it is written only to the log.
+/// The reason why a request was not forwarded or a namespace not created. It names the server, so it is only logged.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{server}: {reason}")]
 pub struct ForwardError {

@@ -13,8 +13,7 @@ use tokio::{
 
 use crate::metrics;
 
-/// The time for which the cache is still used after the watch went down. After that, every lookup is sent to the API
-/// server.
+/// The time for which the cache is used after the watch went down. After that, lookups are sent to the API server.
 pub const STALE_LIMIT: Duration = Duration::from_secs(300);
 /// The time for which an accepted watch must stay open before it counts as up. The API server also accepts a watch from
 /// an expired version, and reports the error in the first event.
@@ -123,7 +122,6 @@ impl Health {
         changes
     }
 
-    /// Wakes tasks that wait for changes.
     pub(crate) fn record_change(&self) {
         self.changes.send_modify(|number| *number += 1);
     }
@@ -145,7 +143,6 @@ impl Health {
         self.enter(WatchState::Starting, None);
     }
 
-    /// Records that the API server answered.
     pub(crate) fn record_answer(&self) {
         self.now.lock().heard = Some(Moment::now());
     }
@@ -155,7 +152,6 @@ impl Health {
         self.record_change();
     }
 
-    /// Records that the API server accepted a watch.
     pub(crate) fn record_accepted(&self) {
         let mut now = self.now.lock();
         now.heard = Some(Moment::now());

@@ -261,8 +261,7 @@ impl Kind {
             Some(Start::OfServer(token)) => (None, Some(token)),
             None => (None, None),
         };
-        // A list that the API server began is continued by the API server, so the cache is used only for the first
-        // page.
+        // A list is continued where it began, so the cache is used only for the first page.
         if token.is_none() && self.view.is_usable() {
             return Ok(Start::page(&self.view.cache, query, after.as_ref(), selector));
         }

@@ -138,8 +138,7 @@ impl Members {
         self.view.health.changes()
     }
 
-    /// Returns the current replicas. Must be called at least every second, because the expiry of Leases is measured
-    /// between two calls.
+    /// Returns the current replicas. Must be called every second, as the expiry of Leases is measured between calls.
     pub fn look(&self) -> LeaseMembership {
         let mut seen = self.seen.lock();
         let now = Instant::now();
@@ -279,8 +278,7 @@ impl Members {
     }
 }
 
-/// Returns the name of a replica's Lease: the name of the machine, which in a Pod is the name of the Pod, and a part of
-/// the random suffix of the identity.
+/// Returns the name of a replica's Lease: the name of the machine or Pod, and a part of the random suffix.
 fn lease_name(identity: &str) -> String {
     let (host, suffix) = identity.rsplit_once('_').unwrap_or((identity, ""));
     let allowed = |letter: char| match letter.to_ascii_lowercase() {

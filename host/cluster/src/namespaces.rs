@@ -29,8 +29,8 @@ const LOOKUP_LIMIT: Duration = Duration::from_secs(2);
 /// Only the metadata of namespaces is requested.
 type Namespace = PartialObjectMeta<Item>;
 
-/// Namespaces and their labels. The watch starts with the first lookup, so a host whose chains need no labels needs no
-/// permission to read namespaces.
+/// Namespaces and their labels. The watch starts with the first lookup, so that hosts without lookups need no
+/// permission.
 #[derive(Debug)]
 pub(crate) struct Namespaces {
     connection: Connection,

@@ -47,7 +47,6 @@ pub struct ResourceKind {
 pub struct Resource {
     /// `metadata.namespace`; empty for a resource of the whole cluster.
     pub namespace: String,
-    /// `metadata.name`.
     pub name: String,
     /// All fields, including `metadata.resourceVersion`. An item of a list has no `apiVersion` and `kind`.
     pub object: Map<String, Value>,
@@ -62,8 +61,7 @@ pub enum ResourceError {
     Conflict(String),
     #[error("{0}")]
     Refused(String),
-    /// The API server is unreachable or does not answer. If the request was a write, it may or may not have taken
-    /// effect.
+    /// The API server is unreachable or does not answer. A write may or may not have taken effect.
     #[error("{0}")]
     Unavailable(String),
     /// An [edit](Resources::edit) was sent, and it is unknown whether it has taken effect.
@@ -179,7 +177,6 @@ impl Resources {
         self.0.connection.url()
     }
 
-    /// Reads all resources.
     pub async fn list(&self) -> Result<Vec<Resource>, ResourceError> {
         let api = Api::<Item>::all_with(self.0.connection.client(), &self.0.resource);
         let until = Instant::now() + REQUEST_LIMIT;

@@ -7,7 +7,6 @@ use k8s_openapi::api::rbac::v1::{
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// The API group and version of roles.
 const RBAC: &str = "rbac.authorization.k8s.io/v1";
 
 const MASTERS: &str = "system:masters";
@@ -258,8 +257,8 @@ mod tests {
     #[test]
     fn roles_decide_what_users_may_do() {
         let roles = roles();
-        // (user, group, action, whether it is allowed). An action is a verb, a group, a resource or path, a
-        // subresource, a namespace and a name.
+        // (user, group, action, whether it is allowed). An action is: verb, group, resource or path, subresource,
+        // namespace, name.
         for (user, group, action, expected) in [
             (
                 "jo",

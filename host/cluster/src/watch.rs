@@ -72,9 +72,9 @@ impl Pace {
         self.has_expired = false;
     }
 
-    /// Waits before the next attempt, longer after each failure. The wait ends when the API server answers again, so
-    /// that all replicas notice changes at the same time. Refusals are retried too, because a starting API server
-    /// rejects requests that it later allows.
+    /// Waits before the next attempt, longer after each failure, and until the API server answers again, so that all
+    /// replicas notice changes at the same time. Refusals are retried too, because a starting API server rejects valid
+    /// requests.
     pub(crate) async fn wait(&mut self) {
         let pause = sleep(self.waits.after_failure());
         let answers = async {
@@ -91,8 +91,7 @@ impl Pace {
         self.answers.mark_unchanged();
     }
 
-    /// Waits before the objects are listed again after a watch expired. Does not wait if the previous watch did not
-    /// expire.
+    /// After the first expiry in a row, returns at once; after later ones, waits before the next list.
     async fn expired(&mut self) {
         if std::mem::replace(&mut self.has_expired, true) {
             self.wait().await;

@@ -53,9 +53,9 @@ pub(crate) use self::{
 };
 use crate::{metric_names, status::AccountsStatus};
 
-/// The interval at which this gateway looks in the database for changes by other gateways.
+/// The interval at which this gateway checks whether another gateway has changed the database.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// The timeout of one such look at the database, so that a server that hangs does not prevent the next one.
+/// The timeout of such a check, so that a server that hangs does not prevent the next one.
 const POLL_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Users and clusters. Cheap to clone; lives as long as the gateway.
@@ -78,9 +78,8 @@ struct Inner {
 }
 
 impl Accounts {
-    /// Prepares the accounts; [`follow`](Self::follow) connects to the database. If the key file is missing although
-    /// the database has secrets that were encrypted with it, that is an error, because a new key could not decrypt
-    /// them.
+    /// Prepares the accounts; [`follow`](Self::follow) opens the database. Fails if the key file is missing although
+    /// the database has encrypted secrets, because a new key could not decrypt them.
     pub async fn new(config: AccountsConfig) -> Result<Self, AccountsError> {
         let path = &config.key_file;
         let database = Database::new(&config.database)?;
@@ -117,8 +116,7 @@ impl Accounts {
         })
     }
 
-    /// Receives the directory within a second after every change, whichever gateway made it; `None` if none was read
-    /// yet.
+    /// Receives the directory within a second after a change by any gateway; `None` before it was first read.
     pub fn changes(&self) -> watch::Receiver<Option<Arc<Directory>>> {
         self.0.directory.subscribe()
     }
@@ -155,7 +153,6 @@ impl Accounts {
         }
     }
 
-    /// Waits until the register token of an agent is no longer valid.
     pub async fn until_agent_denied(&self, cluster_id: &str, register_token: &[u8]) -> Denied {
         self.until(|directory| directory.agent(cluster_id, register_token).map(drop))
             .await
@@ -201,8 +198,7 @@ impl Accounts {
         Ok(())
     }
 
-    /// Reads the whole database, and uses it even if it is older than the present directory, because a backup may have
-    /// been restored.
+    /// Reads the whole database. The result may be older than the current directory if a backup was restored.
     async fn load(&self) -> Result<(), AccountsError> {
         let Inner {
             database,

@@ -49,7 +49,6 @@ impl KnownClusters {
 pub(super) struct Drivers {
     pub(super) id: ClusterId,
     pub(super) upstream: Upstream,
-    /// The discovery of the drivers, if they are not listed.
     discovery: Option<Discovery>,
     /// The hosts on which consoles may be opened.
     pub(super) hosts: Hosts,
@@ -185,7 +184,6 @@ impl Clusters {
         self.known.borrow().clone()
     }
 
-    /// Returns the node below which clusters are discovered, if any.
     pub(super) fn path(&self) -> Option<&NodePath> {
         self.path.as_ref()
     }
@@ -210,8 +208,7 @@ impl ClusterWatch {
         }
     }
 
-    /// Returns the clusters of the nodes with these names, and the listed clusters. Existing clusters keep their
-    /// drivers.
+    /// Returns the listed clusters and those of the nodes with these names. Existing ones keep their drivers.
     fn known(&self, names: &ChildList<String>) -> KnownClusters {
         let before = self.sender.borrow().clone();
         let listed = before
@@ -221,8 +218,7 @@ impl ClusterWatch {
         let mut clusters: BTreeMap<_, _> = listed
             .map(|(id, drivers)| (id.clone(), drivers.clone()))
             .collect();
-        // Names that are not IDs of clusters belong to other nodes, such as that of a driver that registers for
-        // schedulers.
+        // Names that are not cluster IDs belong to other nodes, such as a driver that registers for schedulers.
         for id in names
             .children
             .iter()

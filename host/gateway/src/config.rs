@@ -15,12 +15,10 @@ use crate::{accounts::AccountsConfig, kubernetes::PeersConfig, roles::RolesConfi
 pub struct GatewayConfig {
     /// The drivers of clusters, at least one each. Listed clusters are not discovered.
     pub clusters: BTreeMap<ClusterId, Vec<Server>>,
-    /// The node of the service ensemble below which drivers of clusters register. Without one, only the listed clusters
-    /// are known.
+    /// The node of the service ensemble below which drivers register. Without one, only listed clusters are known.
     pub discovery: Option<NodePath>,
     pub drivers: UpstreamConfig,
-    /// Whether requests for other services of BCS are forwarded to those that register in the service ensemble.
-    /// Default: they are not.
+    /// Whether requests for other services of BCS are forwarded to their registered servers. Default: they are not.
     pub services: bool,
     /// The source of tokens and permissions. Without one, no token is required, and every request is allowed.
     pub tokens: Option<TokensConfig>,
@@ -28,7 +26,6 @@ pub struct GatewayConfig {
     pub accounts: Option<Box<AccountsConfig>>,
     /// The roles that users have in Kubernetes clusters, which require accounts. Default: none are written.
     pub roles: Option<RolesConfig>,
-    /// The registration of this gateway, if it registers.
     pub registration: Option<RegistrationConfig>,
     /// The settings with which this gateway finds and trusts others, which require a registration. Without them, each
     /// gateway uses only the tunnels that agents have opened to it.
@@ -50,7 +47,6 @@ impl GatewayConfig {
 pub enum TokensConfig {
     File(TokenTable),
     Endpoint(Box<EndpointConfig>),
-    /// The users of [`GatewayConfig::accounts`].
     Accounts,
 }
 
@@ -59,17 +55,15 @@ pub enum TokensConfig {
 pub struct EndpointConfig {
     /// The URL of the server. Without a path, it gets [`DEFAULT_PATH`](Self::DEFAULT_PATH).
     pub url: Uri,
-    /// The trusted certificate authorities, and the client certificate.
     pub tls: ClientTls,
-    /// The file with the gateway's own token, which is read for each request and sent with it. Without a file, no token
-    /// is sent.
+    /// The file with the token that the gateway sends with each request, and reads each time. Default: no token.
     pub token_file: Option<PathBuf>,
     /// The timeout of a request, including the connection. Default: 5 s.
     pub timeout: Duration,
     /// The time for which an answer is cached. Default: 10 s.
     pub cache: Duration,
-    /// The action that is checked for changes of definitions of hooks. For any other request, the action is its method.
-    /// Default: `hooks`.
+    /// The action that is checked for changes of definitions of hooks. Default: `hooks`. For other requests, it is the
+    /// method.
     pub hooks_action: String,
 }
 

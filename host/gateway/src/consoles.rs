@@ -47,7 +47,6 @@ struct Agent {
     ip: String,
 }
 
-/// Returns whether a request for a driver is for a console.
 pub(super) fn is_console(head: &Parts) -> bool {
     let path = head.uri.path();
     (path.contains("webconsole") || path.contains('%'))

@@ -35,8 +35,7 @@ impl Statuses {
     }
 }
 
-/// The reason why the gateway does not forward a request. `Display` is the message for the client, which begins like
-/// bcs-api's.
+/// The reason why the gateway does not forward a request. `Display` is the message, which begins like bcs-api's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum GatewayError {
     #[error("not found: paths begin with /bcsapi/v4/scheduler/mesos/ or /bcsapi/v1/")]
@@ -97,8 +96,7 @@ fn after_colon(reason: &str) -> String {
 /// The part of bcs-api that would have written the reply, which determines the form of the envelope.
 #[derive(Clone, Copy, Debug)]
 enum Writer {
-    /// A handler. Its envelope is compact and contains the name of the program; with [`Statuses::Ok`], the HTTP status
-    /// is 200.
+    /// A handler. Its envelope is compact and names the program. With [`Statuses::Ok`], the HTTP status is 200.
     Handler,
     /// A filter. Its envelope is indented by one space, and the HTTP status shows the error even with [`Statuses::Ok`].
     Filter,

@@ -188,8 +188,7 @@ impl Kubernetes {
         self.0.stop.cancel();
     }
 
-    /// Waits until no agent has a tunnel to this gateway. Other gateways may use such tunnels for longer than requests
-    /// here.
+    /// Waits until no agent has a tunnel here. Other gateways may use the tunnels longer than requests here.
     pub(crate) async fn until_agents_are_gone(&self) {
         self.0.routes.until_agents_are_gone().await;
     }
@@ -283,8 +282,7 @@ impl Inner {
         let session = directory
             .authenticate(token)
             .map_err(|denied| unknown(denied.into()))?;
-        // A user without a permission gets the reply for an unknown cluster, and so cannot find out which identifiers
-        // exist.
+        // Without a permission, the reply is that for an unknown cluster, so that it does not reveal identifiers.
         let (cluster, access) = directory
             .by_identifier(path.identifier)
             .and_then(|cluster| Some((cluster.clone(), directory.access(&session.user, cluster)?)))
@@ -358,8 +356,8 @@ fn end_reply(end: &End<'_>) -> Response<Body> {
     Passage::Ended(end.as_str()).mark(KubernetesApi.reply(end).map(Body::from))
 }
 
-/// Returns whether a request switches to a protocol of Kubernetes. Another protocol, such as `h2c`, could carry
-/// requests that are not checked.
+/// Returns whether a request switches to a protocol of Kubernetes. Others, such as `h2c`, could carry unchecked
+/// requests.
 fn switches(headers: &HeaderMap) -> bool {
     let is_known =
         |name: &[u8]| name.eq_ignore_ascii_case(b"websocket") || name.eq_ignore_ascii_case(b"SPDY/3.1");

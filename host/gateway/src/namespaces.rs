@@ -15,7 +15,6 @@ use http::request::Parts;
 
 use crate::{error::GatewayError, path};
 
-/// The namespaces that a token may use.
 #[derive(Clone, Debug)]
 pub(super) struct Namespaces(pub(super) Arc<BTreeSet<String>>);
 
@@ -28,7 +27,6 @@ pub(super) enum RemainingCheck {
 }
 
 impl Namespaces {
-    /// Checks the path of a request for a driver.
     pub(super) fn check_path(&self, head: &Parts) -> Result<RemainingCheck, GatewayError> {
         let refused = |what: &str| {
             Err(GatewayError::Forbidden(format!(

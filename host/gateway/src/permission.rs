@@ -21,10 +21,8 @@ pub struct PlainGroups(BTreeSet<ApiGroup>);
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ApiGroup(String);
 
-/// A string that cannot be used as a plain API group.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidApiGroup {
-    /// The text is not a valid name of a group of custom resources.
     #[error("{0:?} is not an API group of custom resources: write one such as clb.bmsf.tencent.com")]
     Name(String),
     /// The resources of the group control admission or access for all requests.

@@ -35,7 +35,6 @@ pub(super) struct RestAnswer {
     pub(super) response: Response<Body>,
     /// A keyword for logs and metrics.
     pub(super) word: &'static str,
-    /// The name of the user, if it is known.
     pub(super) holder: Option<Arc<str>>,
 }
 

@@ -57,7 +57,6 @@ struct Inner {
     tls: ClientTls,
 }
 
-/// The reason why a gateway cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum GatewayStartError {
     #[error(transparent)]
@@ -70,7 +69,6 @@ pub enum GatewayStartError {
     Registration(#[from] RegistrationError),
 }
 
-/// The cluster and the user of a request.
 #[derive(Clone, Debug)]
 pub struct Recipient {
     /// The cluster; `None` for the management API.
@@ -83,13 +81,12 @@ pub struct Recipient {
 pub struct Answer {
     pub response: Response<Body>,
     pub passage: Passage,
-    /// The cluster and the user. `None` if the request ended before they were checked.
+    /// `None` if the request ended before the cluster and the user were checked.
     pub recipient: Option<Recipient>,
 }
 
 impl Gateway {
-    /// Creates a gateway on these ports. Requests for Kubernetes clusters pass the chains of `host`; `limits` are for
-    /// bodies.
+    /// Creates a gateway. Requests for Kubernetes clusters pass the chains of `host`; `limits` apply to bodies.
     pub async fn new(
         mut config: GatewayConfig,
         ports: Ports,
@@ -195,7 +192,6 @@ impl Gateway {
         GatewayError::from(end).reply(self.0.statuses)
     }
 
-    /// Reloads files when they change. Never returns.
     pub async fn follow(&self) {
         let Self(parts) = self;
         let tokens = OptionFuture::from(parts.tokens.as_ref().map(Tokens::follow));
@@ -213,7 +209,6 @@ impl Gateway {
         self.0.tls.status()
     }
 
-    /// Returns the current clusters and tokens.
     pub fn status(&self) -> GatewayStatus {
         let known = self.0.clusters.now();
         let problem = match (&known.lost, known.is_known) {
@@ -259,7 +254,6 @@ impl Gateway {
         drivers.chain(kubernetes).chain(services).collect()
     }
 
-    /// Waits until no agent has a tunnel to this gateway.
     pub async fn until_agents_are_gone(&self) {
         if let Some(kubernetes) = &self.0.kubernetes {
             kubernetes.until_agents_are_gone().await;

@@ -50,7 +50,6 @@ const KUBERNETES: Row = row("/bcsapi/v4/scheduler/k8s", "kubernetedriver", "/k8s
 /// The name in permissions that stands for every cluster. No cluster has it.
 pub(super) const EVERY_CLUSTER: &str = "*";
 
-/// The services. Live as long as the gateway.
 #[derive(Debug)]
 pub(super) struct Services {
     services: Vec<(Row, Arc<Drivers>)>,

@@ -160,8 +160,7 @@ fn checks(source: &'static str, result: &'static str) -> Counter {
     counter!(metric_names::TOKEN_CHECKS, "source" => source, "result" => result)
 }
 
-/// Returns the token of a request. `Authorization` takes precedence over bcs-api's own header, and both over a
-/// WebSocket protocol.
+/// Returns the token in `Authorization`, or else in bcs-api's own header, or else in a WebSocket protocol.
 fn token_of(headers: &HeaderMap) -> Result<Cow<'_, [u8]>, GatewayError> {
     let token = match (
         single_value(headers, &AUTHORIZATION)?,

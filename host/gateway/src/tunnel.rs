@@ -40,8 +40,7 @@ pub(crate) const TUNNEL_LIMIT: usize = 96 << 20;
 /// The memory of a tunnel without connections in bytes, for the messages that are being read and written.
 pub(crate) const TUNNEL_COST: usize = 256 << 10;
 
-/// Returns the limits of a WebSocket on which no message may be larger than this. At most a few messages wait to be
-/// written.
+/// Returns the limits of a WebSocket with this largest message. At most a few messages wait to be written.
 pub fn websocket_config(largest: usize) -> WebSocketConfig {
     WebSocketConfig::default()
         .read_buffer_size(32 << 10)

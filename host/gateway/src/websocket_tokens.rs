@@ -40,8 +40,7 @@ pub(crate) fn remove(headers: &mut HeaderMap) {
     }
 }
 
-/// Returns the first protocol that is not a token. A browser closes a WebSocket if it offered protocols and the server
-/// chose none.
+/// Returns the first protocol that is not a token, because browsers close a WebSocket if the server chose none.
 pub(crate) fn first_other(headers: &HeaderMap) -> Option<HeaderValue> {
     let other = protocols(headers).find(|protocol| encoded(protocol).is_none())?;
     HeaderValue::from_str(other).ok()

@@ -29,8 +29,8 @@ fn node_object(name: &str, ready: &str, annotations: Value) -> Value {
     })
 }
 
-/// Returns five nodes: `lost` and `far` are disconnected and healthy, `dead` is marked as unhealthy, `near` is ready,
-/// and `ill` reports that it is not ready.
+/// Returns nodes: `lost` and `far` are disconnected and healthy, `dead` is marked as unhealthy, `near` is ready, `ill`
+/// is not.
 fn nodes() -> [Value; 5] {
     [
         node_object("lost", "Unknown", Value::Null),
@@ -107,8 +107,7 @@ fn wrong_settings_are_reported() {
     }
 }
 
-/// Requests that are not for this plugin, or need no node, do not call the control plane, which this test does not
-/// provide.
+/// The control plane, which this test does not provide, is not called for requests that need no node.
 #[test]
 fn the_control_plane_is_queried_only_if_the_outcome_depends_on_it() {
     let endpoints = |subset: Value| json!({"apiVersion": "v1", "kind": "Endpoints", "subsets": [subset]});

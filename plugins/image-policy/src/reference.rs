@@ -96,8 +96,7 @@ impl<'a> Reference<'a> {
         })
     }
 
-    /// Returns whether the reference can mean different images over time: it has no digest, and no tag or the tag
-    /// `latest`.
+    /// Returns whether the image may change: the reference has no digest, and no tag or the tag `latest`.
     pub(crate) fn is_latest(&self) -> bool {
         self.digest.is_none() && self.tag.is_none_or(|tag| tag == "latest")
     }
@@ -325,8 +324,7 @@ fn is_tag(tag: &str) -> bool {
             .all(|byte| is_word(byte) || matches!(byte, b'.' | b'-'))
 }
 
-/// Returns whether a text is an algorithm and at least 32 hexadecimal digits. A known algorithm must have its own
-/// number of digits.
+/// Returns whether a text is an algorithm with its number of hexadecimal digits (unknown ones: 32 or more).
 fn is_digest(digest: &str) -> bool {
     let Some((algorithm, value)) = digest.split_once(':') else {
         return false;

@@ -110,8 +110,7 @@ mod tests {
         Value::from_json_str(json).unwrap()
     }
 
-    /// The cases are from `test/cases/testdata/netcidrmerge` and `netcidrintersects` of OPA, and from its
-    /// documentation.
+    /// The cases are from OPA's `test/cases/testdata/netcidrmerge` and `netcidrintersects`, and its documentation.
     #[test]
     fn networks_are_merged_as_by_opa() {
         for (networks, expected) in [

@@ -1,5 +1,4 @@
-//! `sprintf` with the output of OPA, which is that of Go's `fmt.Sprintf`: neither a wrong number of arguments nor an
-//! unknown verb is an error.
+//! `sprintf` with the output of Go's `fmt.Sprintf`, as in OPA: wrong numbers of arguments and verbs are no errors.
 
 use std::fmt::Write as _;
 

@@ -25,8 +25,7 @@ impl Part {
     }
 }
 
-/// Returns whether any text except the empty one matches both globs. `None` if one of them is not a glob, or both are
-/// very long.
+/// Returns whether a text that is not empty matches both globs; `None` if one is invalid, or both are very long.
 pub(crate) fn have_common_text(one: &str, other: &str) -> Option<bool> {
     let (one, other) = (parts(one)?, parts(other)?);
     if one.len().saturating_mul(other.len()) > MOST_PAIRS {

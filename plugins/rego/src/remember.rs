@@ -70,8 +70,7 @@ impl Remembered {
         });
     }
 
-    /// Adds an extension to the engine for each of these functions. It returns cached results, and otherwise evaluates
-    /// the function.
+    /// Adds an extension to the engine for each of these functions, which evaluates it unless the result is cached.
     fn add_to(&self, engine: &mut Engine, found: &[&Definition]) -> Option<()> {
         for (index, definition) in found.iter().enumerate() {
             let state = Arc::clone(&self.state);

@@ -19,15 +19,14 @@ use regorus::{Engine, PolicyLengthConfig};
 
 use crate::{functions, policy, walk};
 
-/// The maximum length of a line, in characters. It is large because generated policies have long lines, and insertions
-/// make them longer.
+/// The maximum length of a line, in characters: insertions lengthen the lines of generated policies.
 const LONGEST_LINE: NonZeroU32 = NonZeroU32::new(1 << 16).unwrap();
 
 /// The field of the input that replaces `data.inventory`.
 pub(crate) const INVENTORY: &str = "__inventory";
 
-/// Returns the module in the form for regorus. If the text cannot be parsed, it is returned as far as it was rewritten,
-/// so that the compiler reports the mistake.
+/// Returns the module in the form for regorus. Text that cannot be parsed stays, so that the compiler reports the
+/// mistake.
 pub(crate) fn rewritten(path: &str, text: &str, is_v0: bool) -> String {
     let text = with_inventory_in_input(path, text).unwrap_or_else(|| text.to_owned());
     let text = with_tokens_rewritten(path, &text).unwrap_or(text);
@@ -303,8 +302,7 @@ impl Bindings<'_> {
     }
 }
 
-/// Returns the outermost references and calls in an argument of a negated call. Comprehensions are skipped, because
-/// they have their own bodies.
+/// Returns the outermost references and calls in an argument of a negated call, except in comprehensions.
 fn hoisted<'a>(expression: &'a Ref<Expr>, bound: &mut Vec<&'a Expr>) {
     match &**expression {
         Expr::RefDot { .. } | Expr::RefBrack { .. } | Expr::Call { .. } => bound.push(expression),

@@ -101,8 +101,7 @@ impl Conventions {
         self.main.style == Style::KubeSidecarInjector && is_system(namespace)
     }
 
-    /// Returns the choice in the annotation of a template or its workload; the convention's annotations take
-    /// precedence.
+    /// Returns the choice in an annotation of a template or its workload; the convention's take precedence.
     pub(crate) fn answer<'a>(
         &'a self,
         template: &'a PodTemplate<'_>,
@@ -128,8 +127,7 @@ impl Conventions {
         self.all().any(|marks| marks.says_injected(template))
     }
 
-    /// Returns the injected containers that a template's status annotation lists. The list identifies them in BCS,
-    /// which drops the names of containers.
+    /// Returns the injected containers in a template's status annotation, since BCS drops the names of containers.
     pub(crate) fn listed<'a>(&self, template: &'a PodTemplate<'_>) -> Option<&'a str> {
         let lists = self.main.style == Style::Admittance;
         lists.then(|| template.annotation(&self.main.status)).flatten()

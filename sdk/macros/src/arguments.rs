@@ -157,8 +157,7 @@ fn resources(list: &Punctuated<LitStr, Token![,]>) -> Result<Vec<ResourceRule>> 
     Ok(rules)
 }
 
-/// Returns whether the first part of a resource is a version, such as `v1` or `v2beta1`. No API group has such a name,
-/// so the resource belongs to the core group.
+/// Returns whether the first part of a resource is a version (`v1`) of the core group, since no group has such a name.
 fn is_version(part: &str) -> bool {
     part.strip_prefix('v')
         .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))

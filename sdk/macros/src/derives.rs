@@ -10,8 +10,7 @@ pub(crate) fn settings(arguments: TokenStream, item: TokenStream) -> Result<Toke
     let item: DeriveInput = syn::parse2(item)?;
     owned(&item)?;
     let mut attributes = serde_attributes(&item)?;
-    // `deny_unknown_fields` also applies to the struct variants of an enum, as intended. It has no effect on a unit or
-    // tuple struct.
+    // On enums, `deny_unknown_fields` covers struct variants. On unit and tuple structs, it has no effect.
     let has_fields = match &item.data {
         Data::Struct(data) => matches!(data.fields, syn::Fields::Named(_)),
         Data::Enum(_) => true,

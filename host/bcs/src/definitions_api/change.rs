@@ -22,9 +22,7 @@ const PAUSES: [Duration; 4] = [
 
 #[derive(Clone, Debug)]
 pub(super) enum Change {
-    /// Creates a definition. It is an error if the definition exists.
     Create(BcsObject),
-    /// Replaces the existing definition.
     Update(BcsObject),
     Delete(DefinitionName),
 }
@@ -64,8 +62,7 @@ impl Change {
 }
 
 impl Changer {
-    /// Applies the change, and returns the warnings about it. A change that has begun is completed even if the client
-    /// disconnects.
+    /// Applies the change even if the client disconnects, and returns the warnings about it.
     pub(super) async fn run(self, change: Change) -> Result<Vec<String>, Refusal> {
         let task = tokio::spawn(async move { self.retry(&change).await }.in_current_span());
         match task.await {

@@ -5,8 +5,7 @@ use admittance_definitions::{self as definitions, Location, Mistake, NoBcsObject
 
 use crate::{definition_name::DefinitionName, reply::Code, translation::PARAMETERS};
 
-/// The file name of the body in mistakes. Mistakes in the body name only fields, because the lines of the stored text
-/// are not those of the client's body.
+/// The file name of the body in mistakes, which name only fields, because the client's lines may differ.
 pub(super) const BODY: &str = "body";
 
 /// The most mistakes that are reported; a body may have a million of them.
@@ -17,7 +16,6 @@ const MAX_REPORTED: usize = 50;
 pub(super) enum Refusal {
     #[error(transparent)]
     Body(#[from] NoBcsObject),
-    /// The definition is invalid. Contains all mistakes in it.
     #[error("{PARAMETERS}: {}", .0.join("\n"))]
     Unusable(Vec<String>),
     #[error("admission already exist: {name} is in {location}")]
@@ -25,7 +23,6 @@ pub(super) enum Refusal {
         name: DefinitionName,
         location: Location,
     },
-    /// The definition to change or delete does not exist.
     #[error("admission not exist: there is no {0}")]
     NotFound(DefinitionName),
     /// The definition to read does not exist. bcs-mesos-driver has no code for this case.

@@ -31,8 +31,7 @@ impl Stored {
         })
     }
 
-    /// Returns the text of the definition with this object in place of the stored one. The name and namespace stay,
-    /// unless the stored definition is invalid.
+    /// Returns the text of the definition with this object. It keeps its name and namespace unless it was invalid.
     pub(super) fn updated_to(&self, object: BcsObject, moment: &str) -> String {
         let after = match &self.object {
             Some(before) if self.definition.chain.is_some() => before.updated_to(object),

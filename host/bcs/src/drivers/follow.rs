@@ -15,9 +15,7 @@ enum Part {
     Existence,
     /// The data of the parent node.
     Target,
-    /// The names of the drivers' nodes.
     Names,
-    /// The data of the node of this name.
     Driver(String),
 }
 

@@ -19,7 +19,6 @@ use crate::scheduler::upstream_end;
 /// The message of bcs-mesos-driver if it cannot connect a WebSocket to a console.
 const WEBSOCKET_FAILED: &str = "errcode: 1405064, couldn't dial to remote backend url";
 
-/// The settings of consoles.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConsoleConfig {
     /// The port on every host. Default: 8083.

@@ -95,14 +95,12 @@ fn request(head: Parts, to: PathAndQuery, body: Bytes) -> Request<Bytes> {
     request
 }
 
-/// Returns whether the server does not have the version in the path. Its reply is not JSON in that case, unlike replies
-/// about missing resources.
+/// Returns whether the server lacks the version in the path: only replies about missing resources are JSON.
 fn is_not_served<B>(reply: &Response<B>) -> bool {
     let is_json = |value: &HeaderValue| value.as_bytes().starts_with(b"application/json");
     reply.status() == StatusCode::NOT_FOUND && !reply.headers().get(CONTENT_TYPE).is_some_and(is_json)
 }
 
-/// Returns `metadata.namespace` of an object.
 fn namespace_of(body: &[u8]) -> Option<String> {
     #[derive(Deserialize)]
     struct Object {

@@ -8,7 +8,6 @@ use matchit::Router;
 
 use super::{Action, PREFIX, Route, Target, Verb, routes};
 
-/// The result of a lookup.
 #[derive(Clone, Debug)]
 pub enum RouteLookup {
     Found(Matched),

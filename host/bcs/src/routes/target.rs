@@ -45,7 +45,6 @@ enum Source {
 pub(crate) struct Address {
     /// The field `RunAs` of a `Version`, or else `metadata.namespace`.
     pub(crate) namespace: String,
-    /// `metadata.name`.
     pub(crate) name: String,
     /// `spec.instance`.
     pub(crate) instances: i64,

@@ -8,18 +8,15 @@ use http::{HeaderMap, Method, Response, StatusCode, uri::PathAndQuery};
 pub enum Forwarding {
     /// The request is sent to the scheduler with another head, and perhaps another body.
     Rewritten(Rewritten),
-    /// The request is sent to a server other than the scheduler.
     OtherServer(OtherServer),
     Reply(Response<Bytes>),
 }
 
-/// A request to the scheduler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rewritten {
     pub method: Method,
     pub path_and_query: PathAndQuery,
-    /// All headers of the request except `Host`, `Content-Length` and connection headers. The client's headers are not
-    /// forwarded.
+    /// All headers of the request except `Host`, `Content-Length` and connection headers; none of the client's.
     pub headers: HeaderMap,
     pub body: NextBody,
 }
@@ -37,8 +34,7 @@ pub enum NextBody {
 pub enum OtherServer {
     /// A console on a host of the cluster, at the port of consoles. The request may open a WebSocket.
     Console {
-        /// The host that the client named. Clients that may use consoles can reach any address with it, unless the
-        /// front door restricts the hosts.
+        /// The host that the client named: any address, unless the front door restricts the hosts.
         host: IpAddr,
         path_and_query: PathAndQuery,
     },
@@ -48,8 +44,8 @@ pub enum OtherServer {
         path_and_query: PathAndQuery,
         body: NextBody,
     },
-    /// Custom resources at the kube-apiserver. As in bcs-mesos-driver, the namespace of a new one is created if it is
-    /// missing.
+    /// Custom resources at the kube-apiserver. If missing, the namespace of a new one is created, as in
+    /// bcs-mesos-driver.
     CustomResources { path_and_query: PathAndQuery },
 }
 

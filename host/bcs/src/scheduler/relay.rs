@@ -17,8 +17,7 @@ pub(crate) const NEWER_DEFINITIONS_VERSION: &str = "apiextensions.k8s.io/v1";
 /// The version that clients of the driver expect in replies.
 const DRIVER_VERSION: &str = "v4";
 
-/// Replaces the version in a kube-apiserver's reply with definitions of custom resources by the version that clients
-/// expect, where it occurs first.
+/// Replaces the first version in a kube-apiserver's reply with definitions by that which clients expect.
 pub fn definitions_reply(body: &Bytes) -> Bytes {
     let Ok(text) = std::str::from_utf8(body) else {
         return body.clone();

@@ -38,8 +38,7 @@ pub struct CustomResourceStore {
 }
 
 impl CustomResourceStore {
-    /// Starts to watch the definitions of this cluster, without waiting for the API server. New definitions are written
-    /// to `namespace`.
+    /// Starts to watch the definitions of this cluster. New ones are written to `namespace`.
     pub fn new(cluster: &Cluster, namespace: impl Into<String>) -> Self {
         Self {
             resources: cluster.resources(&KIND),
@@ -50,8 +49,8 @@ impl CustomResourceStore {
     pub const DEFAULT_NAMESPACE: &'static str = "bkbcs";
 
     /// Writes a change that may lead to two definitions for one operation and kind, which BCS does not allow. Looks for
-    /// another definition before and after the write, because a transaction cannot cover several resources. The later
-    /// of two writers reverts its change.
+    /// another one before and after the write, since a transaction cannot cover both. The later writer reverts its
+    /// change.
     async fn write_guarded(&self, change: &FileChange, subject: &OperationAndKind) -> Result<(), StoreError> {
         let conflict = |other: &Resource| StoreError::Conflict {
             path: change.path.clone(),
@@ -180,8 +179,7 @@ impl DefinitionStore for CustomResourceStore {
     }
 }
 
-/// Returns the version of a resource, which grows with every write in the cluster. A resource without one counts as the
-/// oldest.
+/// Returns the version of a resource, which grows with every write in the cluster, or 0 without one.
 fn version_of(resource: &Resource) -> u64 {
     let version = resource.metadata("resourceVersion");
     version
@@ -207,8 +205,7 @@ fn place_in(path: &Path) -> Option<DefinitionName> {
     DefinitionName::parse(path.to_str()?.strip_prefix(SCHEME)?.strip_prefix(':')?)
 }
 
-/// Returns the definition of a resource. A resource without one is returned as a whole, so that parsing it reports what
-/// is missing.
+/// Returns the definition of a resource, or the whole resource if it has none, so that parsing reports that.
 fn text_of(resource: &Resource) -> String {
     match resource.object.get("spec") {
         Some(Value::Object(spec)) => {

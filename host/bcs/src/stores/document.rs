@@ -106,8 +106,7 @@ fn is_unset(value: &Value) -> bool {
     value.is_null() || value == ""
 }
 
-/// Returns whether two texts contain the same document, or are both missing. Order and spacing do not count, because a
-/// store may change them.
+/// Returns whether two texts contain the same document in any order and spacing, or are both missing.
 pub(crate) fn are_the_same(one: Option<&str>, other: Option<&str>) -> bool {
     let read = |text: &str| serde_json::from_str::<Value>(text);
     match (one, other) {
@@ -119,8 +118,7 @@ pub(crate) fn are_the_same(one: Option<&str>, other: Option<&str>) -> bool {
     }
 }
 
-/// Parses the document to write. It must be a JSON object of a definition, because BCS reads everything in the store as
-/// one.
+/// Parses a document to write. It must be a JSON object of a definition, since BCS reads everything as one.
 pub(crate) fn to_be_written(path: &Path, text: &str) -> Result<Map<String, Value>, StoreError> {
     let wrong = |message: String| {
         let mut mistakes = Mistakes::new();

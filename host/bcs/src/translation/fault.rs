@@ -6,8 +6,7 @@ use crate::reply::{Code, failure, plain};
 /// The words with which bcs-common begins every message about a parameter.
 pub(crate) const PARAMETERS: &str = "there is some error in the parameters";
 
-/// The reason why a request cannot be translated for the scheduler. `Display` is the message of bcs-mesos-driver, with
-/// details added.
+/// The reason why a request cannot be translated. `Display` is the message of bcs-mesos-driver, with details.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Fault {
     /// The body has no kind.
@@ -16,7 +15,6 @@ pub(crate) enum Fault {
     /// The kind of the body does not match the route.
     #[error("Kind {0} is invalid")]
     Kind(String),
-    /// The body is not valid for its kind.
     #[error("json decode failed!{0}")]
     Json(String),
     /// A quantity is infinite or not a number, which JSON cannot represent.
@@ -25,7 +23,6 @@ pub(crate) enum Fault {
     /// The name contains a dot. The message repeats a word, as that of bcs-mesos-driver does.
     #[error("Name can't contains contains '.'")]
     Name,
-    /// The restart policy has an unknown value.
     #[error("{PARAMETERS}restart policy error")]
     RestartPolicy,
     #[error("{PARAMETERS} no template")]
@@ -51,7 +48,6 @@ pub(crate) enum Fault {
         /// The reason in the words of Go.
         reason: &'static str,
     },
-    /// A request for a console does not name a host.
     #[error("param host_ip must not be empty")]
     NoHost,
     /// The host is not an IP address. Names are refused, because a name could belong to a host outside the cluster.

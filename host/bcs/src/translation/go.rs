@@ -16,8 +16,8 @@ pub(crate) enum Type {
     Time,
     /// `bool`.
     Flag,
-    /// `int`, `int32` or `int64`, and named types over them. A value that the scheduler stores in 32 bits must fit;
-    /// bcs-mesos-driver would truncate it.
+    /// `int`, `int32` or `int64`, and named types over them. bcs-mesos-driver would truncate values over 32 bits that
+    /// the scheduler stores in 32 bits; here they are errors.
     Integer(Width),
     /// `float64`.
     Number,

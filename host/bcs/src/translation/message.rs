@@ -46,8 +46,7 @@ const OPTIONAL: [&str; 14] = [
 /// The keys of `Msg_Remote` that the driver never sets.
 const REMOTE: [&str; 3] = ["Type", "RemoteUser", "RemotePasswd"];
 
-/// Returns the scheduler's `BcsMessage`. Unknown fields of the message and of its data are copied, unless the scheduler
-/// has a field of the same name.
+/// Returns the scheduler's `BcsMessage`. Unknown fields are copied, unless the scheduler has a field of that name.
 pub(super) fn message(message: View<'_>) -> Result<Value, Fault> {
     let kind = match message.at("msgtype").text() {
         "local" => MessageType::Local,

@@ -1,7 +1,6 @@
 //! Quantities as Go's `strconv.ParseFloat` parses them.
 
-/// Parses a decimal or hexadecimal number (`0x1p-2`), which may have underscores between its digits (`1_000`). `None`
-/// if the text is not a number.
+/// Parses a decimal or hexadecimal number, such as `1_000` or `0x1p-2`; `None` if the text is not a number.
 pub(super) fn parse(text: &str) -> Option<f64> {
     let plain = without_underscores(text)?;
     let (sign, digits) = match plain.as_bytes() {

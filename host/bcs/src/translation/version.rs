@@ -9,8 +9,7 @@ use super::{
 };
 use crate::routes::Kind;
 
-/// The text that marks the keys of labels and annotations whose values are lists of addresses. Spaces are removed from
-/// these values.
+/// Part of the keys of labels and annotations with lists of addresses, from which spaces are removed.
 const REQUESTED_ADDRESSES: &str = "io.tencent.bcs.netsvc.requestip.";
 
 /// The namespace of an application without one.

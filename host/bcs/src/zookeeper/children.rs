@@ -23,7 +23,6 @@ pub struct ChildList<T> {
     pub lost: Option<String>,
 }
 
-/// A child of a node in a [`ChildList`].
 pub trait Child: Clone + PartialEq + Send + Sync + Sized + 'static {
     /// Reads the children of these names, without those that were deleted in the meantime.
     fn read(
@@ -122,7 +121,6 @@ impl<T: Child> Followed<T> {
         }
     }
 
-    /// Returns the last known list.
     pub fn borrow(&self) -> Arc<ChildList<T>> {
         self.list.borrow().clone()
     }
@@ -151,7 +149,6 @@ async fn follow<T: Child>(zookeeper: &ZooKeeper, path: &str, sender: &watch::Sen
     zookeeper.in_sessions(lose, follow).await;
 }
 
-/// Follows the children until something fails.
 async fn follow_session<T: Child>(
     client: &Client,
     path: &str,
@@ -204,7 +201,6 @@ fn publish<T: Child>(sender: &watch::Sender<Arc<ChildList<T>>>, children: Vec<T>
     });
 }
 
-/// Publishes the reason why the list may be stale.
 fn publish_loss<T: Child>(sender: &watch::Sender<Arc<ChildList<T>>>, reason: &str) {
     sender.send_if_modified(|known| {
         let is_new = known.lost.as_deref() != Some(reason);

@@ -2,7 +2,6 @@ use std::{fmt, time::Duration};
 
 use crate::zookeeper::Servers;
 
-/// The address and credentials of an ensemble.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EnsembleConfig {
     /// The servers, and the root node below which all paths start.

@@ -9,13 +9,11 @@ use metrics::{counter, gauge};
 use super::{EnsembleConfig, SessionState, ZooKeeper};
 use crate::{metric_names, status::EnsembleStatus};
 
-/// The configured ensembles of ZooKeeper.
 #[derive(Clone, Debug, Default)]
 pub struct ZooKeeperConfig {
     /// The cluster's own ensemble, where schedulers register: `sched_regdiscv` of bcs-mesos-driver.
     pub cluster: Option<EnsembleConfig>,
-    /// The service ensemble, where drivers register and gateways discover them: `bcs_zookeeper` of bcs-mesos-driver.
-    /// Default: the cluster's own ensemble.
+    /// The service ensemble for drivers and gateways: `bcs_zookeeper` of bcs-mesos-driver. Default: the cluster's own.
     pub service: Option<EnsembleConfig>,
 }
 
@@ -29,8 +27,7 @@ pub struct NoEnsemble {
     pub ensemble: &'static str,
 }
 
-/// The sessions with the configured ensembles. Cheap to clone. They last as long as a clone, or a discovery or
-/// registration that uses them.
+/// Sessions with the ensembles, which last as long as a clone, or a discovery or registration that uses them.
 #[derive(Clone, Debug, Default)]
 pub struct Ensembles {
     cluster: Option<ZooKeeper>,
@@ -69,7 +66,6 @@ impl Ensembles {
         cluster.into_iter().chain(service)
     }
 
-    /// Returns the current states of the sessions.
     pub fn status(&self) -> Vec<EnsembleStatus> {
         let status = |(ensemble, zookeeper): (&'static str, &ZooKeeper)| {
             let state = zookeeper.state();

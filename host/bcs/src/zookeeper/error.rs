@@ -2,15 +2,12 @@ use zookeeper_client::Error;
 
 use crate::zookeeper::Servers;
 
-/// The reason why a request to ZooKeeper failed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ZooKeeperError {
     #[error("ZooKeeper at {servers} is unavailable: {reason}")]
     Unavailable { servers: Servers, reason: String },
-    /// The root node of the connection string does not exist.
     #[error("ZooKeeper at {servers}: the root node of the connection string does not exist; create it")]
     NoRoot { servers: Servers },
-    /// ZooKeeper refused the request.
     #[error("ZooKeeper, {action} {path}: {}", describe(.source))]
     Refused {
         /// The action that failed, such as `reading` or `creating`.

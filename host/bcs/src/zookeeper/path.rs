@@ -6,7 +6,6 @@ use std::{fmt, str::FromStr};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodePath(String);
 
-/// A string that is not a valid path of a node.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` cannot be used: {reason}; write one such as /bcs/services/endpoints/scheduler")]
 pub struct InvalidNodePath {

@@ -19,7 +19,7 @@ pub struct Registration {
     pub data: Bytes,
 }
 
-/// Keeps a node registered until this is withdrawn or dropped. The node is created again after the session is lost, and
+/// Keeps a node registered until this is withdrawn or dropped. Creates it again after the loss of the session, and
 /// within 3 s after it was deleted.
 #[derive(Debug)]
 pub struct Registered {
@@ -28,11 +28,9 @@ pub struct Registered {
     stop: CancellationToken,
 }
 
-/// The intended state of the node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct NodeGoal {
     data: Bytes,
-    /// Whether the node should exist.
     is_present: bool,
 }
 
@@ -102,8 +100,7 @@ impl Registered {
         self.state.clone()
     }
 
-    /// Removes the node. Returns when it is gone, or after 2 s without a response; in that case, the node disappears
-    /// when the session ends.
+    /// Removes the node. Without a response for 2 s, returns and leaves it to disappear with the session.
     pub async fn withdraw(&self) {
         self.stop.cancel();
         let mut states = self.state.clone();

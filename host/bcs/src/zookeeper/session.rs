@@ -164,8 +164,7 @@ impl ZooKeeper {
         Registered::keep(self.clone(), registration, false)
     }
 
-    /// Runs `follow` in one session after another. Reports the error with which it ends, and the reason while there is
-    /// no session. Never returns.
+    /// Runs `follow` in each session. Reports its errors, and the reason while there is no session. Never returns.
     pub(crate) async fn in_sessions<F>(
         &self,
         mut report: impl FnMut(ZooKeeperError),

@@ -33,8 +33,7 @@ impl fmt::Debug for NodeWatch {
 }
 
 impl NodeWatch {
-    /// Returns the names of a node's children, and a watch that fires when a child is created or deleted, or the node
-    /// is deleted.
+    /// Returns the names of a node's children, and a watch that fires when one is created or deleted, or the node is.
     pub async fn children(client: &Client, path: &str) -> Result<(Vec<String>, Self), Error> {
         let (client, path) = (client.clone(), path.to_owned());
         Self::send(async move { client.list_and_watch_children(&path).await }).await
@@ -61,8 +60,7 @@ impl NodeWatch {
         self.await
     }
 
-    /// Sends the request in a task that continues even if the caller is dropped. The task holds the client until there
-    /// is a response.
+    /// Sends the request in a task, which holds the client until the response, even if the caller is dropped.
     async fn send<T: Send + 'static>(
         request: impl Future<Output = Result<(T, OneshotWatcher), Error>> + Send + 'static,
     ) -> Result<(T, Self), Error> {

@@ -29,13 +29,11 @@ pub(crate) trait StoreFixture: Sized {
     /// Writes a definition without a store, as BCS would.
     async fn put(&self, path: &Path, text: &str);
 
-    /// Removes a definition without a store.
     async fn remove(&self, path: &Path);
 
     /// Makes the definitions unavailable.
     async fn lose(&mut self);
 
-    /// Makes the definitions available again.
     async fn restore(&mut self);
 }
 

@@ -17,7 +17,6 @@ use crate::{
 
 const PLURAL: &str = "admissionwebhookconfigurations";
 
-/// Returns the namespace and name of the resource at a path.
 pub(crate) fn resource_of(path: &Path) -> (&str, &str) {
     let place = path.to_str().unwrap().strip_prefix("customresources:").unwrap();
     place.split_once('/').unwrap()

@@ -25,7 +25,6 @@ pub(crate) fn id(namespace: &str, name: &str) -> DefinitionId {
     }
 }
 
-/// The operations that a definition can have.
 const OPERATIONS: [&str; 2] = ["Create", "Update"];
 const KINDS: [&str; 7] = [
     "application",

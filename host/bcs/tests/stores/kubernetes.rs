@@ -132,7 +132,6 @@ impl Kubernetes {
         self.directory.path().join("kubeconfig")
     }
 
-    /// Returns a client of the API server.
     async fn client(&self) -> Client {
         let kubeconfig = Kubeconfig::read_from(self.kubeconfig()).unwrap();
         let config = Config::from_custom_kubeconfig(kubeconfig, &Default::default()).await;
@@ -149,7 +148,6 @@ impl Kubernetes {
         self.client().await.request_text(request).await
     }
 
-    /// Creates the object unless it exists.
     async fn post(&self, path: &str, object: &Value) {
         match self.request(Method::POST, path, Some(object)).await {
             Ok(_) => {}

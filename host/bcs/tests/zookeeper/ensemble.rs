@@ -38,7 +38,6 @@ pub(crate) use self::expiry::expire;
 const DIRECTORY: &str = "ADMITTANCE_TEST_ZOOKEEPER";
 const INSTALLED: &str = "/usr/share/java";
 
-/// The jars of ZooKeeper.
 const JARS: [&str; 6] = [
     "zookeeper.jar",
     "zookeeper-jute.jar",
@@ -201,7 +200,6 @@ impl Server {
         self.signal(Signal::STOP);
     }
 
-    /// Resumes the server after a suspension.
     pub(crate) fn resume(&self) {
         self.signal(Signal::CONT);
     }
@@ -336,8 +334,7 @@ fn ask(address: &str, command: &str) -> Option<String> {
 
 /// Returns addresses with free ports.
 ///
-/// Each call uses another loopback address, so that no other test takes the port of a stopped server before it starts
-/// again.
+/// Each call uses another loopback address, so that no other test takes the port of a stopped server.
 fn free_addresses<const N: usize>() -> [SocketAddr; N] {
     static COUNT: AtomicU8 = AtomicU8::new(1);
     let [.., high, low] = process::id().to_be_bytes();
@@ -347,7 +344,6 @@ fn free_addresses<const N: usize>() -> [SocketAddr; N] {
     held.map(|listener| listener.local_addr().unwrap())
 }
 
-/// Returns the directory with the jars.
 fn class_path() -> String {
     let directory = env::var_os(DIRECTORY).map_or_else(|| PathBuf::from(INSTALLED), PathBuf::from);
     let jars = JARS.map(|jar| directory.join(jar));

@@ -54,12 +54,10 @@ impl Interruption {
         }
     }
 
-    /// Returns the address that the client connects to.
     pub(crate) fn address(&self) -> &str {
         &self.address
     }
 
-    /// Returns whether the proxy has broken a connection.
     pub(crate) fn was(&self) -> bool {
         self.was.load(Ordering::Relaxed)
     }

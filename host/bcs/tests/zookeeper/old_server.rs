@@ -10,18 +10,15 @@ use tokio::{
 
 use crate::frames::{number, read, write};
 
-/// The operations of version 3.4 in its `ZooDefs.OpCode`: from `create` to `multi`, `auth`, `setWatches`,
-/// `createSession` and `closeSession`.
+/// The operations of version 3.4 in its `ZooDefs.OpCode`, from `create` to `createSession` and `closeSession`.
 const KNOWN: [i32; 17] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 14, 100, 101, -10, -11];
 
-/// A proxy in front of a newer server. Like an old server, it closes the connection at an operation that version 3.4
-/// lacks. It stops when this is dropped.
+/// A proxy that, like an old server, closes the connection at an operation that version 3.4 lacks. Stops when dropped.
 pub(crate) struct OldServer {
     address: String,
     unknown: Arc<Mutex<Vec<i32>>>,
     /// Sending a new number breaks all connections.
     breaks: watch::Sender<u32>,
-    /// The number of connections that were accepted so far.
     accepted: watch::Receiver<u32>,
     task: AbortHandle,
 }
@@ -50,7 +47,6 @@ impl OldServer {
         }
     }
 
-    /// Returns the address that the client connects to.
     pub(crate) fn address(&self) -> &str {
         &self.address
     }
@@ -60,12 +56,10 @@ impl OldServer {
         self.unknown.lock().unwrap().clone()
     }
 
-    /// Returns the number of connections that were accepted so far.
     pub(crate) fn accepted(&self) -> watch::Receiver<u32> {
         self.accepted.clone()
     }
 
-    /// Breaks all connections.
     pub(crate) fn interrupt(&self) {
         self.breaks.send_modify(|count| *count += 1);
     }

@@ -13,7 +13,6 @@ const NEVER: Duration = Duration::from_secs(60);
 /// The options of a persistent node that everybody may read and write.
 pub(crate) const PERSISTENT: CreateOptions<'static> = CreateMode::Persistent.with_acls(Acls::anyone_all());
 
-/// Returns a configuration for the ensemble at these addresses.
 pub(crate) fn config(servers: &str) -> EnsembleConfig {
     EnsembleConfig::new(servers.parse().unwrap())
 }
@@ -50,7 +49,6 @@ pub(crate) async fn session(zookeeper: &ZooKeeper, before: Option<SessionId>) ->
     }
 }
 
-/// Returns the data of the members, in their order.
 pub(crate) fn data_of(list: &ChildList<Member>) -> Vec<&str> {
     let text = |data| std::str::from_utf8(data).unwrap();
     list.children.iter().map(|member| text(&member.data)).collect()

@@ -1,5 +1,4 @@
-//! An API server that keeps objects in memory. A test can make it unavailable, and make it delete old changes, refuse
-//! requests and delay replies.
+//! An API server that keeps objects in memory, and that a test can disturb.
 
 #[path = "api_server/writing.rs"]
 mod writing;
@@ -663,8 +662,7 @@ impl Shared {
         Response::new(StreamBody::new(Box::pin(lines)).boxed())
     }
 
-    /// Returns the next line of a watch that has sent all changes up to `seen`, the version after that line, and
-    /// whether the line is the last one.
+    /// Returns the next line after `seen` of a watch, the version after that line, and whether it is the last one.
     fn next_line(&self, target: &Target, seen: u64, is_partial: bool) -> Option<(String, u64, bool)> {
         let data = self.data();
         if seen < data.forgotten {

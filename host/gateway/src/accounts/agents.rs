@@ -31,7 +31,6 @@ const LONGEST_CA: usize = 64 * 1024;
 const LONGEST_TOKEN: usize = 8 * 1024;
 const LONGEST_DOMAIN: usize = 253;
 
-/// The credentials of a cluster, as an agent sends them.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// The addresses of API servers, each `https://{host}:{port}`, separated by `;`.
@@ -128,8 +127,7 @@ impl Accounts {
         Ok(())
     }
 
-    /// Refuses reports of changes that follow too quickly, because every gateway reads the whole database after each
-    /// change.
+    /// Refuses changes that follow too quickly, because every gateway reads the whole database after each of them.
     fn limit_reports(&self, cluster_id: &str) -> Result<(), AccountsError> {
         let mut reports = self.0.reports.lock();
         let now = Instant::now();
@@ -159,8 +157,7 @@ impl Accounts {
 }
 
 impl Report {
-    /// Parses and checks the report. The limits are the same for reports, tunnels, announcements of other gateways, and
-    /// credentials in the database.
+    /// Parses and checks the report. Tunnels, other gateways and the database have the same limits.
     pub(crate) fn credentials(self) -> Result<Credentials, AccountsError> {
         self.check()?;
         let addresses = self.server_addresses.split(';').filter(|text| !text.is_empty());
@@ -268,8 +265,7 @@ fn is_listed(ip: IpAddr, networks: &[IpNet]) -> bool {
         .any(|network| network.contains(&ip.to_canonical()))
 }
 
-/// Returns whether an address belongs to no machine, or to this machine or its link, such as a cloud's metadata
-/// service.
+/// Returns whether an address is loopback, link-local (such as a cloud's metadata service), unspecified or multicast.
 fn is_local(ip: IpAddr) -> bool {
     match ip.to_canonical() {
         IpAddr::V4(ip) => {

@@ -115,8 +115,7 @@ impl Accounts {
     /// Deletes a user with all tokens and permissions, but not the clusters that the user created.
     pub async fn delete_user(&self, by: &str, name: &str) -> Result<(), AccountsError> {
         let mut change = self.0.database.change().await?;
-        // The creator is cleared because some versions of MySQL give the number of a deleted user to a new user after a
-        // restart.
+        // Cleared because some versions of MySQL give the number of a deleted user to a new one after a restart.
         query(
             "UPDATE admittance_clusters SET creator_id = ? \
              WHERE creator_id = (SELECT id FROM admittance_users WHERE name = ?)",
@@ -209,8 +208,7 @@ impl Accounts {
         self.commit(change, by, "delete cluster", id).await
     }
 
-    /// Creates a register token. A token that the cluster already has is replaced with `rotate`, and an error without
-    /// it.
+    /// Creates a register token. If the cluster has one, replaces it with `rotate`, and fails without.
     pub async fn create_register_token(
         &self,
         by: &str,

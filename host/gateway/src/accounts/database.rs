@@ -43,8 +43,7 @@ const MYSQL_STEPS: [(&str, &str); 3] = [
     ("import", include_str!("../../migrations/mysql/0002_import.sql")),
     ("roles", include_str!("../../migrations/mysql/0003_roles.sql")),
 ];
-/// The number of connections. A few are enough, because changes are rare and made one after another, and a read uses
-/// one connection.
+/// The number of connections. A few are enough, because changes are rare, and a read uses one connection.
 const CONNECTIONS: u32 = 4;
 /// The timeout for getting a connection from the pool, including the time to connect.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -74,7 +73,6 @@ impl Database {
         })
     }
 
-    /// Creates the tables, or brings them up to date.
     pub(super) async fn migrate(&self) -> Result<(), AccountsError> {
         let steps = if self.is_sqlite {
             // With this journal mode, readers see a consistent state during a write.
@@ -115,8 +113,7 @@ impl Database {
         Ok(query_scalar(REVISION).fetch_one(&self.pool).await?)
     }
 
-    /// Begins a change after the changes in progress of all gateways have ended, so that no other change happens
-    /// meanwhile.
+    /// Begins a change after the changes in progress of all gateways. No other change can begin before it ends.
     pub(super) async fn change(&self) -> Result<Change, AccountsError> {
         let mut change = self.pool.begin().await?;
         query("UPDATE admittance_state SET revision = revision + 1 WHERE id = 1")

@@ -14,14 +14,12 @@ use super::{
     types::{Access, BcsInfo, Cluster, ClusterKind, TokenId, User, UserId},
 };
 
-/// Users, tokens and clusters, which were read in one transaction. A directory never changes, so all lookups in one
-/// directory are consistent.
+/// Users, tokens and clusters, which were read in one transaction and never change, so all lookups are consistent.
 #[derive(Debug, Default)]
 pub struct Directory {
     /// The revision of the database, which grows by one with every change.
     pub(super) revision: i64,
     pub(super) users: BTreeMap<UserId, Arc<User>>,
-    /// Tokens by the bytes of their digests.
     pub(super) tokens: HashMap<[u8; 32], UserToken>,
     pub(super) clusters: BTreeMap<String, Arc<Cluster>>,
     /// IDs of clusters, by identifier.
@@ -52,7 +50,6 @@ pub struct Session {
 /// A cluster, or the drivers of a cluster, that a user wants to access.
 #[derive(Clone, Debug)]
 pub enum AccessTarget {
-    /// A cluster, by its ID.
     Cluster(String),
     /// The drivers of a Mesos cluster, by the ID that the platform gives the cluster.
     Drivers(String),
@@ -180,9 +177,8 @@ impl Directory {
         enough(self.permission(user, cluster), user, &cluster.id, needed)
     }
 
-    /// Returns the permission of a user for the drivers of a Mesos cluster. Super users have every permission, other
-    /// users only what was granted to them. Creators have none without a grant, because any user may register a cluster
-    /// with any ID of the platform.
+    /// Returns the permission of a user for the drivers of a Mesos cluster. Except for super users, it must be granted:
+    /// even creators have none without a grant, because any user may register a cluster with any ID of the platform.
     fn for_drivers(&self, user: &User, platform_id: &str) -> Option<Permission> {
         if user.is_super_user {
             return Some(Permission::Hooks);

@@ -1,9 +1,8 @@
 //! Copies the users and clusters of bcs-api, whose tables are in the same MySQL database and stay unchanged.
 //!
-//! Users, tokens and clusters keep their IDs, because platforms store them and send them to `/rest`. A row whose ID or
-//! name is already in use in the gateway is a conflict, and any conflict prevents the whole import. Imported rows are
-//! recorded, so that another import copies only new rows of bcs-api, and restores nothing that was deleted or revoked
-//! in the gateway.
+//! Users, tokens and clusters keep their IDs, because platforms store them and send them to `/rest`. If an ID or name
+//! is already in use in the gateway, nothing at all is imported. Imported rows are recorded, so that another import
+//! copies only new rows of bcs-api, and restores nothing that was deleted or revoked in the gateway.
 
 mod plan;
 mod source;
@@ -208,8 +207,7 @@ impl Accounts {
     }
 }
 
-/// Deletes the users that are replaced, inserts the imported users, and gives them the clusters that their namesakes
-/// created.
+/// Deletes the replaced users, inserts the imported ones, and gives them the clusters of their namesakes.
 async fn insert_users(change: &mut Change, plan: &Plan, here: &Directory) -> Result<(), AccountsError> {
     for id in plan.replaced.keys() {
         query("DELETE FROM admittance_users WHERE id = ?")
@@ -256,8 +254,7 @@ async fn insert_used_register_token(
     insert_register_token(change, cluster, &token).await
 }
 
-/// Returns the access that the imported users have to clusters at bcs-api, and the access that the users whom they
-/// replace have at the gateway.
+/// Returns the access of imported users to clusters at bcs-api, and that of the users whom they replace.
 fn permissions(
     source: &[SourcePermission],
     plan: &Plan,

@@ -17,8 +17,7 @@ const KEY_LENGTH: usize = 32;
 /// The largest key file in bytes, which has room for many old keys.
 const LONGEST_FILE: u64 = 64 * 1024;
 
-/// The keys in a file, one on each line. New secrets are encrypted with the first key; the others decrypt older
-/// secrets. Lives as long as the gateway.
+/// The keys in a file, one on each line. The first one encrypts new secrets; the others decrypt older ones.
 #[derive(Debug)]
 pub struct KeyFile {
     path: PathBuf,
@@ -69,8 +68,8 @@ impl KeyFile {
         Ok(())
     }
 
-    /// Encrypts a secret. It can be decrypted only with the same `place`, which names the row that contains it, so that
-    /// copying it to another row makes it useless.
+    /// Encrypts a secret. It can be decrypted only with the same `place`, the row that contains it, so that copying it
+    /// to another row makes it useless.
     pub(super) fn seal(&self, secret: &Secret, place: &str) -> Result<String, String> {
         let keys = self.keys.load();
         let key = keys.first().ok_or("there is no key")?;
@@ -87,8 +86,7 @@ impl KeyFile {
         Ok(format!("{}:{}", key.name, BASE64_STANDARD.encode(bytes)))
     }
 
-    /// Decrypts a sealed secret. Reads the file again if it has no suitable key, because another gateway may have
-    /// sealed the secret with a newer key.
+    /// Decrypts a secret. Reads the file again if no key fits, because another gateway may have used a newer key.
     pub(super) fn reload_and_open(&self, sealed: &str, place: &str) -> Result<Secret, String> {
         self.open(sealed, place).or_else(|_| {
             self.reload()?;

@@ -54,7 +54,6 @@ words!(
     PatternPolicy = "pattern_policy"
 );
 
-/// The clusters to which a grant applies.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum GrantedClusters {
     Every,
@@ -62,7 +61,6 @@ pub enum GrantedClusters {
     Named(String),
 }
 
-/// The part of a cluster to which a grant applies.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum GrantScope {
     Cluster,
@@ -91,7 +89,6 @@ pub struct RoleGrant {
     pub source: GrantSource,
 }
 
-/// A change of the stored grants.
 #[derive(Clone, Debug)]
 pub(crate) enum GrantEdit {
     Add(RoleGrant),
@@ -258,8 +255,7 @@ impl Accounts {
         Ok(revision)
     }
 
-    /// Takes or renews the lease of the gateway that writes roles into clusters, unless another holder's lease is still
-    /// valid.
+    /// Takes or renews the lease of the gateway that writes roles, unless another holder's lease is still valid.
     pub(crate) async fn lease_roles(&self, holder: &str, lifetime: Duration) -> Result<bool, AccountsError> {
         let now = seconds(now());
         let lifetime = i64::try_from(lifetime.as_secs()).unwrap_or_default();

@@ -93,7 +93,6 @@ impl fmt::Display for UserName {
     }
 }
 
-/// The access to a cluster that was granted to a user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// The gateway decides by the permission, and adds the groups of the permission to the user's own.
@@ -195,8 +194,7 @@ impl Cluster {
     }
 }
 
-/// The addresses and credentials of a cluster, as its agent reported them. Compare with `==` to see whether they
-/// changed; unchanged ones keep their `Arc`.
+/// The addresses and credentials that an agent reported. As long as they stay equal, they keep their `Arc`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Credentials {
     /// `https://{host}:{port}` each, at least one, with an IP address or a name as the host.
@@ -222,8 +220,7 @@ impl Credentials {
 pub struct RegisterToken {
     pub digest: TokenDigest,
     pub created_at: Moment,
-    /// The deadline for its first use. Once used, it stays valid for the agent of this cluster until it is rotated or
-    /// revoked.
+    /// The deadline for its first use. After that, the token is valid until it is rotated or revoked.
     pub expires_at: Moment,
     pub used_at: Option<Moment>,
 }

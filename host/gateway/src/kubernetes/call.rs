@@ -41,8 +41,7 @@ pub(crate) enum CallError {
 }
 
 impl Kubernetes {
-    /// Sends a request with the rights of the cluster's agent, and returns the reply. Objects are sent with PATCH as
-    /// server-side apply.
+    /// Sends a request with the rights of the cluster's agent. PATCH sends an object as server-side apply.
     pub(crate) async fn call(
         &self,
         cluster: &Cluster,

@@ -21,7 +21,6 @@ pub(super) enum KubernetesError {
     Forbidden(Denied),
     #[error("there is no cluster with the identifier {0:?}")]
     NoCluster(String),
-    /// No agent has reported credentials or opened a tunnel.
     #[error("no cluster session of {0}: its agent has not reported credentials, and has no tunnel open")]
     NotConnected(String),
     #[error("the credentials of {cluster} cannot be used: {reason}")]
@@ -34,7 +33,6 @@ pub(super) enum KubernetesError {
     AgentToken,
     #[error("{0}")]
     Unavailable(String),
-    /// An agent or another gateway cannot open a tunnel.
     #[error("{0}")]
     Tunnel(String),
 }

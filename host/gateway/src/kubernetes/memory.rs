@@ -62,8 +62,7 @@ impl Memory {
         budget
     }
 
-    /// Returns the budget of a new tunnel of the cluster's agent. `None` if its owner or the gateway has too little
-    /// memory left.
+    /// Returns the budget of a new tunnel of the cluster's agent; `None` if too little memory is left.
     pub(super) fn of_tunnel(&self, cluster: &str, accounts: &Accounts) -> Option<Arc<Budget>> {
         let budget = self.of_owner(cluster, accounts).part(TUNNEL_LIMIT);
         budget.charge(TUNNEL_COST).is_ok().then_some(budget)

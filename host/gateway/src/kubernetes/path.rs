@@ -25,7 +25,6 @@ pub(super) struct ClusterPath<'u> {
     pub(super) identifier: &'u str,
     /// The path in the cluster, and the query.
     pub(super) rest: Uri,
-    /// The resource that the path names.
     pub(super) target: Target,
 }
 

@@ -55,19 +55,16 @@ pub struct PeersConfig {
     pub tls: ClientTls,
 }
 
-/// The other gateways. Lives as long as the gateway.
 #[derive(Debug)]
 pub(super) struct Peers {
     /// A random ID, which differs after every start.
     id: String,
-    /// The URL that this gateway registers.
     own: Server,
     secrets: PeerSecrets,
     tls: ClientTls,
     connector: Connector,
     discovery: Discovery,
-    /// The URLs of the other registered gateways, with the reason why no tunnel to it is open; `None` if a tunnel is
-    /// open.
+    /// The URLs of the other registered gateways, with the reason why no tunnel to them is open, if none is.
     links: Mutex<BTreeMap<String, Option<String>>>,
     /// The number of tunnels that other gateways have opened to this one.
     accepted: Arc<AtomicUsize>,
@@ -134,8 +131,7 @@ impl Peers {
 
     async fn hold_all(self: &Arc<Self>, kubernetes: &Kubernetes) {
         let mut found = self.discovery.servers();
-        // A server stays in this set while its tunnel outlives its registration, so that no second tunnel is opened to
-        // it.
+        // Contains a server for as long as its tunnel is open, so that no second tunnel is opened to it.
         let mut held: HashSet<String> = HashSet::new();
         let mut links = JoinSet::new();
         loop {
@@ -166,8 +162,8 @@ impl Peers {
         }
     }
 
-    /// Keeps a tunnel to another gateway open while that gateway is registered. A tunnel that is open when the
-    /// registration ends stays open.
+    /// Keeps a tunnel to another gateway open while that gateway is registered. An open tunnel is not closed when the
+    /// registration ends.
     async fn hold(
         &self,
         server: &Server,

@@ -1,5 +1,4 @@
-//! The routes to clusters: directly to their reported addresses, or through an agent's tunnel to this gateway or to
-//! another gateway.
+//! The routes to clusters: directly to their reported addresses, or through a tunnel of an agent or a gateway.
 
 use std::{collections::HashMap, io, sync::Arc, time::Duration};
 
@@ -26,12 +25,10 @@ use crate::{
 
 /// The name in the certificate of every API server.
 const SERVER_NAME: &str = "kubernetes";
-/// The most tunnels that the agents of a cluster may have open to this gateway. Other gateways, whose number is
-/// limited, announce one tunnel each.
+/// The most tunnels that the agents of a cluster may have open here. Other gateways announce one tunnel each.
 const MOST_TUNNELS: usize = 8;
 
-/// The timeout of a connection to an API server with its TLS handshake. Clusters may be far away, and all clients may
-/// reconnect at the same moment.
+/// The timeout of a connection with its TLS handshake, long enough for distant clusters and mass reconnects.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How the gateway connects to an API server.
@@ -41,8 +38,7 @@ pub(super) enum ConnectVia {
     Direct(Accounts),
     /// The tunnel of the cluster's agent.
     Tunnel(Session),
-    /// A tunnel to another gateway, which has the tunnel of the cluster's agent. The budget belongs to the owner of the
-    /// cluster.
+    /// A tunnel to another gateway, which has a tunnel of the agent. The budget is that of the cluster's owner.
     Gateway(Session, Arc<Budget>),
 }
 
@@ -203,8 +199,7 @@ impl Tunnels {
         of_agent.or_else(|| self.of_gateways.get(cluster)?.last())
     }
 
-    /// Starts the checks of the servers of the route that requests use, and stops the checks of the cluster's other
-    /// routes.
+    /// Checks the servers of the route that requests use, and no longer those of the cluster's other routes.
     fn check_newest(&self, cluster: &str, direct: &HashMap<String, Arc<Route>>) {
         let newest = self.newest(cluster).or_else(|| direct.get(cluster));
         let of_agents = self.of_agents.get(cluster).into_iter().flatten();
@@ -217,19 +212,17 @@ impl Tunnels {
     }
 }
 
-/// The current connection of a cluster.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RouteState {
     /// The tunnels of its agents to this gateway, and to others.
     pub(super) tunnels: usize,
     pub(super) gateways: usize,
-    /// The upstream that requests use.
     pub(super) upstream: Option<Upstream>,
 }
 
 impl Routes {
-    /// Returns the route to this cluster: through the tunnel of its agent to this gateway or to another one, or else
-    /// directly to the reported addresses.
+    /// Returns the route to this cluster: through a tunnel of its agent, here or at another gateway, or else to the
+    /// reported addresses.
     pub(super) fn to(&self, cluster: &Cluster, accounts: &Accounts) -> Result<Arc<Route>, KubernetesError> {
         let tunnels = self.tunnels.lock();
         if let Some(route) = tunnels.newest(&cluster.id) {
@@ -268,8 +261,7 @@ impl Routes {
         });
     }
 
-    /// Adds this tunnel, and removes it when the result is dropped; `None` if the agents of the cluster already have
-    /// [`MOST_TUNNELS`].
+    /// Adds this tunnel until the result is dropped; `None` if there are already [`MOST_TUNNELS`] of the agents.
     pub(super) fn open(self: &Arc<Self>, cluster: &str, route: Arc<Route>) -> Option<OpenTunnel> {
         let mut tunnels = self.tunnels.lock();
         let is_limited = matches!(route.via, ConnectVia::Tunnel(_));
@@ -320,7 +312,6 @@ impl Routes {
         }
     }
 
-    /// Waits until no agent has a tunnel to this gateway.
     pub(super) async fn until_agents_are_gone(&self) {
         let mut changes = self.changes();
         while !self.tunnels.lock().of_agents.is_empty() {

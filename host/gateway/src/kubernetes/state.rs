@@ -1,5 +1,4 @@
-//! Requests from the API server what the chains need in addition to a request: the stored object, and the result of a
-//! patch.
+//! Requests from the API server what the chains also need: the stored object, and the result of a patch.
 
 use admittance::{BodyError, BodyLimits, Passage};
 use admittance_admission::{Object, Operation};

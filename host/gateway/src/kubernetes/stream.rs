@@ -31,7 +31,6 @@ pub(crate) struct Watched {
 }
 
 impl Watched {
-    /// `held` is dropped when the request has ended.
     pub(crate) fn new(
         accounts: &Accounts,
         session: &Session,

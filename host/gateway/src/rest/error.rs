@@ -29,7 +29,6 @@ pub(super) enum RestError {
     Body(String),
     #[error("{0}")]
     Overloaded(NoBodyMemory),
-    /// A field of the body or of the query is invalid.
     #[error("{0}")]
     Validation(String),
     #[error("{0} is not a super user")]

@@ -1,5 +1,4 @@
-//! The handlers of the routes, and their JSON. Its fields are named as in bcs-api, which named some of them after the
-//! fields of Go structs.
+//! The handlers of the routes, and their JSON, whose fields have the names that bcs-api gives them.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,13 +17,11 @@ use crate::accounts::{
 /// The lifetime of new tokens. The tokens of bcs-api live for ten years.
 const TOKEN_LIFETIME: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// An authorized request.
 #[derive(Debug)]
 pub(super) struct Call<'a> {
     pub(super) accounts: &'a Accounts,
     pub(super) directory: &'a Directory,
     pub(super) caller: Option<Caller>,
-    /// The cluster that the path names, if the route needs one.
     pub(super) cluster: Option<Arc<Cluster>>,
     /// The name in the path.
     pub(super) parameter: &'a str,

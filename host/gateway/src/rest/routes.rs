@@ -9,7 +9,6 @@ use percent_encoding::percent_decode_str;
 
 use super::error::RestError;
 
-/// The callers that may use a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AllowedCallers {
     /// Anybody may use the route, because the request itself contains a proof of identity.

@@ -21,7 +21,6 @@ pub(super) struct WantedBindings {
     pub(super) roles: BTreeSet<GrantedRole>,
 }
 
-/// Returns the path of the bindings of a namespace, or of the whole cluster.
 pub(super) fn path(namespace: Option<&str>) -> String {
     match namespace {
         Some(name) => format!("/apis/{GROUP}/v1/namespaces/{name}/rolebindings"),

@@ -12,8 +12,7 @@ use tokio::sync::watch;
 use super::AllowedRights;
 use crate::accounts::{GrantScope, GrantSource, GrantedClusters, GrantedRole, RoleGrant, UserName};
 
-/// The roles in a file, which is read again when it changes. If it becomes invalid, the last valid content stays in
-/// use.
+/// The roles in a file, which is read again when it changes. While it is invalid, the last valid content is used.
 #[derive(Clone, Debug)]
 pub struct RoleTable(Reloaded<BTreeSet<RoleGrant>>);
 

@@ -1,5 +1,4 @@
-//! The ClusterRoles that users may have, and the dangerous rights, which a role contains only if the operator names
-//! them.
+//! The ClusterRoles that users may have, without the dangerous rights that the operator does not name.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +7,6 @@ use serde_json::{Value, json};
 
 use crate::accounts::GrantedRole;
 
-/// The API group of roles and bindings.
 pub(super) const GROUP: &str = "rbac.authorization.k8s.io";
 /// The label of everything that a gateway writes into a cluster, and its value.
 pub(super) const MANAGED_BY: (&str, &str) = ("app.kubernetes.io/managed-by", "admittance-gateway");
@@ -149,7 +147,6 @@ pub(super) fn name(role: GrantedRole) -> String {
     format!("admittance:{role}")
 }
 
-/// Returns a role as an object of Kubernetes.
 pub(super) fn cluster_role(role: GrantedRole, allowed: &AllowedRights) -> Value {
     let (label, value) = MANAGED_BY;
     json!({
@@ -160,8 +157,7 @@ pub(super) fn cluster_role(role: GrantedRole, allowed: &AllowedRights) -> Value 
     })
 }
 
-/// Returns all roles that may be granted, as objects of Kubernetes. A cluster whose agent has few rights gets them from
-/// its administrator.
+/// Returns all roles that may be granted, for an administrator who creates them in place of the agent.
 pub fn cluster_roles(allowed: &AllowedRights) -> Vec<Value> {
     let roles = GrantedRole::ALL.into_iter();
     let granted = roles.filter(|role| allowed.check(*role).is_ok());

@@ -103,8 +103,8 @@ impl Roles {
         }
     }
 
-    /// Writes the roles of the clusters whose grants changed, or that were not compared for [`PERIOD`]. Returns the
-    /// clusters that are not up to date.
+    /// Writes the roles of clusters that changed or were not compared for [`PERIOD`]. Returns those that are not up to
+    /// date.
     async fn write_pass(
         &self,
         directory: &Directory,
@@ -249,8 +249,7 @@ impl ClusterWriter<'_> {
         }
     }
 
-    /// Deletes a binding as it was listed. A binding that has changed since stays, because it may no longer have the
-    /// label.
+    /// Deletes a binding in the listed version, because a later version may no longer have the label.
     async fn delete(&self, path: &str, binding: &Value) -> Result<(), WriteError> {
         let version = binding.pointer("/metadata/resourceVersion");
         let options = json!({

@@ -38,7 +38,6 @@ const UNKNOWN: &str = "unknown";
 struct Admitted {
     drivers: Arc<Drivers>,
     holder: Holder,
-    /// Whether the servers are drivers of a Mesos cluster.
     is_mesos: bool,
 }
 

@@ -18,11 +18,9 @@ pub enum AllowedConnections {
     Nothing,
     /// Only connections to these addresses, each `host:port`. An agent allows the addresses of its API servers.
     Only(Vec<String>),
-    /// Connections in the tunnel of a cluster's agent. A gateway uses it for the tunnels that it opens to other
-    /// gateways.
+    /// Connections in the tunnel of a cluster's agent. A gateway uses it for tunnels that it opens to other gateways.
     Through(FindTunnel),
-    /// None, but announcements are taken. A gateway uses it for the tunnels of other gateways. An error ends the
-    /// tunnel.
+    /// None, but announcements are taken; an error ends the tunnel. A gateway uses it for tunnels of other gateways.
     Announcements(TakeAnnouncement),
 }
 

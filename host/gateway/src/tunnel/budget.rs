@@ -11,8 +11,7 @@ use tokio::sync::{Notify, futures::Notified};
 /// take all of the memory, and a part that holds nothing can always get some.
 const SHARE: usize = 3;
 
-/// A limit on bytes of memory. It may be a part of a larger budget, to which its bytes are charged too. Dropping it
-/// releases all of its bytes.
+/// A limit on bytes of memory, which are also charged to the larger budget, if any. Dropping it releases them.
 #[derive(Debug)]
 pub struct Budget {
     limit: usize,

@@ -37,8 +37,7 @@ pub(crate) enum ConnectError {
     Header,
 }
 
-/// Opens a WebSocket with this random key and these headers, whose messages have at most this many bytes. Returns the
-/// headers of the reply too.
+/// Opens a WebSocket with this random key, these headers, and this largest message. Also returns the reply's headers.
 pub(crate) async fn websocket(
     connector: &Connector,
     uri: Uri,

@@ -38,8 +38,8 @@ pub(super) enum Content {
 /// A message to another gateway about the tunnels to the sender.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Announcement {
-    /// A cluster's agent has opened a tunnel: the ID of the cluster, a line feed, and how its API server is reached. It
-    /// replaces the cluster's previous tunnel.
+    /// A new tunnel of an agent, which replaces the cluster's previous one: the ID of the cluster, a line feed, and how
+    /// its API server is reached.
     Added(Bytes),
     /// The cluster with this ID no longer has a tunnel.
     Removed(String),

@@ -119,8 +119,7 @@ impl Inbox {
 mod tests {
     use super::*;
 
-    /// Pushes these frames into a new inbox. Returns the memory that is charged for them, and the bytes that the reader
-    /// takes.
+    /// Pushes these frames into an inbox. Returns the memory that is charged, and the bytes that the reader takes.
     async fn after(frames: &[&[u8]]) -> (usize, Vec<u8>) {
         let inbox = Inbox::new(Budget::new(1 << 20));
         for frame in frames {

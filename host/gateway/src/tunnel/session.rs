@@ -62,8 +62,8 @@ pub struct Outgoing {
 }
 
 impl Session {
-    /// Creates one side of a tunnel, whose connections are charged to this budget unless [`open`](Self::open) names
-    /// another.
+    /// Creates one side of a tunnel. Its connections are charged to this budget, or to the one that
+    /// [`open`](Self::open) names.
     pub fn new(budget: Arc<Budget>) -> (Self, Outgoing) {
         let (data, data_queue) = mpsc::channel(DATA_QUEUE);
         let (control, control_queue) = mpsc::channel(CONTROL_QUEUE);
@@ -95,8 +95,7 @@ impl Session {
             return Err(io::Error::other("the address is too long for a tunnel"));
         }
         let number = self.0.next.fetch_add(1, Ordering::Relaxed);
-        // The connection is added only after this wait, so that there is nothing to remove if this future is dropped
-        // meanwhile.
+        // The connection is added only after this wait, so that dropping this future leaves nothing to remove.
         let permit = tokio::select! {
             permit = self.0.data.reserve() => permit.map_err(|_| closed())?,
             () = self.0.ended.cancelled() => return Err(closed()),
@@ -143,8 +142,8 @@ impl Session {
     }
 }
 
-/// Serves the agent's side of a WebSocket until it ends. Connects only to these addresses, each `host:port`. Returns
-/// why it ended.
+/// Serves the agent's side of a WebSocket, with connections only to these addresses (`host:port`). Returns why it
+/// ended.
 pub(super) async fn serve_agent<S>(socket: S, addresses: Vec<String>) -> String
 where
     S: Stream<Item = Result<Message, WsError>> + Sink<Message, Error = WsError> + Send,
@@ -232,8 +231,7 @@ impl Shared {
             }
             (Content::Announcement(announcement), _) => accepts.announced(announcement)?,
             (Content::Data(bytes), Some(connection)) => self.queue_data(number, &connection, bytes).await?,
-            // The connection has ended on this side. If the queue is full, the next data from the other side gets the
-            // same answer.
+            // The connection has ended on this side. If the queue is full, the next data gets the same answer.
             (Content::Data(_), None) => drop(self.queue_control(number, Content::Error(EOF.to_owned()))),
             (Content::Error(text), Some(connection)) => {
                 if text != EOF {
@@ -293,8 +291,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Returns the connection of this tunnel that holds the most memory of a budget that this connection also uses. The
-    /// result may be this connection.
+    /// Returns the connection of this tunnel, perhaps this one, that holds the most memory of the same budget.
     fn largest_in_budget(&self, number: i64, connection: &Arc<Connection>) -> (i64, Arc<Connection>) {
         let own = &connection.inbox.budget;
         let connections = self.connections.lock();
@@ -421,8 +418,7 @@ impl Shared {
         let mut buffer = BytesMut::new();
         loop {
             if paused.wait_for(|paused| !paused).await.is_err() {
-                // The other side has ended the connection. Its bytes are delivered to the reader before it ends on this
-                // side.
+                // Bytes from the other side, which has ended the connection, are still delivered to the reader.
                 return std::future::pending().await;
             }
             buffer.reserve(CHUNK);

@@ -48,8 +48,8 @@ pub(super) struct Definitions {
 }
 
 impl Definitions {
-    /// Finds the functions that modules define. `None` if an expression uses `with`, which changes the input or
-    /// functions of its evaluation.
+    /// Finds the functions that modules define; `None` if an expression uses `with`, which changes its input or
+    /// functions.
     pub(super) fn of(modules: &[Ref<Module>]) -> Option<Self> {
         let mut has_with = false;
         for module in modules {

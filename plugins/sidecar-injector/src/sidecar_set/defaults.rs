@@ -50,8 +50,7 @@ pub(super) fn of_volume(volume: &mut Object) {
     });
 }
 
-/// Returns the default `imagePullPolicy`. It is `Always` for the tag `latest`, which is also the tag of an image
-/// without one.
+/// Returns the default `imagePullPolicy`: `Always` for the tag `latest`, and without tag and digest.
 fn pull_policy(image: &str) -> &'static str {
     let (name, has_digest) = match image.split_once('@') {
         Some((name, _)) => (name, true),
@@ -91,8 +90,7 @@ fn of_probe(probe: &mut Object) {
     }
 }
 
-/// Sets a field that has no value. Empty text and zero count as no value for most fields, because the types of
-/// Kubernetes do not distinguish them.
+/// Sets a field without a value. Empty text and zero usually count as none, as in the types of Kubernetes.
 fn set(object: &mut Object, field: &str, value: impl Into<Value>) {
     let is_unset = match object.get(field) {
         None | Some(Value::Null) => true,

@@ -44,7 +44,6 @@ fn deployment() -> Value {
     })
 }
 
-/// Returns the smallest object of this kind.
 pub(super) fn of_kind(kind: &str) -> Value {
     let mut object = application();
     object["kind"] = kind.into();

@@ -42,8 +42,7 @@ enum Watched {
     Data(String),
 }
 
-/// Reads the nodes below a root. Reuses the watches of the previous read, because an old server cannot remove a watch.
-/// Lives as long as the store.
+/// Reads the nodes below a root, and reuses its watches, because an old server cannot remove a watch.
 #[derive(Debug, Default)]
 pub(super) struct Reader(Mutex<SessionWatches>);
 

@@ -9,15 +9,13 @@ use crate::zookeeper::{AtNode, ZooKeeperError};
 /// The write of one node, which must have this version.
 pub(super) struct Write {
     pub(super) path: String,
-    /// The version of the existing node.
     pub(super) version: Option<i32>,
     /// The new data; `None` to delete the node.
     pub(super) data: Option<Vec<u8>>,
 }
 
 /// Makes all writes or none. Transactions of ZooKeeper 3.4 lack the operation with which newer clients create nodes, so
-/// new nodes are created before the transaction, without data; a node without data is not a definition. A single write
-/// needs no transaction.
+/// new nodes are created before the transaction without data, and so are not definitions yet.
 pub(super) async fn transact(
     client: &Client,
     writes: &mut [Write],

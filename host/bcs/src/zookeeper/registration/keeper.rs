@@ -25,13 +25,11 @@ const WITHDRAW_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A node whose creation has begun.
 struct Node {
-    /// The session that owns the node.
     session: SessionId,
     /// The unique beginning of the node's name.
     prefix: String,
     /// The path of the node; `None` until the response to its creation.
     path: Option<String>,
-    /// The data that was last written to the node.
     data: Bytes,
 }
 
@@ -292,7 +290,6 @@ impl Keeper {
     }
 }
 
-/// Checks whether the name and the path are valid.
 fn check(registration: &Registration) -> Result<(), &'static str> {
     let Registration { parent, name, .. } = registration;
     if name.is_empty() || name.contains('/') {

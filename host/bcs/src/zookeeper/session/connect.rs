@@ -17,7 +17,6 @@ const MAX_PAUSE: Duration = Duration::from_secs(2);
 /// The timeout of connecting to a server to find out why it opened no session.
 const PROBE: Duration = Duration::from_secs(1);
 
-/// Publishes the state of the session.
 struct Publisher {
     states: watch::Sender<SessionState>,
     connection: watch::Sender<Connection>,
@@ -82,8 +81,7 @@ async fn publish_states(client: Client, publisher: &mut Publisher) -> String {
     }
 }
 
-/// Explains why an attempt opened no session. The client only reports that no server was usable, so this connects to
-/// each server to find out why.
+/// Explains why an attempt opened no session, by connecting to each server. The client itself does not report it.
 async fn explain(error: &Error, config: &EnsembleConfig) -> String {
     match error {
         Error::NoHosts | Error::Timeout | Error::ConnectionLoss => {

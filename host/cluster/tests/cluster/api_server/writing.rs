@@ -33,8 +33,7 @@ impl ApiServer {
         self.change(|data| data.unknown_field = Some(field));
     }
 
-    /// Writes an object right before the next request of this verb is handled, as another client between a read and a
-    /// write.
+    /// Writes an object right before the next request of this verb, as another client would.
     pub(crate) fn put_before(&self, verb: &str, plural: &str, object: Value) {
         let plural = plural.to_owned();
         self.change(|data| {
@@ -145,8 +144,7 @@ impl Shared {
         })
     }
 
-    /// Handles the patches that this program sends: a whole status or report by server-side apply, and a merge patch of
-    /// an event.
+    /// Handles the patches of this program: server-side apply of a whole status or report, and a merge of an event.
     pub(super) fn patch(&self, target: &Target, head: &Parts, body: &Bytes) -> Reply {
         let query = head.uri.query().unwrap_or_default();
         let form = head.headers[CONTENT_TYPE].to_str().unwrap();

@@ -27,14 +27,12 @@ pub(super) struct Plan {
     pub(super) clusters: BTreeMap<String, Cluster>,
     /// The rows that no later import handles again, including rows that the gateway already had.
     pub(super) settled: Vec<RowKey>,
-    /// The rows that are not copied, each with the reason.
     pub(super) skipped: Vec<String>,
 }
 
 /// The rows of the gateway and the plan while the plan is made.
 struct Planning<'a> {
     here: &'a Directory,
-    /// The tokens of the gateway, by their numbers.
     tokens_here: HashMap<i64, &'a UserToken>,
     settled_before: &'a HashSet<(String, String)>,
     /// The users who may be deleted.

@@ -7,8 +7,7 @@ use crate::accounts::AccountsError;
 #[derive(Debug)]
 pub(super) struct SourceUser {
     pub(super) id: i64,
-    /// The name, such as `plain:alice`. The users of `bootstrap_users` have the names of the configuration, such as
-    /// `admin`.
+    /// The name, such as `plain:alice`, or for a user of `bootstrap_users` the configured name, such as `admin`.
     pub(super) name: String,
     pub(super) is_super_user: i64,
     /// The number of seconds since 1970. All times in these rows have this form.
@@ -76,14 +75,12 @@ read_by_name! {
     SourcePermission { user_id, cluster_id, name }
 }
 
-/// The content of bcs-api's tables.
 #[derive(Debug)]
 pub(super) struct Source {
     pub(super) users: Vec<SourceUser>,
     pub(super) tokens: Vec<SourceToken>,
     pub(super) clusters: Vec<SourceCluster>,
     pub(super) credentials: Vec<SourceCredentials>,
-    /// Clusters with their register tokens.
     pub(super) register_tokens: Vec<(String, String)>,
     pub(super) permissions: Vec<SourcePermission>,
 }

@@ -138,8 +138,7 @@ impl Kubernetes {
 }
 
 impl Peers {
-    /// Checks the request of a gateway that opens a tunnel. Returns the secret that both gateways have, and a
-    /// challenge.
+    /// Checks the request of a gateway that opens a tunnel. Returns the shared secret and a challenge.
     fn check(&self, headers: &HeaderMap) -> Result<(PeerSecret, ConnectionContext), KubernetesError> {
         let id = header(headers, ID)?;
         if id == self.id {

@@ -96,7 +96,6 @@ impl PeerSecrets {
         known.cloned()
     }
 
-    /// Waits until a secret is no longer in the file.
     pub(super) async fn until_removed(&self, secret: &PeerSecret) {
         let mut changes = self.0.subscribe();
         if changes
@@ -114,7 +113,6 @@ impl PeerSecrets {
         self.0.problem()
     }
 
-    /// Reloads the file when it changes. Never returns.
     pub(super) async fn follow(&self) {
         let report = |loaded: Result<&Vec<PeerSecret>, &str>| match loaded {
             Ok(_) => tracing::info!("the changed secret of gateways is in use"),

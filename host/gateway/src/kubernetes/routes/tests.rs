@@ -67,8 +67,7 @@ async fn a_tunnel_that_ends_late_leaves_newer_tunnels_open() {
     drop(first);
     assert_eq!(own(&routes), 1);
     assert!(Arc::ptr_eq(&routes.of_agents()["a"], &second));
-    // A tunnel through another gateway is used only if the agent has none to this gateway, and never for a request that
-    // came from another gateway.
+    // Other gateways' tunnels are used only if the agent has none here, and never for requests of other gateways.
     let through = routes
         .open("a", route(ConnectVia::Gateway(session(), budget.clone())))
         .unwrap();

@@ -38,8 +38,7 @@ const SERVER_NAME: &str = "kubernetes";
 /// The source of the credentials that an agent reports.
 #[derive(Clone, Debug)]
 pub enum AgentCredentials {
-    /// The token of a service account, and the CA of the API server. Both are read again, because the token is replaced
-    /// while the agent runs.
+    /// The token of a service account, which is replaced while the agent runs, and the CA of the API server.
     ServiceAccount { token: PathBuf, ca: PathBuf },
     /// The current context of a kubeconfig. Its user must have a token.
     Kubeconfig(PathBuf),
@@ -50,8 +49,7 @@ pub enum AgentCredentials {
 pub enum ApiServers {
     /// `https://{host}:{port}` each.
     Listed(Vec<Uri>),
-    /// The endpoints of the Service `default/kubernetes`, which are requested at this address, or without one at the
-    /// server of the kubeconfig.
+    /// The endpoints of the Service `default/kubernetes`, read from this API server or that of the kubeconfig.
     Endpoints(Option<Uri>),
 }
 
