@@ -1,4 +1,4 @@
-//! Writes the result of a mutation as JSON, an object to apply or a JSON Patch, and applies it.
+//! Writes the result of a mutation as JSON, either an object to apply or a JSON Patch, and applies it.
 
 use admittance_admission::{Deadline, Failure, FailureKind, Patch, PatchError};
 use base64::{Engine, prelude::BASE64_STANDARD};
@@ -15,15 +15,14 @@ mod json_patch;
 
 /// The deepest nesting of values, which is also the limit of the JSON parser.
 const MAX_DEPTH: usize = 128;
-/// The largest integer that every JSON parser reads without loss.
+/// The largest integer that every JSON parser reads exactly.
 const LARGEST_EXACT: u64 = (1 << 53) - 1;
-/// The number of bytes after which the deadline is checked again.
+/// The number of written bytes between two checks of the deadline.
 const DEADLINE_INTERVAL: usize = 64 << 10;
 
 /// Writes the result of a mutation as JSON.
 ///
-/// Values share their parts, so the text of a result may be very long although its expression is short. Therefore the
-/// length is limited, and the deadline is checked.
+/// Values share their parts, so a short expression may have a very long result. So length and deadline are checked.
 pub(crate) struct Writer {
     text: String,
     limit: usize,
@@ -108,7 +107,7 @@ impl Writer {
     }
 
     fn string(&mut self, text: &str) -> WriteResult {
-        // The text is escaped in pieces, so that writing stops at the limit.
+        // The text is escaped in pieces, so that writing can stop at the limit.
         self.push("\"")?;
         let mut rest = text;
         while !rest.is_empty() {
@@ -134,7 +133,7 @@ impl Writer {
         self.push(":")
     }
 
-    /// Writes the members of an object. With the `path` of a part, objects in it must have the types of its fields.
+    /// Writes the members of an object. With a `path`, the fields of this part must have their types.
     fn members(&mut self, members: &Map<'_>, path: Option<&str>) -> WriteResult {
         self.push("{")?;
         for (place, (key, value)) in members.entries().enumerate() {
@@ -149,7 +148,7 @@ impl Writer {
         self.push("}")
     }
 
-    /// Writes a part, which must have the type of this path.
+    /// Writes a part of an object to apply, which must have the type name `path`.
     fn part(&mut self, part: &Part<'_>, path: &str) -> WriteResult {
         if &*part.path != path {
             return Err(failed(format!(
@@ -160,19 +159,19 @@ impl Writer {
         self.members(&part.fields, Some(path))
     }
 
-    /// Writes a value. `path` is the required type name of an object at this place.
+    /// Writes a value. `path` is the type name that an object here must have.
     fn value(&mut self, value: &Value<'_>, path: Option<&str>) -> WriteResult {
         match value {
             Value::Null => self.push("null"),
             Value::Bool(value) => self.push(if *value { "true" } else { "false" }),
-            // Some parsers would round a larger number, so it becomes a string.
+            // Some parsers would round a larger number, so it is written as a string.
             Value::Int(value) if self.converts && value.unsigned_abs() > LARGEST_EXACT => {
                 self.string(&value.to_string())
             }
             Value::Uint(value) if self.converts && *value > LARGEST_EXACT => self.string(&value.to_string()),
             Value::Int(value) => self.push(&value.to_string()),
             Value::Uint(value) => self.push(&value.to_string()),
-            // Go writes a double without a fraction as an integer.
+            // Like Go, this writes a double without a fraction as an integer.
             Value::Double(value) if value.fract() == 0.0 && value.abs() <= LARGEST_EXACT as f64 => {
                 self.push(&(*value as i64).to_string())
             }
@@ -234,11 +233,11 @@ fn failed(message: impl Into<String>) -> Failure {
     Failure::new(FailureKind::Error, message)
 }
 
-/// Applies a change to the object, merged as by server-side apply.
+/// Applies a change to the object like server-side apply.
 pub(crate) fn merged(object: &Json, change: &str, structure: &Structure) -> Result<Json, Failure> {
     let mut change: Json = serde_json::from_str(change).map_err(|error| failed(error.to_string()))?;
     if let Json::Object(members) = &mut change {
-        // The API server ignores these fields of a change.
+        // The API server ignores these two fields of a change.
         members.retain(|field, _| !matches!(field.as_str(), "apiVersion" | "kind"));
     }
     let wrong = |why: String| failed(format!("error applying patch: {why}"));

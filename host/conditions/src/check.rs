@@ -22,7 +22,7 @@ mod objects;
 
 use self::objects::SetValue;
 
-/// The deepest nesting of operators, calls and selects.
+/// The deepest nesting of operators, calls and field selections.
 const MAX_DEPTH: usize = 200;
 
 #[derive(Debug)]
@@ -31,13 +31,13 @@ pub(crate) enum Mistake {
     TooDeep { limit: usize },
 }
 
-/// A checked expression, its type, and the variables that it uses.
+/// A checked expression with its type and the variables that it uses.
 #[derive(Debug)]
 pub(crate) struct Checked {
     pub(crate) expression: Expression,
     pub(crate) kind: Type,
     pub(crate) uses: Uses,
-    /// The depth of its evaluation, including the variables of the policy that it uses.
+    /// The depth of its evaluation, including the policy's variables that it uses.
     pub(crate) height: usize,
     /// The values that a mutation sets; empty for other expressions.
     pub(crate) set_values: Vec<SetValue>,
@@ -45,11 +45,10 @@ pub(crate) struct Checked {
     pub(crate) lookups: Vec<ClusterKind>,
 }
 
-/// The variables and functions that only some expressions may use.
+/// The variables and functions that depend on where an expression is used.
 #[derive(Debug, Default)]
 pub(crate) struct Scope {
-    /// The variables `variables.x` that the policy has defined before the expression; `None` for a match condition of a
-    /// stage.
+    /// The policy's variables that are defined so far, as `variables.x`; `None` for a stage's match condition.
     pub(crate) variables: Option<Vec<DeclaredVariable>>,
     /// The type of `object` and `oldObject`, if the schema is known.
     pub(crate) object: Option<Type>,
@@ -57,9 +56,9 @@ pub(crate) struct Scope {
     pub(crate) params: bool,
     /// The type of `params`, if the schema is known.
     pub(crate) params_type: Option<Type>,
-    /// The policy of Kyverno to which the expression belongs, and whose functions it may call.
+    /// The Kyverno policy to which the expression belongs, which may call Kyverno's functions.
     pub(crate) kyverno: Option<KyvernoScope>,
-    /// Whether the expression may use `Object{...}`, `JSONPatch{...}` and `jsonpatch.escapeKey`, as a mutation.
+    /// Whether the expression is a mutation, which may use `Object{...}`, `JSONPatch{...}` and `jsonpatch.escapeKey`.
     pub(crate) mutates: bool,
 }
 
@@ -77,16 +76,16 @@ pub(crate) struct DeclaredVariable {
 
 pub(crate) struct Checker<'s> {
     scope: &'s Scope,
-    /// The variables of macros in scope, outermost first.
+    /// The variables of the enclosing macros, outermost first.
     locals: Vec<(String, Type)>,
-    /// The type of each item of list literals by node: the arguments of `format` are a list.
+    /// The types of the items of list literals, by node. They are needed for the arguments of `format`.
     items: HashMap<u64, Type>,
     uses: Uses,
     set_values: Vec<SetValue>,
     lookups: Vec<ClusterKind>,
     depth: usize,
     height: usize,
-    /// Whether lists and maps may have items of several types, as in the arguments of `format`.
+    /// Whether lists and maps may have items of several types, as the arguments of `format` do.
     mixed: bool,
 }
 
@@ -252,7 +251,7 @@ impl<'s> Checker<'s> {
             let EntryExpr::MapEntry(entry) = &entry.expr else {
                 return fail(node, "this cannot be read");
             };
-            // The wrong type of a key is an error of the evaluation, not of the check.
+            // A key of the wrong type is an error of the evaluation, not of the check.
             let (key, kind) = self.check(&entry.key)?;
             key_kind = Some(self.one_type(entry.key.id, key_kind, kind)?);
             let (value, kind) = self.check(&entry.value)?;
@@ -273,7 +272,7 @@ impl<'s> Checker<'s> {
         match so_far {
             None => Ok(kind),
             Some(so_far) if self.mixed => Ok(join(&so_far, &kind).unwrap_or(Type::Dyn)),
-            // A dynamic value does not have the type of another item, whatever its value.
+            // Even if a dynamic value fits, its type differs from another item's type.
             Some(so_far) => match join(&so_far, &kind).filter(|_| so_far.may_be(&kind)) {
                 Some(joined) => Ok(joined),
                 None => fail(node, format!("expected type '{so_far}' but found '{kind}'")),
@@ -364,7 +363,7 @@ impl<'s> Checker<'s> {
         Ok((Expression::Call(function, checked.into()), kind))
     }
 
-    /// Checks requests and lookups of a policy of Kyverno, and restricts lookups to the namespace of the policy.
+    /// Checks the requests and lookups of a Kyverno policy, and restricts lookups to the policy's namespace.
     fn check_kyverno_call(
         &mut self,
         node: u64,
@@ -399,7 +398,7 @@ impl<'s> Checker<'s> {
     }
 }
 
-/// Evaluates a conversion of a constant. kube-apiserver does so when it compiles, and rejects conversions that fail.
+/// Evaluates the conversion of a constant. Like kube-apiserver's compiler, this rejects conversions that fail.
 fn convert_constant(
     node: u64,
     function: &Function,
@@ -413,7 +412,7 @@ fn convert_constant(
     }
 }
 
-/// The conversions, which are evaluated with a constant when the expression is compiled.
+/// The conversions that are evaluated at compilation if the argument is a constant.
 const CONVERSIONS: [&str; 10] = [
     "bool",
     "bytes",
@@ -435,7 +434,7 @@ fn text(text: &str) -> Expression {
     Expression::Constant(Value::string(text))
 }
 
-/// Returns the names that are similar to this one for the end of a message: ` (did you mean a or b?)`.
+/// Returns the similar names, for the end of a message: ` (did you mean a or b?)`.
 fn meant<T: Display>(name: &str, names: impl IntoIterator<Item = T>) -> String {
     suggestion(name, names).map_or_else(String::new, |text| format!(" ({text})"))
 }

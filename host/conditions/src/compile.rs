@@ -1,4 +1,4 @@
-//! Compiles the name and text of a condition to a checked expression.
+//! Compiles the name and the text of a condition.
 
 use std::thread;
 
@@ -11,10 +11,9 @@ use crate::{
     types::Type,
 };
 
-/// The longest expression, in bytes.
+/// The maximum length of an expression, in bytes.
 pub(crate) const MAX_LENGTH: usize = 16 << 10;
-/// The stack size of the parser's thread, several times the need of the longest expression. Only the pages that an
-/// expression uses take memory.
+/// The stack size of the parser's thread in bytes, several times the longest expression's need. Unused pages are free.
 const STACK: usize = 64 << 20;
 
 pub(crate) fn compile(source: &str, scope: &Scope, wanted: &[Type]) -> Result<Checked, ConditionError> {
@@ -38,7 +37,7 @@ fn refused<T>(message: impl Into<String>) -> Result<T, ConditionError> {
     Err(ConditionError::Refused(message.into()))
 }
 
-/// Parses an expression, and reads its tree with `read`.
+/// Parses an expression, and calls `read` with its tree.
 pub(crate) fn parsed<T: Send>(
     source: &str,
     read: impl FnOnce(&IdedExpr) -> Result<T, Mistake> + Send,
@@ -55,7 +54,7 @@ pub(crate) fn parsed<T: Send>(
         ));
     }
     #[allow(clippy::disallowed_methods, reason = "it ends with the expression")]
-    // The parser recurses as deeply as the text nests, and so does dropping its tree: too deeply for a worker's stack.
+    // Parsing and dropping the tree recurse as deeply as the text nests, which is too deep for a worker's stack.
     let outcome = thread::scope(|threads| {
         thread::Builder::new()
             .name("condition-parser".to_owned())
@@ -74,7 +73,7 @@ fn parse_and_read<T>(
     source: &str,
     read: impl FnOnce(&IdedExpr) -> Result<T, Mistake>,
 ) -> Result<T, ConditionError> {
-    // The parser does not expand macros, so the checker sees `has`, `all` and others as calls.
+    // The parser leaves macros as calls, so that the checker sees `has`, `all` and others.
     let (tree, positions) = Env::default()
         .parser()
         .parse_with_source_info(source)
@@ -95,7 +94,7 @@ fn parse_and_read<T>(
 
 fn first(source: &str, errors: ParseErrors) -> ConditionError {
     let mut errors = errors.errors;
-    // Syntax errors come first, since the other errors are often their consequences.
+    // Syntax errors are sorted first, because they often cause the other errors.
     errors.sort_by_key(|error| (!error.msg.starts_with("Syntax error"), error.pos));
     if errors.iter().any(|error| error.msg.contains("Recursion limit")) {
         return ConditionError::TooDeep(PARSER_DEPTH);
@@ -117,7 +116,7 @@ fn first(source: &str, errors: ParseErrors) -> ConditionError {
     }
 }
 
-/// The deepest nesting of parentheses, brackets and arguments that the parser follows.
+/// The deepest nesting of parentheses, brackets and arguments that the parser accepts.
 const PARSER_DEPTH: usize = 96;
 
 fn short(message: &str) -> String {
@@ -141,8 +140,7 @@ fn position(source: &str, offset: usize) -> (usize, usize) {
     })
 }
 
-/// Checks a qualified name: an optional DNS prefix and `/`, and a name part of letters, digits, `-`, `_` and `.` that
-/// begins and ends with a letter or a digit.
+/// Checks a qualified name: an optional DNS prefix and `/`, and letters, digits, `-`, `_` and `.` (not at either end).
 pub(crate) fn check_name(name: &str) -> Result<(), ConditionError> {
     let wrong = |why: &str| {
         Err(ConditionError::Name {
@@ -184,7 +182,7 @@ mod tests {
 
     #[test]
     fn names_of_conditions_are_qualified_names() {
-        // The rows are from kube-apiserver's validation of qualified names.
+        // Source: kube-apiserver's validation of qualified names.
         let longest = "a".repeat(63);
         for (name, good) in [
             ("exclude-leases", true),

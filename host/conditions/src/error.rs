@@ -1,4 +1,4 @@
-//! Errors of compilation and of evaluation.
+//! The errors of compiling and evaluating expressions.
 
 use std::{fmt, sync::Arc};
 
@@ -7,36 +7,36 @@ use crate::{
     machine::{Fault, Halt},
 };
 
-/// The errors of compiling a condition.
+/// The error of compiling a condition.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConditionError {
-    /// The name is not a valid qualified name.
+    /// The name is not a qualified name.
     #[error("the name of a match condition cannot be `{name}`: {why}")]
     Name {
-        /// The name that is not valid.
+        /// The invalid name.
         name: String,
-        /// The rule that it violates.
+        /// The rule that the name violates.
         why: String,
     },
     /// The expression nests more deeply than this limit.
     #[error("the expression is nested more than {0} levels deep; split it into several conditions")]
     TooDeep(usize),
-    /// A syntax or type error.
+    /// The expression has a syntax or type error.
     #[error("compilation failed at line {line}, column {column}: {message}")]
     Compile {
-        /// The line, from 1.
+        /// The line, counted from 1.
         line: usize,
-        /// The character in the line, from 1.
+        /// The column in characters, counted from 1.
         column: usize,
-        /// The parser's or the checker's message.
+        /// The message of the parser or the checker.
         message: String,
     },
-    /// The expression is empty, is too long, has a type that is not allowed here, or cannot be parsed; as a sentence.
+    /// The expression is empty, too long, unparsable, or of a type that is not allowed. The text is a sentence.
     #[error("{0}")]
     Refused(String),
 }
 
-/// The failure of evaluating the conditions of a stage.
+/// The failure to evaluate a stage's conditions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConditionFailure {
     failed: Vec<FailedCondition>,
@@ -45,9 +45,9 @@ pub struct ConditionFailure {
 /// A condition that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FailedCondition {
-    /// The condition's name.
+    /// The name of the condition.
     pub name: Arc<str>,
-    /// The message in kube-apiserver's words: `expression '<text>' resulted in error: <why>`.
+    /// The message as in kube-apiserver: `expression '<text>' resulted in error: <why>`.
     pub message: String,
 }
 
@@ -60,7 +60,7 @@ impl FailedCondition {
     }
 }
 
-/// Words the failure of an expression as kube-apiserver does.
+/// Returns the message for an expression's failure, as in kube-apiserver.
 pub(crate) fn failure_message(expression: &str, fault: &Fault) -> String {
     let because = |why: &str| format!("expression '{expression}' resulted in error: {why}");
     match fault {
@@ -82,12 +82,12 @@ impl ConditionFailure {
         Self { failed }
     }
 
-    /// Returns the failed conditions in their order, at least one.
+    /// Returns the failed conditions in order. There is at least one.
     pub fn failed(&self) -> &[FailedCondition] {
         &self.failed
     }
 
-    /// Returns the messages in kube-apiserver's words: without names, and several in brackets.
+    /// Returns the messages as in kube-apiserver: without names, and in brackets if there are several.
     pub fn message(&self) -> String {
         let messages: Vec<&str> = self.failed.iter().map(|failed| failed.message.as_str()).collect();
         match messages.as_slice() {

@@ -1,33 +1,33 @@
-//! The tree of a checked expression, which the machine evaluates.
+//! The tree of a checked expression.
 
 use std::sync::Arc;
 
 use crate::{functions::Function, value::Value};
 
-/// An expression. The checker bounds its depth.
+/// A node of an expression. The checker limits its depth.
 #[derive(Debug)]
 pub(crate) enum Expression {
     Constant(Value<'static>),
     Variable(Variable),
     Local(usize),
-    /// A variable of a policy, by its index.
+    /// A variable of the policy, by its index.
     Composed(usize),
     Select(Box<Select>),
-    /// The test whether the operand has the field.
+    /// A test whether the operand has the field.
     Has(Box<Select>),
     Index(Box<Index>),
     And(Box<[Expression; 2]>),
     Or(Box<[Expression; 2]>),
     Conditional(Box<[Expression; 3]>),
-    /// `or` and `orValue` of an optional value. The second operand is only evaluated if the first has no value.
+    /// A call of `or` or `orValue`. The second operand is evaluated only if the first one has no value.
     OrElse(Box<OrElse>),
     Call(&'static Function, Box<[Expression]>),
     List(Box<[Item]>),
     Map(Box<[Entry]>),
-    /// A part of an object to apply, with its path, or an operation of a JSON Patch, with its type.
+    /// A part of an object to apply with its path, or a JSON Patch operation with its type name.
     Part(Arc<str>, Box<[Entry]>),
     Each(Box<Each>),
-    /// `x.optMap(v, body)` and `x.optFlatMap(v, body)`.
+    /// The macros `x.optMap(v, body)` and `x.optFlatMap(v, body)`.
     WithValue(Box<WithValue>),
 }
 
@@ -40,7 +40,7 @@ pub(crate) enum Variable {
     Authorizer,
     RequestResource,
     Params,
-    /// The images and values that the exceptions of a Kyverno policy allow.
+    /// The images and values that exceptions of a Kyverno policy allow.
     Exceptions,
 }
 
@@ -61,7 +61,7 @@ impl PartialEq for Definition {
 pub(crate) struct OrElse {
     pub(crate) operand: Expression,
     pub(crate) otherwise: Expression,
-    /// Whether the result is the value (`orValue`), as opposed to an optional value (`or`).
+    /// Whether the result is a value (`orValue`) or an optional value (`or`).
     pub(crate) value: bool,
 }
 
@@ -69,7 +69,7 @@ pub(crate) struct OrElse {
 pub(crate) struct Select {
     pub(crate) operand: Expression,
     pub(crate) field: Box<str>,
-    /// Whether the field is selected by `.?`, so that it may be absent.
+    /// Whether `.?` selects the field, which may then be absent.
     pub(crate) optional: bool,
 }
 
@@ -77,7 +77,7 @@ pub(crate) struct Select {
 pub(crate) struct Index {
     pub(crate) operand: Expression,
     pub(crate) index: Expression,
-    /// Whether the item is selected by `[?`, so that it may be missing.
+    /// Whether `[?` selects the item, which may then be missing.
     pub(crate) optional: bool,
 }
 
@@ -98,12 +98,12 @@ pub(crate) struct Entry {
 pub(crate) struct Each {
     pub(crate) kind: EachKind,
     pub(crate) range: Expression,
-    /// The index of the first variable among the variables in scope.
+    /// The index of the macro's first variable among the variables of all enclosing macros.
     pub(crate) slot: usize,
     /// Whether the macro has two variables.
     pub(crate) pairs: bool,
     pub(crate) test: Option<Expression>,
-    /// The result for an item, in a transforming macro.
+    /// The result for each item, if the macro transforms items.
     pub(crate) result: Option<Expression>,
 }
 
@@ -114,9 +114,9 @@ pub(crate) enum EachKind {
     ExistsOne,
     Map,
     Filter,
-    /// Makes a map with the same keys.
+    /// Returns a map with the same keys and transformed values.
     TransformMap,
-    /// Makes a map of the entries of all results, which are maps.
+    /// Returns a map of the entries of all results, which are maps.
     TransformMapEntry,
     /// Sorts the items by their results.
     SortBy,
@@ -126,6 +126,6 @@ pub(crate) enum EachKind {
 pub(crate) struct WithValue {
     pub(crate) operand: Expression,
     pub(crate) body: Expression,
-    /// Whether the body itself is an optional value, as in `optFlatMap`.
+    /// Whether the body is an optional value, as for `optFlatMap`.
     pub(crate) flat: bool,
 }

@@ -1,7 +1,7 @@
 //! The functions that expressions may call.
 //!
-//! Each overload is registered as a closure. Its Rust types give the CEL types by which the checker resolves a call.
-//! They also select the overload at evaluation if the types of the values were not known before.
+//! Each overload is registered as a closure, whose Rust types determine its CEL types. The checker uses them to resolve
+//! a call. If types are not known before the evaluation, they select the overload then.
 
 use std::{collections::HashMap, fmt, sync::LazyLock};
 
@@ -39,7 +39,7 @@ use typed::{Arguments, CelType};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Style {
     Global,
-    /// A call `x.f()`, whose first argument is the receiver.
+    /// A call `x.f()`. Its first argument is the receiver.
     Member,
 }
 
@@ -48,7 +48,7 @@ pub(crate) struct Function {
     name: &'static str,
     signatures: Vec<Signature>,
     implementations: Vec<Implementation>,
-    /// The index of the argument that is a regular expression, if any. A literal there is compiled with the expression.
+    /// The index of the argument that is a regular expression. A literal there is compiled with the expression.
     pub(crate) pattern: Option<usize>,
 }
 
@@ -58,7 +58,7 @@ struct Signature {
     result: Type,
 }
 
-/// An overload, which returns `None` if it does not accept these values.
+/// An overload. It returns `None` if it does not accept the values.
 type Implementation =
     Box<dyn for<'m, 'v, 'a> Fn(&'m mut Machine<'a>, &'v [Value<'a>]) -> Option<Outcome<'a>> + Send + Sync>;
 
@@ -70,7 +70,7 @@ impl Function {
             .unwrap_or_else(|| Err(Fault::no_overload()))
     }
 
-    /// Returns the type of the result for arguments of these types; `None` if no overload accepts them.
+    /// Returns the result type for arguments of these types; `None` if no overload accepts them.
     pub(crate) fn resolve(&self, arguments: &[Type]) -> Option<Type> {
         let mut result: Option<Type> = None;
         for signature in &self.signatures {
@@ -112,7 +112,7 @@ impl Library {
         }
     }
 
-    /// Returns the names of the functions that expressions can call by name. Names of operators have other characters.
+    /// Returns the names of the functions, without operators, whose names have other characters.
     fn names(&self, style: Style) -> impl Iterator<Item = &'static str> {
         let functions = match style {
             Style::Global => &self.globals,
@@ -209,7 +209,7 @@ static LIBRARY: LazyLock<Library> = LazyLock::new(|| {
     library
 });
 
-/// The functions that only expressions of Kyverno may call.
+/// The functions that only expressions of Kyverno policies may call.
 static KYVERNO: LazyLock<Library> = LazyLock::new(|| {
     let mut library = Library::default();
     image::register(&mut library);
@@ -225,12 +225,12 @@ pub(crate) fn find(name: &str, style: Style) -> Option<&'static Function> {
     LIBRARY.get(name, style)
 }
 
-/// Returns the function of this name and call style in expressions of Kyverno.
+/// Returns the function with this name and call style for expressions of Kyverno policies.
 pub(crate) fn find_for_kyverno(name: &str, style: Style) -> Option<&'static Function> {
     KYVERNO.get(name, style).or_else(|| find(name, style))
 }
 
-/// Returns the names of all functions of this call style.
+/// Returns the names of all functions with this call style.
 pub(crate) fn names(style: Style, for_kyverno: bool) -> impl Iterator<Item = &'static str> {
     let kyverno = for_kyverno.then_some(&*KYVERNO);
     let libraries = kyverno.into_iter().chain([&*LIBRARY]);
@@ -248,7 +248,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_function_has_signatures_that_a_call_can_have() {
+    fn every_function_has_callable_signatures() {
         let libraries = [&LIBRARY, &KYVERNO];
         for (functions, least) in libraries
             .map(|library| [(&library.globals, 0), (&library.members, 1)])

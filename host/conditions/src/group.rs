@@ -1,12 +1,11 @@
-//! Compiles the expression of a group, which decides by the verdicts of its members whether a request is allowed.
+//! Compiles the expression of a group, which combines the verdicts of its members.
 
 use admittance_admission::Formula;
 use cel::common::ast::{CallExpr, Expr, IdedExpr, LiteralValue, operators};
 
 use crate::{ConditionError, check::Mistake, compile};
 
-/// A compiled expression over the members of a group, which are functions without arguments. Expressions with the same
-/// text are equal.
+/// A compiled expression over the members of a group. Expressions with equal texts are equal.
 #[derive(Clone, Debug)]
 pub struct GroupExpression {
     text: Box<str>,
@@ -14,15 +13,15 @@ pub struct GroupExpression {
 }
 
 impl GroupExpression {
-    /// The most members of a group.
+    /// The maximum number of members of a group.
     pub const MOST_MEMBERS: usize = 64;
 
-    /// Compiles an expression over the members with these names. A member is written `name()`; the operators are `&&`,
-    /// `||`, `!`, `==` and `!=`, as in Kubewarden.
+    /// Compiles an expression over the members with these names. As in Kubewarden, `name()` is a member's verdict, and
+    /// the operators are `&&`, `||`, `!`, `==` and `!=`.
     ///
     /// # Errors
     ///
-    /// Returns syntax errors, unknown members, and all other constructs of CEL.
+    /// Returns an error for invalid syntax, an unknown member, and any other construct of CEL.
     pub fn compile(text: &str, members: &[&str]) -> Result<Self, ConditionError> {
         let read = |tree: &IdedExpr| formula(tree, members, 0);
         let formula = compile::parsed(text, read)?;
@@ -37,7 +36,7 @@ impl GroupExpression {
         &self.text
     }
 
-    /// Returns the formula, in which members are indexes into the list of names.
+    /// Returns the formula, in which a member is its index in the list of names.
     pub fn formula(&self) -> &Formula {
         &self.formula
     }
@@ -49,7 +48,7 @@ impl PartialEq for GroupExpression {
     }
 }
 
-/// The deepest nesting of operators. A chain `a() && b() && ...` counts little, since the parser balances it.
+/// The deepest nesting of operators. The parser balances a chain `a() && b() && ...`, so that it nests little.
 const MAX_DEPTH: usize = 64;
 
 fn formula(node: &IdedExpr, members: &[&str], depth: usize) -> Result<Formula, Mistake> {

@@ -1,4 +1,4 @@
-//! The hook of a stage that evaluates a policy.
+//! The hook that evaluates a policy.
 
 use std::{fmt, sync::Arc};
 
@@ -25,87 +25,86 @@ mod findings;
 mod mutation;
 mod params;
 
-/// The cost limit of all validations of a policy together, of all its audit annotations, and of each of its mutations,
-/// as in kube-apiserver.
+/// The cost limit of a policy's validations, of its audit annotations, and of each mutation, as in kube-apiserver.
 const POLICY_COST: u64 = 10_000_000;
-/// The work of evaluating a policy for one of its parameters, as a number of bytes to process, in addition to its size.
+/// The work to evaluate a policy for one parameter, as a number of bytes, in addition to the parameter's size.
 const PARAMETER_WORK: usize = 1 << 10;
-/// The longest message of a message expression in bytes. A longer one is ignored.
+/// The maximum length of the message from a message expression, in bytes. Longer messages are ignored.
 const MAX_MESSAGE: usize = 5 << 10;
 
-/// A validation action: the reaction to an invalid object.
+/// A validation action, which is taken if an object is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// The request is denied.
     Deny,
-    /// The client is warned.
+    /// The client gets a warning.
     Warn,
-    /// The failure is recorded in the audit log.
+    /// The audit log records the mistake.
     Audit,
 }
 
 words!(Action, "validation action": Deny = "Deny", Warn = "Warn", Audit = "Audit");
 
-/// The settings with which a policy is applied.
+/// How a policy is applied.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Binding {
-    /// The system in whose wording responses are given, and the names in them.
+    /// The system whose wording responses have, and the names in them.
     pub wording: Wording,
-    /// The reactions to an invalid object. A stage of a native chain always denies it.
+    /// The actions that are taken if an object is invalid. A native stage always denies the request.
     pub actions: Vec<Action>,
-    /// The reaction to a failed expression. In a native chain, the failure policy of the stage is used instead.
+    /// What happens if an expression fails. In a native chain, the stage's failure policy is used instead.
     pub failure_policy: FailurePolicy,
-    /// The objects that are the value of `params`, one after another.
+    /// The objects for each of which the policy is evaluated, as `params`.
     pub params: Option<Params>,
-    /// The exceptions of Kyverno that only allow images and values, in `exceptions`.
+    /// The exceptions of a Kyverno policy that only allow images and values, which expressions read as `exceptions`.
     pub allowances: Vec<Arc<Allowance>>,
-    /// The structures of kinds, which have precedence over the built-in ones.
+    /// The structures of kinds, which replace the built-in ones.
     pub structures: Arc<Vec<(GroupVersionKind, Structure)>>,
 }
 
-/// The system for which a policy was written. It determines the wording of messages and the effect of an error.
+/// The system for which a policy was written. It determines the wording of messages and the effect of errors.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Wording {
-    /// A stage of a native chain: messages have no names, and an expression that fails is a failure of the stage.
+    /// No other system: messages contain no names, and an error is a failure of the stage.
     #[default]
     Native,
-    /// kube-apiserver.
+    /// The API server of Kubernetes.
     Kubernetes {
         /// The name of the policy.
         policy: String,
-        /// The name of its binding.
+        /// The name of the policy's binding.
         binding: String,
     },
-    /// Gatekeeper.
+    /// Gatekeeper, whose policies are applied by constraints.
     Gatekeeper {
-        /// The prefix of its messages: the name of the constraint in brackets.
+        /// The prefix of messages, which is the constraint's name in brackets.
         prefix: String,
-        /// The constraint, which is `params`.
+        /// The constraint, which expressions read as `params`.
         constraint: Arc<Json>,
     },
-    /// Kyverno, which stops at the first validation that is not true.
+    /// Kyverno, where evaluation stops at the first validation that is not true.
     Kyverno {
         /// The name of the policy.
         policy: String,
     },
 }
 
-/// An exception of Kyverno that still lets the policy decide, and gives it a list of images and values to allow.
+/// An exception of Kyverno after which the policy still decides, but with a list of allowed images and values.
 #[derive(Debug, PartialEq)]
 pub struct Allowance {
-    /// The time from which it allows nothing.
+    /// The time at which the exception expires.
     pub until: Moment,
-    /// The conditions of the requests for which it allows something. All must be true.
+    /// The conditions that a request must meet. All must be true.
     pub conditions: Vec<MatchCondition>,
-    /// The values of `exceptions.allowedImages`.
+    /// The images in `exceptions.allowedImages`.
     pub images: Vec<String>,
-    /// The values of `exceptions.allowedValues`.
+    /// The values in `exceptions.allowedValues`.
     pub values: Vec<String>,
 }
 
 impl Eq for Allowance {}
 
-/// A policy that is applied to the requests of a stage.
+/// The hook that applies a policy to the requests of a stage.
 #[derive(Clone)]
 pub struct PolicyHook {
     policy: Arc<Policy>,
@@ -113,12 +112,12 @@ pub struct PolicyHook {
     authorizer: Arc<dyn Authorizer>,
     cluster: Option<Arc<dyn ClusterReader>>,
     http: Option<PolicyHttp>,
-    /// Whether the next evaluation is expected to take long.
+    /// Predicts whether the next evaluation takes long.
     expectation: Arc<Expectation>,
 }
 
 impl PolicyHook {
-    /// Creates the hook. Expressions may query the authorizer, and parameters are read from the cluster.
+    /// Creates the hook. Expressions call the authorizer, and parameters are read from the cluster.
     pub fn new(
         policy: Arc<Policy>,
         binding: Binding,
@@ -135,7 +134,7 @@ impl PolicyHook {
         }
     }
 
-    /// Lets expressions of Kyverno send requests to servers. Default: none.
+    /// Sets the requests that expressions of Kyverno policies may send. Default: none.
     #[must_use]
     pub fn with_http(mut self, http: Option<PolicyHttp>) -> Self {
         self.http = http;
@@ -163,7 +162,7 @@ impl Hook for PolicyHook {
 
 impl PolicyHook {
     async fn evaluate(&self, request: &Request, deadline: Deadline) -> Result<Response, Failure> {
-        // The texts of the objects are parsed for the expressions.
+        // Evaluation parses the texts of the objects, which takes long if they are large.
         let objects = [&request.object, &request.old_object].into_iter().flatten();
         leave_for(objects.map(|object| object.text().len()).sum()).await;
         let mut findings = Findings::default();
@@ -206,7 +205,7 @@ impl PolicyHook {
     }
 }
 
-/// The variables that the expressions of a policy read.
+/// The values of the variables that expressions of the policy use.
 #[derive(Clone, Copy)]
 struct Inputs<'a> {
     request: &'a Request,
@@ -235,8 +234,7 @@ impl PolicyHook {
         found
     }
 
-    /// Returns the parameters; a single `None` if the binding has no parameters. The inner error says why they cannot
-    /// be read.
+    /// Returns the parameters; a single `None` if the binding has none. The inner error is why they cannot be read.
     async fn params(
         &self,
         request: &Request,
@@ -279,8 +277,8 @@ impl PolicyHook {
         })
     }
 
-    /// Reads the object of the request's namespace, if an expression uses it. As in kube-apiserver, a request for a
-    /// Namespace has none. The error says why it cannot be read.
+    /// Reads the Namespace of the request, if an expression uses it. As in kube-apiserver, a request for a Namespace
+    /// has none. The error is the reason why it cannot be read.
     async fn namespace(&self, request: &Request, deadline: Deadline) -> Result<Option<Json>, String> {
         let (true, Some(cluster), Some(name)) = (
             self.policy.uses_namespace(),
@@ -301,8 +299,7 @@ impl PolicyHook {
             .map_err(|error| format!("namespace {name}: {error}"))
     }
 
-    /// Returns the response for a namespace that cannot be read. kube-apiserver then denies the request, regardless of
-    /// the failure policy.
+    /// Returns the response if the Namespace cannot be read: a denial under any failure policy, as in kube-apiserver.
     fn without_namespace(&self, request: &Request, why: String) -> Result<Response, Failure> {
         match &self.binding.wording {
             Wording::Kubernetes { policy, binding }
@@ -342,14 +339,14 @@ impl PolicyHook {
         variables.with_exceptions(texts(|known| &known.images), texts(|known| &known.values))
     }
 
-    /// Returns whether all match conditions are true. The inner error is a failed condition.
+    /// Returns whether all match conditions are true. The inner error describes a condition that failed.
     async fn applies(&self, inputs: Inputs<'_>) -> Result<Result<bool, Objection>, Failure> {
         let policy = &*self.policy;
         if policy.conditions.is_empty() {
             return Ok(Ok(true));
         }
         let variables = self.variables(inputs);
-        // The conditions of Kubernetes' policies refer to no variables.
+        // Match conditions of Kubernetes' policies cannot use variables.
         let mut machine = Machine::new(&variables, &policy.definitions, TOTAL_COST, inputs.deadline);
         match first_false(&mut machine, &policy.conditions, self.sources(inputs.request)).await {
             Ok(first_false) => Ok(Ok(first_false.is_none())),
@@ -412,8 +409,7 @@ impl PolicyHook {
         Ok(())
     }
 
-    /// Returns the value of a validation's message expression if it is usable; otherwise its message, or else its
-    /// expression.
+    /// Returns the result of a validation's message expression if usable, or else its message, or else its expression.
     async fn message<'a>(
         &self,
         machine: &mut Machine<'a>,
@@ -445,7 +441,7 @@ fn reported(expression: &PolicyExpression, fault: &Fault) -> Result<String, Fail
     Ok(failure_message(expression.text().trim(), fault))
 }
 
-/// Cuts the value of an audit annotation early, since each of many parameters may have one.
+/// Truncates an audit annotation early, because each of many parameters may have one.
 fn annotation(value: &str) -> String {
     let end = value.floor_char_boundary(Response::MAX_ANNOTATION + 1);
     value.get(..end).unwrap_or_default().to_owned()

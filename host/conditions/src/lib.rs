@@ -1,24 +1,20 @@
-//! Compiles and evaluates CEL expressions: the conditions that decide whether a stage is called (kube-apiserver's
-//! `matchConditions`), and policies.
+//! Compiles and evaluates CEL expressions: match conditions, which decide whether a stage is called, and policies.
 //!
-//! An expression may use `object` and `oldObject` (null if there is none), `request` (the fields of an AdmissionRequest
-//! without uid and objects; empty fields are absent), `authorizer`, `authorizer.requestResource`, and
-//! `namespaceObject`, which is always null for webhooks.
-//!
-//! The expressions of a [`Policy`] validate or change an object, and may also use `params` and `variables`.
+//! A match condition may use `object` and `oldObject` (null if there is none), `request` (the fields of an
+//! AdmissionRequest without UID and objects; empty fields are absent), `authorizer`, `authorizer.requestResource`, and
+//! `namespaceObject`, which is always null for webhooks. Expressions of a [`Policy`] may also use `params` and
+//! `variables`.
 //!
 //! # Functions
 //!
-//! Expressions have the functions of kube-apiserver 1.36. `docs/kubernetes-policies.md` lists them by library, and
-//! the test `library` has a row for each.
-//!
-//! Expressions of Kyverno have its functions too; `docs/kyverno.md` lists them.
+//! Expressions have the functions of kube-apiserver 1.36, which `docs/kubernetes-policies.md` lists by library.
+//! Expressions of Kyverno policies also have Kyverno's functions, which `docs/kyverno.md` lists.
 //!
 //! # Cost
 //!
-//! Every operation is charged before it runs, in roughly the units of kube-apiserver and with its limits: 1,000,000 for
-//! an expression, 2,500,000 for all conditions of a stage, 10,000,000 for a policy. The limits bound time and memory of
-//! an evaluation, whatever the object contains.
+//! Every operation is charged before it runs, with roughly kube-apiserver's costs and with its limits: 1,000,000 for an
+//! expression, 2,500,000 for all conditions of a stage, 10,000,000 for a policy. The limits bound the time and memory
+//! of an evaluation for any object.
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 use std::sync::Arc;
@@ -58,10 +54,10 @@ pub use policy::{DenialReason, Policy, PolicyCompiler, PolicyExpression, Role, V
 pub use schema::{Components, ObjectSchema};
 pub use structure::Structure;
 
-/// The cost limit of all conditions of a stage together: kube-apiserver's limit for a webhook.
+/// The cost limit of a stage's conditions together, which is kube-apiserver's for a webhook.
 const TOTAL_COST: u64 = 2_500_000;
 
-/// One compiled condition.
+/// A compiled match condition.
 #[derive(Debug)]
 pub struct MatchCondition {
     name: Arc<str>,
@@ -70,22 +66,22 @@ pub struct MatchCondition {
 }
 
 impl MatchCondition {
-    /// The most conditions that a stage may have: kube-apiserver's limit.
+    /// The maximum number of a stage's conditions, as in kube-apiserver.
     pub const MOST: usize = 64;
 
-    /// Compiles a condition. The name is a qualified name (an optional DNS name and `/`, then at most 63 letters,
-    /// digits, `-`, `_` and `.`). The expression has at most 16 KiB and the type bool.
+    /// Compiles a condition. The name must be a qualified name: an optional DNS name and `/`, then at most 63 letters,
+    /// digits, `-`, `_` and `.`. The expression may have at most 16 KiB, and must have the type bool.
     ///
     /// # Errors
     ///
-    /// Returns mistakes that can be found without a request: an invalid name, a syntax error, an unknown variable,
-    /// function or field of `request`, a type error, an invalid regular expression.
+    /// Returns mistakes that are found without a request: an invalid name or regular expression, a syntax or type
+    /// error, or an unknown variable, function or field of `request`.
     pub fn compile(name: &str, expression: &str) -> Result<Self, ConditionError> {
         Self::compile_in(name, expression, &Scope::default())
     }
 
     pub(crate) fn compile_in(name: &str, expression: &str, scope: &Scope) -> Result<Self, ConditionError> {
-        // Kyverno has no rule for names of conditions.
+        // Kyverno has no rules for the names of conditions.
         if scope.kyverno.is_none() {
             compile::check_name(name)?;
         }
@@ -113,7 +109,7 @@ impl PartialEq for MatchCondition {
     }
 }
 
-/// The compiled conditions of a stage, in the order in which they are evaluated.
+/// The compiled conditions of a stage, in the order of their evaluation.
 #[derive(Debug)]
 pub struct CelConditions {
     conditions: Vec<MatchCondition>,
@@ -137,15 +133,15 @@ impl From<CelConditions> for MatchConditions {
 }
 
 impl CelConditions {
-    /// Returns the name of the first false condition; `None` if the request matches all of them. As in kube-apiserver,
-    /// a false condition takes precedence over failed ones.
+    /// Returns the name of the first false condition; `None` if the request matches all conditions. As in
+    /// kube-apiserver, a false condition takes precedence over failed ones.
     ///
-    /// No thread is blocked: an expression that calls the authorizer is evaluated again when the reply has arrived. The
-    /// cost limits allow two calls in an expression, and seven in all conditions of a stage.
+    /// An expression that calls the authorizer does not block its thread: it is evaluated again when the reply has
+    /// arrived. The cost limits allow two calls in an expression, and seven in all conditions of a stage.
     ///
     /// # Errors
     ///
-    /// Fails if no condition is false and at least one fails: because of its values, its cost, or the deadline.
+    /// Fails if no condition is false, and at least one fails because of its values, its cost or the deadline.
     pub async fn evaluate(
         &self,
         request: &Request,
@@ -166,7 +162,7 @@ impl CelConditions {
     }
 }
 
-/// Returns the name of the first false condition. If none is false, the conditions that failed are the error.
+/// Returns the name of the first false condition. If none is false, the error contains the conditions that failed.
 async fn first_false<'a>(
     machine: &mut Machine<'a>,
     conditions: &'a [MatchCondition],

@@ -21,28 +21,28 @@ pub(crate) use self::{
     run::Sources,
 };
 
-/// The cost limit of one expression, as in kube-apiserver.
+/// The cost limit of an expression, as in kube-apiserver.
 const EXPRESSION_COST: u64 = 1_000_000;
-/// The cost between two checks of the deadline. An evaluation of this cost takes less than a millisecond; a longer one
-/// moves from a thread that serves requests to a thread for long work.
+/// The cost between two checks of the deadline, for which an evaluation takes less than a millisecond. A longer
+/// evaluation moves from a serving thread to a thread for long work.
 const DEADLINE_INTERVAL: u64 = 10_000;
 
 pub(crate) type Outcome<'a> = Result<Value<'a>, Fault>;
 
-/// The most arguments of a function, including its receiver.
+/// The largest number of arguments of a function, including the receiver.
 pub(crate) const MOST_ARGUMENTS: usize = 4;
 
 /// Evaluates the expressions of a stage for one request.
 pub(crate) struct Machine<'a> {
     variables: &'a Variables<'a>,
     definitions: &'a [Definition],
-    /// The values of the variables that were used so far.
+    /// The values of the policy's variables that were used so far.
     composed: Vec<Option<Result<Value<'a>, String>>>,
     answers: Answers,
     lookups: Lookups,
     locals: Vec<Value<'a>>,
     budget: u64,
-    /// The cost of the expressions since the task last yielded.
+    /// The cost of the expressions that were evaluated since the task last yielded.
     unpaused: u64,
     meter: Meter,
     deadline: Deadline,
@@ -51,11 +51,11 @@ pub(crate) struct Machine<'a> {
 struct Meter {
     cost: u64,
     limit: u64,
-    /// The error if the limit is exceeded: the limit of the expression, or of all expressions.
+    /// The error for exceeding the limit, which is that of the expression or of all expressions.
     exceeded: Halt,
     asked: u64,
     next_deadline_check: u64,
-    /// The work that is too small for a unit of cost so far.
+    /// The work that does not yet amount to a unit of cost.
     work: u64,
 }
 
@@ -114,7 +114,7 @@ impl<'a> Machine<'a> {
         &self.lookups
     }
 
-    /// Adds to the cost. Every operation is charged before it runs.
+    /// Adds to the cost, before the operation runs.
     pub(crate) fn charge(&mut self, cost: u64) -> Result<(), Fault> {
         let meter = &mut self.meter;
         meter.cost = meter.cost.saturating_add(cost);
@@ -139,12 +139,12 @@ impl<'a> Machine<'a> {
         self.charge(cost)
     }
 
-    /// Adds the cost of reading or copying this many bytes.
+    /// Charges for reading or copying this many bytes.
     pub(crate) fn charge_bytes(&mut self, bytes: usize) -> Result<(), Fault> {
         self.charge((bytes as u64).div_ceil(10))
     }
 
-    /// Adds the cost of visiting or copying this many items.
+    /// Charges for visiting or copying this many items.
     pub(crate) fn charge_items(&mut self, items: usize) -> Result<(), Fault> {
         self.charge(items as u64)
     }
@@ -188,14 +188,14 @@ impl<'a> Machine<'a> {
             Value::Optional(Some(inner)) if parts.value => Ok((*inner).clone()),
             operand @ Value::Optional(Some(_)) => Ok(operand),
             Value::Optional(None) => self.evaluate(&parts.otherwise),
-            // As in cel-go, a value that is not optional counts as present.
+            // As in cel-go, a value that is not optional counts as a present optional value.
             operand => Ok(operand),
         }
     }
 
     #[inline(never)]
     fn part(&mut self, path: &'a Arc<str>, fields: &'a [Entry]) -> Outcome<'a> {
-        // Creating a struct has this cost, in addition to its fields.
+        // Creating an object costs this much in addition to its fields.
         self.charge(40)?;
         self.charge_items(fields.len())?;
         let mut values = Vec::with_capacity(fields.len());
@@ -218,7 +218,7 @@ impl<'a> Machine<'a> {
         self.charge(1 + operand.lookup_cost())?;
         match operand {
             Value::Optional(None) => Ok(Value::Optional(None)),
-            // A selection from an optional value results in an optional value.
+            // Selecting a field of an optional value results in an optional value.
             Value::Optional(Some(inner)) => {
                 Ok(field(&inner, &select.field)?.map_or(Value::Optional(None), Value::some))
             }
@@ -262,7 +262,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Evaluates `&&` or `||`: an operand with the value `decisive` decides, even if the other one fails.
+    /// Evaluates `&&` or `||`. An operand with the value `decisive` decides, even if the other one fails.
     #[inline(never)]
     fn decided(&mut self, sides: &'a [Expression; 2], decisive: bool) -> Outcome<'a> {
         let [one, other] = sides;
@@ -277,7 +277,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Evaluates an operand to a bool. The inner error may be overridden by another operand.
+    /// Evaluates an operand to a bool. The inner error is ignored if the other operand decides.
     fn truth(&mut self, expression: &'a Expression) -> Result<Result<bool, String>, Fault> {
         match self.evaluate(expression) {
             Ok(Value::Bool(value)) => Ok(Ok(value)),
@@ -306,7 +306,7 @@ impl<'a> Machine<'a> {
         }
         let before = self.meter.cost;
         let outcome = function.call(self, values.get(..arguments.len()).unwrap_or(&values))?;
-        // As in kube-apiserver, a function without a cost of its own costs 1.
+        // As in kube-apiserver, a call costs at least 1.
         if self.meter.cost == before {
             self.charge(1)?;
         }
@@ -355,7 +355,7 @@ fn field<'a>(operand: &Value<'a>, name: &str) -> Result<Option<Value<'a>>, Fault
     match operand {
         Value::Map(map) => Ok(map.field(name)),
         Value::Part(part) => {
-            // An unset text of an operation is empty, not absent.
+            // An unset string field of an operation is empty, not absent.
             let is_text = part.is_json_patch() && matches!(name, "op" | "path" | "from");
             let unset = is_text.then(|| Value::text(""));
             Ok(part.fields.field(name).or(unset))
@@ -365,7 +365,7 @@ fn field<'a>(operand: &Value<'a>, name: &str) -> Result<Option<Value<'a>>, Fault
     }
 }
 
-/// Returns the item of a list or a map. The inner error is a missing item, for which an optional index has no value.
+/// Returns the item of a list or map. The inner error means that it is missing: an optional index has no value.
 fn item<'a>(operand: &Value<'a>, key: &Value<'a>) -> Result<Outcome<'a>, Fault> {
     match operand {
         Value::Map(map) => Ok(map.get(key).ok_or_else(|| Fault::no_key(&key_text(key)))),
@@ -373,7 +373,7 @@ fn item<'a>(operand: &Value<'a>, key: &Value<'a>) -> Result<Outcome<'a>, Fault> 
             let index = match key {
                 Value::Int(index) => usize::try_from(*index).ok(),
                 Value::Uint(index) => usize::try_from(*index).ok(),
-                // A whole number of any type may be an index.
+                // A number of any type may be an index if it is whole.
                 Value::Double(index) if index.fract() == 0.0 && *index >= 0.0 => Some(*index as usize),
                 Value::Double(_) => None,
                 _ => return Err(Fault::unsupported_index(key.kind())),
@@ -389,7 +389,7 @@ fn item<'a>(operand: &Value<'a>, key: &Value<'a>) -> Result<Outcome<'a>, Fault> 
 
 pub(crate) fn key_text(key: &Value<'_>) -> String {
     match key {
-        // Long keys are cut, since messages are not charged, and a loop may make many.
+        // Long keys are cut, because messages are not charged, and a loop may create many.
         Value::String(text) => shortened(text, LONGEST_SHOWN).into_owned(),
         Value::Int(value) => value.to_string(),
         Value::Uint(value) => value.to_string(),
@@ -399,10 +399,10 @@ pub(crate) fn key_text(key: &Value<'_>) -> String {
     }
 }
 
-/// The longest key in a message, in bytes.
+/// The maximum length of a key in a message, in bytes.
 const LONGEST_SHOWN: usize = 1024;
 
-/// Returns the value that an entry adds to a list or a map; `None` for an optional entry without a value.
+/// Returns the value that an entry adds to a list or map; `None` for an optional entry without a value.
 fn unwrap_optional(value: Value<'_>, optional: bool) -> Result<Option<Value<'_>>, Fault> {
     match value {
         Value::Optional(inner) if optional => Ok(inner.map(|inner| (*inner).clone())),

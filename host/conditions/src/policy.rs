@@ -1,5 +1,4 @@
-//! Policies that validate or mutate an object, with the parts of Kubernetes' ValidatingAdmissionPolicy and
-//! MutatingAdmissionPolicy.
+//! Policies that validate or change objects, like Kubernetes' ValidatingAdmissionPolicy and MutatingAdmissionPolicy.
 
 use std::collections::BTreeSet;
 
@@ -14,19 +13,19 @@ use crate::{
     variables::Uses,
 };
 
-/// A compiled policy. Its parts are compiled with a [`PolicyCompiler`], in the order in which they are written.
+/// A compiled policy. A [`PolicyCompiler`] compiles its parts in the order in which they are written.
 #[derive(Debug, Default, PartialEq)]
 pub struct Policy {
     pub(crate) definitions: Vec<Definition>,
     pub(crate) uses: Uses,
     lookups: BTreeSet<ClusterKind>,
-    /// The conditions that must all be true for the policy to apply to a request.
+    /// The conditions under which the policy applies to a request. All must be true.
     pub conditions: Vec<MatchCondition>,
     /// The expressions that must be true.
     pub validations: Vec<Validation>,
-    /// The notes for the audit log: a key, and an expression for its value, a string or null for no note.
+    /// The audit annotations: a key, and an expression that returns a string, or null to add none.
     pub audit_annotations: Vec<(String, PolicyExpression)>,
-    /// The changes, which are applied in order.
+    /// The expressions that change the object, in order.
     pub mutations: Vec<PolicyExpression>,
 }
 
@@ -35,15 +34,15 @@ pub struct Policy {
 pub struct Validation {
     /// The expression that must be true.
     pub expression: PolicyExpression,
-    /// The message of the denial; `None` for a message with the expression.
+    /// The message of the denial. Default: a message that contains the expression.
     pub message: Option<String>,
-    /// An expression for the message. If its value is empty, too long or has several lines, `message` is used.
+    /// An expression for the message. `message` is used if the result is empty, too long or has several lines.
     pub message_expression: Option<PolicyExpression>,
-    /// The reason and the status of the denial.
+    /// The reason for the denial, which determines the status.
     pub reason: DenialReason,
 }
 
-/// The reason of a denial.
+/// The reason for a denial.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DenialReason {
     /// The HTTP status 401.
@@ -72,24 +71,24 @@ impl DenialReason {
     }
 }
 
-/// The purpose of an expression in a policy, which decides its type.
+/// The purpose of an expression, which determines its type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// The value of a variable, of any type.
+    /// A variable, of any type.
     Variable,
-    /// A validation, of the type bool.
+    /// A validation, which returns a bool.
     Validation,
-    /// A message, of the type string.
+    /// A message, which returns a string.
     Message,
-    /// The value of an audit annotation, a string or null.
+    /// An audit annotation, which returns a string or null.
     Annotation,
-    /// A mutation `Object{...}`, which is merged into the object as by server-side apply.
+    /// A mutation `Object{...}`, which is merged into the object like server-side apply.
     ApplyConfiguration,
     /// A mutation `[JSONPatch{op: ..., path: ...}]`.
     JsonPatch,
 }
 
-/// A compiled expression of a policy. Expressions with the same text and type are equal.
+/// A compiled expression. Expressions with equal texts and types are equal.
 #[derive(Debug)]
 pub struct PolicyExpression {
     text: Box<str>,
@@ -102,13 +101,13 @@ impl PolicyExpression {
         &self.text
     }
 
-    /// Returns whether the value of the expression is a JSON Patch.
+    /// Returns whether the expression returns a JSON Patch.
     pub fn is_json_patch(&self) -> bool {
         matches!(self.checked.kind, Type::List(_))
     }
 
-    /// Describes each value set by the mutation that does not fit this structure; without a structure, each value that
-    /// fits no structure at all.
+    /// Describes each value that the mutation would set and that does not fit this structure. Without a structure,
+    /// describes the values that fit no structure.
     pub fn misfits(&self, structure: Option<&Structure>) -> Vec<String> {
         let values = self.checked.set_values.iter();
         values.filter_map(|value| value.misfit(structure)).collect()
@@ -133,7 +132,7 @@ pub struct PolicyCompiler {
 }
 
 impl PolicyCompiler {
-    /// Creates a compiler for a policy with or without `params`.
+    /// Creates a compiler. `params` tells whether expressions may use `params`.
     pub fn new(params: bool) -> Self {
         Self {
             scope: Scope {
@@ -145,8 +144,8 @@ impl PolicyCompiler {
         }
     }
 
-    /// Compiles expressions of a policy of Kyverno: they may call its functions, and match conditions see variables. A
-    /// policy of a namespace may look up only the objects in it.
+    /// Compiles expressions of a Kyverno policy, which may call Kyverno's functions, and use variables in match
+    /// conditions. With a `namespace`, the policy may look up only objects in that namespace.
     #[must_use]
     pub fn of_kyverno(mut self, namespace: Option<&str>) -> Self {
         let namespace = namespace.map(Into::into);
@@ -154,7 +153,7 @@ impl PolicyCompiler {
         self
     }
 
-    /// Sets the type of `object` and `oldObject`, and that of `params` if it is known too.
+    /// Sets the type of `object` and `oldObject`, and the type of `params` if it is known.
     #[must_use]
     pub fn with_schemas(mut self, object: ObjectSchema, params: Option<ObjectSchema>) -> Self {
         self.scope.object = Some(object.0);
@@ -162,7 +161,7 @@ impl PolicyCompiler {
         self
     }
 
-    /// Compiles a match condition, which may use `params`, and variables only in a policy of Kyverno.
+    /// Compiles a match condition. It may use `params`, and in a Kyverno policy also variables.
     ///
     /// # Errors
     ///
@@ -182,11 +181,11 @@ impl PolicyCompiler {
         Ok(condition)
     }
 
-    /// Compiles another expression, which may use the variables that were defined before.
+    /// Compiles an expression, which may use the variables that were defined before.
     ///
     /// # Errors
     ///
-    /// Returns syntax and type errors, unknown names, and a type that the role does not allow.
+    /// Returns an error for invalid syntax, an unknown name, a wrong type, or a result that the role does not allow.
     pub fn compile(&mut self, role: Role, text: &str) -> Result<PolicyExpression, ConditionError> {
         let wanted = match role {
             Role::Variable => vec![],
@@ -205,7 +204,7 @@ impl PolicyCompiler {
         })
     }
 
-    /// Returns whether a variable of this name is defined.
+    /// Returns whether a variable with this name is defined.
     pub fn is_defined(&self, name: &str) -> bool {
         self.policy.definitions.iter().any(|known| &*known.name == name)
     }
@@ -226,8 +225,8 @@ impl PolicyCompiler {
         });
     }
 
-    /// Declares `variables.name` with any type and without a value, for the expressions that are compiled later. Such a
-    /// policy cannot be evaluated.
+    /// Declares `variables.name` with an unknown value of any type, for the expressions that are compiled later. The
+    /// policy cannot be evaluated then.
     pub fn declare(&mut self, name: &str) {
         if let Some(variables) = &mut self.scope.variables {
             variables.push(DeclaredVariable {
@@ -238,7 +237,7 @@ impl PolicyCompiler {
         }
     }
 
-    /// Makes the policy of these parts, which this compiler must have compiled.
+    /// Creates the policy from parts that this compiler has compiled.
     pub fn finish(
         self,
         conditions: Vec<MatchCondition>,
@@ -257,7 +256,7 @@ impl PolicyCompiler {
 }
 
 impl Policy {
-    /// Iterates over name and expression of each variable, in the order of their definitions.
+    /// Iterates over the names and expressions of variables, in the order of their definitions.
     pub fn variables(&self) -> impl Iterator<Item = (&str, &str)> {
         self.definitions.iter().map(|known| (&*known.name, &*known.text))
     }
@@ -267,27 +266,27 @@ impl Policy {
         self.lookups.extend(checked.lookups.iter().cloned());
     }
 
-    /// Returns the kinds of objects that expressions of Kyverno look up in the cluster.
+    /// Returns the kinds of objects that expressions of a Kyverno policy look up.
     pub fn lookups(&self) -> impl Iterator<Item = &ClusterKind> {
         self.lookups.iter()
     }
 
-    /// Returns whether an expression may use the authorizer, so that the stage needs a cluster.
+    /// Returns whether an expression may call the authorizer, so that the stage needs a cluster.
     pub fn uses_authorizer(&self) -> bool {
         self.uses.authorizer
     }
 
-    /// Returns whether an expression reads the object of the request's namespace, which comes from the cluster.
+    /// Returns whether an expression reads the request's Namespace, which must be looked up in the cluster.
     pub fn uses_namespace(&self) -> bool {
         self.uses.namespace
     }
 
-    /// Returns whether an expression of Kyverno sends requests to servers.
+    /// Returns whether an expression sends HTTP requests.
     pub fn uses_http(&self) -> bool {
         self.uses.http
     }
 
-    /// Returns the numbers of validations and mutations as short text.
+    /// Returns a short text with the numbers of validations and mutations.
     pub fn summary(&self) -> String {
         let count = |number: usize, what: &str| match number {
             0 => None,
@@ -302,7 +301,7 @@ impl Policy {
         parts.join(", ")
     }
 
-    /// Returns a text that is the same for equal policies.
+    /// Returns a text that identifies the policy: equal policies have the same text.
     pub fn identity(&self) -> String {
         let definitions = self.definitions.iter().map(|known| &*known.text);
         let conditions = self.conditions.iter().map(MatchCondition::expression);

@@ -15,19 +15,18 @@ use crate::{
 /// The longest chain of references that is followed.
 const MOST_REFERENCES: usize = 64;
 
-/// The type of the objects of a kind, from its OpenAPI schema in a CustomResourceDefinition or in an API server's
-/// OpenAPI document.
+/// The type of a kind's objects, from an OpenAPI schema (of a CustomResourceDefinition or an API server).
 #[derive(Clone, Debug, PartialEq)]
 pub struct ObjectSchema(pub(crate) Type);
 
 impl ObjectSchema {
-    /// Returns the type of the objects of a kind with this schema; `None` if it does not list their fields.
+    /// Returns the type of a kind's objects from their schema; `None` if the schema does not list their fields.
     pub fn new(kind: &str, schema: &Json) -> Option<Self> {
         Components::new(&Map::new()).object(kind, schema)
     }
 }
 
-/// The schemas of an OpenAPI document, which may refer to one another. Each becomes a type once.
+/// The schemas of an OpenAPI document, which may refer to each other. Each is converted to a type once.
 #[derive(Debug)]
 pub struct Components<'a> {
     schemas: &'a Map<String, Json>,
@@ -36,7 +35,7 @@ pub struct Components<'a> {
 }
 
 impl<'a> Components<'a> {
-    /// Reads the schemas of the field `components.schemas`.
+    /// Reads the schemas in the field `components.schemas`.
     pub fn new(schemas: &'a Map<String, Json>) -> Self {
         Self {
             schemas,
@@ -45,7 +44,7 @@ impl<'a> Components<'a> {
         }
     }
 
-    /// Returns the type of the objects of a kind with this schema; `None` if it does not list their fields.
+    /// Returns the type of a kind's objects from their schema; `None` if the schema does not list their fields.
     pub fn object(&mut self, kind: &str, schema: &Json) -> Option<ObjectSchema> {
         let Type::SchemaObject(found) = self.of_schema(kind, schema) else {
             return None;
@@ -58,12 +57,12 @@ impl<'a> Components<'a> {
         Some(ObjectSchema(declared(kind.to_owned(), fields)))
     }
 
-    /// Returns the structure of the objects of a kind with this schema.
+    /// Returns the structure of a kind's objects from their schema.
     pub fn structure(&self, kind: &str, schema: &Json) -> Structure {
         Structure::of_schema(kind, schema, self.schemas)
     }
 
-    /// Returns the type of values with this schema at this path. A value that may have several types is dynamic.
+    /// Returns the type of a value at this path with this schema. If several types are possible, the result is dynamic.
     fn of_schema(&mut self, path: &str, schema: &Json) -> Type {
         let is_true = |name: &str| schema.get(name) == Some(&Json::Bool(true));
         let open = [
@@ -108,7 +107,7 @@ impl<'a> Components<'a> {
         }
     }
 
-    /// Returns the type of a reference's target; dynamic if it is missing or refers to itself.
+    /// Returns the type to which a reference leads; dynamic if the schema is missing or refers to itself.
     fn referred(&mut self, reference: &str) -> Type {
         let name = reference
             .strip_prefix("#/components/schemas/")
@@ -135,8 +134,7 @@ fn declared(name: String, fields: BTreeMap<String, Type>) -> Type {
     Type::SchemaObject(Arc::new(SchemaObject { name, fields }))
 }
 
-/// Returns the target of a schema's reference. A schema that also has a default has the reference as the only item of
-/// `allOf`.
+/// Returns the reference in a schema. If there is also a default, the reference is the only item of `allOf`.
 pub(crate) fn reference(schema: &Json) -> Option<&str> {
     let only = || match schema.get("allOf")?.as_array()?.as_slice() {
         [only] => only.get("$ref"),
@@ -145,7 +143,7 @@ pub(crate) fn reference(schema: &Json) -> Option<&str> {
     schema.get("$ref").or_else(only)?.as_str()
 }
 
-/// Returns whether kube-apiserver converts values of this format to other types than strings and numbers.
+/// Returns whether kube-apiserver converts values of this format to types other than strings and numbers.
 fn is_converted(format: &Json) -> bool {
     let converted = ["byte", "date", "date-time", "duration", "int-or-string"];
     format.as_str().is_some_and(|format| converted.contains(&format))

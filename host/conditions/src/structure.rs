@@ -1,7 +1,7 @@
 //! The structure of objects: the fields of a kind, their types, and how server-side apply merges them.
 //!
-//! The structures of Kubernetes' own kinds are built in (`builtin.txt`). Those of other kinds are read from OpenAPI
-//! schemas among the definitions. For a kind without a schema, only the metadata is known.
+//! The structures of Kubernetes' own kinds are built in (`builtin.txt`). Other structures are read from OpenAPI schemas
+//! in definitions. For a kind without a schema, only the structure of `metadata` is known.
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
@@ -13,7 +13,7 @@ mod check;
 mod merge;
 mod openapi;
 
-/// The structure of the objects of a kind. Cheap to clone.
+/// The structure of a kind's objects. Clones share the nodes.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Structure {
     nodes: Arc<[Node]>,
@@ -21,7 +21,7 @@ pub struct Structure {
 }
 
 impl fmt::Debug for Structure {
-    /// Leaves out the nodes, of which there are thousands.
+    /// Omits the nodes, of which there may be thousands.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Structure")
             .field(&self.root)
@@ -44,8 +44,8 @@ impl Structure {
         builtin::unknown()
     }
 
-    /// Returns whether an object has this field at a path that begins with `Object`. On the path, a list stands for its
-    /// items. The result is true for an unknown path, whose first unknown field is reported instead.
+    /// Returns whether an object has this field at a path such as `Object.spec`, on which lists are represented by
+    /// their items. For an unknown path, returns true, because the unknown field in the path is reported instead.
     pub(crate) fn has_field(&self, path: &str, field: &str) -> bool {
         self.at(path).is_none_or(|at| at.member(field).is_some())
     }
@@ -71,27 +71,27 @@ enum Node {
         merge: ListMerge,
     },
     Map {
-        /// The name of the type, `PodSpec`; empty if it has none.
+        /// The name of the type, such as `PodSpec`; empty if it has none.
         name: Box<str>,
         fields: BTreeMap<Box<str>, Field>,
-        /// The type of the values of other keys; `None` if other keys are not allowed.
+        /// The index of the type of other keys' values; `None` if other keys are not allowed.
         values: Option<usize>,
-        /// Whether the map can be replaced only as a whole.
+        /// Whether the map can only be replaced as a whole.
         atomic: bool,
     },
     /// Any value. Maps in it are merged, and lists replaced.
     Any,
-    /// A part of an object with unknown structure. Its lists are atomic, except for lists with the name of a list in a
-    /// Pod, which are merged like that list.
+    /// A part of an object with an unknown structure. Its lists are atomic, unless a list in a Pod has the same name,
+    /// which then determines how they are merged.
     Unknown,
-    /// A node of the built-in structures.
+    /// The index of a node in the built-in structures.
     Builtin(usize),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Field {
     kind: usize,
-    /// The default, which counts as a key of list items that do not have the field.
+    /// The default value, which is used if list items lack this field as a key.
     default: Option<Json>,
 }
 
@@ -113,11 +113,11 @@ enum ListMerge {
     Atomic,
     /// The items are unique scalars.
     Set,
-    /// The items are merged by these keys.
+    /// The items are objects, which are merged if these keys are equal.
     Keys(Box<[Box<str>]>),
 }
 
-/// A position in a structure: a node, and the nodes to which it refers.
+/// A position in a structure: a node, and the list of nodes to which it refers.
 #[derive(Clone, Copy)]
 struct Cursor<'s> {
     nodes: &'s [Node],
@@ -161,7 +161,7 @@ impl<'s> Cursor<'s> {
         }
     }
 
-    /// Returns the node of the items of a list or of nested lists; of other types, the node itself.
+    /// Returns the node of the items of a list or of nested lists; for other types, returns the node itself.
     fn items_or_self(self) -> Self {
         match self.node {
             Node::List { .. } => self.items().items_or_self(),

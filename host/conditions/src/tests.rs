@@ -16,7 +16,7 @@ mod library;
 mod policies;
 mod refused;
 
-/// An authorizer that has one rule, and records its queries.
+/// An authorizer with a list of allowed actions, which records its calls.
 #[derive(Default)]
 struct Rules {
     allowed: Vec<AccessAttributes>,
@@ -39,7 +39,7 @@ impl Authorizer for Rules {
     }
 }
 
-/// An authorizer that never answers.
+/// An authorizer that never replies.
 struct Silent;
 
 #[async_trait]
@@ -117,7 +117,7 @@ async fn a_false_condition_takes_precedence_over_an_error() {
     const FALSE: &str = "false";
     const ERROR: &str = "object.missing == 1";
     let error = "expression 'object.missing == 1' resulted in error: no such key: missing";
-    // Source: the unit tests of kube-apiserver's matcher of match conditions. The chain applies the failure policy.
+    // Source: the unit tests of kube-apiserver's matcher of match conditions. Failure policies are applied by chains.
     let table: [(&str, &[&str], Result<Option<&str>, String>); 13] = [
         ("none", &[], Ok(None)),
         ("one true", &[TRUE], Ok(None)),
@@ -185,7 +185,7 @@ fn allowed(verb: &str, group: &str, resource: &str) -> AccessAttributes {
 }
 
 #[tokio::test]
-async fn the_authorizer_is_queried_with_the_attributes_of_the_expression() {
+async fn the_authorizer_is_called_with_the_attributes_in_the_expression() {
     let request_resource = |verb: &str| AccessAttributes::Resource {
         verb: verb.into(),
         group: String::new(),
@@ -213,8 +213,7 @@ async fn the_authorizer_is_queried_with_the_attributes_of_the_expression() {
         path: "/healthz".into(),
     };
     let account = "system:serviceaccount:shop:robot";
-    // (expression, permission that is granted, expectation, query of the authorizer); source: Kubernetes'
-    // authorization library for CEL.
+    // (expression, allowed action, expectation, call of the authorizer); source: Kubernetes' authorization library.
     let table = [
         (
             "authorizer.group('apps').resource('deployments').subresource('scale').namespace('x').name('y').check('get').allowed()",
@@ -305,7 +304,7 @@ async fn the_authorizer_is_queried_with_the_attributes_of_the_expression() {
 }
 
 #[tokio::test]
-async fn an_authorizer_that_fails_or_is_silent_fails_the_check() {
+async fn a_permission_check_fails_if_the_authorizer_fails_or_does_not_reply() {
     let denied = conditions(&[(
         "ask",
         "authorizer.path('/x').check('get').errored() && !authorizer.path('/x').check('get').allowed()",
@@ -328,9 +327,9 @@ async fn an_authorizer_that_fails_or_is_silent_fails_the_check() {
 }
 
 #[tokio::test]
-async fn the_third_authorizer_check_exceeds_the_cost_limit() {
+async fn the_third_call_of_the_authorizer_exceeds_the_cost_limit() {
     let rules = Rules::default();
-    // Like kube-apiserver, the cost limit of an expression allows two queries of the authorizer.
+    // As in kube-apiserver, the cost limit of an expression allows two calls of the authorizer.
     let three = conditions(&[(
         "three",
         "['a', 'b', 'c'].exists(verb, authorizer.path('/x').check(verb).allowed())",
@@ -343,7 +342,7 @@ async fn the_third_authorizer_check_exceeds_the_cost_limit() {
         "{failure}"
     );
     assert_eq!(rules.requests.lock().unwrap().len(), 2);
-    // The cost limit of all expressions allows seven queries.
+    // The cost limit of all expressions allows seven calls.
     let rules = Rules::default();
     let names: Vec<(String, String)> = (0..9)
         .map(|number| {

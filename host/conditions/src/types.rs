@@ -1,4 +1,4 @@
-//! Static types of expressions.
+//! The static types of expressions.
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
@@ -13,24 +13,24 @@ pub(crate) enum Type {
     Bytes,
     Duration,
     Timestamp,
-    /// The type of a type, such as `type(x)`.
+    /// The type of types, such as the result of `type(x)`.
     Kind,
-    /// A type that is known only at evaluation, such as the type of a value in `object`.
+    /// A type that is known only during evaluation, such as that of a value in `object`.
     Dyn,
-    /// A type that nothing determines, such as the type of the value of `optional.none()`, or of the items of `[]`.
+    /// A type that nothing determines, such as the value type of `optional.none()`, or the item type of `[]`.
     Free,
     List(Box<Type>),
     Map(Box<Type>, Box<Type>),
     Optional(Box<Type>),
-    /// A part of `request` or `namespaceObject`, with declared fields.
+    /// A part of `request` or `namespaceObject`, whose fields are declared.
     Record(Record),
-    /// A part of an object whose schema is known.
+    /// A part of an object with a known schema.
     SchemaObject(Arc<SchemaObject>),
-    /// A type with functions and no fields.
+    /// A type that has functions, but no fields.
     Opaque(&'static str),
-    /// A part of an object to apply, by its path: `Object`, `Object.spec`. Its fields are dynamic.
+    /// A part of an object to apply, by its path, such as `Object.spec`. Its fields are dynamic.
     Part(Arc<str>),
-    /// A type parameter of a signature; there are at most two.
+    /// A type parameter of a signature, of which there are at most two.
     Any(usize),
 }
 
@@ -46,10 +46,10 @@ pub(crate) const SEMVER: Type = Type::Opaque("kubernetes.Semver");
 pub(crate) const IMAGE: Type = Type::Opaque("kyverno.image");
 pub(crate) const JSON_PATCH: Type = Type::Opaque("JSONPatch");
 
-/// A part of an object with the fields of its schema.
+/// A part of an object, with the fields in its schema.
 #[derive(Debug, PartialEq)]
 pub(crate) struct SchemaObject {
-    /// The path, which begins with the kind: `Widget.spec`.
+    /// The path, which begins with the kind, such as `Widget.spec`.
     pub(crate) name: String,
     pub(crate) fields: BTreeMap<String, Type>,
 }
@@ -69,7 +69,7 @@ impl Type {
     }
 }
 
-/// The records that kube-apiserver declares.
+/// The record types that kube-apiserver declares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Record {
     Request,
@@ -80,7 +80,7 @@ pub(crate) enum Record {
     NamespaceMetadata,
     NamespaceSpec,
     NamespaceStatus,
-    /// `exceptions` of a policy of Kyverno.
+    /// The variable `exceptions` of a Kyverno policy.
     Exceptions,
 }
 
@@ -177,7 +177,7 @@ impl Bindings {
         }
     }
 
-    /// Replaces the parameters of a type by the bound types. An unbound one becomes [`Type::Free`].
+    /// Replaces type parameters by the types to which they are bound. An unbound one becomes [`Type::Free`].
     pub(crate) fn apply(&self, to: &Type) -> Type {
         match to {
             Type::Any(index) => self.0.get(*index).cloned().flatten().unwrap_or(Type::Free),
@@ -189,7 +189,7 @@ impl Bindings {
     }
 }
 
-/// Returns the common type for values of both types; `None` if the two exclude each other.
+/// Returns a type to which the values of both types belong; `None` if the types exclude each other.
 pub(crate) fn join(one: &Type, other: &Type) -> Option<Type> {
     let nullable = |kind: &Type| {
         matches!(

@@ -1,4 +1,4 @@
-//! The values of expressions. Values from a request are borrowed from its objects and never copied.
+//! The values of expressions. Values from a request borrow from its objects.
 
 use std::{net::IpAddr, ops::Deref, sync::Arc};
 
@@ -48,7 +48,7 @@ pub(crate) enum Value<'a> {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Part<'a> {
-    /// The type name: `Object.spec`, or `JSONPatch`.
+    /// The name of the type, such as `Object.spec` or `JSONPatch`.
     pub(crate) path: Arc<str>,
     pub(crate) fields: Map<'a>,
 }
@@ -115,7 +115,7 @@ impl<'a> FromIterator<Value<'a>> for List<'a> {
     }
 }
 
-/// A map, which is from an object or built by the expression. It keeps its order.
+/// A map from an object, or one that the expression created. It keeps the order of its entries.
 #[derive(Clone, Debug)]
 pub(crate) enum Map<'a> {
     Tree(&'a Members),
@@ -130,7 +130,7 @@ impl<'a> Map<'a> {
         }
     }
 
-    /// Returns the cost of finding a key. In a map that the expression built, all keys are compared.
+    /// Returns the cost of finding a key. In a map that the expression created, all keys are compared.
     pub(crate) fn lookup_cost(&self) -> u64 {
         match self {
             Self::Tree(_) => 0,
@@ -179,7 +179,7 @@ impl<'a> Map<'a> {
 }
 
 impl<'a> Value<'a> {
-    /// Creates the value of a part of an object. Whole numbers are ints, all others doubles.
+    /// Creates the value of a part of an object. Whole numbers become ints, other numbers become doubles.
     pub(crate) fn of(tree: &'a Tree) -> Self {
         match tree {
             Tree::Null => Self::Null,
@@ -194,7 +194,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Copies a tree to a value that shares nothing with it.
+    /// Copies a tree to a value that borrows nothing.
     pub(crate) fn owned(tree: &Tree) -> Value<'static> {
         match tree {
             Tree::Null => Value::Null,
@@ -271,7 +271,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Returns a number of any type for comparisons; `None` for other values.
+    /// Returns a number of any type, for comparisons; `None` for other values.
     pub(crate) fn number(&self) -> Option<Number> {
         match self {
             Self::Int(value) => Some(Number::Whole(i128::from(*value))),
@@ -298,7 +298,7 @@ impl<'a> Value<'a> {
             (Self::Quantity(one), Self::Quantity(other)) => one == other,
             (Self::Format(one), Self::Format(other)) => one.name == other.name,
             (Self::Url(one), Self::Url(other)) => one == other,
-            // Comparisons ignore the build.
+            // Comparisons ignore build metadata.
             (Self::Semver(one), Self::Semver(other)) => one.cmp_precedence(other).is_eq(),
             (Self::Image(one), Self::Image(other)) => one == other,
             (Self::Decision(one), Self::Decision(other)) => one == other,
@@ -307,8 +307,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Returns whether a comparison with a value of another type is an error, as for the types of Kubernetes'
-    /// libraries.
+    /// Returns whether comparing the value with another type is an error, as for types of Kubernetes' libraries.
     pub(crate) fn is_only_equal_to_its_kind(&self) -> bool {
         matches!(
             self,

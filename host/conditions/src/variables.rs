@@ -39,7 +39,7 @@ impl Uses {
     }
 }
 
-/// The variables of one evaluation. Objects are borrowed; other variables are built once.
+/// The variables of an evaluation. Objects are borrowed, and other variables are created once.
 #[derive(Debug)]
 pub(crate) struct Variables<'a> {
     object: Option<&'a Object>,
@@ -53,7 +53,7 @@ pub(crate) struct Variables<'a> {
 }
 
 impl<'a> Variables<'a> {
-    /// No variables, for constants that are evaluated when an expression is compiled.
+    /// No variables, for evaluating constants at compilation.
     pub(crate) const NONE: Variables<'static> = Variables {
         object: None,
         old_object: None,
@@ -122,8 +122,7 @@ fn tree(object: Option<&Object>) -> Value<'_> {
     object.map_or(Value::Null, |object| Value::of(object.value()))
 }
 
-/// Builds a record. As in the JSON of an AdmissionReview, empty fields are absent: `has` is false, and a select is an
-/// error.
+/// Creates a record. As in an AdmissionReview, empty fields are absent: `has` is false, and a selection fails.
 struct Fields<'a>(Vec<(Value<'a>, Value<'a>)>);
 
 impl<'a> Fields<'a> {
@@ -206,7 +205,7 @@ fn texts(texts: &[String]) -> Value<'_> {
     Value::list(texts.iter().map(|text| Value::text(text)).collect())
 }
 
-/// Builds `namespaceObject` with the fields that kube-apiserver shows, in its spelling. Empty fields are absent.
+/// Creates `namespaceObject` with kube-apiserver's fields and spelling. Empty fields are absent.
 fn namespace_value(namespace: &Json) -> Value<'_> {
     const METADATA: [(&str, &str); 12] = [
         ("name", "name"),

@@ -1,5 +1,5 @@
-//! Applies the JSON Patches of policies like kube-apiserver's library, which is laxer than RFC 6902: `replace` adds a
-//! missing key, and negative indexes count from the end.
+//! Applies JSON Patches of policies like kube-apiserver's library, which is more lenient than RFC 6902: `replace` adds
+//! a missing key, and negative indexes count from the end.
 
 use std::mem;
 
@@ -8,7 +8,7 @@ use serde_json::{Map, Value as Json};
 
 use super::failed;
 
-/// The reason why an operation does not apply.
+/// The reason why an operation cannot be applied.
 enum Problem {
     Test,
     Other(String),
@@ -22,8 +22,8 @@ impl From<String> for Problem {
 
 const MISSING: &str = "missing value";
 
-/// Applies a JSON Patch to the object; returns `None` if one of its tests fails. Fails if an operation does not apply,
-/// if its copies exceed the limit in bytes, or if the deadline has passed.
+/// Applies a JSON Patch to the object; returns `None` if a `test` fails. Fails if an operation cannot be applied, if
+/// copies exceed the limit in bytes, or if the deadline has passed.
 pub(crate) fn patched(
     object: &Json,
     operations: &str,
@@ -149,13 +149,12 @@ impl Operation {
     }
 }
 
-/// Words the error of an operation whose path does not exist.
+/// Returns the error of an operation whose path does not exist.
 fn missing(operation: &str, what: &str, path: &str) -> String {
     format!("{operation} operation does not apply: doc is missing {what}: {path}: {MISSING}")
 }
 
-/// Finds the object or array that contains the end of the path, and returns it with the last part of the path. The text
-/// before the first `/` is ignored.
+/// Returns the object or array at the end of the path, and the last segment. Skips text before the first `/`.
 fn find<'d>(document: &'d mut Json, path: &str) -> Option<(&'d mut Json, String)> {
     let (_, path) = path.split_once('/')?;
     let (parts, key) = match path.rsplit_once('/') {

@@ -61,7 +61,7 @@ impl Checker<'_> {
         )
     }
 
-    /// Checks `variables.x`; returns `None` if there are no variables here.
+    /// Checks `variables.x`; returns `None` if the expression may not use variables.
     fn composed(&mut self, node: u64, name: &str) -> Option<Typed> {
         let variables = self.scope.variables.as_ref()?;
         let found = variables
@@ -75,7 +75,7 @@ impl Checker<'_> {
             );
             return Some(fail(node, message));
         };
-        // The variable is evaluated when it is first used, at this depth.
+        // A variable is evaluated at its first use, so its depth adds to the depth of this place.
         let height = self.depth + known.height;
         if height > MAX_DEPTH {
             return Some(Err(Mistake::TooDeep { limit: MAX_DEPTH }));
@@ -84,7 +84,7 @@ impl Checker<'_> {
         Some(Ok((Expression::Composed(index), known.kind.clone())))
     }
 
-    /// Returns whether the node is this global variable, and no variable of a macro shadows it.
+    /// Returns whether the node is this global variable, which no variable of a macro hides.
     pub(super) fn is_global(&self, node: &IdedExpr, wanted: &str) -> bool {
         matches!(&node.expr, Expr::Ident(name) if name == wanted) && self.local(wanted).is_none()
     }
@@ -199,7 +199,7 @@ pub(super) fn json_patch_field(field: &str) -> Option<Type> {
     }
 }
 
-/// Returns the type with this name that an expression may name.
+/// Returns the type that an expression may name with this name.
 fn type_named(name: &str) -> Option<&'static str> {
     "bool int uint double string bytes list map null_type type optional_type"
         .split(' ')

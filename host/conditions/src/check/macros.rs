@@ -1,4 +1,4 @@
-//! Checks macros, which bind a variable for their arguments.
+//! Checks macros, which bind variables for their arguments.
 
 use cel::common::ast::{Expr, IdedExpr};
 
@@ -9,10 +9,10 @@ use crate::{
     value::Value,
 };
 
-/// The variable in which kube-apiserver's macros collect their result.
+/// The name of the variable in which kube-apiserver's macros accumulate their result.
 const ACCUMULATOR: &str = "__result__";
 
-/// The arguments of a macro, named by their purpose.
+/// The arguments of a macro, by purpose.
 struct MacroCall<'a> {
     kind: EachKind,
     variable: &'a IdedExpr,
@@ -85,7 +85,7 @@ fn transformed(node: u64, kind: EachKind, item: Type, key: Type, result: Type) -
 }
 
 impl Checker<'_> {
-    /// Checks a macro; returns `None` for other calls.
+    /// Checks a macro; returns `None` if the call is not a macro.
     pub(super) fn macro_call(
         &mut self,
         node: u64,
@@ -159,7 +159,7 @@ impl Checker<'_> {
         Ok(Some((Expression::Each(Box::new(each)), checked)))
     }
 
-    /// `cel.bind(variable, value, body)` of Kyverno: the body for the only item of a list.
+    /// Checks Kyverno's `cel.bind(variable, value, body)`, which is a macro over a list with only `value`.
     pub(super) fn bind(&mut self, variable: &IdedExpr, value: &IdedExpr, body: &IdedExpr) -> Typed {
         let name = variable_name(variable)?;
         let (value, kind) = self.check(value)?;

@@ -1,4 +1,4 @@
-//! Checks object literals, `Type{field: value}`, and type names with dots.
+//! Checks object literals such as `Type{field: value}`, and type names that contain dots.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::{
     value::{Map, Text, Value},
 };
 
-/// The type names with dots that an expression may use.
+/// The type names with dots that expressions may use.
 const QUALIFIED: [&str; 9] = [
     "google.protobuf.Timestamp",
     "google.protobuf.Duration",
@@ -27,7 +27,7 @@ const QUALIFIED: [&str; 9] = [
     "kubernetes.authorization.Decision",
 ];
 
-/// The type name of an object to apply.
+/// The type name of an object that a mutation applies.
 const OBJECT: &str = "Object";
 
 struct CheckedField<'a> {
@@ -41,7 +41,7 @@ struct CheckedField<'a> {
 #[derive(Debug)]
 pub(crate) enum SetValue {
     Field {
-        /// The path of the object: `Object.spec`.
+        /// The path of the object, such as `Object.spec`.
         path: Box<str>,
         name: Box<str>,
         kind: Type,
@@ -53,7 +53,7 @@ pub(crate) enum SetValue {
 }
 
 impl SetValue {
-    /// Describes why the value does not fit into an object of this structure; returns `None` if it fits.
+    /// Describes why the value does not fit this structure; returns `None` if it fits.
     pub(crate) fn misfit(&self, structure: Option<&Structure>) -> Option<String> {
         match self {
             Self::Field { path, name, kind } => field_misfit(path, name, kind, structure),
@@ -75,8 +75,8 @@ fn field_misfit(path: &str, name: &str, kind: &Type, structure: Option<&Structur
     structure.refused(path, name, &sample(kind)?)
 }
 
-/// Returns the path that a JSON Patch operation sets, with the known parts of the value; unknown parts are null, which
-/// fits every type. Returns `None` if the path or the operation is not a literal, or if the operation sets nothing.
+/// Returns the path that a JSON Patch operation sets, and the value. Unknown parts of the value are null, which fits
+/// every type. Returns `None` if path or operation are not literals, or if the operation sets nothing.
 fn set_path(fields: &[CheckedField<'_>]) -> Option<SetValue> {
     let field = |name: &str| fields.iter().find(|field| field.name == name);
     let literal = |name: &str| match &field(name)?.value {
@@ -114,15 +114,14 @@ fn known_parts(value: &Expression, kind: &Type) -> Json {
             let item = |item: &Item| known_parts(&item.value, &Type::Dyn);
             items.iter().map(item).collect()
         }
-        // The fields of a part are checked by themselves.
+        // The fields of a part are checked separately.
         Expression::Part(..) => serde_json::Map::new().into(),
         Expression::Constant(Value::Bool(value)) => (*value).into(),
         _ => sample(kind).unwrap_or_default(),
     }
 }
 
-/// Returns the type of the items of a list, or of the innermost list of nested lists; any other type is returned as it
-/// is.
+/// Returns the type of the items of a list, or of the innermost of nested lists. Returns any other type unchanged.
 fn item(kind: &Type) -> &Type {
     match kind {
         Type::List(items) => item(items),
@@ -133,7 +132,7 @@ fn item(kind: &Type) -> &Type {
 fn sample(kind: &Type) -> Option<Json> {
     Some(match kind {
         Type::Bool => true.into(),
-        // A double without a fraction fits an integer.
+        // A double without a fraction fits an integer field.
         Type::Int | Type::Uint | Type::Double => 1.into(),
         Type::String => "".into(),
         Type::Map(..) | Type::Part(_) => serde_json::Map::new().into(),
@@ -194,7 +193,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Checks the fields of an object. `wanted` returns the type that a field must have; `None` for any type.
+    /// Checks the fields of an object. `wanted` returns the required type of a field; `None` allows any type.
     fn object_fields<'a>(
         &mut self,
         object: &'a StructExpr,
@@ -233,7 +232,7 @@ impl Checker<'_> {
         Ok(fields)
     }
 
-    /// Checks a protobuf message that stands for a value of CEL.
+    /// Checks the literal of a protobuf message that CEL converts to a value, such as a wrapper or a timestamp.
     fn well_known(&mut self, node: u64, name: &str, object: &StructExpr) -> Typed {
         let known = |kind: Type| (kind.clone(), vec![("value", kind)]);
         let moment = || vec![("seconds", Type::Int), ("nanos", Type::Int)];

@@ -1,4 +1,4 @@
-//! Kubernetes' authorization library, with which expressions check permissions by the variable `authorizer`.
+//! Kubernetes' authorization library, whose variable `authorizer` lets expressions check permissions.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -16,23 +16,23 @@ use crate::{
     value::Value,
 };
 
-/// The cost of calling the authorizer, as in Kubernetes. An expression can afford two calls.
+/// The cost of a call of the authorizer, as in Kubernetes. The limit of an expression allows two calls.
 const QUESTION_COST: u64 = 350_000;
 
-/// A query to the authorizer that is being built.
+/// A permission check that an expression is building.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AccessCheck {
-    /// The user to check; `None` for the user of the request.
+    /// The user whose permission is checked; `None` for the request's user.
     user: Option<UserInfo>,
     target: Target,
 }
 
-/// The target of the query so far.
+/// The target of the permission check so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Target {
     Unset,
     Group(String),
-    /// A path or a resource, without the verb.
+    /// A path or a resource, still without a verb.
     Attributes(AccessAttributes),
 }
 
@@ -70,7 +70,7 @@ impl AccessCheck {
         }
     }
 
-    /// Copies the query with another target, which contains `text`, and charges for the copy.
+    /// Copies the check with another target, and charges for copying it and `text`.
     fn with_target(
         &self,
         machine: &mut Machine<'_>,
@@ -114,7 +114,7 @@ impl AccessCheck {
         }
     }
 
-    /// Completes the query with this verb; returns `None` if its target is not set.
+    /// Completes the check with this verb; returns `None` if it has no target.
     pub(crate) fn question(&self, verb: &str) -> Option<Question> {
         let Target::Attributes(attributes) = &self.target else {
             return None;
@@ -132,14 +132,14 @@ impl AccessCheck {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Question {
-    /// The user to check; `None` for the user of the request.
+    /// The user whose permission is checked; `None` for the request's user.
     pub(crate) user: Option<UserInfo>,
     pub(crate) attributes: AccessAttributes,
 }
 
 pub(crate) type Answer = Result<Access, AuthorizerError>;
 
-/// The answers of one evaluation. They are few, since every query is expensive.
+/// The authorizer's replies during one evaluation. The list is short, because each call is expensive.
 #[derive(Debug, Default)]
 pub(crate) struct Answers(Vec<(Question, Arc<Answer>)>);
 
@@ -246,7 +246,7 @@ fn register_checks(library: &mut Library) {
     ] {
         library.member::<(ResourceCheck, Str), ResourceCheck>(field, move |machine, (check, text)| {
             if field.ends_with("Selector") {
-                // Kubernetes charges as if the text had a requirement for every second byte.
+                // Kubernetes charges as if every second byte of the text began a requirement.
                 machine.charge(10)?;
                 machine.charge_items(text.len().saturating_mul(25))?;
             }
@@ -276,7 +276,7 @@ fn register_checks(library: &mut Library) {
     }
 }
 
-/// Registers the functions that send a query to the authorizer, and those that read its decision.
+/// Registers the functions that call the authorizer, and those that read its decision.
 fn register_decisions(library: &mut Library) {
     library.member::<(PathCheck, Str), Decision>("check", |machine, (check, verb)| {
         decide(machine, &check, &verb)

@@ -1,4 +1,4 @@
-//! Kubernetes' functions of lists, and CEL's extensions for sets, lists and optional values.
+//! Kubernetes' list functions, and CEL's extensions for sets, lists and optional values.
 
 use std::{cmp::Ordering, sync::Arc};
 
@@ -53,10 +53,10 @@ fn charge_list(machine: &mut Machine<'_>, items: usize) -> Result<(), Fault> {
     machine.charge_items(items)
 }
 
-/// The cost of a call and of the list that it makes.
+/// The cost of a call that creates a list.
 const LIST_COST: u64 = 11;
 
-/// Charges for comparing all items of a list with one another. As in kube-apiserver, their lengths do not matter.
+/// Charges for comparing all items of a list with each other. As in kube-apiserver, their sizes do not matter.
 fn charge_comparisons(
     machine: &mut Machine<'_>,
     items: usize,
@@ -163,7 +163,7 @@ fn unwrapped<'a>(machine: &mut Machine<'a>, list: &List<'a>) -> Result<List<'a>,
     Ok(values.into_iter().collect())
 }
 
-/// Replaces the lists in a list by their items, down to this depth. It does not recurse, since objects may nest deeply.
+/// Replaces nested lists by their items, down to this depth. It does not recurse, because objects may nest deeply.
 fn flatten<'a>(machine: &mut Machine<'a>, list: &List<'a>, depth: usize) -> Result<List<'a>, Fault> {
     charge_list(machine, list.len())?;
     let mut flat = Vec::new();
@@ -180,7 +180,7 @@ fn flatten<'a>(machine: &mut Machine<'a>, list: &List<'a>, depth: usize) -> Resu
     Ok(flat.into_iter().collect())
 }
 
-/// Sorts items by their keys, which must have one comparable type.
+/// Sorts items by keys, which must have one comparable type.
 pub(crate) fn sorted<'a>(
     machine: &mut Machine<'a>,
     items: Vec<Value<'a>>,
@@ -201,7 +201,7 @@ pub(crate) fn sorted<'a>(
     Ok(pairs.into_iter().map(|(_, item)| item).collect())
 }
 
-/// Returns the total order of two values of one type, which sorting needs; `None` if the type is not comparable.
+/// Returns the order of two values for sorting; `None` if their type is not comparable.
 fn total_order(one: &Value<'_>, other: &Value<'_>) -> Option<Ordering> {
     Some(match (one, other) {
         (Value::Bool(one), Value::Bool(other)) => one.cmp(other),
@@ -216,7 +216,7 @@ fn total_order(one: &Value<'_>, other: &Value<'_>) -> Option<Ordering> {
     })
 }
 
-/// Registers `isSorted`, `min`, `max` and `sum`. The item types of a dynamic list are known only at evaluation.
+/// Registers `isSorted`, `min`, `max` and `sum`. The item types of dynamic lists are known only during evaluation.
 fn lists(library: &mut Library) {
     use Type::{Bool, Bytes, Double, Duration, Int, String, Timestamp, Uint};
     let ordered = [Bool, Int, Uint, Double, String, Bytes, Duration, Timestamp];

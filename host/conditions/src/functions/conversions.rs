@@ -1,4 +1,4 @@
-//! The conversions `int`, `uint`, `double`, `string`, `bytes`, `bool`, `type` and `dyn`, and `size`.
+//! The functions `int`, `uint`, `double`, `string`, `bytes`, `bool`, `type`, `dyn` and `size`.
 
 use std::{str::FromStr, sync::Arc};
 
@@ -20,7 +20,7 @@ pub(super) fn register(library: &mut Library) {
     library.global::<(i64,), i64>("int", |_, (value,)| Ok(value));
     library.global::<(u64,), i64>("int", |_, (value,)| some_or(value.try_into().ok(), OVERFLOW));
     library.global::<(f64,), i64>("int", |_, (value,)| {
-        // A double cannot represent the bounds exactly, so they do not fit.
+        // A double cannot represent the bounds exactly, so the bounds are excluded.
         some_or((value.abs() < i64::MAX as f64).then_some(value as i64), OVERFLOW)
     });
     library.global::<(Str,), i64>("int", |machine, (text,)| parse(machine, &text, "ParseInt"));
@@ -96,7 +96,7 @@ fn utf8<'a>(machine: &mut Machine<'a>, bytes: &[u8]) -> Result<Text<'a>, Fault> 
     )
 }
 
-/// Writes a double in the shortest form, as Go does: `1.5`, `1e+06`.
+/// Formats a double in the shortest form, as Go does: `1.5`, `1e+06`.
 pub(super) fn go_float(number: f64) -> String {
     if number.is_nan() {
         return "NaN".to_owned();
@@ -116,7 +116,7 @@ pub(super) fn go_float(number: f64) -> String {
     }
 }
 
-/// Parses a number. The error message is the same as from this function of Go's `strconv`.
+/// Parses a number. The error message is that of Go's `strconv` function with this name.
 fn parse<T: FromStr>(machine: &mut Machine<'_>, text: &str, function: &str) -> Result<T, Fault> {
     machine.charge_bytes(text.len())?;
     text.parse()

@@ -1,4 +1,4 @@
-//! `format` and `strings.quote` of CEL's strings extension. Numbers are written as by Go's printer for English.
+//! The functions `format` and `strings.quote` of CEL's strings extension. Numbers are formatted as Go does for English.
 
 use std::{collections::HashMap, fmt::Write};
 
@@ -16,7 +16,7 @@ use crate::{
     value::{List, Map, Value},
 };
 
-/// The number of decimals of `%f` and `%e` without a precision.
+/// The default number of decimals of `%f` and `%e`.
 const PRECISION: usize = 6;
 
 pub(super) fn register(library: &mut Library) {
@@ -29,7 +29,7 @@ pub(super) fn register(library: &mut Library) {
     });
 }
 
-/// The conversion that a `%` requests.
+/// The conversion after a `%` in a format.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Clause {
     String,
@@ -46,7 +46,7 @@ enum Piece<'t> {
     Clause(Clause),
 }
 
-/// Splits a format into its parts; ends with an error at an invalid part.
+/// Splits a format into its parts, up to the first invalid part, which is an error.
 fn pieces(format: &str) -> impl Iterator<Item = Result<Piece<'_>, String>> {
     let mut rest = format;
     std::iter::from_fn(move || {
@@ -129,7 +129,7 @@ impl Clause {
         format!("error during formatting: {takes}, was given {kind}")
     }
 
-    /// Returns whether a value of this type can be formatted. A dynamic value may be of any type.
+    /// Returns whether a value of this type can be formatted. A dynamic value may have any type.
     fn takes(self, kind: &Type) -> bool {
         use Type::{
             Bool, Bytes, Double, Duration, Dyn, Free, Int, Kind, List, Map, Null, String, Timestamp, Uint,
@@ -153,7 +153,7 @@ impl Clause {
                     | Uint
             ),
             Self::Decimal | Self::Octal => matches!(kind, Int | Uint),
-            // A string may be NaN or infinity, which is known only at evaluation.
+            // A string may be NaN or infinity, which is known only during evaluation.
             Self::Fixed(_) | Self::Scientific(_) => matches!(kind, Double | String),
             Self::Binary => matches!(kind, Int | Uint | Bool),
             Self::Hex { .. } => matches!(kind, Int | Uint | String | Bytes),
@@ -161,8 +161,7 @@ impl Clause {
     }
 }
 
-/// Checks a literal format with a literal list of arguments, as kube-apiserver does when it compiles. `items` has the
-/// type of each list item by node.
+/// Checks a literal format with a literal list, as kube-apiserver's compiler does. `items` has types by node.
 pub(crate) fn check(
     target: Option<&IdedExpr>,
     arguments: &[IdedExpr],
@@ -280,7 +279,7 @@ fn hex(machine: &mut Machine<'_>, bytes: &[u8]) -> Result<String, Fault> {
     }))
 }
 
-/// Writes a value as `%s` does. A value in a list or map is written as a CEL literal.
+/// Formats a value as `%s` does. Values inside lists and maps are formatted as CEL literals.
 fn write_value<'a>(
     machine: &mut Machine<'a>,
     value: &Value<'a>,

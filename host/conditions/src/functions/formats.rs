@@ -1,4 +1,4 @@
-//! Kubernetes' named formats: `format.dns1123Label().validate(text)` returns the mistakes in a text.
+//! Kubernetes' named formats, such as `format.dns1123Label().validate(text)`, which returns the mistakes in a text.
 
 use std::sync::{Arc, LazyLock};
 
@@ -17,7 +17,7 @@ pub(crate) struct Format {
     pub(crate) name: &'static str,
     function: &'static str,
     check: fn(&str) -> Vec<String>,
-    /// The approximate length of the format's regular expression, for the cost.
+    /// The approximate length of the format's regular expression, from which the cost is computed.
     size: u64,
 }
 
@@ -103,7 +103,7 @@ pub(super) fn register(library: &mut Library) {
     });
 }
 
-/// A format that is a regular expression, with examples for messages.
+/// A format that is defined by a regular expression, with examples for messages.
 struct Rule {
     regex: LazyLock<Regex>,
     written: &'static str,
@@ -260,7 +260,7 @@ fn qualified_name(text: &str) -> Vec<String> {
     wrong
 }
 
-/// Replaces a dash at the end of a prefix, which is valid there since more characters follow in a name.
+/// Replaces a dash at the end of a prefix. The dash is valid, because more characters follow in a name.
 fn masked(text: &str) -> String {
     match text.strip_suffix('-') {
         Some(front) if !front.is_empty() => {
@@ -307,7 +307,7 @@ mod tests {
 
     #[test]
     fn named_formats_accept_and_reject_texts_as_in_kubernetes() {
-        // The rows are from the tests of Kubernetes' library of formats.
+        // Source: the tests of Kubernetes' format library.
         let long = "a".repeat(64);
         for (name, good, bad, why) in [
             (

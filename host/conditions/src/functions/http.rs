@@ -1,4 +1,4 @@
-//! Kyverno's `http.Get` and `http.Post`, which send requests to the servers that the host grants to policies.
+//! Kyverno's `http.Get` and `http.Post`, which send requests that the host grants to policies.
 
 use admittance_admission::{Deadline, HttpGrant, HttpRequest, PolicyHttp, Tape, leave_for};
 use serde_json::{Value as Json, json};
@@ -15,9 +15,9 @@ use crate::{
     value::{Map, Value},
 };
 
-/// The longest body of a request, in bytes.
+/// The maximum size of a request's body, in bytes.
 const LONGEST_BODY: usize = 1 << 20;
-/// The sender of requests and the list of grants, for messages.
+/// The sender of requests and the key of the grants, for messages.
 const POLICY: (&str, &str) = ("a policy", "`pluginHttp.kyverno` of the configuration");
 
 #[derive(Clone, Debug, PartialEq)]
@@ -68,7 +68,7 @@ fn send<'a>(
             let written = Writer::new(LONGEST_BODY, machine.deadline()).json(body);
             let mut text = written.map_err(|failure| Fault::error(failure.message))?;
             machine.charge_bytes(text.len())?;
-            // Kyverno's text ends with a line feed.
+            // In Kyverno, the body ends with a line feed.
             text.push('\n');
             text.into_bytes()
         }
@@ -84,7 +84,7 @@ fn send<'a>(
 }
 
 impl HttpLookup {
-    /// Returns the answer as Kyverno does: the object in the body with `statusCode`, or `body` and `statusCode`.
+    /// Returns the response like Kyverno: the body's object with `statusCode` added, or `body` and `statusCode`.
     pub(super) async fn find(
         &self,
         http: Option<&PolicyHttp>,
@@ -101,7 +101,7 @@ impl HttpLookup {
         let answer = request.send(grant, &*http.sender, tape, deadline).await;
         let answer = answer.map_err(|error| failed(error.to_string()))?;
         leave_for(answer.body.len()).await;
-        // As with Go's decoder, anything after the first value of the body is ignored.
+        // As in Go's decoder, anything after the body's first JSON value is ignored.
         let mut values = serde_json::Deserializer::from_slice(&answer.body).into_iter::<Json>();
         let body = with_doubles(values.next().and_then(Result::ok).unwrap_or_default());
         let result = match body {

@@ -1,4 +1,4 @@
-//! Kyverno's `image`: references to images, as the library go-containerregistry reads them.
+//! Kyverno's `image`, which parses references to images like the library go-containerregistry.
 
 use std::sync::Arc;
 
@@ -11,14 +11,14 @@ use crate::machine::{Fault, Machine};
 const DEFAULT_REGISTRY: &str = "index.docker.io";
 const DEFAULT_TAG: &str = "latest";
 
-/// A reference to an image with all of its parts.
+/// A complete reference to an image.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct ImageName {
     registry: String,
     repository: String,
-    /// Empty if the reference has a digest.
+    /// The tag; empty if the reference has a digest.
     tag: String,
-    /// Empty if the reference has none.
+    /// The digest; empty if the reference has none.
     digest: String,
 }
 
@@ -45,7 +45,7 @@ pub(super) fn register(library: &mut Library) {
     }
 }
 
-/// Parses the name of an image. The outer error means that the cost is exceeded.
+/// Parses a reference to an image. The outer error means that the cost limit is exceeded.
 fn read(machine: &mut Machine<'_>, text: &str) -> Result<Result<ImageName, String>, Fault> {
     machine.charge_bytes(text.len())?;
     Ok(ImageName::parse(text))

@@ -1,4 +1,4 @@
-//! The functions that Kyverno adds to CEL, and the reasons for which some are refused.
+//! The functions that Kyverno adds to CEL, and the reasons why some of them are refused.
 
 use std::{io::Read as _, sync::Arc};
 
@@ -31,16 +31,16 @@ use crate::{
 };
 
 const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
-/// The bytes that a byte of JSON, YAML or a certificate is charged for: a tree takes more than its text.
+/// The factor by which parsing a byte of JSON, YAML or a certificate costs more than reading it.
 const TREE_COST: usize = 16;
-/// The longest text that `json.marshal` and `gzip.decompress` return, in bytes.
+/// The maximum length of a text that `json.marshal` and `gzip.decompress` return, in bytes.
 const LONGEST: usize = 1 << 20;
 const LENIENT: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// Returns the reason for which a function of Kyverno cannot be called.
+/// Returns the reason why a function of Kyverno cannot be called; `None` if it can.
 pub(crate) fn refusal(space: &str, name: &str) -> Option<&'static str> {
     Some(match (space, name) {
         ("http", "Client" | "client") => {
@@ -117,7 +117,7 @@ fn register_texts(library: &mut Library) {
     });
     library.global::<(Str,), Dyn>("yaml.parse", |machine, (text,)| {
         parsed(machine, &text, |text| {
-            // Nested aliases multiply a short text. The limit keeps the work in proportion to the cost of the text.
+            // Nested aliases multiply a short text. The limit keeps the work in proportion to the charged cost.
             let repeated = text.len().saturating_mul(TREE_COST);
             let options = serde_saphyr::options! {
                 budget: serde_saphyr::budget! { max_total_scalar_bytes: repeated },
@@ -130,7 +130,7 @@ fn register_texts(library: &mut Library) {
         parsed(machine, &text, x509::decode)
     });
     library.global::<(A,), Str>("json.marshal", |machine, (value,)| {
-        // The length is not known before the text is written, so the longest text is charged.
+        // The length is known only after writing, so the longest text is charged before.
         machine.charge_bytes(LONGEST / 16)?;
         let written = Writer::new(LONGEST, machine.deadline()).json(&value);
         let text = written.map_err(|failure| Fault::error(failure.message))?;
@@ -157,7 +157,7 @@ fn register_texts(library: &mut Library) {
         Ok(bytes.into())
     });
     library.global::<(Bytes,), Str>("gzip.decompress", |machine, (bytes,)| {
-        // The length is not known before the text is read, so the longest text is charged.
+        // The length is known only after decompressing, so the longest text is charged before.
         machine.charge_bytes(LONGEST / 16)?;
         let mut text = String::new();
         let mut reader = MultiGzDecoder::new(&*bytes).take(LONGEST as u64 + 1);
@@ -177,7 +177,7 @@ fn parsed<'a>(machine: &mut Machine<'a>, text: &str, parse: fn(&str) -> Result<J
     Ok(Value::owned(&with_doubles(tree)))
 }
 
-/// Returns the tree as Go decodes it, which makes every number a floating-point number.
+/// Returns the tree as Go decodes it, with every number as a floating-point number.
 pub(super) fn with_doubles(tree: Json) -> Json {
     match tree {
         Json::Number(number) => number.as_f64().into(),
@@ -193,7 +193,7 @@ pub(super) fn with_doubles(tree: Json) -> Json {
 fn register_times(library: &mut Library) {
     library.global::<(), OffsetDateTime>("time.now", |_, ()| Ok(Moment::now().0.into()));
     library.global::<(OffsetDateTime, Duration), OffsetDateTime>("time.truncate", |_, (time, unit)| {
-        // Go counts from the year 1.
+        // Go's zero time is in the year 1.
         const YEAR_ONE: i128 = -62_135_596_800 * 1_000_000_000;
         let nanos = time.unix_timestamp_nanos();
         let whole = match unit {
@@ -209,7 +209,7 @@ fn register_times(library: &mut Library) {
     });
 }
 
-/// Returns the field `value` of each item of `values` by the field `key` of the item of `keys` at the same place.
+/// Maps the field `key` of each item of `keys` to the field `value` of the item of `values` with the same index.
 fn merged<'a>(
     machine: &mut Machine<'a>,
     keys: &List<'a>,

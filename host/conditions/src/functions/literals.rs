@@ -1,11 +1,11 @@
-//! Writes numbers like Go's printer for English, and quoted texts.
+//! Formats numbers as Go does for English, and quotes texts.
 
 use std::{fmt::Write, iter::repeat_n};
 
-/// The most decimals of a double. More would exceed the limit of Rust's formatter, so zeros are appended instead.
+/// The largest number of decimals that Rust's formatter is asked for. More decimals are zeros that are appended.
 const EXACT: usize = 1100;
 
-/// Writes a number with a comma between thousands.
+/// Formats a number with commas between thousands.
 pub(super) fn fixed(number: f64, precision: usize) -> String {
     if let Some(text) = not_finite(number) {
         return text;
@@ -24,19 +24,19 @@ pub(super) fn fixed(number: f64, precision: usize) -> String {
         }
         grouped.push(digit);
     }
-    // A zero is written without a sign.
+    // Zero has no sign.
     let sign = if number < 0.0 { "-" } else { "" };
     format!("{sign}{grouped}{decimals}")
 }
 
-/// Writes a number in scientific notation, `1.052033×10⁰³`.
+/// Formats a number in scientific notation, such as `1.052033×10⁰³`.
 pub(super) fn scientific(number: f64, precision: usize) -> String {
     if let Some(text) = not_finite(number) {
-        // Go pads the text to the number of decimals.
+        // Like Go, this pads the text to the number of decimals.
         return format!("{text:>width$}", width = precision.min(EXACT));
     }
     let exact = precision.min(EXACT);
-    // A negative zero is written without its sign.
+    // Negative zero has no sign.
     let number = if number == 0.0 { 0.0 } else { number };
     let text = format!("{number:.exact$e}");
     let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
@@ -63,7 +63,7 @@ pub(super) fn scientific(number: f64, precision: usize) -> String {
     format!("{mantissa}{zeros}\u{d7}10{sign}{raised}")
 }
 
-/// Writes a number that is not finite; returns `None` for finite ones.
+/// Formats NaN and infinities; returns `None` for other numbers.
 fn not_finite(number: f64) -> Option<String> {
     if number.is_nan() {
         Some("NaN".to_owned())
@@ -74,8 +74,7 @@ fn not_finite(number: f64) -> Option<String> {
     }
 }
 
-/// Writes a text in double quotes. Go's `%q` escapes all characters that cannot be printed; `strings.quote` escapes
-/// only those that have an escape with a letter.
+/// Puts a text in double quotes. Go's `%q` escapes all unprintable characters; `strings.quote` only some.
 pub(super) fn quote(text: &str, as_go: bool) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');

@@ -1,4 +1,4 @@
-//! Kyverno's `resource.Get` and `resource.List`: objects of the cluster.
+//! Kyverno's `resource.Get` and `resource.List`, which read objects of the cluster.
 
 use admittance_admission::{
     ClusterKind, ClusterQuery, Deadline, LabelSelector, RecordedCluster, Requirement,
@@ -17,10 +17,10 @@ use crate::{
     value::{Map, Value},
 };
 
-/// The cost of a lookup: an expression can afford twenty.
+/// The cost of a lookup. The limit of an expression allows twenty.
 const LOOKUP_COST: u64 = 50_000;
 
-/// A value that comes from outside of the request. Equal ones are looked up once.
+/// A value that is not part of the request. Equal lookups are made only once.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Lookup {
     Objects(ObjectLookup),
@@ -35,7 +35,7 @@ pub(crate) struct ObjectLookup {
     labels: LabelSelector,
 }
 
-/// The values that one evaluation has looked up; few, because every lookup is expensive.
+/// The values that one evaluation has looked up. The list is short, because lookups are expensive.
 #[derive(Debug, Default)]
 pub(crate) struct Lookups(Vec<(Lookup, Result<Value<'static>, String>)>);
 
@@ -52,8 +52,8 @@ pub(crate) fn is_lookup(name: &str) -> bool {
     )
 }
 
-/// Returns the kind of the objects that a lookup with these first arguments reads: the version and the plural. Both
-/// must be literals, since the host gets the permission to read each kind before the policy runs.
+/// Returns the kind of objects that a lookup reads, from its first arguments: the version and the plural. Both must be
+/// literals, because the host gets the permission for each kind before the policy runs.
 pub(crate) fn kind_of(arguments: &[Expression]) -> Result<ClusterKind, String> {
     let [
         Expression::Constant(Value::String(version)),
@@ -76,7 +76,7 @@ pub(crate) fn kind_of(arguments: &[Expression]) -> Result<ClusterKind, String> {
 }
 
 impl Lookup {
-    /// Looks the value up. An error is the error of the expression.
+    /// Looks up the value. An error becomes the error of the expression.
     pub(crate) async fn find(
         &self,
         sources: &Sources<'_>,
@@ -91,8 +91,7 @@ impl Lookup {
         }
     }
 
-    /// Returns the value if it has been looked up. Otherwise returns the fault that interrupts the evaluation for the
-    /// lookup.
+    /// Returns the value if it has been looked up. Otherwise returns a fault that pauses the evaluation for the lookup.
     pub(super) fn value<'a>(self, machine: &mut Machine<'a>) -> Outcome<'a> {
         machine.charge_question(LOOKUP_COST)?;
         let known = machine.lookups().0.iter().find(|(known, _)| *known == self);
@@ -104,8 +103,7 @@ impl Lookup {
 }
 
 impl ObjectLookup {
-    /// Looks up an object, which is null if it does not exist, or a list with `items`. An error becomes the error
-    /// of the expression.
+    /// Looks up an object (null if it does not exist) or a list with `items`. An error becomes the expression's error.
     async fn find(
         &self,
         cluster: Option<RecordedCluster<'_>>,

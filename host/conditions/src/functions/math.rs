@@ -1,4 +1,4 @@
-//! The library `math` of cel-go and Kyverno.
+//! The `math` libraries of cel-go and Kyverno.
 
 use super::{Library, Style};
 use crate::{

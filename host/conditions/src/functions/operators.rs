@@ -1,4 +1,4 @@
-//! Operators, except for `&&`, `||`, `?:`, `[]` and selects, which control evaluation and so are not functions.
+//! The operators, except for `&&`, `||`, `?:`, `[]` and field selections, which control the evaluation.
 
 use std::{cmp::Ordering, ops};
 
@@ -16,7 +16,7 @@ use crate::{
 
 const INT_OVERFLOW: &str = "integer overflow";
 const UINT_OVERFLOW: &str = "unsigned integer overflow";
-/// The most items that are copied without an additional cost.
+/// The largest number of items that are copied without additional cost.
 const SHORT_LIST: usize = 64;
 const DURATION_OVERFLOW: &str = "duration overflow";
 const TIMESTAMP_OVERFLOW: &str = "timestamp overflow";
@@ -45,7 +45,7 @@ pub(super) fn register(library: &mut Library) {
         Ok([&*one, &*other].concat().into())
     });
     library.global::<(ListOf<A>, ListOf<A>), ListOf<A>>("_+_", |machine, (one, other)| {
-        // kube-apiserver copies nothing and charges a single call. Here the copies of long lists are charged too.
+        // kube-apiserver copies nothing, and charges only the call. Here, copies of long lists are charged.
         let length = one.len() + other.len();
         if length > SHORT_LIST {
             machine.charge_items(length)?;
@@ -170,7 +170,7 @@ fn times(library: &mut Library) {
     });
 }
 
-/// Compares two values; returns `None` for NaN.
+/// Returns the order of two values; `None` if one is NaN.
 pub(super) fn order<'a>(
     machine: &mut Machine<'a>,
     one: &Value<'a>,

@@ -1,17 +1,17 @@
-//! Kubernetes' library of quantities, such as `500m` and `2Gi`.
+//! Kubernetes' library of quantities, such as `500m` or `2Gi`.
 
 use std::sync::Arc;
 
 use super::{Library, some_or, typed::Str};
 
-/// An amount in units of 10^-9. As in Kubernetes, smaller fractions are rounded up.
+/// An amount as a multiple of 10^-9. As in Kubernetes, smaller fractions are rounded up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Quantity(i128);
 
 const ONE: i128 = 1_000_000_000;
 const INVALID: &str =
     "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
-/// The longest valid text. Longer ones are too large or needlessly precise.
+/// The maximum length of a text. Longer amounts are too large or needlessly precise.
 const LONGEST: usize = 64;
 
 impl Quantity {
@@ -31,8 +31,7 @@ impl Quantity {
         if whole.is_empty() && part.is_empty() || part.contains('.') {
             return None;
         }
-        // The amount is its digits, times a power of ten for the point and the suffix, times a power of two for the
-        // suffix.
+        // The amount is the digits times a power of ten (for point and suffix) times a power of two (for the suffix).
         let (twos, tens) = scale(suffix)?;
         let digits = format!("{whole}{part}");
         let digits = digits.trim_start_matches('0');
@@ -45,7 +44,7 @@ impl Quantity {
         let amount = match u32::try_from(places) {
             Ok(places) => digits.checked_mul(10_i128.checked_pow(places)?)?,
             Err(_) => match 10_i128.checked_pow(places.unsigned_abs()) {
-                // Kubernetes rounds away from zero.
+                // Like Kubernetes, this rounds away from zero.
                 Some(power) => digits / power + i128::from(digits % power != 0),
                 None => 1,
             },
@@ -62,7 +61,7 @@ impl Quantity {
     }
 }
 
-/// Returns the powers of two and of ten that a suffix stands for.
+/// Returns the powers of two and ten that a suffix means.
 fn scale(suffix: &str) -> Option<(u32, i32)> {
     Some(match suffix {
         "n" => (0, -9),
@@ -101,7 +100,7 @@ pub(super) fn register(library: &mut Library) {
         machine.charge_bytes(text.len())?;
         some_or(Quantity::read(&text).map(Arc::new), INVALID)
     });
-    // Kubernetes declares `sign` as a global function, not as a member.
+    // As in Kubernetes, `sign` is a global function, not a member.
     library.global::<(Quantity,), i64>("sign", |_, (amount,)| Ok(amount.0.signum() as i64));
     library.member::<(Quantity,), bool>("isInteger", |_, (amount,)| Ok(amount.whole().is_some()));
     library.member::<(Quantity,), i64>("asInteger", |_, (amount,)| {

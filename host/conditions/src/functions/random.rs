@@ -1,4 +1,4 @@
-//! Kyverno's `random`: random texts that match a regular expression.
+//! Kyverno's `random`, which returns random texts that match a regular expression.
 
 use regex_syntax::{
     ParserBuilder,
@@ -10,9 +10,9 @@ use crate::{
     value::Text,
 };
 
-/// The longest text, in bytes.
+/// The maximum length of a text, in bytes.
 const LONGEST: usize = 4096;
-/// The repetitions that `*`, `+` and `{n,}` may add to their minimum.
+/// The largest number of repetitions that `*`, `+` and `{n,}` add to their minimum.
 const MOST_REPETITIONS: u32 = 32;
 
 pub(super) fn text<'a>(machine: &mut Machine<'_>, pattern: &str) -> Result<Text<'a>, Fault> {
@@ -59,7 +59,7 @@ fn generate(machine: &mut Machine<'_>, pattern: &Hir, text: &mut String) -> Resu
     Ok(())
 }
 
-/// Chooses a character, a printable one of ASCII if the class has any; none if the class is empty.
+/// Chooses a character of the class, a printable ASCII one if possible; returns `None` if the class is empty.
 fn choose(machine: &mut Machine<'_>, class: &Class) -> Result<Option<char>, Fault> {
     let ranges: Vec<(char, char)> = match class {
         Class::Unicode(class) => class.iter().map(|range| (range.start(), range.end())).collect(),

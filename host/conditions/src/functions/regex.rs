@@ -1,4 +1,4 @@
-//! The regular expressions of `matches`, `find` and `findAll`: in the syntax of Go, translated for the crate `regex`.
+//! The regular expressions of `matches`, `find` and `findAll`, in Go's syntax, translated for the crate `regex`.
 
 use std::{fmt, sync::Arc};
 
@@ -18,7 +18,7 @@ use crate::{
 /// The cost of compiling a pattern that is not a literal of the condition.
 const COMPILE_COST: u64 = 10_000;
 
-/// The type of a pattern argument: a pattern that was compiled with the expression, or a string.
+/// The type of a pattern argument, which is a string or a pattern that was compiled with the expression.
 struct Re;
 
 impl CelType for Re {
@@ -63,7 +63,7 @@ pub(super) fn register(library: &mut Library) {
     });
 }
 
-/// Registers the functions of cel-go's library of regular expressions, which Kyverno has.
+/// Registers the functions of cel-go's library `regex`, which Kyverno supports.
 pub(super) fn register_for_kyverno(library: &mut Library) {
     library.global::<(Str, Re, Str), Str>("regex.replace", |machine, (text, pattern, by)| {
         replace(machine, &text, &pattern, &by, usize::MAX)
@@ -80,7 +80,7 @@ pub(super) fn register_for_kyverno(library: &mut Library) {
     });
 }
 
-/// Replaces each match in the text. `\1` in the replacement is the first group of the match.
+/// Replaces each match in the text. In the replacement, `\1` is the match's first group.
 fn replace<'a>(
     machine: &mut Machine<'_>,
     text: &str,
@@ -89,7 +89,7 @@ fn replace<'a>(
     times: usize,
 ) -> Result<Text<'a>, Fault> {
     let most = text.len().saturating_add(1).min(times);
-    // The whole text may be one group, so a replacement may repeat it.
+    // A group may match the whole text, so each replacement may contain the whole text.
     machine.charge_bytes(most.saturating_mul(by.len().saturating_add(text.len())))?;
     let pattern = compiled(machine, text, pattern)?;
     let mut replacement = String::with_capacity(by.len());
@@ -109,7 +109,7 @@ fn replace<'a>(
             },
         }
     }
-    // For the regex library, 0 means no limit.
+    // The crate `regex` takes 0 for no limit.
     let count = if times == usize::MAX { 0 } else { times };
     Ok(match times {
         0 => text.to_owned().into(),
@@ -140,7 +140,7 @@ fn extract_all<'a>(
     Ok(found.map(|found| Value::string(found.as_str())).collect())
 }
 
-/// Returns the compiled pattern, and charges for compiling it and for searching the text.
+/// Returns the compiled pattern, and charges for compiling and searching.
 fn compiled(machine: &mut Machine<'_>, text: &str, pattern: &Value<'_>) -> Result<Arc<Pattern>, Fault> {
     let pattern = match pattern {
         Value::Pattern(pattern) => Arc::clone(pattern),
@@ -161,7 +161,7 @@ fn find_all<'a>(
     pattern: &Value<'_>,
     times: usize,
 ) -> Result<List<'a>, Fault> {
-    // In the worst case, every character matches.
+    // In the worst case, there is a match at every character.
     let most = text.len().saturating_add(1).min(times);
     machine.charge_items(most.saturating_mul(3))?;
     let pattern = compiled(machine, text, pattern)?;
@@ -174,10 +174,9 @@ pub(crate) struct Pattern {
     weight: u64,
 }
 
-/// The size limits of a compiled pattern in bytes. The smallest sufficient one determines the cost per character of
-/// text.
+/// The size limits of compiled patterns, in bytes. The smallest sufficient one determines the cost per character.
 const SIZES: [usize; 5] = [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
-/// The size limit of a pattern that is compiled while a request waits.
+/// The size limit of a pattern that is compiled during an evaluation, in bytes.
 const LARGEST_DYNAMIC: usize = 64 << 10;
 const DEEPEST: u32 = 64;
 
@@ -201,7 +200,7 @@ impl Pattern {
                 .nest_limit(DEEPEST)
                 .build()
                 .map(|regex| {
-                    // kube-apiserver weighs a pattern by its length only. Here a large compiled size weighs more.
+                    // kube-apiserver charges only for a pattern's length. Here, a large compiled pattern costs more.
                     let length = (source.len() as u64).div_ceil(4);
                     let weight = length.max((*size as u64) >> 10);
                     Self { regex, weight }
@@ -226,14 +225,14 @@ impl fmt::Debug for Pattern {
     }
 }
 
-/// Translates an expression of Go to the syntax of the crate `regex`. In Go, `\d`, `\w`, `\s` and `\b` are ASCII,
-/// `\Q..\E` quotes, a brace that does not begin a count is literal, and `[`, `&` and `~` inside a class are literal.
-/// Go rejects a repetition after another one, and a count above 1000.
+/// Translates a regular expression from Go's syntax to that of the crate `regex`. In Go, `\d`, `\w`, `\s` and `\b` are
+/// ASCII, `\Q..\E` quotes, a brace that does not begin a count is literal, and so are `[`, `&` and `~` inside a class.
+/// Go rejects a repetition of a repetition, and a count above 1000.
 fn from_go(source: &str) -> Result<String, String> {
     let mut out = String::with_capacity(source.len() + 16);
     let mut rest = source;
     let mut class = false;
-    // The text from the last repetition on, if it ended just before `rest`.
+    // The text from the last repetition on, if that ended right before `rest`.
     let mut repetition: Option<&str> = None;
     while let Some(character) = rest.chars().next() {
         let after = rest.get(character.len_utf8()..).unwrap_or_default();
@@ -257,7 +256,7 @@ fn from_go(source: &str) -> Result<String, String> {
                 if negated {
                     out.push('^');
                 }
-                // A closing bracket at the beginning is a character of the class.
+                // A closing bracket at the beginning of a class belongs to the class.
                 let (bracket, after) = strip(after, ']');
                 if bracket {
                     out.push_str(r"\]");
@@ -290,7 +289,7 @@ fn from_go(source: &str) -> Result<String, String> {
                 out.push_str(r"\{");
                 after
             }
-            // This `?` is not a repetition: it begins the flags of a group, `(?i)` or `(?:`.
+            // This `?` does not repeat anything: it begins the flags of a group, as in `(?i)` or `(?:`.
             '(' if !class && after.starts_with('?') => {
                 out.push_str("(?");
                 after.strip_prefix('?').unwrap_or(after)
@@ -304,10 +303,10 @@ fn from_go(source: &str) -> Result<String, String> {
     Ok(out)
 }
 
-/// The largest count of a repetition in Go.
+/// The largest repetition count in Go.
 const LARGEST_COUNT: u32 = 1000;
 
-/// Splits off the repetition with which the text begins, `*` or `{2,3}`; returns it and the text after it.
+/// Splits off a repetition at the beginning of a text, such as `*` or `{2,3}`. Returns it and the remaining text.
 fn repetition_at(rest: &str) -> Result<Option<(&str, &str)>, String> {
     let length = match rest.as_bytes().first() {
         Some(b'*' | b'+' | b'?') => 1,
@@ -325,7 +324,7 @@ fn repetition_at(rest: &str) -> Result<Option<(&str, &str)>, String> {
     Ok(Some((operator, after.strip_prefix('?').unwrap_or(after))))
 }
 
-/// Translates errors of the crate `regex` into errors of Go's package, where Go has one.
+/// Translates an error of the crate `regex` into that of Go's package, if there is one.
 fn in_words_of_go(source: &str, error: &str) -> String {
     let mut lines = error.lines().rev();
     let why = lines.next().unwrap_or_default();
@@ -374,7 +373,7 @@ fn escape<'s>(after: &'s str, out: &mut String) -> &'s str {
         other => {
             out.push('\\');
             out.push(other);
-            // A class or a code point may have braces: `\p{Greek}`, `\x{263a}`.
+            // A class or a code point may have braces, as in `\p{Greek}` or `\x{263a}`.
             if matches!(other, 'p' | 'P' | 'x')
                 && rest.starts_with('{')
                 && let Some(end) = rest.find('}')
@@ -388,8 +387,7 @@ fn escape<'s>(after: &'s str, out: &mut String) -> &'s str {
     rest
 }
 
-/// Reads a count such as `2}`, `2,}` or `2,3}`, without its `{`; returns its length without `}`, and the largest number
-/// in it.
+/// Parses a count such as `2}`, `2,}` or `2,3}`, after its `{`. Returns its length without `}`, and its largest number.
 fn count(after: &str) -> Option<(usize, u32)> {
     let (inside, _) = after.split_once('}')?;
     let (least, most) = inside.split_once(',').unwrap_or((inside, ""));
@@ -410,7 +408,7 @@ mod tests {
 
     #[test]
     fn patterns_match_and_fail_as_in_go() {
-        // Each row is a pattern, a text, and whether it matches by the syntax of Go's package regexp.
+        // (pattern, text, whether it matches by the syntax of Go's package regexp)
         for (pattern, text, expected) in [
             (r"^\d+$", "12", true),
             (r"^\d+$", "\u{663}", false),

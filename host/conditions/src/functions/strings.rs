@@ -1,4 +1,4 @@
-//! The functions of strings in CEL and in its strings extension. Positions are counted in characters.
+//! The string functions of CEL and its strings extension. Positions are counted in characters.
 
 use super::{
     Library,
@@ -84,14 +84,14 @@ pub(super) fn register(library: &mut Library) {
     });
 }
 
-/// Returns the offset of the character with this index; the length of the text for the index after the last character.
+/// Returns the byte offset of the character with this index. The index after the last character is allowed.
 fn byte_index(text: &str, index: i64) -> Result<usize, Fault> {
     let mut bytes = text.char_indices().map(|(byte, _)| byte).chain([text.len()]);
     let byte = usize::try_from(index).ok().and_then(|index| bytes.nth(index));
     byte.ok_or_else(|| Fault::error(format!("index out of range: {index}")))
 }
 
-/// Returns the index of the character at this offset; -1 for `None`.
+/// Returns the index of the character at a byte offset; -1 for `None`.
 fn char_index(text: &str, byte: Option<usize>) -> i64 {
     let front = byte.and_then(|byte| text.get(..byte));
     front.map_or(-1, |front| front.chars().count() as i64)
@@ -109,7 +109,7 @@ fn index_of(machine: &mut Machine<'_>, text: &str, part: &str, from: i64) -> Res
 
 fn last_index_of(machine: &mut Machine<'_>, text: &str, part: &str, from: Option<i64>) -> Result<i64, Fault> {
     machine.charge_bytes(text.len() + part.len())?;
-    // The part must begin at `from` or before.
+    // The part must begin at or before `from`.
     let end = match from {
         Some(from) => (byte_index(text, from)? + part.len()).min(text.len()),
         None => text.len(),
@@ -118,7 +118,7 @@ fn last_index_of(machine: &mut Machine<'_>, text: &str, part: &str, from: Option
     Ok(char_index(text, front.and_then(|front| front.rfind(part))))
 }
 
-/// Converts a maximum number of repetitions. A negative number means no limit.
+/// Converts a maximum number of matches. Negative numbers mean no limit.
 pub(super) fn limit(times: i64) -> usize {
     usize::try_from(times).unwrap_or(usize::MAX)
 }
@@ -145,7 +145,7 @@ fn split<'a>(
     machine.charge_bytes(text.len() + separator.len())?;
     let parts = || -> Box<dyn Iterator<Item = &str>> {
         match separator {
-            // An empty separator makes a part of each character; the last part is the rest of the text.
+            // An empty separator splits between all characters. The last part is the rest of the text.
             "" => {
                 let ends = text.char_indices().skip(1).map(|(byte, _)| byte);
                 let ends = ends.take(times.saturating_sub(1)).chain([text.len()]);

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::machine::Fault;
 
-/// The compiled time zones. The machine's own time zones may be missing, or differ between replicas.
+/// The bundled time zones. A machine's own time zones may be missing, or differ between replicas.
 static ZONES: LazyLock<TimeZoneDatabase> = LazyLock::new(TimeZoneDatabase::bundled);
 
 const SECOND: i64 = 1_000_000_000;
@@ -33,7 +33,7 @@ pub(super) fn register(library: &mut Library) {
         read_duration(&text).ok_or_else(|| Fault::error(format!("time: invalid duration {:?}", &*text)))
     });
     library.global::<(OffsetDateTime,), Str>("string", |_, (time,)| Ok(timestamp_text(time)?.into()));
-    // Object literals of `google.protobuf.Timestamp` and `Duration` are compiled to calls of these functions.
+    // Literals of `google.protobuf.Timestamp` and `Duration` are compiled to calls of these functions.
     library.global::<(i64, i64), OffsetDateTime>("@timestamp", |_, (seconds, nanos)| {
         let time = OffsetDateTime::from_unix_timestamp(seconds).ok();
         let time = time.and_then(|time| time.checked_add(::time::Duration::nanoseconds(nanos)));
@@ -86,7 +86,7 @@ pub(super) fn register(library: &mut Library) {
     }
 }
 
-/// Parses a duration in Go's format: `1h30m`, `1.5s`, `-2ms`.
+/// Parses a duration in Go's format, such as `1h30m`, `1.5s` or `-2ms`.
 fn read_duration(text: &str) -> Option<i64> {
     let (sign, mut rest) = match text.strip_prefix('-') {
         Some(rest) => (-1, rest),
@@ -126,7 +126,7 @@ fn read_duration(text: &str) -> Option<i64> {
             whole.parse::<u64>().ok()?.into()
         };
         total = total.checked_add(whole.checked_mul(unit)?)?;
-        // Digits below a nanosecond are dropped.
+        // Digits after the nanoseconds are dropped.
         let mut digit_unit = unit;
         for digit in part.chars() {
             digit_unit /= 10;
@@ -136,7 +136,7 @@ fn read_duration(text: &str) -> Option<i64> {
     i64::try_from(total * sign).ok()
 }
 
-/// Writes a duration in seconds, as CEL does: `90s`, `1.5s`.
+/// Formats a duration in seconds as CEL does, such as `90s` or `1.5s`.
 pub(crate) fn duration_text(nanoseconds: i64) -> String {
     let sign = if nanoseconds < 0 { "-" } else { "" };
     let size = nanoseconds.unsigned_abs();
@@ -148,7 +148,7 @@ pub(crate) fn duration_text(nanoseconds: i64) -> String {
     )
 }
 
-/// Returns the offset of a zone at a time. A zone is a case-sensitive name of the IANA database, or an offset.
+/// Returns a zone's offset at a time. A zone is a case-sensitive name of the IANA database, or an offset.
 fn offset_in(zone: &str, time: OffsetDateTime) -> Option<UtcOffset> {
     if matches!(zone, "" | "UTC" | "Local") {
         return Some(UtcOffset::UTC);
@@ -169,7 +169,7 @@ fn offset_in(zone: &str, time: OffsetDateTime) -> Option<UtcOffset> {
     UtcOffset::from_whole_seconds(minutes.checked_mul(60)?).ok()
 }
 
-/// Parses an RFC 3339 timestamp. The offset is kept, but shows only when the value is printed.
+/// Parses an RFC 3339 timestamp. Its offset is kept for formatting.
 pub(crate) fn read_timestamp(text: &str) -> Option<OffsetDateTime> {
     let time = OffsetDateTime::parse(text, &Rfc3339).ok()?;
     time.checked_to_offset(UtcOffset::UTC).map(|_| time)

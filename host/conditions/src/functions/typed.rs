@@ -1,4 +1,4 @@
-//! Maps the CEL types of function signatures to Rust types.
+//! Maps the CEL types in function signatures to Rust types.
 
 use std::{marker::PhantomData, net::IpAddr, sync::Arc};
 
@@ -13,11 +13,10 @@ use crate::{
 
 /// A CEL type, and the Rust type of its values.
 ///
-/// Implementations of `write` have the bound `'a: 'a` so that the lifetime is a parameter of the function, as in the
-/// trait.
+/// Implementations of `write` have the bound `'a: 'a`, so that the lifetime is a parameter as in the trait.
 pub(super) trait CelType {
     type Rust<'a>;
-    /// Whether a literal of this type is compiled to a regular expression.
+    /// Whether a literal of this type is compiled as a regular expression.
     const IS_PATTERN: bool = false;
     fn cel() -> Type;
     fn read<'a>(value: &Value<'a>) -> Option<Self::Rust<'a>>;
@@ -28,7 +27,7 @@ pub(super) trait CelType {
 pub(super) trait Arguments {
     type Rust<'a>;
     fn types() -> Vec<Type>;
-    /// Returns the index of the argument that is a regular expression, if any.
+    /// Returns the index of the argument that is a regular expression.
     fn pattern() -> Option<usize>;
     fn read<'a>(values: &[Value<'a>]) -> Option<Self::Rust<'a>>;
 }
@@ -118,7 +117,7 @@ pub(super) struct Named;
 pub(super) struct Semver;
 pub(super) struct Image;
 pub(super) struct Address;
-/// A type parameter: any type, the same for every `A` in a signature.
+/// A type parameter, which is the same type everywhere in a signature.
 pub(super) struct A;
 pub(super) struct B;
 pub(super) struct Dyn;

@@ -1,4 +1,4 @@
-//! Kubernetes' library of URLs, which are parsed like Go's `net/url`: neither by RFC 3986 nor like in browsers.
+//! Kubernetes' library of URLs, which parses like Go's `net/url`, and differs from RFC 3986 and browsers.
 
 use std::{fmt::Write, sync::Arc};
 
@@ -22,7 +22,7 @@ pub(crate) struct Url {
     fragment: String,
 }
 
-/// The part of a URL that contains a text with escapes.
+/// A part of a URL, which determines the characters that may be escaped.
 #[derive(Clone, Copy, PartialEq)]
 enum UrlPart {
     Host,
@@ -59,9 +59,9 @@ pub(super) fn register(library: &mut Library) {
 }
 
 impl Url {
-    /// Parses an absolute URL, or a path that begins with `/`; both may have a fragment.
+    /// Parses an absolute URL, or a path that begins with `/`. Both may have a fragment.
     fn parse(text: &str) -> Result<Self, String> {
-        // As in Kubernetes, the URL must be valid even if `#` counts as a part of the path or the query.
+        // As in Kubernetes, the URL must also be valid with `#` as a part of its path or query.
         Self::parse_request(text)?;
         let (text, fragment) = text.split_once('#').unwrap_or((text, ""));
         let mut url = Self::parse_as(text, false)?;
@@ -69,12 +69,12 @@ impl Url {
         Ok(url)
     }
 
-    /// Parses a URL as Go's `ParseRequestURI` does.
+    /// Parses a URL like Go's `ParseRequestURI`.
     pub(crate) fn parse_request(text: &str) -> Result<Self, String> {
         Self::parse_as(text, true)
     }
 
-    /// Parses like Go's `ParseRequestURI`, or like Go's `Parse`, which also finds a host in `//host/path`.
+    /// Parses like Go's `ParseRequestURI` (`of_request`), or like Go's `Parse`, which finds a host in `//host/path`.
     fn parse_as(text: &str, of_request: bool) -> Result<Self, String> {
         if text.bytes().any(|byte| byte < b' ' || byte == 0x7f) {
             return Err("net/url: invalid control character in URL".to_owned());
@@ -176,7 +176,7 @@ fn must_escape(byte: u8) -> bool {
     !(byte.is_ascii_alphanumeric() || b"-_.~$&+,/:;=@".contains(&byte))
 }
 
-/// Returns whether a path needs no escapes.
+/// Returns whether a path needs no further escapes.
 fn is_escaped(path: &str) -> bool {
     let allowed = |byte: u8| b"!$&'()*+,;=:@[]%".contains(&byte) || !must_escape(byte);
     path.bytes().all(allowed)
@@ -207,7 +207,7 @@ fn unescape(text: &str, part: UrlPart) -> Result<Vec<u8>, String> {
                     let is_hex = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
                     u8::from_str_radix(digits, 16).ok().filter(|_| is_hex)
                 });
-                // In a host, only characters that are not ASCII may be escaped.
+                // In a host, only non-ASCII characters may be escaped.
                 let value = value.filter(|value| part != UrlPart::Host || *value >= 0x80 || *value == b'%');
                 let (Some(value), Some((_, after))) = (value, digits) else {
                     let escape = String::from_utf8_lossy(after.get(..2).unwrap_or(after)).into_owned();
@@ -237,7 +237,7 @@ fn text_of(bytes: Vec<u8>) -> String {
     String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
 }
 
-/// Returns the values of each key. As in Go, pairs with an invalid escape or a `;` are dropped.
+/// Returns the values of each key. As in Go, pairs with a `;` or an invalid escape are dropped.
 fn query<'a>(machine: &mut Machine<'a>, query: &str) -> Result<Map<'a>, Fault> {
     machine.charge_bytes(query.len())?;
     let mut entries: Vec<(String, Vec<Value<'a>>)> = Vec::new();
@@ -268,7 +268,7 @@ mod tests {
 
     #[test]
     fn urls_are_parsed_as_in_go() {
-        // The rows are from the documentation of Kubernetes' library, and from the tests of Go's `net/url`.
+        // Sources: the documentation of Kubernetes' library, and the tests of Go's `net/url`.
         for (text, expected) in [
             (
                 "https://example.com:80/",

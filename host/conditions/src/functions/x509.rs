@@ -1,5 +1,4 @@
-//! Kyverno's `x509.decode`: what a certificate, or a request for one, contains. The fields are named as in Go's
-//! `crypto/x509`.
+//! Kyverno's `x509.decode`, which decodes certificates and requests for them to the fields of Go's `crypto/x509`.
 
 use std::net::IpAddr;
 
@@ -22,13 +21,13 @@ use x509_parser::{
     x509::{SubjectPublicKeyInfo, X509Name},
 };
 
-/// The number of RSA among the algorithms of `crypto/x509`.
+/// The number that `crypto/x509` gives to the algorithm RSA.
 const RSA: u64 = 1;
 
-/// The longest modulus in bytes. The time to write it as a decimal number grows with its square.
+/// The maximum length of a modulus, in bytes. The time for converting it to decimal grows with its square.
 const LONGEST_MODULUS: usize = 2048;
 
-/// The fields that are null in a certificate without the extension that has them.
+/// The fields that are null if the certificate lacks the extension from which they come.
 const UNSET: [&str; 17] = [
     "ExtKeyUsage",
     "AuthorityKeyId",
@@ -49,7 +48,7 @@ const UNSET: [&str; 17] = [
     "PolicyIdentifiers",
 ];
 
-/// The fields of a name that are lists, with the last number of their types below 2.5.4.
+/// The list fields of a name, each with the last number of its type's object identifier, 2.5.4.N.
 const PARTS: [(u64, &str); 7] = [
     (6, "Country"),
     (10, "Organization"),
@@ -60,7 +59,7 @@ const PARTS: [(u64, &str); 7] = [
     (17, "PostalCode"),
 ];
 
-/// Decodes the first block of a PEM text.
+/// Decodes the first block in a PEM text.
 pub(super) fn decode(text: &str) -> Result<Json, String> {
     let block = parse_x509_pem(text.as_bytes());
     let (_, block) = block.map_err(|_| "failed to decode PEM block".to_owned())?;
@@ -93,7 +92,7 @@ fn certificate(der: &[u8]) -> Result<Json, String> {
     for extension in certificate.extensions() {
         add_extension(&mut fields, extension)?;
     }
-    // Kyverno returns only the lowest 64 bits.
+    // Kyverno returns only the lowest 64 bits of the serial number.
     let serial = certificate
         .raw_serial()
         .iter()
@@ -187,7 +186,7 @@ fn public_key(key: &SubjectPublicKeyInfo<'_>) -> Result<Json, String> {
         _ => None,
     };
     let (modulus, exponent) = parsed.ok_or("failed to parse subject public key info")?;
-    // A positive number in DER may begin with a zero.
+    // In DER, a positive number may begin with a zero byte.
     let modulus = modulus.strip_prefix(&[0]).unwrap_or(modulus);
     if modulus.len() > LONGEST_MODULUS {
         let bits = LONGEST_MODULUS * 8;
@@ -271,7 +270,7 @@ fn add_extension(fields: &mut Fields<String, Json>, extension: &X509Extension<'_
             set("AuthorityKeyId", key.map_or(Json::Null, |key| base64(key.0)));
         }
         ParsedExtension::ExtendedKeyUsage(_) => {
-            // Go keeps the order, which the parsed form does not have.
+            // Go keeps the order of the usages, which the parsed form loses.
             let usages = <Vec<Oid<'_>>>::from_der(extension.value).map(|(_, usages)| usages);
             let usages = usages.unwrap_or_default();
             for usage in usages.iter().filter_map(key_usage) {
@@ -357,7 +356,7 @@ fn add_constraints(
     Ok(())
 }
 
-/// Returns the number that Go gives to an extended key usage; `None` for those that it does not know.
+/// Returns the number that Go gives to an extended key usage; `None` if Go has none.
 fn key_usage(usage: &Oid<'_>) -> Option<u64> {
     match arcs(usage).as_slice() {
         [2, 5, 29, 37, 0] => Some(0),
@@ -396,7 +395,7 @@ mod tests {
                     damaged[place] ^= change;
                     let encoded = BASE64_STANDARD.encode(&damaged);
                     let text = format!("-----BEGIN {label}-----\n{encoded}\n-----END {label}-----\n");
-                    // Most are errors; some changes are in a signature or a name.
+                    // Most results are errors, but some changes are in a signature or a name.
                     let _ = decode(&text);
                 }
             }

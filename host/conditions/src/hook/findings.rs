@@ -1,4 +1,4 @@
-//! Collects the findings of a policy, and makes a response from them.
+//! Collects the findings of a policy, and turns them into a response.
 
 use admittance_admission::{Denial, Failure, FailureKind, FailurePolicy, Object, Request, Response, Verdict};
 use serde_json::{Value as Json, json};
@@ -11,9 +11,9 @@ pub(super) struct Objection {
     pub(super) message: String,
     pub(super) reason: DenialReason,
     pub(super) index: usize,
-    /// Whether an expression could not be evaluated, so that the failure policy applies.
+    /// Whether an expression could not be evaluated. The failure policy then decides.
     pub(super) failed: bool,
-    /// Whether the API server could not read the result of a mutation, to which no failure policy applies.
+    /// Whether the API server could not read the result of a mutation. The failure policy does not apply.
     pub(super) unreadable: bool,
 }
 
@@ -39,11 +39,11 @@ impl Objection {
 
 #[derive(Default)]
 pub(super) struct Findings {
-    /// The objections to which `validationActions` apply.
+    /// The objections for which the binding's actions are taken.
     pub(super) objections: Vec<Objection>,
-    /// The objections that deny the request regardless of the actions.
+    /// The objections that deny the request whatever the binding's actions are.
     pub(super) refusals: Vec<Objection>,
-    /// The audit annotations: key and values, in the order of the policy.
+    /// The audit annotations in the order of the policy: keys and values.
     pub(super) annotations: Vec<(String, Vec<String>)>,
 }
 
@@ -79,7 +79,7 @@ impl PolicyHook {
                 return Ok(response);
             }
             Wording::Native => {
-                // A failed expression does not undo the denial by another one.
+                // An expression that fails does not cancel another one's denial.
                 let (failed, denied): (Vec<_>, Vec<_>) = objections
                     .into_iter()
                     .chain(refusals)
@@ -102,14 +102,14 @@ impl PolicyHook {
             refusals.retain(|objection| !objection.failed);
         }
         self.note(names, &objections, &mut response);
-        // A policy without validations has no validation actions.
+        // A policy with mutations has no validation actions, and always denies.
         let enforced = self.binding.actions.contains(&Action::Deny) || !self.policy.mutations.is_empty();
         let denied: Vec<Objection> = objections
             .into_iter()
             .filter(|_| enforced)
             .chain(refusals)
             .collect();
-        // An unreadable result takes precedence, because the API server would end the request at once.
+        // An unreadable result comes first, because the API server would end the request there.
         let unreadable = denied.iter().find(|objection| objection.unreadable);
         response.verdict = match (unreadable, denied.split_first()) {
             (Some(objection), _) => Verdict::Deny(internal_error(&objection.message)),
@@ -119,7 +119,7 @@ impl PolicyHook {
         Ok(response)
     }
 
-    /// Completes the response for a constraint, in the words of Gatekeeper.
+    /// Completes the response for a constraint, in Gatekeeper's wording.
     fn respond_for_constraint(&self, prefix: &str, mut objections: Vec<Objection>, response: &mut Response) {
         if self.binding.failure_policy == FailurePolicy::Ignore {
             objections.retain(|objection| !objection.failed);
@@ -139,8 +139,7 @@ impl PolicyHook {
         }
     }
 
-    /// Denies, warns and notes in the words of Kyverno. A policy with mutations has no actions: its failures deny the
-    /// request.
+    /// Completes the response in Kyverno's wording. A policy with mutations has no actions: its failures are denials.
     fn answer_as_kyverno(&self, policy: &str, mut objections: Vec<Objection>, response: &mut Response) {
         if self.binding.failure_policy == FailurePolicy::Ignore {
             objections.retain(|objection| !objection.failed);
@@ -163,12 +162,12 @@ impl PolicyHook {
             response.warnings.extend(messages.iter().cloned());
         }
         if does(Action::Deny) || !self.policy.mutations.is_empty() {
-            // This is kube-apiserver's answer to a denial without a code.
+            // kube-apiserver replies 400 to a denial without a code.
             response.verdict = Verdict::Deny(Denial::new(400, "", messages.join("; ")));
         }
     }
 
-    /// Adds warnings and a note for the audit log, if they are actions of the binding.
+    /// Adds warnings and an audit annotation, if the binding has these actions.
     fn note(&self, (policy, binding): (&str, &str), objections: &[Objection], response: &mut Response) {
         let does = |action: Action| self.binding.actions.contains(&action);
         if does(Action::Warn) {
@@ -202,7 +201,7 @@ impl PolicyHook {
         }
     }
 
-    /// Makes a denial in the words of kube-apiserver. A denial by mutations has all objections as causes.
+    /// Creates a denial in kube-apiserver's wording. For mutations, it has all objections as causes.
     pub(super) fn denial(
         &self,
         (policy, binding): (&str, &str),
@@ -252,7 +251,7 @@ impl PolicyHook {
     }
 }
 
-/// Makes the denial of a request that the API server could not complete, regardless of the failure policy.
+/// Creates the denial of a request that the API server could not complete, under any failure policy.
 fn internal_error(why: &str) -> Denial {
     let mut denial = Denial::new(500, "InternalError", format!("Internal error occurred: {why}"));
     denial.is_whole = true;
@@ -260,7 +259,7 @@ fn internal_error(why: &str) -> Denial {
     denial
 }
 
-/// Returns the name of the object in messages, as in kube-apiserver.
+/// Returns the name of the object in messages, which may be `generateName`, as in kube-apiserver.
 fn object_name(request: &Request) -> String {
     let generated = request.object.as_ref().and_then(|object| {
         let name = object.value().pointer("/metadata/generateName")?.as_str()?;
@@ -274,7 +273,7 @@ fn object_name(request: &Request) -> String {
 
 fn replaced(request: &Request, object: Option<Object>) -> Verdict {
     match object {
-        // Comparing the texts suffices here. Whether they differ as JSON is checked with the other rules for changes.
+        // It suffices to compare the texts here. Later checks find out whether they differ as JSON.
         Some(object) if request.object.as_ref().map(Object::text) != Some(object.text()) => {
             Verdict::Replace(object)
         }

@@ -15,8 +15,7 @@ use crate::{Structure, apply, machine::Machine, value::Value};
 const BRIEF: usize = 16 << 10;
 
 impl PolicyHook {
-    /// Applies the mutations in order, each to the result of the previous one. A failed mutation changes nothing, and
-    /// the other mutations are applied nevertheless.
+    /// Applies the mutations in order, each to the result of the previous one. A mutation that fails is skipped.
     pub(super) async fn mutate(
         &self,
         inputs: Inputs<'_>,
@@ -28,7 +27,7 @@ impl PolicyHook {
             return Ok(());
         };
         let structure = self.structure(&inputs.request.kind);
-        // The limit is for all mutations together.
+        // The limit applies to all mutations together.
         let limit = Patch::result_limit(original.text().len());
         for mutation in &policy.mutations {
             let given = {
@@ -60,7 +59,7 @@ impl PolicyHook {
                     findings.refusals.push(Objection::unreadable(why));
                     break;
                 }
-                // An exceeded limit is a failure of the stage in every kind of policy, not a failed expression.
+                // In every kind of policy, exceeding a limit is a failure of the stage.
                 Err(failure)
                     if matches!(failure.kind, FailureKind::OutputTooLarge | FailureKind::Timeout) =>
                 {
@@ -81,7 +80,7 @@ impl PolicyHook {
     }
 }
 
-/// The result of a mutation's expression, as JSON.
+/// The value of a mutation's expression, as JSON.
 enum Change {
     Patch { operations: String, count: usize },
     Apply(String),
@@ -89,13 +88,13 @@ enum Change {
 
 enum Applied {
     Changed(Object),
-    /// The API server could not read the object, for this reason.
+    /// The reason why the API server could not read the object.
     Unreadable(String),
 }
 
 impl Change {
-    /// Writes the result as JSON. Its size is only known when it is written, since values share their parts: if it
-    /// turns out to be large, writing starts again on a thread for long work.
+    /// Writes the value as JSON. Its size is known only when it is written, because values share their parts. If it is
+    /// large, writing starts again on a thread for long work.
     async fn written(value: &Value<'_>, limit: usize, deadline: Deadline) -> Result<Self, Failure> {
         if may_leave() {
             match Self::of(value, limit.min(BRIEF), deadline) {
@@ -128,7 +127,7 @@ impl Change {
         let size = object.text().len();
         match self {
             Self::Patch { operations, count } => {
-                // Each operation may move all items of a list, so the number of operations counts too.
+                // Each operation may move all items of a list, so the estimate includes the number of operations.
                 let bytes = operations.len() + size.saturating_mul(1 + count / 256);
                 let apply = move || {
                     let Some(patched) = apply::patched(object.value(), &operations, limit, deadline)? else {

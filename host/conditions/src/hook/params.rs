@@ -5,34 +5,34 @@ use admittance_admission::{
 };
 use serde_json::Value as Json;
 
-/// The parameters of a policy: objects of the cluster, for each of which the policy is evaluated.
+/// The parameters of a policy: objects of the cluster for which the policy is evaluated, one at a time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Params {
     /// The kind of the parameters.
     pub kind: ClusterKind,
-    /// The namespace of the parameters; `None` for the namespace of the request, or for a kind without namespaces.
+    /// The namespace of the parameters; `None` for the request's namespace, or for a cluster-scoped kind.
     pub namespace: Option<String>,
-    /// The selection among the objects of the kind.
+    /// Selects objects of the kind.
     pub which: ParamsSelector,
-    /// The reaction if no object is selected.
+    /// What happens if no object is selected.
     pub missing: ParamsMissing,
 }
 
-/// The selection of parameter objects.
+/// Selects parameter objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ParamsSelector {
     /// The object with this name.
     Name(String),
-    /// The objects with these labels.
+    /// The objects whose labels match.
     Labels(LabelSelector),
 }
 
-/// The reaction if there are no parameters.
+/// What happens if there are no parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParamsMissing {
-    /// The policy does not apply.
+    /// The policy does not apply to the request.
     Allow,
-    /// The binding fails.
+    /// The binding fails, and its failure policy decides.
     Deny,
 }
 
@@ -62,11 +62,11 @@ impl Params {
         match found {
             Ok(found) if !found.is_empty() => Ok(found),
             Err(error) if !matches!(error, ClusterError::Refused(_)) => Err(error),
-            // If the kind has no namespaces, the first lookup fails, and the objects are looked up without a namespace.
+            // For a cluster-scoped kind, the first lookup fails, and the second one has no namespace.
             first => match self.find_in(cluster, None, deadline).await {
                 Err(ClusterError::Refused(_)) => first,
                 second if matches!(self.which, ParamsSelector::Name(_)) => second,
-                // Without a namespace, the list also contains the objects of all namespaces, which are removed.
+                // Without a namespace, objects in all namespaces are listed too, and removed here.
                 second => second.map(|found| found.into_iter().filter(|text| !has_namespace(text)).collect()),
             },
         }

@@ -1,14 +1,13 @@
-//! Compares values, and charges for comparisons.
+//! Compares values, and charges for the comparisons.
 
 use super::{Fault, Machine};
 use crate::value::{Map, Value};
 
-/// The number of values or of 16-byte pieces of text whose comparison has a cost of 1.
+/// The number of values, or of 16-byte pieces of text, whose comparison costs 1.
 const WORK_OF_A_UNIT: u64 = 64;
 
 impl<'a> Machine<'a> {
-    /// Adds the cost that kube-apiserver charges for comparing two values: by the smaller size, regardless of nested
-    /// values.
+    /// Charges as kube-apiserver does for comparing two values: by the smaller size, without nested values.
     pub(crate) fn charge_comparison(&mut self, one: &Value<'a>, other: &Value<'a>) -> Result<(), Fault> {
         let size = |value: &Value<'a>| match value {
             Value::String(text) => text.len(),
@@ -20,7 +19,7 @@ impl<'a> Machine<'a> {
         self.charge_bytes(size(one).min(size(other)))
     }
 
-    /// Adds work that kube-apiserver does not charge. It is charged here, since it takes time.
+    /// Charges for work that kube-apiserver does not charge.
     fn work(&mut self, values: usize) -> Result<(), Fault> {
         self.meter.work += values as u64;
         let cost = self.meter.work / WORK_OF_A_UNIT;
@@ -28,8 +27,7 @@ impl<'a> Machine<'a> {
         self.charge(cost)
     }
 
-    /// Returns whether two values are equal. Numbers of different types may be equal, other values of different types
-    /// are not.
+    /// Returns whether two values are equal. Only numbers can be equal to a value of another type.
     pub(crate) fn equal(&mut self, one: &Value<'a>, other: &Value<'a>) -> Result<bool, Fault> {
         match (one, other) {
             (Value::List(one), Value::List(other)) => {
@@ -85,7 +83,7 @@ impl<'a> Machine<'a> {
         Ok(true)
     }
 
-    /// Returns the index of a value among others.
+    /// Returns the index of the first equal value.
     pub(crate) fn position(
         &mut self,
         wanted: &Value<'a>,

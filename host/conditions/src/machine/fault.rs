@@ -10,17 +10,17 @@ pub(crate) enum Fault {
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Halt {
-    /// The limit of one expression is exceeded.
+    /// The cost limit of an expression is exceeded.
     Cost,
-    /// The limit of all conditions together is exceeded.
+    /// The cost limit of all expressions together is exceeded.
     TotalCost,
     /// The deadline has passed.
     Deadline,
-    /// The authorizer must be called first.
+    /// The authorizer must first be called.
     Question(Box<Question>),
-    /// Objects of the cluster must be looked up first.
+    /// The value must first be looked up.
     Lookup(Box<Lookup>),
-    /// The evaluation must leave this thread first.
+    /// The evaluation must first move to a thread for long work.
     Leave,
 }
 
@@ -37,7 +37,7 @@ impl Fault {
         Self::Error(text)
     }
 
-    /// Creates the error of a call that no overload accepts.
+    /// Returns the error of a call whose values no overload accepts.
     pub(crate) fn no_overload() -> Self {
         Self::error("no such overload")
     }

@@ -40,7 +40,7 @@ impl<'a> Machine<'a> {
         outcome
     }
 
-    /// Evaluates `all` or `exists`: the first item whose test has the value `decisive` decides, even if others fail.
+    /// Evaluates `all` or `exists`. An item whose test has the value `decisive` decides, even if others fail.
     fn until(
         &mut self,
         each: &'a Each,
@@ -80,7 +80,7 @@ impl<'a> Machine<'a> {
             if !self.test(each, item)?.map_err(Fault::Error)? {
                 continue;
             }
-            // kube-apiserver makes a list with one item, and appends it to the result.
+            // kube-apiserver creates a list with one item, and appends it to the result.
             self.charge(12)?;
             values.push(match &each.result {
                 Some(result) => self.evaluate(result)?,
@@ -139,9 +139,9 @@ impl<'a> Machine<'a> {
         Ok(Value::list(sorted(self, items, &keys)?))
     }
 
-    /// Binds the item and tests it. Without a test, the result is true.
+    /// Binds an item, and evaluates the test. Without a test, the result is true.
     fn test(&mut self, each: &'a Each, item: Bound<'a>) -> Result<Result<bool, String>, Fault> {
-        // In addition to its test, a step reads and writes an accumulator in kube-apiserver.
+        // In kube-apiserver, each step also reads and writes an accumulator.
         self.charge(2)?;
         self.bind(each, item);
         match &each.test {
@@ -151,7 +151,7 @@ impl<'a> Machine<'a> {
     }
 
     fn bind(&mut self, each: &'a Each, item: Bound<'a>) {
-        // The previous item is removed. Its slot follows the variables of outer macros.
+        // The previous item is removed. The slot follows the variables of the enclosing macros.
         self.locals.truncate(each.slot);
         let (first, second) = item;
         self.locals.push(first);

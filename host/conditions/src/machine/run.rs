@@ -1,4 +1,4 @@
-//! Evaluates whole expressions, with the answers of the authorizer and the variables of a policy.
+//! Evaluates whole expressions, with replies of the authorizer and variables of policies.
 
 use std::mem;
 
@@ -7,24 +7,24 @@ use admittance_admission::{Authorizer, PolicyHttp, RecordedCluster, Request, lea
 use super::{DEADLINE_INTERVAL, Fault, Halt, Machine, Meter, Outcome};
 use crate::expression::Expression;
 
-/// The cost of expressions after which the task yields to other tasks.
+/// The cost of evaluated expressions after which the task yields.
 const YIELD_COST: u64 = 100_000;
 
-/// The sources of values that are not in a request.
+/// The sources of values that a request does not contain.
 #[derive(Clone, Copy)]
 pub(crate) struct Sources<'s> {
     pub(crate) request: &'s Request,
     pub(crate) authorizer: &'s dyn Authorizer,
-    /// The cluster in which policies of Kyverno look up objects.
+    /// The cluster in which Kyverno policies look up objects.
     pub(crate) cluster: Option<RecordedCluster<'s>>,
-    /// The servers that policies of Kyverno may call.
+    /// The requests that Kyverno policies may send.
     pub(crate) http: Option<&'s PolicyHttp>,
 }
 
 impl<'a> Machine<'a> {
-    /// Evaluates an expression. If it needs an answer of one of the sources, it is evaluated again when the answer has
-    /// arrived, so that no thread is blocked; the cost limits allow two calls of the authorizer in an expression. If it
-    /// turns out to be expensive, it is evaluated again on a thread for long work.
+    /// Evaluates an expression. When it needs a value from a source, its evaluation ends, and starts again with the
+    /// value, so that no thread is blocked; the cost limit allows two calls of the authorizer. An expensive evaluation
+    /// starts again on a thread for long work.
     pub(crate) async fn settle(&mut self, expression: &'a Expression, sources: Sources<'_>) -> Outcome<'a> {
         let outcome = loop {
             match self.run(expression) {
@@ -78,7 +78,7 @@ impl<'a> Machine<'a> {
         self.budget = budget;
     }
 
-    /// Returns the value of a policy's variable, which is evaluated at its first use, with its own cost limit.
+    /// Returns the value of a policy's variable. It is evaluated at the first use, with its own cost limit.
     #[inline(never)]
     pub(super) fn composed(&mut self, index: usize) -> Outcome<'a> {
         self.charge(1)?;

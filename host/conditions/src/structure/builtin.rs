@@ -1,4 +1,4 @@
-//! The structures of Kubernetes' own kinds, parsed from a text that `cargo task kinds` writes.
+//! Parses the structures of Kubernetes' own kinds from a text that `cargo task kinds` writes.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -11,17 +11,17 @@ use serde_json::Value as Json;
 use super::{Cursor, Field, ListMerge, Node, Scalar, Structure};
 
 /// The types, one per line: the name, `=GROUP/VERSION/KIND` for a kind, `!` for an atomic type, and the fields
-/// `NAME:TYPE`, with `=DEFAULT` for a key with a default. A type is a scalar, the name of another type, `{}TYPE` for a
-/// map, or `[KEYS]TYPE` for a list, with `!` instead of keys for an atomic list, and `=` for a set.
+/// `NAME:TYPE`, with `=DEFAULT` for a key with a default. A field's type is a scalar, the name of a type, `{}TYPE` for
+/// a map, or `[KEYS]TYPE` for a list, with `!` instead of keys for an atomic list, and `=` for a set.
 const TEXT: &str = include_str!("builtin.txt");
 
-/// The types whose lists also define how lists of the same names are merged in objects of unknown structure.
+/// The types whose lists also determine how lists of the same names are merged in objects of unknown structure.
 const OF_PODS: [&str; 2] = ["core.v1.PodSpec", "core.v1.Container"];
 
 struct Builtin {
     nodes: Arc<[Node]>,
     kinds: HashMap<GroupVersionKind, usize>,
-    /// The root of objects of unknown structure.
+    /// The node of the root of objects with unknown structure.
     unknown: usize,
     /// The lists of [`OF_PODS`] by the names of their fields.
     lists: HashMap<Box<str>, usize>,
@@ -57,7 +57,7 @@ pub(super) fn known_list(field: &str) -> Option<Cursor<'static>> {
     BUILTIN.lists.get(field).map(|index| at(*index))
 }
 
-/// Returns the index of the node for `metadata`, which is the same in all kinds.
+/// Returns the index of the node of `metadata`, which is the same for all kinds.
 pub(super) fn metadata() -> Option<usize> {
     match BUILTIN.nodes.get(BUILTIN.unknown) {
         Some(Node::Map { fields, .. }) => fields.get("metadata").map(|field| field.kind),

@@ -10,7 +10,7 @@ use super::{Cursor, ListMerge, Node, Scalar, Structure};
 const MOST_MISTAKES: usize = 10;
 
 impl Structure {
-    /// Checks an object to apply. The error is in kube-apiserver's words.
+    /// Checks an object to apply. The error has kube-apiserver's wording.
     pub(crate) fn check_applied(&self, change: &Json) -> Result<(), String> {
         let mut walk = Walk::default();
         walk.applied(self.root(), change);
@@ -28,7 +28,7 @@ impl Structure {
         walk.found
     }
 
-    /// Describes why a value like this one is rejected in this field of an object to apply.
+    /// Describes why this field of an object to apply cannot have a value such as this one.
     pub(crate) fn refused(&self, path: &str, field: &str, value: &Json) -> Option<String> {
         let at = self.at(path)?.member(field)?;
         let place = format!("{path}.{field}");
@@ -45,7 +45,7 @@ impl Structure {
         })
     }
 
-    /// Describes why this value is rejected at a path of a JSON Patch. Null fits everywhere.
+    /// Describes why a JSON Patch cannot set this value at this path. Null is always allowed.
     pub(crate) fn patched_misfit(&self, path: &str, value: &Json) -> Option<String> {
         let mut at = self.root();
         let mut owner = String::new();
@@ -80,8 +80,8 @@ impl Structure {
         misfit.or_else(unknown)
     }
 
-    /// Checks the result of a JSON Patch. The error is in kube-apiserver's words. Mistakes that the object had before
-    /// the patch are ignored, since the control plane may be newer than this program and have more fields.
+    /// Checks the result of a JSON Patch. The error has kube-apiserver's wording. Mistakes that the object had before
+    /// are ignored, because the control plane may be newer than this program and have more fields.
     pub(crate) fn check_patched(&self, before: &Json, after: &Json) -> Result<(), String> {
         let decode = |object| {
             let mut walk = Walk::default();
@@ -109,7 +109,7 @@ impl Structure {
     }
 }
 
-/// Returns the name of a list item by its keys, `[name="c"]`, or by its value in a set. The error says why it has none.
+/// Returns an item's name from its keys, as in `[name="c"]`, or from its value in a set; or why it has none.
 pub(super) fn item_name(list: Cursor<'_>, index: usize, item: &Json) -> Result<String, String> {
     let Node::List { merge, .. } = list.node else {
         return Ok(format!("[{index}]"));
@@ -157,7 +157,7 @@ pub(super) fn item_name(list: Cursor<'_>, index: usize, item: &Json) -> Result<S
     }
 }
 
-/// A walk over an object that collects mistakes.
+/// Collects mistakes on a walk through an object.
 #[derive(Default)]
 struct Walk {
     found: Vec<String>,
@@ -253,7 +253,7 @@ impl Walk {
         }
     }
 
-    /// Reports values that Go cannot decode into its types. `owner` is Go's name of the field: `PodSpec.spec.hostname`.
+    /// Adds the values that Go cannot decode. `owner` is the field's name in Go, such as `PodSpec.spec.hostname`.
     fn decoded(&mut self, at: Cursor<'_>, value: &Json, owner: &str) {
         let kind = match value {
             Json::Null => return,
@@ -290,7 +290,7 @@ impl Walk {
                 for (key, value) in members {
                     let dot = if self.path.is_empty() { "" } else { "." };
                     self.within(&format!("{dot}{key}"), |walk| match at.member(key) {
-                        // Go's names of fields do not contain the keys of maps.
+                        // Names of fields in Go do not contain keys of maps.
                         Some(at) if name.is_empty() => walk.decoded(at, value, owner),
                         Some(at) => walk.decoded(at, value, &go_field(name, owner, key)),
                         None if walk.unknown.len() < MOST_MISTAKES => walk.unknown.push(walk.path.clone()),
@@ -306,8 +306,7 @@ impl Walk {
     }
 }
 
-/// Returns the name of a field in messages of Go's decoder, `PodSpec.spec.hostname`. `outer` is the name of the field
-/// that contains it.
+/// Returns a field's name in messages of Go's decoder, such as `PodSpec.spec.hostname`, inside the field `outer`.
 fn go_field(type_name: &str, outer: &str, field: &str) -> String {
     match outer.split_once('.') {
         Some((_, path)) => format!("{type_name}.{path}.{field}"),
@@ -344,7 +343,7 @@ impl Scalar {
         (!fits).then(|| format!("expected {wanted}"))
     }
 
-    /// Returns the type in Go; `None` for a value that may have several types.
+    /// Returns the name of the type in Go; `None` if several types are possible.
     fn go_type(self) -> Option<&'static str> {
         Some(match self {
             Self::String => "string",
@@ -358,7 +357,7 @@ impl Scalar {
     }
 }
 
-/// Writes a value as Go's `%v` writes it inside of its wrapper.
+/// Formats a value inside a wrapper as Go's `%v` does.
 fn go(value: &Json) -> String {
     match value {
         Json::Null => "&{NULL_VALUE}".to_owned(),
@@ -367,7 +366,7 @@ fn go(value: &Json) -> String {
     }
 }
 
-/// Writes a value as Go's `%#v` does, where null is a number.
+/// Formats a value as Go's `%#v` does, which writes null as a number.
 fn go_syntax(value: &Json) -> String {
     match value {
         Json::Null => "0".to_owned(),

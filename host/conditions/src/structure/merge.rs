@@ -1,4 +1,4 @@
-//! Merges an object to apply into an object, as server-side apply does.
+//! Merges an object to apply into another object, like server-side apply.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -7,8 +7,7 @@ use serde_json::{Map, Value as Json};
 use super::{Cursor, ListMerge, Node, Structure, check::item_name};
 
 impl Structure {
-    /// Merges a change, which must not contain atomic values or duplicate list items. Fails if an item of a list has no
-    /// key.
+    /// Merges a change, which must not contain atomic values or duplicate list items. Fails if a list item has no key.
     pub(crate) fn merge(&self, object: &mut Json, change: Json) -> Result<(), String> {
         merge(self.root(), object, change)
     }
@@ -55,8 +54,8 @@ fn names(at: Cursor<'_>, items: &[Json]) -> Result<Vec<String>, String> {
     names.collect()
 }
 
-/// Merges two lists. Items that only one list has keep their order. Items of both lists are merged and take the order
-/// of the change. If the object has an item several times, the change replaces all of these.
+/// Merges two lists. Items that are only in one list keep their order. Items that are in both are merged, in the order
+/// of the change. If the object has an item several times, the change replaces all of them.
 fn merge_items(at: Cursor<'_>, into: &mut Vec<Json>, change: Vec<Json>) -> Result<(), String> {
     let (old_names, new_names) = (names(at, into)?, names(at, &change)?);
     let mut old: HashMap<&str, Option<Json>> = HashMap::new();
@@ -68,7 +67,7 @@ fn merge_items(at: Cursor<'_>, into: &mut Vec<Json>, change: Vec<Json>) -> Resul
             continue;
         }
         only_old.push(None);
-        // Duplicate items are replaced instead of merged.
+        // Duplicate items are not merged, but replaced.
         old.entry(name)
             .and_modify(|known| *known = None)
             .or_insert(Some(item));
@@ -90,7 +89,7 @@ fn merge_items(at: Cursor<'_>, into: &mut Vec<Json>, change: Vec<Json>) -> Resul
         let (take_old, take_new) = match names {
             (None, None) => return Ok(()),
             (Some(old_name), Some(new_name)) if old_name == new_name => (true, true),
-            // Both lists have the old item, and the change has it later in its order.
+            // Both lists contain the old item, and it comes later in the order of the change.
             (Some(old_name), Some(_))
                 if changed.contains(old_name) && next_shared.is_some_and(|next| next != old_name) =>
             {
@@ -138,7 +137,7 @@ mod tests {
         object["spec"][list].clone()
     }
 
-    /// The rows are from `typed/merge_test.go` of structured-merge-diff.
+    /// Source: `typed/merge_test.go` of structured-merge-diff.
     #[test]
     fn lists_are_merged_in_the_order_of_server_side_apply() {
         let names = |text: &str| -> Json {
@@ -153,7 +152,7 @@ mod tests {
             ("abc", "xb", "axbc"),
             ("abc", "ca", "bca"),
             ("abcd", "dxa", "bcdxa"),
-            // Duplicate items are replaced by the item of the change, and other items stay.
+            // The item of the change replaces duplicate items. Other duplicate items stay.
             ("aab", "a", "ab"),
             ("aab", "b", "aab"),
         ] {
@@ -163,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn items_with_the_same_keys_are_merged_and_defaults_are_keys_too() {
+    fn items_with_equal_keys_are_merged_and_defaults_are_keys_too() {
         let object = json!([{"name": "a", "image": "one", "ports": [{"containerPort": 80, "name": "http"}]}]);
         let change = json!([{"name": "a", "ports": [
             {"containerPort": 80, "protocol": "TCP", "hostPort": 1}, {"containerPort": 80, "protocol": "UDP"},

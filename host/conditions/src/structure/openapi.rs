@@ -11,7 +11,7 @@ use crate::schema::reference;
 const MAX_DEPTH: usize = 64;
 
 impl Structure {
-    /// Reads the structure of the objects of a kind from its schema, which may refer to others.
+    /// Reads the structure of a kind's objects from their schema, which may refer to other schemas.
     pub(crate) fn of_schema(kind: &str, schema: &Json, others: &Map<String, Json>) -> Self {
         let mut reader = Reader {
             others,
@@ -39,7 +39,7 @@ impl Structure {
 
 struct Reader<'s> {
     others: &'s Map<String, Json>,
-    /// The nodes of the schemas that are targets of references.
+    /// The nodes of schemas to which references lead, by name.
     named: HashMap<&'s str, usize>,
     nodes: Vec<Node>,
 }
@@ -57,7 +57,7 @@ impl<'s> Reader<'s> {
         if let Some(reference) = reference(schema) {
             return self.referred(reference, depth);
         }
-        // The slot is reserved first, so that the schema of a root is the first node.
+        // The slot is reserved first, so that the root's schema becomes the first node.
         let place = self.add(Node::Any);
         let node = self.node(name, schema, depth);
         if let Some(slot) = self.nodes.get_mut(place) {
@@ -94,7 +94,7 @@ impl<'s> Reader<'s> {
             return Node::Scalar(Scalar::Any);
         }
         match text("type") {
-            // A schema without a type allows several types: a quantity is a string or a number.
+            // A schema without a type allows several types. For example, a quantity is a string or a number.
             None => Node::Any,
             Some("string") => Node::Scalar(match format {
                 Some("byte") => Scalar::Bytes,

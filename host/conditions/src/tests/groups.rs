@@ -1,10 +1,10 @@
-//! Tests the expressions of groups.
+//! The expressions of groups.
 
 use admittance_admission::Formula;
 
 use crate::GroupExpression;
 
-/// Writes the formula in a short form.
+/// Returns a short form of the formula.
 fn short(formula: &Formula) -> String {
     let both = |sides: &[Formula; 2], sign| format!("({}{sign}{})", short(&sides[0]), short(&sides[1]));
     match formula {
@@ -37,7 +37,7 @@ fn formulas_call_members_with_and_or_not() {
 }
 
 #[test]
-fn formulas_with_mistakes_are_refused() {
+fn invalid_formulas_are_refused() {
     let boolean = "an expression of a group is boolean";
     for (text, says) in [
         ("", "is empty"),

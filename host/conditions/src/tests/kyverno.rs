@@ -1,5 +1,4 @@
-//! Tests policies of Kyverno as hooks. The expectations come from the documentation of Kyverno's libraries, and from
-//! its answers.
+//! Policies of Kyverno as hooks. Sources: the documentation of Kyverno's libraries, and its responses.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -82,7 +81,7 @@ async fn admit(
         .await
 }
 
-/// Returns the message of the denial; empty if the request is allowed.
+/// Returns the message of a denial; `None` if the request is allowed.
 fn message(answer: &Response) -> Option<&str> {
     match &answer.verdict {
         Verdict::Deny(denial) => Some(&denial.message),
@@ -159,7 +158,7 @@ async fn each_function_of_kyverno_gives_its_value() {
 }
 
 #[tokio::test]
-async fn x509_decode_returns_the_fields_of_go() {
+async fn x509_decode_returns_the_same_fields_as_go() {
     const CERTIFICATE: &str = include_str!("x509/certificate.pem");
     const REQUEST: &str = include_str!("x509/request.pem");
     const ELLIPTIC: &str = include_str!("x509/elliptic.pem");
@@ -167,7 +166,7 @@ async fn x509_decode_returns_the_fields_of_go() {
         let pem = pem.replace('\n', "\\n");
         format!("cel.bind(c, x509.decode('{pem}'), {expression})")
     };
-    // The number that `openssl rsa -modulus` prints, in decimal.
+    // The modulus in decimal, from the output of `openssl rsa -modulus`.
     let modulus = "115132503946400349703634281247340370237416683726376329195519497309529035457853848388144454481846075\
                    441957201720229558425699733609713255722981443523094081216258029103028136560494580677014777802112689\
                    187675961349275494011201178603278999526579653054593916428678391777506775977875440514119183760595187\
@@ -266,7 +265,7 @@ async fn x509_decode_returns_the_fields_of_go() {
 }
 
 #[tokio::test]
-async fn an_expression_that_fails_says_why() {
+async fn a_failed_expression_is_reported_with_the_reason() {
     for (expression, expected) in [
         (
             "image(object.spec.image).tag() == ''",
@@ -385,7 +384,7 @@ fn functions_that_policies_cannot_call_are_refused_with_the_reason() {
         let error = compile(namespace, &[expression]).unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
     }
-    // Policies of other systems may call none of these functions.
+    // Policies of other systems cannot call these functions.
     for expression in [
         "image('a').tag() == ''",
         "md5('a') == ''",
@@ -400,7 +399,7 @@ fn functions_that_policies_cannot_call_are_refused_with_the_reason() {
 }
 
 #[tokio::test]
-async fn a_policy_of_a_namespace_looks_up_objects_of_that_namespace() {
+async fn a_policy_with_a_namespace_looks_up_objects_only_in_that_namespace() {
     let expressions = [
         "resource.Get('v1', 'configmaps', 'limits').data.most == '2'",
         "resource.List('v1', 'pods').items[0].metadata.name == 'v1/Pod Some(\"shop\") '",
@@ -455,8 +454,7 @@ async fn a_recorded_request_keeps_the_objects_that_its_policies_looked_up() {
     assert!(taped.looked_up);
 }
 
-/// Returns a hook whose policy may send `GET` requests and some `POST` requests to one server, which answers from a
-/// list.
+/// Returns a hook whose policy may send `GET` requests and some `POST` requests to one server with prepared responses.
 fn asking(policy: Policy) -> PolicyHook {
     let answers = json!([
         {"url": "https://a.example/teams", "body": {"teams": ["shop"]}},
@@ -540,7 +538,7 @@ async fn a_policy_sends_requests_to_granted_servers() {
 }
 
 #[tokio::test]
-async fn answers_to_a_policy_are_recorded() {
+async fn responses_to_a_policy_are_recorded() {
     let expression = "http.Post('https://a.example/check', {}).ok == true";
     let tape = Tape::default();
     let mut request = pod();
@@ -554,13 +552,13 @@ async fn answers_to_a_policy_are_recorded() {
         .http
         .into_iter()
         .map(|answer| (answer.method, answer.body));
-    // Equal requests of a policy are sent once.
+    // Equal requests of a policy are sent only once.
     let expected = ("POST".to_owned(), json!({"ok": true}));
     assert_eq!(sent.collect::<Vec<_>>(), [expected]);
 }
 
 #[tokio::test]
-async fn messages_have_the_wording_of_kyverno() {
+async fn messages_have_kyvernos_wording() {
     let ignoring = Binding {
         failure_policy: FailurePolicy::Ignore,
         ..binding(&[Action::Deny])
@@ -568,7 +566,7 @@ async fn messages_have_the_wording_of_kyverno() {
     let failed = "Policy p failed: a";
     let error = "Policy p error: expression 'object.nope == 1' resulted in error: no such key: nope";
     for (expressions, binding, verdict, warnings, note) in [
-        // Evaluation ends with the first validation that is not true.
+        // Evaluation ends at the first validation that is not true.
         (
             vec!["true", "false | a", "false | b"],
             binding(&[Action::Deny]),
@@ -621,7 +619,7 @@ async fn messages_have_the_wording_of_kyverno() {
 }
 
 #[test]
-fn match_conditions_have_any_name() {
+fn match_conditions_of_kyverno_may_have_any_name() {
     let name = "Check that ttlSecondsAfterFinished is missing and ownerReferences is empty";
     let compile = |mut compiler: PolicyCompiler| compiler.condition(name, "true").is_ok();
     assert!(compile(PolicyCompiler::new(false).of_kyverno(None)));

@@ -4,8 +4,7 @@ use super::*;
 async fn expressions_have_the_values_of_the_specification() {
     let no_key = |key: &str| Err(format!("no such key: {key}"));
     let no_overload = || Err("no such overload".to_owned());
-    // Sources: the specification of CEL, cel-go's strings extension, Kubernetes' libraries for CEL, and the results of
-    // kube-apiserver 1.36.
+    // Sources: CEL's specification, cel-go's strings extension, Kubernetes' libraries, and kube-apiserver 1.36.
     let table: Vec<(&str, Result<bool, String>)> = vec![
         // Variables.
         ("object.metadata.namespace == 'shop'", Ok(true)),

@@ -1,4 +1,4 @@
-//! Tests each function of the libraries of kube-apiserver 1.36, by the library that declares it.
+//! The functions of the libraries of kube-apiserver 1.36, by library.
 
 use super::*;
 
@@ -12,8 +12,8 @@ const FORMATS: &str = "k8s.io/apiserver, library.Format";
 const SEMVER: &str = "k8s.io/apiserver, library.SemverLib version 1";
 const QUANTITY: &str = "k8s.io/apiserver, library.Quantity";
 
-/// The functions of kube-apiserver's libraries that have a row here. The functions of other libraries (regular
-/// expressions, addresses, sets, Kubernetes' lists) have rows in `language`.
+/// The library functions that have a row in this file. Other libraries (regular expressions, addresses, sets,
+/// Kubernetes' lists) have rows in `language`.
 const FUNCTIONS: &[(&str, &str)] = &[
     (
         STRINGS,
@@ -303,7 +303,7 @@ async fn library_functions_refuse_wrong_arguments() {
         let text = outcome.expect_err(expression);
         assert!(text.starts_with(expected), "{expression}: {text}");
     }
-    // Rust's formatter does not accept such a precision.
+    // Rust's formatter does not support this precision.
     let long = "'%.100000f'.format([object.spec.ratio]).size() == 100002 && '%.100000e'.format([0.5]).size() > 100000";
     assert_eq!(evaluate(long, &pod()).await, Ok(true));
 }

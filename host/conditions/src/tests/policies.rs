@@ -1,5 +1,4 @@
-//! Tests policies as hooks. The sources of the expectations are Kubernetes' documentation of policies, and the
-//! dispatchers, validators and patchers of kube-apiserver.
+//! Policies as hooks. Sources: Kubernetes' documentation, and kube-apiserver's dispatchers, validators and patchers.
 
 use admittance_admission::{
     ClusterError, ClusterKind, ClusterPage, ClusterQuery, ClusterReader, Failure, FailureKind, FailurePolicy,
@@ -8,8 +7,8 @@ use admittance_admission::{
 
 use super::*;
 
-/// Compiles a policy of these parts: `name = variable`, `validate expression | message | message expression`,
-/// `when condition`, `note expression`, `apply expression`, `patch expression`.
+/// Compiles a policy from parts of the forms `name = variable`, `validate expression | message | message expression`,
+/// `when condition`, `note expression`, `apply expression` and `patch expression`.
 pub(super) fn policy(parts: &[&str]) -> Policy {
     let mut compiler = PolicyCompiler::new(true);
     let (mut conditions, mut validations, mut notes, mut mutations) = (vec![], vec![], vec![], vec![]);
@@ -63,7 +62,7 @@ async fn admit_request(
     hook.admit(&Arc::new(request.clone()), deadline).await
 }
 
-/// A cluster with two ConfigMaps of one namespace, and a Namespace.
+/// A cluster with two ConfigMaps in one namespace, and a Namespace.
 #[derive(Debug)]
 struct ConfigMaps;
 
@@ -102,7 +101,7 @@ impl ClusterReader for ConfigMaps {
     ) -> Result<ClusterPage, ClusterError> {
         assert_eq!(query.label_selector, "limits in (yes)");
         let mut page = ClusterPage::default();
-        // Without a namespace, the source returns the objects of all namespaces.
+        // Without a namespace, the objects of all namespaces are listed.
         let namespace = query.namespace.as_deref().unwrap_or("shop");
         for name in ["many", "few"] {
             let found = self.get(kind, Some(namespace), name, deadline).await?;
@@ -135,7 +134,7 @@ fn with_params(which: ParamsSelector, missing: ParamsMissing) -> Binding {
     }
 }
 
-/// Writes verdict, warnings and annotations in one line.
+/// Returns the verdict, warnings and annotations in one line.
 fn shown(answer: Result<Response, Failure>) -> String {
     let response = match answer {
         Ok(response) => response,
@@ -162,7 +161,7 @@ fn shown(answer: Result<Response, Failure>) -> String {
 const DENIED: &str = "403 Forbidden: pods \"web\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: ";
 
 #[tokio::test]
-async fn validations_decide_by_actions_and_parameters() {
+async fn validations_decide_according_to_actions_and_parameters() {
     let deny = || bound(&[Action::Deny]);
     let ignore = || Binding {
         failure_policy: FailurePolicy::Ignore,
@@ -180,16 +179,16 @@ async fn validations_decide_by_actions_and_parameters() {
         (&["validate object.spec.replicas < 3"], deny(), format!("{DENIED}failed expression: object.spec.replicas < 3")),
         (&["validate false | no way "], deny(), format!("{DENIED}no way")),
         (&["validate false | no way | 'because'"], deny(), format!("{DENIED}because")),
-        // A message that fails, is empty or has several lines is not used.
+        // A message that fails, is empty or has several lines is ignored.
         (&["validate false | no way | string(object.nope)"], deny(), format!("{DENIED}no way")),
         (&["validate false | no way | ' '"], deny(), format!("{DENIED}no way")),
         (&["validate false | no way | 'a\\nb'"], deny(), format!("{DENIED}no way")),
         (&["validate true", "validate false | second", "validate false | third"], deny(), format!("{DENIED}second")),
-        // An error is a denial with the default reason.
+        // An expression that fails denies the request with the default reason.
         (&["validate object.nope == 1"], deny(), "422 Invalid: pods \"web\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: expression 'object.nope == 1' resulted in error: no such key: nope".into()),
         (&["validate object.nope == 1"], ignore(), "allow".into()),
         (&["validate object.nope == 1", "validate false | no"], ignore(), format!("{DENIED}no")),
-        // Variables are evaluated when they are used.
+        // Variables are evaluated only when they are used.
         (&["a = object.nope", "b = 2", "c = variables.b + 1", "validate variables.c == 3 && (true || variables.a == 1)"], deny(), "allow".into()),
         (&["a = object.nope", "validate variables.a == 1"], ignore(), "allow".into()),
         (&["a = object.nope.x", "validate variables.a == 1"], deny(), "422 Invalid: pods \"web\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: expression 'variables.a == 1' resulted in error: composited variable \"a\" fails to evaluate: no such key: nope".into()),
@@ -197,7 +196,7 @@ async fn validations_decide_by_actions_and_parameters() {
         (&["when object.kind == 'Service'", "validate false"], deny(), "allow".into()),
         (&["when object.nope == 1", "validate true"], deny(), "422 Invalid: pods \"web\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: expression 'object.nope == 1' resulted in error: no such key: nope".into()),
         (&["when object.nope == 1", "validate false"], ignore(), "allow".into()),
-        // The following rows have other actions.
+        // The following rows have other actions than `Deny` alone.
         (&["validate false | no"], bound(&[Action::Warn]), "allow; Validation failed for ValidatingAdmissionPolicy 'p' with binding 'b': no".into()),
         (&["validate false | no"], bound(&[Action::Audit, Action::Deny]), format!("{DENIED}no; validation_failure=[{{\"message\":\"no\",\"policy\":\"p\",\"binding\":\"b\",\"expressionIndex\":0,\"validationActions\":[\"Audit\",\"Deny\"]}}]")),
         // Audit annotations.
@@ -209,9 +208,9 @@ async fn validations_decide_by_actions_and_parameters() {
         (&limit, none(ParamsMissing::Allow), "allow".into()),
         (&limit, none(ParamsMissing::Deny), "422 Invalid: pods \"web\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: failed to configure binding: no params found for policy binding with `Deny` parameterNotFoundAction".into()),
         (&["validate params == null"], deny(), "allow".into()),
-        // The following row reads the namespace.
+        // The expression of this row reads the Namespace.
         (&["validate namespaceObject.metadata.labels['tier'] == 'gold' && namespaceObject.metadata.creationTimestamp < timestamp('2024-03-01T00:00:00Z')"], deny(), "allow".into()),
-        // A stage of a native chain has no names of policy and binding.
+        // In a native chain, messages do not contain the names of policy and binding.
         (&["validate false | no"], Binding::default(), "403 Forbidden: no".into()),
         (&["validate object.nope == 1", "validate false | no"], Binding::default(), "403 Forbidden: no".into()),
         (&["validate object.nope == 1"], Binding::default(), "error: expression 'object.nope == 1' resulted in error: no such key: nope".into()),
@@ -234,7 +233,7 @@ async fn a_missing_namespace_or_parameter_denies_unless_failures_are_ignored() {
         failure_policy: FailurePolicy::Ignore,
         ..bound(&[Action::Warn])
     };
-    // (kind and namespace of the object, binding, the outcome)
+    // (kind and namespace of the object, binding, outcome)
     for (kind, namespace, binding, expected) in [
         (
             "Pod",
@@ -248,9 +247,9 @@ async fn a_missing_namespace_or_parameter_denies_unless_failures_are_ignored() {
             Binding::default(),
             format!("namespace-unknown: {unknown}"),
         ),
-        // The failure policy does not apply to an unreadable namespace.
+        // The failure policy does not apply if the Namespace cannot be read.
         ("Pod", Some("nowhere"), ignored, refused(unknown)),
-        // A Namespace is in no namespace.
+        // A Namespace has no namespace.
         (
             "Namespace",
             Some("nowhere"),
@@ -283,7 +282,7 @@ async fn a_missing_namespace_or_parameter_denies_unless_failures_are_ignored() {
 }
 
 #[tokio::test]
-async fn mutations_change_the_object_in_their_order() {
+async fn mutations_change_the_object_in_order() {
     const OLD: &str = r#"{"app":"web","tier":"front"}"#;
     let container = r#"{"name":"a","image":"one","resources":{"limits":{"memory":"2Gi"}}}"#;
     let table: Vec<(&[&str], String)> = vec![
@@ -296,7 +295,7 @@ async fn mutations_change_the_object_in_their_order() {
             &["apply Object{spec: Object.spec{containers: [Object.spec.containers{name: 'b', image: 'three'}, Object.spec.containers{name: 'c'}]}}"],
             format!(r#"{OLD} [{container},{{"name":"b","image":"three"}},{{"name":"c"}}]"#),
         ),
-        // Each mutation sees the object of the previous one.
+        // Each mutation sees the result of the previous one.
         (
             &[
                 "n = size(object.metadata.labels)",
@@ -323,7 +322,7 @@ async fn mutations_change_the_object_in_their_order() {
     }
 }
 
-/// Values share their parts, so a value that costs little may be very large when it is written.
+/// Values share their parts, so a value that costs little may be very long as JSON.
 #[tokio::test]
 async fn the_size_of_mutated_objects_is_limited() {
     let tenfold = ".map(a, [a, a, a, a, a, a, a, a, a, a])".repeat(9);
@@ -340,7 +339,7 @@ async fn the_size_of_mutated_objects_is_limited() {
             "metadata": {"labels": {"a": "x".repeat(1_000_000)}},
             "spec": {"containers": vec![json!({"name": "a"}); containers], "filler": "x".repeat(filler)},
         });
-        // The fields of this kind are unknown.
+        // The fields of this kind are not known.
         request.kind.kind = "Load".to_owned();
         request.object = Object::from_value(object);
         request
@@ -376,7 +375,7 @@ async fn the_size_of_mutated_objects_is_limited() {
             ample,
             Some(FailureKind::OutputTooLarge),
         ),
-        // Each mutation alone is within the limit.
+        // Each of the mutations alone is within the limit.
         (
             "two together",
             vec![part(1), part(2)],
@@ -402,7 +401,7 @@ async fn the_size_of_mutated_objects_is_limited() {
         ("a few copies", vec![patch(&labels)], large(10, 0), ample, None),
     ] {
         let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
-        // Exceeding a limit is a failure, even for a policy that denies a request if an expression fails.
+        // Exceeding the limit is a failure, even for a policy that denies the request if an expression fails.
         for binding in [Binding::default(), bound(&[])] {
             let answer = admit_request(&parts, binding, &request, deadline).await;
             assert_eq!(answer.err().map(|failure| failure.kind), expected, "{case}");
@@ -410,9 +409,9 @@ async fn the_size_of_mutated_objects_is_limited() {
     }
 }
 
-/// A message or a note has the length that its cost allows, and errors do not repeat what clients send.
+/// The cost limits the lengths of messages and annotations, and errors do not repeat texts of clients.
 #[tokio::test]
-async fn texts_of_policies_are_bounded() {
+async fn the_texts_of_policies_are_limited() {
     let mut request = pod();
     let object = json!({"metadata": {"name": "x".repeat(1_000_000)}, "spec": {"n": [1, 2]}});
     request.object = Object::from_value(object);
@@ -497,7 +496,7 @@ fn an_expression_of_the_wrong_type_is_refused() {
 }
 
 #[test]
-fn nested_variables_have_a_depth_limit() {
+fn the_depth_of_nested_variables_is_limited() {
     let mut compiler = PolicyCompiler::new(false);
     let mut last = "1".to_owned();
     let mut refused = None;
@@ -515,7 +514,7 @@ fn nested_variables_have_a_depth_limit() {
 }
 
 #[tokio::test]
-async fn all_expressions_of_a_policy_share_a_limit() {
+async fn all_expressions_of_a_policy_share_a_cost_limit() {
     // Each expression costs about 800,000.
     let costly = "validate lists.range(100).all(x, lists.range(1000).all(y, x + y >= 0))";
     let expected =

@@ -3,8 +3,7 @@ use super::*;
 #[test]
 fn an_invalid_expression_is_refused_with_a_reason() {
     let long_name = "a".repeat(64);
-    // (name, expression, part of the error); source: kube-apiserver's validation of match conditions, and the checker
-    // of CEL.
+    // (name, expression, part of the error); sources: kube-apiserver's validation, and CEL's checker.
     let table: &[(&str, &str, &str)] = &[
         ("", "true", "it is empty"),
         ("no good", "true", "the name part may have"),
@@ -118,9 +117,9 @@ fn an_invalid_expression_is_refused_with_a_reason() {
             "object.x.frobnicate()",
             "undeclared reference to 'frobnicate'",
         ),
-        // A function that Kubernetes declares is not a member.
+        // Kubernetes declares this function as a global one.
         ("a", "quantity('1').sign() == 1", "undeclared reference to 'sign'"),
-        // Conversions of constants are evaluated when they are compiled.
+        // Conversions of constants are evaluated at compilation.
         ("a", "int('abc') == 1", "parsing \"abc\": invalid syntax"),
         ("a", "int(1e300) == 1", "integer overflow"),
         (
@@ -236,7 +235,7 @@ fn an_invalid_expression_is_refused_with_a_reason() {
 
 #[test]
 fn expressions_that_kubernetes_accepts_compile() {
-    // Source: kube-apiserver's validation of match conditions, and Kubernetes' documentation of them.
+    // Sources: kube-apiserver's validation of match conditions, and Kubernetes' documentation.
     for expression in [
         "true",
         "object.metadata.namespace != 'kube-system'",
