@@ -89,8 +89,7 @@ pub enum Denied {
 }
 
 impl Denied {
-    /// Returns whether to log the refusal: the client presented wrong credentials or lacks a role. Requests without
-    /// credentials are not logged.
+    /// Returns whether to log the refusal: for wrong credentials or a lacking role, but not for missing credentials.
     pub(crate) fn is_notable(&self) -> bool {
         !matches!(self, Self::Closed | Self::NoToken | Self::NoCertificate)
     }
@@ -172,8 +171,8 @@ impl AdminAccess {
     }
 }
 
-/// Identifies a client. A token takes precedence over a certificate: clients send tokens deliberately, but browsers
-/// send certificates unasked.
+/// Identifies a client. Clients send tokens deliberately, but browsers send certificates unasked, so a token takes
+/// precedence.
 fn authenticate(
     head: &Parts,
     tokens: &[Token],
@@ -256,8 +255,7 @@ fn is_own_origin(head: &Parts, origin: &[u8]) -> bool {
     named.is_some_and(|named| !named.is_empty() && named.eq_ignore_ascii_case(authority))
 }
 
-/// Refuses requests of browsers, because pages of any site can make a browser on this machine send requests to this
-/// port.
+/// Refuses requests of browsers, because pages of any site can make a browser here send requests to this port.
 fn no_browser(head: &Parts) -> Result<(), Denied> {
     let is_of_page = head.headers.contains_key(ORIGIN)
         || head

@@ -15,8 +15,7 @@ pub struct AdminConfig {
 
 #[derive(Clone, Debug)]
 pub struct AdminTls {
-    /// The certificate of the port. It must be configured to request client certificates if [`clients`](Self::clients)
-    /// is not empty.
+    /// The certificate of the port, which must request client certificates if [`clients`](Self::clients) is not empty.
     pub server: ServerTls,
     /// The clients that authenticate with a certificate. If several match a certificate, the first is used.
     pub clients: Vec<CertificateHolder>,

@@ -40,8 +40,7 @@ use http::{
 pub(crate) use self::session::Sessions;
 use crate::Api;
 
-/// The headers of every reply. They forbid content of other origins, inline scripts and styles, and embedding in other
-/// pages.
+/// The headers of every reply. They forbid content of other origins, inline scripts and styles, and embedding.
 const HEADERS: [(HeaderName, &str); 4] = [
     (
         CONTENT_SECURITY_POLICY,

@@ -221,8 +221,7 @@ pub(crate) fn hide(role: Role, record: &mut DecisionRecord) {
     }
 }
 
-/// Replays the newest requests with this uid through the live chains. Requests in memory are complete; requests on disk
-/// lack their redacted values.
+/// Replays the newest requests with this uid through the live chains. Requests on disk lack their redacted values.
 pub(crate) async fn replay(
     api: &Api,
     by: Option<&Caller>,

@@ -156,8 +156,7 @@ fn routes<S: JsonSchema + Send + 'static, H: JsonSchema + Send + 'static>(more: 
     routes
 }
 
-/// Returns the OpenAPI document of the port. `S` and `H` are as for [`AdminService::start`], and `more` are routes of
-/// front ends.
+/// Returns the port's OpenAPI document. `S`, `H` and `more` are as in [`AdminService::start`].
 pub fn openapi<S: JsonSchema + Send + 'static, H: JsonSchema + Send + 'static>(more: Vec<Route>) -> Value {
     openapi::document(&routes::<S, H>(more))
 }

@@ -120,8 +120,7 @@ fn description(route: &Route) -> String {
     [route.description, &role].join(" ").trim().to_owned()
 }
 
-/// Returns the security requirement of a route. `{}` stands for no authentication, which is possible on loopback
-/// without configured credentials.
+/// Returns the security requirement of a route. `{}` means no authentication, for loopback without credentials.
 fn security(role: Option<Role>) -> Json {
     match role {
         None => json!([]),

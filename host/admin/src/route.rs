@@ -382,8 +382,7 @@ pub(crate) fn large_body(
     })
 }
 
-/// Parses the parameters of an address or a form. They are counted first, because an unknown parameter costs as much as
-/// any other.
+/// Parses the parameters of an address or a form. Unknown parameters cost time too, so all are counted first.
 pub(crate) fn parameters<T: DeserializeOwned>(name: &str, text: &str) -> Result<T, ApiError> {
     if text.bytes().filter(|byte| *byte == b'&').count() >= PARAMETERS {
         let message = format!("the {name} is invalid: it has more than {PARAMETERS} fields");

@@ -46,11 +46,10 @@ const MIN_LENGTH: usize = 16;
 /// The most characters of a token, which must fit into a header.
 const MAX_LENGTH: usize = 1024;
 
-/// A token in a file that is read again when it changes. Cheap to clone, and clones share the token; lives as long as
-/// the admin port.
+/// A token in a file that is read again when it changes. Clones share the token.
 ///
-/// While the file is invalid or missing, neither it nor the previous token is accepted: removing the file revokes
-/// the token.
+/// While the file is invalid or missing, neither it nor the previous token is accepted: removing the file revokes the
+/// token.
 #[derive(Clone, Debug)]
 pub struct TokenFile(Reloaded<Option<TokenDigest>>);
 

@@ -154,8 +154,7 @@ async fn serve(arguments: &Arguments, chain: &Path) -> crate::Result<()> {
     Ok(())
 }
 
-/// Returns the paths to watch: the chain, the files, and all directories of code and tests. There may be new
-/// directories since the last round.
+/// Returns the paths to watch: the chain, the files, and all current directories of code and tests.
 fn watched(project: &Path, files: impl Iterator<Item = PathBuf>, chain: &Path) -> Vec<PathBuf> {
     let mut paths: Vec<_> = files.chain([chain.to_owned()]).collect();
     let mut directories = vec![project.join("src"), project.join("tests")];

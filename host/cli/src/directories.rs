@@ -23,8 +23,7 @@ pub(crate) fn store(named: Option<PathBuf>) -> Option<PathBuf> {
     })
 }
 
-/// Returns the directory for the history of this configuration: `named`, or the user's default. As in [`store`], there
-/// may be none.
+/// Returns the directory for this configuration's history: `named`, or the user's default, which may not exist.
 pub(crate) fn history(named: Option<PathBuf>, configuration: &Path) -> Option<PathBuf> {
     named.or_else(|| {
         usable(
@@ -65,8 +64,7 @@ fn variable(name: &str) -> Option<OsString> {
     env::var_os(name)
 }
 
-/// Reads a path from an environment variable. The XDG base directory specification requires that relative paths are
-/// ignored.
+/// Reads a path from an environment variable. Relative paths are ignored, as the XDG specification requires.
 fn absolute(variable: Variable<'_>, name: &str) -> Option<PathBuf> {
     variable(name)
         .map(PathBuf::from)
@@ -79,8 +77,8 @@ fn default_store(variable: Variable<'_>) -> Option<PathBuf> {
     Some(caches.join("admittance"))
 }
 
-/// Returns the default directory of the history. For services of systemd it is in `STATE_DIRECTORY`, which may contain
-/// several directories, separated by `:`.
+/// Returns the default directory of the history. A systemd service's is in `STATE_DIRECTORY`, which may list several
+/// with `:`.
 fn default_history(configuration: &Path, variable: Variable<'_>) -> Option<PathBuf> {
     let of_service = || {
         let listed = variable("STATE_DIRECTORY")?;
@@ -90,8 +88,7 @@ fn default_history(configuration: &Path, variable: Variable<'_>) -> Option<PathB
     let states = of_service()
         .or_else(|| absolute(variable, "XDG_STATE_HOME"))
         .or_else(of_home)?;
-    // Several drivers on a machine have different configurations, so the directory is derived from the configuration's
-    // path.
+    // Drivers on one machine have different configurations, so the directory depends on the configuration's path.
     let canonical = fs::canonicalize(configuration).unwrap_or_else(|_| configuration.to_owned());
     let name: String = Digest::of(canonical.as_os_str().as_bytes())
         .to_hex()

@@ -1,5 +1,5 @@
-//! Exports metrics. For labels whose values users choose, the number of values is limited. Series of clusters that were
-//! deleted or are unused are forgotten.
+//! Exports metrics. Labels with values that users choose have a limited number of values, and series of unused clusters
+//! are forgotten.
 
 use std::{
     borrow::Cow,
@@ -18,8 +18,8 @@ use parking_lot::Mutex;
 
 /// The label with the name of a cluster. Users of a gateway may create any number of clusters.
 const CLUSTER: &str = "cluster";
-/// The maximum number of values of each label. Authors of definitions choose most of these values; values of `path` are
-/// nodes of ZooKeeper.
+/// The maximum number of values of each label. Authors of definitions choose most values; those of `path` are ZooKeeper
+/// nodes.
 const MOST_VALUES: [(&str, usize); 8] = [
     (CLUSTER, 512),
     ("chain", 4096),

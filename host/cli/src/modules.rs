@@ -49,8 +49,7 @@ impl ModuleArguments {
         Ok(Catalog::new(config)?)
     }
 
-    /// Opens the catalog with a store in this directory, because inspecting a module must not change what a tag
-    /// resolved to.
+    /// Opens the catalog with a store in this directory, because inspecting must not change what a tag resolved to.
     fn catalog_in(&self, keys: &[PathBuf], directory: &Path) -> crate::Result<Catalog> {
         let (mut config, _) = self.config(keys)?;
         config.store = Some(Store::open(directory)?);

@@ -22,8 +22,7 @@ pub(crate) enum Output {
 }
 
 impl Output {
-    /// Prints a value in this format. The text may contain ANSI colours, which are removed if the output does not
-    /// support them.
+    /// Prints a value in this format. ANSI colours in the text are removed if the output does not support them.
     pub(crate) fn print<T: Serialize + ?Sized>(
         self,
         value: &T,
@@ -63,8 +62,8 @@ pub(crate) fn harmless_lines(text: &str) -> String {
     text.replace(|c: char| c.is_control() && !matches!(c, '\n' | '\t'), " ")
 }
 
-/// Returns the coloured lines of the difference between two objects. Each group contains neighbouring changes, with
-/// `context` unchanged lines around them.
+/// Returns the coloured lines of the difference between two objects, in groups with `context` unchanged lines around
+/// them.
 pub(crate) fn diff(before: Option<&Json>, after: Option<&Json>, context: usize) -> Vec<Vec<String>> {
     let lines = |object: Option<&Json>| {
         let text = object.map(|object| format!("{object:#}")).unwrap_or_default();

@@ -1,5 +1,4 @@
-//! Provides the metrics that Prometheus' client libraries call `process_*`. They are read from /proc, so they are
-//! absent on other systems than Linux.
+//! Provides the metrics that Prometheus' client libraries call `process_*`. They are read from /proc, so only on Linux.
 
 #![allow(clippy::disallowed_methods, reason = "they are files of the kernel")]
 

@@ -12,8 +12,7 @@ use parking_lot::Mutex;
 
 use crate::output::harmless;
 
-/// Returns a callback that shows the progress of loading: bars on a terminal until the first table is loaded, then log
-/// lines for each module.
+/// Returns a callback that shows loading: as bars on a terminal until the first table is loaded, then as log lines.
 pub(crate) fn show() -> impl Fn(Progress) + Send + Sync + 'static {
     let screen = Mutex::new(LoadingScreen::Waiting);
     let (prepared, loaded) = (LoggedModules::default(), LoggedModules::default());

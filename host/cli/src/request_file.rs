@@ -76,8 +76,8 @@ pub(crate) struct LocatedRequest {
     pub(crate) request: Request,
 }
 
-/// Reads the requests in files and directories, of which at least one must be given; `-` means standard input. With
-/// `--request`, the files contain bodies.
+/// Reads requests from files and directories, at least one; `-` means standard input. With `--request`, files contain
+/// bodies.
 pub(crate) fn read(
     paths: &[PathBuf],
     arguments: &ObjectArguments,
@@ -151,8 +151,7 @@ pub(crate) fn is_http(bytes: &[u8]) -> bool {
     matches!(line.split_whitespace().collect::<Vec<_>>()[..], [_, _, version] if version.starts_with("HTTP/"))
 }
 
-/// Splits a text into documents: JSON texts one after the other, or YAML documents. Each item of a `List` is a separate
-/// document.
+/// Splits a text into JSON texts one after the other, or YAML documents. Items of a `List` are separate documents.
 fn documents(path: &Path, bytes: &[u8]) -> Result<Vec<RequestDocument>, String> {
     let name = path.display().to_string();
     let inputs = if bytes.trim_ascii_start().starts_with(b"{") {
@@ -292,8 +291,8 @@ fn bcs_for(head: &Parts) -> Result<Bcs, String> {
     Ok(Bcs::new(cluster))
 }
 
-/// Parses an HTTP/1.1 request. Everything after the empty line is the body, because `Content-Length` is rarely correct
-/// in an edited file.
+/// Parses an HTTP/1.1 request. The body is everything after the empty line, since edited files have a wrong
+/// `Content-Length`.
 fn parse_http(bytes: &[u8]) -> Result<(Parts, Bytes), String> {
     let mut headers = [httparse::EMPTY_HEADER; 100];
     let mut parsed = httparse::Request::new(&mut headers);

@@ -9,8 +9,7 @@ use crate::output::write;
 pub(crate) const EXCEPTION: &str = include_str!("schema/exception.json");
 pub(crate) const TEST: &str = include_str!("schema/test.json");
 
-/// The page about the configuration, from which the keys and their descriptions are read. A test compares it with the
-/// keys that the program reads.
+/// The page with the keys of the configuration. A test compares it with the keys that the program reads.
 const CONFIGURATION: &str = include_str!("../../../docs/configuration.md");
 
 /// Print the JSON Schema of a document, by which editors complete and check it.
@@ -81,8 +80,7 @@ fn configuration() -> Value {
     schema
 }
 
-/// Returns the schema of a key such as `a.b`, `list[].c` or `map.<name>`. Creates it, and the keys that contain it, if
-/// they are missing.
+/// Returns the schema of a key such as `a.b`, `list[].c` or `map.<name>`, and creates it with the keys that contain it.
 fn field<'s>(schema: &'s mut Value, key: &str) -> &'s mut Value {
     let mut place = schema;
     for part in key.split('.') {

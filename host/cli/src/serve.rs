@@ -226,8 +226,7 @@ async fn build(config: &Config, connections: &Connections) -> crate::Result<Host
     Ok(builder.build().await?)
 }
 
-/// Warns about stages whose conditions use the authorizer without a cluster. Such conditions fail, which most of them
-/// treat as a denial.
+/// Warns about conditions that use the authorizer without a cluster. They fail, which usually means a denial.
 fn warn_of_conditions(host: &Host) {
     let table = host.table();
     for chain in table.chains() {

@@ -77,8 +77,8 @@ impl SurroundingFiles {
     }
 }
 
-/// The objects and HTTP answers that plugins get during the current request. Clones share them, so requests must run
-/// one at a time.
+/// The objects and HTTP answers for plugins during the current request. Clones share them, so requests run one at a
+/// time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SimulatedSurroundings(Arc<RwLock<CurrentSurroundings>>);
 

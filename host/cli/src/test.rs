@@ -120,8 +120,7 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
     Ok(crate::exit_code(tested.iter().all(TestedCase::is_passed)))
 }
 
-/// Lists the files with cases. By default, they are in `tests` next to the file or in the directory. A project need not
-/// have any.
+/// Lists the files with cases: by default those in `tests`, next to the file or in the directory, if there are any.
 fn files_of_cases(arguments: &Arguments) -> Result<Vec<PathBuf>, String> {
     if !arguments.cases.is_empty() {
         return request_file::files_of(&arguments.cases);

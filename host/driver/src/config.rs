@@ -95,8 +95,8 @@ impl Config {
         has_leader(&*self.front, &self.definitions, has_ensemble)
     }
 
-    /// Returns warnings about valid but probably unintended settings: world-readable private keys, and values that YAML
-    /// 1.2 reads differently.
+    /// Returns warnings about probably unintended settings: world-readable keys, and values that YAML 1.2 reads
+    /// differently.
     pub fn warnings(&self) -> Vec<String> {
         let admin = self.admin.as_ref().and_then(AdminConfig::tls);
         let ports = self.listen.tls.iter().chain(admin.map(|tls| &tls.server));
@@ -208,8 +208,7 @@ pub struct Limits {
     pub body_timeout: Duration,
     /// The timeout for the TLS handshake, and for the head of each request. Default: 10 s.
     pub header_timeout: Duration,
-    /// The time after which a client that neither sends an expected body nor reads a reply is disconnected. Default: 60
-    /// s.
+    /// The time after which a client that does not send a body or read a reply is disconnected. Default: 60 s.
     pub idle_timeout: Duration,
     /// The minimum rate at which a client must send an expected body or read a reply, in bytes per second, averaged
     /// over `idle_timeout`; 0 for no minimum. Default: 512.
@@ -220,14 +219,13 @@ pub struct Limits {
     pub streams: usize,
     /// The idle timeout of a watch or a tunnel. Default: 1 h.
     pub stream_idle_timeout: Duration,
-    /// The maximum number of open client connections. Default: derived from the limit of file descriptors, of which
-    /// each connection takes two.
+    /// The maximum number of client connections. Default: from the limit of file descriptors, of which each takes two.
     pub connections: Option<usize>,
     /// The timeout for all chains of a request together. Default: 10 s.
     pub request_timeout: Duration,
-    /// The time after a stop signal during which the driver still accepts connections, so that load balancers can stop
-    /// sending requests: `/readyz` replies 503, and replies ask clients to close their connections. Default: 5 s behind
-    /// kube-apiserver, otherwise 0 s.
+    /// The time after a stop signal during which the driver still accepts connections, so that load balancers can
+    /// react: `/readyz` replies 503, and replies ask clients to disconnect. Default: 5 s behind kube-apiserver,
+    /// otherwise 0 s.
     pub shutdown_delay: Duration,
     /// The time after `shutdown_delay` within which requests in flight must finish. Default: 30 s.
     pub shutdown_timeout: Duration,
@@ -267,8 +265,8 @@ pub struct LogConfig {
     pub format: LogFormat,
 }
 
-/// The export of traces to an OpenTelemetry collector. The default of a field that is `None` comes from OpenTelemetry's
-/// environment variables.
+/// The export of traces to an OpenTelemetry collector. `None` means the default from OpenTelemetry's environment
+/// variables.
 #[derive(Clone, Debug)]
 pub struct TracingConfig {
     /// The URL to which spans are posted.

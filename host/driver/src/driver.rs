@@ -102,8 +102,7 @@ pub struct Driver {
 impl Driver {
     /// Binds the port for clients. `connections` and `admin` must have been opened with this configuration.
     ///
-    /// The host must have been built with the limits in this configuration (`limits.request_timeout`, `sandbox`,
-    /// `definitions` and so on).
+    /// The host must have been built with its limits (`limits.request_timeout`, `sandbox`, `definitions` and so on).
     pub async fn bind(
         config: Config,
         connections: Connections,

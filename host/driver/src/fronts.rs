@@ -177,8 +177,8 @@ pub(crate) trait Front: Debug + Send + Sync + 'static {
             .collect();
     }
 
-    /// Returns the reply to `/healthz` in the format of bcs-mesos-driver; `None` for the default reply. `ip` is the
-    /// listen address.
+    /// Returns the reply to `/healthz` in bcs-mesos-driver's format; `None` for the default. `ip` is the listen
+    /// address.
     fn health(&self, _ip: IpAddr) -> Option<HealthInfo> {
         None
     }

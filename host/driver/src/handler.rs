@@ -95,8 +95,8 @@ struct FrontMetrics {
     requests_in_flight: Gauge,
     streams_open: Gauge,
     durations: Histogram,
-    /// The counters of successful replies, in the order of [`PASSAGES`]. Counters of other replies are looked up,
-    /// because those are rare.
+    /// The counters of successful replies, in the order of [`PASSAGES`]. Other counters are rare, so they are looked
+    /// up.
     successes: [OnceLock<Counter>; PASSAGES.len()],
 }
 
@@ -147,8 +147,7 @@ impl RequestClass {
             let mut accepted = request.headers().get_all(ACCEPT).iter();
             accepted.any(|value| value.as_bytes().starts_with(b"text/event-stream"))
         };
-        // Kubernetes still supports an older form of watches, with `/watch/` in the path, also after the prefix of a
-        // cluster.
+        // Kubernetes still supports older watches with `/watch/` in the path, also after the prefix of a cluster.
         let is_watch_path = || {
             let mut segments = request.uri().path().split('/');
             let of_group = segments.find(|segment| matches!(*segment, "api" | "apis")) == Some("apis");

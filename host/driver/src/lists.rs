@@ -195,8 +195,7 @@ impl Lists {
         }
     }
 
-    /// Returns the request that creates the object of an item; `None` if the object no longer exists, or if no chain
-    /// matches.
+    /// Returns the request that creates an item's object; `None` if the object is gone, or no chain matches.
     async fn request(&self, list: &OpenedList, item: &str) -> Result<Option<Box<Request>>, ReadError> {
         let OpenedList { route, headers } = list;
         let Some(object) = &route.object else {

@@ -35,8 +35,7 @@ pub fn metrics() -> impl Iterator<Item = &'static Metric> {
     tables.into_iter().flatten()
 }
 
-/// Describes the driver's metrics to the exporter, and initializes its failure counters to 0. Call it once, after the
-/// exporter is installed.
+/// Describes the driver's metrics, and sets its failure counters to 0. Call it once, after the exporter is installed.
 pub fn describe_metrics() {
     admittance::describe_metrics();
     metrics().for_each(Metric::describe);

@@ -1,5 +1,5 @@
-//! Lists the places of definitions that a configuration can name. Each is a module that reads its section and opens its
-//! stores, and a row of [`PLACES`].
+//! Lists the places of definitions that a configuration can name. Each is a module with its section and stores, and a
+//! row of [`PLACES`].
 
 mod custom_resources;
 mod files;
@@ -22,12 +22,10 @@ use crate::{Connections, FrontConfig, config::Sections};
 
 /// A configured place where definitions are stored.
 pub trait DefinitionPlace: Any + Debug + Send + Sync {
-    /// Returns the name of the place in messages, such as `zookeeper:/blueking/admissionwebhook`. Places with the same
-    /// name are the same place.
+    /// Returns the place's name in messages, such as `zookeeper:/blueking/admissionwebhook`. It identifies the place.
     fn name(&self) -> String;
 
-    /// Returns the stores of the place, which use `connections`. Files have no store here, because the host reads them
-    /// itself.
+    /// Returns the stores of the place, which use `connections`. The host reads files itself, so they have none.
     fn stores(&self, connections: &Connections) -> Result<Vec<Arc<dyn DefinitionStore>>, PlaceError>;
 
     fn path(&self) -> Option<&Path> {
@@ -44,8 +42,7 @@ pub trait DefinitionPlace: Any + Debug + Send + Sync {
         None
     }
 
-    /// Returns the modules, webhooks and grants that chains of namespaces may use; `None` if the place has no such
-    /// chains.
+    /// Returns the modules, webhooks and grants that chains of namespaces may use; `None` without such chains.
     fn namespaced(&self) -> Option<&NamespacedChains> {
         None
     }

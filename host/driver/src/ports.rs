@@ -80,8 +80,7 @@ fn connection_limits(limits: &Limits, upstream_timeout: Option<Duration>) -> Con
     }
 }
 
-/// The admin port. Until the driver runs, the port serves only metrics and probes: `/healthz` succeeds, and `/readyz`
-/// fails.
+/// The admin port. Before the driver runs, it has only metrics and probes: `/healthz` succeeds, and `/readyz` fails.
 pub struct AdminPort {
     pub(crate) address: SocketAddr,
     pub(crate) tls: Option<ServerTls>,

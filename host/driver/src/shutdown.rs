@@ -23,8 +23,7 @@ pub enum Stopped {
 }
 
 impl Shutdown {
-    /// Asks the driver to stop. At the first call, it stops accepting connections and finishes requests in flight; at
-    /// the second, it aborts these.
+    /// Asks the driver to stop. The first call lets requests in flight finish, and the second aborts them.
     pub fn signal(&self) {
         if self.graceful.is_cancelled() {
             self.now.cancel();

@@ -21,8 +21,7 @@ pub use self::export::{Traces, TracesError};
 /// The length to which paths in spans are cut, in bytes.
 const PATH_LIMIT: usize = 1024;
 
-/// Begins the span of a request if spans are exported, and sets the span as parent in the request's headers. Also
-/// returns the trace of the request.
+/// Begins the span of a request if spans are exported, and sets it as parent in the headers. Also returns the trace.
 pub(crate) fn begin<B>(request: &mut Request<B>, client: &Client) -> (Span, Option<TraceContext>) {
     let received = trace_context(request.headers_mut());
     let path = request.uri().path();

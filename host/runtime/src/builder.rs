@@ -112,8 +112,8 @@ impl HostBuilder {
     /// Adds the definitions of this store. May be called more than once.
     ///
     /// Its definitions become part of the table, except for [invalid ones](Self::on_bad_definition). While the store is
-    /// unavailable, the table stays as it is, and [`Host::status`] says why. A start waits five seconds for the store,
-    /// and then serves the last live table.
+    /// unavailable, the table is kept, and [`Host::status`] says why. A start waits five seconds for the store, and
+    /// then serves the last live table.
     pub fn definition_store(self, store: impl DefinitionStore) -> Self {
         self.definition_stores(vec![Arc::new(store)])
     }
@@ -137,8 +137,7 @@ impl HostBuilder {
         self
     }
 
-    /// Declares which requests the control plane sends to this program, so that chains for other requests are reported.
-    /// Default: all.
+    /// Declares which requests the control plane sends here, so that chains for others are reported. Default: all.
     pub fn reach(mut self, reach: Reach) -> Self {
         self.reach = reach;
         self
@@ -192,9 +191,8 @@ impl HostBuilder {
     }
 
     /// Keeps modules and their compiled forms in this directory, so that the next start needs neither network nor
-    /// compiler. The directory is created if it does not exist, must not be writable by other users, and may be shared
-    /// by several programs. Default: `store` in the directory of the [`history`](Self::history); without a history,
-    /// nothing is kept.
+    /// compiler. It is created if needed, must not be writable by other users, and may be shared by several programs.
+    /// Default: `store` in the directory of the [`history`](Self::history); without a history, nothing is kept.
     pub fn store(mut self, directory: impl AsRef<Path>) -> Self {
         self.store = Some(directory.as_ref().to_owned());
         self
@@ -232,8 +230,8 @@ impl HostBuilder {
         self
     }
 
-    /// Connects to this address (`host:port`) instead of resolving the webhook host of this name with DNS. May be
-    /// called more than once.
+    /// Connects to this address (`host:port`) for the webhook host of this name, without DNS. May be called more than
+    /// once.
     pub fn resolve(mut self, host: impl Into<String>, address: impl Into<String>) -> Self {
         self.resolve.push((host.into(), address.into()));
         self

@@ -1,7 +1,6 @@
 //! Keeps the decisions on the latest requests in memory.
 //!
-//! While a request is answered, its texts are only copied once. Decisions are redacted and converted to JSON when they
-//! are read.
+//! A request only pays for a copy of its texts; decisions are redacted and converted to JSON when they are read.
 
 pub(crate) mod audit;
 pub(crate) mod observer;

@@ -59,8 +59,7 @@ impl Error {
             Self::BadDefinitions(bad) => bad.iter().any(|bad| bad.is_transient),
             Self::Catalog(error) => error.is_transient(),
             Self::TooManyTables(_) => true,
-            // Mistakes can only be fixed by a change of the definitions, but a missing permission may be granted
-            // without one.
+            // Fixing mistakes requires a change of the definitions, but granting a missing permission does not.
             Self::Stores(errors) => errors
                 .iter()
                 .any(|error| !matches!(error, StoreError::Mistakes(_))),

@@ -27,8 +27,7 @@ use crate::{status::HistoryStatus, status::metrics};
 pub(crate) struct HistoryEntry {
     #[serde(flatten)]
     pub(crate) detail: RevisionDetail,
-    /// The digest of the definitions that this rollback replaced. The rollback stays live while the definitions have
-    /// this digest.
+    /// The digest of the definitions that this rollback replaced. It stays live while the definitions have this digest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) instead_of: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -137,16 +136,14 @@ impl History {
             .map_or(1, |last| last.revision().number.saturating_add(1))
     }
 
-    /// Adds a revision in memory, and removes the oldest revisions beyond the limit. [`write`](Self::write) updates the
-    /// disk.
+    /// Adds a revision in memory in place of the oldest ones. [`write`](Self::write) updates the disk.
     pub(crate) fn add(&mut self, entry: Arc<HistoryEntry>) {
         self.entries.push_back(entry);
         let beyond = self.entries.len().saturating_sub(self.keep);
         self.entries.drain(..beyond);
     }
 
-    /// Writes the newest revision to disk, and deletes revisions there that memory no longer has. If writing fails, the
-    /// newest revision is only in memory.
+    /// Writes the newest revision, and deletes those that memory no longer has. If writing fails, it is only in memory.
     pub(crate) async fn write(&mut self) -> Result<(), HistoryError> {
         let (Some(directory), Some(newest)) = (self.directory.clone(), self.entries.back().cloned()) else {
             return Ok(());

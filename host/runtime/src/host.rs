@@ -35,8 +35,7 @@ pub(crate) struct Inner {
     pub(crate) live: ArcSwap<LiveState>,
     pub(crate) stores: Arc<Stores>,
     pub(crate) request_timeout: Duration,
-    /// The inputs of tables. The lock is held while they are replaced or a table goes live, but not while definitions
-    /// are read or a table is built.
+    /// The inputs of tables. The lock is held to replace them or go live, but not to read definitions or build a table.
     pub(crate) state: Mutex<TableState>,
     /// The number of rollbacks. A rollback cancels the tables that are being built.
     pub(crate) rollbacks: watch::Sender<u64>,
@@ -132,8 +131,7 @@ impl Host {
             .collect()
     }
 
-    /// Starts recording requests that pass chains, until the recording is dropped. Each request is delivered after it
-    /// was answered.
+    /// Starts recording requests that pass chains. Each is delivered after its answer, until the recording is dropped.
     pub fn record(&self, config: RecordingConfig) -> Recording {
         self.0.observer.recorders.open(config)
     }

@@ -49,8 +49,7 @@ impl TableProblem {
         Some(Self::after(before, Arc::new(Error::BadDefinitions(bad.to_vec()))))
     }
 
-    /// Returns the definitions that did not go live as written while the rest of the change did; empty if the whole
-    /// change failed.
+    /// Returns the definitions that are not live as written although the change is; empty if the whole change failed.
     pub(crate) fn bad(&self) -> &[BadDefinition] {
         match &*self.error {
             Error::BadDefinitions(bad) => bad,

@@ -1,5 +1,4 @@
-//! Lets replicas go live together: each reports the tables that it serves and has prepared, and goes live with the
-//! table on which they agree.
+//! Lets replicas go live together: each reports its live and prepared tables, and goes live with the one they agree on.
 
 pub mod agreement;
 
@@ -43,16 +42,13 @@ pub trait Transport: fmt::Debug + Send + Sync {
     /// Sets the report of this replica, which the other replicas read.
     fn report(&self, report: &Report);
 
-    /// Returns a receiver that is notified when reports change, and when the connection to other replicas is lost or
-    /// restored.
+    /// Returns a receiver that is notified when reports or the connection to other replicas change.
     fn changes(&self) -> watch::Receiver<u64>;
 
-    /// Returns the state of all replicas and the target, as this replica knows them now. It is called at least every
-    /// second.
+    /// Returns all replicas and the target, as this replica knows them now. It is called at least every second.
     fn look(&self) -> Membership;
 
-    /// Publishes the target to all replicas, if this replica is still the leader. After a failure, the caller tries
-    /// again.
+    /// Publishes the target to all replicas, if this replica still leads. After a failure, the caller tries again.
     async fn publish(&self, target: Digest);
 
     /// Shares reports with the other replicas. The future is created after the first report and never completes. The
@@ -141,9 +137,8 @@ impl Replicas {
         }
     }
 
-    /// Makes a host go live with the tables on which the replicas agree. The host must have been built with
-    /// [`go_live_on_request`](crate::HostBuilder::go_live_on_request). The future never completes: drop it to stop, and
-    /// then call [`leave`](Self::leave).
+    /// Makes a host, built with [`go_live_on_request`](crate::HostBuilder::go_live_on_request), go live with the tables
+    /// on which the replicas agree. The future never completes: drop it to stop, and then call [`leave`](Self::leave).
     pub async fn follow(&self, host: &Host) {
         let mut report = None;
         let membership = self.transport.look();
@@ -245,9 +240,8 @@ impl WaitingLog {
     }
 }
 
-/// Returns the report of this replica, whose name is `name`. If nothing else changed, the report keeps its previous
-/// time. A replica that cannot learn the target reports no prepared table, so that the others do not go live without
-/// it.
+/// Returns the report of this replica, `name`, with the previous time if nothing else changed. A replica that cannot
+/// learn the target reports no prepared table, so that the others do not go live without it.
 fn new_report(host: &Host, name: &str, membership: &Membership, before: &mut Option<Report>) -> Report {
     let mut prepared = host.prepared();
     if let Some(problem) = &membership.problem
@@ -286,8 +280,7 @@ fn bounded(mut rollouts: Vec<RolloutProgress>, name: &str) -> Vec<RolloutProgres
     rollouts
 }
 
-/// Returns the rollouts of all live replicas. The last report of a replica that has stopped may be about other
-/// definitions.
+/// Returns the rollouts of live replicas. The last report of a stopped replica may be about other definitions.
 fn rollouts(replicas: &[Replica]) -> Vec<RolloutProgress> {
     let alive = replicas.iter().filter(|replica| replica.is_alive);
     alive

@@ -148,8 +148,7 @@ impl Host {
         self.change_rollouts(|rollouts| rollouts.follow(theirs)).await;
     }
 
-    /// Sets whether another replica begins the steps of rollouts. This replica then follows, but limits and users can
-    /// still end rollouts here.
+    /// Sets whether another replica begins the steps of rollouts. Limits and users can still end rollouts here.
     pub fn set_rollouts_led(&self, is_led: bool) {
         let mut stages = self.0.disabled.lock();
         if stages.rollouts().is_led() != is_led {

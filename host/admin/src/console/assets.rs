@@ -1,5 +1,5 @@
-//! Serves the style sheet, the scripts and the icon, which are compiled into the program. Browsers cache them until the
-//! program changes.
+//! Serves the style sheet, scripts and icon, which are compiled into the program and cached by browsers until it
+//! changes.
 
 use std::sync::LazyLock;
 
@@ -50,8 +50,7 @@ const fn asset(name: &'static str, media_type: &'static str, text: &'static str)
     }
 }
 
-/// The directory in the addresses of all assets. It is a hash of their content, so that scripts import other scripts of
-/// the same version.
+/// The directory in the addresses of all assets: a hash of them, so that scripts import scripts of the same version.
 static DIRECTORY: LazyLock<String> = LazyLock::new(|| {
     let digest = Digest::of_parts(ASSETS.iter().map(|asset| asset.text.as_bytes()));
     digest.to_hex().chars().take(12).collect()
@@ -69,8 +68,8 @@ async fn read(Path((directory, name)): Path<(String, String)>) -> Response {
     let Some(asset) = ASSETS.iter().find(|asset| asset.name == name) else {
         return StatusCode::NOT_FOUND.into_response();
     };
-    // A page of another version of the program requests another directory. Its assets are not cached, since their
-    // content may differ.
+    // A page of another version of the program requests another directory, whose assets may differ, so they are not
+    // cached.
     let cache = if directory == *DIRECTORY {
         "public, max-age=31536000, immutable"
     } else {

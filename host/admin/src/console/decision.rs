@@ -88,8 +88,7 @@ async fn decision(
 #[derive(Debug, Deserialize)]
 struct ReplayForm {}
 
-/// Shows how the live chains decide the requests with this uid now. Nothing is forwarded or counted, and no webhook is
-/// called.
+/// Shows how the live chains decide the requests with this uid now. Nothing is forwarded, counted or sent to webhooks.
 async fn replay(
     State(api): State<Api>,
     Path(uid): Path<String>,
@@ -226,8 +225,8 @@ fn article(
     }
 }
 
-/// Shows a link for each chain that saw the request, which opens the playground with the chain and, for the role Admin,
-/// the request.
+/// Shows a link for each chain that saw the request, to the playground with the chain and, for the role Admin, the
+/// request.
 fn playground_links(detail: &DecisionDetail) -> Markup {
     let decision = &detail.decision;
     let chains: BTreeSet<_> = decision

@@ -22,8 +22,7 @@ fn start_line(text: &str) -> Option<(Method, Uri)> {
     Some((method.parse().ok()?, path.parse().ok()?))
 }
 
-/// Reads HTTP text as the front end reads such a request. Unlike the front end, it cannot read the stored object from
-/// the upstream.
+/// Reads HTTP text as the front end reads such a request, but without the stored object from the upstream.
 pub(super) fn read(dialect: &dyn Dialect, text: &str) -> Result<Request, ApiError> {
     let at = |line: usize, message: &str| mistake(format!("object:{line}:1: {message}"));
     let (method, uri) =
@@ -66,8 +65,7 @@ pub(super) fn read(dialect: &dyn Dialect, text: &str) -> Result<Request, ApiErro
         let before = text.get(..begin).unwrap_or_default().matches('\n').count();
         let line = before + error.line();
         let (column, reason) = (error.column(), error.to_string());
-        // The parser counts lines from the body's beginning, which would mislead in the whole text, so the line is cut
-        // off.
+        // The parser counts lines from the start of the body, not of the whole text, so the line is cut off.
         let reason = reason.split(" at line ").next().unwrap_or_default();
         return Err(mistake(format!(
             "object:{line}:{column}: the body is not JSON: {reason}"

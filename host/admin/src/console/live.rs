@@ -298,7 +298,7 @@ fn folded(text: &str) -> Markup {
     }
 }
 
-/// Returns the message of a decision, or else a note on each stage that changed the object, failed, or passed by an
+/// Returns the message of a decision, or a note on each stage that changed the object, failed or passed by an
 /// exception.
 fn why(decision: &DecisionRecord) -> String {
     if let Some(message) = &decision.message {

@@ -31,8 +31,7 @@ pub(super) const LIFETIME: Duration = Duration::from_secs(12 * 60 * 60);
 /// The maximum number of sessions per token. Another session ends the oldest one of the token.
 const MOST_SESSIONS: usize = 128;
 
-/// The user who sent a request to the console. As an extractor, it replies with the sign-in page to unauthenticated
-/// clients.
+/// The user who sent a request. As an extractor, it replies with the sign-in page to unauthenticated clients.
 #[derive(Clone, Debug)]
 pub(crate) struct Session {
     pub(super) caller: Caller,
@@ -151,8 +150,8 @@ impl SessionId {
         Some(Self(id.to_owned()))
     }
 
-    /// Returns the `Set-Cookie` header with the id. Scripts cannot read the cookie, and browsers send it only from
-    /// pages of this site.
+    /// Returns the `Set-Cookie` header with the id, which scripts cannot read and browsers send only from this site's
+    /// pages.
     pub(super) fn cookie(&self, head: &Parts) -> (http::HeaderName, HeaderValue) {
         cookie(head, &self.0, LIFETIME)
     }
@@ -172,8 +171,7 @@ fn cookie(head: &Parts, value: &str, life: Duration) -> (http::HeaderName, Heade
     (SET_COOKIE, value)
 }
 
-/// Returns the name of the cookie. With TLS, it has the prefix `__Host-`, with which browsers accept the cookie only
-/// from this host.
+/// Returns the name of the cookie. With TLS, its prefix `__Host-` makes browsers accept it only from this host.
 fn cookie_name(is_tls: bool) -> &'static str {
     if is_tls { "__Host-admittance" } else { "admittance" }
 }

@@ -124,8 +124,7 @@ pub(super) fn required(head: &Parts, why: SignInReason) -> Response {
         http::Method::GET => head.uri.path_and_query().map_or("", |next| next.as_str()),
         _ => "",
     };
-    // The reply does not delete the cookie: if a script's request gets it first, the page that the user opens next can
-    // still say why the session ended.
+    // The cookie is kept: if a script's request comes first, the user's next page can still say why the session ended.
     unauthorized(why, next)
 }
 

@@ -1,4 +1,4 @@
-//! Writes decisions to disk and to servers without delaying requests. If a queue is full, decisions are dropped and
+//! Writes decisions to disk and servers without delaying requests. If a queue is full, decisions are dropped and
 //! counted.
 
 mod events;

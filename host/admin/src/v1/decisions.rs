@@ -228,8 +228,7 @@ impl FollowingClient {
 }
 
 impl DecisionEvents {
-    /// Returns the stream of events. Decisions are read when the client takes them, so that a slow client delays no
-    /// others.
+    /// Returns the stream of events. Decisions are read when the client takes them, so a slow client delays no others.
     fn stream(self) -> impl Stream<Item = Result<Event, Infallible>> {
         let mut checks = tokio::time::interval(CHECK);
         checks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);

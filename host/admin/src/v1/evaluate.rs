@@ -17,8 +17,7 @@ use crate::{
 /// The error statuses of `/v1/evaluate` and `/v1/applies`.
 const REFUSALS: &[u16] = &[404, 408, 413, 415, 422, 503];
 
-/// The most concurrent replies of `/v1/applies`, each of which may evaluate the conditions of all stages with a large
-/// object.
+/// The maximum number of concurrent replies of `/v1/applies`, which may evaluate all conditions with a large object.
 pub(crate) const EXPLANATIONS: usize = 1;
 
 /// The default name of a text of definitions in mistakes.

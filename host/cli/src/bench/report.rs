@@ -106,8 +106,7 @@ impl From<BenchedVersion> for VersionFigures {
 
 impl VersionComparison {
     /// Compares the medians of both versions round by round. The bounds are a confidence interval of the median ratio:
-    /// how many ratios are below the true median has a binomial distribution, as the number of heads in coin tosses
-    /// has.
+    /// how many ratios are below the true median is binomially distributed, as the number of heads in coin tosses is.
     fn of(first: &[Duration], second: &[Duration]) -> Option<Self> {
         let ratios = first.iter().zip(second);
         let ratios = ratios.map(|(first, second)| second.as_secs_f64() / first.as_secs_f64());

@@ -14,8 +14,7 @@ use super::{
 };
 use crate::{files, remote::ServerUrl};
 
-/// The groups by which a gateway conveys the permissions of its users to the cluster, and the ClusterRoles that are
-/// bound to them.
+/// The groups by which a gateway conveys its users' permissions to the cluster, and the ClusterRoles that they get.
 const GATEWAY_GROUPS: [(&str, &str); 3] = [
     ("admittance:view", "view"),
     ("admittance:edit", "edit"),

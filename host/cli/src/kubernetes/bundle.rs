@@ -39,8 +39,7 @@ pub(super) struct BundledModule {
 }
 
 impl Bundle {
-    /// Collects the texts of definitions and the modules that they name. Modules are left out if the image contains
-    /// them.
+    /// Collects the texts of definitions, and the modules that they name unless the image contains them.
     pub(super) fn of(
         set: &DefinitionSet,
         definitions: &Definitions,

@@ -152,8 +152,8 @@ pub(super) fn rendered(
     Ok(manifests)
 }
 
-/// The facts about definitions and configuration that the templates read from `files/installation.yaml`. Values do not
-/// override them.
+/// The facts about definitions and configuration that templates read from `files/installation.yaml`. No value overrides
+/// them.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct InstallationFacts<'a> {
@@ -165,8 +165,7 @@ struct InstallationFacts<'a> {
     /// Whether keys and tokens of the admin port are in the Secret `RELEASE-admin`.
     has_admin_secret: bool,
     grace_period_seconds: u64,
-    /// Whether the leader's Lease must be named after the release, because installations would otherwise share the
-    /// default name.
+    /// Whether the leader's Lease is named after the release. Otherwise, installations would share the default name.
     needs_lease: bool,
     calls_out: bool,
     stock_directory: Option<&'a str>,

@@ -38,8 +38,7 @@ pub(super) struct Configuration {
     pub(super) had_credentials: bool,
     /// Whether the operator's configuration named credentials for requests of plugins, which are left out.
     pub(super) had_plugin_credentials: bool,
-    /// Whether the operator's configuration named files with headers or a key for the collector of traces, which are
-    /// left out.
+    /// Whether the operator's configuration named headers or a key for the collector of traces, which are left out.
     pub(super) had_tracing_secrets: bool,
     pub(super) names_certificate: bool,
     pub(super) webhook_port: u16,

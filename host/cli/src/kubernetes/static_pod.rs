@@ -1,7 +1,6 @@
 //! Makes the files of a control plane node: a static Pod, and webhooks in files of its API server (KEP-5793).
 //!
-//! A static Pod cannot refer to objects in the cluster, so the contents of ConfigMaps and Secrets become files on the
-//! node.
+//! A static Pod cannot refer to objects in the cluster, so the contents of ConfigMaps and Secrets become files.
 
 #![expect(
     clippy::indexing_slicing,
@@ -101,8 +100,7 @@ pub(super) fn files(
     Ok(files)
 }
 
-/// Returns the files that a ConfigMap or Secret contains, at the paths where the Pod reads them; none for other
-/// objects.
+/// Returns the files in a ConfigMap or Secret, at the paths where the Pod reads them; none for other objects.
 fn mounted(installation: &Installation, directory: &str, manifest: &Manifest) -> crate::Result<NodeFiles> {
     let is_secret = manifest.kind() == "Secret";
     if !is_secret && manifest.kind() != "ConfigMap" {
@@ -233,8 +231,7 @@ pub(super) fn notes(installation: &Installation, prepared: &PreparedInstallation
     notes
 }
 
-/// Writes the files below a directory. Removes other files from the installation's directories, because the Pod would
-/// read chains of an earlier run.
+/// Writes the files below a directory, and removes files of an earlier run, whose chains the Pod would read.
 pub(super) fn write(root: &Path, installation: &Installation, node: &NodeFiles) -> crate::Result<()> {
     for (name, (content, mode)) in node {
         files::replace_in_tree(&root.join(name), content, *mode)?;

@@ -13,7 +13,7 @@ use serde_json::{Map, Value as Json, json};
 
 use super::chart::ChartFiles;
 
-/// Renders this template. `root` contains `Release` and `Values`. `files` contains the other templates and files of the
+/// Renders this template. `root` contains `Release` and `Values`, and `files` the other templates and files of the
 /// chart.
 pub(super) fn render(template: &str, root: &Json, files: &ChartFiles) -> Result<String, String> {
     let helpers = include_str!("chart/templates/_helpers.tpl");
@@ -211,8 +211,7 @@ impl Renderer<'_> {
         Ok(())
     }
 
-    /// Evaluates commands up to the end or a closing parenthesis. The result of each command is the last argument of
-    /// the next one.
+    /// Evaluates commands up to the end or a closing parenthesis. Each result is the last argument of the next command.
     fn pipeline(&self, words: &mut Words<'_, '_>, scope: &Scope<'_>) -> Result<Json, String> {
         let mut value = self.command(words, scope, None)?;
         while words.next_if_eq(&&Word::Pipe).is_some() {

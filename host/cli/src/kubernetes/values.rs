@@ -33,8 +33,7 @@ pub(super) fn claim(text: &str) -> Result<String, &'static str> {
     }
 }
 
-/// Parses a group of users. Kubernetes' own groups (`system:`) are refused, because they would give users of the
-/// gateway too many permissions.
+/// Parses a group of users. Kubernetes' own groups (`system:`) would give users of the gateway too many permissions.
 pub(super) fn group(text: &str) -> Result<String, &'static str> {
     let is_printable = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
     if is_printable && !text.starts_with("system:") {

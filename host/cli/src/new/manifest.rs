@@ -3,8 +3,7 @@
 /// The workspace's manifest, which has the versions of the SDK's dependencies.
 const WORKSPACE: &str = include_str!("../../../../Cargo.toml");
 
-/// Inserts the values that a manifest of the SDK inherits from this workspace, because the project has none. The SDK's
-/// tests and lints are left out.
+/// Inserts the values that an SDK manifest inherits from this workspace, and removes the SDK's tests and lints.
 pub(super) fn resolved(manifest: &str) -> String {
     let mut section = "";
     let mut lines = Vec::new();
@@ -23,8 +22,7 @@ pub(super) fn resolved(manifest: &str) -> String {
     lines.join("\n") + "\n"
 }
 
-/// Returns the workspace's line that this line inherits from, with the features that this line adds; `None` if it
-/// inherits nothing.
+/// Returns the workspace's line that this line inherits, with the features that it adds; `None` if it inherits nothing.
 fn inherited(line: &str) -> Option<String> {
     let (name, features) = match line.strip_suffix(".workspace = true") {
         Some(name) => (name, None),

@@ -154,7 +154,7 @@ impl Lang {
 }
 
 impl LanguageTemplate {
-    /// Returns the files except the SDK, with `{{name}}`, `{{crate}}`, `{{summary}}`, `{{module}}` and `{{setup}}`
+    /// Returns the files without the SDK, with `{{name}}`, `{{crate}}`, `{{summary}}`, `{{module}}` and `{{setup}}`
     /// filled in.
     pub(super) fn files(&self, template: PluginTemplate) -> impl Iterator<Item = File> {
         let [code, examples] = [&self.code, &EXAMPLES].map(|templates| template.files_in(templates));

@@ -1,5 +1,5 @@
-//! `admittance users`, `tokens`, `clusters`, `register-tokens` and `permissions`: manages the users who reach clusters
-//! through a gateway.
+//! `admittance users`, `tokens`, `clusters`, `register-tokens` and `permissions`: manages users and clusters of a
+//! gateway.
 
 mod text;
 

@@ -78,12 +78,11 @@ pub(super) enum CaseHooks {
 }
 
 impl TestCase {
-    /// Returns whether the case may pass without a stage being called. In this program's own format, a case must say so
-    /// with an empty list `stages`.
+    /// Returns whether the case may pass without a called stage. A case in this program's own format must expect
+    /// `stages: []`.
     pub(super) fn may_call_no_stage(&self) -> bool {
         match &self.expected {
-            // Kyverno's tests also have results for policies that do not match, or from which an exception excludes the
-            // request.
+            // Kyverno's tests also have results for policies that do not match, or that an exception skips.
             CaseExpectation::Outcome(_) if matches!(self.hooks, CaseHooks::Kyverno { .. }) => true,
             CaseExpectation::Outcome(expected) => expected.stages.as_ref().is_some_and(Vec::is_empty),
             // A constraint that does not match has no violations.

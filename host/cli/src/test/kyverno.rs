@@ -244,8 +244,7 @@ fn read_objects(node: &Node<'_>) -> Option<Vec<Value>> {
     objects_of(&files, node)
 }
 
-/// Reads the objects in these files, including those inside a `ClusterResource`. As in Kyverno, an object without a
-/// namespace is in `default`.
+/// Reads the objects in these files and in their `ClusterResource`s. As in Kyverno, the default namespace is `default`.
 fn objects_of(files: &[PathBuf], node: &Node<'_>) -> Option<Vec<Value>> {
     let mut objects = Vec::new();
     for object in node.accept(request_file::manifests(files))? {

@@ -38,8 +38,8 @@ impl TestBench {
         }
     }
 
-    /// Compiles and configures the hooks of a case, unless an earlier case has the same hooks. Mistakes in them are
-    /// reported by [`admit`](Self::admit).
+    /// Compiles and configures the hooks of a case, unless an earlier case has them. [`admit`](Self::admit) reports
+    /// mistakes.
     pub(super) async fn prepare(&mut self, case: &TestCase) {
         if !matches!(case.expected, CaseExpectation::Invalid) {
             let _ = self.table(&case.hooks).await;
@@ -132,8 +132,7 @@ fn enforced(files: &[PathBuf], policy: &str) -> crate::Result<Vec<ChainDefinitio
     Ok(chains)
 }
 
-/// Checks constraints that the schema of their template must reject. An accepted constraint, or a mistake in another
-/// file, is an unmet expectation.
+/// Returns what is unmet if the template's schema accepts such a constraint, or if another file has a mistake.
 fn unrefused(constraints: &Constraints) -> Option<UnmetExpectation> {
     let is_of_constraint = |file: &str| {
         let mut paths = constraints.constraints.iter();

@@ -1,5 +1,4 @@
-//! Finds Gatekeeper suites and Kyverno tests, and reads suites as `gator` does: as cases of templates and their
-//! constraints.
+//! Finds Gatekeeper suites and Kyverno tests, and reads suites as `gator` does: as cases of templates and constraints.
 
 mod assertion;
 

@@ -14,8 +14,7 @@ use crate::{Connections, FrontConfig, config::node_path};
 /// The node in which bcs-mesos-driver keeps its definitions.
 const DEFAULT_PATH: &str = "/blueking/admissionwebhook";
 
-/// The definitions in nodes of the cluster's ZooKeeper ensemble: BCS's `admissionwebhooks`, which all drivers of the
-/// cluster share.
+/// The definitions in nodes of the cluster's ZooKeeper: BCS's `admissionwebhooks`, which all drivers share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ZooKeeperNodes {
     /// The node that has a child for each namespace. Default: `/blueking/admissionwebhook`.

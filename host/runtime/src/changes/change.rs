@@ -82,8 +82,7 @@ pub enum ChangeError {
     /// The revision does not exist, or the new one cannot be written.
     #[error(transparent)]
     History(#[from] HistoryError),
-    /// There is no history. A change to files is first written to the history, so that a start after a crash can
-    /// complete it.
+    /// There is no history. Changes of files are first written there, so that a start after a crash can complete them.
     #[error(
         "changing definitions needs a history: name a history directory that can be written, or edit the files"
     )]
@@ -257,8 +256,7 @@ impl Host {
         if how.dry_run {
             return Ok(Some(applied));
         }
-        // The store is written even if the table is already live, because the store may contain other or invalid
-        // definitions.
+        // The store is written even if the table is already live, because its content may be different or invalid.
         if let Some(store) = store {
             let is_announced = store.kind() == StoreKind::Files;
             if is_announced {
@@ -325,8 +323,7 @@ impl Host {
     }
 
     /// Returns up to `most` revisions, the newest first, each with the names of the definitions, and of the stages with
-    /// another module, that it added, changed or removed. The oldest revision in the history has no such names, since
-    /// there is nothing to compare it with.
+    /// another module, that it added, changed or removed. The oldest revision in the history has no names.
     pub fn revision_changes(&self, most: usize) -> Vec<(Revision, Vec<String>)> {
         let live = self.0.live.load();
         // One more revision is read, to compare the oldest returned revision with it.

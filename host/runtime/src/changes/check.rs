@@ -64,8 +64,8 @@ impl Host {
     }
 }
 
-/// Returns the plugins of this definition whose module file does not exist, or whose memory exceeds `most` bytes, as
-/// mistakes.
+/// Returns a mistake for each plugin of this definition whose module file is missing or whose memory exceeds `most`
+/// bytes.
 fn plugin_mistakes(set: &DefinitionSet, path: &Path, most: usize) -> Vec<String> {
     let mut mistakes = Vec::new();
     for chain in set.chains().unwrap_or_default() {

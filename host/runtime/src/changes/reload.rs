@@ -13,8 +13,8 @@ use crate::{
     live::source::Purpose,
 };
 
-/// The time for which a newer change does not cancel building a table. Otherwise, a quick series of changes could keep
-/// all of them from going live.
+/// The time for which newer changes do not cancel a build. Otherwise, a quick series of changes could starve all of
+/// them.
 const UNINTERRUPTED: Duration = Duration::from_secs(1);
 
 pub(crate) enum Reload {
@@ -42,8 +42,8 @@ impl Host {
         }
     }
 
-    /// Reloads like [`reload`](Self::reload), but requests only these modules from servers. Ends early if definitions
-    /// or watched modules change again.
+    /// Reloads like [`reload`](Self::reload), but requests only these modules from servers. Ends early at further
+    /// changes.
     pub(crate) async fn reload_with(
         &self,
         servers: Servers,
@@ -54,8 +54,7 @@ impl Host {
             let state = self.0.state.lock().await;
             (state.source.clone(), self.table().revision())
         };
-        // Reading may wait for files that are being written and for modules on a slow disk, so the lock is not held
-        // meanwhile.
+        // The lock is not held, because reading may wait for files that are being written or for a slow disk.
         let contents = self.0.stores.read().await;
         let _building = self.building();
         let input = before.input(contents).await.map_err(Arc::new)?;

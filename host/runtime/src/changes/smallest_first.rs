@@ -5,8 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::oneshot;
 
-/// A limit on concurrent work that lets the smallest waiting item begin next. Cheap to clone; lives as long as the
-/// host.
+/// A limit on concurrent work that lets the smallest waiting item begin next. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct SmallestFirst(Arc<Mutex<State>>);
 

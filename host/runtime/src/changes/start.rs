@@ -115,8 +115,7 @@ struct FirstTable {
     problem: Option<TableProblem>,
 }
 
-/// Builds the table of the definitions. If the last live table is a rollback or the definitions cannot be loaded,
-/// builds the last live table.
+/// Builds the last live table if it is a rollback or the definitions cannot be loaded, and otherwise their table.
 async fn first_table(source: &mut Source, history: &History) -> Result<FirstTable, Error> {
     let read = source.read_first().await;
     let inputs = source.inputs();
@@ -162,8 +161,7 @@ async fn first_table(source: &mut Source, history: &History) -> Result<FirstTabl
     }
 }
 
-/// Writes the files of an interrupted change that were not written before the program was killed, unless they have
-/// changed since.
+/// Writes the files of an interrupted change that were not written yet, unless they have changed since.
 async fn complete_change(stores: &Stores, history: &mut History) -> Result<(), Error> {
     let Some(last) = history.last().filter(|last| !last.pending.is_empty()).cloned() else {
         return Ok(());

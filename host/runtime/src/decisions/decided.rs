@@ -9,8 +9,8 @@ use bytestring::ByteString;
 use super::DecisionVerdict;
 use crate::Moment;
 
-/// A request with its outcome. Objects are kept as text. Applying the outcome's patch to the request's object yields
-/// the resulting object.
+/// A request with its outcome. Objects are text; the outcome's patch on the request's object yields the resulting
+/// object.
 #[derive(Debug)]
 pub(crate) struct DecidedRequest {
     pub(crate) request: Request,

@@ -116,8 +116,8 @@ impl DecisionLog {
 
     /// Returns the newest decisions with this uid and ids smaller than `before`, in ascending order and with their
     /// objects: at most [`PAGE_OF_UID`](Self::PAGE_OF_UID) and [`PAGE_BYTES`](Self::PAGE_BYTES). Also returns the
-    /// number of older decisions with this uid. There may be many: kube-apiserver sends a request to several paths, and
-    /// clients choose uids.
+    /// number of older ones. There may be many: kube-apiserver sends a request to several paths, and clients choose
+    /// uids.
     pub fn get(&self, uid: &str, before: Option<u64>) -> (Vec<LoggedDecision>, usize) {
         let entries = self.newest_first(before);
         let matching = entries.filter(|entry| entry.read().is_some_and(|packed| packed.uid == uid));
@@ -193,8 +193,7 @@ impl DecisionLog {
         }
     }
 
-    /// Returns the entries with ids smaller than `before`, the newest first. Entries that are removed meanwhile are
-    /// skipped.
+    /// Returns the entries with ids smaller than `before`, the newest first. Entries removed meanwhile are skipped.
     fn newest_first(&self, before: Option<u64>) -> impl Iterator<Item = LogEntry> {
         let mut end = {
             let ring = self.0.memory.ring();

@@ -202,8 +202,7 @@ impl<'a> Packed<'a> {
         }
     }
 
-    /// Returns whether the text occurs in a packed field that [`DecisionFilter::text`](super::DecisionFilter::text)
-    /// searches. The message is not packed.
+    /// Returns whether a packed field contains this [`DecisionFilter::text`](super::DecisionFilter::text).
     pub(super) fn contains(&self, text: &str) -> bool {
         let texts = [self.uid, self.name, self.user, self.namespace.unwrap_or_default()];
         texts.iter().any(|part| part.contains(text)) || self.kind.to_string().contains(text)
@@ -360,8 +359,7 @@ impl LogEntry {
     }
 }
 
-/// Copies an outcome without its object, which can be computed from the request and the patch. For a Secret, leaves out
-/// patches too.
+/// Copies an outcome without its object, which request and patch imply, and for a Secret without patches.
 fn without_objects(outcome: &Outcome, is_secret: bool) -> Outcome {
     let mut kept = Outcome::new(outcome.uid.clone(), outcome.decision.clone());
     kept.warnings.clone_from(&outcome.warnings);

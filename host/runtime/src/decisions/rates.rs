@@ -70,8 +70,8 @@ pub(super) fn of(
 }
 
 impl ChainCounts {
-    /// Adds the rows of one chain for one request. If all rows are of the second round, they are skipped, because the
-    /// request was already counted.
+    /// Adds the rows of one chain for a request. Rows of only the second round are skipped: the request was counted
+    /// already.
     fn add(&mut self, rows: &[TraceRow], decision: &Decision, part: usize) {
         if rows.iter().all(|row| row.round > 1) {
             return;

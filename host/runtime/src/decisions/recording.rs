@@ -121,8 +121,7 @@ impl Recorders {
         }
     }
 
-    /// Returns the recordings that include this request. If there are any, the request gets a tape, which records what
-    /// its plugins fetch.
+    /// Returns the recordings that include this request. If there are any, the request records what its plugins fetch.
     pub(crate) fn due(&self, request: &mut Request) -> Vec<Arc<Recorder>> {
         let recorders = self.0.load();
         let due = |recorder: &&Arc<Recorder>| {

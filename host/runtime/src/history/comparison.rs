@@ -14,8 +14,7 @@ use diffy::DiffOptions;
 
 use super::{Comparison, ModuleChange, RevisionDetail, RevisionModule};
 
-/// The maximum number of pairs of lines that are compared. Comparing texts without common lines takes time for each
-/// pair.
+/// The maximum number of line pairs that are compared. Texts without common lines take time for each pair.
 const MOST_PAIRS: usize = 25_000_000;
 
 pub(crate) fn compare(from: &RevisionDetail, to: &RevisionDetail) -> Comparison {
@@ -237,8 +236,7 @@ mod tests {
         );
         let list = "kind: List\nitems:\n- {kind: Binding, metadata: {name: x, namespace: shop}}\n";
         assert_eq!(names("", list), ["added Binding/shop/x"]);
-        // The path of the file is named if only a comment changes, which changes no definition, or if the text is
-        // damaged.
+        // The file is named by its path if only a comment changes, or if the text is damaged.
         assert_eq!(names(&both, &format!("# note\n{both}")), ["chains/a.yaml"]);
         assert_eq!(names("{", "}"), ["chains/a.yaml"]);
         assert_eq!(names(&both, &both), [] as [&str; 0]);

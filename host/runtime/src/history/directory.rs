@@ -12,8 +12,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use super::{HistoryEntry, HistoryError};
 use crate::{DisabledStage, RolloutProgress};
 
-/// Revisions on disk, one file for each. Only one program can use the directory: it holds a lock, which the system
-/// releases when the program ends.
+/// Revisions on disk, one file for each. A lock keeps other programs out; the system releases it when the program ends.
 #[derive(Debug)]
 pub(crate) struct HistoryDirectory {
     path: PathBuf,

@@ -46,8 +46,7 @@ pub(crate) struct Assembled {
 #[derive(Clone, Debug)]
 pub(crate) enum Modules {
     Current(Servers),
-    /// The modules of an earlier revision. The key contains `PHASE:CHAIN/STAGE`, and whether the module is the
-    /// candidate's.
+    /// The modules of an earlier revision. The key is `PHASE:CHAIN/STAGE`, and whether it is the candidate's module.
     AsOf(Arc<HashMap<(String, bool), Digest>>),
 }
 

@@ -248,9 +248,8 @@ fn addresses(table: &Table) -> Vec<String> {
         .collect()
 }
 
-/// Finds a stage's full name in a list. If it is not there, the error begins with `missing`, and lists similar names,
-/// or all names after the heading `known`. Whole names are compared, because names of BCS definitions may contain a
-/// `/`.
+/// Finds a stage's full name in a list. If it is missing, the error is `missing` with similar names, or with all names
+/// after the heading `known`. Whole names are compared, because names of BCS definitions may contain a `/`.
 pub(crate) fn resolve_stage(
     id: &StageId,
     names: Vec<String>,

@@ -61,8 +61,7 @@ impl LiveException {
     }
 }
 
-/// Logs problems of exceptions that did not exist in `before`, and sets the metric of the expiry time of each
-/// exception.
+/// Logs problems of exceptions that are new since `before`, and sets the metric of each exception's expiry time.
 pub(crate) fn log_new(before: &[LiveException], now: &[LiveException], moment: Moment) {
     let expired = |live: &LiveException| (live.name().to_owned(), live.until());
     for live in now {

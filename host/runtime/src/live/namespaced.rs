@@ -4,9 +4,9 @@ use admittance_admission::{ClusterKind, Grants, WebhookTarget, words};
 use admittance_catalog::signature::{Source, SourcePattern};
 use admittance_definitions::{ChainDefinition, Mistake, StageDefinition};
 
-/// The modules, webhooks and grants that chains of a namespace in stores may use, in addition to expressions. A user
-/// who may write such a chain thereby decides about requests in that namespace, but must not decide what this program
-/// reads and calls. Default: none.
+/// The modules, webhooks and grants that chains of a namespace in stores may use besides expressions. A user who may
+/// write such a chain decides about requests in that namespace, but not what this program reads and calls. Default:
+/// none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NamespacedChains {

@@ -82,7 +82,7 @@ pub struct Prepared {
 }
 
 impl Host {
-    /// Returns the hashes of the tables that this host could serve. Tables that are not live wait for
+    /// Returns the tables that this host could serve. Those that are not live wait for
     /// [`go_live_with`](Self::go_live_with).
     pub fn prepared(&self) -> Prepared {
         let (hash, live) = (self.hash(), self.0.live.load());
@@ -116,8 +116,8 @@ impl Host {
         true
     }
 
-    /// Goes live with a table. If the program decides when tables go live, the table waits instead, unless the live
-    /// table has the same content hash.
+    /// Goes live with a table. If the program decides when that happens, a table with another content hash waits
+    /// instead.
     pub(crate) async fn offer(
         &self,
         state: &mut TableState,

@@ -128,8 +128,7 @@ impl Source {
             (modules, refreshed.collect(), served.is_current())
         })
         .await?;
-        // Files that changed before the fingerprint was taken must be read again, because the watch does not report
-        // these changes.
+        // The watch does not report changes from before the fingerprint, so these files must be read again.
         let known = if is_current { known } else { known.uncached() };
         Ok(Input {
             contents,
@@ -236,8 +235,7 @@ impl Source {
         }
     }
 
-    /// Decides what is served instead of a file whose stages cannot be built; returns `None` if the table cannot be
-    /// built at all.
+    /// Decides what is served instead of a file whose stages cannot be built; returns `None` if no table can be built.
     fn served_instead(
         &self,
         usable: &Usable,

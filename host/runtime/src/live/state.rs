@@ -44,8 +44,8 @@ impl TableState {
             .or_else(|| self.history.last().map(|last| &**last))
     }
 
-    /// Returns whether the newest table already has these definitions and plugins. If the live table has them, a table
-    /// that waits becomes the earlier one.
+    /// Returns whether the newest table has these definitions and plugins. If it is live, a waiting table becomes the
+    /// earlier one.
     pub(crate) fn is_newest(&mut self, entry: &HistoryEntry) -> bool {
         if self.history.is_newest(entry) {
             self.prepared.retire_newest();
@@ -75,8 +75,7 @@ impl TableState {
 }
 
 impl Host {
-    /// Changes the live state; returns the previous one. The caller holds the lock of the disabled stages, so changes
-    /// do not overlap.
+    /// Changes the live state; returns the previous one. `_lock` is the caller's, so that changes do not overlap.
     fn change_live(&self, _lock: &Stages, change: impl FnOnce(&mut LiveState)) -> Arc<LiveState> {
         let before = self.0.live.load_full();
         let mut live = (*before).clone();
@@ -158,8 +157,7 @@ impl Host {
         });
     }
 
-    /// Returns the problem after a table was built. If servers were not asked for missing modules, the previous problem
-    /// remains.
+    /// Returns the problem after a build. If servers were not asked for missing modules, the previous problem remains.
     pub(crate) fn problem_of(&self, built: &BuiltTable) -> Option<TableProblem> {
         if built.lacks_modules {
             return self.0.live.load().problem.clone();

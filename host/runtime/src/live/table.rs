@@ -124,8 +124,7 @@ impl Table {
             .await
     }
 
-    /// Passes the request through the selected chains that match it, within the shorter of the host's request timeout
-    /// and `timeout`.
+    /// Passes the request through the selected chains that match it, within `timeout` and the host's request timeout.
     pub async fn admit_by(&self, mut request: Request, selection: &Selection, timeout: Duration) -> Outcome {
         let started = Instant::now();
         let matching = self.matching(&request, selection);

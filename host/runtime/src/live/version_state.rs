@@ -15,25 +15,22 @@ pub enum VersionState {
     Live,
     /// The version is invalid, or its modules cannot be fetched.
     Bad(BadDefinition),
-    /// The previous table is live, because no table can be built from all definitions together. The texts are the
-    /// reasons.
+    /// The previous table is live. No table can be built from all definitions together, for these reasons.
     Blocked(Vec<String>),
     /// An earlier revision is live after a rollback.
     RolledBack,
 }
 
 impl Host {
-    /// Returns a receiver that is notified when the live table, the problem of the definitions, or the disabled stages
-    /// may have changed.
+    /// Returns a receiver that is notified when the live table, its problem, or the disabled stages may have changed.
     pub fn changes(&self) -> watch::Receiver<()> {
         self.0.changes.subscribe()
     }
 
-    /// Returns the state of each of these versions of definitions; `None` for a version that no table was built from
-    /// yet.
+    /// Returns the state of each of these definitions' versions; `None` for a version that no table was built from yet.
     pub fn version_states(&self, versions: &[DefinitionFile]) -> Vec<Option<VersionState>> {
-        // The order matters: the content is read first. If no build is running after that, the live table and its
-        // problem reflect all of this content.
+        // The content is read first: if no build is running after that, the live table and its problem account for all
+        // of it.
         let known = self.0.stores.known_content();
         let is_building = self.0.building.load(Ordering::Acquire) > 0;
         let live = self.0.live.load_full();
@@ -78,8 +75,7 @@ impl Host {
     }
 }
 
-/// Returns whether this version of the definition is served, although with other modules than it names, or without
-/// modules.
+/// Returns whether this version of the definition is served, even with other modules than it names or without any.
 fn keeps_version(served: Served) -> bool {
     matches!(served, Served::LastModules | Served::FailingStages)
 }

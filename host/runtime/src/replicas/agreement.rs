@@ -15,8 +15,7 @@ pub struct Report {
     pub live: Digest,
     /// The hash of the newest table that the replica could serve; equal to `live` if no other table is prepared.
     pub prepared: Digest,
-    /// The hash of an earlier table that the replica could also serve, because the replicas may have agreed on it
-    /// already.
+    /// The hash of an earlier table that the replica could also serve. The replicas may already have agreed on it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub earlier: Option<Digest>,
     /// The time at which the replica first made this report.
@@ -67,8 +66,8 @@ pub struct Replica {
 pub enum Agreement {
     /// All voters serve the target, or are about to, and no voter has prepared another table.
     Agreed,
-    /// All voters have prepared this table. The leader publishes it as the target, and then every replica goes live
-    /// with it.
+    /// All voters have prepared this table. The leader publishes it as the target; then every replica goes live with
+    /// it.
     Switch(Digest),
     /// These voters have not prepared the table that the others wait to go live with.
     Waiting(Vec<Missing>),
@@ -104,8 +103,8 @@ impl Missing {
 /// Decides from the last published target and the reports of all replicas.
 ///
 /// The voters are the live replicas that have the target, because only these answer requests. So a new or late replica
-/// does not delay the others. If there are no voters, the live table of the leader becomes the target, so that replicas
-/// become ready.
+/// does not delay the others. Without voters, the leader's live table becomes the target, so that replicas become
+/// ready.
 pub fn agreement(target: Option<Digest>, replicas: &[Replica]) -> Agreement {
     let alive = || replicas.iter().filter(|replica| replica.is_alive);
     let voters: Vec<&Replica> = alive()

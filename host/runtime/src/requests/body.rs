@@ -166,8 +166,7 @@ enum ReadError {
     Body(#[from] Box<dyn std::error::Error + Send + Sync>),
 }
 
-/// The size of the pieces in which a large body is collected, in bytes. A single growing buffer would copy megabytes on
-/// a serving thread.
+/// The size of the pieces in which a large body is collected, in bytes. Growing one buffer would copy megabytes.
 const PIECE: usize = 256 << 10;
 
 #[derive(Default)]
@@ -222,8 +221,8 @@ impl PartialBody {
     }
 }
 
-/// Reads the bytes of a body. Each part is dropped after it was copied, so that the connection can reuse its memory. A
-/// body of one part is not copied.
+/// Reads a body. Each part is dropped after copying, so that the connection can reuse its memory; a single part is not
+/// copied.
 async fn whole<B>(mut body: B, memory: &mut BodyMemory) -> Result<Bytes, ReadError>
 where
     B: Body<Data = Bytes, Error = Box<dyn std::error::Error + Send + Sync>> + Unpin,
@@ -243,8 +242,7 @@ where
     Ok(partial.joined().await)
 }
 
-/// Discards the rest of a body for a while. If the connection were closed while the client sends, the client would
-/// often not read the reply.
+/// Discards the rest of a body for a while, because a client that is cut off while it sends often misses the reply.
 async fn drain<B: Body<Data = Bytes>>(mut body: Pin<Box<B>>) {
     const PATIENCE: Duration = Duration::from_secs(2);
     let reading = async { while let Some(Ok(_)) = body.frame().await {} };

@@ -32,8 +32,7 @@ use crate::{
 /// The maximum number of concurrent evaluations. Each runs its plugins on at most one thread.
 const MOST_EVALUATIONS: usize = 2;
 
-/// The maximum number of concurrent plugin calls in evaluations. Evaluations use separate slots, so that they take none
-/// from requests.
+/// The maximum number of concurrent plugin calls in evaluations, whose slots are separate from those of requests.
 const CALLS_IN_FLIGHT: u32 = 8;
 
 /// The number of evaluations whose plugins stay loaded, so that evaluating another object compiles nothing.
@@ -66,8 +65,7 @@ pub enum EvaluatedChains<'a> {
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct EvaluateOptions {
-    /// Settings that replace the settings of plugins. The key is the name of a stage, or of stage and group member, as
-    /// in `images/signed`.
+    /// Settings that replace those of plugins. The key is a stage, or stage and group member, as in `images/signed`.
     pub settings: BTreeMap<String, Json>,
     /// Whether webhooks may be called. If not, it is an error if a matching chain contains a webhook.
     pub call_webhooks: bool,
@@ -163,8 +161,7 @@ struct KeptPlugins {
 }
 
 impl Evaluator {
-    /// Creates an evaluator. It shares modules, limits and lookups with the live table, but has separate slots and a
-    /// separate compiler.
+    /// Creates an evaluator. It shares modules, limits and lookups with the live table, but not slots and compiler.
     pub(crate) fn new(live: &Assembler) -> Self {
         let mut sandbox = live.sandbox.clone();
         sandbox.calls_in_flight = sandbox.calls_in_flight.min(CALLS_IN_FLIGHT);

@@ -26,8 +26,7 @@ use crate::{
     requests::trace::{request_span, trace_context},
 };
 
-/// The header with the uid of a request, in the client's request, in the request to the inner service, and in the
-/// reply.
+/// The header with the uid of a request: from the client, to the inner service, and in the reply.
 pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// Headers with digests of the body. They are wrong after the body was rewritten.
@@ -124,8 +123,8 @@ impl AdmissionLayer {
     /// The default time limit of a body, which also suffices for slow connections.
     pub const DEFAULT_BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
-    /// Limits the size of a body that is read, and the time that it may take. Streamed bodies are not limited. Default:
-    /// 7 MiB within 30 s.
+    /// Limits the size of a body that is read, and its time. Streamed bodies are not limited. Default: 7 MiB within 30
+    /// s.
     pub fn body_limits(self, limits: BodyLimits) -> Self {
         let mut state = Arc::unwrap_or_clone(self.0);
         state.limits = limits;

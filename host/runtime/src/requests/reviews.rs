@@ -65,8 +65,7 @@ impl fmt::Debug for ReviewState {
 }
 
 impl Host {
-    /// Creates a service that answers AdmissionReviews with this host's chains. A review uses the table that is live
-    /// when its body has arrived.
+    /// Creates a service that answers AdmissionReviews with the chains that are live when the body has arrived.
     pub fn reviews(&self) -> ReviewService {
         ReviewService(Arc::new(ReviewState {
             host: self.clone(),
@@ -86,8 +85,8 @@ impl ReviewService {
     }
 
     /// Also answers reviews at `/definitions`, in which the API server asks about definitions before it stores them.
-    /// Definitions with mistakes are denied. `read` must read an object as the store will; objects for which it returns
-    /// `None` are allowed.
+    /// Definitions with mistakes are denied. `read` must read an object as the store will; if it returns `None`, the
+    /// object is allowed.
     pub fn definitions(
         self,
         read: impl Fn(&Object) -> Option<DefinitionFile> + Send + Sync + 'static,

@@ -36,12 +36,10 @@ use crate::{
     },
 };
 
-/// The maximum number of concurrent background calls of a candidate. A slow candidate must not take the slots of live
-/// plugins.
+/// The maximum number of concurrent background calls of a candidate, which must not take the slots of live plugins.
 const BACKGROUND_CALLS: usize = 8;
 
-/// A hook that combines a plugin and its candidate. One of them answers; then the other is called in the background,
-/// for comparison.
+/// A hook that combines a plugin and its candidate. One answers; then the other is called in the background.
 #[derive(Clone)]
 pub(crate) struct HookWithCandidate {
     pub(crate) plugin: Arc<dyn Hook>,

@@ -17,14 +17,13 @@ use crate::{Moment, live::disabled::is_stage, status::metrics};
 pub struct RolloutProgress {
     /// The stage, by phase, chain and name: `Mutating:pods/images`.
     pub stage: String,
-    /// The digest of the candidate's module and settings, and of the definition of the rollout. It identifies the
+    /// The digest of the candidate's module and settings, and of the rollout's definition, which identifies the
     /// rollout.
     pub subject: Digest,
     /// The number of times that the rollout was restarted after an abort.
     #[serde(default)]
     pub attempt: u32,
-    /// The number of changes of step or state, made by any replica. Replicas order changes by this number, because
-    /// their clocks differ.
+    /// The number of changes of step or state in any replica. It orders changes, because the replicas' clocks differ.
     #[serde(default)]
     pub changes: u64,
     /// The index of the current step.
@@ -214,8 +213,7 @@ impl LiveRollout {
         begun
     }
 
-    /// Continues a rollout after a restart. If its step would have ended meanwhile, the step ends now, and no step is
-    /// skipped.
+    /// Continues a rollout after a restart. A step that would have ended meanwhile ends now, and no step is skipped.
     fn kept(rollout: Arc<Rollout>, progress: RolloutProgress) -> Self {
         let pause = rollout.definition.pause;
         let rest = progress.step_end(&rollout).map(|next| {
@@ -300,9 +298,8 @@ impl LiveRollout {
 }
 
 impl RolloutProgress {
-    /// Returns a sort key for the states of a rollout. The highest wins, so replicas agree whichever order they learn
-    /// the states in: an abort wins until the rollout is restarted, then the later change, then among simultaneous
-    /// changes the one to the smaller step.
+    /// Returns a sort key for the states of a rollout. The highest wins, so that replicas agree: an abort until the
+    /// rollout is restarted, then the later change, then among simultaneous changes the one to the smaller step.
     fn rank(&self) -> impl Ord + use<> {
         let is_aborted = self.state == RolloutState::Aborted;
         (

@@ -81,8 +81,7 @@ pub const DURATION_BUCKETS: [f64; 19] = [
     10.0,
 ];
 
-/// Describes the host's metrics to the exporter, and initializes its counters. Call it once, after the exporter is
-/// installed.
+/// Describes the metrics to the exporter, and initializes counters. Call it once, after the exporter is installed.
 pub fn describe_metrics() {
     METRICS.iter().for_each(Metric::describe);
     for directory in ["history", "store"] {
@@ -220,8 +219,8 @@ pub(crate) fn stage_durations(row: &TraceRow) -> Histogram {
     )
 }
 
-/// The metrics of requests that matched a chain. They are kept, because finding a metric by its labels takes longer
-/// than counting.
+/// The metrics of requests that matched a chain, kept because finding a metric by its labels takes longer than
+/// counting.
 #[derive(Debug, Default)]
 pub(crate) struct RequestMetrics {
     decisions: [OnceLock<Counter>; DecisionVerdict::ALL.len()],

@@ -33,8 +33,7 @@ struct StageCounts {
     durations: Durations,
 }
 
-/// The duration metrics for each result. They are kept, because finding a metric by its labels takes longer than
-/// counting.
+/// The duration metrics by result, kept because finding a metric by its labels takes longer than counting.
 #[derive(Debug, Default)]
 struct Durations {
     enforce: [Option<::metrics::Histogram>; 4],
@@ -46,8 +45,7 @@ struct Durations {
 pub(crate) struct Statistics(Mutex<HashMap<(String, String), Weak<StageStatistics>>>);
 
 impl Statistics {
-    /// Returns the statistics of this stage with this hook. All tables share them. They are forgotten when no table has
-    /// the stage.
+    /// Returns the statistics of this stage with this hook, which tables share until none has the stage.
     pub(crate) fn of(&self, stage: &str, hook: &str) -> Arc<StageStatistics> {
         let mut statistics = self.0.lock();
         let key = (stage.to_owned(), hook.to_owned());
@@ -78,8 +76,7 @@ impl Default for StageStatistics {
 }
 
 impl StageStatistics {
-    /// Returns whether the stage's failure metrics must be initialized for this policy, which is the case once for each
-    /// policy.
+    /// Returns whether the failure metrics must be initialized for this policy, which is the case once per policy.
     pub(crate) fn lacks_metrics(&self, policy: FailurePolicy) -> bool {
         let mut counts = self.0.lock();
         counts.metrics.replace(policy) != Some(policy)

@@ -1,7 +1,6 @@
 //! Counts requests by the minute, to show trends.
 //!
-//! The memory is bounded: each serving thread has a histogram with a precision of one digit for each minute of two
-//! hours.
+//! Each serving thread has a histogram with one digit of precision for each minute of two hours.
 
 use std::{
     collections::VecDeque,
@@ -216,7 +215,7 @@ mod tests {
                     for minute in 0..=number {
                         traffic.record(DecisionVerdict::Denied, Duration::ZERO, begun + minutes(minute));
                     }
-                    // All threads end together, because a thread that starts after another one ended would reuse its
+                    // All threads end together, because a thread that starts after another has ended would reuse its
                     // counts.
                     all.wait();
                 });

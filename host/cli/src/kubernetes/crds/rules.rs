@@ -1,6 +1,5 @@
 //! Adds rules in CEL for requirements that structural schemas cannot express. API servers evaluate them from Kubernetes
-//! 1.25 on. API servers estimate the cost of rules before they accept them, so the lists and strings that rules read
-//! need bounds.
+//! 1.25 on. They first estimate the cost of rules, so the lists and strings that rules read need bounds.
 
 use serde_json::{Map, Value as Json, json};
 

@@ -31,8 +31,7 @@ pub(super) fn listen(node: &Node<'_>) -> Option<ListenConfig> {
     Some(config)
 }
 
-/// Reads the certificate of a port and its `clientCa`. The function `load` decides whether clients must present a
-/// certificate.
+/// Reads a port's certificate and `clientCa`. `load` decides whether clients must present a certificate.
 pub(super) fn server_tls(
     load: fn(Identity, Option<PathBuf>) -> Result<ServerTls, TlsError>,
 ) -> impl Fn(&Node<'_>) -> Option<ServerTls> {

@@ -116,8 +116,7 @@ fn stored(node: &Node<'_>) -> Option<StoredRoute> {
     })
 }
 
-/// Reads the name of a header for fetching the stored object. Headers that change which object, version or part the
-/// upstream sends are refused.
+/// Reads a header's name for fetching the stored object. Headers that select an object, version or part are refused.
 fn header_for_stored(text: &str) -> Result<HeaderName, String> {
     let name = header(text)?;
     let starts = ["if-", "accept"]

@@ -69,8 +69,7 @@ fn complete_with(
     Ok(Some(config))
 }
 
-/// Returns the URL of the collector. The variable for traces contains the complete URL; to the URL of the variable for
-/// all signals, a path is added.
+/// Returns the collector's URL: the variable for traces as it is, or the variable for all signals with a path added.
 fn endpoint(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Uri>, TracesError> {
     let given = match (variable(TRACES_ENDPOINT), variable(ENDPOINT)) {
         (Some(url), _) => (TRACES_ENDPOINT, url),

@@ -43,8 +43,7 @@ impl Queue {
     }
 }
 
-/// Passes spans on to the batch processor. Counts and drops spans beyond the queue's limit, which the processor would
-/// drop without counting them.
+/// Passes spans to the batch processor. Counts and drops spans beyond the limit, which the processor would not count.
 #[derive(Debug)]
 pub(super) struct Queued {
     processor: BatchSpanProcessor,

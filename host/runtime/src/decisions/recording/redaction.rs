@@ -59,8 +59,8 @@ impl Redacted {
     }
 }
 
-/// The path of values to redact in objects. It is a JSON Pointer in which `*` means every key or index, such as
-/// `/spec/containers/*/env/*/value`.
+/// The path of values to redact in objects: a JSON Pointer in which `*` means every key or index,
+/// `/spec/containers/*/env`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Redaction(Vec<Token>);
 
@@ -120,8 +120,7 @@ pub(crate) fn redact_object(request: &Request, redactions: &[Redaction], mut obj
     Redacted(object)
 }
 
-/// Redacts a patch of a request's object; returns `None` if the patch changes nothing. All values are removed from the
-/// patch of a Secret.
+/// Redacts a patch of a request's object; returns `None` if it changes nothing. The patch of a Secret loses all values.
 pub(crate) fn redact_patch(request: &Request, redactions: &[Redaction], patch: &Patch) -> Option<Redacted> {
     let mut operations = serde_json::to_value(patch).ok().filter(|_| !patch.is_empty())?;
     apply_to_patch(request, redactions, &mut operations);
@@ -141,8 +140,7 @@ pub(super) fn redact_lookup(
     (Redacted(object), count)
 }
 
-/// Redacts these values, the values in queries, and Secrets in a server's answer. Also returns the number of redacted
-/// values.
+/// Redacts these values, values in queries, and Secrets in a server's answer. Also returns the number of redactions.
 pub(super) fn redact_answer(
     mut answer: HttpAnswer,
     redactions: &[Redaction],
@@ -152,8 +150,7 @@ pub(super) fn redact_answer(
     (Redacted(answer), count)
 }
 
-/// Redacts these values, and Secrets, in the request and response of a review. Also returns the number of redacted
-/// values.
+/// Redacts these values, and Secrets, in a review's request and response. Also returns the number of redactions.
 pub(super) fn redact_review(
     request: &Request,
     redactions: &[Redaction],
@@ -195,8 +192,7 @@ fn apply_to(value: &mut Value, is_secret: bool, redactions: &[Redaction]) -> usi
     all.map(|redaction| redact(value, &redaction.0)).sum()
 }
 
-/// Redacts the Secrets in a value. If an item of a list lacks its kind, the kind follows from `list`, the kind of the
-/// list.
+/// Redacts the Secrets in a value. Items without a kind have the kind that follows from `list`, their list's kind.
 fn redact_secrets(value: &mut Value, list: &str) -> usize {
     let kind = match value.get("kind") {
         Some(kind) => kind.as_str().unwrap_or_default().to_owned(),

@@ -17,8 +17,8 @@ use crate::{
 
 #[derive(Debug)]
 pub(crate) struct DisabledStages {
-    /// This lock is held during changes to disabled stages and rollouts, and while a table goes live, so that each
-    /// table gets their newest state.
+    /// This lock is held to change disabled stages and rollouts and to go live, so that each table gets their newest
+    /// state.
     stages: Mutex<Stages>,
     directory: Option<Arc<HistoryDirectory>>,
     writing: Mutex<()>,
