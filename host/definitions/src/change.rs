@@ -1,7 +1,7 @@
-//! Plans the writes that apply, delete or promote definitions.
+//! Plans the writes for applying, deleting or promoting definitions.
 //!
-//! A file with one definition is replaced or removed as a whole. A file with several is not changed: the error says
-//! where to edit it.
+//! A file with one definition is replaced or removed as a whole. If a file has several definitions, the change fails
+//! with an error that names the place to edit.
 
 mod apply;
 mod error;
@@ -41,14 +41,14 @@ pub struct Change {
     pub effects: Vec<(DefinitionId, AppliedEffect)>,
     /// The files to write and remove; empty if nothing changes.
     pub files: Vec<FileChange>,
-    /// Warnings about what the files lose.
+    /// Warnings about parts of the texts that are lost, such as comments.
     pub losses: Vec<String>,
 }
 
-/// Expectations about the definitions that are applied.
+/// The expected state of the definitions before they are applied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Expected {
-    /// Nothing is expected: existing definitions are replaced, and others are created.
+    /// No expectation: existing definitions are replaced, and missing ones are created.
     #[default]
     Any,
     /// No definition exists yet.
@@ -57,12 +57,12 @@ pub enum Expected {
     There,
 }
 
-/// The place to which a new definition is written.
+/// The path and the kind of store to which a new definition is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Destination {
-    /// Whether the place is a file or an entry.
+    /// Whether the definition is written to a file or to an entry.
     pub kind: StoreKind,
-    /// The path. If a file has this path already, the definition goes to a file with a similar name.
+    /// The path. If a file with this path exists, the new file gets a similar name.
     pub path: PathBuf,
 }
 

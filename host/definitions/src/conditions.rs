@@ -1,4 +1,4 @@
-//! Reads `matchConditions`, which have the same form in native stages as in Kubernetes.
+//! Reads `matchConditions`, which have the same syntax in native stages as in Kubernetes.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use admittance_conditions::{CelConditions, ConditionError, MatchCondition};
 
 use crate::document::{Fields, Node, quoted};
 
-/// The name with which an expression is checked if its own name is invalid.
+/// The name for checking an expression whose own name is invalid.
 const VALID_NAME: &str = "condition";
 
 pub(crate) fn read(fields: &mut Fields<'_>) -> MatchConditions {
@@ -27,7 +27,7 @@ pub(crate) fn read(fields: &mut Fields<'_>) -> MatchConditions {
     conditions.into()
 }
 
-/// Reads conditions with names, and compiles their expressions with `compile`.
+/// Reads named conditions, and compiles their expressions with `compile`.
 pub(crate) fn read_with(
     entries: &[Node<'_>],
     mut compile: impl FnMut(&str, &str) -> Result<MatchCondition, ConditionError>,
@@ -63,7 +63,7 @@ fn read_one<'a>(
             }
         }
     }
-    // A mistake in the name hides those in the expression, so the expression is compiled again with a valid name.
+    // If the name is invalid, the expression is compiled with a valid name, so that its mistakes are reported too.
     let mut compiled = compile(name.unwrap_or(VALID_NAME), expression.unwrap_or("true"));
     if let Err(ConditionError::Name { name, why }) = &compiled {
         if let Some(node) = &name_node {

@@ -1,7 +1,8 @@
-//! The systems whose documents become chains.
+//! The systems whose documents are converted to chains.
 //!
-//! Each system is a module of this one and a row of [`DocumentForms`]; a program that embeds the host can add rows. The
-//! differences between systems are methods of [`DocumentForm`], so no code outside of a system's module depends on it.
+//! Each system is a submodule and a row of [`DocumentForms`]; a program that embeds the host can add rows. The
+//! differences between systems are methods of [`DocumentForm`], so code outside a system's module does not depend on
+//! it.
 
 pub(crate) mod bcs;
 pub(crate) mod gatekeeper;
@@ -31,28 +32,28 @@ use crate::{
     document::{Mistakes, Node},
 };
 
-/// A system whose documents become chains.
+/// A system whose documents are converted to chains.
 pub trait DocumentForm: fmt::Debug + Send + Sync + 'static {
-    /// Returns the kinds of documents that the system has.
+    /// Returns the kinds of documents of the system.
     fn kinds(&self) -> &'static [DocumentKind];
 
-    /// Returns the kind of a document with this `kind` and `apiVersion`, even if that version is not supported; `None`
-    /// if the document belongs to another system. Default: the kind of this name.
+    /// Returns the kind of a document with this `kind` and `apiVersion`, even if the version is unsupported; `None` if
+    /// the document belongs to another system. Default: the kind whose name is `kind`.
     fn recognize(&self, kind: &str, _version: &str) -> Option<&'static DocumentKind> {
         self.kinds().iter().find(|known| known.name == kind)
     }
 
-    /// Returns the object with the name of the definition. Default: the field `metadata`.
+    /// Returns the object that contains the definition's name. Default: the field `metadata`.
     fn metadata<'a>(&self, document: &TypedDocument<'a>) -> Option<Node<'a>> {
         let fields = document.root.silent().object_of_any_case();
         fields?.optional("metadata")
     }
 
-    /// Reads a document regardless of others, as far as possible, and reports all mistakes in it.
+    /// Reads a document on its own, as far as possible, and reports all mistakes in it.
     fn read(&self, document: &TypedDocument<'_>) -> Option<FormContent>;
 
-    /// Reports conflicts with earlier definitions of this system, except for names, which are checked for all systems.
-    /// Default: no conflicts.
+    /// Reports conflicts with earlier definitions of this system. Name conflicts are reported elsewhere for all
+    /// systems. Default: none.
     fn check_conflicts(
         &self,
         _new: &ReadDefinition,
@@ -62,19 +63,19 @@ pub trait DocumentForm: fmt::Debug + Send + Sync + 'static {
     }
 
     /// Adds the chains and exceptions that all documents of this system define together, and reports documents that
-    /// refer to a missing one. Default: the chain of each document.
+    /// refer to a missing document. Default: one chain per document that defines one.
     fn define(&self, all: FormDocuments<'_>, defined: &mut Definitions, _mistakes: &mut Mistakes) {
         defined.chains.extend(all.chains());
     }
 
-    /// Returns the document to write to a store of entries when `applied` replaces `replaced`; `None` to write it
-    /// unchanged. Default: `None`.
+    /// Returns the document that a store of entries gets when `applied` replaces `replaced`; `None` if it gets
+    /// `applied` unchanged. Default: `None`.
     fn merge(&self, _applied: Json, _replaced: &Json) -> Option<Json> {
         None
     }
 
-    /// Returns the result of importing documents of this kind, with the reason, if they never become native chains;
-    /// `None` if they can. Default: `None`.
+    /// Returns the import result, with its reason, of documents that can never become native chains; `None` for other
+    /// kinds. Default: `None`.
     fn import(&self, _kind: &DocumentKind) -> Option<(ImportResult, &'static str)> {
         None
     }
@@ -85,19 +86,19 @@ pub trait DocumentForm: fmt::Debug + Send + Sync + 'static {
 pub struct DocumentKind {
     /// The value of `kind`.
     pub name: &'static str,
-    /// The supported values of `apiVersion`; messages suggest the first one. A value that ends in `/` stands for all
-    /// versions of a group, and an empty one for a document without a version.
+    /// The supported values of `apiVersion`; messages suggest the first. A value that ends in `/` stands for all
+    /// versions of a group, and an empty value for a document without a version.
     pub versions: &'static [&'static str],
-    /// Whether definitions are in namespaces, so that their names are `{namespace}/{name}`.
+    /// Whether definitions are in namespaces. If so, their names are `{namespace}/{name}`.
     pub is_namespaced: bool,
-    /// Whether chains depend on the definition although it is neither a chain nor a stage.
+    /// Whether chains depend on the definition, although it is neither a chain nor a stage.
     pub is_supporting: bool,
-    /// Whether other documents refer to the definition. Then it is even read in a version that is not supported, so
-    /// that the version is the only mistake.
+    /// Whether other documents refer to the definition. If so, it is also read in an unsupported version, so that the
+    /// version is the only mistake that is reported.
     pub is_needed: bool,
-    /// The fields that identify a document without a kind: one of them suffices.
+    /// The fields by which a document without `kind` is recognised; one of them is enough.
     pub fields: &'static [&'static str],
-    /// The reason for which documents of the kind are refused, and the fix; it has no versions.
+    /// The reason why documents of the kind are refused, and the fix. Such a kind has no versions.
     pub refusal: Option<(&'static str, &'static str)>,
 }
 
@@ -176,7 +177,7 @@ impl DocumentForms {
         }
     }
 
-    /// Adds a system, which gets the documents that no other system recognizes.
+    /// Adds a system for documents that no earlier system recognises.
     #[must_use]
     pub fn and(&self, form: Arc<dyn DocumentForm>) -> Self {
         Self::new(self.list.iter().cloned().chain([form]).collect())

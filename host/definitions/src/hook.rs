@@ -1,4 +1,4 @@
-//! The kinds of hooks that a stage can define: their common trait, and a module for each.
+//! The kinds of hooks that a stage can define: their common trait, and one module for each.
 
 pub(crate) mod cel;
 pub(crate) mod client;
@@ -31,15 +31,15 @@ use self::{
 };
 use crate::document::Node;
 
-/// A kind of hook: its definition in a document, and how it is prepared. No other code of the program depends on the
-/// kind.
+/// A kind of hook: its definition in a document, and its preparation. Code outside the kind's module does not depend on
+/// it.
 pub trait HookKind: HookValue {
     /// Returns the plugins of the hook, in the order in which [`prepare`](Self::prepare) gets them. Default: none.
     fn plugins(&self) -> Vec<(PluginRole<'_>, &PluginDefinition)> {
         Vec::new()
     }
 
-    /// Returns the plugins of the hook, to change them.
+    /// Returns mutable references to the plugins of the hook.
     fn plugins_mut(&mut self) -> Vec<&mut PluginDefinition> {
         Vec::new()
     }
@@ -54,53 +54,53 @@ pub trait HookKind: HookValue {
         Vec::new()
     }
 
-    /// Returns the kinds of the cluster that the hook reads, except for those that its plugins are granted. It includes
-    /// [`ClusterKind::any_access`] if expressions check the permissions of users. Default: none.
+    /// Returns the kinds of objects in the cluster that the hook reads, without those granted to its plugins. If
+    /// expressions check users' permissions, [`ClusterKind::any_access`] is included. Default: none.
     fn reads(&self) -> BTreeSet<ClusterKind> {
         BTreeSet::new()
     }
 
-    /// Returns name and expression of match conditions that belong to the hook, not to its stage. Default: none.
+    /// Returns the names and expressions of match conditions that belong to the hook, not to its stage. Default: none.
     fn conditions(&self) -> Vec<(&str, &str)> {
         Vec::new()
     }
 
-    /// Returns whether `now`, which replaces this hook, may refuse fewer requests than this hook. Changes that a
-    /// truncated file cannot cause do not count, such as another module or URL, or other values in settings. Default:
-    /// whether the two differ.
+    /// Returns whether `now` may refuse fewer requests than this hook, which it replaces. Changes that truncating a
+    /// file cannot cause do not count, such as another module or URL, or other values in settings. Default: whether the
+    /// hooks differ.
     fn may_refuse_more_than(&self, now: &HookDefinition) -> bool {
         !self.equals(&**now)
     }
 
-    /// Returns the field of a native stage that defines this hook, and its value; `None` if no native stage can have
-    /// it.
+    /// Returns the field of a native stage that defines this hook, and its value; `None` if native stages cannot
+    /// express the hook.
     fn to_native(&self) -> Option<(&'static str, Json)>;
 
-    /// Returns sentences about the parts of the hook that no native stage can have. Default: none.
+    /// Lists the parts of the hook that native stages cannot express, one sentence each. Default: none.
     fn without_native_form(&self) -> Vec<&'static str> {
         Vec::new()
     }
 
-    /// Returns sentences about how the hook behaves differently in its native form. Default: none.
+    /// Lists the differences in behaviour of the native form, one sentence each. Default: none.
     fn differences_of_native(&self) -> Vec<&'static str> {
         Vec::new()
     }
 
-    /// Returns whether nothing is lost in `native`, which was read from this hook's native form. Default: whether the
-    /// two are equal.
+    /// Returns whether `native`, read from this hook's native form, has lost nothing. Default: whether the hooks are
+    /// equal.
     fn is_complete_in(&self, native: &HookDefinition) -> bool {
         self.equals(&**native)
     }
 
-    /// Makes the hook that the stage calls.
+    /// Creates the hook that the stage calls.
     ///
     /// # Errors
     ///
-    /// Fails if the hook cannot be made with the given parts of the host.
+    /// Fails if the hook cannot be created from these parts of the host.
     fn prepare(&self, given: HookContext<'_>) -> Result<PreparedHook, HookError>;
 }
 
-/// The methods of a [`HookKind`] that every type gets without writing them.
+/// The methods of a [`HookKind`] that are implemented for every type.
 pub trait HookValue: Any + fmt::Debug + Send + Sync {
     /// Clones the hook.
     fn boxed(&self) -> Box<dyn HookKind>;
@@ -128,7 +128,7 @@ impl HookDefinition {
         (&*self.0 as &dyn Any).downcast_ref()
     }
 
-    /// Returns the hook if it is of this kind, to change it.
+    /// Returns the hook mutably if it is of this kind.
     pub fn get_mut<K: HookKind>(&mut self) -> Option<&mut K> {
         (&mut *self.0 as &mut dyn Any).downcast_mut()
     }
@@ -166,7 +166,7 @@ impl PartialEq for HookDefinition {
     }
 }
 
-/// Reads a hook from its field of a native stage, in a chain of this phase.
+/// Reads a hook from its field of a native stage. The phase is that of the stage's chain.
 pub(crate) type ReadHook = fn(&Node<'_>, Phase) -> Option<HookDefinition>;
 
 /// The fields of a native stage that define its hook. A stage has exactly one of them.
@@ -178,21 +178,21 @@ pub(crate) const NATIVE_FIELDS: [(&str, ReadHook); 5] = [
     ("group", |node, _| Some(group::read(node)?.into())),
 ];
 
-/// The parts of a host that a hook may use when it is prepared.
+/// The parts of the host that a hook may use.
 pub struct HookContext<'a> {
     /// The phase of the hook's chain.
     pub phase: Phase,
     /// The loaded plugins of the hook.
     pub plugins: Vec<PreparedHook>,
-    /// The authorizer, for expressions that use it.
+    /// The authorizer for expressions that check permissions.
     pub authorizer: &'a Arc<dyn Authorizer>,
-    /// The reader of the control plane; `None` if there is none.
+    /// The reader of the control plane, if there is one.
     pub cluster: Option<&'a Arc<dyn ClusterReader>>,
-    /// The servers that policies of Kyverno may call; `None` if the host sends no requests.
+    /// The sender of requests for Kyverno's policies; `None` if the host sends no requests.
     pub http: Option<&'a PolicyHttp>,
     /// The source of the labels of namespaces.
     pub namespaces: &'a Arc<dyn NamespaceSource>,
-    /// Makes a client of a webhook in a chain of this phase, and returns it with its URL.
+    /// Creates a client for a webhook in a chain of this phase, and returns the client with the webhook's URL.
     pub connect: &'a ConnectWebhook<'a>,
 }
 
@@ -209,22 +209,23 @@ impl fmt::Debug for HookContext<'_> {
 pub type ConnectWebhook<'a> =
     dyn Fn(&WebhookDefinition, Phase) -> Result<(Arc<dyn Hook>, String), HookError> + 'a;
 
-/// The reason for which a hook cannot be prepared.
+/// The reason why a hook cannot be prepared.
 pub type HookError = Box<dyn Error + Send + Sync>;
 
-/// A hook that can be called, with its status.
+/// A prepared hook with its status.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct PreparedHook {
     /// The hook that is called.
     pub hook: Arc<dyn Hook>,
-    /// The description of the hook in the status and the console.
+    /// The description of the hook for the status and the console.
     pub status: HookStatus,
-    /// The key of the statistics. When a stage's hook gets another key, its statistics start at zero. Default: empty.
+    /// The key of the hook's statistics, which restart from zero when the key of a stage's hook changes. Default:
+    /// empty.
     pub identity: String,
-    /// The failures that only this kind of hook has. Every stage has the others too. Default: all failures.
+    /// The failures that this kind of hook can have, besides those that every stage can have. Default: all failures.
     pub failures: &'static [FailureKind],
-    /// Whether a server receives the requests. Default: no.
+    /// Whether calls go to a server. Default: false.
     pub calls_server: bool,
 }
 
@@ -249,7 +250,7 @@ impl fmt::Debug for PreparedHook {
     }
 }
 
-/// The hook of a stage in the status. Each kind adds fields: a webhook `url`, CEL `expressions`, a group `expression`,
+/// The status of a stage's hook. Each kind adds fields: a webhook `url`, CEL `expressions`, a group `expression`,
 /// mutators `mutators`, a plugin the fields of `PluginStatus`, and an unavailable plugin `source` and `reason`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -259,13 +260,13 @@ pub struct HookStatus {
     /// `unavailable` (a plugin whose module could not be fetched: each call fails as `unreachable`).
     #[serde(rename = "type")]
     pub kind: String,
-    /// The hook in one line: the name of a plugin, the URL of a webhook, an expression.
+    /// The hook in one line: a plugin's name, a webhook's URL, or an expression.
     #[serde(default)]
     pub summary: String,
-    /// The plugins of a group, by their names.
+    /// The plugins of a group, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub plugins: BTreeMap<String, HookStatus>,
-    /// The fields that the kind adds.
+    /// The additional fields of this kind of hook.
     #[serde(flatten)]
     pub facts: Map<String, Json>,
 }
@@ -280,18 +281,18 @@ impl HookStatus {
         }
     }
 
-    /// Adds a fact.
+    /// Adds a field.
     pub fn with(mut self, name: &str, fact: impl Into<Json>) -> Self {
         self.facts.insert(name.to_owned(), fact.into());
         self
     }
 
-    /// Returns a fact that is text.
+    /// Returns the field `name` if it is text.
     pub fn text(&self, name: &str) -> Option<&str> {
         self.facts.get(name)?.as_str()
     }
 
-    /// Iterates over the hook itself and the plugins of a group.
+    /// Iterates over the hook itself and, for a group, its plugins.
     pub fn parts(&self) -> impl Iterator<Item = &Self> {
         std::iter::once(self).chain(self.plugins.values())
     }

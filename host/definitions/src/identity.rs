@@ -8,14 +8,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::Share;
 
-/// The kind and name of a definition, `AdmissionChain/pods` or `admissionwebhook/bcs-system/inject` as text.
+/// The kind and name of a definition. As text: `AdmissionChain/pods` or `admissionwebhook/bcs-system/inject`.
 ///
-/// Two native chains of different phases may have the same name.
+/// Two native chains of different phases may have the same ID.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct DefinitionId {
-    /// The kind as it is written in the file: `AdmissionChain`.
+    /// The kind as it is written in the document, such as `AdmissionChain`.
     pub kind: String,
-    /// The name, `metadata.name`; in a namespace `{namespace}/{name}`.
+    /// The name, which is `metadata.name` or, in a namespace, `{namespace}/{name}`.
     pub name: String,
 }
 
@@ -28,10 +28,10 @@ pub struct ChainId {
     pub name: String,
 }
 
-/// The name of a stage, `pods/images` as text, or `Mutating:pods/images` if both phases have a chain of that name.
+/// The name of a stage. As text: `pods/images`, or `Mutating:pods/images` if chains of both phases are named `pods`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StageId {
-    /// The phase of the chain; `None` if the name of the chain is unique.
+    /// The phase of the chain; `None` if only one phase has a chain of this name.
     pub phase: Option<Phase>,
     /// The name of the chain.
     pub chain: String,
@@ -39,16 +39,16 @@ pub struct StageId {
     pub stage: String,
 }
 
-/// A text that is not the name of a definition, chain or stage.
+/// The error of parsing the name of a definition, chain or stage.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidId {
-    /// A text that is not the name of a definition.
+    /// The text is not the name of a definition.
     #[error("`{0}` is not the name of a definition; write its kind and its name, `AdmissionChain/pods`")]
     Definition(String),
-    /// A text that is not the name of a chain.
+    /// The text is not the name of a chain.
     #[error("`{0}` is not the name of a chain; write its phase and its name, `Mutating:pods`")]
     Chain(String),
-    /// A text that is not the name of a stage.
+    /// The text is not the name of a stage.
     #[error(
         "`{0}` is not the name of a stage; write the chain and the stage, `pods/images` or `Mutating:pods/images`"
     )]
@@ -64,7 +64,7 @@ pub fn definition_name(namespace: &str, name: &str) -> String {
 }
 
 impl DefinitionId {
-    /// Returns whether both identify the same definition. Case does not matter in kinds, as in BCS.
+    /// Returns whether both IDs identify the same definition. As in BCS, case does not matter in kinds.
     pub(crate) fn is(&self, other: &Self) -> bool {
         self.name == other.name && self.kind.eq_ignore_ascii_case(&other.kind)
     }
@@ -116,7 +116,7 @@ fn split_phase(text: &str) -> Option<(Phase, &str)> {
 }
 
 impl StageId {
-    /// Returns whether this is the name of a stage. Names of BCS may contain `/`, so the whole texts are compared.
+    /// Returns whether this names the stage. The whole names are compared, because BCS allows `/` in both parts.
     pub fn is(&self, phase: Phase, chain: &str, stage: &str) -> bool {
         let whole = |chain: &str, stage: &str| format!("{chain}/{stage}");
         self.phase.is_none_or(|expected| expected == phase)

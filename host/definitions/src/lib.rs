@@ -1,7 +1,7 @@
 //! Reads documents as definitions of chains, and reports all mistakes at once.
 //!
-//! [`load`] reads files and directories. A document of any system becomes a [`ChainDefinition`]. Each system is a row
-//! of [`DocumentForms`], and a program may add its own [`DocumentForm`]:
+//! [`load`] reads files and directories. The documents of these systems become [`ChainDefinition`]s. Each system is a
+//! row of [`DocumentForms`], and a program may add its own [`DocumentForm`]:
 //!
 //! - the native form, and `AdmissionException`, with requests for which stages are not called;
 //! - Kubernetes: webhook configurations, and policies in CEL with their bindings: a chain for a policy, and a stage of it
@@ -11,11 +11,11 @@
 //! - OpenKruise: `SidecarSet`;
 //! - BCS: `admissionwebhook`, in the form of the driver's API, and as the custom resource in Kubernetes.
 //!
-//! Definitions are kept in a [`DefinitionStore`]: files, or a database that several programs share. A
-//! [`DefinitionSet`] holds the texts of all stores as they were at one moment, and makes a checked [`Change`] of them.
+//! A [`DefinitionStore`] stores definitions in files, or in a database that several programs share. A [`DefinitionSet`]
+//! contains the texts of all stores at one moment, and plans a checked [`Change`] of them.
 //!
-//! This crate fetches no module and opens no connection: it checks the text of a definition alone. The module
-//! [`document`] reads other configuration too.
+//! This crate fetches no modules and opens no connections; it only checks the texts of definitions. The module
+//! [`document`] is also used for other configuration files.
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 #[cfg(test)]

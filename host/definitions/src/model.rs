@@ -7,36 +7,36 @@ use crate::{
     CandidateDefinition, HookDefinition, Location, Mistake, PluginDefinition, PluginPart, PluginRole,
 };
 
-/// A chain as a document defines it, whatever the form of the document.
+/// A chain as a document of any system defines it.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ChainDefinition {
-    /// The name of the chain, which no other loaded chain of its phase has: `metadata.name` of a native chain, a
-    /// webhook configuration or a policy of Kubernetes or Kyverno; `{namespace}/{name}` of a native chain with a
-    /// namespace or a BCS definition; for a policy of Kubewarden, the name of its webhook in a cluster.
+    /// The name of the chain, which is unique in its phase: `metadata.name` of a native chain, a webhook configuration
+    /// or a policy of Kubernetes or Kyverno; `{namespace}/{name}` of a native chain with a namespace or a BCS
+    /// definition; for a policy of Kubewarden, the name of the webhook that Kubewarden registers.
     pub name: String,
-    /// The namespace of a `NamespacedAdmissionChain`, which sees only the requests of this namespace.
+    /// The namespace of a `NamespacedAdmissionChain`, which is called only for requests in this namespace.
     pub namespace: Option<String>,
-    /// The phase decides when the stages are called, and whether they may change the object. Default `Mutating`.
+    /// The phase, which decides when the stages are called, and whether they may change the object. Default:
+    /// `Mutating`.
     pub phase: Phase,
-    /// The beginning of the document.
+    /// The location of the document.
     pub source: Location,
-    /// The rules that a request must match. A webhook configuration has the rules of all its stages here, so none if it
-    /// has no stage.
+    /// The rules that a request must match. For a webhook configuration, these are the rules of all its stages.
     pub rules: Vec<Rule>,
-    /// The stages in the order in which they are called. A BCS definition or webhook configuration with an empty list
-    /// has none, nor has a policy of Kubernetes without a binding. A webhook or policy of Kubewarden without rules is
-    /// never called, so it is not a stage.
+    /// The stages in the order of their calls. The list may be empty in a BCS definition, a webhook configuration, or a
+    /// policy of Kubernetes without a binding. A webhook or Kubewarden policy without rules is never called, so it is
+    /// not a stage.
     pub stages: Vec<StageDefinition>,
-    /// Warnings about parts of the document that have no effect here. [`Self::warnings`] adds the warnings about rules.
+    /// Warnings about parts of the document that have no effect. [`Self::warnings`] adds warnings about the rules.
     pub warnings: Vec<Mistake>,
-    /// Stages that no request calls. Their plugins are loaded only to find mistakes in them: a template of Gatekeeper
-    /// without constraints has such a stage.
+    /// Stages that are never called, and whose plugins are loaded only to find mistakes in them. A template of
+    /// Gatekeeper without constraints has such a stage.
     pub idle: Vec<StageDefinition>,
 }
 
 impl ChainDefinition {
-    /// Creates a mutating chain that is not from a document.
+    /// Creates a mutating chain without a document.
     pub fn new(name: impl Into<String>, rules: Vec<Rule>, stages: Vec<StageDefinition>) -> Self {
         let name = name.into();
         Self {
@@ -51,8 +51,8 @@ impl ChainDefinition {
         }
     }
 
-    /// Creates a chain that calls this plugin file for every request, for `admittance run`. Chain and stage are named
-    /// after the file.
+    /// Creates a chain that calls this plugin for every request, for `admittance run`. Chain and stage have the file's
+    /// name.
     pub fn of_plugin(module: &Path, settings: Json, allow: Grants) -> Self {
         let name = module
             .file_stem()
@@ -74,7 +74,7 @@ impl ChainDefinition {
     }
 }
 
-/// One stage of a chain. A field that the document omits has its default from [`StageSpec::new`], except for:
+/// A stage of a chain. Fields that a document omits have the defaults of [`StageSpec::new`], except for:
 ///
 /// - the failure policy, which is `Ignore` in a BCS definition, as in the BCS driver, and in a webhook configuration of
 ///   `v1beta1`;
@@ -83,18 +83,18 @@ impl ChainDefinition {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct StageDefinition {
-    /// Name, selectors, timeout (1 ms to 30 s) and policies: everything but the hook.
+    /// Everything except the hook: the name, the selectors, the timeout (1 ms to 30 s) and the policies.
     pub spec: StageSpec,
     /// The hook that the stage calls.
     pub hook: HookDefinition,
-    /// A plugin to compare with `hook`, which must be a plugin.
+    /// A plugin that is compared with `hook`, which must be a plugin too.
     pub candidate: Option<CandidateDefinition>,
-    /// The beginning of the stage in its document.
+    /// The location of the stage in its document.
     pub location: Location,
 }
 
 impl StageDefinition {
-    /// Creates a stage that is not from a document, with the defaults of [`StageSpec::new`].
+    /// Creates a stage without a document, with the defaults of [`StageSpec::new`].
     pub fn new(name: impl Into<Arc<str>>, hook: impl Into<HookDefinition>) -> Self {
         let spec = StageSpec::new(name);
         Self {
@@ -105,7 +105,7 @@ impl StageDefinition {
         }
     }
 
-    /// Returns every plugin of the stage and its part in it: first the plugins of the hook, then the candidate.
+    /// Returns every plugin of the stage, with its part: first the plugins of the hook, then the candidate's.
     pub fn plugins(&self) -> impl Iterator<Item = (PluginPart<'_>, &PluginDefinition)> {
         let candidate = self
             .candidate
@@ -115,14 +115,14 @@ impl StageDefinition {
         plugins.map(|(role, plugin)| (role.part(self, plugin), plugin))
     }
 
-    /// Returns every plugin of the stage, to change it.
+    /// Returns mutable references to every plugin of the stage.
     pub fn plugins_mut(&mut self) -> impl Iterator<Item = &mut PluginDefinition> {
         let candidate = self.candidate.iter_mut().map(|candidate| &mut candidate.plugin);
         self.hook.plugins_mut().into_iter().chain(candidate)
     }
 }
 
-/// Returns a rule that matches every request. Readers narrow it.
+/// Returns a rule that matches every request, for readers to narrow.
 pub(crate) fn any_rule() -> Rule {
     Rule {
         operations: Matcher::Any,

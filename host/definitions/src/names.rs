@@ -10,8 +10,7 @@ const SUBDOMAIN: &str =
 const NAME_PART: &str = "use letters, digits, `-`, `_` and `.`, beginning and ending with a letter or digit, 63 \
                          characters at most";
 
-/// Checks a DNS-1123 subdomain: labels joined by dots, at most 253 characters. kube-apiserver requires this of
-/// `metadata.name`.
+/// Checks a DNS-1123 subdomain, which kube-apiserver requires as `metadata.name`: at most 253 characters.
 pub(crate) fn subdomain(text: &str) -> Result<String, String> {
     if text.len() > 253 {
         return Err("a name has at most 253 characters".to_owned());
@@ -34,7 +33,7 @@ pub(crate) fn label(text: &str) -> Result<String, String> {
     ))
 }
 
-/// Checks an identifier of CEL: the name of a variable, or of a member of a group.
+/// Checks a CEL identifier, such as the name of a variable or of a group's member.
 pub(crate) fn identifier(text: &str) -> Result<String, String> {
     let mut characters = text.chars();
     let first = characters
@@ -90,7 +89,7 @@ pub(crate) fn label_key(text: &str) -> Result<(), String> {
     }
 }
 
-/// Checks the value of a label that is not empty, which has the same form as the name in a key.
+/// Checks a label value that is not empty. It must have the same form as the name in a label key.
 pub(crate) fn label_value(text: &str) -> Result<(), String> {
     if is_name_part(text) {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Hides the environment values that definitions grant to plugins, since these may be secrets.
+//! Hides the environment values that definitions grant to plugins, because they may be secrets.
 
 use std::{borrow::Cow, ops::Range, path::Path};
 
@@ -9,14 +9,14 @@ use crate::{
 
 /// The text that replaces a value.
 const REDACTED: &str = "\"[redacted]\"";
-/// The text that replaces definitions in which the values cannot be found.
+/// The text that replaces definitions in which the values cannot be located.
 const WITHHELD: &str = "# This text cannot be read as a definition, and may hold values of `allow.environment`: the role \
                         Read does not see it.\n";
 
-/// Replaces each value of `allow.environment` in the text of this file by `[redacted]`. A text that cannot be parsed
-/// and may contain such values is withheld as a whole.
+/// Replaces each value of `allow.environment` by `[redacted]`. A text that cannot be parsed and may contain such values
+/// is withheld as a whole.
 pub fn without_granted_values<'t>(file: &Path, text: &'t str) -> Cow<'t, str> {
-    // With a backslash, the name of the field may be written with escapes.
+    // The name of the field may be written with escapes if the text contains a backslash.
     let may_grant = text.contains('\\') || text.to_ascii_lowercase().contains("environment");
     if !may_grant {
         return Cow::Borrowed(text);
@@ -32,7 +32,7 @@ pub fn without_granted_values<'t>(file: &Path, text: &'t str) -> Cow<'t, str> {
         collect(&document.root_ignoring_mistakes(), &mut spans);
     }
     let redacted = |span: Range<usize>| {
-        // The span of a block scalar may include the line break after it.
+        // The span of a block scalar may include its final line break, which must stay.
         let end = if text.get(span.clone())?.ends_with('\n') {
             "\n"
         } else {
@@ -46,7 +46,7 @@ pub fn without_granted_values<'t>(file: &Path, text: &'t str) -> Cow<'t, str> {
     }
 }
 
-/// Collects the spans of the values of `allow.environment`. Documents of BCS may have keys in any case.
+/// Collects the spans of the values of `allow.environment`. BCS documents may spell keys in any case.
 fn collect(node: &Node<'_>, spans: &mut Vec<Range<usize>>) {
     let is = |key: Option<&str>, name: &str| key.is_some_and(|key| key.eq_ignore_ascii_case(name));
     for (key, child) in node.children() {

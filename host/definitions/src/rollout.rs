@@ -1,4 +1,4 @@
-//! Reads `rollout` of a candidate: the growing share of requests that the candidate decides.
+//! Reads the `rollout` of a candidate: a growing share of requests is decided by the candidate.
 
 use std::{fmt, ops::RangeInclusive, time::Duration};
 
@@ -10,41 +10,40 @@ use crate::{
     document::{Fields, Node, readers},
 };
 
-/// The range of a step's length. A shorter step would see too few requests.
+/// The range of a step's duration. In less than 10 s, a step would see too few requests.
 const PAUSE: RangeInclusive<Duration> = Duration::from_secs(10)..=Duration::from_secs(7 * 24 * 60 * 60);
 
 const DEFAULT_PAUSE: Duration = Duration::from_secs(10 * 60);
 
 const LARGEST_COUNT: i64 = 1_000_000;
 
-/// A limit that is a share is a share of at least this many requests, so that one failure among the first requests does
-/// not end the rollout.
+/// A limit that is a share counts as a share of at least this many requests, so that one failure among the first
+/// requests does not end the rollout.
 const FEWEST: u64 = 100;
 
-/// The gradual replacement of a stage's plugin by its candidate: the candidate decides a growing share of the requests.
+/// The gradual replacement of a stage's plugin by its candidate, which decides a growing share of the requests.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct RolloutDefinition {
-    /// The shares of the steps: at least one, each larger than the previous one.
+    /// The share of each step; at least one, each larger than the one before.
     pub shares: Vec<Share>,
-    /// The property of a request that selects the version that decides it.
+    /// The property of requests by which they are divided between plugin and candidate.
     pub by: RolloutKey,
-    /// The length of each step.
+    /// The duration of each step.
     pub pause: Duration,
-    /// The number of the candidate's failures that ends the rollout.
+    /// The limit on the candidate's failures, which ends the rollout.
     pub failures: RolloutLimit,
-    /// The number of the candidate's denials that ends the rollout, of requests that the plugin does not deny.
+    /// The limit on denials by the candidate of requests that the plugin allows, which ends the rollout.
     pub refusals: RolloutLimit,
 }
 
-/// The property of a request that selects the version that decides it. Requests with the same value are decided by the
-/// same version.
+/// The property of requests by which they are divided between plugin and candidate: equal values go to the same one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum RolloutKey {
-    /// The namespace; the name of the object if it has no namespace.
+    /// The namespace, or the object's name if it has no namespace.
     #[default]
     Namespace,
-    /// The name of the user.
+    /// The user name.
     User,
     /// The uid of the request.
     Uid,
@@ -52,7 +51,7 @@ pub enum RolloutKey {
 
 words!(RolloutKey, "key of a rollout": Namespace = "namespace", User = "user", Uid = "uid");
 
-/// The number of failing requests during one [pause](RolloutDefinition::pause) that ends a rollout.
+/// The number of requests during one [pause](RolloutDefinition::pause) at which a rollout ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RolloutLimit {
     /// A number of requests, at least one.
@@ -62,8 +61,8 @@ pub enum RolloutLimit {
 }
 
 impl RolloutDefinition {
-    /// Returns whether the candidate of this stage decides the request while it has this share. A request in a share is
-    /// also in every larger one. The result depends only on the arguments, so all replicas decide alike.
+    /// Returns whether the candidate of this stage decides the request when it has this share. Larger shares include
+    /// the requests of smaller ones. The result depends only on the arguments, so all replicas agree.
     pub fn includes(&self, stage: &str, request: &Request, share: Share) -> bool {
         if share == Share::ALL {
             return true;
@@ -79,7 +78,7 @@ impl RolloutDefinition {
         bucket < u64::from(share.parts_of_ten_thousand())
     }
 
-    /// Writes the rollout as in a document.
+    /// Returns the rollout in the format of documents.
     pub fn to_json(&self) -> Json {
         let percents = self
             .shares
@@ -95,7 +94,7 @@ impl RolloutDefinition {
 }
 
 impl RolloutLimit {
-    /// Returns the number of requests out of `of` that ends the rollout.
+    /// Returns the number of affected requests, out of `of`, at which the rollout ends.
     pub fn out_of(self, of: u64) -> u64 {
         match self {
             Self::Count(limit) => limit,
@@ -117,7 +116,7 @@ impl RolloutLimit {
 }
 
 impl Default for RolloutLimit {
-    /// Returns a share of 5%.
+    /// Returns the default limit, 5% of the requests.
     fn default() -> Self {
         Self::Share(Share::of_ten_thousand(500).unwrap_or_default())
     }

@@ -1,6 +1,6 @@
-//! Reads `rules` of chains, stages, webhooks and policies. Rules in documents of Kubernetes are accepted exactly as by
-//! kube-apiserver, including its oddities, so that every stored document loads. Native rules mean the same, and add
-//! `kinds`.
+//! Reads `rules` of chains, stages, webhooks and policies. Documents of Kubernetes may have exactly the rules that
+//! kube-apiserver accepts, including odd ones, so that every stored document loads. Native rules have the same meaning,
+//! and the additional field `kinds`.
 
 use admittance_admission::{MatchPolicy, Matcher, Operation, ResourcePattern, Rule, RuleError};
 
@@ -17,10 +17,10 @@ pub(crate) const OPERATIONS: [(&str, Option<Operation>); 5] = [
     ("*", None),
 ];
 
-/// Reads an operation. A native rule may write it in upper or lower case; other rules must spell it as Kubernetes does.
+/// Reads an operation. Native rules may write it in either case; other rules must spell it as Kubernetes does.
 type ReadOperation<'a> = fn(&Node<'a>, &str, &[(&str, Option<Operation>)]) -> Option<Option<Operation>>;
 
-/// Reads the rules of a native chain, stage or exception. An empty list is a mistake with this `fix`.
+/// Reads the rules of a native chain, stage or exception. An empty list is a mistake, which `fix` tells how to correct.
 pub(crate) fn read_native(node: &Node<'_>, fix: &str, match_policy: MatchPolicy) -> Vec<Rule> {
     let rules = node.filled_list(fix);
     read_all(rules, match_policy, Node::one_of_any_case, |fields, rule| {
@@ -46,7 +46,7 @@ pub(crate) fn read_native(node: &Node<'_>, fix: &str, match_policy: MatchPolicy)
     })
 }
 
-/// Reads the rules of a webhook or a policy of Kubernetes. The list may be empty. Only a policy may name objects.
+/// Reads the rules of a Kubernetes webhook or policy. The list may be empty. Only policies may name objects.
 pub(crate) fn read_kubernetes(
     node: &Node<'_>,
     match_policy: MatchPolicy,
@@ -70,7 +70,7 @@ pub(crate) fn read_kubernetes(
     })
 }
 
-/// Reads each of these rules; `read_matchers` reads its groups, versions, resources, kinds and names.
+/// Reads each rule. `read_matchers` reads its groups, versions, resources, kinds and names.
 fn read_all<'a>(
     nodes: Option<Vec<Node<'a>>>,
     match_policy: MatchPolicy,
@@ -97,7 +97,7 @@ fn read_all<'a>(
     rules
 }
 
-/// Reads names of objects, which must be valid segments of a path.
+/// Reads names of objects, which must be valid path segments.
 fn read_names(node: &Node<'_>) -> Option<Vec<String>> {
     let names = node.strings()?;
     for (index, name) in names.iter().enumerate() {
@@ -134,7 +134,7 @@ fn read_operations<'a>(node: &Node<'a>, read_word: ReadOperation<'a>) -> Matcher
     }
 }
 
-/// Reads a list of words, or `*` alone, which matches all words.
+/// Reads a list of words, or only `*`, which matches all words.
 fn read_words<'a>(node: &Node<'a>, read: fn(&Node<'a>) -> Option<&'a str>) -> Matcher<String> {
     let entries = entries(node);
     let mut words = Vec::new();
@@ -151,7 +151,7 @@ fn read_words<'a>(node: &Node<'a>, read: fn(&Node<'a>) -> Option<&'a str>) -> Ma
     Matcher::Only(words)
 }
 
-/// Reads patterns of resources. `covered` finds the patterns that another pattern of the list already covers.
+/// Reads resource patterns. `covered` finds the patterns that another pattern in the list already covers.
 fn read_resources<'a>(
     node: &Node<'a>,
     read: fn(&Node<'a>) -> Option<&'a str>,
@@ -185,7 +185,7 @@ fn read_resources<'a>(
     patterns
 }
 
-/// Finds each covered pattern, with the pattern that covers it.
+/// Finds each covered pattern, and the pattern that covers it.
 fn covered_in_any_order(texts: &[&str]) -> Vec<(usize, String)> {
     let covering = |text: &str| {
         let covers = |other: &str| match text.split_once('/') {
@@ -202,8 +202,8 @@ fn covered_in_any_order(texts: &[&str]) -> Vec<(usize, String)> {
         .collect()
 }
 
-/// Finds the covered patterns that kube-apiserver rejects: patterns with a subresource, if the covering pattern comes
-/// first; and the last pattern without a subresource.
+/// Finds the covered patterns that kube-apiserver rejects: a pattern with a subresource after the pattern that covers
+/// it; and the last pattern without a subresource.
 fn covered_for_kubernetes(texts: &[&str]) -> Vec<(usize, String)> {
     let mut covered = Vec::new();
     for (index, text) in texts.iter().enumerate() {
@@ -223,7 +223,7 @@ fn covered_for_kubernetes(texts: &[&str]) -> Vec<(usize, String)> {
     covered
 }
 
-/// Parses a pattern as kube-apiserver does: `pods/` means `pods`, and `/status` matches no resource.
+/// Parses a pattern like kube-apiserver: `pods/` means `pods`, and `/status` matches no resource.
 fn parse_kubernetes(text: &str) -> Result<Option<ResourcePattern>, RuleError> {
     match text.split_once('/') {
         Some(("", _)) => Ok(None),
@@ -237,7 +237,7 @@ fn entries<'a>(node: &Node<'a>) -> Vec<Node<'a>> {
         .unwrap_or_default()
 }
 
-/// Reports a wildcard that is not the only one of `count` entries.
+/// Reports a wildcard that is one of several entries.
 fn check_wildcard(entry: &Node<'_>, wildcard: &str, count: usize) {
     if count > 1 {
         let message = format!("`{wildcard}` stands for everything and must be alone");

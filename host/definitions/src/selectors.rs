@@ -13,9 +13,9 @@ const NAME_OPERATORS: [(&str, fn(Vec<String>) -> NamespaceSelector); 2] =
 /// The rules for valid labels.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Syntax {
-    /// Every label is valid, since control planes have their own rules.
+    /// Every label is valid, because control planes other than Kubernetes have their own rules.
     Free,
-    /// Only labels that kube-apiserver accepts are valid, since a selector with another label could never match.
+    /// Only labels that kube-apiserver accepts are valid, because a selector with any other label never matches.
     Kubernetes,
 }
 
@@ -31,7 +31,7 @@ impl Syntax {
     }
 }
 
-/// Reads the namespace selector of a native stage: by name as in BCS, or by label as in Kubernetes.
+/// Reads the namespace selector of a native stage, which selects by name as in BCS or by label as in Kubernetes.
 pub(crate) fn namespaces(node: &Node<'_>) -> Option<NamespaceSelector> {
     let fields = node.object()?;
     let by_name = fields.has("operator") || fields.has("values");
@@ -58,8 +58,8 @@ pub(crate) fn namespaces(node: &Node<'_>) -> Option<NamespaceSelector> {
     )))
 }
 
-/// Reads the namespace selector of a BCS hook. Without values, `In` selects no namespace and `NotIn` every one, as in
-/// the BCS driver.
+/// Reads the namespace selector of a BCS hook. As in the BCS driver, `In` without values selects no namespace, and
+/// `NotIn` without values every namespace.
 pub(crate) fn bcs_namespaces(node: &Node<'_>) -> Option<NamespaceSelector> {
     by_names(node.object_of_any_case()?)
 }
@@ -72,7 +72,7 @@ fn by_names(mut fields: Fields<'_>) -> Option<NamespaceSelector> {
     Some(selector?(values))
 }
 
-/// Reads a field with a label selector in the form of Kubernetes. A missing selector selects everything.
+/// Reads a label selector in the format of Kubernetes. A missing selector selects everything.
 pub(crate) fn labels_of(fields: &mut Fields<'_>, name: &'static str, syntax: Syntax) -> LabelSelector {
     match fields.get_optional(name, Node::object) {
         Some(fields) => by_labels(fields, syntax, &[]),
@@ -80,13 +80,13 @@ pub(crate) fn labels_of(fields: &mut Fields<'_>, name: &'static str, syntax: Syn
     }
 }
 
-/// Returns the selector of namespaces by these labels; `None` if it selects every namespace.
+/// Converts a label selector to a namespace selector; `None` if it selects every namespace.
 pub(crate) fn namespaces_with(labels: LabelSelector) -> Option<NamespaceSelector> {
     (!labels.is_empty()).then_some(NamespaceSelector::Labels(labels))
 }
 
-/// Reads a label selector. `also_known` lists fields of other forms of the selector, which a mistake about an unknown
-/// field may suggest.
+/// Reads a label selector. `also_known` lists fields of other formats, which the mistake about an unknown field may
+/// suggest.
 fn by_labels(mut fields: Fields<'_>, syntax: Syntax, also_known: &[&'static str]) -> LabelSelector {
     let mut requirements = Vec::new();
     for (key, value) in fields.get("matchLabels", Vec::new(), Node::map) {

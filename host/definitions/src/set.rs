@@ -1,4 +1,4 @@
-//! The texts of all stores, and their definitions.
+//! The texts in all stores, and their definitions.
 
 pub(crate) mod chains;
 pub(crate) mod reads;
@@ -24,7 +24,7 @@ use crate::{
     DocumentForms, Expected, StageId, StoreKind, change, document::Mistakes,
 };
 
-/// The texts of all stores as they were at one moment. Cheap to clone.
+/// The texts in all stores at one moment. Cheap to clone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DefinitionSet {
     /// The files, then the entries, each sorted by path.
@@ -35,12 +35,12 @@ pub struct DefinitionSet {
 }
 
 impl DefinitionSet {
-    /// Creates the set of these texts.
+    /// Creates a set of these texts.
     pub fn of_files(files: Vec<DefinitionFile>) -> Self {
         Self::default().with_contents(files)
     }
 
-    /// Creates the set of these texts, with documents of these systems.
+    /// Creates a set of these texts, which may contain documents of these systems.
     pub fn of_forms(files: Vec<DefinitionFile>, forms: &DocumentForms) -> Self {
         Self {
             files: sorted(files),
@@ -49,7 +49,7 @@ impl DefinitionSet {
         }
     }
 
-    /// Returns a set of other texts. A text that is in both sets is not parsed again.
+    /// Returns a set of other texts. Texts that are in both sets are not parsed again.
     #[must_use]
     pub fn with_contents(&self, files: Vec<DefinitionFile>) -> Self {
         Self {
@@ -59,12 +59,12 @@ impl DefinitionSet {
         }
     }
 
-    /// Returns whether the files that definitions name, such as files of settings, are unchanged since they were read.
+    /// Returns whether files that definitions refer to, such as files of settings, are unchanged since they were read.
     pub fn is_current(&self) -> bool {
         self.reads.are_current()
     }
 
-    /// Returns the set with nothing cached: texts are parsed, and files that they name read, once more.
+    /// Returns the set with an empty cache, so that all texts are parsed again and all files are read again.
     #[must_use]
     pub fn uncached(self) -> Self {
         Self {
@@ -80,7 +80,7 @@ impl DefinitionSet {
         }
     }
 
-    /// Returns the set with this text in the file of this index; without the file if `text` is `None`.
+    /// Returns the set with `text` in the file of this index, or without the file if `text` is `None`.
     pub(crate) fn with_text(&self, index: usize, text: Option<String>) -> Self {
         let mut files = self.files.to_vec();
         match (text, files.get_mut(index)) {
@@ -108,7 +108,7 @@ impl DefinitionSet {
         &self.unusable
     }
 
-    /// Returns the files, then the entries that can be used, each sorted by path.
+    /// Returns the files, then the usable entries, each sorted by path.
     pub fn files(&self) -> &[DefinitionFile] {
         &self.files
     }
@@ -118,7 +118,7 @@ impl DefinitionSet {
         self.files.iter().chain(self.unusable.iter())
     }
 
-    /// Returns the chains that the texts define, in the order of [`load`](crate::load).
+    /// Returns the chains in the texts, in the order of [`load`](crate::load).
     ///
     /// # Errors
     ///
@@ -127,7 +127,7 @@ impl DefinitionSet {
         Ok(self.definitions()?.chains)
     }
 
-    /// Returns the chains and the exceptions that the texts define.
+    /// Returns the chains and exceptions in the texts.
     ///
     /// # Errors
     ///
@@ -144,27 +144,26 @@ impl DefinitionSet {
         )
     }
 
-    /// Parses each file, unless it was parsed before.
+    /// Parses each file that is not in the cache.
     pub(crate) fn read(&self, mistakes: &mut Mistakes) -> Vec<Arc<ReadFile>> {
         let read: Vec<_> = self.files.iter().map(|file| self.reads.file(file)).collect();
         mistakes.extend(read.iter().flat_map(|file| file.mistakes.iter().cloned()));
         read
     }
 
-    /// Returns the definitions in these files, without definitions whose name cannot be read.
+    /// Returns the definitions in these files, except those whose name cannot be read.
     pub(crate) fn definitions_in<'a>(&self, files: &'a [Arc<ReadFile>]) -> Vec<Definition<'a>> {
         self.reads.definitions(files.iter().map(|file| &**file))
     }
 
-    /// Returns the stored definitions, in the order of files and lines, and after them the entries that cannot be used.
-    /// A definition may have mistakes, but if its kind or name cannot be read, it is left out, unless it is an entry
-    /// whose path identifies it.
+    /// Returns the stored definitions in the order of files and lines, and then the unusable entries. Definitions with
+    /// mistakes are included. Without a readable kind and name, only an entry that its path identifies is included.
     pub fn documents(&self) -> Vec<StoredDefinition> {
         stored::all(self)
     }
 
-    /// Returns the definitions that make up this chain: the chain's own, and the definitions of its stages if they are
-    /// separate, such as the bindings of a policy.
+    /// Returns the definitions that a chain consists of: its own, and separate definitions of its stages, such as the
+    /// bindings of a policy.
     pub fn documents_of(&self, id: &ChainId) -> Vec<StoredDefinition> {
         let chains = self.chains().unwrap_or_default();
         let is_it = |chain: &&ChainDefinition| chain.phase == id.phase && chain.name == id.name;
@@ -182,17 +181,17 @@ impl DefinitionSet {
         documents
     }
 
-    /// Plans the writes that store the definitions of this text: each replaces the definition of its name, or goes
-    /// where `destination` says.
+    /// Plans the writes that store the definitions in `text`. Each replaces the definition with the same name, or is
+    /// written to its `destination`.
     ///
-    /// A file with one definition is replaced as a whole. The resulting set is checked as a whole. Mistakes name the
-    /// text `name`.
+    /// A file with one definition is replaced as a whole. All definitions of the resulting set are checked. Mistakes
+    /// name the text `name`.
     ///
     /// # Errors
     ///
-    /// Returns every mistake in the text, and every conflict with other definitions; a definition that differs from
-    /// `expected` or shares its file with others; a new definition without a destination. An entry that [cannot be
-    /// used](Self::usable) does not conflict with others, and may be replaced.
+    /// Returns every mistake in the text, and every conflict with other definitions. Also fails if a definition
+    /// contradicts `expected`, shares its file with others, or is new and has no destination. An
+    /// [unusable](Self::usable) entry conflicts with nothing, and may be replaced.
     pub fn apply(
         &self,
         text: &str,
@@ -204,11 +203,11 @@ impl DefinitionSet {
     }
 
     /// Returns the chains that this text defines on its own, without applying it. Relative paths start in the directory
-    /// of the file to which [`apply`](Self::apply) would write. Mistakes name the text `name`.
+    /// of the file that [`apply`](Self::apply) would write. Mistakes name the text `name`.
     ///
     /// # Errors
     ///
-    /// Returns every mistake in the text, or that it defines no chain.
+    /// Returns every mistake in the text, or that the text defines no chain.
     pub fn chains_of(
         &self,
         text: &str,
@@ -218,24 +217,25 @@ impl DefinitionSet {
         change::chains_of(self, text, name, destination)
     }
 
-    /// Plans the removal of this definition together with its file. Of two entries with the name, the one that
-    /// [cannot be used](Self::usable) is removed.
+    /// Plans the removal of a definition and its file. If one of two entries with this name is
+    /// [unusable](Self::usable), that entry is removed.
     ///
     /// # Errors
     ///
-    /// Fails if no definition or two have this name; if the definition shares its file with others; if the other
+    /// Fails if the number of definitions with this name is not one, the definition shares its file with others, or the
+    /// remaining definitions have mistakes.
     /// definitions have mistakes.
     pub fn delete(&self, id: &DefinitionId) -> Result<Change, ChangeError> {
         change::delete(self, id)
     }
 
-    /// Plans the writes that make the candidate of this stage its plugin. The document is rewritten: the comments above
-    /// it stay, the comments inside are lost.
+    /// Plans the writes that replace a stage's plugin by its candidate. The document is rewritten: comments above it
+    /// stay, and comments inside it are lost.
     ///
     /// # Errors
     ///
-    /// Fails if no stage or several stages have this name, the stage has no candidate, the definition shares its file
-    /// with others, or the definitions have mistakes.
+    /// Fails if the number of stages with this name is not one, the stage has no candidate, the definition shares its
+    /// file with others, or the definitions have mistakes.
     pub fn promote(&self, stage: &StageId) -> Result<Change, ChangeError> {
         change::promote(self, stage)
     }

@@ -1,10 +1,10 @@
 use std::{fmt, num::NonZeroU16, str::FromStr};
 
-/// A share of requests, 0.01% to 100% in steps of 0.01%; `10%` or `0.25%` as text.
+/// A share of requests, 0.01% to 100% in steps of 0.01%. As text: `10%` or `0.25%`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Share(NonZeroU16);
 
-/// A text that is not a valid share.
+/// The error of parsing a share.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not a valid share; write {fix}")]
 pub struct InvalidShare {
@@ -18,27 +18,27 @@ impl Share {
     /// Every request.
     pub const ALL: Self = Self(NonZeroU16::MIN.saturating_add(Self::WHOLE - 1));
 
-    /// The number of parts of [`Share::ALL`].
+    /// The number of steps in [`Share::ALL`].
     const WHOLE: u16 = 10_000;
 
-    /// Creates a share of this many in ten thousand requests; returns `None` unless it is 1 to 10,000.
+    /// Creates a share of `parts` in 10,000 requests; `None` unless `parts` is 1 to 10,000.
     pub fn of_ten_thousand(parts: u16) -> Option<Self> {
         NonZeroU16::new(parts)
             .filter(|parts| parts.get() <= Self::WHOLE)
             .map(Self)
     }
 
-    /// Returns the number of requests in ten thousand: 1 to 10,000.
+    /// Returns the number of requests in 10,000, from 1 to 10,000.
     pub fn parts_of_ten_thousand(self) -> u16 {
         self.0.get()
     }
 
-    /// Returns whether the request with this number, counted from 0, is in the share. The first request always is. The
-    /// share is exact in every ten thousand consecutive requests, and spread evenly over them.
+    /// Returns whether request number `counter`, from 0, is in the share. The first request always is. The share is
+    /// exact in every 10,000 consecutive requests, and evenly distributed.
     pub fn is_due(self, counter: u64) -> bool {
         let whole = u64::from(Self::WHOLE);
         let parts = u64::from(self.0.get());
-        // A request is due when the sum of the parts so far passes a multiple of the whole.
+        // A request is in the share when the running sum of parts passes a multiple of the whole.
         (counter % whole) * parts % whole < parts
     }
 }
@@ -81,7 +81,7 @@ impl FromStr for Share {
     }
 }
 
-/// Parses a number as hundredths: `12.5` is 1250.
+/// Parses a number in hundredths: `12.5` becomes 1250.
 fn hundredths(text: &str) -> Option<u16> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
     let digits = |text: &str| {

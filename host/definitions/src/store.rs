@@ -1,4 +1,4 @@
-//! Stores of definitions: the trait, and the store of files.
+//! Stores of definitions: their trait, and the store of files.
 
 mod files;
 mod loss;
@@ -30,18 +30,19 @@ use crate::{
 /// The kind of a store, which decides how mistakes and commits are handled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum StoreKind {
-    /// Files, which people edit: YAML or JSON, of one document or several, with paths relative to their directory. All
-    /// files change together: with a mistake in one, the last definitions stay live. A commit replaces one file after
-    /// another, so the host writes the commit to its history first, and completes it at its next start.
+    /// Files, which people edit: YAML or JSON, with one or several documents, and with paths relative to the file's
+    /// directory. All files change together: a mistake in one file keeps the last definitions live. A commit replaces
+    /// files one by one, so the host first writes the commit to its history, and completes it at the next start if
+    /// necessary.
     Files,
-    /// Entries of a store that several programs share. Each is one definition as JSON without relative paths, and the
-    /// store may reformat it. An invalid entry is set aside, and the others are used. A commit is one transaction.
+    /// Entries in a store that several programs share. Each is one definition as JSON without relative paths, and the
+    /// store may reformat it. Invalid entries are skipped, and the others are used. A commit is one transaction.
     #[default]
     Entries,
 }
 
 impl StoreKind {
-    /// Returns the word for one text of the store in messages.
+    /// Returns the noun for one text of the store in messages.
     fn text_noun(self) -> &'static str {
         match self {
             Self::Files => "file",
@@ -52,7 +53,7 @@ impl StoreKind {
 
 words!(StoreKind, "kind of store": Files = "files", Entries = "entries");
 
-/// A text of definitions in a store: a file or an entry.
+/// One text in a store: a file or an entry, with one or several definitions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DefinitionFile {
@@ -62,7 +63,7 @@ pub struct DefinitionFile {
     pub text: String,
     /// Whether the text is in a file or in an entry.
     pub kind: StoreKind,
-    /// The definition that a store keeps at this path, if paths identify definitions there. It identifies an entry
+    /// The definition that must be at this path, if the store derives paths from definitions. It identifies an entry
     /// whose text is invalid.
     pub place: Option<DefinitionId>,
 }
@@ -73,7 +74,7 @@ impl DefinitionFile {
         Self::new(StoreKind::Files, path, text)
     }
 
-    /// Creates the text of an entry. `place` is the ID of the definition that the store keeps at this path.
+    /// Creates the text of an entry. `place` is the ID of the definition that must be at this path.
     pub fn entry(
         path: impl Into<PathBuf>,
         text: impl Into<String>,
@@ -85,7 +86,7 @@ impl DefinitionFile {
         }
     }
 
-    /// Creates a text whose path identifies no definition.
+    /// Creates a text whose path does not identify a definition.
     pub fn new(kind: StoreKind, path: impl Into<PathBuf>, text: impl Into<String>) -> Self {
         Self {
             path: path.into(),
@@ -95,7 +96,7 @@ impl DefinitionFile {
         }
     }
 
-    /// Returns the text independent of the store's formatting: an entry with sorted keys and one field per line, a file
+    /// Returns the text without the store's own formatting: an entry with sorted keys and one field per line, a file
     /// unchanged.
     pub fn normalized(&self) -> Cow<'_, str> {
         match serde_json::from_str::<Json>(&self.text) {
@@ -107,7 +108,7 @@ impl DefinitionFile {
         }
     }
 
-    /// Parses the documents of the text. A text without documents is a mistake: a lost text must not remove
+    /// Parses the documents in the text. A text without documents is a mistake, because a lost text must not remove
     /// definitions.
     pub(crate) fn documents(&self, mistakes: &mut Mistakes) -> Vec<Document> {
         let before = mistakes.len();
@@ -123,100 +124,99 @@ impl DefinitionFile {
     }
 }
 
-/// Keeps definitions: in files, in the nodes of a ZooKeeper ensemble, or in the resources of a cluster. A store lives
-/// as long as the host.
+/// Stores definitions: in files, in the nodes of a ZooKeeper ensemble, or in the resources of a cluster.
 ///
 /// Stores behave alike, except for the differences between the two [`StoreKind`]s. The path of an entry begins with
 /// [`location`](Self::location).
 #[async_trait]
 pub trait DefinitionStore: Send + Sync + Debug + 'static {
-    /// Returns the location of the store for people: `zookeeper:/blueking/admissionwebhook`.
+    /// Returns the store's location for messages, such as `zookeeper:/blueking/admissionwebhook`.
     fn location(&self) -> String;
 
-    /// Returns how the store keeps definitions. Default: as entries.
+    /// Returns how definitions are stored. Default: as entries.
     fn kind(&self) -> StoreKind {
         StoreKind::Entries
     }
 
-    /// Returns whether this path belongs to the store, even if nothing is there yet.
+    /// Returns whether this path belongs to the store, even if nothing is stored there.
     fn owns(&self, path: &Path) -> bool;
 
-    /// Returns the path for a new definition of this name, with a number appended if a file has that path already;
-    /// `None` if the store does not accept such definitions.
+    /// Returns the path for a new definition with this name, with a number appended if a file has this path already;
+    /// `None` if the store does not accept the definition.
     fn path_for(&self, id: &DefinitionId) -> Option<PathBuf>;
 
-    /// Receives the definitions that were live when the host last stopped. The host calls it before the first
-    /// [`read`](Self::read), which may compare them with the current content to recognize a half-written file.
+    /// Receives the definitions that were live when the host last stopped, before the first [`read`](Self::read). A
+    /// store may compare them with its content to recognise half-written files.
     async fn set_last_live(&self, _files: Vec<DefinitionFile>) {}
 
-    /// Returns all content, sorted by path, including invalid definitions, but no half-written content.
+    /// Returns all content, sorted by path. Invalid definitions are included; half-written content is not.
     ///
     /// # Errors
     ///
-    /// Fails if any part of the store cannot be reached: a lost store is never taken for an empty one.
+    /// Fails if any part of the store is unreachable, so that a lost store never looks empty.
     async fn read(&self) -> Result<Vec<DefinitionFile>, StoreError>;
 
     /// Writes all of these changes, or none. The store must own all paths.
     ///
     /// # Errors
     ///
-    /// Fails if the store's content differs from a change's [`before`](FileChange::before); if there would be two
-    /// definitions for one operation and kind of BCS, even when both are written at the same moment; or if the store
-    /// cannot be written. Nothing was changed then, unless the error says so.
+    /// Fails if the store's content differs from a change's [`before`](FileChange::before), if BCS's limit of one
+    /// definition per operation and kind would be violated, even by concurrent writes, or if the store cannot be
+    /// written. Unless the error says otherwise, nothing was changed.
     async fn commit(&self, changes: &[FileChange]) -> Result<(), StoreError>;
 
-    /// Waits until the content differs, or may differ, from the result of the last [`read`](Self::read). Losing the
-    /// connection to the store is a change, and so is reaching it again; after a failed read, only reaching it is. The
-    /// future may be dropped and the method called again without missing a change.
+    /// Waits until the content differs, or may differ, from the result of the last [`read`](Self::read). Losing or
+    /// regaining the connection counts as a change; after a failed read, only regaining it does. The future may be
+    /// dropped and the method called again without missing a change.
     async fn changed(&self);
 }
 
-/// The reasons why a store cannot be read or written.
+/// The errors of reading or writing a store.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// The definition was changed, or another with its name was created, since the store was read.
+    /// Since the last read, the definition was changed, or another one with its name was created.
     #[error("{path} was changed by someone else meanwhile; nothing was written, try again")]
     ChangedMeanwhile {
         /// The path of the definition.
         path: PathBuf,
     },
-    /// Another definition for the same operation and kind was created in the meantime.
+    /// Since the last read, another definition for the same operation and kind was created.
     #[error(
         "{other} defines hooks for the same operation and kind as {path}, and BCS has one definition for each; nothing was written: put the hooks into one, or delete the other"
     )]
     Conflict {
-        /// The path to be written.
+        /// The path that was to be written.
         path: PathBuf,
         /// The path of the existing definition.
         other: PathBuf,
     },
-    /// The store cannot be reached. The definitions that were read last stay live.
+    /// The store is unreachable. The last definitions stay live.
     #[error("{store} cannot be reached: {reason}")]
     Unreachable {
         /// The [location](DefinitionStore::location) of the store.
         store: String,
-        /// The error, and what to do about it.
+        /// The cause, and what to do about it.
         reason: String,
     },
-    /// The store refuses the request, for example because a permission is missing.
+    /// The store refused the request, for example because a permission is missing.
     #[error("{store} refused the request: {reason}")]
     Refused {
         /// The [location](DefinitionStore::location) of the store.
         store: String,
-        /// The error, and what to do about it.
+        /// The cause, and what to do about it.
         reason: String,
     },
-    /// The store does not take several changes at once.
+    /// The store accepts only one change per commit.
     #[error("{store} takes one change at a time; make them one after another")]
     OneAtATime {
         /// The [location](DefinitionStore::location) of the store.
         store: String,
     },
-    /// The definitions in the store cannot be read.
+    /// The definitions have mistakes.
     #[error(transparent)]
     Mistakes(#[from] Mistakes),
-    /// A file cannot be written.
+    /// A file cannot be written. Nothing was changed.
     #[error("{path} cannot be written, so nothing was changed: {source}")]
     NotWritten {
         /// The path of the file.
@@ -224,7 +224,7 @@ pub enum StoreError {
         /// The I/O error.
         source: io::Error,
     },
-    /// A file cannot be written, and a file that was written before it cannot be restored.
+    /// A file cannot be written, and an earlier file of the commit cannot be restored.
     #[error(
         "{path} cannot be written: {source}; {written} is changed already and cannot be restored: {restoring}"
     )]
@@ -233,15 +233,16 @@ pub enum StoreError {
         path: PathBuf,
         /// The I/O error.
         source: io::Error,
-        /// The file that was written before.
+        /// The file that was already written.
         written: PathBuf,
-        /// The reason why the file is not restored.
+        /// The reason why the file cannot be restored.
         restoring: Box<StoreError>,
     },
 }
 
 impl StoreError {
-    /// Creates the error of a failed request to a store's server. After a temporary error, the store is read again.
+    /// Creates the error of a failed request to a store's server. A temporary error lets the caller read the store
+    /// again.
     pub fn of_server(store: String, reason: String, is_temporary: bool) -> Self {
         if is_temporary {
             Self::Unreachable { store, reason }

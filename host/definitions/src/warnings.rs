@@ -1,4 +1,4 @@
-//! Finds valid settings of chains that are probably unintended.
+//! Finds valid settings of chains that are probably mistakes.
 
 use std::{cell::LazyCell, path::Path};
 
@@ -11,12 +11,12 @@ use crate::{
     document::{self, Document, Node},
 };
 
-/// The subresource that adds containers to a running Pod. The object of its requests is the whole Pod.
+/// The subresource for adding containers to a running Pod. The object in its requests is the whole Pod.
 const EPHEMERAL_CONTAINERS: &str = "ephemeralcontainers";
 
 impl ChainDefinition {
-    /// Returns warnings about valid settings that are probably mistakes: fields without an effect here, rules that
-    /// match nothing, or a chain that sees Pods but not the containers that are added to them later.
+    /// Returns warnings about valid settings that are probably mistakes: fields without an effect, rules that match
+    /// nothing, and chains that check Pods but not the containers that are added to them later.
     pub fn warnings(&self) -> Vec<Mistake> {
         let mut warnings = self.warnings.clone();
         warnings.extend(self.useless_entries());
@@ -31,7 +31,7 @@ impl ChainDefinition {
         warnings
     }
 
-    /// Warns if requests that match the chain's rules do not reach chains.
+    /// Warns if requests that match the chain's rules are never sent to the host.
     pub fn unreached(&self, reach: &Reach) -> Option<Mistake> {
         let misses = reach.misses(self.namespace.as_deref(), &self.rules)?;
         let never = if misses.is_whole {
@@ -43,7 +43,7 @@ impl ChainDefinition {
         Some(Mistake::new(&self.source, "", message, ""))
     }
 
-    /// Warns about entries of rules that match no request: a kind instead of a resource, or a group with its version.
+    /// Warns about rule entries that match no request: a kind instead of a resource, or a group with a version.
     fn useless_entries(&self) -> Vec<Mistake> {
         let of_stages = self.stages.iter().map(|stage| &stage.spec.rules);
         let rules = std::iter::once(&self.rules).chain(of_stages).flatten();
@@ -55,7 +55,7 @@ impl ChainDefinition {
             if warnings.iter().any(|warning| warning.message == message) {
                 continue;
             }
-            // The entry is not found if the chain is not from a file, or if the file has changed meanwhile.
+            // The entry is missing if the chain is not from a file, or if the file has changed since it was read.
             let mut roots = documents.iter().map(Document::root_ignoring_mistakes);
             let entry = roots
                 .find_map(|root| root.object_at(&self.source))
@@ -87,8 +87,8 @@ impl ChainDefinition {
         })
     }
 
-    /// Returns whether the stage sees Pods but not the containers added to them. A mutating stage for CREATE alone is
-    /// not reported: it only completes new Pods, as the injection of a sidecar does.
+    /// Returns whether the stage checks Pods but not containers that are added later. Mutating stages that only handle
+    /// CREATE are not reported, because they only complete new Pods, for example by injecting a sidecar.
     fn misses_ephemeral_containers(&self, stage: &StageDefinition) -> bool {
         let updates = self.sees_pods(stage, Operation::Update, None);
         let judges = self.phase == Phase::Validating && self.sees_pods(stage, Operation::Create, None);
@@ -165,7 +165,7 @@ fn find_entry<'a>(node: &Node<'a>, field: &str, text: &str) -> Option<Node<'a>> 
     })
 }
 
-/// Singular names that people often write instead of the plural. No resource of Kubernetes has one of these names.
+/// Singulars that people often write instead of the plural; none of them is a resource of Kubernetes.
 const SINGULARS: [&str; 16] = [
     "pod",
     "deployment",

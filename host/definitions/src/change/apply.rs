@@ -29,10 +29,10 @@ pub(crate) fn apply(
     let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
     let mut read = set.reads.text(name, text);
     let mut mistakes = read.mistakes.clone();
-    // Only mistakes within each definition are reported here: a binding may refer to a policy in another file.
+    // Only mistakes within one definition are reported here, because a binding may refer to a policy in another file.
     Chains::default().add_all(read.definitions.iter().flatten(), &mut mistakes);
     mistakes.into_result(())?;
-    // Each item of a list becomes a document of its own.
+    // The items of a list are applied as separate documents.
     let items = without_lists(text, set, &read);
     let text = items.as_deref().unwrap_or(text);
     if items.is_some() {
@@ -77,8 +77,8 @@ pub(crate) fn apply(
     });
     let goals = goals.collect::<Result<Vec<_>, _>>()?;
 
-    // The definitions that stay come first, then the new ones: so a conflict is reported in the applied text, with the
-    // location of the other definition.
+    // Unchanged definitions come before new ones, so that a conflict is reported at the applied text, with the location
+    // of the existing definition.
     let is_replaced = |file: usize, document: usize| {
         let mut targets = goals.iter().filter_map(WriteTarget::target);
         targets.any(|target| (target.file, target.document) == (file, document))
@@ -99,7 +99,7 @@ pub(crate) fn apply(
     Ok(change(set, &applied, goals))
 }
 
-/// Returns the chains that this text defines on its own. Relative paths start in the directory of the file to which
+/// Returns the chains that the text defines on its own. Relative paths start in the directory of the file that
 /// [`apply`] would write.
 pub(crate) fn chains_of(
     set: &DefinitionSet,
@@ -135,9 +135,9 @@ pub(crate) fn chains_of(
 struct Applied<'a> {
     id: DefinitionId,
     document: &'a Document,
-    /// The phase of the document's chain; `None` if it defines no chain by itself.
+    /// The phase of the chain that the document defines on its own, if any.
     phase: Option<Phase>,
-    /// The part of the applied text that is this document.
+    /// The document's part of the applied text.
     text: &'a str,
 }
 
@@ -187,7 +187,7 @@ impl<'a> Applied<'a> {
                 let new = self.text(file.kind, &file.path, None);
                 content(&new).lines().eq(content(&file.text).lines())
             }
-            // A store may format its content differently, so the parsed values are compared.
+            // The store may have reformatted the entry, so the parsed values are compared.
             _ => {
                 let new = self
                     .merged(definition)
@@ -217,7 +217,7 @@ impl<'a> Applied<'a> {
         }
     }
 
-    /// Returns the document merged with the definition that it replaces; `None` if its form writes it unchanged.
+    /// Returns the document merged with the definition that it replaces; `None` if the system does not merge.
     fn merged(&self, replaced: &Definition<'_>) -> Option<Json> {
         let form = &replaced.read.form;
         form.merge(
@@ -227,7 +227,7 @@ impl<'a> Applied<'a> {
     }
 }
 
-/// Replaces each list in the text by its items as separate documents; returns `None` if there is no list.
+/// Replaces each list by its items as separate documents; `None` if the text contains no list.
 fn without_lists(text: &str, set: &DefinitionSet, read: &ReadFile) -> Option<String> {
     let definitions = set.reads.definitions([read]);
     if !definitions.iter().any(Definition::is_item) {
@@ -245,12 +245,12 @@ fn without_lists(text: &str, set: &DefinitionSet, read: &ReadFile) -> Option<Str
     Some(each.collect::<Vec<_>>().join("\n---\n"))
 }
 
-/// The way in which an applied document is written.
+/// How an applied document is written.
 enum WriteTarget<'d, 'a> {
-    /// The definition stays unchanged, as the document is equal to it.
+    /// The document equals the definition, so nothing is written.
     Keep(&'d Definition<'a>),
     Replace(&'d Definition<'a>),
-    /// The unusable entry of this path is overwritten.
+    /// The document replaces the unusable entry at this path.
     Overwrite(PathBuf),
     Create(Destination),
 }
@@ -263,7 +263,7 @@ impl<'d, 'a> WriteTarget<'d, 'a> {
         }
     }
 
-    /// Returns the directory of the file to which the document is written; `None` for an entry.
+    /// Returns the directory of the file that is written; `None` for an entry.
     fn directory<'s>(&'s self, set: &'s DefinitionSet) -> Option<&'s Path> {
         let (kind, path) = match self {
             Self::Keep(target) | Self::Replace(target) => {
@@ -277,7 +277,7 @@ impl<'d, 'a> WriteTarget<'d, 'a> {
     }
 }
 
-/// Removes the byte order mark, the document marker and surrounding white space from the text of a single document.
+/// Removes the byte order mark, the document marker and surrounding white space from the text of a document.
 fn content(text: &str) -> &str {
     let text = text.trim_start_matches(BYTE_ORDER_MARK).trim();
     text.strip_prefix("---\n").unwrap_or(text)
@@ -292,7 +292,7 @@ fn replaced<'d, 'a>(
     let siblings = applied.iter().filter(|other| other.id.is(&one.id)).count();
     match same.as_slice() {
         [only] if siblings == 1 => Some(*only),
-        // Two native chains of different phases may have the same name.
+        // Chains of different phases may have the same name, so the phase decides.
         several => several.iter().copied().find(|other| {
             let phase = other.chain().map(|chain| chain.phase);
             phase.is_some() && phase == one.phase
@@ -335,10 +335,10 @@ fn change(set: &DefinitionSet, applied: &[Applied<'_>], goals: Vec<WriteTarget<'
     Change::between(set, new, effects)
 }
 
-/// Returns the path for a new definition in this directory: `{kind}-{name}.yaml`. A file may exist there already.
+/// Returns the path for a new definition, `{directory}/{kind}-{name}.yaml`, which may exist.
 pub(crate) fn file_of(id: &DefinitionId, directory: &Path) -> PathBuf {
     const LONGEST: usize = 100;
-    // Only these characters are valid on all file systems and cannot lead out of the directory.
+    // These characters are valid on all file systems, and cannot lead out of the directory.
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
     let name = format!("{}-{}", id.kind, id.name);
     let name: String = name
@@ -349,7 +349,7 @@ pub(crate) fn file_of(id: &DefinitionId, directory: &Path) -> PathBuf {
     directory.join(format!("{name}.yaml"))
 }
 
-/// Returns this path, or else the first one with a number appended to its name that is free, on disk and in `files`.
+/// Returns the first unused path, on disk and in `files`: `path`, or `path` with a number appended to its name.
 pub(crate) fn free_path(path: PathBuf, files: &[DefinitionFile]) -> PathBuf {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     let mut free = path.clone();

@@ -1,7 +1,7 @@
-//! Converts definitions of other systems to native chains, where a native chain does the same.
+//! Converts definitions of other systems to equivalent native chains.
 //!
-//! Each chain is written in the native form, read again and compared. A definition whose chain differs stays in its own
-//! form, which this program reads too.
+//! Each native chain is read again and compared with the original chain. If they differ, the definition stays as it is,
+//! because this program reads its format too.
 
 mod compare;
 
@@ -32,7 +32,7 @@ pub struct Import {
     pub definitions: Vec<Imported>,
     /// The reasons why documents were skipped, a sentence each.
     pub skipped: Vec<String>,
-    /// The text of a file with the native chains, and with the definitions that stay in their own form.
+    /// The text of a file that contains the native chains, and the definitions that were not converted.
     pub text: String,
 }
 
@@ -41,31 +41,31 @@ pub struct Import {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Imported {
-    /// Kind and name of the definition.
+    /// The kind and name of the definition.
     #[serde(flatten)]
     pub id: DefinitionId,
-    /// The beginning of the definition.
+    /// The location of the definition.
     #[serde(flatten)]
     pub location: Location,
-    /// Whether the definition was converted, and how well.
+    /// Whether the definition was converted, and how exactly.
     pub result: ImportResult,
-    /// The name of the chain that the definition is part of.
+    /// The chain to which the definition belongs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub chain: Option<String>,
-    /// Differences of the native chain, or the reason for the result.
+    /// The differences of the native chain, or the reasons for the result.
     pub notes: Vec<String>,
 }
 
-/// Whether a definition was converted, and how well.
+/// Whether a definition was converted, and how exactly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ImportResult {
-    /// A native chain does the same.
+    /// The native chain is equivalent.
     Exact,
-    /// A native chain makes the same decisions, but differs in names or messages.
+    /// The native chain makes the same decisions, but has other names or messages.
     Differs,
-    /// The definition stays in its own form, since no native chain does the same.
+    /// The definition stays as it is, because no native chain is equivalent.
     Kept,
-    /// The definition calls nothing, or is native already.
+    /// The definition is left out, because it calls no hooks or is native already.
     LeftOut,
     /// The definition has mistakes.
     Invalid,
@@ -74,7 +74,7 @@ pub enum ImportResult {
 words!(ImportResult, "result": Exact = "exact", Differs = "differs", Kept = "kept", LeftOut = "left-out",
     Invalid = "invalid");
 
-/// Converts the definitions of these files to native chains, for a file at `target`.
+/// Converts the definitions in these files to native chains in a file at `target`.
 ///
 /// # Errors
 ///
@@ -190,7 +190,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// Returns the result of a definition that is never converted, with the reason.
+    /// Returns the result, and its reason, of a definition that is never converted.
     fn stays(&self) -> Option<(ImportResult, &'static str)> {
         let ReadDefinition { form, kind, .. } = &**self.definition.read;
         form.import(kind)
@@ -226,7 +226,7 @@ fn document_text(definition: &Definition<'_>, file: &DefinitionFile, documents: 
         let mark = if text.starts_with("---") { "" } else { "---\n" };
         return format!("{mark}{text}\n");
     }
-    // An item may omit its kind if the list names it.
+    // An item of a list may omit its kind, so the kind is added.
     let mut object = definition.root.json();
     if let Json::Object(fields) = &mut object {
         let list = documents
@@ -245,7 +245,7 @@ struct Conversion {
     result: ImportResult,
     name: String,
     notes: Vec<String>,
-    /// The native document; empty if the chain is not converted.
+    /// The native document; empty if the chain was not converted.
     text: String,
 }
 
@@ -270,7 +270,7 @@ impl Conversion {
         if !foreign.is_empty() {
             return outcome(ImportResult::Kept, foreign);
         }
-        // The new file may be in another directory, so paths become absolute.
+        // The new file may be in another directory, so relative paths become absolute.
         for plugin in chain.stages.iter_mut().flat_map(StageDefinition::plugins_mut) {
             if let ModuleReference::File(path) = &mut plugin.source
                 && let Ok(absolute) = std::path::absolute(&*path)

@@ -9,9 +9,9 @@ use crate::{
     document::{self, BYTE_ORDER_MARK, Mistakes, Node, Syntax},
 };
 
-/// The fields of a candidate that have no default from the plugin.
+/// The fields that a candidate does not inherit from the plugin.
 const OWN: [&str; 3] = ["source", "digest", "refresh"];
-/// The fields of a candidate whose default is the field of the plugin.
+/// The fields that a candidate inherits from the plugin.
 const SHARED: [&str; 3] = ["settings", "allow", "memory"];
 
 pub(crate) fn promote(set: &DefinitionSet, id: &StageId) -> Result<Change, ChangeError> {
@@ -48,7 +48,7 @@ pub(crate) fn promote(set: &DefinitionSet, id: &StageId) -> Result<Change, Chang
     })
 }
 
-/// Returns a warning about the comments of a text that its new version does not have.
+/// Returns a warning about comments that the new text has lost.
 fn loss_of_comments(path: &Path, before: &str, after: &str) -> Option<String> {
     let comment = |line: &str| {
         let start = if line.trim_start().starts_with('#') {
@@ -127,7 +127,7 @@ fn object_at<'j>(value: &'j mut Json, node: &Node<'_>, at: &Location) -> Option<
 }
 
 fn promote_in(stage: &mut Map<String, Json>) -> Option<()> {
-    // Documents of BCS may have keys in any case.
+    // BCS documents may spell keys in any case.
     let key = |stage: &Map<String, Json>, name: &str| {
         let is_it = |(key, value): &(&String, &Json)| key.eq_ignore_ascii_case(name) && !value.is_null();
         stage.iter().find(is_it).map(|(key, _)| key.clone())
@@ -149,7 +149,7 @@ fn promote_in(stage: &mut Map<String, Json>) -> Option<()> {
 fn comment_above<'t>(text: &'t str, root: &Node<'_>) -> &'t str {
     let text = text.trim_start_matches(BYTE_ORDER_MARK);
     let above = text.get(..root.span().start).unwrap_or_default();
-    // The document may begin on the line of its marker, which is not part of the comment.
+    // The document may begin on the line of its marker, and then the marker is not part of a comment.
     above
         .rfind('\n')
         .and_then(|end| above.get(..=end))

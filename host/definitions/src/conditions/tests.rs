@@ -2,8 +2,8 @@ use admittance_conditions::MatchCondition;
 
 use crate::load_text;
 
-/// Reads the conditions of a stage in the native form and in the form of Kubernetes. Returns names and expressions, or
-/// the mistakes without the place of the stage.
+/// Reads the conditions in a native stage and in a Kubernetes webhook. Returns names and expressions, or the mistakes
+/// without the location of the stage.
 fn read(conditions: &str) -> Result<Vec<(String, String)>, String> {
     let native = format!(
         "apiVersion: admittance.dev/v1alpha1\nkind: AdmissionChain\nmetadata: {{ name: a }}\nspec:\n  rules: [ {{ \
@@ -61,7 +61,7 @@ fn conditions_are_read_with_names_and_expressions() {
 
 /// Source: kube-apiserver, validation of webhook configurations.
 #[test]
-fn mistakes_in_conditions_are_reported_with_places() {
+fn mistakes_in_conditions_are_reported_with_their_locations() {
     let name_part = "the name part may have letters, digits, `-`, `_` and `.`, and must begin and end with \
     a letter or a digit";
     let table = [
@@ -119,7 +119,7 @@ fn mistakes_in_conditions_are_reported_with_places() {
     }
 }
 
-/// A mistake is reported at the place of its expression, whatever the name of the expression is.
+/// Even if the name is invalid, a mistake is reported at the expression.
 #[test]
 fn an_expression_that_does_not_compile_is_a_mistake() {
     for expression in [

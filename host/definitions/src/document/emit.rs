@@ -1,4 +1,4 @@
-//! Writes JSON values as YAML that every YAML reader understands alike.
+//! Writes JSON values as YAML that every YAML reader parses to the same values.
 
 use serde::{Serialize, Serializer, ser::SerializeMap};
 use serde_json::Value as Json;
@@ -9,7 +9,7 @@ pub fn to_yaml(value: &Json) -> String {
     let options = ser_options! { compact_list_indent: false, prefer_block_scalars: false };
     let mut text = "---\n".to_owned();
     if to_fmt_writer_with_options(&mut text, &Node(value), options).is_err() {
-        // Serializing to memory does not fail. If it did, the JSON would be a valid document too.
+        // Serialising to memory cannot fail. JSON would be valid YAML anyway.
         text = format!("---\n{value:#}\n");
     }
     text
@@ -35,8 +35,8 @@ impl Serialize for Node<'_> {
     }
 }
 
-/// A string or a key on one line. It is quoted if a reader could take it for another value; the serializer quotes the
-/// words of YAML 1.1, such as `on`.
+/// A string or a key on one line. It is quoted if a reader could parse it as another type; the serializer itself quotes
+/// the words of YAML 1.1, such as `on`.
 struct Text<'a>(&'a str);
 
 impl Serialize for Text<'_> {
@@ -49,7 +49,7 @@ impl Serialize for Text<'_> {
     }
 }
 
-/// Returns whether the text needs no quotes: it does not begin like a number, and has no indicator character of YAML.
+/// Returns whether the text needs no quotes: it does not look like a number, and has no special character of YAML.
 fn is_word(text: &str) -> bool {
     text.starts_with(|first: char| first.is_ascii_alphabetic() || first == '/')
         && !text.ends_with(' ')
@@ -58,14 +58,14 @@ fn is_word(text: &str) -> bool {
             .all(|c| c.is_ascii_alphanumeric() || " !$%&()*+-./;<=>?@^_|~".contains(c))
 }
 
-/// Returns whether the text can be written as lines of a block scalar.
+/// Returns whether the text can be written as a block scalar.
 fn is_block(text: &str) -> bool {
     text.contains('\n')
         && !text.starts_with([' ', '\t', '\n'])
         && text.chars().all(|c| matches!(c, '\n' | '\t') || is_printable(c))
 }
 
-/// Returns whether the character is printable in YAML 1.1 and is not a line break there.
+/// Returns whether the character is printable in YAML 1.1, and not one of its line breaks.
 fn is_printable(c: char) -> bool {
     match c {
         ' '..='~' => true,

@@ -1,4 +1,4 @@
-//! Replaces the aliases of a YAML text by the events of their anchored nodes, within limits.
+//! Expands the aliases of a YAML text: each is replaced by the events of the node that it refers to, within limits.
 
 use std::{collections::HashMap, ops::Range};
 
@@ -10,11 +10,11 @@ use super::{
     yaml::position,
 };
 
-/// The number of values that aliases may repeat for each written value, as in go-yaml, which allows less in texts with
-/// over 400,000 values.
+/// The maximum ratio of repeated to written values, as in go-yaml, which lowers it in texts of more than 400,000
+/// values.
 const MOST_REPEATED: usize = 99;
 
-/// The ratio is not checked up to this many values, as in go-yaml.
+/// The number of values up to which the ratio is not checked, as in go-yaml.
 const UNCHECKED_VALUES: usize = 1000;
 
 pub(super) struct Events<'t> {
@@ -22,16 +22,17 @@ pub(super) struct Events<'t> {
     parser: Parser<'t, StrInput<'t>>,
     limit: usize,
     recorded: Vec<(Event<'t>, Span)>,
-    /// The open lists and maps that are being recorded: the anchor of each, or 0, and the index of its first event.
+    /// The open lists and maps that are being recorded: the anchor of each (0 if none), and the index of its first
+    /// event.
     recording: Vec<(usize, usize)>,
     anchors: HashMap<usize, Range<usize>>,
-    /// The events that are still to be repeated, for each nested alias.
+    /// The ranges of recorded events that must still be repeated, for each nested alias.
     repeating: Vec<Range<usize>>,
-    /// The position of the last written event. While events are repeated, this is the outermost alias.
+    /// The position of the last written event, which during a repetition is the outermost alias.
     written: Position,
-    /// The number of values so far, including keys of maps.
+    /// The number of values so far, including keys.
     values: usize,
-    /// The number of values that aliases repeated, and their size as JSON.
+    /// The number of values that aliases have repeated, and their size as JSON in bytes.
     repeated: usize,
     repeated_bytes: usize,
 }
@@ -40,7 +41,7 @@ impl<'t> Events<'t> {
     pub(super) fn new(text: &'t str, limit: usize) -> Self {
         let options = options! {
             emit_comments: false,
-            // libyaml and go-yaml accept a byte order mark here too.
+            // libyaml and go-yaml accept a byte order mark inside a document, too.
             bom_inside_document_as_content: true,
             block_scalar_eof_without_line_feed: true,
         };
@@ -118,7 +119,7 @@ impl<'t> Events<'t> {
         None
     }
 
-    /// Counts a value, and fails if aliases repeat too many: nested aliases could multiply a short text without limit.
+    /// Counts a value. Limits repetitions, because nested aliases could expand a short text without limit.
     fn count(&mut self, event: &Event<'_>, is_repeated: bool) -> Result<(), SyntaxMistake> {
         let bytes = match event {
             Event::Scalar(text, ..) => 1 + text.len(),

@@ -5,9 +5,10 @@ use super::{
     tree::{Entry, Position, SyntaxMistake},
 };
 
-/// Reads an object field by field. Get every known field, then call [`Fields::finish`], which reports the others.
+/// Reads an object field by field. After reading every known field, call [`Fields::finish`], which reports unknown
+/// ones.
 ///
-/// A field whose value is `null` counts as absent, as in Kubernetes.
+/// A field with the value `null` counts as absent, as in Kubernetes.
 #[derive(Debug)]
 pub struct Fields<'a> {
     node: Node<'a>,
@@ -31,7 +32,7 @@ impl<'a> Fields<'a> {
         &self.node
     }
 
-    /// Returns the field of this name if it is present.
+    /// Returns the field `name` if it is present.
     pub fn optional(&mut self, name: &'static str) -> Option<Node<'a>> {
         self.known.push(name);
         let entry = self.entries.iter().find(|entry| self.is(entry, name))?;
@@ -39,7 +40,7 @@ impl<'a> Fields<'a> {
         (!node.is_null()).then_some(node)
     }
 
-    /// Returns the field of this name, or reports it as missing with this `fix`, such as `name the chain`.
+    /// Returns the field `name`, or reports it as missing with a `fix` such as `name the chain`.
     pub fn required(&mut self, name: &'static str, fix: &str) -> Option<Node<'a>> {
         let node = self.optional(name);
         if node.is_none() {
@@ -50,12 +51,12 @@ impl<'a> Fields<'a> {
         node
     }
 
-    /// Reads the field of this name with `read`; returns `default` if it is missing or invalid.
+    /// Reads the field `name` with `read`; returns `default` if it is missing or invalid.
     pub fn get<T>(&mut self, name: &'static str, default: T, read: impl FnOnce(&Node<'a>) -> Option<T>) -> T {
         self.get_optional(name, read).unwrap_or(default)
     }
 
-    /// Reads the field of this name with `read`; returns the default of the type if it is missing or invalid.
+    /// Reads the field `name` with `read`; returns the type's default if it is missing or invalid.
     pub fn get_or_default<T: Default>(
         &mut self,
         name: &'static str,
@@ -64,7 +65,7 @@ impl<'a> Fields<'a> {
         self.get_optional(name, read).unwrap_or_default()
     }
 
-    /// Reads the field of this name with `read`, if it is present.
+    /// Reads the field `name` with `read` if it is present.
     pub fn get_optional<T>(
         &mut self,
         name: &'static str,
@@ -73,7 +74,7 @@ impl<'a> Fields<'a> {
         read(&self.optional(name)?)
     }
 
-    /// Reads the field of this name with `read`, or reports it as missing with this `fix`.
+    /// Reads the field `name` with `read`, or reports it as missing with this `fix`.
     pub fn get_required<T>(
         &mut self,
         name: &'static str,
@@ -83,7 +84,7 @@ impl<'a> Fields<'a> {
         read(&self.required(name, fix)?)
     }
 
-    /// Returns the fields that are present, for an object that must have exactly one of them.
+    /// Returns the present fields among `names`, for an object that must have exactly one of them.
     pub fn present(&mut self, names: &[&'static str]) -> Vec<(&'static str, Node<'a>)> {
         let present = names
             .iter()
@@ -91,14 +92,14 @@ impl<'a> Fields<'a> {
         present.collect()
     }
 
-    /// Returns whether the field of this name is present.
+    /// Returns whether the field `name` is present.
     pub fn has(&self, name: &str) -> bool {
         self.entries
             .iter()
             .any(|entry| self.is(entry, name) && !matches!(entry.value.value, super::tree::Value::Null))
     }
 
-    /// Returns whether the field of this name is present with the value `null`.
+    /// Returns whether the field `name` is present with the value `null`.
     pub fn is_null(&self, name: &str) -> bool {
         self.entries
             .iter()
@@ -110,14 +111,14 @@ impl<'a> Fields<'a> {
         self.known.extend(names);
     }
 
-    /// Accepts these fields, ignores their values, and never suggests them in place of an unknown field.
+    /// Accepts these fields without reading them, and never suggests them in place of an unknown field.
     pub fn ignore_present(&mut self, names: &[&'static str]) {
         let entries = self.entries;
         let is_there = |name: &&'static str| entries.iter().any(|entry| entry.key == *name);
         self.known.extend(names.iter().copied().filter(is_there));
     }
 
-    /// Reports a known field that is not supported here, with this message and fix.
+    /// Reports a known but unsupported field, with this message and fix.
     pub fn refuse(&mut self, name: &'static str, why: &str, fix: &str) {
         self.known.push(name);
         if let Some(entry) = self.entries.iter().find(|entry| self.is(entry, name)) {
@@ -127,7 +128,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Reports the unknown fields, each with the name that was perhaps meant.
+    /// Reports the unknown fields, each with the most similar known field, if any.
     pub fn finish(self) {
         let mut first: Vec<(&'static str, Position)> = Vec::new();
         let absent = self.absent();
@@ -141,7 +142,7 @@ impl<'a> Fields<'a> {
                 );
                 continue;
             };
-            // Only where case is ignored can a field be present twice.
+            // A field can be present twice only if case is ignored.
             match first.iter().find(|(seen, _)| *seen == name) {
                 Some((_, position)) => {
                     let SyntaxMistake { message, fix, .. } =

@@ -1,4 +1,4 @@
-//! Reads JSON with positions: serde_json parses, and each raw value's offset in the text gives its line.
+//! Reads JSON with positions: serde_json parses, and the offset of each raw value gives its line and column.
 
 use std::ops::Range;
 
@@ -13,11 +13,11 @@ use super::{
     tree::{DEEPEST, Entry, MapBuilder, Position, Positioned, SyntaxMistake, Value},
 };
 
-/// Parses a JSON text. Duplicate keys do not prevent parsing, and are added to `flaws`.
+/// Parses a JSON text. Duplicate keys do not stop the parser, and are added to `flaws`.
 pub(super) fn read(text: &str, flaws: &mut Vec<SyntaxMistake>) -> Result<Positioned, SyntaxMistake> {
     let mut lines = Lines::new(text);
     let raw: &RawValue = serde_json::from_str(text).map_err(|error| {
-        // The column of serde_json counts bytes, up to and including the wrong one.
+        // serde_json's column counts bytes, up to and including the wrong byte.
         let position = Position {
             line: u32::try_from(error.line()).unwrap_or(u32::MAX),
             column: u32::try_from(error.column()).unwrap_or(u32::MAX).max(1),
@@ -27,7 +27,7 @@ pub(super) fn read(text: &str, flaws: &mut Vec<SyntaxMistake>) -> Result<Positio
     value(&mut lines, raw, 0, flaws)
 }
 
-/// Creates the flaw without the position at the end of serde_json's message, since a flaw has its own.
+/// Creates the flaw without the position at the end of serde_json's message, because a flaw has its own position.
 fn not_json(position: Position, error: &serde_json::Error) -> SyntaxMistake {
     let text = error.to_string();
     let message = text
@@ -36,8 +36,8 @@ fn not_json(position: Position, error: &serde_json::Error) -> SyntaxMistake {
     SyntaxMistake::new(position, format!("this is not JSON: {message}"), "")
 }
 
-/// Finds the line and column of parts of the text. Lookups in the order of the text are fast; a lookup of an earlier
-/// part starts again from the beginning.
+/// Converts offsets in the text to lines and columns. It is fast for increasing offsets; a smaller offset makes it
+/// count from the beginning again.
 struct Lines<'a> {
     text: &'a str,
     offset: usize,

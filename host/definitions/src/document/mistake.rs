@@ -5,16 +5,16 @@ use serde::Serialize;
 /// A position in a file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct Location {
-    /// The name of the file that the reader was given.
+    /// The name of the file, as the caller gave it.
     pub file: String,
-    /// The line, from 1; 0 stands for the file as a whole.
+    /// The line, from 1; 0 for the whole file.
     pub line: u32,
-    /// The column in characters, from 1; 0 stands for the file as a whole.
+    /// The column in characters, from 1; 0 for the whole file.
     pub column: u32,
 }
 
 impl Location {
-    /// Creates the location of a file as a whole.
+    /// Creates the location of a whole file.
     pub fn of_file(file: impl Into<String>) -> Self {
         Self {
             file: file.into(),
@@ -34,7 +34,7 @@ impl fmt::Display for Location {
     }
 }
 
-/// A mistake in a document: where, what, and what to write instead.
+/// A mistake in a document: its location, what is wrong, and what to write instead.
 ///
 /// `Display` writes one line: `chains/pods.yaml:14:24: spec.stages[0].failurePolicy: "fial" is not a valid failure
 /// policy; write Fail or Ignore`.
@@ -43,16 +43,16 @@ pub struct Mistake {
     /// The position of the mistake.
     #[serde(flatten)]
     pub location: Location,
-    /// The path of the field, `spec.stages[0].name`; empty for the document as a whole.
+    /// The path of the field, such as `spec.stages[0].name`; empty for the whole document.
     pub path: String,
     /// The description of the mistake.
     pub message: String,
-    /// The remedy; may be empty.
+    /// The fix, which may be empty.
     pub fix: String,
 }
 
 impl Mistake {
-    /// Creates a mistake. `path` is empty for the document as a whole, and `fix` may be empty.
+    /// Creates a mistake. `path` is empty for the whole document, and `fix` may be empty.
     pub fn new(
         location: &Location,
         path: impl Into<String>,
@@ -72,7 +72,7 @@ impl Mistake {
     }
 }
 
-/// The location and path of a value, kept for mistakes that are found after its document was dropped.
+/// The location and path of a value, for mistakes that are found after its document was dropped.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ValueLocation {
     pub(crate) location: Location,
@@ -99,7 +99,7 @@ impl fmt::Display for Mistake {
     }
 }
 
-/// Quotes a text for a message: on one line, and cut after 60 characters.
+/// Quotes a text for a message: on one line, and truncated after 60 characters.
 pub fn quoted(text: &str) -> String {
     const LONGEST: usize = 60;
     match text.char_indices().nth(LONGEST) {
@@ -110,7 +110,7 @@ pub fn quoted(text: &str) -> String {
 
 const MOST: usize = 100;
 
-/// The mistakes that were found so far. They are displayed as one line each.
+/// The mistakes found so far, displayed as one line each.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, thiserror::Error)]
 #[serde(transparent)]
 pub struct Mistakes(Vec<Mistake>);
@@ -136,18 +136,18 @@ impl Mistakes {
         self.0.len()
     }
 
-    /// Iterates over the mistakes in the order in which they were found; after [`Mistakes::into_result`], in the order
-    /// of files and lines.
+    /// Iterates over the mistakes in the order in which they were found or, after [`Mistakes::into_result`], by
+    /// location.
     pub fn iter(&self) -> std::slice::Iter<'_, Mistake> {
         self.0.iter()
     }
 
-    /// Returns the value if the list is empty.
+    /// Returns `value` if the list is empty.
     ///
     /// # Errors
     ///
-    /// Returns the mistakes, without duplicates, sorted by file, line and column. If there are more than 100, the last
-    /// one counts the others.
+    /// Returns the mistakes, without duplicates, sorted by file, line and column. After 100 mistakes, the last one
+    /// counts the rest.
     pub fn into_result<T>(mut self, value: T) -> Result<T, Self> {
         if self.is_empty() {
             return Ok(value);

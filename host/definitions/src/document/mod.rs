@@ -1,14 +1,13 @@
-//! Reads YAML and JSON files so that all mistakes in them are reported at once, each with its file,
-//! its line and the path of the field.
+//! Reads YAML and JSON files, and reports all mistakes at once, each with its file, line and field path.
 //!
-//! A [`Document`] is a tree of values with positions. A [`Node`] is one of these values; its methods read it as the
-//! type that is expected there, and report mistakes. [`Fields`] reads an object field by field, with the methods of a
-//! node or with [`readers`], and reports unknown fields.
+//! A [`Document`] is a tree of values with positions. The methods of a [`Node`], which is one of these values, read it
+//! as an expected type and report mistakes. [`Fields`] reads an object field by field, with these methods or with
+//! [`readers`], and reports unknown fields.
 //!
-//! YAML is read as by kubectl: with the syntax and the scalars of go-yaml v2 (YAML 1.1: `on` and `yes` are true, `0644`
-//! is 420), converted to JSON as sigs.k8s.io/yaml does. A duplicate key is a mistake. A file has at most
-//! [`LARGEST_FILE`] bytes, [`MOST_DOCUMENTS`] documents and [`MOST_VALUES`] values, and nests at most 64 levels deep,
-//! also after aliases were replaced by their values. Aliases repeat each value at most 99 times on average.
+//! YAML is read as in kubectl: with the syntax and the scalars of go-yaml v2 (YAML 1.1: `on` and `yes` are true, `0644`
+//! is 420), converted to JSON as sigs.k8s.io/yaml does. A duplicate key is a mistake. A file may have at most
+//! [`LARGEST_FILE`] bytes, [`MOST_DOCUMENTS`] documents, [`MOST_VALUES`] values and 64 levels of nesting, even after
+//! aliases were expanded. Aliases may repeat each value at most 99 times on average.
 
 mod emit;
 mod events;
@@ -48,27 +47,27 @@ pub use self::{
     node::Node,
 };
 
-/// The most bytes that a file may have. A definition has a few kilobytes.
+/// The maximum size of a file in bytes, 4 MiB. A definition has a few kilobytes.
 pub const LARGEST_FILE: usize = 4 * 1024 * 1024;
 
 /// The number of documents after which the reader lets other threads run.
 pub(crate) const UNINTERRUPTED: usize = 256;
 
-/// The most documents that a file may have, including empty ones.
+/// The maximum number of documents in a file, including empty ones.
 pub const MOST_DOCUMENTS: usize = 16 * 1024;
 
-/// The most values that a file may have, including keys and the values that aliases repeat. A large definition has some
+/// The maximum number of values in a file, including keys and values that aliases repeat. A large definition has some
 /// thousands.
 pub const MOST_VALUES: usize = 500_000;
 
-/// Some editors put this mark at the beginning of a file.
+/// The mark that some editors put at the beginning of a file.
 pub(crate) const BYTE_ORDER_MARK: char = '\u{feff}';
 
-/// One document of a file.
+/// A document of a file.
 #[derive(Clone, Debug)]
 pub struct Document {
     file: String,
-    /// The base of relative paths; `None` if the document may not contain any.
+    /// The directory where relative paths start; `None` if they are not allowed.
     directory: Option<PathBuf>,
     syntax: Syntax,
     root: Positioned,
@@ -76,7 +75,7 @@ pub struct Document {
     texts: Texts,
 }
 
-/// A cache of the files that documents name: the text of each, or the mistake of reading it.
+/// A cache of the files that documents refer to: the text of each, or the mistake of reading it.
 pub(crate) type Texts = Arc<Mutex<HashMap<PathBuf, Result<String, Mistake>>>>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,13 +85,13 @@ pub(crate) enum Syntax {
 }
 
 impl Document {
-    /// Returns the value of the whole document. The mistakes that readers find in it are added to this list.
+    /// Returns the value of the whole document. Readers add the mistakes in it to `mistakes`.
     pub fn root<'m>(&'m self, mistakes: &'m mut Mistakes) -> Node<'m> {
         Node::root(self).reporting_to(mistakes)
     }
 
-    /// Returns the value of the whole document, and ignores mistakes in it: for a document that was checked before, or
-    /// that is only shown.
+    /// Returns the value of the whole document, and ignores mistakes in it, for a document that was already checked or
+    /// is only displayed.
     pub fn root_ignoring_mistakes(&self) -> Node<'_> {
         Node::root(self)
     }
@@ -106,8 +105,8 @@ impl Document {
         self.syntax
     }
 
-    /// Returns the part of the file's text that belongs to the document: the text between the markers around it, or all
-    /// of the text if the document is the only one.
+    /// Returns the document's part of the file's text: the text between its markers, or the whole text if the file has
+    /// only one document.
     pub(crate) fn text_in<'t>(&self, text: &'t str, is_only: bool) -> &'t str {
         let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
         if is_only {
@@ -119,7 +118,7 @@ impl Document {
         own.and_then(|own| text.get(own)).unwrap_or(text)
     }
 
-    /// Returns the document with this directory as the base of relative paths; with `None`, they are a mistake.
+    /// Returns the document with another directory for relative paths; with `None`, they are a mistake.
     pub(crate) fn within(&self, directory: Option<&Path>) -> Self {
         Self {
             directory: directory.map(Path::to_owned),
@@ -143,8 +142,8 @@ impl Document {
     }
 }
 
-/// Replaces these parts of the text by others. Parts may overlap, as where an alias repeats a value inside of another;
-/// then only the larger one is replaced.
+/// Replaces these parts of the text. If parts overlap, as when an alias repeats a value inside another, only the larger
+/// one is replaced.
 pub fn with_replaced(text: &str, mut parts: Vec<(Range<usize>, String)>) -> String {
     parts.sort_by_key(|(part, _)| (part.start, Reverse(part.end)));
     let mut end = 0;
@@ -153,7 +152,7 @@ pub fn with_replaced(text: &str, mut parts: Vec<(Range<usize>, String)>) -> Stri
         end = end.max(part.end);
         is_apart
     });
-    // The last part comes first, so that the offsets of the others stay valid.
+    // Replacing from the end keeps the offsets of earlier parts valid.
     let mut replaced = text.to_owned();
     for (part, new) in parts.into_iter().rev() {
         replaced.replace_range(part, &new);
@@ -161,7 +160,7 @@ pub fn with_replaced(text: &str, mut parts: Vec<(Range<usize>, String)>) -> Stri
     replaced
 }
 
-/// Splits a YAML text at its markers, the lines that begin with `---` or `...`. Content cannot begin a line with these.
+/// Splits a YAML text at its markers, which are lines that begin with `---` or `...`. Content cannot begin a line so.
 fn parts(text: &str) -> Vec<Range<usize>> {
     let mut parts = Vec::new();
     let (mut start, mut offset) = (0, 0);
@@ -182,10 +181,10 @@ fn parts(text: &str) -> Vec<Range<usize>> {
     parts
 }
 
-/// Reads the documents in a file, without the empty ones. `*.json` must be JSON; another file may be YAML or JSON.
-/// Relative paths in the documents start in the file's directory.
+/// Reads the documents in a file, except empty ones. `*.json` must be JSON; other files may be YAML or JSON. Relative
+/// paths start in the file's directory.
 ///
-/// The documents before a syntax error are returned.
+/// After a syntax error, the documents before it are returned.
 pub fn read_file(path: &Path, mistakes: &mut Mistakes) -> Vec<Document> {
     match text_of(path) {
         Ok((text, _)) => read_text_of(path, &text, mistakes),
@@ -226,8 +225,8 @@ pub(crate) fn text_of(path: &Path) -> Result<(String, Metadata), Mistake> {
     Ok((text, metadata))
 }
 
-/// Reads documents from a text as [`read_file`] does from a file, as if it were the content of the file `name`:
-/// mistakes name that file, and relative paths start in its directory.
+/// Reads documents like [`read_file`], from a text that is treated as the content of the file `name`: mistakes name
+/// that file, and relative paths start in its directory.
 pub fn read_text(name: &str, text: &str, mistakes: &mut Mistakes) -> Vec<Document> {
     if text.len() > LARGEST_FILE {
         let message = format!("the text has more than {LARGEST_FILE} bytes");
@@ -243,7 +242,7 @@ pub(crate) fn read_text_of(path: &Path, text: &str, mistakes: &mut Mistakes) -> 
     read_in(Some(directory), file, is_named_json(path), text, mistakes)
 }
 
-/// Reads the only document of a file. A file with no document or several is a mistake.
+/// Reads the only document of a file. No document, or several, is a mistake.
 pub fn read_one(path: &Path, mistakes: &mut Mistakes) -> Option<Document> {
     let before = mistakes.len();
     let documents = read_file(path, mistakes);
@@ -253,7 +252,7 @@ pub fn read_one(path: &Path, mistakes: &mut Mistakes) -> Option<Document> {
     only(&path.display().to_string(), documents, mistakes)
 }
 
-/// Reads a value from the only document of a file. `read` returns `None` only after it reported a mistake.
+/// Reads a value from the only document of a file. `read` must report a mistake before it returns `None`.
 ///
 /// # Errors
 ///
@@ -265,11 +264,11 @@ pub fn read_value<T>(path: &Path, read: impl FnOnce(&Node<'_>) -> Option<T>) -> 
     mistakes.into_result(value)?.ok_or_else(Mistakes::new)
 }
 
-/// Reads the value of a text with a single document, YAML or JSON. Mistakes name the file `name`.
+/// Reads the value of a YAML or JSON text with a single document. Mistakes name the file `name`.
 ///
 /// # Errors
 ///
-/// Fails if the text has syntax errors, or does not hold exactly one document.
+/// Fails if the text has syntax errors, or does not contain exactly one document.
 pub fn to_json(name: &str, text: &str) -> Result<Json, Mistakes> {
     let mut mistakes = Mistakes::new();
     let documents = read_text(name, text, &mut mistakes);
@@ -286,7 +285,7 @@ pub fn to_json(name: &str, text: &str) -> Result<Json, Mistakes> {
 ///
 /// # Errors
 ///
-/// Fails if the text has syntax errors, holds more than one document, or is larger as JSON than the limit.
+/// Fails if the text has syntax errors, contains several documents, or exceeds the limit as JSON.
 pub fn yaml_to_json(name: &str, text: &str, limit: usize) -> Result<Option<Vec<u8>>, Mistake> {
     let mut flaws = Vec::new();
     let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
@@ -294,7 +293,7 @@ pub fn yaml_to_json(name: &str, text: &str, limit: usize) -> Result<Option<Vec<u
     if let [_, (second, _), ..] = &*trees {
         flaws.push(SyntaxMistake::second_document(second.position));
     }
-    // Serializing a tree to memory does not fail.
+    // Serialising a tree to memory cannot fail.
     let json = trees.first().and_then(|(root, _)| serde_json::to_vec(root).ok());
     if json.as_ref().is_some_and(|json| json.len() > limit) {
         flaws.push(SyntaxMistake::too_large(Position { line: 1, column: 1 }, limit));
@@ -318,7 +317,7 @@ fn only(name: &str, documents: Vec<Document>, mistakes: &mut Mistakes) -> Option
     first
 }
 
-/// Reads the document of a store's entry, which is JSON without relative paths.
+/// Reads the document in a store's entry, which is JSON without relative paths.
 pub(crate) fn read_stored(path: &Path, text: &str, mistakes: &mut Mistakes) -> Vec<Document> {
     read_in(None, path.display().to_string(), true, text, mistakes)
 }
@@ -349,7 +348,7 @@ fn read_in(
 }
 
 fn trees(is_json: bool, text: &str, flaws: &mut Vec<SyntaxMistake>) -> (Syntax, Vec<yaml::Tree>) {
-    // JSON is not read as YAML, which lacks some of its syntax, such as surrogate pairs of `\u` escapes.
+    // YAML lacks some of JSON's syntax, such as surrogate pairs of `\u` escapes, so JSON is not read as YAML.
     if is_json || text.trim_start().starts_with(['{', '[']) {
         let mut json_flaws = Vec::new();
         match json::read(text, &mut json_flaws) {

@@ -14,9 +14,10 @@ use super::{
     tree::{Position, Positioned, Value, join},
 };
 
-/// A value in a document. Methods that read it return `None` after they have reported a mistake.
+/// A value in a document. Methods that read it report mistakes, and then return `None`.
 ///
-/// Mistakes are added to the list that [`Document::root`] was given, or [`reporting_to`](Self::reporting_to) for the
+/// Mistakes are added to the list that was passed to [`Document::root`] or to [`reporting_to`](Self::reporting_to) of
+/// this or a surrounding value. Without a list, they are ignored.
 /// value or for one that contains it; without a list, they are ignored.
 #[derive(Clone)]
 pub struct Node<'a> {
@@ -36,7 +37,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Adds the mistakes in the value, and in its parts, to this list.
+    /// Adds the mistakes in the value and its parts to this list.
     #[must_use]
     pub fn reporting_to<'m>(&self, mistakes: &'m mut Mistakes) -> Node<'m>
     where
@@ -48,7 +49,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Ignores the mistakes in the value and in its parts.
+    /// Ignores the mistakes in the value and its parts.
     #[must_use]
     pub(crate) fn silent(&self) -> Self {
         Self {
@@ -70,7 +71,7 @@ impl<'a> Node<'a> {
         self.document.at(self.value.position)
     }
 
-    /// Returns the path of the value in its document: `spec.stages[0].name`; empty for the document as a whole.
+    /// Returns the path of the value in its document, such as `spec.stages[0].name`; empty for the whole document.
     pub fn path(&self) -> &str {
         &self.path
     }
@@ -82,17 +83,17 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Creates a mistake about this value: the message, and what to do (may be empty).
+    /// Creates a mistake about this value. `fix` tells what to do, and may be empty.
     pub(crate) fn mistake(&self, message: impl Into<String>, fix: impl Into<String>) -> Mistake {
         self.mistake_at(self.position(), self.path.clone(), message, fix)
     }
 
-    /// Reports a mistake about this value: the message, and what to do (may be empty).
+    /// Reports a mistake about this value. `fix` tells what to do, and may be empty.
     pub fn wrong(&self, message: impl Into<String>, fix: impl Into<String>) {
         self.report(self.mistake(message, fix));
     }
 
-    /// Reports a mistake about this value as [`wrong`](Self::wrong) does, in place of what should be read from it.
+    /// Reports a mistake like [`wrong`](Self::wrong), and returns `None`.
     pub fn reject<T>(&self, message: impl Into<String>, fix: impl Into<String>) -> Option<T> {
         self.wrong(message, fix);
         None
@@ -107,7 +108,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Returns the number of mistakes in the list so far, from all nodes that share it.
+    /// Returns the number of mistakes in the list, which other nodes may share.
     pub fn mistake_count(&self) -> usize {
         self.mistakes.map_or(0, |cell| {
             let mistakes = cell.take();
@@ -122,12 +123,12 @@ impl<'a> Node<'a> {
         matches!(self.value.value, Value::Null)
     }
 
-    /// Reads an object, whose field names are case-sensitive.
+    /// Reads an object with case-sensitive field names.
     pub fn object(&self) -> Option<Fields<'a>> {
         self.fields(false)
     }
 
-    /// Reads an object, whose field names may be written in any case, as Go's JSON decoder accepts them.
+    /// Reads an object with field names in any case, as Go's JSON decoder does.
     pub fn object_of_any_case(&self) -> Option<Fields<'a>> {
         self.fields(true)
     }
@@ -147,7 +148,7 @@ impl<'a> Node<'a> {
         })
     }
 
-    /// Reads a path. A relative one starts in the directory of the document's file.
+    /// Reads a path. Relative paths start in the directory of the document's file.
     pub fn file(&self) -> Option<PathBuf> {
         self.text().map(|path| self.resolve_path(path))
     }
@@ -157,13 +158,13 @@ impl<'a> Node<'a> {
         self.accept_read(read_value(path, read))
     }
 
-    /// Returns a value that was read elsewhere, or reports the mistakes in it.
+    /// Returns a value that was read from another file, or reports the mistakes in it.
     pub fn accept_read<T>(&self, read: Result<T, Mistakes>) -> Option<T> {
         read.map_err(|mistakes| mistakes.into_iter().for_each(|mistake| self.report(mistake)))
             .ok()
     }
 
-    /// Resolves a path. A relative one starts in the directory of the document's file.
+    /// Resolves a path. Relative paths start in the directory of the document's file.
     pub fn resolve_path(&self, path: impl AsRef<Path>) -> PathBuf {
         match &self.document.directory {
             Some(directory) => directory.join(path),
@@ -171,8 +172,8 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Returns the text of a file that the document names. All documents that are read together see the same version of
-    /// it, even if it changes meanwhile.
+    /// Returns the text of a file that the document refers to. All documents that are read together get the same
+    /// version of the file, even if it changes meanwhile.
     pub(crate) fn text_of(&self, path: &Path) -> Result<String, Mistake> {
         let mut texts = self.document.texts.lock();
         let text = texts
@@ -186,7 +187,7 @@ impl<'a> Node<'a> {
         self.document.directory.is_some()
     }
 
-    /// Returns the parts of a value of any type: the values of an object with their keys, or the items of a list.
+    /// Returns the parts of the value: the fields of an object with their keys, or the items of a list.
     pub fn children(&self) -> Vec<(Option<&'a str>, Node<'a>)> {
         match &self.value.value {
             Value::Map(entries) => entries
@@ -198,8 +199,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Returns the value of this key, or the entry of a list with this index. Keys may be in any case, as in documents
-    /// of BCS.
+    /// Returns the field with this key in any case, as in BCS documents, or the item of a list with this index.
     pub fn child(&self, key: &str) -> Option<Self> {
         let children = self.children();
         let exact = children.iter().find(|(name, _)| *name == Some(key));
@@ -215,7 +215,7 @@ impl<'a> Node<'a> {
         found.map(|(_, node)| node.clone())
     }
 
-    /// Returns the object that begins at this location: the value itself, or an object in it.
+    /// Returns the object that begins at this location, which may be the value itself or inside it.
     pub fn object_at(&self, location: &Location) -> Option<Self> {
         if matches!(self.value.value, Value::Map(_)) && self.location() == *location {
             return Some(self.clone());
@@ -224,14 +224,14 @@ impl<'a> Node<'a> {
         children.find_map(|(_, child)| child.object_at(location))
     }
 
-    /// Returns the byte range of the value in its text, counted after a byte order mark.
+    /// Returns the byte range of the value in its text. A byte order mark does not count.
     pub fn span(&self) -> Range<usize> {
         self.value.span.clone()
     }
 
     /// Returns the value as JSON.
     pub fn json(&self) -> Json {
-        // Serializing a tree to memory does not fail.
+        // Serialising a tree to memory cannot fail.
         serde_json::to_value(self.value).unwrap_or_default()
     }
 
@@ -243,7 +243,7 @@ impl<'a> Node<'a> {
         join(&self.path, key)
     }
 
-    /// Returns a warning for each scalar in the value that YAML 1.2 reads differently, with both readings.
+    /// Returns a warning for each scalar that YAML 1.2 reads as another value than YAML 1.1, with both values.
     pub fn ambiguities(&self) -> Vec<Mistake> {
         let is_here = |path: &str| {
             let rest = path.strip_prefix(&*self.path);

@@ -1,5 +1,5 @@
-//! Functions that read a value, for [`Fields::get`](super::Fields::get) and similar methods, so that a field is read in
-//! one line: `fields.get("port", 80, readers::integer(1..=u16::MAX))`.
+//! Functions that read a value, for [`Fields::get`](super::Fields::get) and similar methods, so that one line reads a
+//! field: `fields.get("port", 80, readers::integer(1..=u16::MAX))`.
 
 use std::{fmt, net::IpAddr, ops::RangeInclusive, path::Path, time::Duration};
 
@@ -13,7 +13,7 @@ pub fn text(node: &Node<'_>) -> Option<String> {
     node.text().map(str::to_owned)
 }
 
-/// Reads an object with arbitrary content, as JSON.
+/// Reads an object with any fields, as JSON.
 pub fn json_object(node: &Node<'_>) -> Option<Json> {
     node.object().map(|_| node.json())
 }
@@ -39,7 +39,7 @@ pub fn duration(range: RangeInclusive<Duration>) -> impl Fn(&Node<'_>) -> Option
     move |node| node.duration(range.clone())
 }
 
-/// Reads a network or a single address.
+/// Reads a network, or a single address as the network of only this address.
 pub fn network(node: &Node<'_>) -> Option<IpNet> {
     let parse = |text: &str| {
         let address = || text.parse::<IpAddr>().map(IpNet::from);
@@ -50,7 +50,7 @@ pub fn network(node: &Node<'_>) -> Option<IpNet> {
     node.parse_with(parse)
 }
 
-/// Returns a reader of one of these words, case-sensitive. `what` describes them in messages: `failure policy`.
+/// Returns a reader of one of these words, case-sensitive. Messages call them `what`, such as `failure policy`.
 pub fn one_of<T: Copy>(
     what: &'static str,
     words: &'static [(&'static str, T)],
@@ -58,14 +58,14 @@ pub fn one_of<T: Copy>(
     move |node| node.one_of(what, words)
 }
 
-/// Returns a reader of a string that this function parses. Its error becomes the message of a mistake.
+/// Returns a reader of strings that `parse` converts. Its error becomes a mistake.
 pub fn parse_with<'a, T, E: fmt::Display>(
     parse: impl Fn(&'a str) -> Result<T, E>,
 ) -> impl Fn(&Node<'a>) -> Option<T> {
     move |node| node.parse_with(&parse)
 }
 
-/// Returns a reader of a path whose file this function loads. Its error becomes the message of a mistake.
+/// Returns a reader of paths whose file `load` loads. Its error becomes a mistake.
 pub fn file_with<T, E: fmt::Display>(
     load: impl Fn(&Path) -> Result<T, E>,
 ) -> impl Fn(&Node<'_>) -> Option<T> {
@@ -75,12 +75,12 @@ pub fn file_with<T, E: fmt::Display>(
     }
 }
 
-/// Returns a reader of a list whose entries `read` reads. The list is invalid if an entry is.
+/// Returns a reader of lists whose items `read` reads. One invalid item makes the list invalid.
 pub fn list_of<'a, T>(read: impl Fn(&Node<'a>) -> Option<T>) -> impl Fn(&Node<'a>) -> Option<Vec<T>> {
     move |node| node.list_of(&read)
 }
 
-/// Returns a reader like [`list_of`] that reports an empty list, with this fix.
+/// Returns a reader like [`list_of`] for which an empty list is a mistake with this fix.
 pub fn filled_list_of<'a, T>(
     fix: &str,
     read: impl Fn(&Node<'a>) -> Option<T>,

@@ -1,5 +1,5 @@
-//! Reads scalars as kubectl does: as YAML 1.1 by the rules of go-yaml v2 (`resolve.go`), converted to JSON by the rules
-//! of sigs.k8s.io/yaml.
+//! Converts scalars like kubectl: by the YAML 1.1 rules of go-yaml v2 (`resolve.go`), and to JSON like
+//! sigs.k8s.io/yaml.
 
 use std::borrow::Cow;
 
@@ -12,25 +12,25 @@ pub(super) enum Scalar {
     Null,
     Bool(bool),
     Integer(Number),
-    /// A finite number. Without a fraction, it becomes an integer in JSON.
+    /// A finite number. If it is whole, JSON gets an integer.
     Float(f64),
     String,
-    /// The content of a scalar with the tag `!!binary`.
+    /// The text of a scalar with the tag `!!binary`.
     Binary(String),
-    /// The key `<<`, whose value is merged into the map around it.
+    /// The key `<<`, whose value is merged into the surrounding map.
     Merge,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum InvalidScalar {
-    /// The text is not a value of its tag.
+    /// The text is not valid for its tag.
     Tag,
-    /// JSON cannot hold the number.
+    /// JSON cannot represent the number.
     Number,
 }
 
 const NULL: [&str; 5] = ["", "~", "null", "Null", "NULL"];
-/// The booleans of both YAML 1.1 and YAML 1.2. The words in the next two lists are booleans only in YAML 1.1.
+/// The booleans of both YAML versions. The words in the next two lists are booleans only in YAML 1.1.
 const CORE_BOOL: [&str; 6] = ["true", "True", "TRUE", "false", "False", "FALSE"];
 const TRUE: [&str; 8] = ["y", "Y", "yes", "Yes", "YES", "on", "On", "ON"];
 const FALSE: [&str; 8] = ["n", "N", "no", "No", "NO", "off", "Off", "OFF"];
@@ -54,7 +54,7 @@ pub(super) fn resolve(text: &str, is_plain: bool, tag: Option<&Tag>) -> Result<S
             Ok(Scalar::Binary(String::from_utf8_lossy(&bytes).into_owned()))
         }
         ("merge", Ok(Scalar::Merge)) => Ok(Scalar::Merge),
-        // Other tags are ignored. Timestamps become strings, as JSON has no type for them.
+        // Other tags are ignored. Timestamps become strings, because JSON has no type for them.
         _ => Ok(Scalar::String),
     }
 }
@@ -83,9 +83,9 @@ fn boolean(text: &str) -> Option<bool> {
     FALSE.contains(&text).then_some(false)
 }
 
-/// Reads a number of YAML 1.1; returns `None` for other texts, and for numbers that are too large, which stay strings.
+/// Parses a number of YAML 1.1; `None` for other texts, and for numbers that are too large, which stay strings.
 fn number(text: &str) -> Option<Scalar> {
-    // Underscores are only allowed in a number that begins with a digit or a sign.
+    // Underscores are only allowed after an initial digit or sign.
     let digits = match text.as_bytes().first()? {
         b'.' => Cow::Borrowed(text),
         b'0'..=b'9' | b'+' | b'-' => Cow::Owned(text.replace('_', "")),
@@ -138,9 +138,9 @@ fn float(text: &str) -> Option<f64> {
     text.parse().ok().filter(|number: &f64| number.is_finite())
 }
 
-/// Returns the number for JSON as Go writes it: as an integer if the fraction is zero.
+/// Returns the JSON number as Go writes it: whole numbers become integers.
 pub(super) fn of_float(number: f64) -> Option<Number> {
-    // From this number on, a number does not fit into an `i64`.
+    // This number and larger ones do not fit into an `i64`.
     const LARGEST_INTEGER: f64 = (1_u64 << 63) as f64;
     if number.trunc() == number && number.abs() < LARGEST_INTEGER {
         return Some((number as i64).into());
@@ -148,7 +148,7 @@ pub(super) fn of_float(number: f64) -> Option<Number> {
     Number::from_f64(number)
 }
 
-/// Returns the JSON key for a number that is a key in YAML. It is rounded to 32 bits, as by sigs.k8s.io/yaml.
+/// Returns the JSON key for a number that is a key in YAML. Like sigs.k8s.io/yaml, rounds it to 32 bits.
 pub(super) fn key_of_float(number: f64) -> String {
     let short = number as f32;
     let scientific = format!("{short:e}");
@@ -160,7 +160,7 @@ pub(super) fn key_of_float(number: f64) -> String {
     }
 }
 
-/// Returns the value of a plain scalar in YAML 1.1 and in YAML 1.2, if the two differ.
+/// Returns the values of a plain scalar in YAML 1.1 and in YAML 1.2, if they differ.
 pub(super) fn in_yaml_1_2(text: &str, value: &Scalar) -> Option<(String, String)> {
     let as_text = || format!("{text:?}");
     match value {

@@ -1,11 +1,11 @@
-//! Replaces tabs that indent lines of a flow collection: go-yaml accepts them everywhere, our parser only outside of
-//! blocks.
+//! Replaces tabs that indent lines of flow collections. go-yaml accepts such tabs everywhere, but this program's parser
+//! only outside of blocks.
 
 use std::{borrow::Cow, ops::Range, slice};
 
 use granit_parser::{Event, Parser, StructureStyle};
 
-/// Replaces these tabs by spaces, so that every position in the text stays the same.
+/// Replaces each of these tabs by one space, so that all positions stay the same.
 pub(super) fn as_spaces(text: &str) -> Cow<'_, str> {
     let is_indented_by_tab = |line: &str| line.trim_start_matches(' ').starts_with('\t');
     if !text.lines().any(is_indented_by_tab) {
@@ -16,7 +16,7 @@ pub(super) fn as_spaces(text: &str) -> Cow<'_, str> {
     Cow::Owned(with_spaces(text, &flow_collections(&lenient)))
 }
 
-/// Replaces the tabs that indent lines beginning in one of these parts, which are sorted.
+/// Replaces the tabs that indent lines which begin inside one of these sorted parts.
 fn with_spaces(text: &str, parts: &[Range<usize>]) -> String {
     let mut written = String::with_capacity(text.len());
     let mut parts = parts.iter().peekable();
@@ -35,7 +35,7 @@ fn with_spaces(text: &str, parts: &[Range<usize>]) -> String {
     written
 }
 
-/// Returns the outermost flow collections, up to the first syntax error.
+/// Returns the outermost flow collections before the first syntax error.
 fn flow_collections(text: &str) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     let (mut depth, mut start) = (0_usize, 0);

@@ -6,14 +6,14 @@ use serde_json::json;
 
 use super::*;
 
-/// Returns the mistakes of reading `text`, as lines.
+/// Returns the mistakes of parsing `text`, as lines.
 fn reading(name: &str, text: &str) -> String {
     let mut mistakes = Mistakes::new();
     read_text(name, text, &mut mistakes);
     mistakes.to_string()
 }
 
-/// Returns the mistakes that `look` finds in a document, as lines.
+/// Returns the mistakes that `look` reports in a document, as lines.
 fn looking(text: &str, look: impl FnOnce(&Node<'_>)) -> String {
     let mut mistakes = Mistakes::new();
     let documents = read_text("f", text, &mut mistakes);
@@ -64,7 +64,7 @@ fn json_and_yaml_are_read_to_the_same_values() {
 
 #[test]
 fn a_file_is_split_into_documents() {
-    // (text, JSON of its documents)
+    // (text, its documents as JSON)
     let table = [
         ("", ""),
         ("# nothing\n", ""),
@@ -298,7 +298,7 @@ fn each_reader_returns_a_value_or_one_mistake() {
     let map: Look = |node| format!("{:?}", node.string_map());
     let object: Look = |node| format!("{}", node.object().is_some());
 
-    // (reader, value, what is read or the mistake)
+    // (reader, text, resulting value or mistake)
     let table: [(Look, &str, &str); 51] = [
         (string, "a", "Some(\"a\")"),
         (
@@ -447,7 +447,7 @@ fn each_reader_returns_a_value_or_one_mistake() {
 }
 
 #[test]
-fn mistakes_are_sorted_unique_and_readable_by_machines() {
+fn mistakes_are_sorted_deduplicated_and_serializable() {
     let mut mistakes = Mistakes::new();
     for (file, line, path) in [("b", 1, ""), ("a", 12, "x"), ("a", 2, "y"), ("a", 12, "x")] {
         mistakes.push(Mistake {
@@ -473,16 +473,16 @@ fn mistakes_are_sorted_unique_and_readable_by_machines() {
 }
 
 #[test]
-fn long_texts_are_cut_in_messages() {
+fn long_texts_are_truncated_in_messages() {
     assert_eq!(quoted("a\n\"é"), r#""a\n\"é""#);
     assert_eq!(quoted(&"é".repeat(60)), format!("\"{}\"", "é".repeat(60)));
     assert_eq!(quoted(&"é".repeat(61)), format!("\"{}\"...", "é".repeat(60)));
 }
 
-/// Positions in one long line and suggestions for many unknown fields must not take quadratic time, which would be
-/// minutes here.
+/// Computing positions in one long line, and suggestions for many unknown fields, must not take quadratic time, which
+/// would be minutes here.
 #[test]
-fn a_large_document_on_one_line_is_read_in_time() {
+fn a_large_document_on_one_line_is_read_in_linear_time() {
     let fields: Vec<_> = (0..100_000)
         .map(|index| format!("\"field{index}\": [{index}, \"é\"]"))
         .collect();

@@ -1,4 +1,4 @@
-//! The tree of a document: values with their positions, and the flaws that are found before paths are known.
+//! The tree of a document: values with positions, and the mistakes that are found before field paths are known.
 
 use std::ops::Range;
 
@@ -7,10 +7,10 @@ use serde_json::Number;
 
 use super::{Location, MOST_VALUES, Mistake, number};
 
-/// The deepest nesting of values. Deeper documents are rejected, since the tree is walked recursively.
+/// The maximum nesting of values. It is limited because functions recurse into the tree.
 pub(super) const DEEPEST: usize = 64;
 
-/// A line and a column, counted from 1, columns in characters.
+/// A line, and a column in characters, both counted from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Position {
     pub(super) line: u32,
@@ -20,8 +20,8 @@ pub(super) struct Position {
 #[derive(Clone, Debug)]
 pub(super) struct Positioned {
     pub(super) position: Position,
-    /// The byte range of the value in the text, counted after a byte order mark. A block scalar (`|`, `>`) has the
-    /// range of its content without trailing line breaks; an omitted value has an empty range.
+    /// The byte range of the value in the text, without a byte order mark. A block scalar (`|`, `>`) has the range of
+    /// its content without trailing line breaks; an omitted value has an empty range.
     pub(super) span: Range<usize>,
     pub(super) value: Value,
 }
@@ -29,9 +29,9 @@ pub(super) struct Positioned {
 #[derive(Clone, Debug)]
 pub(super) enum Value {
     Null,
-    /// A boolean, with its text in the document.
+    /// A boolean, and its text in the document.
     Bool(bool, String),
-    /// A number, with its text in the document.
+    /// A number, and its text in the document.
     Number(Number, String),
     String(String),
     List(Vec<Positioned>),
@@ -60,7 +60,7 @@ pub(super) struct Entry {
     pub(super) value: Positioned,
 }
 
-/// A scalar that YAML 1.2 reads differently.
+/// A scalar that YAML 1.2 reads as another value.
 #[derive(Clone, Debug)]
 pub(super) struct Ambiguity {
     pub(super) position: Position,
@@ -70,7 +70,7 @@ pub(super) struct Ambiguity {
 }
 
 impl Ambiguity {
-    /// Creates the ambiguity of the scalar `text`, which YAML 1.1 reads as `read` and YAML 1.2 as `other`.
+    /// Creates the ambiguity of a scalar that is `read` in YAML 1.1 and `other` in YAML 1.2.
     pub(super) fn new(position: Position, path: String, text: &str, read: &str, other: &str) -> Self {
         Self {
             position,
@@ -81,7 +81,7 @@ impl Ambiguity {
     }
 }
 
-/// Returns the path of a field: `spec.stages`, `metadata.labels["a.b/c"]`.
+/// Returns the path of a field, such as `spec.stages` or `metadata.labels["a.b/c"]`.
 pub(super) fn join(path: &str, key: &str) -> String {
     let is_plain = !key.is_empty() && key.chars().all(|c| c.is_alphanumeric() || c == '_' || c == '-');
     match (is_plain, path) {
@@ -91,7 +91,7 @@ pub(super) fn join(path: &str, key: &str) -> String {
     }
 }
 
-/// Returns the position after the last character that is not white space. No mistake is reported after it.
+/// Returns the position after the last character that is not white space, the last position of any mistake.
 pub(super) fn end_of(text: &str) -> Position {
     let text = text.trim_end();
     let is_break = |(index, byte): (usize, u8)| {
@@ -105,7 +105,7 @@ pub(super) fn end_of(text: &str) -> Position {
     }
 }
 
-/// A mistake that prevents parsing, before paths are known.
+/// A mistake in the syntax, without the path of a field.
 #[derive(Debug)]
 pub(super) struct SyntaxMistake {
     pub(super) position: Position,
@@ -181,11 +181,11 @@ impl SyntaxMistake {
     }
 }
 
-/// Builds a map, keeping the first of two written fields with the same key.
+/// Builds a map. If a field is written twice, the first one is kept.
 #[derive(Debug, Default)]
 pub(super) struct MapBuilder {
     entries: Vec<Entry>,
-    /// The index of each key, and whether the field was written in this map rather than merged into it.
+    /// The index of each key, and whether its field was written in this map or merged into it.
     keys: std::collections::HashMap<String, (usize, bool)>,
 }
 
@@ -202,7 +202,7 @@ impl MapBuilder {
         }
     }
 
-    /// Sets a field. If it is written in this map twice, the first value stays, and the flaw is returned.
+    /// Sets a field. If the field was already written in this map, keeps the first value and returns the mistake.
     fn set(&mut self, entry: Entry, is_written: bool) -> Option<SyntaxMistake> {
         let next = self.entries.len();
         let (index, was_written) = self.keys.entry(entry.key.clone()).or_insert((next, is_written));

@@ -1,4 +1,4 @@
-//! Builds the trees of YAML documents from the parser's events, as kubectl reads them.
+//! Builds the trees of YAML documents from the parser's events, in the same way as kubectl.
 
 use std::{borrow::Cow, ops::Range};
 
@@ -13,14 +13,14 @@ use super::{
     tree::{Ambiguity, DEEPEST, Entry, MapBuilder, Position, Positioned, SyntaxMistake, Value, end_of, join},
 };
 
-/// The most ambiguities that are reported for a document.
+/// The maximum number of ambiguities that are reported for a document.
 const MOST_AMBIGUITIES: usize = 100;
 
-/// A document, and the scalars in it that YAML 1.2 reads differently.
+/// A document, and its scalars that YAML 1.2 reads as other values.
 pub(super) type Tree = (Positioned, Vec<Ambiguity>);
 
-/// Reads the documents of a YAML text, without the empty ones. Aliases may repeat at most `limit` bytes. Reading ends
-/// at a syntax error, and the documents before it are returned.
+/// Reads the documents of a YAML text, except empty ones. Aliases may repeat at most `limit` bytes. After a syntax
+/// error, the documents before it are returned.
 pub(super) fn read(text: &str, limit: usize, flaws: &mut Vec<SyntaxMistake>) -> Vec<Tree> {
     let mut documents = Vec::new();
     if let Err(flaw) = read_into(&mut documents, &tabs::as_spaces(text), limit, flaws) {
@@ -75,7 +75,7 @@ pub(super) fn position(mark: Marker) -> Position {
 struct OpenCollection {
     position: Position,
     start: usize,
-    /// The offset of the end of the part that was read so far.
+    /// The offset at which the part read so far ends.
     end: usize,
     style: StructureStyle,
     content: Content,
@@ -85,7 +85,7 @@ enum Content {
     List(Vec<Positioned>),
     Map {
         map: MapBuilder,
-        /// The last key, until its value was read.
+        /// The last key, while its value is missing.
         key: Option<Key>,
     },
 }
@@ -135,7 +135,7 @@ impl Builder<'_> {
                     self.put(value, flaws)
                 }
             },
-            // The events of the anchored node come next, with spans from elsewhere in the text.
+            // The events of the anchored node follow. Their spans are at the anchor, not at the alias.
             Event::Alias(_) => {
                 self.extend(bytes(span).end);
                 Ok(None)
@@ -150,7 +150,7 @@ impl Builder<'_> {
         }
     }
 
-    /// Removes trailing white space from the range: the span of a block scalar includes line breaks after it.
+    /// Removes trailing white space from a range, because the span of a block scalar includes trailing line breaks.
     fn without_space(&self, span: Range<usize>) -> Range<usize> {
         let written = self.text.get(span.clone()).unwrap_or_default().trim_end();
         span.start..span.start + written.len()
@@ -262,7 +262,7 @@ impl Builder<'_> {
         Ok(None)
     }
 
-    /// Returns the slot for the next key if the innermost collection is a map without a pending key.
+    /// Returns the place for the next key if the innermost collection is a map that expects a key.
     fn missing_key(&mut self) -> Option<&mut Option<Key>> {
         match &mut self.open.last_mut()?.content {
             Content::Map { key, .. } if key.is_none() => Some(key),
@@ -290,8 +290,8 @@ fn bytes(span: Span) -> Range<usize> {
     span.byte_range().unwrap_or_default()
 }
 
-/// Merges the fields of a map, or of a list of maps, where the first map has precedence. A merged field replaces an
-/// earlier field of the same name, even one that is written in the map itself, as in go-yaml v2.
+/// Merges the fields of a map or of a list of maps, in which the first map has precedence. As in go-yaml v2, a merged
+/// field replaces an earlier field with the same name, even one that was written in the map itself.
 fn merge(map: &mut MapBuilder, value: Positioned, may_be_list: bool) -> Result<(), SyntaxMistake> {
     match value.value {
         Value::Map(entries) => map.merge(entries),

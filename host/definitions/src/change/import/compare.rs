@@ -1,16 +1,16 @@
-//! Compares a chain with the native chain that was written from it.
+//! Compares a chain with its native form.
 
 use admittance_admission::MatchPolicy;
 
 use crate::{ChainDefinition, StageDefinition, forms::native::write};
 
-/// Lists the properties of a chain that no native chain can have, a sentence each.
+/// Lists the properties of a chain that native chains cannot express, one sentence each.
 pub(super) fn foreign(chain: &ChainDefinition) -> Vec<String> {
     let of_stage = |stage| foreign_to(stage).map(|what| format!("{}: {what}", stage.spec.name));
     chain.stages.iter().flat_map(of_stage).collect()
 }
 
-/// Lists the properties of a chain that its native chain lacks, a sentence each.
+/// Lists the properties of a chain that its native form has lost, one sentence each.
 pub(super) fn lost(chain: &ChainDefinition, native: &ChainDefinition) -> Vec<String> {
     let mut lost = Vec::new();
     if chain.phase != native.phase {
@@ -37,7 +37,7 @@ pub(super) fn lost(chain: &ChainDefinition, native: &ChainDefinition) -> Vec<Str
     lost
 }
 
-/// Lists the properties of a stage that no native stage can have.
+/// Lists the properties of a stage that native stages cannot express.
 fn foreign_to(stage: &StageDefinition) -> impl Iterator<Item = &'static str> {
     let of_hook = stage.hook.without_native_form();
     let found = [

@@ -12,7 +12,7 @@ fn of(text: &str) -> Import {
         .unwrap_or_else(|mistakes| panic!("{mistakes}"))
 }
 
-/// Returns result, chain and notes of the only definition.
+/// Returns the result, the chain, the notes and the new text for the only definition.
 fn one(text: &str) -> (ImportResult, Option<String>, Vec<String>, String) {
     let import = of(text);
     let [definition] = <[Imported; 1]>::try_from(import.definitions).unwrap();
@@ -62,7 +62,7 @@ fn a_webhook_is_converted_exactly() {
     assert_eq!(one.hook, other.hook);
     assert_eq!(original[0].rules, imported[0].rules);
     let mut spec = one.spec.clone();
-    // The stages do not repeat the rules of the chain.
+    // Stages omit rules that are equal to the chain's.
     spec.rules.clear();
     assert_eq!(spec, other.spec);
 }
@@ -72,7 +72,7 @@ fn a_webhook_without_a_native_form_is_kept() {
     let (result, _, notes, kept) = one(&webhook("").replace(", caBundle: ", " } #"));
     assert_eq!(result, ImportResult::Kept);
     assert!(notes[0].contains("caBundle"), "{notes:?}");
-    // The text is the document of the file, unchanged.
+    // The text is the file's document without changes.
     assert!(
         kept.starts_with("---\napiVersion: admissionregistration.k8s.io/v1\n"),
         "{kept}"
@@ -88,7 +88,7 @@ fn a_webhook_without_a_native_form_is_kept() {
     let (result, _, notes, _) = one(&webhook(second));
     assert_eq!(result, ImportResult::Kept);
     assert!(notes[0].contains("one `matchPolicy`"), "{notes:?}");
-    // If all webhooks have one match policy, each stage keeps its rules.
+    // If all webhooks have the same match policy, each stage keeps its own rules.
     let (result, _, _, native) = one(&webhook(&second.replace("    matchPolicy: Exact\n", "")));
     assert_eq!(result, ImportResult::Exact);
     let stages = &chains(&native)[0].stages;
@@ -173,7 +173,7 @@ fn a_policy_and_its_binding_become_one_chain() {
             assert_eq!(definition.result, ImportResult::Kept, "{says}");
             assert!(definition.notes.concat().contains(says), "{definition:?}");
         }
-        // The text has both documents.
+        // The text contains both documents.
         assert_eq!(chains(&import.text)[0].stages.len(), 1);
     }
 
@@ -234,7 +234,7 @@ spec:
         (result, chain.as_deref()),
         (ImportResult::Exact, Some("namespaced-team-a-labels"))
     );
-    // The note is a warning that `check` prints.
+    // The note repeats a warning of `check`.
     assert!(notes[0].contains("policyServer"), "{notes:?}");
     let imported = chains(&native);
     assert_eq!(
@@ -330,7 +330,7 @@ fn items_of_a_list_are_imported_one_by_one() {
         body.trim_end()
     );
     assert_eq!(of(&text).definitions[0].result, ImportResult::Exact);
-    // An item that is kept gets a kind of its own.
+    // An item that is not converted gets a `kind`.
     let kept = of(&text.replace(", caBundle: ", " } #"));
     assert_eq!(kept.definitions[0].result, ImportResult::Kept);
     assert_eq!(chains(&kept.text)[0].name, "images");

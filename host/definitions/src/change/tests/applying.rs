@@ -3,7 +3,7 @@ use std::path::Path;
 use super::{chain, json, line, set, summary, text, to};
 use crate::{DefinitionId, DefinitionSet, Destination, Expected, StoreKind, read_files};
 
-/// Returns the text of the file after this text was applied.
+/// Returns the content of the file after `new` was applied.
 fn applied(file: &str, text_of_file: &str, new: &str) -> Result<String, String> {
     let old = set(&[(file, text_of_file)]);
     let change = old
@@ -13,7 +13,7 @@ fn applied(file: &str, text_of_file: &str, new: &str) -> Result<String, String> 
 }
 
 #[test]
-fn a_file_of_one_definition_is_replaced_whole() {
+fn a_file_with_one_definition_is_replaced_as_a_whole() {
     let b = chain("b");
     let changed = |text: &str| text.replace("CREATE", "UPDATE");
     let pretty = |text: &str| format!("{:#}\n", serde_json::from_str::<serde_json::Value>(text).unwrap());
@@ -23,7 +23,7 @@ fn a_file_of_one_definition_is_replaced_whole() {
              secret }}, admissionWebhooks: [] }}\n"
         )
     };
-    // (the file, its text, the applied text, the new text)
+    // (file, its text, the applied text, the resulting text)
     let table = [
         (
             "f.yaml",
@@ -31,7 +31,7 @@ fn a_file_of_one_definition_is_replaced_whole() {
             changed(&line("b")),
             format!("{}\n", changed(&line("b"))),
         ),
-        // The comments of the applied text replace the old ones.
+        // Comments in the applied text replace the old comments.
         (
             "f.yaml",
             format!("\u{feff}# Old.\n\n{b}    # Old.\n"),
@@ -44,7 +44,7 @@ fn a_file_of_one_definition_is_replaced_whole() {
             format!("# New.\n{b}"),
             format!("# New.\n{b}"),
         ),
-        // A YAML file may contain JSON; a JSON file may contain only JSON.
+        // A YAML file may contain JSON, but a JSON file must not contain YAML.
         (
             "f.yaml",
             b.clone(),
@@ -63,7 +63,7 @@ fn a_file_of_one_definition_is_replaced_whole() {
             changed(&line("b")),
             pretty(&changed(&json("b"))),
         ),
-        // The kinds of BCS are compared without regard to case.
+        // Kinds of BCS are compared without regard to case.
         (
             "f.yaml",
             bcs("admissionwebhook", "create"),
@@ -74,7 +74,7 @@ fn a_file_of_one_definition_is_replaced_whole() {
     for (file, old, new, expected) in table {
         assert_eq!(applied(file, &old, &new), Ok(expected), "{old}\nand\n{new}");
     }
-    // If several definitions are applied, each is written to its own file.
+    // When several definitions are applied, each is written to its own file.
     let a = chain("a");
     let both = set(&[("a.yaml", &a), ("b.yaml", &b)]);
     let several = format!("# Of b.\n{}--- # Of a.\n{}", changed(&b), changed(&a));
@@ -103,7 +103,7 @@ fn a_file_of_one_definition_is_replaced_whole() {
 }
 
 #[test]
-fn a_file_with_several_definitions_must_be_edited_by_hand() {
+fn a_file_with_several_definitions_cannot_be_changed() {
     let [a, b] = ["a", "b"].map(chain);
     let applied_to = |text: &str, new: &str| {
         let change = set(&[("f.yaml", text)]).apply(new, "new.yaml", Expected::Any, &|_| None);
@@ -121,7 +121,7 @@ fn a_file_with_several_definitions_must_be_edited_by_hand() {
         );
         assert_eq!(applied_to(&text, &changed), Err(message));
     }
-    // A definition that exists in another spelling is not changed.
+    // A definition that is only formatted differently is unchanged.
     assert_eq!(
         applied_to(
             &format!("{a}---\n{b}"),
@@ -132,7 +132,7 @@ fn a_file_with_several_definitions_must_be_edited_by_hand() {
 }
 
 #[test]
-fn chains_of_both_phases_may_have_one_name() {
+fn chains_of_different_phases_may_have_the_same_name() {
     let of = |phase: &str, operation: &str| {
         let whole = line("a").replace("spec: {", &format!("spec: {{ phase: {phase},"));
         whole.replace("CREATE", operation)
@@ -155,13 +155,13 @@ fn chains_of_both_phases_may_have_one_name() {
         summary(&change),
         "AdmissionChain/a Changed, AdmissionChain/a Unchanged; ~v.yaml"
     );
-    // A chain whose name is in one phase only may change its phase.
+    // The phase of a chain may change if no other chain has its name.
     let one = set(&[("m.yaml", &mutating)]);
     assert_eq!(
         summary(&one.apply(&validating, "n", Expected::Any, &|_| None).unwrap()),
         "AdmissionChain/a Changed; ~m.yaml"
     );
-    // The other definition in the text is new.
+    // The text also contains a new definition.
     let directory = tempfile::tempdir().unwrap();
     let change = one.apply(
         &format!("{mutating}\n---\n{validating}"),
@@ -195,7 +195,7 @@ fn a_new_definition_gets_an_unused_file_name() {
     let long_name = format!("admissionwebhook-m-{}.yaml", "x".repeat(81));
     let phases = ["Mutating", "Validating"]
         .map(|phase| line("p").replace("spec: {", &format!("spec: {{ phase: {phase},")));
-    // (the applied text, the new files)
+    // (applied text, new files)
     let table = [
         (chain("pods"), vec![("AdmissionChain-pods.yaml", chain("pods"))]),
         (
@@ -283,7 +283,7 @@ fn a_refused_apply_says_why() {
              kind: Secret }}\nadmissionWebhooks: []\n"
         )
     };
-    // (the file, the text, the error)
+    // (file, text, error)
     let table = [
         (beside.clone(), String::new(), "new.yaml: it contains no definition".to_owned()),
         (beside.clone(), "# a\n---\n".to_owned(), "new.yaml: it contains no definition".to_owned()),
@@ -312,7 +312,7 @@ fn a_refused_apply_says_why() {
             a.clone(),
             "AdmissionChain/a is an item of the list in f.yaml:3:10; edit that file".to_owned(),
         ),
-        // If two files have the same mistake, both are reported.
+        // The same mistake in two files is reported twice.
         (
             beside.clone(),
             "{ apiVersion: admissionregistration.k8s.io/v1, kind: MutatingWebhookConfiguration, metadata: { name: b } }".to_owned(),
@@ -339,7 +339,7 @@ fn a_refused_apply_says_why() {
             .to_string();
         assert!(found.starts_with(&expected), "{found}\nfor\n{expected}");
     }
-    // A mistake in a document is gone when the document is replaced.
+    // Replacing a document removes the mistakes in it.
     assert_eq!(applied("f.yaml", &b.replace("CREATE", "CREAT"), &b), Ok(b));
     for (other, expected) in [
         (
@@ -357,7 +357,6 @@ fn a_refused_apply_says_why() {
     }
 }
 
-/// Relative paths of the definition are resolved in the directory of the file to which it is written.
 #[test]
 fn relative_module_paths_start_at_the_directory_of_the_file() {
     let set = set(&[("chains/f.yaml", &chain("a"))]);
@@ -384,7 +383,7 @@ fn relative_module_paths_start_at_the_directory_of_the_file() {
 }
 
 #[test]
-fn the_chains_of_a_text_are_listed_before_it_is_applied() {
+fn the_chains_of_a_text_can_be_listed_without_applying_it() {
     let set = set(&[("old/pods.yaml", &chain("pods"))]);
     let destination = to(Path::new("new"));
     let source = |name: &str| {

@@ -1,11 +1,11 @@
-//! Tests with generated files that each document can stand alone, whatever surrounds it in its file.
+//! Tests with generated files that each document can be used alone, whatever precedes and follows it in its file.
 
 use proptest::prelude::*;
 
 use super::{chain, json, line, set, text, to};
 use crate::{ChainDefinition, DefinitionId, Expected};
 
-/// Generates text without a meaning, to be placed between two documents.
+/// Generates text without meaning that may separate two documents.
 fn between() -> impl Strategy<Value = String> {
     let lines = prop_oneof![Just("\n"), Just("# A comment.\n"), Just("#\n"), Just("   \n")];
     prop::collection::vec(lines, 0..4).prop_map(|lines| lines.concat())
@@ -33,7 +33,7 @@ fn document(index: usize) -> impl Strategy<Value = String> {
     ]
 }
 
-/// Generates a number of documents, and the file with them.
+/// Generates a file, and the number of documents in it.
 fn file() -> impl Strategy<Value = (usize, String)> {
     let parts = |count: usize| {
         let documents: Vec<_> = (0..count).map(document).collect();
@@ -76,7 +76,7 @@ proptest! {
             let alone = set(&[("f.yaml", &one.text)]).documents();
             let found: Vec<_> = alone.into_iter().map(|stored| (stored.id, stored.chain)).collect();
             prop_assert_eq!(found, vec![(one.id.clone(), one.chain.clone())], "{}", one.text);
-            // The definition exists already, so nothing is written.
+            // The definition exists already, so applying it writes nothing.
             let again = old.apply(&one.text, "new", Expected::Any, &|_| None).unwrap();
             prop_assert_eq!(&again.files, &[]);
             prop_assert_eq!(old.delete(&one.id).is_ok(), count == 1);

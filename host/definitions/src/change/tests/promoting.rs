@@ -5,7 +5,7 @@ use crate::document::to_json;
 
 const PIN: &str = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
 
-/// Returns the file after the candidate of its stage was promoted.
+/// Returns the content of the file after the promotion of its candidate.
 fn promoted(file: &str, old: &str) -> String {
     let set = set(&[(file, old)]);
     let chains = set.chains().unwrap();
@@ -23,7 +23,7 @@ const HEAD: &str = "# All.\napiVersion: admittance.dev/v1alpha1\nkind: Admission
 
 #[test]
 fn a_promoted_stage_gets_the_fields_of_its_candidate() {
-    // (the stage, the stage after the promotion)
+    // (stage, stage after the promotion)
     let table = [
         (
             "{ name: s, plugin: { source: file:a.wasm }, candidate: { source: file:b.wasm, share: 10% }, timeout: 1s }",
@@ -33,12 +33,12 @@ fn a_promoted_stage_gets_the_fields_of_its_candidate() {
             "{ candidate: { source: file:b.wasm }, plugin: { source: file:a.wasm }, name: s }",
             "{ plugin: { source: file:b.wasm }, name: s }",
         ),
-        // Fields that the candidate does not have are removed, or keep their value.
+        // The candidate's own fields replace the plugin's or remove them; inherited fields keep their value.
         (
             "{ name: s, plugin: { digest: '{PIN}', source: file:a.wasm, settings: { a: 1 }, memory: 1MiB }, candidate: { source: 'oci://r.example.com/b:2', refresh: 1h } }",
             "{ name: s, plugin: { source: 'oci://r.example.com/b:2', settings: { a: 1 }, memory: 1MiB, refresh: 1h } }",
         ),
-        // A digest replaces `refresh`.
+        // The candidate's digest replaces the plugin's `refresh`.
         (
             "{ name: s, plugin: { source: 'oci://r.example.com/a:1', refresh: 1h }, candidate: { source: 'oci://r.example.com/a:2', digest: '{PIN}' } }",
             "{ name: s, plugin: { source: 'oci://r.example.com/a:2', digest: '{PIN}' } }",
@@ -47,7 +47,7 @@ fn a_promoted_stage_gets_the_fields_of_its_candidate() {
             "{ name: s, plugin: { source: file:a.wasm, settings: { old: true } }, candidate: { source: file:b.wasm, settings: { a: [1, 2] }, allow: { environment: { A: x } }, memory: 2MiB } }",
             "{ name: s, plugin: { source: file:b.wasm, settings: { a: [1, 2] }, allow: { environment: { A: x } }, memory: 2MiB } }",
         ),
-        // An empty field counts as missing.
+        // A field with an empty value counts as missing.
         (
             "{ name: s, plugin: { source: file:a.wasm, digest: , settings: { a: 1 } }, candidate: { source: file:é.wasm, settings: , memory: ~ } }",
             "{ name: s, plugin: { source: file:é.wasm, settings: { a: 1 } } }",
@@ -164,7 +164,7 @@ fn a_refused_promotion_says_why() {
     let change = both.promote(&"Validating:pods/images".parse().unwrap()).unwrap();
     assert_eq!(summary(&change), "AdmissionChain/pods Changed; ~v.yaml");
 
-    // A definition that shares its file is edited there.
+    // A definition that shares its file must be edited there.
     let beside = set(&[("f.yaml", &format!("{mutating}---\n{}", super::chain("other")))]);
     let error = beside.promote(&"pods/images".parse().unwrap()).unwrap_err();
     assert_eq!(

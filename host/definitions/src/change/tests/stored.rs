@@ -1,18 +1,18 @@
-//! Tests of definitions in stores that are used together with files.
+//! Tests of changes when definitions are in files and in a store of entries.
 
 use std::path::Path;
 
 use super::{chain, json, line, summary, text, to};
 use crate::{DefinitionFile, DefinitionId, DefinitionSet, Destination, Expected, StageId, StoreKind};
 
-/// Returns the file `f.yaml` with the chain `a`, and a store with these entries.
+/// Returns a set of the file `f.yaml` with the chain `a`, and of these entries.
 fn with_stored(stored: &[(&str, &str)]) -> DefinitionSet {
     let entry = |(path, text): &(&str, &str)| DefinitionFile::entry(path, *text, None);
     let file = DefinitionFile::file("f.yaml", chain("a"));
     DefinitionSet::of_files(stored.iter().map(entry).chain([file]).collect())
 }
 
-/// Returns the definitions in files, or those in entries.
+/// Returns only the files, or only the entries.
 fn of_kind(set: &DefinitionSet, kind: StoreKind) -> Vec<&DefinitionFile> {
     set.files().iter().filter(|file| file.kind == kind).collect()
 }
@@ -28,7 +28,7 @@ fn to_store(id: &DefinitionId) -> Option<Destination> {
     })
 }
 
-/// Returns an `AdmissionChain` as a resource, with these labels and annotations.
+/// Returns an `AdmissionChain` with these labels and annotations, as a store of resources has it.
 fn with_metadata(labels: &str, annotations: &str) -> String {
     let metadata = format!(r#"{{"name": "b", "labels": {labels}, "annotations": {annotations}}}"#);
     absolute(&json("b")).replace(r#"{"name": "b"}"#, &metadata)
@@ -88,7 +88,7 @@ fn the_items_of_a_list_are_applied_one_by_one() {
         let change = old.apply(&new, "new", Expected::Any, &to_store).unwrap();
         assert_eq!(summary(&change), expected, "{new}");
     }
-    // A mistake is reported at its place in the list.
+    // A mistake is reported at its position in the list.
     let wrong = list(&[b.replace("CREATE", "CREAT")]);
     let error = old.apply(&wrong, "new", Expected::Any, &to_store).unwrap_err();
     assert!(error.to_string().starts_with("new:3:"), "{error}");
@@ -106,7 +106,7 @@ fn a_change_writes_entries_of_a_store() {
     let changed = |text: &str| text.replace("CREATE", "UPDATE");
     let updated = changed(&b);
     let pretty = |text: &str| format!("{:#}", serde_json::from_str::<serde_json::Value>(text).unwrap());
-    // (the applied text, the summary of the change, the text of the entry of `b` or of the new one)
+    // (applied text, summary of the change, text of the entry of `b` or of the new entry)
     let table = [
         (b.clone(), "AdmissionChain/b Unchanged;", b.clone()),
         (pretty(&b), "AdmissionChain/b Unchanged;", b.clone()),
@@ -121,7 +121,7 @@ fn a_change_writes_entries_of_a_store() {
             "AdmissionChain/b Changed; ~store:/x/b",
             pretty(&updated),
         ),
-        // Other programs read the entries as JSON.
+        // Entries are written as JSON, because other programs read them.
         (
             format!("# Comment.\n{}", changed(&absolute(&line("b")))),
             "AdmissionChain/b Changed; ~store:/x/b",
@@ -202,9 +202,9 @@ fn stored_definitions_are_deleted_and_promoted_besides_files() {
     }
 }
 
-/// The entry's path names another definition, or its text defines none.
+/// The entry at the path contains another definition, or an invalid text.
 #[test]
-fn a_definition_is_not_written_over_another() {
+fn an_entry_with_another_definition_is_not_overwritten() {
     for there in [absolute(&json("c")), "nonsense".to_owned()] {
         let old = with_stored(&[("store:/x/b", &there)]);
         let error = old
@@ -217,9 +217,9 @@ fn a_definition_is_not_written_over_another() {
     }
 }
 
-/// A store has no directory, so no path can be relative to it.
+/// Relative paths start in a directory, and an entry is in none.
 #[test]
-fn there_are_no_relative_paths_in_a_store() {
+fn a_relative_path_in_an_entry_is_a_mistake() {
     let path = |place: &str, column: usize| {
         format!(
             "{place}:1:{column}: spec.stages[0].plugin.source: the path \"s.wasm\" is relative, and this definition is \
@@ -232,7 +232,7 @@ fn there_are_no_relative_paths_in_a_store() {
         there.chains().unwrap_err().to_string(),
         path("store:/x/b", column)
     );
-    // When it is applied, the mistake is reported at its place in the applied text.
+    // If such a text is applied, the mistake is reported at its position in the text.
     let empty = with_stored(&[]);
     let error = empty
         .apply(&json("b"), "new", Expected::Any, &to_store)
@@ -243,7 +243,7 @@ fn there_are_no_relative_paths_in_a_store() {
         .apply(&json("b"), "new", Expected::Any, &to_store)
         .unwrap_err();
     assert_eq!(error.to_string(), path("new", column));
-    // In a directory, the text has no mistake.
+    // In a file, the same text is valid.
     empty
         .apply(&json("b"), "new", Expected::Any, &to(Path::new("chains")))
         .unwrap();

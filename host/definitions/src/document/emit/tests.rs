@@ -12,9 +12,8 @@ fn read(text: &str) -> Json {
 }
 
 #[test]
-fn ambiguous_texts_are_written_in_quotes() {
-    // (text, as it is written). The plain forms of bool, int, float, timestamp and merge keys are values only in YAML
-    // 1.1, so they are quoted.
+fn ambiguous_texts_are_quoted() {
+    // (text, as it is written). Plain booleans, numbers, timestamps and merge keys of YAML 1.1 are quoted.
     for (text, written) in [
         ("pods", "pods"),
         ("/mutate", "/mutate"),
@@ -85,7 +84,7 @@ fn any_text() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn written_values_are_read_again(
+    fn written_values_are_read_back_unchanged(
         texts in prop::collection::vec(any_text(), 0..4), key in any_text(), nested in any_text()
     ) {
         let value = json!({"texts": texts, key: {"nested": [{"text": nested}]}, "end": 1});

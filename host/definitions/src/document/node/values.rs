@@ -1,4 +1,4 @@
-//! Reads nodes as the types of definitions and of the configuration.
+//! Reads nodes as the types that definitions and configuration files use.
 
 use std::{collections::BTreeMap, fmt, ops::RangeInclusive, str::FromStr, time::Duration};
 
@@ -20,7 +20,7 @@ impl<'a> Node<'a> {
         Some(self.entries(entries).collect())
     }
 
-    /// Reads a list. An empty one is a mistake with this fix.
+    /// Reads a list. An empty list is a mistake with this fix.
     pub fn filled_list(&self, fix: &str) -> Option<Vec<Node<'a>>> {
         let entries = self.list()?;
         if entries.is_empty() {
@@ -29,18 +29,18 @@ impl<'a> Node<'a> {
         Some(entries)
     }
 
-    /// Reads a list and each of its entries with `read`, so that all mistakes are reported; returns `None` if an entry
-    /// is invalid.
+    /// Reads a list and each of its items with `read`, so that all mistakes are reported; `None` if any item is
+    /// invalid.
     pub fn list_of<T>(&self, read: impl FnMut(&Node<'a>) -> Option<T>) -> Option<Vec<T>> {
         read_each(&self.list()?, read)
     }
 
-    /// Reads a list as [`list_of`](Self::list_of) does. An empty one is a mistake with this fix.
+    /// Reads a list like [`list_of`](Self::list_of). An empty list is a mistake with this fix.
     pub fn filled_list_of<T>(&self, fix: &str, read: impl FnMut(&Node<'a>) -> Option<T>) -> Option<Vec<T>> {
         read_each(&self.filled_list(fix)?, read)
     }
 
-    /// Reads a list of different words of this set. An empty list is a mistake with this `fix`; a repeated word is a
+    /// Reads a list of words without duplicates. An empty list is a mistake with this `fix`; a repeated word is a
     /// mistake with the message `twice`.
     pub fn different_words<W: Word>(&self, fix: &str, twice: &str) -> Option<Vec<W>> {
         let mut words = Vec::new();
@@ -57,7 +57,7 @@ impl<'a> Node<'a> {
         Some(words)
     }
 
-    /// Reads a list of strings. Other entries are reported and left out.
+    /// Reads a list of strings. Other items are reported and skipped.
     pub fn strings(&self) -> Option<Vec<String>> {
         let entries = self.list()?;
         let strings = entries.iter().filter_map(|entry| entry.string());
@@ -109,7 +109,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Reads a duration in this range, with its unit: `250ms`, `1s`, `1m 30s`.
+    /// Reads a duration in this range, with a unit: `250ms`, `1s`, `1m 30s`.
     pub fn duration(&self, range: RangeInclusive<Duration>) -> Option<Duration> {
         let fix = || {
             let [least, most] = [*range.start(), *range.end()].map(humantime::format_duration);
@@ -133,7 +133,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Reads a number of bytes in this range: `64MiB`, `1GB`, `4096`.
+    /// Reads a number of bytes in this range, such as `64MiB`, `1GB` or `4096`.
     pub fn size(&self, range: RangeInclusive<u64>) -> Option<u64> {
         let written = match &self.value.value {
             Value::String(text) => text,
@@ -150,7 +150,7 @@ impl<'a> Node<'a> {
             return Some(size.as_u64());
         }
         let [least, most] = [*range.start(), *range.end()].map(|size| {
-            // The library writes `64.0 MiB`; documents write `64MiB`.
+            // `bytesize` writes `64.0 MiB`, but documents write `64MiB`.
             let text = bytesize::ByteSize(size).display().iec().to_string();
             text.replace(".0 ", "").replace(' ', "")
         });
@@ -160,12 +160,12 @@ impl<'a> Node<'a> {
         )
     }
 
-    /// Reads a word of this set, case-sensitive.
+    /// Reads a word of the set `W`, case-sensitive.
     pub fn word<W: Word>(&self) -> Option<W> {
         self.one_of(W::WHAT, W::WORDS)
     }
 
-    /// Reads one of these words, case-sensitive. `what` describes them in messages: `failure policy`.
+    /// Reads one of these words, case-sensitive. Messages call them `what`, such as `failure policy`.
     pub fn one_of<T: Copy>(&self, what: &str, words: &[(&str, T)]) -> Option<T> {
         self.matching_word(what, words, |text, word| text == word)
     }
@@ -199,7 +199,7 @@ impl<'a> Node<'a> {
         self.reject(format!("{text} is not a valid {what}", text = quoted(text)), fix)
     }
 
-    /// Parses a string as this type. The error becomes the message of a mistake.
+    /// Parses a string as `T`. The parser's error becomes a mistake.
     pub fn parse<T>(&self) -> Option<T>
     where
         T: FromStr,
@@ -208,7 +208,7 @@ impl<'a> Node<'a> {
         self.parse_with(T::from_str)
     }
 
-    /// Parses a string with this function. The error becomes the message of a mistake.
+    /// Parses a string with `read`, whose error becomes a mistake.
     pub fn parse_with<T, E: fmt::Display>(&self, read: impl FnOnce(&'a str) -> Result<T, E>) -> Option<T> {
         let result = read(self.text()?);
         self.accept(result)
@@ -219,7 +219,7 @@ impl<'a> Node<'a> {
         result.map_err(|error| self.wrong(error.to_string(), "")).ok()
     }
 
-    /// Reads an object with arbitrary keys.
+    /// Reads an object with any keys.
     pub fn map(&self) -> Option<Vec<(&'a str, Node<'a>)>> {
         let Value::Map(entries) = &self.value.value else {
             return self.expected("an object", "write `key: value`");
@@ -230,7 +230,7 @@ impl<'a> Node<'a> {
         Some(fields.collect())
     }
 
-    /// Reads an object with arbitrary keys and strings as values. Other values are reported and left out.
+    /// Reads an object with any keys, whose values are strings. Other values are reported and skipped.
     pub fn string_map(&self) -> Option<BTreeMap<String, String>> {
         let mut map = BTreeMap::new();
         for (key, value) in self.map()? {
