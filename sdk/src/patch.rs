@@ -217,7 +217,7 @@ mod tests {
     use crate::pointer;
 
     #[test]
-    fn every_operation_is_applied_alike_by_another_library() {
+    fn every_operation_is_applied_in_the_same_way_by_another_library() {
         let mut patch = Patch::new();
         patch
             .test(pointer!["a"], &1)

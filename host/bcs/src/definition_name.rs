@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_definitions_have_two_parts() {
+    fn the_name_of_a_definition_is_a_namespace_and_a_name() {
         // (kind, name, namespace and name)
         for (kind, name, expected) in [
             ("admissionwebhook", "defaultGroup/a", Some(("defaultGroup", "a"))),

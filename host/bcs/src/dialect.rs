@@ -179,7 +179,7 @@ impl Dialect for Bcs {
         let raw = head.uri.path();
         let readings = PathReadings::of(raw);
         let is_own = readings.iter().any(is_own);
-        // A request counts as one to forward only if every reading of its path is one to forward.
+        // Hooks are bypassed only if the driver would only forward every reading of the path.
         let is_forwarded = is_own && is_forwarded(raw) && readings.iter().all(is_forwarded);
         if is_own && let Err(rejection) = self.check_cluster(head) {
             return Class::Refuse(rejection);
@@ -259,7 +259,7 @@ impl Dialect for Bcs {
             end => end.status(),
         };
         let message = match end {
-            // The misspelling is the original driver's, so that searches for the message find it.
+            // bcs-mesos-driver has this misspelling. It is kept so that searches for the message find it.
             End::Refused(refusal) if matches!(refusal.cause, RefusalCause::Failed(_)) => {
                 format!("request webhoook {} error {refusal}", refusal.stage)
             }

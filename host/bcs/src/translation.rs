@@ -162,7 +162,7 @@ fn utf8(body: &[u8], fault: fn(String) -> Fault) -> Result<&str, Fault> {
 
 fn describe(error: &SpellingError) -> String {
     match error {
-        // The message of Go.
+        // Go has this message for an incomplete document.
         SpellingError::Json(error) if error.is_eof() => "unexpected end of JSON input".to_owned(),
         SpellingError::Json(error) | SpellingError::Ambiguous(error) => error.to_string(),
     }

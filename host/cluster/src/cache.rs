@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_continue_after_a_key() {
+    fn the_next_page_begins_after_the_given_key() {
         let cache = Cache::default();
         let key = |namespace, name| Key::new(Some(namespace), name);
         for (number, (namespace, name)) in [("a", "x"), ("a", "y"), ("b", "x"), ("b", "y"), ("c", "x")]

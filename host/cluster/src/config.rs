@@ -93,7 +93,7 @@ impl ClusterConfig {
     pub(crate) async fn connection(&self) -> Result<Connection, ConfigError> {
         // rustls panics if the program contains two providers and none is installed.
         if rustls::crypto::CryptoProvider::get_default().is_none() {
-            // Fails only if another thread has installed a provider in the meantime, which also serves.
+            // Fails only if another thread has installed a provider in the meantime, which is just as good.
             let _ =
                 rustls::crypto::CryptoProvider::install_default((*admittance_net::tls::provider()).clone());
         }

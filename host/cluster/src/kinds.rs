@@ -360,7 +360,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_stays_one_segment_of_a_path() {
+    fn a_name_cannot_add_segments_to_a_path() {
         for (text, expected) in [
             ("node-1.example.com", true),
             ("system:node", true),

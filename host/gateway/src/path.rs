@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_paths_with_one_reading_are_accepted() {
+    fn paths_that_servers_may_read_differently_are_refused() {
         for (path, expected) in [
             ("/a/b", true),
             ("/a/%62", true),

@@ -103,7 +103,7 @@ impl Tokens {
         match self {
             Self::File(table) => table.follow().await,
             Self::Endpoint(endpoint) => endpoint.keep_tls_fresh().await,
-            // Another task already reads the database again.
+            // Another task reloads the database.
             Self::Accounts(_) => std::future::pending().await,
         }
     }

@@ -230,7 +230,7 @@ impl Bindings<'_> {
                 }
                 _ => continue,
             };
-            // A `with` would have to apply to the bound values too.
+            // Statements with `with` are skipped, because it would have to apply to the bound values too.
             if !statement.with_mods.is_empty() {
                 continue;
             }

@@ -196,7 +196,7 @@ fn every_kind_of_workload_is_injected_once() {
 }
 
 #[test]
-fn workloads_decide_by_annotation() {
+fn an_annotation_opts_a_workload_in_or_out() {
     let yes = json!({INJECT: "true"});
     let no = json!({INJECT: "False"});
     let odd = json!({INJECT: "maybe"});

@@ -151,7 +151,7 @@ fn requests_are_classified_by_method_and_path() {
         };
         if expected.starts_with("the request is ambiguous") {
             assert!(got.starts_with(expected), "{method} {path}: {got}");
-            // In front of the scheduler, such a request is not refused as ambiguous.
+            // In front of the scheduler, an ambiguous request is not refused.
             let class = scheduler().classify(&head(method, path, clusters));
             assert!(!matches!(class, Class::Refuse(_)), "{method} {path}: {class:?}");
         } else {
@@ -264,7 +264,7 @@ fn a_canonical_body_is_returned_only_if_it_differs_from_the_body() {
 
 #[test]
 #[rustfmt::skip]
-fn each_outcome_of_a_request_has_the_reply_of_the_original_driver() {
+fn each_end_of_a_request_has_the_reply_of_bcs_mesos_driver() {
     let refusal = |cause| Refusal { chain: "c".into(), stage: "s".into(), cause };
     let denied = refusal(RefusalCause::Denied(Denial::new(422, "Bad", "no \"latest\" here")));
     let failed = refusal(RefusalCause::Failed(Failure::new(FailureKind::Trap, "it broke")));

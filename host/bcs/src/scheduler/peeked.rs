@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_whole_body_is_sent() {
+    async fn a_peeked_body_is_still_sent_completely() {
         // (chunks, trailer, start)
         for (chunks, trailer, start) in [
             (&[][..], None, ""),
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_interrupted_body_fails() {
+    async fn reading_an_interrupted_body_fails() {
         let frames = [
             Ok(Frame::data(Bytes::from("{"))),
             Err(std::io::Error::other("it broke")),

@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_texts_are_refused_with_a_reason() {
+    fn an_invalid_connection_string_is_refused_with_a_reason() {
         for (text, part) in [
             ("", "no server is given"),
             (" ", "no server is given"),

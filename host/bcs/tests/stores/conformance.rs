@@ -46,9 +46,9 @@ macro_rules! each_rule {
             an_existing_definition_is_not_created_again
             only_the_version_that_was_read_is_replaced
             only_the_version_that_was_read_is_deleted
-            a_change_from_outside_is_seen
+            a_change_by_another_program_is_noticed
             two_stores_see_the_changes_of_each_other
-            changes_are_written_whole_or_not_at_all
+            all_changes_of_a_commit_are_written_or_none
             an_unavailable_store_does_not_appear_empty
             a_definition_of_every_valid_name_is_stored
             definitions_that_bcs_wrote_are_read
@@ -62,8 +62,8 @@ macro_rules! each_rule_of_shared {
         $with! {
             $ground:
             one_of_two_writers_succeeds
-            one_of_two_for_one_operation_and_kind_is_created
-            a_bad_definition_is_read_and_repaired
+            only_one_definition_for_an_operation_and_kind_is_created
+            an_invalid_definition_can_be_read_and_replaced
         }
     };
 }
@@ -178,7 +178,7 @@ pub(crate) async fn only_the_version_that_was_read_is_deleted<G: StoreFixture>()
     assert_holds(&store.read().await.unwrap(), &[]);
 }
 
-pub(crate) async fn a_change_from_outside_is_seen<G: StoreFixture>() {
+pub(crate) async fn a_change_by_another_program_is_noticed<G: StoreFixture>() {
     let ground = G::new(false).await;
     let store = ground.open().await;
     let path = place(&store);
@@ -216,7 +216,7 @@ pub(crate) async fn two_stores_see_the_changes_of_each_other<G: StoreFixture>() 
     assert_holds(&one.read().await.unwrap(), &[]);
 }
 
-pub(crate) async fn changes_are_written_whole_or_not_at_all<G: StoreFixture>() {
+pub(crate) async fn all_changes_of_a_commit_are_written_or_none<G: StoreFixture>() {
     let (_ground, store, path, text) = with_hooks::<G>().await;
     let a = store.path_for(&id("a", "a")).unwrap();
     let b = store.path_for(&id("b", "b")).unwrap();
@@ -288,7 +288,7 @@ pub(crate) async fn one_of_two_writers_succeeds<G: StoreFixture>() {
     }
 }
 
-pub(crate) async fn one_of_two_for_one_operation_and_kind_is_created<G: StoreFixture>() {
+pub(crate) async fn only_one_definition_for_an_operation_and_kind_is_created<G: StoreFixture>() {
     let ground = G::new(false).await;
     let (one, other) = (ground.open().await, ground.open().await);
     let mine = one.path_for(&id("n", "mine")).unwrap();
@@ -323,7 +323,7 @@ pub(crate) async fn one_of_two_for_one_operation_and_kind_is_created<G: StoreFix
     }
 }
 
-pub(crate) async fn a_bad_definition_is_read_and_repaired<G: StoreFixture>() {
+pub(crate) async fn an_invalid_definition_can_be_read_and_replaced<G: StoreFixture>() {
     let (ground, store, path, text) = with_hooks::<G>().await;
     let bad = store.path_for(&id("bkbcs", "bad")).unwrap();
     for junk in [

@@ -152,7 +152,7 @@ async fn missing_metadata_is_taken_from_the_resource() {
 }
 
 #[tokio::test]
-async fn an_invalid_definition_is_reported_by_its_reader() {
+async fn parsing_an_invalid_definition_reports_the_mistake() {
     let setting = Setting::new();
     let store = setting.open().await;
     // (resource, expected error)
@@ -179,7 +179,7 @@ async fn an_invalid_definition_is_reported_by_its_reader() {
 }
 
 #[tokio::test]
-async fn a_concurrent_write_is_a_conflict_only_in_the_definition() {
+async fn a_concurrent_write_conflicts_only_if_it_changes_the_definition() {
     let setting = Setting::new();
     let store = setting.open().await;
     let path = store.path_for(&id("bkbcs", "a")).unwrap();
@@ -259,7 +259,7 @@ async fn a_forbidden_operation_is_reported() {
 }
 
 #[tokio::test]
-async fn the_result_of_an_unanswered_write_is_read() {
+async fn after_an_unanswered_write_the_store_reads_its_result() {
     let setting = Setting::new();
     let store = setting.open().await;
     let path = store.path_for(&id("bkbcs", "a")).unwrap();

@@ -48,7 +48,7 @@ async fn a_registered_node_has_the_name_that_bcs_gives_it() {
 }
 
 #[tokio::test]
-async fn an_expired_session_loses_its_node_and_the_next_creates_another() {
+async fn an_expired_session_loses_its_node_and_the_next_session_creates_another() {
     let server = Server::start();
     let zookeeper = ZooKeeper::open(config(server.address()));
     let registered = zookeeper.register(registration("/r", "x"));
@@ -62,7 +62,7 @@ async fn an_expired_session_loses_its_node_and_the_next_creates_another() {
 }
 
 #[tokio::test]
-async fn a_server_that_restarts_has_the_same_node() {
+async fn a_registered_node_survives_a_restart_of_the_server() {
     let mut server = Server::start();
     let zookeeper = ZooKeeper::open(config(server.address()));
     let registered = zookeeper.register(registration("/r", "x"));
@@ -182,7 +182,7 @@ async fn a_dropped_registration_has_no_node() {
 }
 
 #[tokio::test]
-async fn a_withdrawal_ends_without_a_response() {
+async fn a_withdrawal_ends_even_without_a_response() {
     let server = Server::start();
     let zookeeper = ZooKeeper::open(config(server.address()));
     let registered = zookeeper.register(registration("/r", "x"));

@@ -88,7 +88,7 @@ async fn a_session_leaves_an_unresponsive_server_and_returns() {
 }
 
 #[tokio::test]
-async fn the_session_ends_with_its_last_user() {
+async fn the_session_ends_when_its_last_user_is_dropped() {
     let server = Server::start();
     let zookeeper = ZooKeeper::open(config(server.address()));
     session(&zookeeper, None).await;

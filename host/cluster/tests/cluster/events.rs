@@ -22,7 +22,7 @@ fn event(name: &str, note: &str) -> Event {
 }
 
 #[tokio::test]
-async fn events_are_written_and_counted() {
+async fn an_event_is_written_once_and_then_counted() {
     let setting = Setting::new();
     let events = setting.cluster().await.events();
     for note in ["first", "second", "third"] {

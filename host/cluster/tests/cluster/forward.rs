@@ -58,7 +58,7 @@ async fn requests_are_forwarded_with_the_credentials_of_this_program() {
 }
 
 #[tokio::test]
-async fn a_request_to_an_unreachable_server_is_unavailable() {
+async fn a_request_to_an_unreachable_server_fails_as_unavailable() {
     let setting = Setting::new();
     let cluster = setting.cluster().await;
     setting.server.leave();

@@ -379,7 +379,7 @@ async fn each_lookup_of_an_unwatchable_kind_is_sent_to_the_server() {
 }
 
 #[tokio::test]
-async fn a_deadline_that_passes_is_a_timeout() {
+async fn a_lookup_beyond_its_deadline_fails_as_a_timeout() {
     let setting = Setting::new();
     setting.server.hold("list", "nodes");
     setting.server.hold("get", "nodes");

@@ -102,7 +102,7 @@ async fn an_invalid_name_is_not_looked_up() {
 }
 
 #[tokio::test]
-async fn a_server_may_start_after_the_first_lookup() {
+async fn lookups_succeed_after_a_late_start_of_the_server() {
     let setting = Setting::new();
     put(&setting, "prod", "web");
     setting.server.leave();
@@ -198,7 +198,7 @@ async fn an_expired_watch_lists_the_objects_again() {
 }
 
 #[tokio::test]
-async fn an_expired_watch_is_up_only_after_the_list() {
+async fn an_expired_watch_is_up_only_after_the_objects_are_listed() {
     let setting = Setting::new();
     put(&setting, "prod", "web");
     let cluster = setting.cluster().await;

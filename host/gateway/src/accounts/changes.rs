@@ -115,7 +115,7 @@ impl Accounts {
     /// Deletes a user with all tokens and permissions, but not the clusters that the user created.
     pub async fn delete_user(&self, by: &str, name: &str) -> Result<(), AccountsError> {
         let mut change = self.0.database.change().await?;
-        // Cleared because some versions of MySQL give the number of a deleted user to a new one after a restart.
+        // The creator is cleared, because some versions of MySQL reuse the number of a deleted user after a restart.
         query(
             "UPDATE admittance_clusters SET creator_id = ? \
              WHERE creator_id = (SELECT id FROM admittance_users WHERE name = ?)",

@@ -244,7 +244,7 @@ mod tests {
     use crate::accounts::{Provider, UserName};
 
     #[test]
-    fn only_granted_users_reach_drivers() {
+    fn only_users_with_a_grant_reach_drivers() {
         let user = |id, is_super_user| User {
             id: UserId(id),
             name: UserName::plain(&format!("u{id}")).unwrap(),

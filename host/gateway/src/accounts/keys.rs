@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn random_texts_have_the_expected_characters() {
+    fn random_text_contains_only_the_allowed_characters() {
         let token = random_token(128).unwrap();
         assert_eq!(token.0.len(), 128);
         assert!(token.0.bytes().all(|byte| byte.is_ascii_alphanumeric()));

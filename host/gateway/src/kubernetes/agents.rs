@@ -273,7 +273,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_credentials_header_is_read_as_it_is_written() {
+    fn the_credentials_header_of_an_agent_can_be_read() {
         let encode = |address: &str, token: &str, ca: &str| {
             let ca = BASE64_STANDARD.encode(ca);
             let json = serde_json::json!({"address": address, "userToken": token, "caCert": ca});

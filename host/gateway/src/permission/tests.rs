@@ -68,7 +68,7 @@ fn each_driver_route_needs_its_permission() {
 
 #[test]
 #[rustfmt::skip]
-fn custom_resources_need_hooks_unless_their_group_is_listed() {
+fn custom_resources_need_the_permission_hooks_unless_their_group_is_listed() {
     for (method, path, expected) in [
         // Resources of the kube-apiserver that control admission or access, including whole collections.
         ("DELETE", "/customresources/apiextensions.k8s.io/v1/customresourcedefinitions", Hooks),

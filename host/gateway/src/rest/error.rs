@@ -92,7 +92,7 @@ impl RestError {
             Self::Accounts(Why::Denied(Denied::RegisterToken)) => {
                 (StatusCode::BAD_REQUEST, Code::BadRequest, "INVALID_RTOKEN")
             }
-            // bcs-api never replies 403, so these are 401.
+            // bcs-api never replies 403, so these errors get 401.
             Self::NotSuperUser(_) | Self::Accounts(Why::Denied(Denied::Unknown | Denied::Expired(_))) => {
                 (StatusCode::UNAUTHORIZED, Code::Unauthorized, "UNAUTHORIZED")
             }

@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn dangerous_rights_must_be_named() {
+    fn dangerous_rights_are_granted_only_if_they_are_named() {
         for role in GrantedRole::ALL {
             if role == GrantedRole::ClusterManage {
                 assert!(AllowedRights::default().check(role).is_err());

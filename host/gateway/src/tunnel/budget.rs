@@ -119,7 +119,7 @@ mod tests {
         assert!(tunnels[0].charge(250).is_ok());
         let held = || [&gateway, &user, &tunnels[0], &tunnels[1]].map(|budget| budget.used());
         assert_eq!(held(), [250, 250, 250, 0]);
-        // A charge may fail in each budget, and then nothing stays charged in the others.
+        // If a charge fails in one budget, nothing stays charged in the others.
         assert!(std::ptr::eq(tunnels[0].charge(1).unwrap_err(), &*tunnels[0]));
         assert!(std::ptr::eq(tunnels[1].charge(151).unwrap_err(), &*user));
         assert_eq!(held(), [250, 250, 250, 0]);

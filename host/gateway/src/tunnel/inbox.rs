@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn frames_cost_the_memory_that_they_take() {
+    async fn frames_are_charged_for_the_memory_that_they_take() {
         let (held, all) = after(&vec![&b""[..]; 10_000]).await;
         assert_eq!((held, all.len()), (0, 0));
         // Small frames share chunks: otherwise, each one would keep a chunk, or the buffer of the socket, in memory.

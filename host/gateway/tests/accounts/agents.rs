@@ -173,7 +173,7 @@ async fn keys_are_rotated_while_other_gateways_serve() {
 }
 
 #[tokio::test]
-async fn a_token_that_cannot_be_decrypted_blocks_no_other() {
+async fn a_token_that_cannot_be_decrypted_does_not_affect_other_tokens() {
     for scene in Scene::all().await {
         let report_of = async |name: &str| {
             let cluster = scene.cluster(name, None).await;

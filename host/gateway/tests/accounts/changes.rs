@@ -163,7 +163,7 @@ async fn permissions_are_granted_and_withdrawn() {
             .await
             .unwrap();
         assert_eq!(of(&alice), Some(Permission::Write));
-        // With this access, the role bindings of the cluster decide. The creator can still manage the cluster.
+        // With `Access::Cluster`, the role bindings of the cluster decide. The creator can still manage the cluster.
         for user in [&alice, &bob] {
             let granted = accounts
                 .grant("test", user, &cluster, Some(Access::Cluster))

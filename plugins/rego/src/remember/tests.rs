@@ -45,7 +45,7 @@ h(x) { x > 1 }
 const LIB: &str = "package lib\nis_small(x) { x < limit } { x < 1 } { x < 0 }\nlimit = 9\n";
 
 #[test]
-fn memoized_results_equal_those_of_the_functions() {
+fn cached_results_equal_the_results_of_the_functions() {
     let (mut engine, remembered) = remembered(&[POLICY, LIB]).expect("it is worthwhile");
     for (input, expected, known) in [
         // `g(4)` is undefined, because this input has no `more`.
@@ -85,7 +85,7 @@ fn memoized_results_equal_those_of_the_functions() {
 }
 
 #[test]
-fn impure_or_cheap_functions_are_not_memoized() {
+fn impure_or_cheap_functions_are_not_cached() {
     for text in [
         POLICY.replace("small(x) }", "small(x) with input as {} }"),
         POLICY

@@ -125,7 +125,7 @@ fn secrets_are_added_where_they_are_missing() {
 /// Each row is tested with the default settings, with the mode `optIn`, and with the whole convention.
 /// kube-sidecar-injector has injected by default since its commit 612007d of 2022.
 #[test]
-fn annotations_of_kube_sidecar_injector_decide() {
+fn annotations_of_kube_sidecar_injector_opt_in_or_out() {
     let usual = json!({});
     let opt_in = json!({"mode": "optIn"});
     let always = json!({"mode": "always"});

@@ -21,7 +21,7 @@ fn wrong(kind: &str) -> &'static str {
 
 #[test]
 #[rustfmt::skip]
-fn wrong_bodies_get_the_errors_of_the_original() {
+fn invalid_bodies_get_the_errors_of_bcs_mesos_driver() {
     let parameters = "there is some error in the parameters";
     let good = r#"{"containers":[{}]}"#;
     let object = |kind: &str, rest: &str| format!(r#"{{"kind":"{kind}","metadata":{{"name":"a","namespace":"n"}}{rest}}}"#);
@@ -188,7 +188,7 @@ fn a_body_with_invalid_utf8_is_refused() {
 
 #[test]
 #[rustfmt::skip]
-fn an_unreachable_scheduler_gets_the_reply_of_the_original() {
+fn an_unreachable_scheduler_causes_the_reply_of_bcs_mesos_driver() {
     for (source, reason, expected) in [
         ("1.4, 6 no scheduler", "scheduler not exist", r#"{"result":false,"code":1405009,"message":"(bcs-mesos-driver):do http request failed!scheduler not exist","data":{}}"#),
         ("1.4 unreachable", "connection refused", r#"{"result":false,"code":1405009,"message":"(bcs-mesos-driver):do http request failed!connection refused","data":{}}"#),

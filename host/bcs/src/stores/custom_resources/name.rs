@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn resources_are_named_for_their_definitions() {
+    fn the_name_of_a_resource_is_derived_from_its_definition() {
         let long = "a".repeat(300);
         // (namespace, name, name of the resource, or its beginning)
         let rows = [
