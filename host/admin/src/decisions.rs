@@ -25,7 +25,6 @@ use crate::{
     error::ApiError,
 };
 
-/// The default number of decisions in a list.
 const DEFAULT_LIMIT: usize = 100;
 /// The maximum number of decisions in a reply.
 const MAX_LIMIT: usize = 1000;
@@ -110,7 +109,6 @@ pub(crate) fn follower(api: &Api, caller: Caller) -> Result<Permit<Caller>, ApiE
     })
 }
 
-/// Lists the newest decisions that match a query.
 pub(crate) async fn list(api: &Api, role: Role, query: &DecisionQuery) -> Result<DecisionList, ApiError> {
     let filter = query.filter()?;
     let limit = query.limit.unwrap_or(DEFAULT_LIMIT);

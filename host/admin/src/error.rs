@@ -13,7 +13,6 @@ use crate::{
     api::{ErrorDetail, ErrorReply},
 };
 
-/// The error of a request to the API.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ApiError {
     #[error(transparent)]
@@ -26,7 +25,6 @@ pub enum ApiError {
     MethodNotAllowed,
     #[error("the body did not arrive in time")]
     BodyTimeout,
-    /// The request conflicts with the current state.
     #[error("{0}")]
     Conflict(String),
     #[error("the body is larger than {0} bytes")]

@@ -38,7 +38,6 @@ pub struct HealthLine {
     pub advice: Option<&'static str>,
 }
 
-/// A part of a state.
 #[derive(Clone, Debug)]
 pub enum StatePart {
     Text(String),

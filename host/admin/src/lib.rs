@@ -84,7 +84,6 @@ pub struct Sources {
     pub host: Host,
     /// Returns the body of `GET /v1/status`.
     pub status: Box<dyn Fn() -> serde_json::Result<Value> + Send + Sync>,
-    /// Returns the state of the driver for the console.
     pub overview: Box<dyn Fn() -> Overview + Send + Sync>,
     /// Returns the reason why the driver is not ready for requests; `is_stopping` tells whether it is stopping.
     pub not_ready: Box<dyn Fn() -> Option<&'static str> + Send + Sync>,
@@ -94,7 +93,6 @@ pub struct Sources {
     pub extensions: Extensions,
     /// The decisions on disk, if they are written there.
     pub decisions: Option<DecisionDatabase>,
-    /// Whether the driver is stopping.
     pub is_stopping: Arc<AtomicBool>,
     pub metrics: RenderMetrics,
     /// The dialect in which users of the console may write HTTP requests.
@@ -104,9 +102,7 @@ pub struct Sources {
 /// The state of a driver, for the console.
 #[derive(Clone, Debug)]
 pub struct Overview {
-    /// Whether the driver is stopping.
     pub stopping: bool,
-    /// The live table.
     pub table: Status,
     pub listeners: Vec<ListenerStatus>,
     /// The reasons for which a change waits for other replicas.

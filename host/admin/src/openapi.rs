@@ -22,7 +22,6 @@ fn reader() -> SchemaGenerator {
         .into_generator()
 }
 
-/// Returns the document in OpenAPI 3.1.
 pub(crate) fn document(routes: &[Route]) -> Json {
     let settings = SchemaSettings::draft2020_12()
         .with(|settings| settings.definitions_path = "/components/schemas".into())

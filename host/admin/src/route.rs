@@ -44,7 +44,6 @@ const TEXT_TYPES: [&str; 5] = [
     "text/plain",
 ];
 
-/// A route of the admin port.
 #[derive(Clone, Debug)]
 pub struct Route {
     pub(crate) method: Method,
@@ -97,7 +96,6 @@ pub struct Content {
     pub schema: Schema,
 }
 
-/// A successful reply.
 #[derive(Clone, Debug)]
 pub struct ReplyForm {
     pub status: u16,
@@ -137,16 +135,14 @@ pub struct Call<P = Nothing, Q = Nothing, B = Nothing> {
 #[serde(deny_unknown_fields)]
 pub struct Nothing {}
 
-/// A body of a request.
 pub trait ReadBody: Sized + Send {
-    /// The most bytes that are read.
+    /// The maximum number of bytes that are read.
     const LIMIT: usize;
 
     fn read(head: &Parts, body: Body) -> impl Future<Output = Result<Self, ApiError>> + Send;
     fn contents(generator: &mut SchemaGenerator) -> Vec<Content>;
 }
 
-/// A reply of a handler.
 pub trait Reply: IntoResponse {
     fn forms(generator: &mut SchemaGenerator) -> Vec<ReplyForm>;
 }
@@ -223,7 +219,6 @@ impl<T: Serialize + JsonSchema> Reply for Json<T> {
     }
 }
 
-/// A text with its content type.
 #[derive(Debug)]
 pub(crate) struct Text(pub(crate) &'static str, pub(crate) String);
 

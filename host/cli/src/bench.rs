@@ -65,7 +65,6 @@ const LEAST_ROUNDS: u32 = 12;
 /// The number of requests for which memory is measured, after as many that only warm up.
 const MEMORY_REQUESTS: usize = 5;
 
-/// A version of the hooks, with its measurements.
 struct BenchedVersion {
     hooks: String,
     table: Arc<Table>,

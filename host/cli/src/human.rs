@@ -26,7 +26,6 @@ pub(crate) fn age(from: Moment, to: Moment) -> String {
     }
 }
 
-/// Writes the namespace and name of an object: `default/web`.
 pub(crate) fn object(namespace: Option<&str>, name: &str) -> String {
     match namespace {
         Some(namespace) => format!("{namespace}/{name}"),

@@ -33,7 +33,6 @@ enum ApiKind {
     Bcs,
 }
 
-/// The files that `init` writes.
 struct InitTemplate {
     config: &'static str,
     chain: &'static str,

@@ -351,7 +351,6 @@ fn node(installation: &Installation, now: OffsetDateTime) -> crate::Result<()> {
     Ok(())
 }
 
-/// Reads the operator's configuration and the definition files.
 fn input(installation: &Installation) -> crate::Result<(Configuration, DefinitionSet)> {
     let mut paths = installation.definitions.clone();
     let configuration = match &installation.config {

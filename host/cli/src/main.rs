@@ -109,7 +109,6 @@ enum Command {
     Man(shell::ManArguments),
 }
 
-/// The maximum width of help texts, in columns.
 const HELP_WIDTH: usize = 100;
 
 /// The exit code for wrong usage or invalid input. For refusals, it is 1.

@@ -85,7 +85,6 @@ pub(crate) fn diff(before: Option<&Json>, after: Option<&Json>, context: usize) 
 }
 
 pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
-/// The style for refusals, errors and bad results.
 pub(crate) const BAD: Style = AnsiColor::Red.on_default();
 pub(crate) const WARN: Style = AnsiColor::Yellow.on_default();
 pub(crate) const DIM: Style = Style::new().dimmed();

@@ -55,7 +55,6 @@ pub(crate) fn show() -> impl Fn(Progress) + Send + Sync + 'static {
     }
 }
 
-/// The digests of modules that were already logged.
 #[derive(Default)]
 struct LoggedModules(Mutex<HashSet<String>>);
 

@@ -203,7 +203,6 @@ impl Project {
         })
     }
 
-    /// Lists the manifests of all languages, for a message.
     pub(crate) fn manifests() -> String {
         LANGUAGES.each_ref().map(Language::manifest).join(", ")
     }
@@ -386,7 +385,6 @@ impl Project {
         command
     }
 
-    /// Returns whether the standard library for the target is missing.
     fn lacks_target(&self) -> bool {
         let mut command = Command::new(program("RUSTC", "rustc"));
         command

@@ -86,7 +86,6 @@ impl Query {
         self.send(Method::POST, path, message, text).map(drop)
     }
 
-    /// Sends a request, prints the reply, and returns it.
     fn send<T: Serialize + DeserializeOwned>(
         &self,
         method: Method,

@@ -15,7 +15,6 @@ use crate::{
     table::{Cell, Table},
 };
 
-/// A request and its outcome.
 pub(crate) struct RunReport {
     /// The file and document that contain the request.
     pub(crate) place: String,
@@ -48,7 +47,6 @@ impl Display for MismatchedChain {
     }
 }
 
-/// The reports about one or more requests.
 pub(crate) struct RunReports(pub(crate) Vec<RunReport>);
 
 impl RunReports {
@@ -234,7 +232,6 @@ fn describe(row: &TraceRow, is_decisive: bool) -> (Style, String) {
     }
 }
 
-/// Lists the causes of a denial with their fields.
 fn causes(result: &StageResult) -> Vec<String> {
     let StageResult::Denied(denial) = result else {
         return Vec::new();

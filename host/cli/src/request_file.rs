@@ -69,7 +69,6 @@ struct RequestDocument {
     json: Vec<u8>,
 }
 
-/// A request, and the place from which it was read.
 #[derive(Debug)]
 pub(crate) struct LocatedRequest {
     pub(crate) place: String,

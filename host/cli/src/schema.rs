@@ -114,7 +114,6 @@ fn member<'v>(value: &'v mut Value, name: &str) -> &'v mut Value {
     }
 }
 
-/// Removes links and formatting from Markdown.
 fn plain(markdown: &str) -> String {
     let mut text = String::new();
     let mut rest = markdown;

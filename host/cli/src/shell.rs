@@ -90,7 +90,6 @@ mod tests {
 
     use super::*;
 
-    /// Lists the visible commands by their full names.
     fn commands(of: &clap::Command, name: &str) -> Vec<(String, clap::Command)> {
         let own = of.get_subcommands().filter(|command| !command.is_hide_set());
         own.flat_map(|command| {

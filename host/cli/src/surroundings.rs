@@ -212,7 +212,6 @@ fn answer(node: &Node<'_>) -> Option<HttpAnswer> {
     })
 }
 
-/// Reads the answers in files; returns `None` if there are no files.
 fn http_files(paths: &[PathBuf]) -> Result<Option<Vec<HttpAnswer>>, Mistakes> {
     let mut mistakes = Mistakes::new();
     let mut answers = Vec::new();

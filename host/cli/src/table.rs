@@ -29,7 +29,6 @@ impl Cell {
         }
     }
 
-    /// Returns a cell with a number, which is aligned right.
     pub(crate) fn number(number: impl ToString) -> Self {
         Self {
             text: number.to_string(),
@@ -61,7 +60,6 @@ impl<const COLUMNS: usize> Table<COLUMNS> {
         self.rows.push(cells);
     }
 
-    /// Returns the lines with ANSI colours.
     pub(crate) fn text(&self) -> String {
         let headings = self.headings.map(|heading| Cell::text(heading).styled(BOLD));
         let dashed = self.rows.iter().map(|row| row.clone().map(Cell::or_dash));
@@ -115,7 +113,6 @@ impl Cell {
     }
 }
 
-/// Removes ANSI colours from a text.
 pub(crate) fn plain(text: &str) -> String {
     anstream::adapter::strip_str(text).to_string()
 }

@@ -136,7 +136,6 @@ fn has_leader(front: &dyn FrontConfig, definitions: &[Arc<dyn DefinitionPlace>],
         || definitions.iter().any(|place| place.lease().is_some())
 }
 
-/// Parses the name of a Lease.
 pub fn parse_lease(text: &str) -> Result<String, String> {
     admittance_admission::is_dns_subdomain(text)
         .then(|| text.to_owned())

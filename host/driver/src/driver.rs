@@ -45,7 +45,6 @@ pub enum Error {
     NoEnsemble(#[from] NoEnsemble),
     #[error(transparent)]
     Gateway(#[from] GatewayStartError),
-    /// A sink in the section `decisions` cannot be opened.
     #[error(transparent)]
     Decisions(#[from] SinkError),
     #[error("registration: {0}")]

@@ -154,7 +154,6 @@ impl StartedFront {
     }
 }
 
-/// A running front end.
 pub(crate) trait Front: Debug + Send + Sync + 'static {
     /// Serves a port until it is stopped.
     fn serve(&self, serving: Serving) -> BoxFuture<'static, ()>;

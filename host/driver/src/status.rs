@@ -76,7 +76,6 @@ pub struct DriverStatus {
     pub certificates: Vec<CertificateStatus>,
 }
 
-/// The sources of `GET /v1/status`.
 #[derive(Debug)]
 pub(crate) struct StatusSources {
     pub(crate) host: Host,

@@ -399,7 +399,6 @@ fn is_discarded(decision: &DecisionRecord, stage: &StageRecord) -> bool {
     decision.verdict.is_refusal() && stage.result == "patch" && stage.mode == Mode::Enforce
 }
 
-/// Shows texts, each with a button that copies it.
 fn copies(detail: &DecisionDetail, place: &CommandTargets) -> Markup {
     let id = detail.decision.id;
     let mut texts = vec![(

@@ -80,7 +80,6 @@ pub(super) fn changed_names(names: &[String]) -> Markup {
     }
 }
 
-/// Shows the user and the action that created a revision.
 pub(super) fn made_by(revision: &Revision) -> Markup {
     html! {
         @match &revision.origin {

@@ -81,7 +81,6 @@ pub(super) fn refusal(session: &Session, section: Section, error: &ApiError) -> 
         .into_response()
 }
 
-/// Returns a page with an error for a client that is not signed in.
 pub(super) fn plain_refusal(error: &ApiError) -> Response {
     (error.status(), plain_page(title_of(error), &explanation(error))).into_response()
 }
@@ -96,7 +95,6 @@ pub(super) fn form_key(session: &Session) -> Markup {
     html! { input type="hidden" name="form_key" value=(session.form_key); }
 }
 
-/// Returns a page that redirects the browser to this address.
 pub(super) fn forwarding_page(address: &str) -> Html<String> {
     let markup = html! {
         (DOCTYPE)

@@ -46,7 +46,6 @@ use crate::{
 
 /// The time over which the requests of chains are counted.
 const RATE_PERIOD: Duration = Duration::from_secs(60);
-/// The interval at which the rates are sent to browsers.
 const RATE_INTERVAL: Duration = Duration::from_secs(2);
 /// The shortest time between two groups of decisions, so that browsers can render them.
 const GROUP_INTERVAL: Duration = Duration::from_millis(200);
@@ -148,7 +147,6 @@ async fn content(session: &Session, api: &Api, query: Option<String>) -> Result<
 struct Suggestions<'a> {
     chains: BTreeSet<String>,
     stages: BTreeSet<String>,
-    /// The namespaces and users of the decisions on the page.
     namespaces: BTreeSet<&'a str>,
     users: BTreeSet<&'a str>,
 }
@@ -253,7 +251,6 @@ fn address(decision: &DecisionRecord) -> String {
     format!("/decisions/{uid}#decision-{}", decision.id)
 }
 
-/// Shows a decision as a row of a table.
 pub(super) fn row(decision: &DecisionRecord, is_new: bool, now: Moment) -> Markup {
     let object = object_name(decision.namespace.as_deref(), &decision.name);
     html! {
@@ -328,12 +325,10 @@ fn rates(api: &Api) -> Markup {
     }
 }
 
-/// Returns the rates of the last minute.
 pub(super) fn latest_rates(host: &Host) -> Vec<ChainRates> {
     host.decisions().rates(RATE_PERIOD)
 }
 
-/// The columns of [`rate_cells`].
 pub(super) const RATE_COLUMNS: [Column<'static>; 7] = [
     Number("Requests/s"),
     Number("Changed"),
@@ -432,7 +427,6 @@ struct FollowingPage {
     session: Session,
     api: Api,
     ticks: Interval,
-    /// The time at which the next group is sent.
     next: Instant,
 }
 

@@ -109,7 +109,6 @@ fn results(found: &[FoundSection]) -> Markup {
     }
 }
 
-/// A section that contains all words of a search.
 #[derive(Debug, PartialEq)]
 struct FoundSection {
     page: &'static str,

@@ -100,7 +100,6 @@ struct PlaygroundFields {
 }
 
 impl PlaygroundFields {
-    /// Evaluates the request that the fields describe.
     async fn evaluated(&self, api: &Api, session: &Session) -> Result<Evaluated, ApiError> {
         let (request, caller) = (self.request()?, Some(session.caller.clone()));
         match &api.sources.dialect {
@@ -346,7 +345,6 @@ async fn run(
     (status, page).into_response()
 }
 
-/// Shows the outcome in the same form as a decision.
 fn outcome(evaluated: &Evaluated) -> Markup {
     let decision = &evaluated.decision;
     // The editor completes settings with these schemas.

@@ -23,7 +23,6 @@ use crate::{
     route::{self, SMALL_BODY},
 };
 
-/// The reason why a client has to sign in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SignInReason {
     /// The request had no session.
@@ -32,9 +31,7 @@ pub(super) enum SignInReason {
     Ended,
     /// The token of the session is no longer accepted.
     Revoked,
-    /// The client signed in with an unknown token.
     Unknown,
-    /// The client signed out.
     SignedOut,
 }
 

@@ -36,7 +36,6 @@ impl SinksConfig {
     }
 }
 
-/// A database for decisions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SqliteConfig {
     pub file: PathBuf,
@@ -51,7 +50,6 @@ impl SqliteConfig {
     pub const DEFAULT_SIZE_LIMIT: u64 = 1 << 30;
 }
 
-/// The destination of JSON lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NdjsonPlace {
     StandardOutput,

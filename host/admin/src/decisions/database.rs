@@ -29,7 +29,6 @@ const MIGRATIONS: &str = "admittance_decision_migrations";
 /// The maximum number of connections. One writes, the others read.
 const CONNECTIONS: u32 = 4;
 
-/// The interval at which old decisions are deleted.
 const PRUNE_INTERVAL: Duration = Duration::from_secs(60);
 
 /// If the database is too large, one in `REMOVED_ONE_IN` of its decisions is deleted at a time, the oldest first.
@@ -38,7 +37,6 @@ const REMOVED_ONE_IN: i64 = 10;
 /// The maximum number of values in a statement. SQLite allows 32,766.
 const MAX_VALUES: usize = 30_000;
 
-/// A database of decisions.
 #[derive(Clone, Debug)]
 pub struct DecisionDatabase(Arc<Inner>);
 

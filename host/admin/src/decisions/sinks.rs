@@ -39,13 +39,11 @@ metric_table! {
 /// The maximum memory of decisions in the queue of one sink, in bytes.
 const QUEUE_BYTES: usize = 32 << 20;
 
-/// The maximum number of decisions in a batch.
 const BATCH: usize = 500;
 
 /// The time for which decisions are still put into queues after the driver was stopped.
 const LAST_ARRIVALS: Duration = Duration::from_millis(200);
 
-/// The time that sinks have at shutdown to write their queues.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The reason why decisions cannot be written.
@@ -97,7 +95,6 @@ pub struct DecisionSinks {
 /// A destination to which decisions are written in batches.
 #[async_trait]
 pub(super) trait DecisionSink: Debug + Send {
-    /// Returns the name of the sink, for metrics and the log.
     fn name(&self) -> &'static str;
 
     /// Returns how long the sink waits for more decisions after the first one of a batch; `None` if it does not wait.
@@ -109,7 +106,6 @@ pub(super) trait DecisionSink: Debug + Send {
     async fn write(&mut self, batch: &[DecisionDetail]) -> Result<(), SinkError>;
 }
 
-/// Selects the decisions to write, with or without their objects.
 #[derive(Clone, Copy, Debug)]
 struct SinkSelection {
     share: Option<Share>,
@@ -151,7 +147,6 @@ impl DecisionSinks {
         self.database.clone()
     }
 
-    /// Starts to write the decisions of this log.
     pub fn start(self, log: &DecisionLog) -> RunningSinks {
         let stop = CancellationToken::new();
         let selection = self.selection;

@@ -102,7 +102,6 @@ pub(super) fn stage_id(stage: &str) -> Result<StageId, ApiError> {
     parsed.map_err(|error| ApiError::Malformed(format!("stage: {error}")))
 }
 
-/// Promotes the candidate of this stage.
 pub(crate) async fn promoted(
     api: &Api,
     caller: Option<Caller>,

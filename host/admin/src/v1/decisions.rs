@@ -106,14 +106,12 @@ async fn list(call: Call<Nothing, DecisionQuery>) -> Result<Json<DecisionList>, 
     decisions::list(&call.api, role, &call.query).await.map(Json)
 }
 
-/// The parameters of a path with a request.
 #[derive(Debug, Deserialize, JsonSchema)]
 struct DecisionPath {
     /// The uid of the request.
     uid: String,
 }
 
-/// The parameters of a page of decisions with one uid.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct OfUidQuery {
@@ -136,7 +134,6 @@ async fn replay(
         .map(Json)
 }
 
-/// The time over which rates are computed.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct RatesQuery {
@@ -191,7 +188,6 @@ struct DecisionEvents {
     client: FollowingClient,
 }
 
-/// The client of a stream of events.
 struct FollowingClient {
     api: Api,
     role: Role,

@@ -140,7 +140,6 @@ fn line(request: &RecordedRequest) -> Option<Bytes> {
     Some(line.into())
 }
 
-/// The stream of recorded requests.
 struct Records(mpsc::Receiver<Bytes>);
 
 impl IntoResponse for Records {

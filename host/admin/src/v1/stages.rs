@@ -68,7 +68,6 @@ async fn rollout(call: Call<Nothing, Nothing, Json<RolloutRequest>>) -> Result<J
     steered(&call.api, stage, action, by(call.caller)).await
 }
 
-/// Steers the rollout of a candidate.
 pub(crate) async fn steered(
     api: &Api,
     stage: StageId,

@@ -138,7 +138,6 @@ fn hides_grants(role: Option<Role>) -> bool {
     role != Some(Role::Admin)
 }
 
-/// The revisions to compare.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct DiffQuery {

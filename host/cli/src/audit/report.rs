@@ -59,7 +59,6 @@ impl AuditReport {
         }
     }
 
-    /// Counts an object, and adds its findings.
     pub(super) fn add(&mut self, resource: &Resource, judged: JudgedObject) {
         let found = judged.findings;
         let Some(worst) = found.iter().min_by_key(|finding| finding.judgement.verdict) else {

@@ -84,7 +84,6 @@ const WITHOUT_EQUIVALENT: [(&str, &str); 24] = [
     ("register-", "drivers register only in ZooKeeper"),
     ("insecure-skip-verify", "drivers register only in ZooKeeper"),
 ];
-/// The options of Go's logger.
 const LOGGER: [&str; 8] = [
     "log_max_size",
     "log_max_num",

@@ -22,7 +22,6 @@ const LARGEST_CONFIG_MAP: usize = 1024 * 1024;
 /// The documents and modules that are mounted in a Pod.
 #[derive(Debug)]
 pub(super) struct Bundle {
-    /// The texts of documents by file name.
     pub(super) documents: BTreeMap<String, String>,
     /// The modules, sorted by name; empty if the image contains them.
     pub(super) modules: Vec<BundledModule>,

@@ -40,7 +40,6 @@ impl Pem {
 /// The address at which the API server calls a Pod on the same node.
 pub(super) const LOOPBACK: &str = "127.0.0.1";
 
-/// The server whose certificate the API server verifies.
 pub(super) struct CertifiedServer {
     host: String,
     /// The name of the certificate file, without extension.
@@ -68,7 +67,6 @@ impl CertifiedServer {
 }
 
 impl Certificates {
-    /// Makes a certificate with a new CA.
     pub(super) fn make(installation: &Installation, now: OffsetDateTime) -> crate::Result<Self> {
         let Installation { name, namespace, .. } = installation;
         let service = format!("{name}.{namespace}").parse()?;

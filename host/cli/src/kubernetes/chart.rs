@@ -92,7 +92,6 @@ pub(super) fn files(
     Ok(files)
 }
 
-/// Returns the configuration and the files that it names, by file name.
 fn config_files(configuration: &Configuration) -> MountedTexts {
     let mut files = configuration.files.clone();
     files.insert(CONFIG_FILE.to_owned(), configuration.text());
@@ -176,7 +175,6 @@ struct InstallationFacts<'a> {
     autoscaling_version: &'static str,
 }
 
-/// The ConfigMap of a module and its signatures.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ModuleFiles<'a> {

@@ -50,11 +50,9 @@ pub(super) struct Configuration {
     pub(super) audit: Option<AuditConfig>,
     /// The modules, webhooks and grants that chains of namespaces may use.
     pub(super) namespaced: NamespacedChains,
-    /// The systems whose policies are read from the cluster.
     pub(super) policies: Vec<PolicySystem>,
     /// The longest time from a stop signal to the program's end.
     pub(super) shutdown: Duration,
-    /// The timeout for all chains of a request together.
     pub(super) request_timeout: Duration,
 }
 
@@ -68,7 +66,6 @@ const WEBHOOK_PORT: u16 = 8443;
 const ADMIN_PORT: u16 = 9090;
 
 impl Configuration {
-    /// Returns a configuration in which everything has its default.
     pub(super) fn new() -> Self {
         let limits = ReviewsConfig::default().default_limits();
         Self::of_pod(Map::new(), None, &limits, [WEBHOOK_PORT, ADMIN_PORT])

@@ -11,7 +11,6 @@ use crate::schema::EXCEPTION;
 /// The schema of `status`. The leader of the replicas writes the status.
 const STATUS: &str = include_str!("../schema/status.json");
 
-/// Returns the CustomResourceDefinitions of all resources that this program reads.
 pub(super) fn manifests() -> crate::Result<Vec<Manifest>> {
     let chains = [
         column("Phase", ".spec.phase"),
@@ -54,7 +53,6 @@ pub(super) fn manifests() -> crate::Result<Vec<Manifest>> {
         .collect()
 }
 
-/// A kind of resource, for which to make a CustomResourceDefinition.
 struct ResourceKind<'a> {
     name: &'a str,
     short: &'a str,

@@ -62,7 +62,6 @@ impl ClusterNeeds {
         self.authorizer || !self.kinds.is_empty()
     }
 
-    /// Returns the rules of a role with exactly these permissions.
     pub(super) fn rules(&self) -> Vec<Json> {
         let read = self.resources().into_iter().map(|resource| {
             json!({

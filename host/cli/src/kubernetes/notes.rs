@@ -50,7 +50,6 @@ pub(super) fn chart_notes(prepared: &PreparedInstallation) -> Vec<String> {
     notes
 }
 
-/// Returns the notes for both manifests and charts.
 pub(super) fn common_notes(
     installation: &Installation,
     prepared: &PreparedInstallation,

@@ -19,7 +19,6 @@ pub(super) struct NewSource {
 }
 
 impl NewSource {
-    /// Returns the new source for this plugin of a stage.
     pub(super) fn of(part: &PluginPart<'_>, source: String) -> Self {
         let field = if part.is_candidate { "candidate" } else { "plugin" };
         Self {
@@ -48,7 +47,6 @@ pub(super) fn sources(file: &str, text: &str, new: &[NewSource]) -> Result<Strin
     mistakes.into_result(rewritten)
 }
 
-/// Returns the position of a source in the text.
 fn place(
     documents: &[Document],
     text: &str,

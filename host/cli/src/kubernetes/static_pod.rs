@@ -41,7 +41,6 @@ const PRIORITY_CLASS: &str = "system-node-critical";
 /// The contents and modes of files, by path relative to the root of a node.
 pub(super) type NodeFiles = BTreeMap<String, (Vec<u8>, u32)>;
 
-/// Returns the directory of the installation, relative to a node's root.
 fn directory(installation: &Installation) -> String {
     format!("etc/kubernetes/{}", installation.name)
 }

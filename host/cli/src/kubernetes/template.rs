@@ -56,7 +56,6 @@ enum Node<'t> {
     Text(&'t str),
     Print(Vec<Word<'t>>),
     Assign(&'t str, Vec<Word<'t>>),
-    /// A block: `define`, `if`, `with` or `range`.
     Block {
         keyword: &'t str,
         words: Vec<Word<'t>>,

@@ -228,7 +228,6 @@ where
     }
 }
 
-/// Writes fields as members of a JSON object.
 #[derive(Debug)]
 struct JsonMembers;
 

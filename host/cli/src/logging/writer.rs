@@ -16,7 +16,6 @@ use parking_lot::{Condvar, Mutex};
 use tracing::Metadata;
 use tracing_subscriber::fmt::MakeWriter;
 
-/// The tracing target of the access log.
 const ACCESS: &str = "admittance::access";
 
 /// The time for which lines are collected.
@@ -89,7 +88,6 @@ static IS_WRITTEN_LATER: LazyLock<bool> = LazyLock::new(|| {
     started.is_ok()
 });
 
-/// The lines to write together.
 struct CollectedLines {
     lines: Mutex<Vec<u8>>,
     has_some: Condvar,

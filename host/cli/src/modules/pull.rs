@@ -80,7 +80,6 @@ fn report(catalog: &Catalog, module: &Module, file: Option<&Path>) -> String {
     text + &pin(reference, digest, manifest)
 }
 
-/// Returns the lines that pin a module in a definition.
 pub(super) fn pin(reference: &ModuleReference, digest: Digest, manifest: Option<Digest>) -> String {
     let source = match (reference, manifest) {
         // The digest of the manifest takes precedence, so the tag is only informative.

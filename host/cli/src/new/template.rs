@@ -25,7 +25,6 @@ pub(super) enum PluginTemplate {
     Capabilities,
 }
 
-/// The path and content of a file.
 type File = (&'static str, &'static [u8]);
 
 pub(super) struct LanguageTemplate {
@@ -129,7 +128,6 @@ const C: LanguageTemplate = LanguageTemplate {
     sdk: package!("c": "admittance.c", "admittance.h", "plugin.c", "plugin.h", "plugin_component_type.o"),
 };
 
-/// The cases and the chain for each [`PluginTemplate`].
 const EXAMPLES: [&[File]; 3] =
     code!(".": "tests/cases.yaml" from "cases.yaml", "chain.yaml" from "chain.yaml");
 

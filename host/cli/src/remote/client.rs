@@ -54,7 +54,6 @@ impl AdminClient {
         })
     }
 
-    /// Sends a request, and parses the JSON in the reply.
     pub(super) async fn send<T: DeserializeOwned>(
         &self,
         method: Method,

@@ -36,7 +36,6 @@ pub(super) fn stages() -> ArgValueCompleter {
     })
 }
 
-/// Completes the names of stages without their chains.
 pub(super) fn stage_names() -> ArgValueCompleter {
     completer(|| {
         let chains = chains().into_iter();
@@ -49,7 +48,6 @@ pub(super) fn chain_names() -> ArgValueCompleter {
     completer(|| distinct(chains().into_iter().map(|chain| chain.name)))
 }
 
-/// Completes the names of definitions, `AdmissionChain/pods`.
 pub(super) fn definitions() -> ArgValueCompleter {
     completer(|| {
         let list: Option<DefinitionList> = get(&["definitions"]);

@@ -57,7 +57,6 @@ pub(crate) enum RemoteError {
 }
 
 impl RemoteError {
-    /// Returns the error if there was no reply.
     pub(super) fn of_transport(error: &ClientError, to: &ServerUrl) -> Self {
         let server = to.to_string();
         if let Some(found) = find(error) {
@@ -76,7 +75,6 @@ impl RemoteError {
         }
     }
 
-    /// Returns the error that is in a reply.
     pub(super) fn of_reply(server: &str, status: StatusCode, body: &[u8]) -> Self {
         let server = server.to_owned();
         let Ok(reply) = serde_json::from_slice::<ErrorReply>(body) else {

@@ -72,7 +72,6 @@ fn whole_seconds(text: &str) -> Result<Duration, String> {
 }
 
 impl RecordArguments {
-    /// Returns the path of the file for the requests; `None` for standard output.
     fn output(&self) -> Option<PathBuf> {
         let of_tests = self
             .as_tests

@@ -243,7 +243,6 @@ fn stage_row(chain: &ChainStatus, stage: &StageStatus) -> [Cell; 14] {
     ]
 }
 
-/// Returns a table with a row for each exception.
 fn exceptions(exceptions: &[ExceptionStatus], now: Moment) -> String {
     let mut table = Table::new(["EXCEPTION", "OWNER", "EXPIRES", "STAGES", "REASON"]);
     for exception in exceptions {

@@ -15,7 +15,6 @@ use crate::{files, surroundings::RequestSurroundings};
 
 #[derive(Debug)]
 pub(crate) struct RecordedAdmission {
-    /// The number of the request in the file, from 1.
     pub(crate) number: u64,
     pub(crate) request: Request,
     /// What the plugins got from lookups and from servers.

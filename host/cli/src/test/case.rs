@@ -53,7 +53,6 @@ pub(super) enum CaseExpectation {
 #[derive(Debug)]
 pub(super) enum TestSubject {
     Plugin(PathBuf),
-    /// The file or directory of the chains.
     Chains(PathBuf),
 }
 
@@ -68,7 +67,6 @@ pub(super) enum CaseHooks {
     Constraints(Constraints),
     /// A policy that a Kyverno test names.
     Kyverno {
-        /// The files of the policies and exceptions.
         policies: Vec<PathBuf>,
         /// `NAME`, or `NAMESPACE/NAME` for a namespaced policy.
         policy: String,
@@ -107,12 +105,10 @@ pub(super) struct ExpectedOutcome {
     pub(super) message: Option<TextPattern>,
     pub(super) code: Option<u16>,
     pub(super) failure: Option<FailureKind>,
-    /// A pattern for each warning.
     pub(super) warnings: Option<Vec<TextPattern>>,
     /// The called stages in order, as `stage` or `chain/stage`.
     pub(super) stages: Option<Vec<String>>,
     pub(super) patch: Option<Vec<Value>>,
-    /// The complete resulting object.
     pub(super) object: Option<Value>,
     /// An object that the result must not equal.
     pub(super) other_object: Option<Value>,
@@ -151,7 +147,6 @@ struct CaseDefaults {
 struct CaseReader<'a> {
     subject: &'a TestSubject,
     dialect: Option<&'a dyn Dialect>,
-    /// The names of the cases that were read so far, with their locations.
     names: BTreeMap<String, Location>,
 }
 

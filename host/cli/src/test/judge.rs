@@ -11,7 +11,6 @@ use crate::output::diff;
 
 #[derive(Debug)]
 pub(super) struct UnmetExpectation {
-    /// The field of `expect` that is not met.
     pub(super) what: &'static str,
     pub(super) message: String,
     /// The lines of the difference, in colour.
@@ -140,7 +139,6 @@ fn none_called(outcome: &Outcome) -> Option<UnmetExpectation> {
     Some(UnmetExpectation::new("stages", message))
 }
 
-/// Compares the stages that were called.
 fn called(expected: &[String], outcome: &Outcome) -> Option<UnmetExpectation> {
     let called = called_rows(outcome);
     let is_it =
@@ -165,7 +163,6 @@ fn listed<T: AsRef<str>>(names: &[T]) -> String {
     }
 }
 
-/// Compares the patch and the resulting object.
 fn result(case: &TestCase, expected: &ExpectedOutcome, outcome: &Outcome) -> Vec<UnmetExpectation> {
     let mut failures = Vec::new();
     if let Some(patch) = &expected.patch {

@@ -33,7 +33,6 @@ const CLUSTER_WIDE: [&str; 12] = [
     "ValidatingWebhookConfiguration",
 ];
 
-/// The valid values of `result`.
 const RESULTS: [&str; 5] = ["pass", "fail", "skip", "error", "warn"];
 /// Fields of a result that only say the kind of policy, or have no meaning for the kinds that are tested here.
 const KIND_FIELDS: [&str; 10] = [
@@ -48,7 +47,6 @@ const KIND_FIELDS: [&str; 10] = [
     "isDeletingPolicy",
     "isImageValidatingPolicy",
 ];
-/// Deprecated fields of a result, with their replacements.
 const DEPRECATED: [(&str, &str); 4] = [
     ("status", "write `result`"),
     ("resource", "write `resources: [...]`"),
@@ -118,7 +116,6 @@ impl FromStr for CaseSelector {
 
 /// The objects and values that all results of a test share.
 struct Scene {
-    /// The files of the policies and exceptions.
     policies: Vec<PathBuf>,
     objects: Vec<Value>,
     /// The content of the test's file of values.
@@ -268,7 +265,6 @@ fn objects_of(files: &[PathBuf], node: &Node<'_>) -> Option<Vec<Value>> {
     Some(objects)
 }
 
-/// Reads the file that the node names.
 fn read_content(node: &Node<'_>) -> Option<Value> {
     node.in_file(&node.file()?, |root| Some(root.json()))
 }

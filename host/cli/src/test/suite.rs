@@ -82,7 +82,6 @@ struct SuiteTest {
     name: String,
     template: PathBuf,
     constraint: PathBuf,
-    /// The file of the test's expansion templates.
     expansion: Option<PathBuf>,
     /// The name of the constraint.
     constrains: String,

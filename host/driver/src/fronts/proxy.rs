@@ -88,7 +88,6 @@ impl FrontConfig for ProxyConfig {
     }
 }
 
-/// The service of a proxy.
 #[derive(Clone, Debug)]
 struct Proxy<C> {
     chains: C,

@@ -45,7 +45,6 @@ pub enum TracesError {
     Exporter(#[from] ExporterBuildError),
 }
 
-/// The running export of spans.
 #[derive(Debug)]
 pub struct Traces {
     provider: SdkTracerProvider,
@@ -104,7 +103,6 @@ impl Traces {
         tokio::spawn(async move { tls.keep_fresh().await });
     }
 
-    /// Returns the `tracing` layer that collects spans.
     pub fn layer<S>(&self) -> impl Layer<S> + use<S>
     where
         S: Subscriber + for<'span> LookupSpan<'span>,

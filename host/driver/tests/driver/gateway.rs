@@ -60,7 +60,6 @@ pub(crate) fn gateway(clusters: &[(&str, &[SocketAddr])], change: impl FnOnce(&m
     setup
 }
 
-/// A request that a driver received.
 #[derive(Clone, Debug)]
 pub(crate) struct Received {
     pub(crate) method: Method,

@@ -246,7 +246,6 @@ impl Running {
         soon(TcpStream::connect(self.address)).await.unwrap()
     }
 
-    /// Sends a request on a new connection.
     pub(crate) async fn send(&self, request: Request<Body>) -> Response<hyper::body::Incoming> {
         send(self.address, request).await
     }
@@ -282,7 +281,6 @@ pub(crate) fn without_tls() -> ClientTls {
     tls::client(Trust::SystemAnd(None), None).unwrap().into()
 }
 
-/// Returns a request that creates an application.
 pub(crate) fn post(body: impl Into<Body>) -> Request<Body> {
     request("POST", APPLICATIONS, body)
 }
@@ -340,7 +338,6 @@ pub(crate) async fn serve(routes: Router) -> SocketAddr {
     address
 }
 
-/// Returns an address that refuses connections.
 pub(crate) async fn refusing() -> SocketAddr {
     TcpListener::bind(loopback()).await.unwrap().local_addr().unwrap()
 }

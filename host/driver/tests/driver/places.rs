@@ -505,7 +505,6 @@ async fn thousands_of_idle_connections_stay_usable() {
     assert!(reply.starts_with("HTTP/1.1 200 "), "{reply}");
 }
 
-/// The other ports are those of the webhook server and of the gateway, and the admin port.
 #[tokio::test]
 async fn the_webhook_gateway_and_admin_ports_limit_idle_clients() {
     let mut setup = Setup::new(&[]).limits(|limits| limits.idle_timeout = SHORT);
@@ -552,7 +551,6 @@ async fn the_webhook_gateway_and_admin_ports_limit_idle_clients() {
     assert!(behind.received().is_empty());
 }
 
-/// Open watches and tunnels are counted separately from requests.
 #[tokio::test]
 async fn open_watches_and_tunnels_are_counted_apart_from_requests() {
     let recorder = PrometheusBuilder::new().build_recorder();

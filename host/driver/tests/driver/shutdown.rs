@@ -36,7 +36,6 @@ async fn client_reply(driver: &Running) -> String {
     rest(&mut stream).await
 }
 
-/// Waits until connections are refused.
 async fn refused(driver: &Running) {
     while TcpStream::connect(driver.address).await.is_ok() {
         tokio::task::yield_now().await;

@@ -31,7 +31,6 @@ pub enum HistoryError {
     Stopped,
 }
 
-/// Returns advice for common I/O errors, to append to a message.
 fn advice(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "; free some space",

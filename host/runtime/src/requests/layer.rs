@@ -211,7 +211,6 @@ impl<R: From<Bytes>, E> From<Response<Bytes>> for Stop<R, E> {
     }
 }
 
-/// A request on its way to the inner service.
 struct ForwardedRequest<B> {
     request: Request<B>,
     passage: Passage,

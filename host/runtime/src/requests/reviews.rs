@@ -290,7 +290,6 @@ fn rejected(status: StatusCode, message: &str) -> Box<Response<Bytes>> {
     Box::new(Passage::Ended(END).mark(status_reply(status, message)))
 }
 
-/// Refuses a review for a chain that does not exist.
 fn ensure_chain_exists(table: &Table, selection: &Selection) -> Result<(), Box<Response<Bytes>>> {
     let Selection::Chain(phase, name) = selection else {
         return Ok(());

@@ -230,7 +230,6 @@ impl LiveRollout {
         live
     }
 
-    /// Adopts the progress of another replica.
     fn follow(&mut self, theirs: RolloutProgress) {
         let is_next = theirs.changes == self.progress.changes + 1;
         self.rollout.restart();

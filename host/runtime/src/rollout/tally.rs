@@ -17,7 +17,6 @@ pub(crate) struct Rollout {
     pub(crate) subject: Digest,
     pub(crate) definition: RolloutDefinition,
     counts: Mutex<StepCounts>,
-    /// Notified when a limit is reached.
     reached: Arc<Notify>,
 }
 

@@ -19,7 +19,6 @@ async fn disable(host: &Host, stage: &str) {
     host.disable(&stage.parse().unwrap(), how).await.unwrap();
 }
 
-/// Returns the stages that are skipped for a new Pod.
 async fn skipped(host: &Host) -> Vec<String> {
     let kind = GroupVersionKind::from_api_version("v1", "Pod");
     let resource = kind.guess_resource();

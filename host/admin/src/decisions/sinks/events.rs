@@ -15,9 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::{DROPPED, FAILURES, WRITTEN};
 
 const NAME: &str = "events";
-/// The maximum number of events in the queue.
 const QUEUE: usize = 256;
-/// The rate limit for all objects together.
 const TOTAL_RATE: EventRate = EventRate {
     burst: 100.0,
     interval: Duration::from_millis(200),
@@ -41,7 +39,6 @@ pub(super) async fn run(events: Events, decisions: DecisionStream, stop: Cancell
     );
 }
 
-/// Selects the decisions for which events are created.
 pub(super) fn filter() -> DecisionFilter {
     let mut filter = DecisionFilter::default();
     filter.verdict = vec![DecisionVerdict::Denied];

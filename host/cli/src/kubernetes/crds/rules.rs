@@ -7,7 +7,6 @@ use serde_json::{Map, Value as Json, json};
 type Addition = (&'static [&'static str], Keywords);
 
 enum Keywords {
-    /// Rules, each with a message for values that violate it.
     Rules(&'static [(&'static str, &'static str)]),
     /// The maximum number of items in a list, and the maximum length of each item; 0 if the items are not strings.
     Items(u64, u64),

@@ -20,7 +20,6 @@ fn at(seconds: u64) -> Moment {
     Moment(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds))
 }
 
-/// Parses a part of a status.
 fn read<T: DeserializeOwned>(json: Json) -> T {
     serde_json::from_value(json).unwrap()
 }

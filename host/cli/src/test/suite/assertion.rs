@@ -7,7 +7,6 @@ use serde_json::Value;
 
 use crate::test::judge::UnmetExpectation;
 
-/// The violations that are expected from a constraint.
 #[derive(Debug)]
 pub(in crate::test) struct Assertion {
     violations: Violations,

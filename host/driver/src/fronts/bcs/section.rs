@@ -43,7 +43,6 @@ pub(super) fn dialect(node: &Node<'_>, sections: Sections<'_>) -> Option<BcsDial
     })
 }
 
-/// Reads `dialect.bcs.console`.
 fn console(node: &Node<'_>) -> Option<ConsoleConfig> {
     let mut fields = node.object()?;
     let networks = readers::list_of(readers::network);

@@ -14,7 +14,6 @@ use crate::config::read::zookeeper::password;
 const REGISTER_TOKEN_LIFETIMES: RangeInclusive<Duration> =
     Duration::from_secs(60)..=Duration::from_secs(30 * 24 * 60 * 60);
 
-/// Reads `dialect.gateway.accounts`.
 pub(super) fn accounts(node: &Node<'_>) -> Option<AccountsConfig> {
     let mut fields = node.object()?;
     let sources = fields.present(&["sqlite", "mysql"]);

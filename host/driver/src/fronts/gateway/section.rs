@@ -77,7 +77,6 @@ pub(super) fn gateway(node: &Node<'_>, sections: Sections<'_>) -> Option<Gateway
     })
 }
 
-/// Reads `dialect.gateway.peers`.
 fn peers(node: &Node<'_>, listen: &ListenConfig) -> Option<PeersConfig> {
     let mut fields = node.object()?;
     let fix = "write a secret with `openssl rand -base64 32 > peers.secret`, and name the file";

@@ -24,7 +24,6 @@ const REPLY_LIMIT: usize = 64 << 10;
 /// The maximum size of a header's value, in bytes.
 const HEADER_LIMIT: usize = 8 << 10;
 
-/// The connection to the collector.
 #[derive(Debug)]
 pub(super) struct Collector {
     client: Client<Connector, Full<Bytes>>,

@@ -6,7 +6,6 @@ use tempfile::TempDir;
 use super::{BUNDLE, DONE, ROUTE, definition, refusal};
 use crate::harness::{Running, Setup, echo};
 
-/// Starts a driver with one definition.
 pub(super) async fn driver(directory: &TempDir) -> Running {
     let driver = Setup::new(&[echo().await])
         .steered(directory.path())

@@ -39,7 +39,6 @@ impl Received {
     }
 }
 
-/// A driver in front of a scheduler.
 pub(super) struct Scene {
     pub(super) driver: Running,
     received: Arc<Mutex<Vec<Received>>>,

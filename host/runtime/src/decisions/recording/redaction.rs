@@ -59,8 +59,7 @@ impl Redacted {
     }
 }
 
-/// The path of values to redact in objects: a JSON Pointer in which `*` means every key or index,
-/// `/spec/containers/*/env`.
+/// The path of values to redact in objects: a JSON Pointer with `*` for every key or index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Redaction(Vec<Token>);
 

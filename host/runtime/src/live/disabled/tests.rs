@@ -54,7 +54,6 @@ async fn admit(host: &Host) -> Outcome {
     host.admit(Request::new(Operation::Delete, kind, resource)).await
 }
 
-/// Returns the stages that the status shows as disabled.
 fn disabled_stages(host: &Host) -> Vec<DisabledStage> {
     let stages = host.status().chains.into_iter().flat_map(|chain| chain.stages);
     stages.filter_map(|stage| stage.disabled).collect()

@@ -200,7 +200,6 @@ async fn a_rule_and_the_reader_refuse_the_same_definitions() {
     }
 }
 
-/// Returns the chains and exceptions in the documentation.
 fn documented() -> Vec<Json> {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
     let mut texts = Vec::new();
@@ -248,7 +247,6 @@ async fn documented_definitions_follow_the_rules() {
     }
 }
 
-/// Makes the paths in a stage absolute.
 fn absolute(value: &mut Json) {
     match value {
         Json::Object(fields) => {

@@ -3,7 +3,6 @@ use serde_json::json;
 
 use super::*;
 
-/// Redacts a review in place; returns the number of redacted values.
 fn apply(request: &Request, redactions: &[Redaction], asked: &mut Value, answered: &mut Value) -> usize {
     let (review_request, review_response, count) =
         redact_review(request, redactions, asked.clone(), answered.clone());
@@ -11,7 +10,6 @@ fn apply(request: &Request, redactions: &[Redaction], asked: &mut Value, answere
     count
 }
 
-/// Redacts an answer in place; returns the number of redacted values.
 fn apply_to_answer(answer: &mut HttpAnswer, redactions: &[Redaction]) -> usize {
     let (redacted, count) = redact_answer(answer.clone(), redactions);
     *answer = redacted.into_inner();

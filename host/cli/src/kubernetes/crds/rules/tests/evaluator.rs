@@ -54,7 +54,6 @@ impl Schemas {
             || !self.rules.violated(&document["spec"]).await.is_empty()
     }
 
-    /// Returns the schema of a resource's field at this JSON Pointer.
     pub(super) fn at(&self, pointer: &str) -> &Json {
         let steps = pointer.split('/').skip(1);
         steps.fold(&self.of_resources, |schema, step| {
