@@ -85,7 +85,6 @@ impl Repository<'_> {
 
     /// Requests a token from the token server that the registry names:
     /// <https://distribution.github.io/distribution/spec/auth/token/>.
-    /// <https://distribution.github.io/distribution/spec/auth/token/>.
     async fn token(
         &self,
         challenge: Challenge,
