@@ -224,7 +224,6 @@ impl DefinitionSet {
     ///
     /// Fails if the number of definitions with this name is not one, the definition shares its file with others, or the
     /// remaining definitions have mistakes.
-    /// definitions have mistakes.
     pub fn delete(&self, id: &DefinitionId) -> Result<Change, ChangeError> {
         change::delete(self, id)
     }

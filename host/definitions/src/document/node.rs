@@ -18,7 +18,6 @@ use super::{
 ///
 /// Mistakes are added to the list that was passed to [`Document::root`] or to [`reporting_to`](Self::reporting_to) of
 /// this or a surrounding value. Without a list, they are ignored.
-/// value or for one that contains it; without a list, they are ignored.
 #[derive(Clone)]
 pub struct Node<'a> {
     document: &'a Document,

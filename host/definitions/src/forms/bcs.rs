@@ -1,8 +1,8 @@
 //! Reads the `admissionwebhook` of BCS.
 //!
-//! A document is what the BCS driver's API accepts and prints. Keys may be written in any case, as Go's decoder accepts
-//! them, since older drivers print the names of Go fields (`ResourcesRef`, `CaBundle`). A definition that the driver
-//! accepts although it then calls no hook, or none in time, is a mistake here.
+//! A document is what the BCS driver's API accepts and returns. Keys may be in any case, as for Go's decoder, because
+//! older drivers return the names of Go fields (`ResourcesRef`, `CaBundle`). The driver accepts some definitions for
+//! which it calls no hook, or calls it too late; here, they are mistakes.
 
 mod object;
 mod shape;
@@ -22,13 +22,13 @@ use crate::{
     plugin, selectors,
 };
 
-/// The timeout of a hook without one: kube-apiserver's default for webhooks. The BCS driver waits forever.
+/// The default timeout of a hook, which is kube-apiserver's for webhooks. The BCS driver waits forever.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
 const OPERATIONS: [(&str, Operation); 2] = [("Create", Operation::Create), ("Update", Operation::Update)];
 
-/// The kinds of BCS whose objects are created and changed through the driver: in definitions, and in paths of requests.
-/// The BCS driver calls hooks only for the first two.
+/// The kinds of BCS objects that are created and updated through the driver: their names in definitions, and in request
+/// paths. The BCS driver calls hooks only for the first two.
 const RESOURCE_KINDS: [(&str, &str); 7] = [
     ("Application", "application"),
     ("Deployment", "deployment"),
@@ -39,7 +39,8 @@ const RESOURCE_KINDS: [(&str, &str); 7] = [
     ("Service", "service"),
 ];
 
-/// The operation and kind whose requests call the hooks of a definition. BCS allows one definition for each pair.
+/// The operation and kind of the requests for which a definition's hooks are called. BCS allows one definition for each
+/// such pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct HookTarget {
     operation: Operation,
@@ -126,8 +127,8 @@ struct LocatedTarget {
     location: ValueLocation,
 }
 
-/// Reads a definition under `spec` of a custom resource. As in the BCS driver, the `metadata` under `spec` is used;
-/// without it, the `metadata` of the resource.
+/// Reads a definition from the `spec` of a custom resource. As in the BCS driver, the name is in the `metadata` inside
+/// `spec` or, if that is missing, in the resource's.
 fn read_custom_resource(root: &Node<'_>) -> Option<FormContent> {
     let mut fields = root.object()?;
     fields.ignore(&["apiVersion", "kind", "status"]);
@@ -224,7 +225,7 @@ fn read_stage(node: &Node<'_>, seen: &mut HashMap<String, Location>) -> Option<S
     let name = read_stage_name(&mut fields, "name the hook", printable, seen);
     let hook = plugin::read_in_place_of_client(&mut fields, "hook", read_client);
     let read_policy = |node: &Node<'_>| match node.string()? {
-        // A missing policy means `Ignore`, and the driver prints it as an empty string.
+        // A missing policy means `Ignore`, which the driver returns as an empty string.
         "" => None,
         _ => node.word(),
     };
@@ -245,7 +246,7 @@ fn read_client(node: &Node<'_>) -> Option<WebhookDefinition> {
         .optional("url")
         .filter(|url| !matches!(url.silent().string(), Some("")));
     let target = match url {
-        // The URL has precedence over the service, as in the driver, which prints both.
+        // As in the driver, the URL has precedence over the service. The driver returns both.
         Some(url) => {
             fields.ignore(&["namespace", "name", "path", "port"]);
             client::url(&url, &protocol)
@@ -265,7 +266,7 @@ fn read_client(node: &Node<'_>) -> Option<WebhookDefinition> {
     })
 }
 
-/// Accepts a name without spaces and control characters, so that it can be logged. BCS has no rules for names.
+/// Accepts a name without spaces and control characters, which is safe in logs. BCS has no rules for names.
 fn printable(text: &str) -> Result<String, String> {
     if text.chars().any(|c| c.is_control() || c.is_whitespace()) {
         return Err(format!(
@@ -276,7 +277,7 @@ fn printable(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// Accepts a name that can be a segment of paths in the API and in ZooKeeper.
+/// Accepts a name that is a valid segment of paths in the API and in ZooKeeper.
 fn path_segment(text: &str) -> Result<String, String> {
     let name = printable(text)?;
     let text = quoted(text);

@@ -1,10 +1,10 @@
-//! Reads the documents of Gatekeeper: `ConstraintTemplate`, its constraints, `Config` and `SyncSet`, which list the
-//! kinds of the cluster that policies may read, mutators, and `ExpansionTemplate`.
+//! Reads Gatekeeper's documents: `ConstraintTemplate`, constraints, `Config` and `SyncSet` (the kinds of the cluster
+//! that policies may read), mutators, and `ExpansionTemplate`.
 //!
-//! A template is a chain, and each of its constraints is a stage. The host evaluates a template in CEL, the stock
-//! plugin `rego` a template in Rego. The stages of a template share one configured plugin: its settings hold all
-//! constraints, and each stage names its own. Objects that an expansion template generates are checked by further
-//! stages of each constraint.
+//! A template becomes a chain, with a stage for each constraint. The host evaluates templates in CEL, and the stock
+//! plugin `rego` evaluates templates in Rego. The stages of a template share one configured plugin: its settings
+//! contain all constraints, and each stage selects its own. Each constraint has additional stages for the objects that
+//! expansion templates generate.
 
 mod constraint;
 mod expansion;
@@ -39,7 +39,7 @@ static KINDS: [DocumentKind; 9] = [
         "ConstraintTemplate",
         &["templates.gatekeeper.sh/v1", "templates.gatekeeper.sh/"],
     ),
-    // The kind of a constraint is defined by its template.
+    // Each template defines the kind of its constraints.
     DocumentKind::new(
         "constraint",
         &["constraints.gatekeeper.sh/v1beta1", "constraints.gatekeeper.sh/"],
@@ -75,7 +75,7 @@ impl DocumentForm for Gatekeeper {
         if kind == template.name {
             return Some(template);
         }
-        // Other systems have kinds of these names too, so the version decides.
+        // Other systems use the same kind names, so the version decides.
         let mut others = others.iter().filter(|other| other.supports(version));
         let other = others.find(|other| other.name == kind);
         other.or_else(|| constraint.supports(version).then_some(constraint))
@@ -144,14 +144,14 @@ impl DocumentForm for Gatekeeper {
         defined.chains.extend(mutator::chain(&surroundings));
     }
 
-    /// Returns `Kept` for every document, because the effect of a template depends on its constraints, and on the kinds
+    /// Returns `Kept` for every document, because the effect of a template depends on its constraints and on the kinds
     /// that are synced for all templates.
     fn import(&self, _kind: &DocumentKind) -> Option<(ImportResult, &'static str)> {
         Some((ImportResult::Kept, "documents of Gatekeeper have no native form"))
     }
 }
 
-/// Reports a name with more than 63 characters, which Gatekeeper rejects.
+/// Reports a name of more than 63 characters, which Gatekeeper rejects.
 fn check_name(root: &Node<'_>, name: &str) {
     const LONGEST: usize = 63;
     if name.len() > LONGEST {

@@ -9,21 +9,21 @@ use crate::{
     identity::definition_name,
 };
 
-/// A document, or an item of a list, whose kind is known.
+/// A document, or an item of a list, with its kind.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct TypedDocument<'a> {
     /// The kind of the document.
     pub kind: &'static DocumentKind,
-    /// The `apiVersion` of the document or of its list; empty if there is none.
+    /// The `apiVersion` of the document, or of the list that contains it; empty if missing.
     pub version: &'a str,
-    /// The value of the whole document or item.
+    /// The root value of the document or item.
     pub root: Node<'a>,
     pub(super) form: Arc<dyn DocumentForm>,
 }
 
 impl TypedDocument<'_> {
-    /// Returns kind and name; `None` if the name cannot be read.
+    /// Returns the kind and the name; `None` if the name cannot be read.
     pub(crate) fn id(&self) -> Option<DefinitionId> {
         let mut fields = self.root.silent().object_of_any_case()?;
         let kind = fields.optional("kind").and_then(|kind| kind.text());
@@ -41,7 +41,7 @@ impl TypedDocument<'_> {
 }
 
 impl DocumentForms {
-    /// Returns the definitions in a document: the document itself, or the items of a list.
+    /// Returns the definitions in a document: the document itself, or the items if it is a list.
     pub(crate) fn definitions<'a>(&self, root: &Node<'a>) -> Vec<TypedDocument<'a>> {
         let fields = root.silent().object();
         let is_known = |field: &&str| fields.as_ref().is_some_and(|fields| fields.has(field));
@@ -57,7 +57,8 @@ impl DocumentForms {
         let Some(head) = Head::read(root, self) else {
             return Vec::new();
         };
-        // `kubectl get -o yaml` prints a `List`, the API server a list named after its items, such as `SyncSetList`.
+        // `kubectl get -o yaml` prints a `List`; the API server returns a list named after its items, such as
+        // `SyncSetList`.
         let kind_of_items = head.kind.strip_suffix("List");
         let of_items = kind_of_items.and_then(|kind| self.recognize(kind, head.version));
         match of_items {
@@ -79,7 +80,7 @@ impl DocumentForms {
         fields.finish();
         for item in items.unwrap_or_default() {
             definitions.extend(match of_items {
-                // Items of a list that names their kind may omit it.
+                // Items may omit their kind if the list names it.
                 Some((form, kind)) if item.object().is_some_and(|fields| !fields.has("kind")) => {
                     Some(TypedDocument {
                         kind,
@@ -109,13 +110,12 @@ impl DocumentForms {
     }
 }
 
-/// The kind and version of a document.
 struct Head<'a> {
     root: Node<'a>,
     kind_node: Node<'a>,
     kind: &'a str,
     version_node: Option<Node<'a>>,
-    /// The version; empty if it is missing.
+    /// The version; empty if missing.
     version: &'a str,
 }
 

@@ -1,8 +1,7 @@
-//! Reads the webhook configurations and the policies in CEL of Kubernetes.
+//! Reads the webhook configurations and the CEL policies of Kubernetes.
 //!
-//! A document is what a Kubernetes API server accepts and prints. Every document that the server accepts is accepted
-//! here, except for a few with which every call would fail. The fields `plugin`, instead of `clientConfig`, `timeout`
-//! and `mode` are additions.
+//! Every document that a Kubernetes API server accepts is accepted here, except for a few whose every call would fail.
+//! The fields `plugin` (instead of `clientConfig`), `timeout` and `mode` are additions.
 
 mod openapi;
 pub(super) mod policy;
@@ -26,8 +25,7 @@ use crate::{
     names,
 };
 
-/// The fields of `metadata` that an API server, its clients and BCS write in addition to name and namespace. They are
-/// ignored.
+/// The ignored fields of `metadata`: API servers, their clients and BCS write them in addition to name and namespace.
 pub(crate) const KEPT_METADATA: [&str; 12] = [
     "clusterName",
     "creationTimestamp",
@@ -45,7 +43,7 @@ pub(crate) const KEPT_METADATA: [&str; 12] = [
 
 const V1: &str = "admissionregistration.k8s.io/v1";
 const V1_BETA: &str = "admissionregistration.k8s.io/v1beta1";
-/// The versions of policies, all of which are read like v1.
+/// The versions of policies, which are all read like v1.
 const POLICIES: &[&str] = &[V1, V1_BETA, "admissionregistration.k8s.io/v1alpha1"];
 
 static KINDS: [DocumentKind; 8] = [
@@ -137,7 +135,7 @@ fn read(root: &Node<'_>, phase: Phase, version: Version) -> Option<ChainDefiniti
     let stages: Vec<StageDefinition> = webhooks
         .iter()
         .filter_map(|webhook| webhook::read(webhook, phase, version, &mut seen))
-        // A webhook without rules is never called, whereas a stage without rules would be called for every request.
+        // A webhook without rules is never called, but a stage without rules would be called for every request.
         .filter(|stage| !stage.spec.rules.is_empty())
         .collect();
     fields.finish();
@@ -149,7 +147,7 @@ fn read(root: &Node<'_>, phase: Phase, version: Version) -> Option<ChainDefiniti
     })
 }
 
-/// Reads the name of a resource without a namespace, and its `spec`. `fix` says what to write if the spec is missing.
+/// Reads the name of a resource without a namespace, and its `spec`. `fix` is the advice if the spec is missing.
 pub(crate) fn read_head<'a>(root: &Node<'a>, fix: &str) -> Option<(Option<String>, Fields<'a>)> {
     let mut fields = root.object()?;
     fields.ignore(&["apiVersion", "kind", "status"]);
@@ -162,7 +160,7 @@ pub(crate) fn read_head<'a>(root: &Node<'a>, fix: &str) -> Option<(Option<String
 pub(crate) fn read_name(metadata: &Node<'_>) -> Option<String> {
     let mut fields = metadata.object()?;
     let name = fields.get_required("name", "write its name", readers::parse_with(names::subdomain));
-    // The API server ignores the namespace of a resource that has none.
+    // The API server ignores the namespace of such a resource.
     fields.ignore(&["namespace"]);
     read_labels(&mut fields);
     fields.ignore(&KEPT_METADATA);
@@ -170,7 +168,7 @@ pub(crate) fn read_name(metadata: &Node<'_>) -> Option<String> {
     name
 }
 
-/// Reads labels and annotations, whose values must be strings as for an API server. They are for other tools.
+/// Checks labels and annotations, whose values must be strings as for an API server. They have no effect here.
 pub(crate) fn read_labels(metadata: &mut Fields<'_>) {
     for field in ["labels", "annotations"] {
         let pairs = metadata.get_or_default(field, Node::map);
@@ -180,7 +178,7 @@ pub(crate) fn read_labels(metadata: &mut Fields<'_>) {
     }
 }
 
-/// Reads a kind of objects in the cluster: `{ apiVersion: v1, kind: ConfigMap }`.
+/// Reads a kind of objects in the cluster, such as `{ apiVersion: v1, kind: ConfigMap }`.
 pub(crate) fn read_kind(node: &Node<'_>) -> Option<ClusterKind> {
     let mut fields = node.object()?;
     let version = fields.get_required("apiVersion", "write `v1` or `apps/v1`", readers::text);

@@ -1,6 +1,7 @@
-//! Reads the policies of Kubewarden: `ClusterAdmissionPolicy`, `AdmissionPolicy`, and groups of them.
+//! Reads Kubewarden's policies: `ClusterAdmissionPolicy`, `AdmissionPolicy`, and groups of them.
 //!
-//! A policy is a chain with one stage. Kubewarden registers a webhook for each policy, and the chain has its name.
+//! A policy becomes a chain with one stage. The chain has the name of the webhook that Kubewarden registers for the
+//! policy.
 
 use std::{ops::RangeInclusive, time::Duration};
 
@@ -57,7 +58,7 @@ struct PolicyKind {
 const EVALUATION_TIMEOUT: Duration = Duration::from_secs(2);
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The scheme of a module reference without one.
+/// The scheme of module references that have none.
 const REGISTRY: &str = "registry://";
 
 const MODES: [(&str, Mode); 2] = [("protect", Mode::Enforce), ("monitor", Mode::Audit)];
@@ -83,7 +84,7 @@ fn read(root: &Node<'_>, policy: PolicyKind) -> Option<ChainDefinition> {
         stage.spec.namespace_selector = Some(NamespaceSelector::In(vec![namespace]));
     }
     let rules = stage.spec.rules.clone();
-    // A policy without rules is never called, whereas a stage without rules would be called for every request.
+    // A policy without rules is never called, but a stage without rules would be called for every request.
     let stages = if rules.is_empty() { Vec::new() } else { vec![stage] };
     Some(ChainDefinition {
         phase,
@@ -93,7 +94,7 @@ fn read(root: &Node<'_>, policy: PolicyKind) -> Option<ChainDefinition> {
     })
 }
 
-/// Reads the name of a policy, and the namespace if it is for one.
+/// Reads the name of a policy and, if its kind is namespaced, the namespace.
 pub(super) fn read_metadata(metadata: &Node<'_>, is_namespaced: bool) -> Option<(String, Option<String>)> {
     let mut fields = metadata.object()?;
     let read = || readers::parse_with(names::subdomain);
@@ -173,7 +174,7 @@ fn read_spec(
     ))
 }
 
-/// Reads the module of a policy or of a member of a group, with its settings and grants.
+/// Reads the module, the settings and the grants of a policy or of a group's member.
 fn read_plugin(fields: &mut Fields<'_>) -> Option<PluginDefinition> {
     let fix = "write where the policy is, `registry://ghcr.io/kubewarden/policies/pod-privileged:v1.0.0`";
     let source = fields.get_required("module", fix, read_module);
@@ -184,7 +185,7 @@ fn read_plugin(fields: &mut Fields<'_>) -> Option<PluginDefinition> {
     let mut plugin = PluginDefinition::new(source?);
     plugin.settings = settings;
     plugin.allow.cluster = cluster;
-    // In Kubewarden, every policy may read every registry.
+    // Kubewarden grants every policy access to all registries.
     plugin.allow.images = vec![ImageGrant::ALL];
     Some(plugin)
 }
@@ -193,7 +194,7 @@ fn read_group(fields: &mut Fields<'_>, warnings: &mut Vec<Mistake>) -> Option<Gr
     let parts = group::read_parts(fields, "policies", read_member);
     let message = fields.get_required("message", "write what clients are told", readers::text);
     let parts = parts?;
-    // Kubewarden accepts members that the expression does not use.
+    // Kubewarden accepts members that the expression does not use, so they are only warnings.
     warnings.extend(parts.unused.iter().map(|(name, node)| {
         let fix = format!("write `{name}()` in the expression, or remove the policy");
         node.mistake("the expression does not use it", fix)
@@ -201,7 +202,7 @@ fn read_group(fields: &mut Fields<'_>, warnings: &mut Vec<Mistake>) -> Option<Gr
     Some(GroupDefinition {
         members: parts.members,
         expression: parts.expression,
-        // kube-apiserver replies with this code if a denial has none.
+        // kube-apiserver gives a denial without a code the status 400.
         denial: Denial::new(400, "", message?),
         field: "spec.policies",
     })
@@ -234,7 +235,7 @@ pub(super) fn read_seconds(
     seconds.map_or(default, |seconds: u8| Duration::from_secs(seconds.into()))
 }
 
-/// Reads a module reference. Without a scheme, it names an artifact in a registry.
+/// Reads a module reference. Without a scheme, it is an artifact in a registry.
 fn read_module(node: &Node<'_>) -> Option<ModuleReference> {
     let text = node.text()?;
     if text.contains("://") {

@@ -1,8 +1,7 @@
-//! Policies of Kyverno in CEL: `ValidatingPolicy`, `MutatingPolicy`, their forms for one namespace, and exceptions from
-//! them.
+//! Kyverno's policies in CEL: `ValidatingPolicy`, `MutatingPolicy`, their namespaced kinds, and their exceptions.
 //!
-//! Each is a chain with the policy's name. Its first stage is the policy itself; a policy for Pods has stages for the
-//! resources that create Pods too.
+//! A policy becomes a chain with its name. The first stage is the policy itself. A policy for Pods has additional
+//! stages for resources that create Pods, such as Deployments.
 
 mod autogen;
 mod exception;
@@ -70,7 +69,7 @@ impl DocumentForm for Kyverno {
         let is_classic = group == "kyverno.io";
         let is_own = is_classic || group.ends_with(".kyverno.io");
         let mut kinds = KINDS.iter().filter(|known| is_own && known.name == kind);
-        // Both kinds of exceptions have the same name.
+        // Two kinds of exceptions have this name, in different API groups.
         if is_classic {
             kinds.next_back()
         } else {

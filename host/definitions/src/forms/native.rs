@@ -25,13 +25,13 @@ use crate::{
 pub(crate) mod exception;
 pub(crate) mod write;
 
-/// The range of a stage's timeout. kube-apiserver has the same maximum.
+/// The range of a stage's timeout. kube-apiserver has the same maximum of 30 s.
 pub(crate) const TIMEOUT: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(30);
 
-/// The field that an API server adds to a resource. It is ignored, so that the output of `kubectl get` is a definition.
+/// The field that an API server adds to a resource. It is ignored, so that the output of `kubectl get` can be read.
 pub(crate) const STATUS: &str = "status";
 
-/// The fields that an API server adds to `metadata`. They are ignored too.
+/// The ignored fields of `metadata`, which an API server adds.
 const SERVER_METADATA: [&str; 9] = [
     "creationTimestamp",
     "deletionGracePeriodSeconds",
@@ -83,8 +83,8 @@ impl DocumentForm for Native {
         defined.exceptions.extend(exceptions.into_iter().cloned());
     }
 
-    /// Keeps the labels and annotations of the replaced resource: other tools write them, to install or back up
-    /// resources.
+    /// Keeps labels and annotations of the replaced resource that the applied one lacks, because other tools write
+    /// them.
     fn merge(&self, mut applied: Json, replaced: &Json) -> Option<Json> {
         let mut differs = false;
         for field in ["labels", "annotations"] {
@@ -109,7 +109,7 @@ impl DocumentForm for Native {
     }
 }
 
-/// Returns a warning for each scalar of a native chain in these files that YAML 1.2 reads differently. Chains with
+/// Returns a warning for each scalar that YAML 1.2 reads as another value, in native chains in these files. Chains with
 /// mistakes are included.
 pub fn ambiguities(paths: &[PathBuf]) -> Vec<Mistake> {
     let ignored = &mut Mistakes::new();
@@ -180,7 +180,7 @@ pub(crate) fn read_name(metadata: &Node<'_>, fix: &str) -> Option<String> {
     name
 }
 
-/// Reads the name of a chain with a namespace, `{namespace}/{name}`, and the namespace.
+/// Reads the name of a namespaced chain, `{namespace}/{name}`, and its namespace.
 fn read_namespaced_name(metadata: &Node<'_>) -> Option<(String, Option<String>)> {
     let mut fields = metadata.object()?;
     let name = fields.get_required("name", "name the chain", readers::parse_with(names::subdomain));
@@ -223,7 +223,7 @@ fn read_stage(
     finish_stage(fields, name, spec, hook)
 }
 
-/// Reads the fields that a stage has in every form, `candidate` and `mode`, and reports unknown fields.
+/// Reads the fields that stages of all systems have, `candidate` and `mode`, and reports unknown fields.
 pub(crate) fn finish_stage(
     mut fields: Fields<'_>,
     name: Option<Arc<str>>,
@@ -247,7 +247,7 @@ pub(crate) fn read_timeout(node: &Node<'_>) -> Option<Duration> {
     node.duration(TIMEOUT)
 }
 
-/// Reads the field `name` of a stage. `check` validates it, and no stage in `seen` may have it.
+/// Reads the `name` of a stage. `check` validates the name, and `seen` must not contain it.
 pub(crate) fn read_stage_name(
     fields: &mut Fields<'_>,
     fix: &str,
@@ -290,7 +290,7 @@ fn read_hook(fields: &mut Fields<'_>, phase: Phase) -> Option<HookDefinition> {
         _ => {
             let names: Vec<&str> = hooks.iter().map(|(name, ..)| *name).collect();
             let message = format!("the stage has a {}", names.join(" and a "));
-            // The hooks are read to report the mistakes in them.
+            // The hooks are read only to report their mistakes.
             for (_, read, node) in hooks {
                 read(&node, phase);
             }

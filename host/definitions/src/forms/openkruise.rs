@@ -1,8 +1,8 @@
-//! Reads the SidecarSets of OpenKruise, which the stock plugin `sidecar-injector` injects.
+//! Reads OpenKruise's SidecarSets, which the stock plugin `sidecar-injector` injects.
 //!
-//! A SidecarSet is a chain with one stage, for Pods that are created; a paused one has no stage. OpenKruise also
-//! changes existing Pods; this is not done here, and a warning says so. A canary is injected instead of the SidecarSet
-//! that it names as its base.
+//! A SidecarSet becomes a chain with one stage for Pods that are created, or without a stage if it is paused. Unlike
+//! OpenKruise, this program does not update existing Pods, and warns of that. A canary SidecarSet is injected instead
+//! of its base.
 
 mod canary;
 
@@ -76,7 +76,7 @@ fn read(root: &Node<'_>) -> Option<(ChainDefinition, Option<Canary>)> {
     let mut spec = spec?;
     let mut warnings = Vec::new();
     let selector = read_selector(&mut spec);
-    // Some releases of `v1beta1` have the namespaces in `specificNamespace`, others in the spec.
+    // Depending on the release, `v1beta1` has the namespaces in `specificNamespace` or directly in the spec.
     let namespaces = match spec.get_optional("specificNamespace", Node::object) {
         Some(mut specific) => {
             let namespaces = read_namespaces(&mut specific);
@@ -113,7 +113,7 @@ fn read(root: &Node<'_>) -> Option<(ChainDefinition, Option<Canary>)> {
     let mut stage = StageDefinition::new(name.as_str(), plugin);
     stage.spec.namespace_selector = namespaces;
     stage.spec.object_selector = selector;
-    // OpenKruise's webhook has this policy by default.
+    // OpenKruise's webhook has this failure policy by default.
     stage.spec.failure_policy = FailurePolicy::Ignore;
     stage.location = root.location();
     let rule = Rule {
@@ -131,13 +131,13 @@ fn read(root: &Node<'_>) -> Option<(ChainDefinition, Option<Canary>)> {
     Some((chain, canary))
 }
 
-/// Returns the name of the chain. It begins like the name of OpenKruise's webhook, so that chains are called in the
-/// same order as webhooks in a cluster.
+/// Returns the name of the chain. It has the same prefix as OpenKruise's webhook, because names decide the order of
+/// calls.
 fn chain_name(name: &str) -> String {
     format!("kruise-sidecarset-{name}")
 }
 
-/// Reads the labels of the Pods. As in OpenKruise, a SidecarSet must not select every Pod.
+/// Reads the label selector of the Pods. As in OpenKruise, it must not select every Pod.
 fn read_selector(spec: &mut Fields<'_>) -> LabelSelector {
     let fix = "select the Pods by their labels: `selector: { matchLabels: { app: web } }`";
     let before = spec.node().mistake_count();
@@ -166,7 +166,7 @@ fn read_namespaces(spec: &mut Fields<'_>) -> Option<NamespaceSelector> {
     }
 }
 
-/// Reads `injectionStrategy`; returns whether the injection is paused.
+/// Reads `injectionStrategy`, and returns whether the injection is paused.
 fn read_strategy(node: &Node<'_>, warnings: &mut Vec<Mistake>) -> Option<bool> {
     let mut fields = node.object()?;
     let is_paused = fields.get("paused", false, Node::boolean);
@@ -179,7 +179,7 @@ fn read_strategy(node: &Node<'_>, warnings: &mut Vec<Mistake>) -> Option<bool> {
     Some(is_paused)
 }
 
-/// Returns whether OpenKruise would update existing Pods, and warns that this does not happen here.
+/// Returns whether OpenKruise would update existing Pods; if so, warns that this program does not.
 fn warn_of_updates(spec: &mut Fields<'_>, warnings: &mut Vec<Mistake>) -> bool {
     let message = "containers are injected when a Pod is created; Pods that exist are not updated";
     let fix = "write `updateStrategy: { type: NotUpdate }`, and restart workloads after a change";
@@ -210,7 +210,7 @@ fn warn_of_upgrades(container: &Node<'_>, warnings: &mut Vec<Mistake>) {
     }
 }
 
-/// Returns a field of an object without checking the others, which the plugin does.
+/// Returns a field of an object. The plugin checks all other fields.
 fn field<'a>(node: &Node<'a>, name: &str) -> Option<Node<'a>> {
     let mut children = node.children().into_iter();
     children.find(|(key, _)| *key == Some(name)).map(|(_, node)| node)

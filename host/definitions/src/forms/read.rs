@@ -1,4 +1,4 @@
-//! The result of reading a document: the content that its system found, the names that it takes, and the mistakes.
+//! The result of reading a document: its content, the names that it uses, and its mistakes.
 
 use std::{any::Any, fmt, sync::Arc};
 
@@ -18,20 +18,20 @@ pub struct FormContent {
     part: Option<Box<dyn Any + Send + Sync>>,
 }
 
-/// A name that no other definition may have.
+/// A name that must be unique among definitions.
 #[derive(Debug)]
 pub(crate) struct TakenName {
-    /// The kind of the bearer: `chain`, `binding`.
+    /// What the name denotes, such as `chain` or `binding`.
     pub(crate) of: &'static str,
     pub(crate) phase: Phase,
     pub(crate) name: String,
-    /// Whether other definitions that share the name may have it too.
+    /// Whether definitions may share the name with each other.
     pub(crate) is_shared: bool,
 }
 
 impl FormContent {
-    /// Creates the content of a document that is a chain by itself. The name of the chain must be unique in its phase.
-    /// The chain is used unchanged, unless the system's [`define`](DocumentForm::define) does something else.
+    /// Creates the content of a document that is a complete chain. Its name must be unique in its phase. The chain is
+    /// used as it is, unless the system's [`define`](DocumentForm::define) changes it.
     pub fn of_chain(chain: ChainDefinition) -> Self {
         let content = Self::default().taking("chain", chain.phase, &*chain.name, false);
         Self {
@@ -40,8 +40,8 @@ impl FormContent {
         }
     }
 
-    /// Creates the content of a document that makes chains together with others of its system. `of` is the kind of the
-    /// part, such as `binding`; the name must be unique in this phase among parts of this kind.
+    /// Creates the content of a document that forms chains together with others of its system. `of` tells what the
+    /// document is, such as `binding`; its name must be unique in this phase among documents with the same `of`.
     pub fn of_part(
         of: &'static str,
         phase: Phase,
@@ -51,7 +51,7 @@ impl FormContent {
         Self::default().taking(of, phase, name, false).with_part(part)
     }
 
-    /// Takes another name, which several definitions that share it may have.
+    /// Adds another name. Definitions that add it by this method may share it.
     #[must_use]
     pub fn sharing_name(self, of: &'static str, phase: Phase, name: impl Into<String>) -> Self {
         self.taking(of, phase, name, true)
@@ -68,7 +68,7 @@ impl FormContent {
         self
     }
 
-    /// Adds a part for the system to find with [`ReadDefinition::part`].
+    /// Adds a value of any type, which the system can get from [`ReadDefinition::part`].
     #[must_use]
     pub fn with_part(self, part: impl Any + Send + Sync) -> Self {
         Self {
@@ -86,12 +86,12 @@ impl fmt::Debug for FormContent {
     }
 }
 
-/// A definition that was read regardless of others. It is immutable, and shared by all sets that contain it.
+/// A definition that was read on its own. It is immutable, and all sets that contain it share it.
 #[derive(Debug)]
 pub struct ReadDefinition {
     pub(crate) form: Arc<dyn DocumentForm>,
     pub(crate) kind: &'static DocumentKind,
-    /// The beginning of the definition. The path is empty, unless the definition is an item of a list.
+    /// The location of the definition. The path is empty, unless the definition is an item of a list.
     root: ValueLocation,
     /// The content; `None` if the definition is incomplete.
     content: Option<FormContent>,
@@ -99,22 +99,22 @@ pub struct ReadDefinition {
 }
 
 impl ReadDefinition {
-    /// Returns the beginning of the definition.
+    /// Returns the location of the definition.
     pub fn location(&self) -> &Location {
         &self.root.location
     }
 
-    /// Returns the chain, if the definition is one by itself.
+    /// Returns the chain, if the definition is a complete one.
     pub fn chain(&self) -> Option<&ChainDefinition> {
         self.content.as_ref()?.chain.as_ref()
     }
 
-    /// Returns the part of this type that the system read, if any.
+    /// Returns the value of type `T` that the system has added, if any.
     pub fn part<T: Any>(&self) -> Option<&T> {
         self.content.as_ref()?.part.as_ref()?.downcast_ref()
     }
 
-    /// Adds a mistake about the definition as a whole.
+    /// Reports a mistake about the definition as a whole.
     pub fn wrong(&self, message: impl Into<String>, fix: impl Into<String>, mistakes: &mut Mistakes) {
         mistakes.push(self.root.mistake(message, fix));
     }
@@ -132,7 +132,7 @@ impl ReadDefinition {
     }
 }
 
-/// The definitions of which a system makes chains. They do not conflict with one another.
+/// The definitions from which a system creates chains. They do not conflict with each other.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct FormDocuments<'a> {
@@ -143,13 +143,13 @@ pub struct FormDocuments<'a> {
 }
 
 impl<'a> FormDocuments<'a> {
-    /// Returns the chains of documents that are chains by themselves.
+    /// Returns the chains of documents that are complete chains.
     pub fn chains(self) -> impl Iterator<Item = ChainDefinition> + 'a {
         let chains = self.own.iter().filter_map(|document| document.chain());
         chains.cloned()
     }
 
-    /// Returns the parts of this type in the definitions of the system.
+    /// Returns the values of type `T` in the system's definitions.
     pub fn parts<T: Any>(self) -> Vec<&'a T> {
         parts(self.own)
     }

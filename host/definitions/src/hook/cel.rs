@@ -1,4 +1,4 @@
-//! The hook that evaluates CEL expressions, of native stages and of policies of other systems.
+//! The hook that evaluates CEL expressions, in native stages and in policies of other systems.
 
 mod read;
 
@@ -18,14 +18,14 @@ use crate::forms::{kubernetes::typing::WrittenExpression, native::write::put};
 pub struct CelDefinition {
     /// The compiled expressions.
     pub policy: Arc<Policy>,
-    /// The effects of the expressions and their parameters.
+    /// The actions and the parameters of the expressions.
     pub binding: Binding,
-    /// The texts and locations of the expressions of a native stage.
+    /// The texts and locations of a native stage's expressions.
     pub(crate) written: Arc<[WrittenExpression]>,
 }
 
 impl CelDefinition {
-    /// Returns the same expressions with the action Deny alone.
+    /// Returns the same expressions with `Deny` as the only action.
     #[must_use]
     pub fn denying(&self) -> Self {
         let mut denying = self.clone();
@@ -33,8 +33,7 @@ impl CelDefinition {
         denying
     }
 
-    /// Makes the hook that evaluates the expressions. They may use the authorizer, and read parameters from the
-    /// cluster.
+    /// Creates the hook. Its expressions may check permissions, and read parameters from the cluster.
     pub fn hook(
         &self,
         authorizer: Arc<dyn Authorizer>,
@@ -160,7 +159,7 @@ impl HookKind for CelDefinition {
         let hook = Arc::new(hook.with_http(http.cloned()));
         Ok(PreparedHook {
             identity: self.policy.identity(),
-            // Reading the namespace object for expressions may fail.
+            // Reading the namespace for expressions may fail.
             failures: &[FailureKind::NamespaceUnknown],
             ..PreparedHook::new(hook, status)
         })

@@ -1,4 +1,4 @@
-//! Reads the address of a webhook, and the certificates that its caller trusts.
+//! Reads the address of a webhook, and the CAs that are trusted for it.
 
 use admittance_admission::{Protocol, ServiceNaming, WebhookTarget};
 use base64::{Engine, prelude::BASE64_STANDARD};
@@ -21,7 +21,7 @@ pub(crate) fn url(node: &Node<'_>, protocol: &Protocol) -> Option<WebhookTarget>
     let of_bcs = *protocol == Protocol::BcsResource;
     let mut url = match Url::parse(text) {
         Ok(url) => url,
-        // The message does not repeat the text, which may contain a password.
+        // The message does not quote the URL, which may contain a password.
         Err(error) => {
             let message = format!("this is not a valid URL: {error}");
             return node.reject(message, "write https://host/path");
@@ -65,8 +65,8 @@ pub(crate) fn url(node: &Node<'_>, protocol: &Protocol) -> Option<WebhookTarget>
     (node.mistake_count() == before).then_some(WebhookTarget::Url(url))
 }
 
-/// Returns the text between `//` and the path of a URL. The parser accepts `https:///path` as browsers do, but Kubernetes
-/// finds no host in it.
+/// Returns the text between `//` and the path of a URL. Like browsers, the parser accepts `https:///path`, in which
+/// Kubernetes finds no host.
 fn authority(text: &str) -> &str {
     text.split_once(':')
         .and_then(|(_, rest)| rest.strip_prefix("//"))
@@ -81,7 +81,7 @@ pub(crate) fn service_object(node: &Node<'_>, protocol: &Protocol) -> Option<Web
     target
 }
 
-/// Reads a service from the fields `namespace`, `name`, `path` and `port`. The caller finishes `fields`.
+/// Reads a service from `namespace`, `name`, `path` and `port`. The caller must finish `fields`.
 pub(crate) fn service(fields: &mut Fields<'_>, protocol: &Protocol) -> Option<WebhookTarget> {
     let of_bcs = *protocol == Protocol::BcsResource;
     let namespace = fields.get_required("namespace", "name the service's namespace", host_part);
@@ -99,7 +99,7 @@ pub(crate) fn service(fields: &mut Fields<'_>, protocol: &Protocol) -> Option<We
     };
     let port = match fields.optional("port") {
         None => Some(WebhookTarget::DEFAULT_PORT),
-        // The BCS driver prints a missing port as 0, which means 443.
+        // The BCS driver returns a missing port as 0, which means 443.
         Some(port) if of_bcs => match port.integer(0..=u16::MAX) {
             Some(0) => Some(WebhookTarget::DEFAULT_PORT),
             port => port,
@@ -119,7 +119,7 @@ pub(crate) fn service(fields: &mut Fields<'_>, protocol: &Protocol) -> Option<We
     })
 }
 
-/// Reads the CAs in a bundle. As in Kubernetes, an empty bundle counts as none.
+/// Reads the CAs in a bundle. As in Kubernetes, an empty bundle counts as missing.
 pub(crate) fn ca_bundle(node: &Node<'_>) -> Option<Vec<CertificateDer<'static>>> {
     let text = node.string()?;
     if text.is_empty() {
@@ -146,7 +146,7 @@ pub(crate) fn read_bundle(text: &str) -> Result<Vec<CertificateDer<'static>>, (S
             "write its base64, `base64 -w0 ca.pem`",
         ));
     }
-    // A block scalar contains line breaks, which Go's decoder ignores too.
+    // Block scalars contain line breaks, which Go's decoder ignores too.
     let compact: String = text.split_ascii_whitespace().collect();
     let pem = BASE64_STANDARD
         .decode(compact)
@@ -161,7 +161,7 @@ pub(crate) fn read_bundle(text: &str) -> Result<Vec<CertificateDer<'static>>, (S
             };
             (format!("certificate {number} in it {what}"), ENCODE)
         })?;
-        // The TLS client would report such a certificate too, but without its number.
+        // The TLS client would report the certificate too, but without its number in the bundle.
         webpki::anchor_from_trusted_cert(&certificate).map_err(|_| {
             let message = format!("certificate {number} in it is not a valid X.509 certificate");
             (message, ENCODE)
@@ -177,7 +177,7 @@ pub(crate) fn read_bundle(text: &str) -> Result<Vec<CertificateDer<'static>>, (S
 /// Reads one or more labels of a host name.
 fn host_part(node: &Node<'_>) -> Option<String> {
     let text = node.text()?;
-    // The suffix prevents a host part of digits from being read as an IP address.
+    // Without the suffix, digits would be parsed as an IP address.
     let host = format!("{text}.svc");
     if matches!(ServerName::try_from(host), Ok(ServerName::DnsName(_))) {
         return Some(text.to_owned());
@@ -186,7 +186,7 @@ fn host_part(node: &Node<'_>) -> Option<String> {
     node.reject(message, "use letters, digits and `-`")
 }
 
-/// Checks a path by the rules of kube-apiserver: segments are DNS-1123 subdomains, and one `/` may follow the last.
+/// Checks a path by kube-apiserver's rules: segments are DNS-1123 subdomains, and a trailing `/` is allowed.
 fn kubernetes_path(path: &str) -> Result<(), String> {
     let rest = path
         .strip_prefix('/')

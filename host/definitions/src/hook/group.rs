@@ -1,5 +1,5 @@
-//! The hook that combines the verdicts of plugins by an expression: `group` of a native stage, and the policy groups of
-//! Kubewarden.
+//! The hook that combines the verdicts of several plugins by an expression: `group` of a native stage, and Kubewarden's
+//! policy groups.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,17 +17,17 @@ use crate::{
     names,
 };
 
-/// A hook of several plugins that give one verdict together.
+/// A hook of several plugins with one common verdict.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct GroupDefinition {
-    /// The plugins, with unique names.
+    /// The plugins. Their names are unique.
     pub members: Vec<MemberDefinition>,
-    /// The condition for allowing a request. It uses every member, except perhaps in a document of Kubewarden.
+    /// The condition for allowing a request. It uses every member, unless the document is Kubewarden's.
     pub expression: GroupExpression,
-    /// The denial of the group, without causes.
+    /// The denial of the group, without the causes.
     pub denial: Denial,
-    /// The path of the members in the document, which the causes of a denial name.
+    /// The path of the members in the document, which a denial's causes contain.
     pub field: &'static str,
 }
 
@@ -43,7 +43,7 @@ impl HookKind for GroupDefinition {
         self.members.iter_mut().map(|member| &mut member.plugin).collect()
     }
 
-    // The locations of members are not compared: they change with every line above them.
+    // Locations of members are not compared, because they change with every line above them.
     fn may_refuse_more_than(&self, now: &HookDefinition) -> bool {
         let Some(now) = now.get::<Self>() else {
             return true;
@@ -55,7 +55,7 @@ impl HookKind for GroupDefinition {
         self.expression != now.expression || self.members.iter().any(is_weaker)
     }
 
-    // A group of Kubewarden stays a document of Kubewarden.
+    // A Kubewarden group is not converted to the native form.
     fn to_native(&self) -> Option<(&'static str, Json)> {
         None
     }
@@ -84,17 +84,17 @@ impl HookKind for GroupDefinition {
     }
 }
 
-/// A plugin of a group.
+/// A plugin in a group.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct MemberDefinition {
-    /// The name in the expression: an identifier of CEL.
+    /// The name in the expression, which is a CEL identifier.
     pub name: Arc<str>,
     /// The definition of the plugin.
     pub plugin: PluginDefinition,
-    /// The timeout of one call of the plugin, within the timeout of the stage; `None` for the stage's timeout.
+    /// The timeout of one call, within the stage's timeout; `None` for the stage's timeout.
     pub timeout: Option<Duration>,
-    /// The beginning of the member in its document.
+    /// The location of the member in its document.
     pub location: Location,
 }
 
@@ -137,7 +137,7 @@ fn read_member(name: &str, node: &Node<'_>) -> Option<MemberDefinition> {
     })
 }
 
-/// Reads the members in this field, each with `read`, and `expression`.
+/// Reads the members in `field`, each with `read`, and the `expression`.
 pub(crate) fn read_parts<'a>(
     fields: &mut Fields<'a>,
     field: &'static str,
@@ -156,7 +156,7 @@ pub(crate) fn read_parts<'a>(
         .iter()
         .map(|(name, node)| {
             let name = node.accept(names::identifier(name));
-            // A member with an invalid name is read too, to report all mistakes.
+            // A member with an invalid name is read anyway, to report all its mistakes.
             let member = read(name.as_deref().unwrap_or_default(), node);
             name.and(member)
         })

@@ -1,4 +1,4 @@
-//! The hook that applies all mutators of Gatekeeper in one stage.
+//! The hook that applies all of Gatekeeper's mutators.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -8,7 +8,7 @@ use serde_json::Value as Json;
 
 use super::{HookContext, HookError, HookKind, HookStatus, PreparedHook};
 
-/// The mutators of Gatekeeper, in the order in which they are applied.
+/// Gatekeeper's mutators, in the order of application.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MutatorsDefinition(pub Arc<[Mutator]>);
 
@@ -31,7 +31,7 @@ impl HookKind for MutatorsDefinition {
         let status = HookStatus::new("mutators", identity.clone()).with("mutators", names);
         Ok(PreparedHook {
             identity,
-            // Reading the labels of a namespace for a mutator's selector may fail.
+            // Reading a namespace's labels for a selector may fail.
             failures: &[FailureKind::NamespaceUnknown],
             ..PreparedHook::new(Arc::new(hook), status)
         })

@@ -1,4 +1,4 @@
-//! The hook that calls a plugin, and the candidates that are compared with it.
+//! The hook that calls a plugin, and candidates that are compared with it.
 
 mod allow;
 mod location;
@@ -32,15 +32,15 @@ pub enum PluginRole<'a> {
     Member(&'a MemberDefinition),
 }
 
-/// A plugin's place in its stage: its name, location, timeout and role.
+/// A plugin in its stage: its name, location, timeout and role.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PluginPart<'a> {
-    /// The name in logs and in the history: the name of the stage, and of the member of a group, `images/signed`.
+    /// The name in logs and in the history: the stage's name or, for a member of a group, `images/signed`.
     pub name: Arc<str>,
-    /// The path of the plugin's field below the stage: `.plugin`, or `.group.plugins.signed`.
+    /// The path of the plugin's field relative to the stage, such as `.plugin` or `.group.plugins.signed`.
     pub path: String,
-    /// The beginning of the stage or the member in its document.
+    /// The location of the stage, or of the member of a group.
     pub location: &'a Location,
     /// The timeout of a call.
     pub timeout: Duration,
@@ -51,7 +51,7 @@ pub struct PluginPart<'a> {
 }
 
 impl<'a> PluginRole<'a> {
-    /// Returns the place of a plugin with this role in its stage.
+    /// Describes a plugin with this role in its stage.
     pub(crate) fn part(self, stage: &'a StageDefinition, plugin: &PluginDefinition) -> PluginPart<'a> {
         let of_stage = |path: &str| PluginPart {
             name: stage.spec.name.clone(),
@@ -62,7 +62,7 @@ impl<'a> PluginRole<'a> {
             is_member: false,
         };
         match self {
-            // A stage with a policy in Rego has no field `plugin`.
+            // A stage with a Rego policy has no field `plugin`.
             Self::Plugin if plugin.source.stock_name().is_some_and(|name| name == "rego") => {
                 of_stage(".rego")
             }
@@ -88,25 +88,25 @@ impl<'a> PluginRole<'a> {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct PluginDefinition {
-    /// The reference to the module. A relative path in a document starts in the directory of its file.
+    /// The reference to the module. Relative paths in a document start in the directory of its file.
     pub source: ModuleReference,
-    /// The sha256 digest that the module must have, if any.
+    /// The required sha256 digest of the module, if any.
     pub digest: Option<Digest>,
-    /// The settings, a JSON object. Default empty.
+    /// The settings, a JSON object. Default: empty.
     pub settings: Json,
-    /// The grants. Default none.
+    /// The grants. Default: none.
     pub allow: Grants,
     /// The memory limit in bytes, 1 MiB to 4 GiB; `None` for the sandbox's default.
     pub memory: Option<usize>,
     /// The interval at which `source` is resolved again, 10 s to 7 days; `None` for never. Only an `https:` or `oci:`
-    /// source without a digest can lead to another module.
+    /// source without a digest can resolve to another module.
     pub refresh: Option<Duration>,
-    /// The files with parts of the settings. A change of such a file is a change of the settings.
+    /// The files that contain parts of the settings. If such a file changes, so do the settings.
     pub read_from: Vec<PathBuf>,
 }
 
 impl PluginDefinition {
-    /// The failures that only plugins have.
+    /// The failures that only plugins can have.
     pub const FAILURES: &'static [FailureKind] = &[
         FailureKind::Trap,
         FailureKind::Memory,
@@ -127,22 +127,22 @@ impl PluginDefinition {
     }
 }
 
-/// A plugin that is compared with a stage's plugin: it is called too, but its verdict has no effect, except for the
-/// requests of its rollout.
+/// A plugin that is compared with a stage's plugin. It is called too, but its verdict only takes effect for requests in
+/// its rollout.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct CandidateDefinition {
-    /// The plugin of the candidate. Its settings, grants and memory limit default to the stage's plugin; its digest
-    /// and `refresh` do not.
+    /// The candidate's plugin. Settings, grants and memory limit default to those of the stage's plugin; digest and
+    /// `refresh` do not.
     pub plugin: PluginDefinition,
-    /// The share of the stage's calls for which the candidate is called too. Default all.
+    /// The share of the stage's calls in which the candidate is also called. Default: all.
     pub share: Share,
-    /// The requests that the candidate decides. Default none.
+    /// The rollout, in which the candidate decides requests. Default: none.
     pub rollout: Option<RolloutDefinition>,
 }
 
 impl CandidateDefinition {
-    /// Creates a candidate that is called for every call of the stage's plugin.
+    /// Creates a candidate that is called in every call of the stage.
     pub fn new(plugin: PluginDefinition) -> Self {
         Self {
             plugin,
@@ -212,7 +212,7 @@ impl CandidateDefinition {
     }
 }
 
-/// Returns whether the settings `now` may be the truncated settings `before`.
+/// Returns whether `now` may be the result of truncating the settings `before`.
 pub(super) fn is_cut(before: &Json, now: &Json) -> bool {
     match (before, now) {
         (before, Json::Null) => !before.is_null(),

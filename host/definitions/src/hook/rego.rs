@@ -1,4 +1,4 @@
-//! Reads `rego` of a native stage: a policy in Rego, which becomes the settings of the stock plugin `rego`.
+//! Reads `rego` of a native stage, and converts the Rego policy to settings of the stock plugin `rego`.
 
 use std::path::PathBuf;
 
@@ -31,7 +31,7 @@ pub(crate) fn read(node: &Node<'_>) -> Option<PluginDefinition> {
     }
     fields.finish();
     let (text, entrypoint) = (text?, entrypoint?);
-    // The granted kinds are in `data.inventory`, if the policy reads it.
+    // If the policy reads `data.inventory`, it contains the granted kinds.
     if text.contains("inventory") && !plugin.allow.cluster.is_empty() {
         let kinds = plugin
             .allow
@@ -81,8 +81,7 @@ fn read_file(node: &Node<'_>, read_from: &mut Vec<PathBuf>) -> Option<String> {
     .ok()
 }
 
-/// Finds the object with the settings of a policy in Rego: `rego` of a stage, or the target of a template of
-/// Gatekeeper.
+/// Finds the object with the settings of a Rego policy: a stage's `rego`, or the target of a Gatekeeper template.
 pub(crate) fn settings<'a>(stage: &Node<'a>) -> Option<Node<'a>> {
     let of_template = || {
         let target = stage.child("spec")?.child("targets")?.child("0")?;

@@ -17,18 +17,17 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WebhookDefinition {
-    /// The protocol of requests and replies.
+    /// The format of requests and responses.
     pub protocol: Protocol,
     /// The address of the webhook.
     pub target: WebhookTarget,
-    /// The CAs, of which one must have signed the server's certificate; `None` for the CAs of the operating system. A
-    /// service in a native chain or with [`ServiceNaming::Bcs`](admittance_admission::ServiceNaming::Bcs) must have at
-    /// least one.
+    /// The CAs that are trusted for the server's certificate; `None` for those of the operating system. A service in a
+    /// native chain or with [`ServiceNaming::Bcs`](admittance_admission::ServiceNaming::Bcs) must have at least one.
     pub ca_bundle: Option<Vec<CertificateDer<'static>>>,
 }
 
 impl WebhookDefinition {
-    /// Creates a webhook whose certificate is verified with the CAs of the operating system.
+    /// Creates a webhook whose server's certificate is verified with the CAs of the operating system.
     pub fn new(protocol: Protocol, target: WebhookTarget) -> Self {
         Self {
             protocol,
@@ -57,7 +56,7 @@ impl HookKind for WebhookDefinition {
         (1..).zip(authorities).filter_map(warn).collect()
     }
 
-    // A truncated file cannot have another URL, but it can have a service without some of its fields.
+    // Truncating a file cannot change a URL, but it can remove fields of a service.
     fn may_refuse_more_than(&self, now: &HookDefinition) -> bool {
         let is_url = |webhook: &Self| matches!(webhook.target, WebhookTarget::Url(_));
         now.get::<Self>().is_none_or(|now| {
@@ -111,7 +110,7 @@ impl HookKind for WebhookDefinition {
 pub(crate) fn read(node: &Node<'_>) -> Option<WebhookDefinition> {
     let mut fields = node.object()?;
     let protocol = read_protocol(&mut fields);
-    // Without a protocol, the address must be valid for both.
+    // Without a protocol, the address must be valid for both protocols.
     let rules = protocol.clone().unwrap_or(Protocol::BcsResource);
     let before = fields.node().mistake_count();
     let ca_bundle = fields.get_optional("caBundle", client::ca_bundle);
@@ -135,7 +134,7 @@ pub(crate) fn read(node: &Node<'_>) -> Option<WebhookDefinition> {
     })
 }
 
-/// The values of `protocol`, and whether they have versions.
+/// The values of `protocol`, and whether the protocol has versions.
 const HAS_VERSIONS: [(&str, bool); 2] = [("AdmissionReview", true), ("BcsResource", false)];
 
 fn read_protocol(fields: &mut Fields<'_>) -> Option<Protocol> {

@@ -18,7 +18,7 @@ fn share(text: &str) -> Share {
     text.parse().unwrap()
 }
 
-/// Returns the document of a chain with this rollout, which begins on line 9 in column 18.
+/// Returns the document of a chain whose rollout begins on line 9 in column 18.
 fn document(rollout: &str, more: &str) -> String {
     format!(
         "apiVersion: admittance.dev/v1alpha1\nkind: AdmissionChain\nmetadata: {{ name: c }}\nspec:\n  rules: [ {{ \
@@ -166,7 +166,8 @@ fn requests_with_the_same_key_are_decided_by_the_same_version() {
         let namespace = by("namespace");
         let first = includes(&namespace, &request(Some(&number), "a", "alice"));
         assert_eq!(includes(&namespace, &request(Some(&number), "b", "bob")), first);
-        // A resource in no namespace is decided by its name, so a Namespace is decided like the objects in it.
+        // Objects without a namespace are keyed by their name, so a Namespace has the same version as the objects in
+        // it.
         assert_eq!(includes(&namespace, &request(None, &number, "bob")), first);
         let user = by("user");
         let first = includes(&user, &request(Some("a"), "a", &number));
@@ -199,15 +200,15 @@ fn a_larger_share_includes_the_requests_of_a_smaller_one() {
         );
         let count = now.iter().filter(|is_in| **is_in).count();
         let expected = requests.len() * usize::from(percent) / 100;
-        // The tolerance is five times the standard deviation.
+        // The tolerance is five standard deviations.
         assert!(count.abs_diff(expected) <= 112, "{count} of {percent}%");
         before = now;
     }
     assert!(before.iter().all(|is_in| *is_in), "all of them at the end");
-    // In another stage, other namespaces come first.
+    // In another stage, the first requests are those of other namespaces.
     let half = share("50%");
     assert_ne!(included(STAGE, half), included("Mutating:pods/labels", half));
-    // All replicas, and later versions of the program, decide alike.
+    // The result is the same in all replicas and in later versions of the program.
     let first: Vec<_> = included(STAGE, share("10%")).into_iter().take(40).collect();
     let first: Vec<_> = (0..)
         .zip(first)

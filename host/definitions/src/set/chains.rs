@@ -1,4 +1,4 @@
-//! Makes chains of definitions, and finds the conflicts between definitions.
+//! Creates chains from definitions, and finds conflicts between definitions.
 
 use std::{collections::HashMap, path::PathBuf, sync::Arc};
 
@@ -12,22 +12,22 @@ use crate::{
     store::read_readable_files,
 };
 
-/// Reads the chains of these files, and of the files `*.yaml`, `*.yml` and `*.json` in these directories (not in
-/// directories inside of them; hidden files and editors' backups are ignored).
+/// Loads the chains in these files, and in the files `*.yaml`, `*.yml` and `*.json` of these directories, without their
+/// subdirectories, hidden files and editors' backups.
 ///
-/// The mutating chains come first, then the validating ones, each sorted by name. Requests call them in this order, as
-/// kube-apiserver orders webhook configurations. A name is unique in its phase, and there is at most one BCS definition
-/// for each operation and kind, as BCS documents it.
+/// The mutating chains come first, then the validating ones, each sorted by name. Requests call them in this order, in
+/// which kube-apiserver also calls webhook configurations. A name is unique in its phase, and there is at most one BCS
+/// definition for each operation and kind, as BCS documents it.
 ///
 /// # Errors
 ///
-/// Returns every mistake of every file.
+/// Returns every mistake in every file.
 pub fn load(paths: &[PathBuf]) -> Result<Vec<ChainDefinition>, Mistakes> {
     Ok(Definitions::load(paths)?.chains)
 }
 
-/// Loads chains from a text as [`load`] does from files, as if the text were in the file `name`: mistakes name that
-/// file, and relative paths start in its directory.
+/// Loads chains like [`load`], from a text that is treated as the content of the file `name`: mistakes name that file,
+/// and relative paths start in its directory.
 ///
 /// # Errors
 ///
@@ -41,17 +41,17 @@ pub fn load_text(name: &str, text: &str) -> Result<Vec<ChainDefinition>, Mistake
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Definitions {
-    /// The chains, in the order of their calls, with the exceptions of their stages.
+    /// The chains in the order of their calls. Their stages contain their exceptions.
     pub chains: Vec<ChainDefinition>,
     /// The exceptions, sorted by name.
     pub exceptions: Vec<ExceptionDefinition>,
-    /// Kind and name of each definition that chains depend on without being a chain itself, such as a `SyncSet`;
+    /// The kind and name of each definition that chains depend on without being a chain itself, such as a `SyncSet`;
     /// sorted.
     pub supporting: Vec<String>,
 }
 
 impl Definitions {
-    /// Reads the chains, as [`load`] does, and the exceptions.
+    /// Loads the chains like [`load`], and the exceptions.
     ///
     /// # Errors
     ///
@@ -63,7 +63,8 @@ impl Definitions {
     }
 }
 
-/// Returns the chains and exceptions that these documents define together. `mistakes` are from parsing the documents.
+/// Returns the chains and exceptions that these documents define together. `mistakes` are those of parsing the
+/// documents.
 pub(crate) fn define<'a>(
     read: impl IntoIterator<Item = &'a Arc<ReadDefinition>>,
     mut mistakes: Mistakes,
@@ -74,11 +75,11 @@ pub(crate) fn define<'a>(
     mistakes.into_result(definitions)
 }
 
-/// The definitions that were accepted so far, and the names that must be unique.
+/// The accepted definitions, and their names, which must be unique.
 #[derive(Default)]
 pub(crate) struct Chains {
     accepted: Vec<(Arc<dyn DocumentForm>, Vec<Arc<ReadDefinition>>)>,
-    /// The location of each name by the kind of its bearer, and whether other documents of the system may have it too.
+    /// The location of each name, by what it denotes, and whether other documents of the system may have the name too.
     names: HashMap<(&'static str, Phase, String), (Location, bool)>,
 }
 
@@ -118,7 +119,7 @@ impl Chains {
         }
     }
 
-    /// Returns the chains of this file that depend on no other definition, so no policy with bindings.
+    /// Returns the chains in this file that depend on no other definition; a policy with bindings is none of them.
     pub(crate) fn of_file(&self, file: &str) -> impl Iterator<Item = &ChainDefinition> {
         let all = self.accepted.iter().flat_map(|(_, definitions)| definitions);
         all.filter(move |definition| definition.location().file == file)
@@ -132,8 +133,8 @@ impl Chains {
         self.names.retain(|_, (location, _)| location.file != file);
     }
 
-    /// Returns the chains and exceptions that the documents define together. A definition that needs a missing one,
-    /// or does not fit another, is a mistake.
+    /// Returns the chains and exceptions that the documents define together. A definition that needs a missing one, or
+    /// contradicts another, is a mistake.
     pub(crate) fn definitions(&self, mistakes: &mut Mistakes) -> Definitions {
         let mut defined = Definitions::default();
         let all = self.accepted.iter().flat_map(|(_, definitions)| definitions);
@@ -165,7 +166,7 @@ impl Chains {
         defined
     }
 
-    /// Records a name of the definition, or reports that another definition has it.
+    /// Records a name of the definition, or reports that another definition has the same name.
     fn take(&mut self, name: &TakenName, definition: &ReadDefinition, mistakes: &mut Mistakes) {
         let TakenName {
             of,

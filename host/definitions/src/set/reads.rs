@@ -12,11 +12,11 @@ use crate::{
     forms::{DocumentForms, ReadDefinition},
 };
 
-/// A parsed text of definitions. It is immutable, and lives as long as a set that contains the text.
+/// A parsed text. It is immutable; sets that contain the text share it.
 #[derive(Debug)]
 pub(crate) struct ReadFile {
     pub(crate) documents: Vec<Document>,
-    /// Mistakes in the syntax, and documents of unknown kinds.
+    /// The mistakes in the syntax, and documents of unknown kinds.
     pub(crate) mistakes: Mistakes,
     pub(crate) definitions: Vec<Vec<Arc<ReadDefinition>>>,
 }
@@ -36,8 +36,9 @@ impl ReadFile {
     }
 }
 
-/// The systems whose documents are read, the parsed texts, and the contents of files that definitions name. Sets that
-/// are derived from one another share it: each text is parsed once, and all chains see one version of a named file.
+/// The systems whose documents are read, the parsed texts, and the contents of files that definitions refer to. Sets
+/// that are derived from each other share this cache: each text is parsed once, and all chains see one version of a
+/// file.
 #[derive(Clone, Default)]
 pub(crate) struct Reads(Arc<Inner>);
 
@@ -56,12 +57,11 @@ impl Reads {
         }))
     }
 
-    /// Returns an empty cache for the same systems.
     pub(crate) fn uncached(&self) -> Self {
         Self::new(self.0.forms.clone())
     }
 
-    /// Returns whether the files that definitions name are unchanged since they were read.
+    /// Returns whether the files that definitions refer to are unchanged since they were read.
     pub(crate) fn are_current(&self) -> bool {
         let texts = self.0.texts.lock();
         let is_same = |(path, text): (&PathBuf, &Result<String, Mistake>)| {
@@ -97,7 +97,7 @@ impl Reads {
         ReadFile::new(documents, mistakes, &self.0.forms)
     }
 
-    /// Returns the definitions in these files, without definitions whose name cannot be read.
+    /// Returns the definitions in these files, except those whose name cannot be read.
     pub(crate) fn definitions<'a>(
         &self,
         files: impl IntoIterator<Item = &'a ReadFile>,
@@ -105,8 +105,8 @@ impl Reads {
         self.definitions_or(files, |_| None)
     }
 
-    /// Returns the definitions in these files. `unnamed` identifies a definition whose name cannot be read; without an
-    /// identity, it is left out.
+    /// Returns the definitions in these files. If a definition's name cannot be read, `unnamed` identifies it, or else
+    /// it is left out.
     pub(crate) fn definitions_or<'a>(
         &self,
         files: impl IntoIterator<Item = &'a ReadFile>,
@@ -132,7 +132,7 @@ impl Reads {
     }
 }
 
-/// Sets of the same texts are equal, whatever is cached.
+/// Sets of the same texts are equal, whatever their caches contain.
 impl PartialEq for Reads {
     fn eq(&self, _: &Self) -> bool {
         true

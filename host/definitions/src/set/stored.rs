@@ -10,28 +10,28 @@ use crate::{
     forms::ReadDefinition,
 };
 
-/// A definition as it is stored. The live one may differ, after a rollback or if a stored definition is invalid.
+/// A definition as it is stored. After a rollback, or if the stored definition is invalid, the live one differs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "Definition")]
 #[non_exhaustive]
 pub struct StoredDefinition {
-    /// Kind and name of the definition.
+    /// The kind and name of the definition.
     #[serde(flatten)]
     pub id: DefinitionId,
     /// The path of the file, or of the entry in its store.
     pub file: PathBuf,
-    /// The line of the file on which the definition begins, from 1.
+    /// The line on which the definition begins in its file, from 1.
     pub line: u32,
-    /// The text with its comments: the whole file, or the document between `---` markers. An item of a list loses its
-    /// indentation.
+    /// The text with its comments: the whole file, or the document between `---` markers. The text of a list item is
+    /// not indented.
     pub text: String,
-    /// Phase and name of its chain, `Mutating:pods`. It is absent if the definition has mistakes or defines no chain,
-    /// like an exception or the binding of a policy.
+    /// The phase and name of its chain, such as `Mutating:pods`. It is missing if the definition has mistakes or
+    /// defines no chain by itself, like an exception or a policy's binding.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub chain: Option<ChainId>,
-    /// Whether the definition is an item of a list. Such a definition can be changed only in its file.
+    /// Whether the definition is an item of a list. If so, it can only be changed by editing its file.
     pub in_list: bool,
     /// Whether the definition has mistakes.
     #[serde(default)]
@@ -52,8 +52,8 @@ impl Definition<'_> {
         !self.root.path().is_empty()
     }
 
-    /// Returns the chain that the definition makes on its own; `None` if it is incomplete, or is a stage of another
-    /// definition's chain, like a binding.
+    /// Returns the chain that the definition defines by itself; `None` if it is incomplete or, like a binding, a stage
+    /// of another definition's chain.
     pub(crate) fn chain(&self) -> Option<ChainDefinition> {
         let mut chains = Chains::default();
         chains.add(self.read, &mut Mistakes::new());
@@ -94,7 +94,7 @@ pub(super) fn index_at(documents: &[StoredDefinition], location: &Location) -> O
     last.map(|(index, _)| index)
 }
 
-/// Describes an entry that cannot be used; returns `None` if neither its text nor its path identifies it.
+/// Describes an unusable entry; `None` if neither its text nor its path identifies the definition.
 fn unusable(set: &DefinitionSet, file: &DefinitionFile) -> Option<StoredDefinition> {
     Some(StoredDefinition {
         id: id_of(set, file)?,
@@ -120,7 +120,7 @@ pub(crate) fn text_of(
     Some(document.text_in(&file.text, documents.len() == 1).to_owned())
 }
 
-/// Returns the text of an item without the indentation of the list.
+/// Returns the text of a list item without its indentation.
 fn item(text: &str, root: &Node<'_>) -> Option<String> {
     let written = text.get(root.span())?;
     let mut lines = written.split_inclusive('\n');

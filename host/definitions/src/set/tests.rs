@@ -14,7 +14,7 @@ fn of(path: &str, text: &str) -> DefinitionSet {
     DefinitionSet::of_files(vec![DefinitionFile::file(path, text)])
 }
 
-/// All chains of a set see one version of a file, however fast the file changes.
+/// All chains of a set get the same version of a file, however fast the file changes.
 #[test]
 fn a_file_that_definitions_name_is_read_once() {
     let directory = tempfile::tempdir().unwrap();
@@ -40,7 +40,7 @@ fn a_file_that_definitions_name_is_read_once() {
         assert_eq!(plugin.settings["rego"], "package a0", "{}", chain.name);
         assert_eq!(plugin.settings["libs"][0], "package a0", "{}", chain.name);
     }
-    // A fresh set reads the file again.
+    // A set with an empty cache reads the file again.
     let chains = set.uncached().chains().unwrap();
     let (_, plugin) = chains[0].stages[0].plugins().next().unwrap();
     assert_eq!(plugin.settings["rego"], "package a1");
@@ -78,7 +78,7 @@ fn stored_definitions_keep_their_text_and_comments() {
         .iter()
         .map(|stored| stored.chain.as_ref().map(ToString::to_string))
         .collect();
-    // The last definition is too incomplete for a chain.
+    // The last definition is incomplete, so it defines no chain.
     assert_eq!(
         chains,
         [
@@ -145,14 +145,13 @@ fn stored_definitions_are_identified_by_kind_and_name() {
                 .all(|stored| stored.in_list == text.contains("items"))
         );
     }
-    // The text of an item is a valid document on its own.
+    // The text of an item is a complete document.
     let stored = of("f", &list).documents();
     assert_eq!(stored[0].text.trim_end(), chain("b").trim_end());
 }
 
-/// A policy's bindings are stages of its chain.
 #[test]
-fn documents_of_a_policys_chain_include_its_bindings() {
+fn the_documents_of_a_policy_include_its_bindings() {
     let policy = "apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicy\nmetadata: { name: owners }\nspec:\n  \
                   matchConstraints: { resourceRules: [ { apiGroups: [''], apiVersions: [v1], operations: [CREATE], \
                   resources: [pods] } ] }\n  validations: [ { expression: 'true' } ]\n";
@@ -185,7 +184,7 @@ fn documents_of_a_policys_chain_include_its_bindings() {
     }
 }
 
-/// Creates the entries of a store, which are JSON, with the kinds and names as paths.
+/// Creates entries from JSON documents, with their kinds and names as paths.
 fn entries(documents: &[String]) -> Vec<DefinitionFile> {
     let entry = |text: &String| {
         let stored = of("f", text).documents();
@@ -199,7 +198,7 @@ fn entries(documents: &[String]) -> Vec<DefinitionFile> {
     documents.iter().map(entry).collect()
 }
 
-/// Describes the result: the chains with their stages, and the entries that cannot be used.
+/// Describes the result: the chains with their stages, and the unusable entries.
 fn sorted(now: &[DefinitionFile], before: &[DefinitionFile], on_bad: OnBadDefinition) -> String {
     let usable = DefinitionSet::of_files(now.to_vec()).usable(before, on_bad);
     let mut text = String::new();
@@ -214,7 +213,7 @@ fn sorted(now: &[DefinitionFile], before: &[DefinitionFile], on_bad: OnBadDefini
     text
 }
 
-/// Returns a chain without a relative path, because an entry of a store is in no directory.
+/// Returns a chain without relative paths, because entries have no directory.
 fn absolute(name: &str) -> String {
     chain(name).replace("file:s.wasm", "file:/s.wasm")
 }
@@ -250,12 +249,12 @@ fn constraint(name: &str, most: &str) -> String {
 }
 
 #[test]
-fn entries_without_their_dependency_are_set_aside() {
+fn entries_with_a_missing_dependency_are_set_aside() {
     let keep = OnBadDefinition::KeepLast;
     let both = entries(&[binding("b", "p"), policy("p")]);
     assert_eq!(sorted(&both, &[], keep), "p: b\n");
 
-    // Other entries are still served, and so is the last version of a binding with a policy.
+    // Other entries are still served, as is the last version of a binding whose policy exists.
     let stray = entries(&[
         binding("a", "gone"),
         binding("b", "gone"),
@@ -272,11 +271,11 @@ fn entries_without_their_dependency_are_set_aside() {
     let expected = format!("pods: s\np: \n{gone}{}", gone.replace("/a", "/b"));
     assert_eq!(sorted(&stray, &both, OnBadDefinition::ServeRest), expected);
 
-    // Without its policy, neither version of the binding can be used.
+    // Without its policy, neither version of the binding is usable.
     let stray = entries(&[binding("b", "gone")]);
     assert_eq!(sorted(&stray, &both, keep), gone.replace("/a", "/b"));
 
-    // A constraint that is invalid or has no template is set aside like a binding without a policy.
+    // A constraint that is invalid or has no template is set aside, like a binding without a policy.
     let number = "{ most: { type: integer } }";
     let both = entries(&[template(number), constraint("one", "1"), constraint("two", "2")]);
     assert_eq!(sorted(&both, &[], keep), "few: one two\n");
@@ -318,7 +317,7 @@ fn constraints_are_set_aside_with_their_template() {
     assert_eq!(bad, ["ConstraintTemplate/few", "Few/one"]);
     let chains = usable.served().chains().unwrap();
     assert_eq!(chains.len(), 1, "{chains:?}");
-    // If the last version of the template stays, so do its constraints.
+    // If the last version of the template is served, so are its constraints.
     let mut usable = DefinitionSet::of_files(all.clone()).usable(&all, OnBadDefinition::KeepLast);
     usable.set_aside(
         path,

@@ -1,4 +1,4 @@
-//! Definitions that cannot be used, and what is served in their place.
+//! Finds definitions that are unusable, and decides what is served instead.
 
 use std::{
     collections::BTreeMap,
@@ -16,11 +16,11 @@ use crate::{
     document::{Mistake, Mistakes},
 };
 
-/// The handling of an invalid entry of a store: an entry with a mistake, or the second of two definitions with the same
-/// name or the same operation and kind of BCS. The other definitions stay in force.
+/// What happens to an invalid entry of a store, which has a mistake, or the same name or the same BCS operation and
+/// kind as another one. The other definitions stay live.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum OnBadDefinition {
-    /// The last valid version stays in force, if there is one.
+    /// The last valid version stays live, if there is one.
     #[default]
     KeepLast,
     /// The entry is left out, so requests that it would have checked pass unchecked.
@@ -29,25 +29,24 @@ pub enum OnBadDefinition {
 
 words!(OnBadDefinition, "choice": KeepLast = "keep-last", ServeRest = "serve-rest");
 
-/// An entry or a file of definitions that cannot be used as it is.
+/// An unusable entry or file of definitions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BadDefinition {
     /// The path of the file, or the location of the entry.
     pub path: PathBuf,
-    /// Kind and name; `None` if neither text nor path identifies the definition.
+    /// The kind and name; `None` if neither text nor path identifies the definition.
     pub id: Option<DefinitionId>,
-    /// Every reason, a sentence each.
+    /// The reasons, one sentence each.
     pub reasons: Vec<String>,
-    /// The definition that is served in its place.
+    /// What is served instead.
     pub served: Served,
-    /// Whether a retry may succeed without a change: the text is valid, but a module that it names cannot be fetched
-    /// now.
+    /// Whether the definition may become usable without a change: it is valid, but a module cannot be fetched now.
     pub is_transient: bool,
 }
 
 impl BadDefinition {
-    /// Creates the report for this path, without an identity or reasons yet.
+    /// Creates a report about this path, without an ID and reasons.
     pub fn new(path: impl Into<PathBuf>, served: Served, is_transient: bool) -> Self {
         Self {
             path: path.into(),
@@ -59,22 +58,22 @@ impl BadDefinition {
     }
 }
 
-/// The definition that is served in place of one that cannot be used.
+/// What is served instead of an unusable definition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub enum Served {
-    /// No definition: requests that it would have checked pass unchecked.
+    /// Nothing: requests that the definition would have checked pass unchecked.
     Nothing,
     /// The last valid version.
     LastVersion,
-    /// The definition, with the modules that were used last.
+    /// The definition with the last modules.
     LastModules,
-    /// The whole definition. Stages whose modules are missing fail, and their failure policy decides.
+    /// The whole definition. Stages with missing modules fail, and their failure policies decide.
     FailingStages,
 }
 
-/// Writes one line: name, path, the definition that is served in its place, and the reasons.
+/// Writes one line: the name, the path, what is served instead, and the reasons.
 impl fmt::Display for BadDefinition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.id {
@@ -91,31 +90,30 @@ impl fmt::Display for BadDefinition {
     }
 }
 
-/// A set without the definitions that cannot be used.
+/// A set without its unusable definitions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Usable {
     /// The valid definitions.
     pub set: DefinitionSet,
-    /// The definitions that cannot be used, sorted by path.
+    /// The unusable definitions, sorted by path.
     pub bad: Vec<BadDefinition>,
-    /// The previous versions that are served in their place.
+    /// The previous versions that are served instead.
     kept: Vec<DefinitionFile>,
-    /// The files of the set whose current version is not served.
+    /// The files in the set whose current version is not served.
     held: Vec<PathBuf>,
 }
 
 impl DefinitionSet {
-    /// Sets aside the entries that cannot be used. Mistakes in files stay: [`chains`](Self::chains) reports them.
+    /// Sets unusable entries aside. Mistakes in files remain, and [`chains`](Self::chains) reports them.
     ///
     /// `in_force` are the texts of the live table. Of two conflicting definitions, the one in force stays, or else the
-    /// one with the first path, so that all replicas that read the store agree.
+    /// one with the first path, so that all replicas agree.
     #[must_use]
     pub fn usable(&self, in_force: &[DefinitionFile], on_bad: OnBadDefinition) -> Usable {
         self.usable_if(in_force, on_bad, &|_| Vec::new())
     }
 
-    /// Sets aside entries as [`usable`](Self::usable) does, and also entries in whose chain `mistakes_of` finds a
-    /// mistake.
+    /// Sets entries aside like [`usable`](Self::usable), and also those in whose chain `mistakes_of` finds a mistake.
     #[must_use]
     pub fn usable_if(
         &self,
@@ -125,7 +123,7 @@ impl DefinitionSet {
     ) -> Usable {
         let (files, mut entries): (Vec<_>, Vec<_>) = self.all().cloned().partition(is_file);
         let mut chains = Chains::default();
-        // Entries must not conflict with files.
+        // Files are read first, because entries must not conflict with them.
         if !entries.is_empty() {
             for file in &files {
                 let read = self.reads.file(file);
@@ -179,10 +177,10 @@ impl DefinitionSet {
     }
 }
 
-/// Sorts definitions into usable and unusable ones, while it reads them one by one.
+/// Divides definitions into usable and unusable ones, one by one.
 struct Classifier<'a> {
     set: &'a DefinitionSet,
-    /// The chains of the files and of the entries that were accepted so far.
+    /// The chains in the files, and in the entries accepted so far.
     chains: Chains,
     files: Vec<DefinitionFile>,
     unusable: Vec<DefinitionFile>,
@@ -200,8 +198,8 @@ impl Classifier<'_> {
         self.unusable.push(entry);
     }
 
-    /// Rejects entries whose counterpart is missing or does not fit, such as a binding without its policy. This comes
-    /// after all entries were read, since either of two counterparts may come first.
+    /// Rejects entries with a missing or contradicting counterpart, such as a binding without its policy. It runs after
+    /// all entries were read, because counterparts come in any order.
     fn reject_unbound(
         &mut self,
         in_force: &[DefinitionFile],
@@ -221,7 +219,7 @@ impl Classifier<'_> {
                     let entry = self.files.remove(index);
                     self.reject(entry, reasons);
                 } else {
-                    // Mistakes in a file are reported by `chains` instead.
+                    // `chains` reports mistakes in files.
                     continue;
                 }
                 is_done = false;
@@ -241,14 +239,14 @@ impl Classifier<'_> {
         self.bad.sort_by(|a, b| a.path.cmp(&b.path));
     }
 
-    /// Returns the mistakes between definitions: a missing counterpart, or one that does not fit.
+    /// Returns the mistakes between definitions: counterparts that are missing or contradict each other.
     fn unbound(&self) -> Mistakes {
         let mut mistakes = Mistakes::new();
         self.chains.definitions(&mut mistakes);
         mistakes
     }
 
-    /// Adds a definition; has no effect if it has a mistake.
+    /// Adds a definition unless it has a mistake.
     fn take(
         &mut self,
         entry: &DefinitionFile,
@@ -268,7 +266,7 @@ impl Classifier<'_> {
 }
 
 impl Usable {
-    /// Returns the definitions with [nothing cached](DefinitionSet::uncached).
+    /// Returns the definitions with an [empty cache](DefinitionSet::uncached).
     #[must_use]
     pub fn uncached(self) -> Self {
         Self {
@@ -277,29 +275,29 @@ impl Usable {
         }
     }
 
-    /// Returns the set to serve: usable definitions, and previous versions of others.
+    /// Returns the set to serve: usable definitions, and previous versions of the others.
     pub fn served(&self) -> DefinitionSet {
         let is_served = |file: &&DefinitionFile| !self.held.contains(&file.path);
         let files = self.set.files().iter().filter(is_served).chain(&self.kept);
         self.set.with_contents(files.cloned().collect())
     }
 
-    /// Returns whether this path is of a file, not of an entry.
+    /// Returns whether this is the path of a file, not of an entry.
     pub fn is_file(&self, path: &Path) -> bool {
         let mut files = self.set.files().iter();
         files.any(|file| file.path == path && file.kind == StoreKind::Files)
     }
 
-    /// Returns whether the text at this path is usable and is not in force yet.
+    /// Returns whether the text at this path is usable and not yet in force.
     pub fn is_new(&self, path: &Path, in_force: &[DefinitionFile]) -> bool {
         let mut files = self.set.files().iter();
         !self.held.iter().any(|held| held == path)
             && files.any(|file| file.path == path && conflict_rank(file, in_force) != 0)
     }
 
-    /// Sets aside a definition that [is new](Self::is_new), because something other than its text prevents its use,
-    /// such as a module that does not compile. Its previous version, if any, is served in its place; for an entry, only
-    /// if `on_bad` is [`KeepLast`](OnBadDefinition::KeepLast).
+    /// Sets aside a [new](Self::is_new) definition, which is valid but unusable, for example because its module does
+    /// not compile. Its previous version, if any, is served instead; for an entry, only if `on_bad` is
+    /// [`KeepLast`](OnBadDefinition::KeepLast).
     pub fn set_aside(
         &mut self,
         path: &Path,
@@ -336,7 +334,7 @@ impl Usable {
             },
             is_transient,
         });
-        // Definitions that need this one, such as the constraints of a template, are set aside too.
+        // Definitions that depend on this one, such as the constraints of a template, are set aside too.
         let unbound = self.served().definitions().err().unwrap_or_default();
         let unbound = by_file(&unbound)
             .into_iter()
@@ -352,7 +350,7 @@ impl Usable {
     }
 }
 
-/// Returns the rank of a definition that conflicts with another; the lower rank wins.
+/// Returns the rank of a definition in a conflict, which the lower rank wins.
 fn conflict_rank(file: &DefinitionFile, in_force: &[DefinitionFile]) -> u8 {
     match in_force.iter().find(|other| other.path == file.path) {
         Some(other) if other.normalized() == file.normalized() => 0,

@@ -53,7 +53,7 @@ fn a_text_that_is_not_a_share_is_refused_with_a_fix() {
 }
 
 #[test]
-fn a_share_is_spread_evenly() {
+fn a_share_is_distributed_evenly() {
     for parts in [1, 3, 10, 100, 333, 1000, 2500, 5000, 6667, 9999, 10_000] {
         let share = Share::of_ten_thousand(parts).unwrap();
         assert!(share.is_due(0), "{share}");
@@ -67,7 +67,7 @@ fn a_share_is_spread_evenly() {
                 .all(|distance| (least..=least + 1).contains(distance)),
             "{share}"
         );
-        // The counter overflows and starts again, without a gap in the spread.
+        // When the counter overflows, it continues without a gap in the distribution.
         assert_eq!(share.is_due(u64::MAX), share.is_due(u64::MAX % 10_000));
     }
     let tenth: Share = "10%".parse().unwrap();

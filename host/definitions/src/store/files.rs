@@ -1,4 +1,4 @@
-//! Definitions in files.
+//! The store of definitions in files.
 
 use std::{
     collections::HashMap,
@@ -24,29 +24,29 @@ use crate::{
     change::{file_of, free_path},
 };
 
-/// Definitions are only removed once the files have been unchanged for this time: a file that is being written may be
-/// valid with fewer definitions, and a directory that is being replaced is empty for a moment.
+/// Definitions are removed only when the files have been unchanged for this time. While a file is being written it may
+/// be valid with fewer definitions, and while a directory is being replaced it may be empty.
 const REMOVAL_QUIET: Duration = Duration::from_secs(2);
 
-/// The time to wait for a file that a program is writing, before it is reported as a mistake.
+/// The maximum time to wait for a program that is writing a file. Afterwards, the file is a mistake.
 const WRITER_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Keeps definitions in files and directories, which people edit too. It lives as long as the host.
+/// The store of definitions in files and directories, which people also edit.
 ///
-/// Files are read as by [`read_files`](crate::read_files), with two precautions: while a program is writing a file, the
-/// read waits, and fails after 20 s; and a file that may be incomplete is used only after 2 s without a change. A
-/// commit replaces whole files; it writes to the target of a symbolic link, but removes the link itself. New
-/// definitions go to the first directory. The first read removes the temporary files of a commit that was killed.
+/// Files are read by [`read_files`](crate::read_files), with two precautions: the read waits while a program is writing
+/// a file, and fails after 20 s; and a file that may be incomplete is used only after 2 s without a change. A commit
+/// replaces whole files. Through a symbolic link, it writes to the target, but removes only the link. New definitions
+/// go to the first directory. The first read removes the temporary files of a commit that was killed.
 #[derive(Debug)]
 pub struct FileStore {
     paths: Arc<[PathBuf]>,
-    /// The state of the files just before they were last read; `None` before that.
+    /// The state of the files before the last read; `None` before the first.
     read: watch::Sender<Option<Fingerprint>>,
-    /// The content that was last read; `None` before that.
+    /// The content at the last read; `None` before the first.
     complete: Mutex<Option<Complete>>,
     /// Wakes the task that waits for a change.
     watch: Mutex<Option<Watch>>,
-    /// The files that other programs are writing. It is watched from the first call of `changed` on.
+    /// The files that other programs are writing, watched from the first call of `changed` on.
     writers: OnceLock<Writers>,
     config: WatchConfig,
     writer_timeout: Duration,
@@ -54,7 +54,7 @@ pub struct FileStore {
 }
 
 impl FileStore {
-    /// Creates the store of these files, and of the files in these directories.
+    /// Creates a store of these files, and of the files in these directories.
     pub fn new(paths: Vec<PathBuf>) -> Self {
         Self {
             paths: paths.into(),
@@ -101,7 +101,7 @@ impl FileStore {
         })
     }
 
-    /// Waits until the files are complete; returns their state from before the read, and their texts.
+    /// Waits until the files are complete. Returns their state before the read, and their texts.
     async fn read_complete(&self, last: Option<Complete>) -> Result<(Fingerprint, FilesRead), StoreError> {
         let (mut reading, last) = (Reading::default(), Arc::new(last));
         let mut has_logged = false;
@@ -113,7 +113,7 @@ impl FileStore {
                     Some(last) if last.loses(found, &forms) => REMOVAL_QUIET,
                     _ => QUIET,
                 };
-                // The state is taken before the texts are read, so that changes during the read are noticed.
+                // The state is recorded before the texts are read, so that changes during the read are noticed.
                 let seen = Fingerprint::of_extensions(paths.iter().cloned(), EXTENSIONS);
                 (seen, reading.look(&paths, quiet), reading)
             };
@@ -166,8 +166,7 @@ impl DefinitionStore for FileStore {
         let (seen, found) = self.read_complete(last).await?;
         self.read.send_replace(Some(seen));
         let mut complete = self.complete.lock().await;
-        // The values are cloned rather than taken, so that they are still there if this future is dropped while it
-        // waits.
+        // The values are cloned, because they must remain if this future is dropped while it waits.
         let (last, forms) = (complete.clone(), self.forms.clone());
         let (now, mut found) = self
             .blocking(move || (Complete::after(last, &found, &forms), found))
@@ -209,7 +208,7 @@ impl DefinitionStore for FileStore {
         let mut watch = self.watch.lock().await;
         loop {
             let Some(seen) = read.borrow_and_update().clone() else {
-                // Without an earlier read, any content is a change.
+                // Before the first read, any content is a change.
                 return;
             };
             let watch = match &mut *watch {
@@ -225,14 +224,14 @@ impl DefinitionStore for FileStore {
             };
             tokio::select! {
                 _ = watch.changed() => return,
-                // Another caller read the files, so changes are measured from its read.
+                // Another caller has read the files, so changes are relative to its read.
                 _ = read.changed() => {}
             }
         }
     }
 }
 
-/// The content of the files when they were last read without mistakes. Files that later hold less may be incomplete.
+/// The content at the last read without mistakes. If files later contain less, they may be incomplete.
 #[derive(Clone, Debug, Default)]
 struct Complete {
     files: Vec<DefinitionFile>,
@@ -264,8 +263,8 @@ impl Complete {
         Self::after(Some(self), &FilesRead::of_files(files), forms)
     }
 
-    /// Returns whether the files may be half-written: a file is truncated, or is new and blank, or the definitions
-    /// enforce less than before. Files with mistakes do not go live, so they lose nothing.
+    /// Returns whether the files may be half-written: a file is truncated or is new and blank, or the definitions
+    /// enforce less than before. With mistakes, nothing goes live, so nothing can be lost.
     fn loses(&self, found: &FilesRead, forms: &DocumentForms) -> bool {
         if found.files == self.files {
             return false;

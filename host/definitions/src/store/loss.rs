@@ -1,4 +1,4 @@
-//! Decides whether a change of definitions weakens them, as a truncated file would.
+//! Decides whether a change weakens the definitions, as truncating a file would.
 
 use std::collections::HashMap;
 
@@ -7,10 +7,10 @@ use admittance_admission::Phase;
 use crate::{ChainDefinition, Definitions, ExceptionDefinition, StageDefinition};
 
 /// Returns whether a stage may refuse less than before: it is gone, its conditions or policies differ, or its plugin
-/// lost settings; or there is a new exception.
+/// lost settings; or whether there is a new exception.
 ///
-/// A stage that became stricter counts too: telling the two apart would take a comparison of selectors and expressions.
-/// A change that a truncated file cannot cause does not count: another module or URL, other values in settings, more
+/// A stricter stage counts too, because distinguishing it would require a comparison of selectors and expressions.
+/// Changes that truncating a file cannot cause do not count: another module or URL, other values in settings, more
 /// rules of a chain.
 pub(super) fn enforces_less(before: &Definitions, now: &Definitions) -> bool {
     let is_new = |exception: &ExceptionDefinition| {

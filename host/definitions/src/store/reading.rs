@@ -1,4 +1,4 @@
-//! Reads files so that all texts are from one moment and none is half-written.
+//! Reads files so that all texts belong to one moment, and none is half-written.
 
 use std::{
     cell::OnceCell,
@@ -17,30 +17,30 @@ use crate::{
     document::{self, Mistake, Mistakes},
 };
 
-/// The number of reads after which files that keep changing are a mistake.
+/// After this many reads, files that keep changing are a mistake.
 const ATTEMPTS: usize = 10;
 
 pub(super) const EXTENSIONS: Extensions = &["yaml", "yml", "json"];
 
-/// The time that files must be unchanged before they count as complete.
+/// Files are complete if they have been unchanged for this time.
 pub(super) const QUIET: Duration = Duration::from_millis(50);
 
-/// Reads these files, and the files `*.yaml`, `*.yml` and `*.json` in these directories (not in directories inside of
-/// them; hidden files and editors' backups are ignored). A directory may be empty. The function blocks.
+/// Reads these files, and the files `*.yaml`, `*.yml` and `*.json` of these directories, without their subdirectories,
+/// hidden files and editors' backups. A directory may be empty. This function blocks.
 ///
-/// The texts belong to one moment: files that change while they are read are read again.
+/// The texts belong to one moment: if files change while they are read, all are read again.
 ///
 /// # Errors
 ///
-/// Returns every path that is missing, cannot be read, is not UTF-8, or is larger than
-/// [`LARGEST_FILE`](document::LARGEST_FILE). A missing directory is never taken for an empty one.
+/// Returns every path that is missing, unreadable, not UTF-8, or larger than [`LARGEST_FILE`](document::LARGEST_FILE).
+/// A missing directory never counts as empty.
 pub fn read_files(paths: &[PathBuf]) -> Result<Vec<DefinitionFile>, Mistakes> {
     let mut mistakes = Mistakes::new();
     let files = read_readable_files(paths, &mut mistakes);
     mistakes.into_result(files)
 }
 
-/// Reads files as [`read_files`] does, and leaves out the files that cannot be read.
+/// Reads files like [`read_files`], and skips unreadable ones.
 pub(crate) fn read_readable_files(paths: &[PathBuf], mistakes: &mut Mistakes) -> Vec<DefinitionFile> {
     let mut reading = Reading::default();
     loop {
@@ -54,7 +54,7 @@ pub(crate) fn read_readable_files(paths: &[PathBuf], mistakes: &mut Mistakes) ->
     }
 }
 
-/// The texts of the files that could be read, and the mistakes of the others.
+/// The texts of readable files, and the mistakes about the others.
 #[derive(Debug, Default)]
 pub(super) struct FilesRead {
     pub(super) files: Vec<DefinitionFile>,
@@ -70,7 +70,7 @@ impl FilesRead {
         }
     }
 
-    /// Returns the definitions of the files; `None` if there are mistakes. The texts are parsed at the first call.
+    /// Returns the definitions in the files; `None` if there are mistakes. The first call parses the texts.
     pub(super) fn definitions(&self, forms: &DocumentForms) -> Option<&Arc<Definitions>> {
         let parse = || {
             let files = DefinitionSet::of_forms(self.files.clone(), forms);
@@ -84,11 +84,9 @@ impl FilesRead {
     }
 }
 
-/// An attempt to read files, repeated until they are complete.
-///
-/// A ConfigMap is replaced by swapping one link, a directory lists no files just before it is removed, and a file that
-/// is written in place may be valid at every moment. So texts only count once all files have been unchanged for a
-/// while.
+/// Reads files repeatedly until they are complete: all files must have been unchanged for a while. Otherwise, a
+/// ConfigMap might be read while its link is swapped, a directory while it is being removed and looks empty, and a file
+/// that is valid at every moment of its writing.
 #[derive(Debug, Default)]
 pub(super) struct Reading {
     listing: Listing,
@@ -97,8 +95,8 @@ pub(super) struct Reading {
 }
 
 impl Reading {
-    /// Returns the texts at the paths, if they have been unchanged for the time that `quiet` demands; otherwise the
-    /// time after which to look again.
+    /// Returns the texts if the files have been unchanged for the time that `quiet` demands; otherwise, the time until
+    /// the next attempt.
     pub(super) fn look(
         &mut self,
         paths: &[PathBuf],
@@ -136,12 +134,12 @@ fn kept_changing(paths: &[PathBuf]) -> FilesRead {
     found
 }
 
-/// The state of the files. Two equal listings mean that no file changed between them.
+/// The state of the files. If two listings are equal, no file changed between them.
 #[derive(Debug, Default, PartialEq)]
 struct Listing {
-    /// The states of each path: that of the path itself, and that of the target if it is a link.
+    /// The state of each path itself, and of the target if it is a link.
     paths: Vec<[Option<Stamp>; 2]>,
-    /// The files, without duplicates.
+    /// The files without duplicates.
     files: Vec<(PathBuf, Option<Stamp>)>,
     mistakes: Mistakes,
 }
@@ -164,7 +162,7 @@ impl Listing {
                 }
             };
             for file in files {
-                // A file may be listed in addition to its directory. A missing file is reported when it is read.
+                // A file may be given in addition to its directory. A missing file is reported when it is read.
                 let identity = fs::canonicalize(&file).unwrap_or_else(|_| file.clone());
                 if seen.insert(identity) {
                     let found = stamp(fs::metadata(&file));
@@ -175,7 +173,7 @@ impl Listing {
         listing
     }
 
-    /// Returns the time since the last change of any file or path; zero if a change seems to be in the future.
+    /// Returns the time since the last change of any file or path; zero if that is in the future.
     fn age(&self) -> Duration {
         let now = Moment::now().0;
         let files = self.files.iter().filter_map(|(_, stamp)| stamp.as_ref());
@@ -184,7 +182,7 @@ impl Listing {
         ages.min().unwrap_or(Duration::MAX)
     }
 
-    /// Reads the texts of the files; returns `None` if a file was replaced since it was listed.
+    /// Reads the texts of the files; `None` if a file was replaced after it was listed.
     fn read(&self) -> Option<FilesRead> {
         let mut found = FilesRead {
             mistakes: self.mistakes.clone(),
@@ -192,7 +190,7 @@ impl Listing {
         };
         for (path, stamp) in &self.files {
             match document::text_of(path) {
-                // The stamps are of the opened file, since a link may lead to another one for a moment.
+                // The state is that of the opened file, because a link may briefly lead to another file.
                 Ok((_, metadata)) if *stamp != Some(Stamp::of(&metadata)) => return None,
                 Ok((text, _)) => found.files.push(DefinitionFile::file(path, text)),
                 Err(mut mistake) => {
@@ -207,7 +205,7 @@ impl Listing {
     }
 }
 
-/// Returns the state of a path; `None` if it cannot be accessed.
+/// Returns the state of a path; `None` if it is not accessible.
 fn stamp(metadata: io::Result<fs::Metadata>) -> Option<Stamp> {
     metadata.ok().map(|metadata| Stamp::of(&metadata))
 }
@@ -215,7 +213,7 @@ fn stamp(metadata: io::Result<fs::Metadata>) -> Option<Stamp> {
 fn fix_of_unread(path: &Path) -> &'static str {
     match path.symlink_metadata() {
         Ok(_) => "let it be a file that can be read, or delete it to remove its definitions",
-        // A missing file is one that the configuration names, since the files of directories were just listed.
+        // The missing file was given explicitly, because files of directories were just listed.
         Err(_) => {
             "correct the path; if the file was deleted, its definitions are removed with its entry in `definitions` \
              of the configuration"
@@ -223,7 +221,7 @@ fn fix_of_unread(path: &Path) -> &'static str {
     }
 }
 
-/// Returns the files `*.yaml`, `*.yml` and `*.json` in a directory, sorted by name; of another path, the path itself.
+/// Returns the files `*.yaml`, `*.yml` and `*.json` in a directory, sorted by name. Other paths are returned alone.
 ///
 /// # Errors
 ///
@@ -235,7 +233,7 @@ pub fn files_in(path: &Path) -> io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(path)? {
         let file = entry?.path();
-        // A directory with the name of a definition file is listed too; reading it reports the mistake.
+        // Directories with such a name are included; reading them reports the mistake.
         if is_definition(&file) {
             files.push(file);
         }

@@ -1,4 +1,4 @@
-//! Replaces definition files as a whole, so that no reader sees half of one.
+//! Replaces whole definition files, so that no reader gets half of one.
 
 use std::{
     ffi::OsStr,
@@ -14,13 +14,13 @@ use tempfile::NamedTempFile;
 use super::StoreError;
 use crate::{FileChange, document::LARGEST_FILE};
 
-/// Makes these changes, each file in one step. If a change fails, the changes before it are undone.
+/// Makes these changes, each file atomically. If a change fails, earlier ones are undone.
 pub(super) fn write(changes: &[FileChange]) -> Result<(), StoreError> {
     let staged = changes.iter().map(Staged::new).collect::<Result<Vec<_>, _>>()?;
     for (index, (staged, change)) in staged.into_iter().zip(changes).enumerate() {
         if let Err(source) = staged.put() {
             let path = change.path.clone();
-            // The failed change is undone too: perhaps only the sync of its directory failed.
+            // The failed change is undone too, because perhaps only the sync of its directory failed.
             return Err(match undo(changes.get(..=index).unwrap_or_default()) {
                 Ok(()) => StoreError::NotWritten { path, source },
                 Err((written, restoring)) => StoreError::PartlyWritten {
@@ -35,7 +35,7 @@ pub(super) fn write(changes: &[FileChange]) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Restores the files. A file without the change's new text was not written, so it stays.
+/// Restores the files. A file that lacks the change's new text was not written, so it is left unchanged.
 fn undo(changes: &[FileChange]) -> Result<(), (PathBuf, StoreError)> {
     for change in changes.iter().rev() {
         let failed = |error| (change.path.clone(), error);
@@ -55,10 +55,10 @@ fn undo(changes: &[FileChange]) -> Result<(), (PathBuf, StoreError)> {
     Ok(())
 }
 
-/// A change of a file whose new text is on disk, in a draft that no reader takes for a definition.
+/// A change whose new text is on disk, in a draft that no reader reads as a definition.
 struct Staged {
     path: PathBuf,
-    /// The draft. A removed file has one too, to learn whether its directory can be written.
+    /// The draft. A removal has one too, to test whether the directory is writable.
     draft: NamedTempFile,
     is_new: bool,
     is_removed: bool,
@@ -72,7 +72,7 @@ impl Staged {
         };
         let path = real_path(change).map_err(failed)?;
         let there = text_of(&path).map_err(failed)?;
-        // A text that was cut within a character is a truncated version, which may be replaced.
+        // Text that is invalid UTF-8 at its end was truncated, and may be replaced.
         let is_cut = there
             .as_deref()
             .is_some_and(|there| str::from_utf8(there).is_err());
@@ -92,7 +92,7 @@ impl Staged {
     fn put(self) -> io::Result<()> {
         match self {
             Self { is_removed: true, .. } => fs::remove_file(&self.path)?,
-            // A file that was created in the meantime stays.
+            // A file that was created in the meantime is not overwritten.
             Self { is_new: true, .. } => drop(self.draft.persist_noclobber(&self.path)?),
             _ => drop(self.draft.persist(&self.path)?),
         }
@@ -100,11 +100,11 @@ impl Staged {
     }
 }
 
-/// A draft's name is this prefix and six random letters and digits.
+/// The prefix of a draft's name, which six random letters and digits follow.
 const PREFIX: &str = ".admittance-";
 const RANDOM: usize = 6;
 
-/// Writes the new text to a temporary file next to this one, with its mode and owner.
+/// Writes the new text to a temporary file in the same directory, with the mode and owner of the file.
 fn draft(path: &Path, change: &FileChange) -> io::Result<NamedTempFile> {
     let mut draft = tempfile::Builder::new()
         .prefix(PREFIX)
@@ -112,10 +112,10 @@ fn draft(path: &Path, change: &FileChange) -> io::Result<NamedTempFile> {
         // The umask restricts this mode.
         .permissions(fs::Permissions::from_mode(0o666))
         .tempfile_in(directory(path))?;
-    // The lock tells other programs that the draft is in use. Some file systems have no locks.
+    // The lock marks the draft as used. Some file systems do not support locks.
     let _ = draft.as_file().try_lock();
     if change.before.is_some() && change.after.is_some() {
-        // A rename would even replace a file without write permission, so the permission is checked first.
+        // A rename would replace even a file without write permission, so the permission is checked first.
         #[allow(
             clippy::disallowed_methods,
             reason = "it is opened to learn whether it may be written"
@@ -127,7 +127,7 @@ fn draft(path: &Path, change: &FileChange) -> io::Result<NamedTempFile> {
             .metadata()?;
         let drafted = draft.as_file().metadata()?;
         if (drafted.uid(), drafted.gid()) != (there.uid(), there.gid()) {
-            // Only root can change the owner; the draft of another user keeps that user.
+            // Only root can change the owner, so other users keep theirs.
             let _ = chown(draft.path(), Some(there.uid()), Some(there.gid()));
         }
         draft.as_file().set_permissions(there.permissions())?;
@@ -137,7 +137,7 @@ fn draft(path: &Path, change: &FileChange) -> io::Result<NamedTempFile> {
     Ok(draft)
 }
 
-/// Removes the drafts that a killed program left in these directories, or next to these files.
+/// Removes the drafts of killed programs in these directories and next to these files.
 pub(super) fn remove_drafts(paths: &[PathBuf]) {
     for path in paths {
         let path = fs::canonicalize(path).unwrap_or_else(|_| path.clone());
@@ -160,7 +160,7 @@ fn is_draft(name: &OsStr) -> bool {
     random.is_some_and(|random| random.len() == RANDOM && random.chars().all(|c| c.is_ascii_alphanumeric()))
 }
 
-/// Returns whether a program that is still writing the draft has locked it.
+/// Returns whether a running program has locked the draft.
 fn is_locked(path: &Path) -> bool {
     let locked = file::open(path).map(|file| file.try_lock());
     matches!(locked, Ok(Err(TryLockError::WouldBlock)))
@@ -174,11 +174,11 @@ fn text_of(path: &Path) -> io::Result<Option<Vec<u8>>> {
     }
 }
 
-/// Returns the path to write or remove. A change replaces the target of a symbolic link; a removal removes the link.
+/// Returns the path to write or remove. Writing replaces the target of a symbolic link; removing only deletes the link.
 fn real_path(change: &FileChange) -> io::Result<PathBuf> {
     if change.before.is_some() && change.after.is_some() {
         match fs::canonicalize(&change.path) {
-            // Reading the text reports that the file is gone.
+            // The missing file is reported when its text is read.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             path => return path,
         }

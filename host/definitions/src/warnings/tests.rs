@@ -1,6 +1,6 @@
 use crate::{certificates, load_text};
 
-/// (phase, rule, whether the warning about ephemeral containers is expected)
+/// (phase, rule, whether a warning about ephemeral containers is expected)
 const TABLE: [(&str, &str, bool); 12] = [
     (
         "Validating",
@@ -150,7 +150,7 @@ fn rules_that_match_nothing_cause_warnings() {
 }
 
 #[test]
-fn an_entry_that_matches_nothing_is_reported_with_its_place() {
+fn an_entry_that_matches_nothing_is_reported_with_its_location() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("chain.yaml");
     let text = "apiVersion: admittance.dev/v1alpha1\nkind: AdmissionChain\nmetadata: { name: c }\nspec:\n  rules:\n  - \
@@ -170,7 +170,7 @@ fn an_entry_that_matches_nothing_is_reported_with_its_place() {
 }
 
 #[test]
-fn an_authority_whose_rsa_key_is_too_short_is_reported_with_its_size() {
+fn a_ca_with_a_short_rsa_key_is_reported_with_the_key_size() {
     let short = include_str!("../../../webhook/tests/webhook/short_key/ca.pem");
     for (bundle, expected) in [
         (certificates::bundle(), false),

@@ -1,4 +1,4 @@
-//! Compares the outcome of a request with the API server's answer.
+//! Compares the outcome of a request with the API server's response.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use admittance_admission::{Decision, Outcome, RefusalCause};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-/// The answer of the API server.
+/// The recorded response of the API server.
 #[derive(Deserialize)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -31,14 +31,14 @@ impl fmt::Display for Answer {
 }
 
 impl Answer {
-    /// Returns whether a policy refused the request. Other refusals come from the API server itself, after the
-    /// policies.
+    /// Returns whether a policy refused the request. The API server's own validation runs after the policies, with
+    /// messages that contain "is invalid".
     fn is_of_policy(&self) -> bool {
         let message = self.message.as_deref().unwrap_or_default();
         self.status >= 400 && !message.contains(" is invalid: ")
     }
 
-    /// Describes how the outcome differs from this answer; `None` if they agree.
+    /// Describes how the outcome differs from this response; `None` if they agree.
     pub(crate) fn difference(&self, outcome: &Outcome) -> Option<String> {
         let (here, refusal) = match &outcome.decision {
             Decision::Allowed => ("allowed".to_owned(), None),
@@ -88,7 +88,7 @@ impl Answer {
             .collect();
         theirs.sort_by_key(|(key, _)| *key);
         ours.sort_by_key(|(key, _)| *key);
-        // The recorder has audit annotations only of allowed requests.
+        // Audit annotations were recorded only for allowed requests.
         let are_recorded = self.status < 400;
         (are_recorded && ours != theirs).then(|| format!("audit annotations {theirs:?}; here: {ours:?}"))
     }
@@ -105,15 +105,15 @@ impl Answer {
     }
 }
 
-/// The metadata that the recorder left out.
+/// The metadata that was not recorded.
 const OF_SERVER: [&str; 4] = ["uid", "creationTimestamp", "managedFields", "resourceVersion"];
 
-/// Parses JSON, so that the order of members does not count; any other text becomes a string.
+/// Parses JSON, so that the order of fields does not matter. Other text becomes a string.
 fn parsed(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|_| json!(text))
 }
 
-/// Fields that the API server fills in after or between the policies, in kinds other than Pods too.
+/// The fields that the API server sets after or between the policies, in all kinds.
 const FILLED_IN: [&str; 28] = [
     "defaultMode",
     "kubernetes.io/metadata.name",
@@ -145,7 +145,7 @@ const FILLED_IN: [&str; 28] = [
     "ipFamilyPolicy",
 ];
 
-/// Returns the first place at which two objects differ, except for the fields that the API server fills in.
+/// Returns the first difference between two objects, except in fields that the API server sets.
 fn different(path: &str, theirs: &Value, ours: &Value) -> Option<String> {
     match (theirs, ours) {
         (Value::Object(theirs), Value::Object(ours)) => {
@@ -177,17 +177,17 @@ fn different(path: &str, theirs: &Value, ours: &Value) -> Option<String> {
     }
 }
 
-/// Returns whether the API server leaves out this value when it writes an object.
+/// Returns whether the API server omits this value when it writes an object.
 fn is_empty(value: &Value) -> bool {
     value.as_object().is_some_and(Map::is_empty) || value.as_array().is_some_and(Vec::is_empty)
 }
 
-/// Returns whether this is the `metadata` that the API server adds to the template of a Job.
+/// Returns whether this is the `metadata` that the API server adds to a Job's Pod template.
 fn is_of_jobs(value: &Value) -> bool {
     value.pointer("/labels/job-name").is_some()
 }
 
-/// Returns the object with the defaults of the API server, as far as the cases need them.
+/// Adds the API server's defaults to the object, as far as the cases need them.
 pub(crate) fn defaulted(mut object: Value) -> Value {
     if let Some(metadata) = object["metadata"].as_object_mut() {
         metadata

@@ -1,4 +1,4 @@
-//! Imitates the cluster in which the answers were recorded, and calls chains in it.
+//! Imitates the cluster in which the responses were recorded, and calls chains with it.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -19,7 +19,7 @@ pub(crate) fn alice() -> UserInfo {
     }
 }
 
-/// The authorizer of a cluster whose only administrator is alice. Others may do nothing.
+/// An authorizer that allows everything to alice, and nothing to others.
 #[derive(Clone, Copy)]
 struct Administrators;
 
@@ -33,7 +33,7 @@ impl Authorizer for Administrators {
     }
 }
 
-/// A source of the objects that exist in the cluster.
+/// The objects in the cluster.
 #[derive(Debug)]
 struct Objects(Vec<Value>);
 
@@ -68,7 +68,7 @@ impl ClusterReader for Objects {
         query: &ClusterQuery,
         _: Deadline,
     ) -> Result<ClusterPage, ClusterError> {
-        // The cases select by one label and its value.
+        // The cases select objects by one label and one value.
         let wanted = query.label_selector.trim_end_matches(')').split_once(" in (");
         let wanted = wanted.or_else(|| query.label_selector.split_once('='));
         let is_selected = |object: &&Value| match wanted {
@@ -119,7 +119,7 @@ impl Cluster {
         let namespaces = StaticNamespaces::new(labels);
         let objects = existing.into_iter().chain(objects).collect();
         let reader: Arc<dyn ClusterReader> = Arc::new(Objects(objects));
-        // The program calls the chains of a phase in the order of their names.
+        // The chains of a phase are called in the order of their names.
         let mut sorted = BTreeMap::new();
         for chain in chains {
             sorted.insert((chain.phase != Phase::Mutating, chain.name.clone()), chain);
@@ -149,7 +149,7 @@ fn built(chain: ChainDefinition, reader: &Arc<dyn ClusterReader>) -> Chain {
             panic!("{}: not a policy", chain.name);
         };
         let mut spec = stage.spec;
-        // The timeout is long, because a slow machine must not cause a difference.
+        // The timeout is long, so that a slow machine causes no difference.
         spec.timeout = Duration::from_secs(600);
         Stage {
             spec,

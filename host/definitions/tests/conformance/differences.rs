@@ -1,4 +1,4 @@
-//! The intended differences, each with its reason.
+//! The intended differences from kube-apiserver, each with its reason.
 
 const PANIC: &str =
     "A bug of kube-apiserver: it panics. Here the expression has the value that the language gives it.";
@@ -12,7 +12,7 @@ const KINDS: &str =
 const ORDER: &str = "Go goes through a map in a random order.";
 const OTHER_PARTY: &str = "The API server does this itself, between policies; a webhook is sent the result.";
 
-/// The cases of `cases.jsonl` that differ, by name and number of the request.
+/// The differing cases in `cases.jsonl`, by name and number of the request.
 pub(crate) const REQUESTS: &[(&str, &str)] = &[
     ("m-jp-obj#0", PANIC),
     ("m-jp-rename#0", IDENTITY),
@@ -48,7 +48,7 @@ pub(crate) const REQUESTS: &[(&str, &str)] = &[
     ("v4-int64str#0", OTHER_PARTY),
 ];
 
-/// The cases of `accepts.jsonl` that differ, by name.
+/// The differing cases in `accepts.jsonl`, by name.
 pub(crate) const DOCUMENTS: &[(&str, &str)] = &[
     (
         "V-var-dup",
@@ -57,7 +57,7 @@ pub(crate) const DOCUMENTS: &[(&str, &str)] = &[
     ("V-vars-200", "A policy has at most 64 variables."),
 ];
 
-/// The cases of `cel.jsonl` that differ, by expression.
+/// The differing cases in `cel.jsonl`, by expression.
 pub(crate) const EXPRESSIONS: &[(&str, &str)] = &[
     ("[?object.x]", PANIC),
     ("[?object]", PANIC),

@@ -1,4 +1,4 @@
-//! Tests policies and bindings that the API server accepts or refuses when they are created.
+//! Tests that policies and bindings are accepted or refused as by the API server when they are created.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Tests whether single expressions compile, and compares their values as `%s` writes them.
+//! Tests which expressions compile, and compares their values in the format `%s`.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::{assert_differences, chains, cluster::Cluster, differences, lines};
 #[derive(Deserialize)]
 struct Case {
     expression: String,
-    /// `accepted` or `refused` if the expression was only compiled; otherwise its value, or null for an error.
+    /// `accepted` or `refused` if the expression was only compiled; otherwise its value, or null after an error.
     kube: Option<String>,
     why: Option<String>,
 }
@@ -36,7 +36,7 @@ fn policy(name: &str, validation: &Value) -> [Value; 2] {
     ]
 }
 
-/// Returns the object for which the expressions were evaluated.
+/// Returns the object for which the API server evaluated the expressions.
 fn object(is_shown: bool) -> Object {
     let mut object = json!({
         "apiVersion": "v1", "kind": "ConfigMap", "data": {"k": "v"},

@@ -1,7 +1,7 @@
-//! Compares policies of Kubernetes with a real kube-apiserver 1.36.2: `data` has its recorded answers.
+//! Compares Kubernetes policies with the recorded responses of kube-apiserver 1.36.2, which are in `data`.
 //!
-//! Each test runs a table of cases, and compares the results with a list of intended differences and their reasons
-//! (`differences.rs`). A difference that is not on the list fails the test, and so does an entry of the list without a
+//! Each test runs a table of cases, and compares the differing ones with a list of intended differences
+//! (`differences.rs`). A difference that is missing from the list fails the test, as does an entry without a
 //! difference.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
@@ -22,13 +22,13 @@ use admittance_definitions::{ChainDefinition, load};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// Reads a file of the recorded data.
+/// Returns the path of a file with recorded data.
 fn data(name: &str) -> PathBuf {
     let package = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     package.join("tests/conformance/data").join(name)
 }
 
-/// Reads the JSON documents of a file, one in each line.
+/// Parses a file with one JSON document per line.
 fn lines<T: DeserializeOwned>(name: &str) -> Vec<T> {
     let text = fs::read_to_string(data(name)).unwrap();
     text.lines()
@@ -36,7 +36,7 @@ fn lines<T: DeserializeOwned>(name: &str) -> Vec<T> {
         .collect()
 }
 
-/// Returns the chains of these documents, or the mistakes in them.
+/// Returns the chains of these documents, or their mistakes.
 fn chains(documents: &[Value]) -> Result<Vec<ChainDefinition>, String> {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("policies.json");
@@ -45,7 +45,7 @@ fn chains(documents: &[Value]) -> Result<Vec<ChainDefinition>, String> {
     load(&[file]).map_err(|mistakes| mistakes.to_string())
 }
 
-/// Fails unless exactly the listed cases differ. `found` has a description for each case that differs.
+/// Fails unless exactly the listed cases differ. `found` describes each differing case.
 fn assert_differences(what: &str, cases: usize, found: BTreeMap<String, String>, listed: &[(&str, &str)]) {
     let is_listed = |name: &str| listed.iter().any(|(known, _)| *known == name);
     let unexpected = found.iter().filter(|(name, _)| !is_listed(name));

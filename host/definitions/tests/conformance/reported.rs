@@ -1,4 +1,4 @@
-//! Tests small inputs from bug reports against the results of the API server.
+//! Tests inputs from bug reports against the results of the API server.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::{cluster::Cluster, data};
 
-/// Returns the outcome of the request in the directory of a report.
+/// Returns the outcome of the request in the directory of this bug report.
 async fn outcome(name: &str) -> Outcome {
     let directory = data("reported").join(name);
     let chains =
@@ -26,7 +26,7 @@ async fn outcome(name: &str) -> Outcome {
 
 #[tokio::test]
 async fn reported_mutations_have_the_result_of_kube_apiserver() {
-    // (directory, pointer into the object, its value after the policy)
+    // (directory, pointer into the object, value after the policy)
     for (name, pointer, expected) in [
         (
             "map-apply-dup-env-touched",

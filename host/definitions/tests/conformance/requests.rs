@@ -1,4 +1,4 @@
-//! Replays requests to an API server with policies, and compares the recorded answers.
+//! Replays requests to an API server with policies, and compares the outcomes with the recorded responses.
 
 use std::collections::BTreeMap;
 
@@ -35,7 +35,7 @@ struct Recorded {
     answer: Answer,
 }
 
-/// The resource of a path, and the names in the path.
+/// The resource, the names and the query in a path.
 #[derive(Default)]
 struct Target {
     resource: GroupVersionResource,
@@ -87,14 +87,14 @@ impl Target {
     }
 }
 
-/// Returns an object in the form in which the API server stores it.
+/// Returns the object as the API server stores it.
 fn stored_object(object: Value) -> Value {
     let mut object = defaulted(object);
     object["metadata"]["resourceVersion"] = json!("3665");
     object
 }
 
-/// Applies a merge patch of RFC 7396.
+/// Applies a JSON merge patch (RFC 7396).
 fn merge(into: &mut Value, patch: &Value) {
     let Value::Object(patch) = patch else {
         *into = patch.clone();
@@ -114,7 +114,7 @@ fn merge(into: &mut Value, patch: &Value) {
 }
 
 impl Recorded {
-    /// Returns the admission requests that the API server makes for this request: one for each object of a collection.
+    /// Returns the API server's admission requests for this request: one for each object of a collection.
     fn admission_requests(&self, existing: &[Value]) -> Vec<Request> {
         let target = Target::parse(&self.path);
         let is_of_target = |object: &&Value| {
@@ -203,7 +203,7 @@ impl Recorded {
         pairs.into_iter().map(request).collect()
     }
 
-    /// Describes how the answer differs; `None` if it does not.
+    /// Describes how the outcome differs from the recorded response; `None` if they agree.
     async fn difference(&self, cluster: &Cluster, existing: &[Value]) -> Option<String> {
         for request in self.admission_requests(existing) {
             let outcome = cluster.admit(request).await;
@@ -215,7 +215,7 @@ impl Recorded {
     }
 }
 
-/// The API server evaluates all policies together, so one host has the chains of all cases.
+/// The API server evaluated the policies of all cases together, so one host has all their chains.
 #[tokio::test]
 async fn requests_are_answered_as_by_kube_apiserver() {
     let cases: Vec<Case> = lines("cases.jsonl");

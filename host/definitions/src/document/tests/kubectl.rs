@@ -1,15 +1,13 @@
-//! Compares the parser with kubectl's. The values are the results of sigs.k8s.io/yaml 1.4 for texts made for these
-//! tests.
+//! Compares the parser with kubectl's. The expected values are the results of sigs.k8s.io/yaml 1.4.
 
 use serde_json::{Value as Json, json};
 
 use super::{BYTE_ORDER_MARK, LARGEST_FILE, MOST_VALUES, SyntaxMistake, reading, yaml};
 use crate::{ChainDefinition, PluginDefinition, load_text};
 
-/// Each line has a text and the values of its documents. It has no values if kubectl refuses the text.
+/// Each line contains a text and the values of its documents, or no values if kubectl refuses the text.
 const TEXTS: &str = include_str!("kubectl.jsonl");
 
-/// Returns the values of the documents in a text, or the first mistake.
 fn read(text: &str) -> Result<Vec<Json>, String> {
     let mut flaws = Vec::new();
     let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
@@ -35,7 +33,7 @@ fn a_text_has_the_values_that_kubectl_sends() {
 }
 
 #[test]
-fn a_duplicate_key_is_a_mistake_although_kubectl_takes_the_last() {
+fn a_duplicate_key_is_a_mistake_although_kubectl_uses_the_last_value() {
     for text in [
         "a: 1\na: 2\n",
         "1: a\n'1': b",
@@ -53,7 +51,7 @@ fn a_duplicate_key_is_a_mistake_although_kubectl_takes_the_last() {
 
 #[test]
 fn some_texts_are_read_differently_from_kubectl() {
-    // kubectl refuses these texts, although they are valid YAML 1.2.
+    // kubectl refuses these texts, which are valid YAML 1.2.
     for (text, values) in [
         ("%YAML 1.2\n---\na: 1\n", json!([{"a": 1}])),
         ("a: 1\n...\nb: 2\n", json!([{"a": 1}, {"b": 2}])),
@@ -70,7 +68,7 @@ fn some_texts_are_read_differently_from_kubectl() {
     ] {
         assert_eq!(read(text).map(Json::from), Ok(values), "{text:?}");
     }
-    // kubectl accepts these texts; the parser refuses them, or JSON cannot hold their values.
+    // kubectl accepts these texts. This parser refuses them, or JSON cannot represent their values.
     for (text, expected) in [
         ("{a: 1}# c", "comments must be separated"),
         ("a: 'x'# c", "comments must be separated"),
@@ -82,7 +80,7 @@ fn some_texts_are_read_differently_from_kubectl() {
     }
 }
 
-/// Texts of some hundred bytes would become gigabytes if their aliases were written out.
+/// Texts of a few hundred bytes whose expanded aliases would take gigabytes.
 fn bombs() -> Vec<(&'static str, String)> {
     let nested = |open: &str, close: &str, entry: fn(usize, usize) -> String| {
         let mut text = "a0: &a0 {x: 1}\n".to_owned();
@@ -174,10 +172,10 @@ fn mistakes_have_positions_within_the_text() {
 #[test]
 fn documents_that_kubectl_accepts_are_parsed() {
     for text in [
-        // A text in quotes continues at the indentation of its key, or left of it.
+        // A quoted text may continue at the indentation of its key, or left of it.
         "validations:\n    - expression: \"object.metadata.name != 'x' ||\n      object.metadata.namespace != 'y'\"",
         "validations:\n    - expression: 'true ||\n false'",
-        // A bracket closes at the indentation of its key.
+        // A closing bracket may have the indentation of its key.
         "validations: [\n    { expression: \"true\" },\n  ]",
         "validations:\n  - {\n    expression: \"true\"\n  }",
         "validations:\n  - {\n\texpression: \"true\"\n\t}",

@@ -1,4 +1,4 @@
-//! The JSON object of a BCS definition, as clients of the BCS driver send and receive it.
+//! The JSON object of a BCS definition, which clients of the BCS driver send and receive.
 
 use serde_json::{Map, Value as Json};
 
@@ -12,39 +12,38 @@ use crate::{
 const API_VERSION: &str = "v4";
 const KIND: &str = "admissionwebhook";
 
-/// The fields that an update does not change, as in `updateAdmissionwebhook` of the BCS scheduler.
+/// The fields that an update leaves unchanged, as `updateAdmissionwebhook` of the BCS scheduler does.
 const KEPT: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
-/// An `admissionwebhook` whose keys are spelled as in the BCS documents.
-///
-/// Unknown keys are included, so that a later check finds all mistakes.
+/// An `admissionwebhook` whose keys have BCS's documented spelling. Unknown keys are kept, so that a later check
+/// reports them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BcsObject(Map<String, Json>);
 
-/// The reasons why a body is not an `admissionwebhook`. A message begins like the BCS driver's, and adds the reason.
+/// The reasons why a body is not an `admissionwebhook`. The messages begin like the BCS driver's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoBcsObject {
-    /// The body is not valid JSON, or ambiguous.
+    /// The body is not valid JSON, or is ambiguous.
     #[error("json decode failed!{0}")]
     Json(String),
     /// The body is not an object, or its kind is not a string.
     #[error("Unmarshal TypeMeta failed: {0}")]
     TypeMeta(String),
-    /// The object has another kind. Case matters.
+    /// The object is of another kind; case matters.
     #[error("Kind {0} is invalid")]
     Kind(String),
 }
 
 impl BcsObject {
-    /// Parses the body of a request.
+    /// Parses the body of a request, without validating the definition in it.
     ///
     /// # Errors
     ///
-    /// Fails if the body is not a JSON object of this kind. The definition in it is not validated.
+    /// Fails if the body is not a JSON object of this kind.
     pub fn parse(body: &[u8]) -> Result<Self, NoBcsObject> {
         let text = std::str::from_utf8(body).map_err(|error| NoBcsObject::Json(error.to_string()))?;
         let mut mistakes = Mistakes::new();
-        // The name ends in `.json`, so the text is not read as YAML.
+        // The name ends in `.json`, so that the text is not parsed as YAML.
         let documents = document::read_text("body.json", text, &mut mistakes);
         if !mistakes.is_empty() {
             return Err(NoBcsObject::Json(describe(&mistakes)));
@@ -89,13 +88,13 @@ impl BcsObject {
         }
     }
 
-    /// Sets the time at which the object was created, in RFC 3339.
+    /// Sets the creation time, in RFC 3339.
     #[must_use]
     pub fn created_at(self, moment: &str) -> Self {
         self.with_metadata("creationTimestamp", moment)
     }
 
-    /// Returns the fields of `other`, with the version, kind and metadata of this object.
+    /// Returns `other` with the version, kind and metadata of this object.
     #[must_use]
     pub fn updated_to(&self, other: Self) -> Self {
         let mut fields = Map::new();
@@ -109,12 +108,12 @@ impl BcsObject {
         Self(fields)
     }
 
-    /// Returns the JSON text for a store.
+    /// Returns the object as JSON for a store.
     pub fn to_text(&self) -> String {
         format!("{:#}\n", Json::Object(self.ordered_fields()))
     }
 
-    /// Returns the object as the BCS driver prints it: with all fields, including unset ones.
+    /// Returns the object as the BCS driver does, including unset fields.
     pub fn printed(&self) -> Json {
         DEFINITION.printed(Json::Object(self.ordered_fields()))
     }
@@ -154,14 +153,13 @@ impl BcsObject {
 }
 
 impl StoredDefinition {
-    /// Returns the object of a BCS definition: the document itself, or the `spec` of a custom resource; `None` for a
-    /// definition of another system.
+    /// Returns the object of a BCS definition: the document itself, or the `spec` of a custom resource; `None` for
+    /// other systems.
     pub fn bcs_object(&self) -> Option<BcsObject> {
         self.read_bcs(object)
     }
 
-    /// Returns the text to apply in order to replace the object of this BCS definition; `None` for a definition of
-    /// another system.
+    /// Returns the text that replaces the object of this BCS definition when it is applied; `None` for other systems.
     pub fn with_bcs_object(&self, object: &BcsObject) -> Option<String> {
         self.read_bcs(|document| {
             if !is_resource(document) {

@@ -1,5 +1,5 @@
-//! The fields of a BCS definition: the fields of `AdmissionWebhookConfiguration` in bcs-common, and the additional
-//! fields of this program.
+//! The fields of a BCS definition: those of `AdmissionWebhookConfiguration` in bcs-common, and this program's
+//! additional ones.
 
 use serde_json::{Map, Value as Json};
 
@@ -19,7 +19,7 @@ pub(super) struct Field {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum UnsetValue {
-    /// The field is not printed. An empty value counts as unset too.
+    /// The field is omitted. An empty value counts as unset too.
     Omitted,
     Null,
     Empty,
@@ -59,7 +59,7 @@ const HOOK: Shape = Shape::Object(&[
     field("failurePolicy", UnsetValue::Empty, Shape::Any),
     field("clientConfig", UnsetValue::Null, CLIENT),
     field("namespaceSelector", UnsetValue::Null, SELECTOR),
-    // The BCS driver does not have these fields.
+    // The BCS driver lacks these fields.
     field("plugin", UnsetValue::Omitted, Shape::Any),
     field("candidate", UnsetValue::Omitted, Shape::Any),
     field("timeout", UnsetValue::Omitted, Shape::Any),
@@ -81,8 +81,8 @@ const SELECTOR: Shape = Shape::Object(&[
 ]);
 
 impl Shape {
-    /// Spells and orders the keys of the value as in this type. Unknown keys come last and stay unchanged, as does the
-    /// second of two spellings of one key. Known fields that are null are left out.
+    /// Gives the value's keys their documented spelling and order. Unknown keys, and the second of two spellings of one
+    /// key, stay unchanged at the end. Known fields that are null are dropped.
     pub(super) fn spelled(&self, value: Json) -> Json {
         match (self, value) {
             (Self::Object(fields), Json::Object(members)) => {
@@ -109,7 +109,7 @@ impl Shape {
         }
     }
 
-    /// Adds the unset fields to a [spelled](Self::spelled) value and drops unknown ones, as the driver prints it.
+    /// Adds unset fields to a [spelled](Self::spelled) value and drops unknown ones, as the driver does.
     pub(super) fn printed(&self, value: Json) -> Json {
         match (self, value) {
             (Self::Object(fields), Json::Object(mut members)) => {
@@ -134,7 +134,7 @@ impl Shape {
 }
 
 impl Field {
-    /// Returns the key that spells this field: the spelling of the documents if the object has it.
+    /// Returns the object's key for this field: the documented spelling, or else another one.
     fn key(&self, members: &Map<String, Json>) -> Option<String> {
         if members.contains_key(self.name) {
             return Some(self.name.to_owned());

@@ -4,21 +4,21 @@ use serde_json::{Map, Value};
 use super::*;
 use crate::{PluginDefinition, certificates, load_text};
 
-/// The body for creating a definition in BCS's API documents. Its CA bundles are not base64. BCS has a second example,
-/// which differs; the page about migrating describes it.
+/// The body for creating a definition in BCS's API documents. Its CA bundles are not base64. The page about migrating
+/// describes another example of BCS.
 const DOCUMENTED: &str = r#"{"apiVersion":"v4","kind":"admissionwebhook","metadata":{"name":"webhook-test","namespace":"defaultGroup"},
  "resourcesRef":{"operation":"Create","kind":"Application"},
  "admissionWebhooks":[
   {"name":"container-sidecar","failurePolicy":"Ignore","clientConfig":{"caBundle":"xxxxxxxxx","namespace":"sidecar-webhook-namespace","name":"sidecar-webhook-service"}},
   {"name":"container-images","failurePolicy":"Fail","clientConfig":{"caBundle":"xxxxxxxxx","namespace":"image-webhook-namespace","name":"image-webhook-service"}}]}"#;
 
-/// The reply to the query for a definition in BCS's API documents. Older drivers print Go's names.
+/// The response with a definition in BCS's API documents. Older drivers return Go's field names.
 const PRINTED: &str = r#"{"ResourcesRef":{"Kind":"Application","Operation":"Create"},"admissionWebhooks":[
  {"ClientConfig":{"CaBundle":"xxxxxxxxx","Name":"sidecar-webhook-service","Namespace":"sidecar-webhook-namespace"},"FailurePolicy":"Ignore","Name":"container-sidecar"},
  {"ClientConfig":{"CaBundle":"xxxxxxxxx","Name":"image-webhook-service","Namespace":"image-webhook-namespace"},"FailurePolicy":"Fail","Name":"container-images"}],
  "apiVersion":"v4","kind":"admissionwebhook","metadata":{"creationTimestamp":"0001-01-01T00:00:00Z","name":"webhook-test","namespace":"defaultGroup"}}"#;
 
-/// The reply of newer drivers, which has the unset fields too.
+/// The response of newer drivers, which includes unset fields.
 const PRINTED_WHOLE: &str = r#"{"apiVersion":"v4","kind":"admissionwebhook",
  "metadata":{"name":"webhook-test","namespace":"defaultGroup","creationTimestamp":"2020-01-01T00:00:00Z","labels":{"a":"b"},"annotations":null,"clusterName":""},
  "resourcesRef":{"operation":"Create","kind":"Application"},
@@ -26,7 +26,7 @@ const PRINTED_WHOLE: &str = r#"{"apiVersion":"v4","kind":"admissionwebhook",
   {"name":"container-sidecar","failurePolicy":"Ignore","clientConfig":{"url":"","caBundle":"xxxxxxxxx","namespace":"sidecar-webhook-namespace","name":"sidecar-webhook-service","path":"","port":0},"namespaceSelector":null},
   {"name":"container-images","failurePolicy":"Fail","clientConfig":{"url":"","caBundle":"xxxxxxxxx","namespace":"image-webhook-namespace","name":"image-webhook-service","path":"/","port":443}}]}"#;
 
-/// Writes the documented definition as a custom resource.
+/// Returns the documented definition as a custom resource.
 fn custom_resource() -> String {
     format!(
         r#"{{"apiVersion":"bkbcs.tencent.com/v2","kind":"AdmissionWebhookConfiguration","metadata":{{"name":"webhook-test","namespace":"bkbcs","uid":"u"}},"status":{{}},"spec":
@@ -68,7 +68,7 @@ fn stage(
 }
 
 #[test]
-fn documents_of_bcs_are_read_with_their_positions() {
+fn bcs_documents_are_read_with_their_positions() {
     // (text, line and column of the chain, lines and columns of its stages)
     let custom_resource = custom_resource();
     let table = [
@@ -123,7 +123,7 @@ fn the_documented_body_has_invalid_ca_bundles() {
     );
 }
 
-/// The page about migrating quotes what is wrong in the examples of BCS, and each quotation is a mistake.
+/// The page about migrating quotes mistakes in BCS's examples.
 #[test]
 fn each_quoted_mistake_of_the_bcs_examples_is_reported() {
     const PAGE: &str = include_str!("../../../../../docs/bcs-migration.md");
@@ -174,7 +174,7 @@ fn each_quoted_mistake_of_the_bcs_examples_is_reported() {
     assert_eq!(whole, found, "the example as a whole");
 }
 
-/// Sets these members in each object that has all of them.
+/// Sets these members in each object that already has all of them.
 fn put(value: &mut Value, members: &Map<String, Value>) {
     match value {
         Value::Object(object) if members.keys().all(|key| object.contains_key(key)) => {
@@ -186,7 +186,7 @@ fn put(value: &mut Value, members: &Map<String, Value>) {
     }
 }
 
-/// Returns a definition with this hook on line 6.
+/// Reads a definition with this hook on line 6.
 fn read(hook: &str) -> Result<Vec<ChainDefinition>, String> {
     let text = format!(
         "apiVersion: v4\nkind: admissionwebhook\nmetadata: {{ namespace: d, name: w }}\n\
@@ -200,7 +200,7 @@ const URL: &str = "clientConfig: { url: 'https://h.example' }";
 
 #[test]
 fn a_hook_is_read_with_its_defaults() {
-    // (the fields after the name, a summary of the hook)
+    // (fields after the name, summary of the hook)
     let table = [
         (
             "clientConfig: { url: 'http://h.example/a' }",
@@ -261,7 +261,7 @@ fn a_hook_is_read_with_its_defaults() {
 }
 
 #[test]
-fn mistakes_in_hooks_are_reported_with_places() {
+fn mistakes_in_hooks_are_reported_with_their_locations() {
     let table = [
         (
             "{}",
@@ -335,7 +335,7 @@ fn mistakes_in_hooks_are_reported_with_places() {
 }
 
 #[test]
-fn mistakes_around_the_hooks_are_reported_with_places() {
+fn mistakes_around_the_hooks_are_reported_with_their_locations() {
     let table = [
         (
             "{}",
@@ -362,7 +362,7 @@ fn mistakes_around_the_hooks_are_reported_with_places() {
         ),
     ];
     for (text, expected) in table {
-        // Each field is on a line of its own, so that the line of a mistake identifies the field.
+        // Each field is on its own line, so that the line of a mistake identifies the field.
         let fields = text.trim_start_matches('{').strip_suffix('}').unwrap_or_default();
         let fields = fields
             .replace(", resource", "\nresource")
@@ -384,7 +384,7 @@ fn a_definition_without_hooks_is_a_chain_without_stages() {
 }
 
 #[test]
-fn a_custom_resource_names_its_definition_by_its_own_metadata() {
+fn a_custom_resource_without_inner_metadata_names_its_definition() {
     let text = "apiVersion: bkbcs.tencent.com/v2\nkind: AdmissionWebhookConfiguration\nmetadata: {name: a, namespace: b}\n\
                 spec:\n  resourcesRef: {operation: Create, kind: Application}\n  admissionWebhooks: []\n";
     assert_eq!(load_text("f", text).unwrap()[0].name, "b/a");

@@ -1,4 +1,4 @@
-//! Reads constraints: objects of the kinds that templates define.
+//! Reads constraints, whose kinds are defined by templates.
 
 use admittance_admission::suggestion_or;
 use admittance_conditions::Action;
@@ -20,7 +20,7 @@ pub(super) enum Enforcement {
     Deny,
     Warn,
     Dryrun,
-    /// `scopedEnforcementActions` lists the effects.
+    /// `scopedEnforcementActions` lists the actions.
     Scoped,
 }
 
@@ -42,7 +42,8 @@ const POINTS: [(&str, Point); 5] = [
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Point {
     Admission,
-    /// The `ValidatingAdmissionPolicy` that Gatekeeper generates from a template in CEL. It decides at admission too.
+    /// The `ValidatingAdmissionPolicy` that Gatekeeper generates from a template in CEL, which also decides at
+    /// admission.
     KubernetesPolicy,
     Other,
 }
@@ -105,8 +106,8 @@ impl ConstraintDocument {
         spec.finish();
     }
 
-    /// Returns the effects of a violation; an empty list in a dry run. Returns `None` if the constraint is not enforced
-    /// at admission, or not for the objects of this row; without a row, for the objects of requests.
+    /// Returns the actions on a violation; an empty list for a dry run. `row` selects the generated objects, and `None`
+    /// the objects of requests. Returns `None` if the constraint is not enforced at admission for these objects.
     pub(super) fn actions(&self, is_cel: bool, row: Option<&Row<'_>>) -> Option<Vec<Action>> {
         let is_here = |point: &Point| match point {
             Point::Admission => true,
@@ -141,7 +142,7 @@ impl ConstraintDocument {
         Some(found.iter().filter_map(action).collect())
     }
 
-    /// Warns if the constraint is for generated objects only. Call it if there is no expansion template.
+    /// Warns if the constraint is only for generated objects. The caller ensures that there is no expansion template.
     pub(super) fn unexpanded_warning(&self) -> Option<Mistake> {
         (self.matching.source == Source::Generated).then(|| {
             let message = "it is for generated objects, and there is no ExpansionTemplate";

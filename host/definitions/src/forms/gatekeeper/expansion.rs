@@ -1,5 +1,5 @@
-//! Reads `ExpansionTemplate`, which declares the objects that a control plane generates from others: Pods from
-//! Deployments, for example.
+//! Reads `ExpansionTemplate`, which declares that a control plane generates objects from others, such as Pods from
+//! Deployments.
 
 use std::sync::Arc;
 
@@ -25,11 +25,11 @@ pub(super) struct ExpansionDocument {
     pub(super) source: Location,
     apply_to: Vec<ApplyTo>,
     generation: Generation,
-    /// The action for violations in generated objects; `None` for the constraint's own action.
+    /// The action on violations by generated objects; `None` keeps the constraint's action.
     enforcement: Option<Enforcement>,
 }
 
-/// A sequence of templates, each of which applies to the object that the previous one generates.
+/// A sequence of expansion templates, each of which applies to the object that the previous one generates.
 #[derive(Clone)]
 pub(super) struct Row<'a> {
     first: &'a ExpansionDocument,
@@ -82,7 +82,7 @@ impl ExpansionDocument {
         self.apply_to.iter().any(|entry| entry.is_for(kind))
     }
 
-    /// Reports a cycle: a kind that generates itself, through this template and others. Gatekeeper uses no template of
+    /// Reports a cycle: through this template and others, a kind generates itself. Gatekeeper ignores all templates in
     /// a cycle.
     pub(super) fn check_cycles(
         &self,
@@ -153,7 +153,7 @@ impl<'a> Row<'a> {
         &self.last().generation.kind
     }
 
-    /// Returns the effect of violations in the generated objects, if the last template replaces the constraint's own.
+    /// Returns the last template's action on violations by generated objects, if it replaces the constraint's.
     pub(super) fn enforcement(&self) -> Option<Enforcement> {
         self.last().enforcement
     }

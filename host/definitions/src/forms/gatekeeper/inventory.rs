@@ -1,13 +1,13 @@
-//! Finds the kinds of the cluster that a policy in Rego reads.
+//! Finds the kinds of the cluster that a Rego policy reads.
 
-/// Returns the kinds in the references to `data.inventory` of a text. Returns `None` if a reference has a variable in
-/// place of a kind, because then the policy may read any kind.
+/// Returns the kinds in all references to `data.inventory`. Returns `None` if a variable takes the place of a kind,
+/// because the policy may then read any kind.
 pub(super) fn kinds_read(text: &str) -> Option<Vec<&str>> {
     let mut kinds = Vec::new();
     for (at, _) in text.match_indices("inventory") {
         let after = text.get(at + "inventory".len()..).unwrap_or_default();
         let (scope, mut rest) = segment(after)?;
-        // A reference names the namespace, for objects in namespaces, and the version before the kind.
+        // Before the kind, a reference has the namespace, for namespaced objects, and the version.
         let before = match scope? {
             "namespace" => 2,
             "cluster" => 1,
@@ -22,8 +22,8 @@ pub(super) fn kinds_read(text: &str) -> Option<Vec<&str>> {
     Some(kinds)
 }
 
-/// Splits the first part from a reference: `.a`, `["a"]`, or `[a]`, whose name is `None` as it is a variable. Returns
-/// `None` at the end of the reference.
+/// Splits the first segment from a reference: `.a`, `["a"]`, or `[a]`, which is a variable, so its name is `None`.
+/// Returns `None` at the end of the reference.
 fn segment(text: &str) -> Option<(Option<&str>, &str)> {
     if let Some(name) = text.strip_prefix('.') {
         let end = name
@@ -37,7 +37,7 @@ fn segment(text: &str) -> Option<(Option<&str>, &str)> {
         let (name, rest) = name.split_once('"')?;
         return Some((Some(name), rest.strip_prefix(']')?));
     }
-    // The index may contain brackets.
+    // The index may itself contain brackets.
     let mut depth = 1;
     let end = text.find(|c: char| {
         depth += match c {

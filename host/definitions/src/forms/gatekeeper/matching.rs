@@ -1,4 +1,4 @@
-//! Reads `spec.match` of a constraint or a mutator, and turns it into rules, selectors and conditions of a stage.
+//! Converts `spec.match` of a constraint or mutator to rules, selectors and conditions of a stage.
 
 use admittance_admission::{
     GroupVersionKind, LabelSelector, MatchConditions, MatchPolicy, Matcher, Operation, ResourcePattern, Rule,
@@ -32,19 +32,19 @@ const RESOURCES: [&str; 16] = [
     "services/status",
 ];
 
-/// The namespace of a request in CEL: the name of a Namespace for itself, and empty for other cluster-wide objects.
+/// A CEL expression for the request's namespace: for a Namespace, its name; empty for other cluster-wide objects.
 const NAMESPACE: &str = "(request.kind.kind == 'Namespace' && request.kind.group == '' ? \
                          (has(request.name) ? request.name : '') : \
                          (has(request.namespace) ? request.namespace : ''))";
 
-/// The name of the object in CEL, or its `generateName`.
+/// A CEL expression for the object's name, or else its `generateName`.
 const NAME: &str = "(has(request.name) ? request.name : \
                     object != null && has(object.metadata) && has(object.metadata.generateName) ? \
                     object.metadata.generateName : '')";
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Match {
-    /// Pairs of groups and kinds; an empty list matches all.
+    /// Pairs of groups and kinds. An empty list matches all.
     kinds: Vec<(Matcher<String>, Matcher<String>)>,
     scope: Scope,
     namespaces: Vec<String>,
@@ -105,7 +105,7 @@ fn read_kinds(node: &Node<'_>) -> Option<(Matcher<String>, Matcher<String>)> {
     Some((groups, kinds))
 }
 
-/// Reads a name that may have `*` at its beginning or end.
+/// Reads a name with an optional `*` at the beginning or the end.
 fn read_glob(node: &Node<'_>) -> Option<String> {
     let text = node.text()?;
     let inner = text.strip_prefix('*').unwrap_or(text);
@@ -119,7 +119,7 @@ fn read_glob(node: &Node<'_>) -> Option<String> {
 }
 
 impl Match {
-    /// Returns the rules that match the kinds and the scope, for these operations.
+    /// Returns the rules for the kinds and the scope, with these operations.
     pub(super) fn rules(&self, operations: &[Operation]) -> Vec<Rule> {
         let resources = RESOURCES
             .iter()
@@ -152,8 +152,8 @@ impl Match {
             || entries.any(|(groups, kinds)| fits(groups, &kind.group) && fits(kinds, &kind.kind))
     }
 
-    /// Returns the conditions that rules and selectors cannot express. `excluded` are further excluded namespaces, from
-    /// `Config`.
+    /// Returns the conditions that rules and selectors cannot express. `excluded` are the additional excluded
+    /// namespaces of `Config`.
     pub(super) fn conditions(&self, excluded: &[String]) -> MatchConditions {
         let any_of = |globs: &[String], value: &str| {
             let tests: Vec<String> = globs.iter().map(|glob| test(glob, value)).collect();
@@ -172,7 +172,7 @@ impl Match {
         if let Some(name) = &self.name {
             conditions.push(("name", test(name, NAME)));
         }
-        // Compiling cannot fail, as the expressions contain only checked names.
+        // Compiling cannot fail, because the expressions contain only checked names.
         let compiled = conditions
             .iter()
             .filter_map(|(name, text)| MatchCondition::compile(name, text).ok());

@@ -1,6 +1,6 @@
 //! Reads mutators: `Assign`, `AssignImage`, `AssignMetadata` and `ModifySet`.
 //!
-//! All mutators are one stage, since Gatekeeper applies all of them repeatedly, until the object no longer changes.
+//! All mutators form one stage, because Gatekeeper applies them repeatedly until the object no longer changes.
 
 mod parameters;
 
@@ -25,10 +25,10 @@ use crate::{
     selectors,
 };
 
-/// The name of the chain of all mutators. It begins like Gatekeeper's webhook configuration, so that chains are called
-/// in the same order as webhooks in a cluster.
+/// The name of the chain of all mutators. It has the same prefix as Gatekeeper's webhook configuration, because names
+/// decide the order of calls.
 pub(super) const CHAIN: &str = "gatekeeper-mutation";
-/// The name of the stage, which is also the name of Gatekeeper's webhook.
+/// The name of the stage, which is that of Gatekeeper's webhook.
 const STAGE: &str = "mutation.gatekeeper.sh";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -66,7 +66,7 @@ pub(super) struct MutatorDocument {
     kind: MutatorKind,
     name: String,
     pub(super) source: Location,
-    /// The kinds to change; empty for `AssignMetadata`, which changes all kinds.
+    /// The kinds to change. For `AssignMetadata`, which changes all kinds, it is empty.
     apply_to: Vec<ApplyTo>,
     matching: Match,
     mutator: Mutator,
@@ -124,7 +124,7 @@ pub(super) fn read_apply_to(spec: &mut Fields<'_>) -> Option<Vec<ApplyTo>> {
         let mut words = |name: &'static str, fix: &str| {
             let node = fields.required(name, fix)?;
             let words = node.filled_list_of(fix, |word| word.string())?;
-            // Gatekeeper takes `*` literally.
+            // Gatekeeper does not treat `*` as a wildcard here.
             if words.contains(&"*") {
                 return node.reject("`*` has no meaning in `applyTo`", fix);
             }
@@ -151,8 +151,8 @@ impl MutatorDocument {
         &self.mutator.name
     }
 
-    /// Reports another mutator of the same kind of objects whose location contradicts this one's. Gatekeeper applies
-    /// neither of the two.
+    /// Reports two mutators of one kind of objects whose locations contradict each other, of which Gatekeeper applies
+    /// neither.
     pub(super) fn check_consistency(
         &self,
         others: &[&Self],
@@ -178,8 +178,7 @@ impl MutatorDocument {
         definition.wrong(message, "correct one of the locations", mistakes);
     }
 
-    /// Returns the rules of the requests that the mutator changes; none if `applyTo` and `match` have nothing in
-    /// common.
+    /// Returns the rules for the requests that the mutator changes; empty if `applyTo` and `match` do not overlap.
     fn rules(&self) -> Vec<Rule> {
         let changing = [Operation::Create, Operation::Update];
         let rules = self.matching.rules(&changing).into_iter().map(|rule| Rule {
@@ -221,7 +220,7 @@ impl ApplyTo {
                 .any(|operation| other.operations.contains(operation))
     }
 
-    /// Returns the rule for requests that match both the rule and the entry.
+    /// Returns the intersection of the rule and the entry.
     pub(super) fn narrow(&self, rule: &Rule) -> Option<Rule> {
         let both = |matcher: &Matcher<String>, words: &[String]| {
             let words = words.iter().filter(|word| match matcher {
@@ -249,8 +248,7 @@ impl ApplyTo {
     }
 }
 
-/// Returns the mutators for objects of this source, in the order in which they are applied, without mutators that match
-/// no object.
+/// Returns the mutators for objects of this source in the order of application, without those that match nothing.
 pub(super) fn mutators(
     documents: &[&MutatorDocument],
     source: Source,
@@ -276,7 +274,6 @@ pub(super) fn mutators(
     documents.iter().filter_map(mutator).collect()
 }
 
-/// Returns the chain of all mutators; `None` without mutators.
 pub(super) fn chain(all: &Surroundings<'_>) -> Option<ChainDefinition> {
     let documents = &all.mutators;
     let named = |document: &&&MutatorDocument| (document.kind, document.name.clone());

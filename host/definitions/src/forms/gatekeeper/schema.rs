@@ -7,7 +7,7 @@ use crate::{
     document::{Mistakes, Node, ValueLocation, quoted},
 };
 
-/// A value with the location of each of its parts, which may outlive its document.
+/// A value with the locations of its parts, which may outlive its document.
 #[derive(Clone, Debug)]
 pub(super) struct LocatedValue {
     location: ValueLocation,
@@ -64,15 +64,15 @@ impl LocatedValue {
     }
 }
 
-/// Checks values against the structural schema of a CustomResourceDefinition.
+/// Checks values against the schema in a CustomResourceDefinition.
 pub(super) struct SchemaCheck<'m> {
     pub(super) mistakes: &'m mut Mistakes,
-    /// Warnings about fields that are not in the schema, which an API server drops.
+    /// Warnings about fields that the schema lacks, and that an API server would drop.
     pub(super) warnings: Vec<Mistake>,
 }
 
 impl SchemaCheck<'_> {
-    /// Reports every mistake in a value, and returns the value with the defaults of the schema.
+    /// Reports every mistake in a value, and returns the value with the schema's defaults.
     pub(super) fn check(&mut self, value: &LocatedValue, schema: &Json) -> Json {
         if matches!(value.value, Parts::Other(Json::Null)) && flag(schema, "nullable") {
             return Json::Null;

@@ -1,4 +1,4 @@
-//! Reads `Config` and `SyncSet`: the kinds of the cluster that policies may read, and the namespaces that are excluded.
+//! Reads `Config` and `SyncSet`: the kinds of the cluster that policies may read, and the excluded namespaces.
 
 use admittance_admission::{ClusterKind, GroupVersionKind};
 
@@ -10,7 +10,7 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct SyncDocument {
     pub(super) kinds: Vec<ClusterKind>,
-    /// The namespaces without constraints at admission. A name may be a glob, here and below.
+    /// The namespaces in which constraints are not enforced at admission. Names may be globs, also in the next field.
     pub(super) excluded_namespaces: Vec<String>,
     pub(super) excluded_from_mutation: Vec<String>,
 }
@@ -36,7 +36,7 @@ pub(super) fn read_config(root: &Node<'_>) -> Option<SyncDocument> {
         for entry in spec.get("match", Vec::new(), Node::list) {
             read_exclusion(&entry, &mut sync);
         }
-        // Traces and readiness concern Gatekeeper's own program.
+        // These fields only affect Gatekeeper's own program.
         spec.ignore(&["validation", "readiness"]);
         spec.finish();
     }
@@ -77,7 +77,7 @@ pub(super) fn read_kind(node: &Node<'_>) -> Option<GroupVersionKind> {
     })
 }
 
-/// Reads an entry of `match`, and excludes its namespaces from the processes that it lists.
+/// Reads an entry of `match`, which excludes its namespaces from the listed processes.
 fn read_exclusion(node: &Node<'_>, sync: &mut SyncDocument) {
     let Some(mut fields) = node.object() else {
         return;

@@ -1,4 +1,4 @@
-//! Makes the chain of a `ConstraintTemplate`, with its constraints as stages.
+//! Creates the chain of a `ConstraintTemplate`, whose stages are the constraints.
 
 mod read;
 
@@ -32,7 +32,7 @@ use crate::{
 /// The timeout with which Gatekeeper registers its webhook.
 const TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The environment variable from which the plugin `rego` learns the constraint of a stage.
+/// The environment variable that tells the plugin `rego` which constraint a stage enforces.
 const CONSTRAINT: &str = "CONSTRAINT";
 
 #[derive(Debug)]
@@ -58,7 +58,7 @@ struct Rego {
     version: &'static str,
 }
 
-/// All documents of Gatekeeper that affect the chain of a template.
+/// The Gatekeeper documents that affect a template's chain.
 pub(super) struct Surroundings<'a> {
     pub(super) constraints: Vec<&'a ConstraintDocument>,
     pub(super) syncs: Vec<&'a SyncDocument>,
@@ -66,8 +66,7 @@ pub(super) struct Surroundings<'a> {
     pub(super) mutators: Vec<&'a MutatorDocument>,
 }
 
-/// A stage of a template: a constraint with its parameters, for the objects of requests or for objects generated from
-/// them.
+/// A stage of a template: a constraint with its parameters, for the objects of requests or for generated objects.
 struct ConstraintStage<'a> {
     constraint: &'a ConstraintDocument,
     parameters: Json,
@@ -77,7 +76,7 @@ struct ConstraintStage<'a> {
 }
 
 impl ConstraintStage<'_> {
-    /// Returns the name of the stage: the constraint's name, and the names of the expansion templates.
+    /// Returns the name of the stage: the names of the constraint and of the expansion templates.
     fn name(&self) -> String {
         match &self.row {
             Some(row) => format!("{}/{}", self.constraint.name, row.name()),
@@ -92,14 +91,14 @@ impl ConstraintStage<'_> {
         }
     }
 
-    /// Returns the effects of a violation as [`ConstraintDocument::actions`] does; `None` if there is no such stage.
+    /// Returns the actions on a violation like [`ConstraintDocument::actions`]; `None` if there is no such stage.
     fn actions(&self, is_cel: bool) -> Option<Vec<Action>> {
         self.constraint.actions(is_cel, self.row.as_ref())
     }
 }
 
 impl TemplateDocument {
-    /// Makes the chain of the template, with a stage for each of its constraints, sorted by name.
+    /// Creates the template's chain, with a stage for each constraint, sorted by name.
     pub(super) fn chain(&self, others: &Surroundings<'_>, mistakes: &mut Mistakes) -> ChainDefinition {
         let (constrained, mut warnings) = self.constraint_stages(others, mistakes);
         let syncs = &others.syncs;
@@ -167,7 +166,7 @@ impl TemplateDocument {
         } else {
             mutators(&others.mutators, Source::Generated, &others.syncs).into()
         };
-        // Stages of one row share its generator, so that each object is generated once.
+        // Stages with the same row share its generator, so that each object is generated once.
         let with_generator = |row: Row<'a>| {
             let expansion: Arc<dyn ObjectGenerator> = Arc::new(row.expansion(&mutators));
             (expansion, row)
@@ -204,7 +203,7 @@ impl TemplateDocument {
         (constrained, warnings)
     }
 
-    /// Warns if the policy reads an inventory that is empty, or input that no template has.
+    /// Warns if the policy reads an empty inventory, or input that Gatekeeper does not provide.
     fn reading_warnings(&self, rego: &Rego, is_empty: bool) -> Vec<Mistake> {
         let reads = [
             (
@@ -229,7 +228,7 @@ impl TemplateDocument {
             .collect()
     }
 
-    /// Makes the stage of a template without constraints, which no request calls.
+    /// Creates the stage of a template without constraints, which is never called.
     fn idle(&self, mut plugin: PluginDefinition) -> StageDefinition {
         if let Json::Object(settings) = &mut plugin.settings {
             let constraint = json!({"parameters": {}, "actions": ["deny"]});
@@ -241,7 +240,7 @@ impl TemplateDocument {
         }
     }
 
-    /// Makes the spec of a stage; returns `None` if the constraint is not enforced at admission.
+    /// Creates the spec of a stage; `None` if the constraint is not enforced at admission.
     fn spec(&self, constrained: &ConstraintStage<'_>, syncs: &[&SyncDocument]) -> Option<StageSpec> {
         let actions = constrained.actions(matches!(self.engine, Engine::Cel(..)))?;
         let constraint = constrained.constraint;
@@ -273,11 +272,12 @@ impl Rego {
             .any(|text| text.contains(word))
     }
 
-    /// Makes the plugin of all stages of the template, with the same settings, so that it is configured once.
+    /// Creates the plugin of all stages of the template. All have equal settings, so that it is configured once.
     fn plugin(&self, constraints: &[ConstraintStage<'_>], syncs: &[&SyncDocument]) -> PluginDefinition {
         let of_constraint = |constrained: &ConstraintStage<'_>| {
             let actions = constrained.actions(false)?;
-            // A dry run denies too: its stage has the mode `Audit`, so the denial is only recorded.
+            // In a dry run, the constraint denies too, but its stage has the mode `Audit`, so that the denial is only
+            // recorded.
             let actions: Vec<&str> = match actions.as_slice() {
                 [] => vec!["deny"],
                 actions => actions

@@ -142,7 +142,7 @@ spec:
         (&of_b.settings["version"], &of_b.settings["libs"]),
         (&json!("v0"), &json!(["package lib.a"]))
     );
-    // The policy reads nodes, and none of the other synced kinds.
+    // Of the synced kinds, the policy reads only nodes.
     assert_eq!(of_b.settings["inventory"], json!(["v1/Node"]));
     let kinds = [
         ClusterKind::new("v1", "Namespace"),
@@ -314,7 +314,7 @@ fn mistakes_in_templates_and_constraints_are_reported() {
         let found = mistake(&text);
         assert!(found.contains(expected), "{expected}: {found}");
     }
-    // Kubernetes drops fields that are not in the schema, so they are only a warning.
+    // Kubernetes drops fields that the schema lacks, so they only cause a warning.
     let chain = one(&with("{ parameters: { most: 1, mots: 2 } }"));
     let warnings = warnings(&chain);
     let of_field = |warning: &&String| {
@@ -325,9 +325,9 @@ fn mistakes_in_templates_and_constraints_are_reported() {
     assert!(warnings.iter().any(inventory), "{warnings:?}");
 }
 
-/// A CustomResourceDefinition has these fields, and Gatekeeper ignores them in a template.
+/// CustomResourceDefinitions have these fields; Gatekeeper ignores them in templates.
 #[test]
-fn names_that_follow_from_the_kind_are_accepted() {
+fn ignored_names_of_a_template_are_accepted() {
     let names =
         "names: { kind: Limits, listKind: LimitsList, plural: limits, singular: limits, categories: [all] }";
     let text = REGO.replace("names: { kind: Limits, shortNames: [lim] }", names);
@@ -335,7 +335,7 @@ fn names_that_follow_from_the_kind_are_accepted() {
     assert_eq!(one(&text).name, "limits");
 }
 
-/// Reproduces gatekeeper#3545.
+/// See gatekeeper#3545.
 #[test]
 fn a_template_that_reads_missing_input_gets_a_warning() {
     let text = REGO.replace("input.review.namespaceObject", "input.request.object");

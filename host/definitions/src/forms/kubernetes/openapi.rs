@@ -1,4 +1,4 @@
-//! Reads the schemas of kinds from OpenAPI documents of an API server, to check policies against them.
+//! Reads the schemas of kinds from an API server's OpenAPI documents, for checking policies.
 
 use std::collections::HashMap;
 
@@ -9,14 +9,14 @@ use serde_json::{Map, Value as Json};
 use super::resource::{Resource, ResourceDocument};
 use crate::document::Node;
 
-/// The fields that identify a document: `openapi` in version 3, `swagger` in version 2, which is not supported.
+/// The field that identifies a document of version 3, and below, the field of version 2, which is not supported.
 pub(super) const VERSION: &str = "openapi";
 pub(super) const VERSION_2: &str = "swagger";
 
-/// The field of a schema or an operation that names its kind.
+/// The field that contains the kind of a schema or operation.
 const KIND: &str = "x-kubernetes-group-version-kind";
 
-/// Reads the kinds of the document whose objects can be created, with their schemas.
+/// Reads the schemas of the kinds whose objects can be created.
 pub(super) fn read(root: &Node<'_>) -> Option<ResourceDocument> {
     let mut fields = root.object()?;
     let fix = "save one of version 3, `kubectl get --raw /openapi/v3/apis/apps/v1`";
@@ -66,8 +66,7 @@ pub(super) fn read(root: &Node<'_>) -> Option<ResourceDocument> {
     })
 }
 
-/// Returns the kind and the resource that a POST to this path creates; `None` for the path of an object or a
-/// subresource.
+/// Returns the kind and resource that a POST to this path creates; `None` for paths of objects and subresources.
 fn created(path: &str, item: &Json) -> Option<(GroupVersionKind, String)> {
     let (before, plural) = path.rsplit_once('/')?;
     if plural.contains('{') || before.contains("{name}") {

@@ -24,7 +24,7 @@ use crate::{
 #[cfg(test)]
 mod tests;
 
-/// The timeout of a stage: the default of webhooks, as policies have no timeout.
+/// The timeout of a stage. Policies have none, so it is the default of webhooks.
 pub(in crate::forms) const TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
@@ -59,7 +59,7 @@ struct ParamRef {
     missing: ParamsMissing,
 }
 
-/// `matchConstraints` of a policy, `matchResources` of a binding.
+/// `matchConstraints` of a policy, or `matchResources` of a binding.
 #[derive(Clone, Debug, Default)]
 pub(in crate::forms) struct Constraints {
     pub(in crate::forms) rules: Vec<Rule>,
@@ -244,8 +244,8 @@ impl BindingDocument {
 }
 
 impl PolicyDocument {
-    /// Makes the chain of the policy, with a stage for each of its bindings, sorted by name. Expressions that do not
-    /// fit the schemas of these resources become warnings.
+    /// Creates the policy's chain, with a stage for each binding, sorted by name. Expressions that do not fit the
+    /// schemas of `resources` cause warnings.
     pub(super) fn chain(
         &self,
         bindings: &[&BindingDocument],

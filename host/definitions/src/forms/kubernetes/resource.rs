@@ -1,4 +1,4 @@
-//! Reads the schemas of custom resources from `CustomResourceDefinition`s, to check policies against them.
+//! Reads the schemas of custom resources from `CustomResourceDefinition`s, for checking policies.
 
 use admittance_admission::GroupVersionKind;
 use admittance_conditions::{Components, ObjectSchema, Structure};
@@ -7,11 +7,11 @@ use serde_json::Map;
 use super::read_head;
 use crate::document::{Node, readers};
 
-/// The schemas of a CustomResourceDefinition, or of an OpenAPI document. An OpenAPI document is named after its file.
+/// The schemas of a CustomResourceDefinition, or of an OpenAPI document, whose name is its file's.
 #[derive(Debug)]
 pub(crate) struct ResourceDocument {
     pub(super) name: String,
-    /// The versions with a schema.
+    /// The versions that have a schema.
     pub(super) resources: Vec<Resource>,
 }
 
@@ -19,12 +19,12 @@ pub(crate) struct ResourceDocument {
 pub(super) struct Resource {
     pub(super) kind: GroupVersionKind,
     pub(super) plural: String,
-    /// The types of its fields; `None` if the schema does not list them.
+    /// The types of the fields; `None` if the schema does not list them.
     pub(super) schema: Option<ObjectSchema>,
     pub(super) structure: Structure,
 }
 
-/// Reads the parts of a CustomResourceDefinition that its schemas need.
+/// Reads a CustomResourceDefinition, as far as its schemas need.
 pub(super) fn read_resource(root: &Node<'_>) -> Option<ResourceDocument> {
     let (name, mut spec) = read_head(root, "write the resource")?;
     let group = spec.get_required("group", "write the group, `example.com`", readers::text);

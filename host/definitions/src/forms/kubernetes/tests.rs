@@ -12,7 +12,7 @@ use crate::{Location, ModuleReference, PluginDefinition, WebhookDefinition, cert
 
 mod validation;
 
-/// The fields of a webhook, which a document has one on each line, from line 5.
+/// The fields of a webhook. In a document, each has a line, from line 5 on.
 const WEBHOOK: [(&str, &str); 5] = [
     ("name", "a.hooks.example"),
     ("clientConfig", "{ url: 'https://h.example' }"),
@@ -24,8 +24,8 @@ const WEBHOOK: [(&str, &str); 5] = [
     ),
 ];
 
-/// Returns a configuration of one webhook, changed: a line `field: value` takes the place of the field, or comes
-/// after the others; a change that begins with `- ` is a second webhook.
+/// Returns a configuration with one webhook and a change. A line `field: value` replaces the field, or is appended; a
+/// change that begins with `- ` is a second webhook.
 fn configuration(phase: &str, version: &str, change: &str) -> String {
     let (of_first, second) = if change.starts_with("- ") {
         ("", change)
@@ -104,7 +104,7 @@ fn label(key: &str, operator: LabelOperator, values: &[&str]) -> Requirement {
     Requirement::new(key, operator, values).unwrap()
 }
 
-/// A configuration as the API server prints it, and the same stage with a plugin.
+/// The test reads a configuration as the API server returns it, and the same stage with a plugin.
 #[test]
 fn a_configuration_becomes_a_chain() {
     let text = format!(
@@ -243,8 +243,8 @@ webhooks:
 fn unset_fields_have_the_defaults_of_their_version() {
     let only = "sideEffects:\nadmissionReviewVersions:";
     let plugin = "clientConfig:\nplugin: { source: file:a.wasm }\nsideEffects:\nadmissionReviewVersions:";
-    // (version, change of the configuration, phase, then the values: failure policy, match policy, timeout, side
-    // effects, reinvocation, versions)
+    // (version, change of the configuration, phase, resulting failure policy, match policy, timeout, side effects,
+    // reinvocation and versions)
     let table = [
         ("v1", "", "Mutating", "Fail Equivalent 10s None Never [V1]"),
         ("v1", "", "Validating", "Fail Equivalent 10s None Never [V1]"),
@@ -300,7 +300,7 @@ fn a_service_without_ca_bundle_is_verified_with_the_cas_of_the_system() {
     }
 }
 
-/// A URL with an empty query or fragment is called without it.
+/// An empty query or fragment is dropped from the URL.
 #[test]
 fn empty_queries_and_fragments_of_urls_are_dropped() {
     for url in [

@@ -1,5 +1,5 @@
-//! Checks the types in policies against the schemas of the kinds in their rules, as kube-apiserver does for the status
-//! of a policy.
+//! Checks types in policies against the schemas of the kinds in their rules, as kube-apiserver does for a policy's
+//! status.
 
 use std::sync::Arc;
 
@@ -12,10 +12,9 @@ use crate::{
     document::{Mistake, Node, ValueLocation},
 };
 
-/// The most kinds against which a policy is checked.
+/// The maximum number of kinds against which a policy is checked.
 const MOST_KINDS: usize = 10;
 
-/// The structures of custom resources.
 pub(super) type Structures = Arc<Vec<(GroupVersionKind, Structure)>>;
 
 #[derive(Debug)]
@@ -27,7 +26,7 @@ pub(crate) struct WrittenExpression {
     location: ValueLocation,
 }
 
-/// Expressions are equal regardless of their locations.
+/// Expressions with different locations can be equal.
 impl PartialEq for WrittenExpression {
     fn eq(&self, other: &Self) -> bool {
         (self.role, &self.text) == (other.role, &other.text)
@@ -51,8 +50,7 @@ pub(super) fn structures(resources: &[&ResourceDocument]) -> Structures {
     Arc::new(structures.collect())
 }
 
-/// Gives the schemas of these resources to the CEL stages of native chains, and warns about expressions that do not
-/// fit.
+/// Provides the schemas to the CEL stages of native chains, and adds warnings about expressions that do not fit.
 pub(crate) fn use_schemas(chains: &mut [ChainDefinition], resources: &[&ResourceDocument]) {
     let structures = structures(resources);
     for chain in chains {
@@ -74,8 +72,8 @@ pub(crate) fn use_schemas(chains: &mut [ChainDefinition], resources: &[&Resource
     }
 }
 
-/// Warns about values set by mutations that do not fit a kind in the rules. If no such kind is known, only values that
-/// fit no kind at all are reported.
+/// Warns about values in mutations that do not fit a kind in the rules. If the kind's schema is unknown, reports only
+/// values that fit no kind at all.
 pub(super) fn misfits(
     written: &[WrittenExpression],
     policy: &Policy,
@@ -123,7 +121,7 @@ pub(super) fn misfits(
     warnings
 }
 
-/// Warns about type errors in these expressions for the kinds in the rules whose schemas are known.
+/// Warns about type errors in the expressions, for each kind in the rules with a known schema.
 pub(super) fn warnings(
     expressions: &[WrittenExpression],
     rules: &[Rule],
@@ -138,7 +136,7 @@ pub(super) fn warnings(
         };
         resources().find(is_named)
     });
-    // A kind may be in several documents.
+    // Several documents may contain the same kind.
     let mut named: Vec<&Resource> = Vec::new();
     for resource in resources() {
         let is_new = resource.schema.is_some() && named.iter().all(|other| other.kind != resource.kind);
@@ -174,7 +172,7 @@ pub(super) fn warnings(
     warnings
 }
 
-/// Returns whether a rule names this resource. A wildcard names no resource.
+/// Returns whether a rule names this resource explicitly, not by a wildcard.
 fn names(rule: &Rule, kind: &GroupVersionKind, plural: &str) -> bool {
     let has = |matcher: &Matcher<String>, word: &String| match matcher {
         Matcher::Any => false,

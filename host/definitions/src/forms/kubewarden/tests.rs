@@ -109,7 +109,7 @@ fn a_policy_is_a_chain_of_one_stage() {
 }
 
 #[test]
-fn a_policy_of_a_namespace_applies_only_there() {
+fn a_namespaced_policy_applies_only_to_its_namespace() {
     let text = r#"
 apiVersion: policies.kubewarden.io/v1
 kind: AdmissionPolicy
@@ -217,7 +217,7 @@ fn mistakes_in_a_policy_are_reported() {
         assert_eq!(mistake.location.line, line, "{mistake}");
         assert!(mistake.to_string().contains(says), "{mistake}");
     }
-    // A policy of a namespace applies to that namespace only.
+    // A namespaced policy applies only to its namespace.
     let text = WHOLE
         .replace("ClusterAdmissionPolicy", "AdmissionPolicy")
         .replace(

@@ -5,18 +5,18 @@ use admittance_conditions::Role;
 
 use crate::forms::kubernetes::policy::Constraints;
 
-/// The level of an object at which a Pod, or the template of one, is found.
+/// The place of a Pod, or of its template, in an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Level {
-    /// The object itself: a Pod, or another resource of the policy.
+    /// The object itself is the Pod, or another resource of the policy.
     Object,
-    /// The Pod is a template in the object's specification.
+    /// The Pod template is in the object's `spec`.
     Template,
-    /// The Pod is a template in a CronJob's template of a Job.
+    /// The Pod template is in the Job template of a CronJob.
     JobTemplate,
 }
 
-/// The resources that create Pods, with their groups and the level of the Pod.
+/// The resources that create Pods: their names, their groups, and the place of the Pod template.
 const CONTROLLERS: [(&str, &str, Level); 6] = [
     ("daemonsets", "apps", Level::Template),
     ("deployments", "apps", Level::Template),
@@ -26,13 +26,12 @@ const CONTROLLERS: [(&str, &str, Level); 6] = [
     ("cronjobs", "batch", Level::JobTemplate),
 ];
 
-/// Returns the names of the resources that create Pods.
 pub(super) fn controllers() -> [&'static str; 6] {
     CONTROLLERS.map(|(name, ..)| name)
 }
 
-/// Returns the further levels of a policy with these constraints, with the constraints of each; none unless the policy
-/// is for all Pods and nothing else. `controllers` are the resources that the policy names; by default, all of them.
+/// Returns the additional levels of a policy, each with its constraints. There are some only if the policy is for all
+/// Pods and nothing else. `controllers` are the resources that the policy names; `None` means all.
 pub(super) fn levels(constraints: &Constraints, controllers: Option<&[String]>) -> Vec<(Level, Constraints)> {
     let Some(pods) = pods_alone(constraints) else {
         return Vec::new();
@@ -71,7 +70,7 @@ pub(super) fn levels(constraints: &Constraints, controllers: Option<&[String]>) 
         .collect()
 }
 
-/// Returns the rule of a policy that is for Pods, whatever their labels and names, and for nothing else.
+/// Returns the policy's rule if it is for all Pods, without conditions on labels or names, and for nothing else.
 fn pods_alone(constraints: &Constraints) -> Option<&Rule> {
     let [rule] = constraints.rules.as_slice() else {
         return None;
@@ -84,7 +83,7 @@ fn pods_alone(constraints: &Constraints) -> Option<&Rule> {
 }
 
 impl Level {
-    /// Returns the path from the object to the Pod, with a dot at its end.
+    /// Returns the path from the object to the Pod, with a trailing dot.
     fn path(self) -> &'static str {
         match self {
             Self::Object => "",
@@ -93,7 +92,7 @@ impl Level {
         }
     }
 
-    /// Returns the name of a further stage.
+    /// Returns the name of an additional stage; `None` for the policy's own.
     pub(super) fn stage_name(self) -> Option<&'static str> {
         match self {
             Self::Object => None,
@@ -102,8 +101,7 @@ impl Level {
         }
     }
 
-    /// Returns the expression for an object at this level, as Kyverno rewrites its text. `role` is `None` for match
-    /// conditions.
+    /// Rewrites an expression for objects of this level, like Kyverno. `role` is `None` for match conditions.
     pub(super) fn rewrite(self, phase: Phase, role: Option<Role>, text: &str) -> String {
         let is_rewritten = match phase {
             Phase::Validating => true,
@@ -128,7 +126,7 @@ impl Level {
         }
     }
 
-    /// Turns a change of a Pod into a change of the object that contains the Pod at this level.
+    /// Wraps a change of a Pod in a change of the object that contains the Pod.
     fn wrapped(self, text: &str) -> Option<String> {
         let rest = text
             .trim()
@@ -157,8 +155,7 @@ impl Level {
     }
 }
 
-/// Replaces each path that begins with `from`. The path of the namespace is left unchanged, because a Pod template has
-/// none.
+/// Replaces each path that begins with `from`, except the path of the namespace, which Pod templates lack.
 fn replace_path(text: &str, from: &str, to: &str) -> String {
     let is_of_name = |character: char| character.is_ascii_alphanumeric() || character == '_';
     let mut parts = text.split(from);

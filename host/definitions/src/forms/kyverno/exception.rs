@@ -1,4 +1,4 @@
-//! Reads `PolicyException`: the requests on which policies do not decide, or the values that they allow.
+//! Reads `PolicyException`: requests to which policies do not apply, or values that policies allow.
 
 use std::{
     sync::Arc,
@@ -14,16 +14,16 @@ use crate::{
     forms::{kubewarden::read_metadata, native::exception::read_end},
 };
 
-/// The end of an exception without an end: the year 9999.
+/// The end of an exception that does not expire, in the year 9999.
 const NEVER: Duration = Duration::from_secs(253_402_300_799);
 
 #[derive(Debug)]
 pub(super) struct ExceptionDocument {
-    /// The namespace and the name.
+    /// The namespace and the name, `{namespace}/{name}`.
     pub(super) name: String,
     until: Moment,
     policies: Vec<PolicyReference>,
-    /// The names and expressions of the conditions, which are compiled for each policy.
+    /// The names and expressions of the conditions, which each policy compiles.
     conditions: Vec<(String, String)>,
     images: Vec<String>,
     values: Vec<String>,
@@ -33,7 +33,7 @@ pub(super) struct ExceptionDocument {
 struct PolicyReference {
     kind: String,
     name: String,
-    /// The location and the path of the exception in its document.
+    /// The location of the exception and its path in the document.
     at: (Location, String),
 }
 
@@ -49,7 +49,7 @@ pub(super) fn read(root: &Node<'_>) -> Option<ExceptionDocument> {
     let spec = fields.get_required("spec", "write which policies the exception is for", Node::object);
     fields.finish();
     let mut spec = spec?;
-    // Kyverno uses these fields for reports and outside of admission, so they have no effect here.
+    // Kyverno uses these fields only for reports and outside of admission.
     spec.ignore(&["reportResult", "properties", "evaluationMode"]);
     let until = spec.get_optional("expiresAt", read_end);
     let fix = "list the policies, each with `name` and `kind`";
@@ -83,7 +83,7 @@ fn read_reference(node: &Node<'_>) -> Option<PolicyReference> {
     })
 }
 
-/// Reads names and expressions of the conditions. A lookup in the cluster is a mistake, because the conditions are
+/// Reads the names and expressions of the conditions. Lookups in the cluster are mistakes, because the conditions are
 /// evaluated before the policy.
 fn read_conditions(spec: &mut Fields<'_>) -> Vec<(String, String)> {
     let Some(node) = spec.optional("matchConditions") else {
@@ -106,8 +106,7 @@ fn read_conditions(spec: &mut Fields<'_>) -> Vec<(String, String)> {
 }
 
 impl ExceptionDocument {
-    /// Adds the exception to all stages of the policies that it names. `chains` lists the chains with the kinds of
-    /// their documents.
+    /// Adds the exception to all stages of the named policies. `chains` lists each chain with the kind of its document.
     pub(super) fn attach(&self, chains: &mut [(&str, ChainDefinition)], mistakes: &mut Mistakes) {
         for reference in &self.policies {
             let of_kind = || chains.iter().filter(|(kind, _)| *kind == reference.kind);

@@ -1,4 +1,4 @@
-//! Reads the specification of a policy.
+//! Reads the `spec` of a policy.
 
 use std::sync::Arc;
 
@@ -17,7 +17,6 @@ use crate::{
     selectors::namespaces_with,
 };
 
-/// The properties of a policy that follow from its kind.
 #[derive(Clone, Copy)]
 pub(super) struct Scope {
     pub(super) phase: Phase,
@@ -148,7 +147,7 @@ fn read_policy(fields: &mut Fields<'_>, scope: Scope, namespace: Option<&str>, l
     policy
 }
 
-/// Reads `autogen`: the resources that create Pods to which the policy applies too; `None` for all of them.
+/// Reads `autogen`: the resources that create Pods and to which the policy also applies; `None` for all of them.
 fn read_autogen(fields: &mut Fields<'_>, warnings: &mut Vec<Mistake>) -> Option<Vec<String>> {
     let mut fields = fields.optional("autogen")?.object()?;
     for field in ["validatingAdmissionPolicy", "mutatingAdmissionPolicy"] {
@@ -171,7 +170,7 @@ fn read_autogen(fields: &mut Fields<'_>, warnings: &mut Vec<Mistake>) -> Option<
     controllers
 }
 
-/// Reads the name of a resource that creates Pods. As in Kyverno, others have no effect.
+/// Reads the name of a resource that creates Pods. As in Kyverno, unknown names have no effect.
 fn read_controller(node: &Node<'_>, warnings: &mut Vec<Mistake>) -> Option<String> {
     let name = node.string()?;
     let known = autogen::controllers();
@@ -186,7 +185,6 @@ fn read_controller(node: &Node<'_>, warnings: &mut Vec<Mistake>) -> Option<Strin
     Some(name.to_owned())
 }
 
-/// Reads `enabled` of a part of a policy.
 fn is_enabled(node: &Node<'_>) -> Option<bool> {
     let mut fields = node.object()?;
     let enabled = fields.get_optional("enabled", Node::boolean);
@@ -194,7 +192,7 @@ fn is_enabled(node: &Node<'_>) -> Option<bool> {
     enabled
 }
 
-/// Reads `evaluation`: whether the policy applies to requests.
+/// Reads `evaluation`, and returns whether the policy applies to requests.
 fn read_evaluation(fields: &mut Fields<'_>, warnings: &mut Vec<Mistake>) -> bool {
     let Some(mut fields) = fields.optional("evaluation").and_then(|node| node.object()) else {
         return true;
@@ -209,11 +207,11 @@ fn read_evaluation(fields: &mut Fields<'_>, warnings: &mut Vec<Mistake>) -> bool
             "write `mode: Kubernetes`, or keep it for Kyverno's command",
         );
     }
-    // Audits of the cluster evaluate every chain, whatever Kyverno's setting for background scans is.
+    // Audits evaluate every chain, whatever Kyverno's setting for background scans is.
     if let Some(node) = fields.optional("background") {
         is_enabled(&node);
     }
-    // Kyverno's own controllers send no requests through this program.
+    // Requests of Kyverno's own controllers do not come through this program.
     fields.ignore(&["skipBackgroundRequests"]);
     if let Some(node) = fields.optional("useServerSideApply")
         && node.boolean() == Some(true)

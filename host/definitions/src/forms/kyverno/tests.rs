@@ -15,7 +15,7 @@ fn cel(stage: &StageDefinition) -> &CelDefinition {
     stage.hook.get().unwrap()
 }
 
-/// Returns a policy for Pods with these further lines of its specification.
+/// Returns a policy for Pods with these additional lines in its `spec`.
 fn of_pods(kind: &str, lines: &str) -> String {
     let lines = lines.trim().replace('\n', "\n  ");
     format!(
@@ -25,7 +25,6 @@ fn of_pods(kind: &str, lines: &str) -> String {
     )
 }
 
-/// Returns the mistakes of a document, one a line.
 fn mistakes(text: &str) -> String {
     load_text("p.yaml", text).unwrap_err().to_string()
 }
@@ -95,7 +94,7 @@ status: {}
 }
 
 #[test]
-fn a_policy_of_a_namespace_applies_only_in_it() {
+fn a_namespaced_policy_applies_only_to_its_namespace() {
     for kind in ["NamespacedValidatingPolicy", "NamespacedMutatingPolicy"] {
         let expressions = match kind {
             "NamespacedValidatingPolicy" => "validations: [{ expression: \"true\" }]",
@@ -334,7 +333,7 @@ fn unsupported_fields_and_kinds_are_refused_by_name() {
     }
 }
 
-/// Returns the policy `p` for Pods, and this exception from it.
+/// Returns the policy `p` for Pods, and an exception to it.
 fn with_exception(kind: &str, spec: &str) -> String {
     let expressions = match kind {
         "MutatingPolicy" => "mutations: [{ patchType: JSONPatch, jsonPatch: { expression: \"[]\" } }]",

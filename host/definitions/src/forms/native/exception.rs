@@ -1,4 +1,4 @@
-//! Reads `AdmissionException`: requests for which stages are not called, up to a date.
+//! Reads `AdmissionException`: requests for which stages are not called, until a date.
 
 use std::{sync::Arc, time::SystemTime};
 
@@ -15,24 +15,24 @@ use crate::{
 #[cfg(test)]
 mod tests;
 
-/// The name that stands for all stages of a chain.
+/// The name that denotes all stages of a chain.
 const ALL: &str = "*";
 
 /// An exception as a document defines it.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ExceptionDefinition {
-    /// The excepted requests and the end of the exception. The stages share this value.
+    /// The excepted requests, and the end of the exception. All its stages share this value.
     pub exception: Arc<Exception>,
-    /// The person or team that answers for the exception.
+    /// The person or team that is responsible for the exception.
     pub owner: String,
     /// The reason for the exception.
     pub reason: String,
-    /// The stages that are not called. `*` stands for all stages of a chain; a name without a phase stands for the
-    /// chains of both phases.
+    /// The stages that are not called. `*` denotes all stages of a chain; a name without a phase denotes the chains of
+    /// both phases.
     pub stages: Vec<StageId>,
     stage_locations: Vec<ValueLocation>,
-    /// The beginning of the document.
+    /// The location of the document.
     pub source: Location,
 }
 
@@ -105,7 +105,7 @@ fn read_stage(node: &Node<'_>) -> Option<(StageId, ValueLocation)> {
     Some((node.parse()?, node.value_location()))
 }
 
-/// Reads a moment, or a day, which ends at midnight in UTC.
+/// Reads a time, or a day, at whose end in UTC the exception ends.
 pub(crate) fn read_end(node: &Node<'_>) -> Option<Moment> {
     let read = |text: &str| {
         let is_day = text.len() == "2027-01-31".len();
@@ -116,7 +116,7 @@ pub(crate) fn read_end(node: &Node<'_>) -> Option<Moment> {
         };
         let end = OffsetDateTime::parse(&text, &Rfc3339).ok()?;
         let end = end.checked_add(more)?.checked_to_offset(UtcOffset::UTC)?;
-        // A moment before 1970 cannot be written as text.
+        // Times before 1970 cannot be formatted.
         (end >= OffsetDateTime::UNIX_EPOCH).then(|| Moment(end.into()))
     };
     let text = node.text()?;
@@ -142,7 +142,7 @@ impl ExceptionDefinition {
         }
     }
 
-    /// Returns a mistake for each named stage that is missing in these chains.
+    /// Returns a mistake for each named stage that these chains lack.
     pub fn unknown(&self, chains: &[ChainDefinition]) -> Vec<Mistake> {
         let is_known = |id: &StageId| {
             let has_stage = |chain: &ChainDefinition| {
@@ -166,7 +166,7 @@ impl ExceptionDefinition {
             .collect()
     }
 
-    /// Warns about an exception that has expired: it is valid, but probably forgotten.
+    /// Warns about an expired exception, which is valid but probably forgotten.
     pub fn warning(&self, now: Moment) -> Option<Mistake> {
         let Exception { name, until, .. } = &*self.exception;
         self.exception.has_expired(now).then(|| {
@@ -177,7 +177,7 @@ impl ExceptionDefinition {
     }
 }
 
-/// Returns the stages of the chain in the form in which `id` names its own.
+/// Returns the names of the chain's stages, in the same form as `id`.
 fn addresses(chain: &ChainDefinition, id: &StageId) -> Vec<String> {
     let address = |stage: &str| {
         let id = StageId {

@@ -13,7 +13,7 @@ mod mistakes;
 const RULE: &str = "{ operations: [CREATE], resources: [pods] }";
 const STAGE: &str = "{ name: a, plugin: { source: file:a.wasm } }";
 
-/// Reads the chain of a file `chains/f.yaml` with this rule on line 6 and this stage on line 8.
+/// Reads a chain in the file `chains/f.yaml` with this rule on line 6 and this stage on line 8.
 fn read(rule: &str, stage: &str) -> Result<ChainDefinition, String> {
     let text = format!(
         "apiVersion: admittance.dev/v1alpha1\nkind: AdmissionChain\nmetadata: {{ name: pods }}\nspec:\n  \
@@ -220,7 +220,7 @@ fn a_rule_is_read_with_its_defaults() {
     }
 }
 
-/// The table has fields of the specification, fields of the stage, and the values that are read.
+/// (fields of the `spec`, fields of the stage, resulting values)
 #[test]
 fn phases_and_policies_have_defaults() {
     let table = [
@@ -263,9 +263,8 @@ fn phases_and_policies_have_defaults() {
     }
 }
 
-/// A stage has rules of its own in addition to the rules of its chain.
 #[test]
-fn a_stage_may_have_rules_of_its_own() {
+fn a_stage_may_have_rules_in_addition_to_its_chain() {
     let stage = read_stage(
         "{ name: a, plugin: { source: file:a }, rules: [ { operations: [UPDATE], kinds: [pod] }, { operations: \
          ['*'], resources: [pods] } ] }",
@@ -287,7 +286,7 @@ fn a_stage_may_have_rules_of_its_own() {
 
 #[test]
 fn a_plugin_is_read_with_its_defaults() {
-    // (plugin, its values)
+    // (plugin, resulting values)
     let table = [
         ("{ source: file:a.wasm }", "file:chains/a.wasm None {} None"),
         (
@@ -436,8 +435,8 @@ fn namespace_selectors_are_read_in_every_form() {
     }
 }
 
-/// Fields that the API server adds are ignored, as `kubectl get -o yaml` prints them; mistakes in the written fields
-/// are still found.
+/// Fields that the API server adds are ignored, because `kubectl get -o yaml` prints them. Mistakes in other fields are
+/// still reported.
 #[test]
 fn fields_that_the_api_server_adds_are_ignored() {
     let text = |kind: &str, more: &str| {

@@ -1,7 +1,7 @@
-//! Writes chains as documents of the native form.
+//! Writes chains in the native form.
 //!
-//! Properties without a native form are left out. A caller that needs to report them reads the written document and
-//! compares the two chains.
+//! Properties that the native form cannot express are left out. To report them, a caller reads the written document,
+//! and compares the two chains.
 
 use std::time::Duration;
 
@@ -13,13 +13,13 @@ use serde_json::{Map, Value as Json, json};
 
 use crate::model::{ChainDefinition, StageDefinition};
 
-/// Writes a chain, with this name instead of its own.
+/// Writes a chain under this name.
 pub(crate) fn chain(chain: &ChainDefinition, name: &str) -> Json {
     let mut spec = Map::new();
     if chain.phase != Phase::default() {
         put(&mut spec, "phase", chain.phase.as_str());
     }
-    // All rules of a native chain have the same policy.
+    // A native chain has one match policy for all rules.
     let match_policy = chain.rules.first().map(|rule| rule.match_policy);
     if let Some(policy) = match_policy.filter(|policy| *policy != MatchPolicy::default()) {
         put(&mut spec, "matchPolicy", policy.as_str());
@@ -106,7 +106,7 @@ fn stage(chain: &ChainDefinition, stage: &StageDefinition) -> Json {
     Json::Object(object)
 }
 
-/// Writes failure policy, timeout, mode, side effects and reinvocation policy, unless they are the defaults.
+/// Writes the failure policy, timeout, mode, side effects and reinvocation policy that differ from the defaults.
 fn write_policies(spec: &StageSpec, object: &mut Map<String, Json>) {
     if spec.failure_policy != FailurePolicy::default() {
         put(object, "failurePolicy", spec.failure_policy.as_str());
@@ -125,7 +125,7 @@ fn write_policies(spec: &StageSpec, object: &mut Map<String, Json>) {
     }
 }
 
-/// Returns name and expression of the match conditions of a stage, including conditions that are part of its hook.
+/// Returns names and expressions of a stage's match conditions, including those of its hook.
 pub(crate) fn conditions(stage: &StageDefinition) -> Vec<(&str, &str)> {
     let mut conditions = stage.spec.match_conditions.expressions();
     conditions.extend(stage.hook.conditions());
@@ -149,8 +149,8 @@ fn labels(selector: &LabelSelector) -> Json {
     let mut expressions = Vec::new();
     for (key, operator, values) in selector.requirements() {
         match (operator, values) {
-            // The reader puts labels before expressions, so a label after an expression is written as an expression, to
-            // keep the order.
+            // The reader puts labels before expressions. To keep the order, a label after an expression is written as
+            // an expression.
             (LabelOperator::In, [value]) if expressions.is_empty() && !equal.contains_key(key) => {
                 put(&mut equal, key, value.as_str());
             }

@@ -1,5 +1,5 @@
-//! Reads the annotations of SidecarSets: two of them make a canary, which is injected instead of its base; others have
-//! no effect here.
+//! Reads the annotations of SidecarSets. Two of them define a canary, which is injected instead of its base; others
+//! have no effect.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::{
 const CANARY: &str = "apps.kruise.io/sidecarset-canary";
 const BASE: &str = "apps.kruise.io/sidecarset-base";
 
-/// The annotations that OpenKruise itself writes, for updates in place.
+/// The annotations that OpenKruise writes for updates in place.
 const WRITTEN: [&str; 2] = [
     "kruise.io/sidecarset-hash",
     "kruise.io/sidecarset-hash-without-image",
@@ -29,7 +29,7 @@ pub(super) struct Canary {
     location: ValueLocation,
 }
 
-/// Reads the annotations of a SidecarSet, and warns about those that have an effect in OpenKruise only.
+/// Reads the annotations of a SidecarSet, and warns about those that only OpenKruise supports.
 pub(super) fn read(metadata: &Node<'_>, name: &str, warnings: &mut Vec<Mistake>) -> Option<Canary> {
     let annotations = super::field(metadata, "annotations")?.children();
     let find = |key: &str| annotations.iter().find(|(found, _)| *found == Some(key));
@@ -66,7 +66,7 @@ fn is_of_openkruise(key: &str) -> bool {
 }
 
 impl Canary {
-    /// Reports canaries that OpenKruise rejects regardless of other SidecarSets.
+    /// Reports mistakes for which OpenKruise rejects a canary on its own.
     pub(super) fn check_alone(&self, is_updated: bool, root: &Node<'_>) {
         if self.base == self.name {
             let message = "a canary cannot be its own base";
@@ -79,7 +79,7 @@ impl Canary {
         }
     }
 
-    /// Reports a base that is one of these canaries, which OpenKruise rejects.
+    /// Reports a base that is itself one of these canaries, which OpenKruise rejects.
     pub(super) fn check(&self, canaries: &[&Self], mistakes: &mut Mistakes) {
         let is_base = |other: &&Self| other.name == self.base && other.name != self.name;
         if canaries.iter().any(is_base) {
@@ -90,7 +90,7 @@ impl Canary {
     }
 }
 
-/// Makes each base yield to its canaries. A paused canary has no stage, so its base does not yield to it.
+/// Excludes the Pods of the canaries from their bases. A paused canary has no stage, and excludes nothing.
 pub(super) fn prefer(canaries: &[&Canary], chains: &mut [ChainDefinition]) {
     for canary in canaries {
         let find = |chains: &[ChainDefinition], name| {

@@ -120,7 +120,7 @@ fn a_sidecar_set_selects_a_namespace_by_name() {
     assert_eq!(selected, Some(NamespaceSelector::In(vec!["shop".to_owned()])));
 }
 
-/// Source: OpenKruise 1.8, apis/apps/v1beta1/sidecarset_types.go; later versions have no `specificNamespace`.
+/// Source: OpenKruise 1.8, apis/apps/v1beta1/sidecarset_types.go; later releases lack `specificNamespace`.
 #[test]
 fn both_versions_of_a_sidecar_set_have_the_same_meaning() {
     let first = one(WHOLE);
@@ -226,7 +226,7 @@ fn canary_of(base: &str) -> String {
 
 /// Source: `sidecarsetMutatingPod` of OpenKruise.
 #[test]
-fn a_base_yields_to_its_canaries() {
+fn a_base_is_not_injected_into_pods_of_its_canaries() {
     let text = [
         set("base", "", "a"),
         set("first", &canary_of("base"), "b"),

@@ -16,17 +16,17 @@ use crate::{
     names,
 };
 
-/// The most entries in each list of expressions of a policy.
+/// The maximum number of entries in each list of expressions.
 const MOST: usize = 64;
 
 struct ExpressionReader<'r> {
     compiler: PolicyCompiler,
     written: Vec<WrittenExpression>,
-    /// Rewrites the expressions of a policy of Kyverno, which may also have messages of several lines.
+    /// Rewrites the expressions of a Kyverno policy, whose messages may have several lines.
     rewrite: Option<&'r Rewrite<'r>>,
 }
 
-/// Changes the text of an expression with this role. Match conditions have no role.
+/// Rewrites an expression with this role; match conditions have no role.
 type Rewrite<'r> = dyn Fn(Option<Role>, &str) -> String + 'r;
 
 impl ExpressionReader<'_> {
@@ -74,7 +74,7 @@ pub(crate) fn read(node: &Node<'_>, phase: Phase) -> Option<CelDefinition> {
     })
 }
 
-/// Reads the expressions of a policy of Kubernetes. Expressions with a mistake are left out.
+/// Reads the expressions of a Kubernetes policy, except those with a mistake.
 pub(crate) fn read_policy(fields: &mut Fields<'_>, has_params: bool) -> (Policy, Vec<WrittenExpression>) {
     check_as_kubernetes(fields);
     let mut compiler = PolicyCompiler::new(has_params);
@@ -84,7 +84,7 @@ pub(crate) fn read_policy(fields: &mut Fields<'_>, has_params: bool) -> (Policy,
     read_expressions(fields, compiler, conditions)
 }
 
-/// Reads the expressions of a policy of Kyverno, each rewritten. Expressions with mistakes are left out.
+/// Reads and rewrites the expressions of a Kyverno policy, except those with a mistake.
 pub(crate) fn read_kyverno(
     fields: &mut Fields<'_>,
     namespace: Option<&str>,
@@ -157,7 +157,7 @@ fn check_as_kubernetes<'a>(fields: &mut Fields<'a>) {
     }
 }
 
-/// Returns a field if it is a string, without reporting mistakes.
+/// Returns a field if it is a string; reports nothing.
 fn text_field<'a>(entry: &Node<'a>, name: &'static str) -> Option<(Node<'a>, &'a str)> {
     let mut children = entry.children().into_iter();
     let (_, node) = children.find(|(key, _)| *key == Some(name))?;
@@ -189,7 +189,7 @@ const RESERVED: [&str; 21] = [
     "while",
 ];
 
-/// Reads the expressions of a template of Gatekeeper, which may use two variables that Gatekeeper defines.
+/// Reads the expressions of a Gatekeeper template, which may use two variables that Gatekeeper defines.
 pub(crate) fn read_template(fields: &mut Fields<'_>) -> Policy {
     const GIVEN: [(&str, &str); 2] = [
         (
@@ -308,7 +308,7 @@ fn read_validation(node: &Node<'_>, reading: &mut ExpressionReader<'_>) -> Optio
         Some(message.to_owned())
     });
     let message_expression = fields.optional("messageExpression");
-    // As in Kubernetes, an expression is the default of its message, which must be on one line.
+    // As in Kubernetes, an expression without a message is its own message, and so must be on one line.
     if has_several_lines && !is_kyverno && message.is_none() && message_expression.is_none() {
         let fix = "write a `message`";
         node.wrong("an expression of several lines needs a message", fix);

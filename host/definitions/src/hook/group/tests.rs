@@ -43,7 +43,7 @@ const NATIVE: &str = "        \
 ";
 
 #[test]
-fn a_group_of_a_native_stage_has_members_and_a_formula() {
+fn a_group_in_a_native_stage_has_members_and_an_expression() {
     let chain = one(&native(NATIVE));
     let definition = group(&chain);
     assert_eq!(definition.expression.text(), "signed() || internal()");
@@ -66,7 +66,7 @@ fn a_group_of_a_native_stage_has_members_and_a_formula() {
 }
 
 #[test]
-fn a_rejected_setting_of_a_member_is_found() {
+fn a_rejected_setting_of_a_member_is_located() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("chain.yaml");
     std::fs::write(&file, native(NATIVE)).unwrap();
@@ -79,7 +79,7 @@ fn a_rejected_setting_of_a_member_is_found() {
 }
 
 #[test]
-fn the_line_of_the_module_of_a_policy_is_found() {
+fn the_module_of_a_kubewarden_policy_is_located() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("policy.yaml");
     let text = kubewarden("ClusterAdmissionPolicy", "  module: file:///policy.wasm\n");
@@ -239,7 +239,7 @@ fn mistakes_in_a_policy_group_are_reported() {
             .to_string();
         assert!(mistakes.contains(says), "{says}\n{mistakes}");
     }
-    // Kubewarden accepts this expression.
+    // Kubewarden accepts an expression that does not use all members.
     let chain = one(&document(&POLICIES.replace(" && !reject_latest_tag()", "")));
     let [warning] = &*chain.warnings else {
         panic!("{:?}", chain.warnings)

@@ -1,4 +1,4 @@
-//! Reads and writes `allow`: the capabilities that a stage grants its plugin.
+//! Reads and writes `allow`: the capabilities that a stage grants to its plugin.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::{
     forms::native::write::put,
 };
 
-/// Reads the grants of a plugin from `allow` of a stage.
+/// Reads the grants in `allow` of a stage.
 pub fn read_allow(node: &Node<'_>) -> Grants {
     let Some(mut fields) = node.object() else {
         return Grants::default();
@@ -30,7 +30,7 @@ pub fn read_allow(node: &Node<'_>) -> Grants {
     allow
 }
 
-/// Reads an origin, or an object that grants only some requests to an origin.
+/// Reads the grant of an origin, or of only some requests to an origin.
 pub fn read_http_grant(node: &Node<'_>) -> Option<HttpGrant> {
     if !matches!(node.json(), Json::Object(_)) {
         return node.parse::<HttpOrigin>().map(HttpGrant::from);
@@ -57,7 +57,7 @@ pub fn read_http_grant(node: &Node<'_>) -> Option<HttpGrant> {
 
 fn method(text: &str) -> Result<String, String> {
     let is_method = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'-');
-    // CONNECT opens a tunnel instead of sending a request to the origin.
+    // CONNECT would open a tunnel instead of sending a request to the origin.
     if is_method && text != "CONNECT" {
         Ok(text.to_owned())
     } else {
@@ -67,7 +67,7 @@ fn method(text: &str) -> Result<String, String> {
     }
 }
 
-/// Writes grants, except for HTTP requests.
+/// Writes the grants except for HTTP requests.
 pub(super) fn write_allow(allow: &Grants) -> Json {
     let mut object = Map::new();
     if !allow.cluster.is_empty() {

@@ -1,4 +1,4 @@
-//! Finds the location of a plugin's settings and module in its document, for mistakes that are found when it is loaded.
+//! Locates a plugin's settings and module in its document, for mistakes that are found when the plugin is loaded.
 
 use std::path::Path;
 
@@ -10,11 +10,11 @@ use crate::{
     rego,
 };
 
-/// Returns the location of the setting at this JSON Pointer. `stage` is the location of a stage or of a member of a
-/// group, and `of_candidate` chooses the stage's candidate. If the setting is missing, returns the location of the
-/// innermost value on its path. Returns `None` if the file has changed meanwhile.
+/// Returns the location of the setting at this JSON Pointer. `stage` is the location of a stage or of a group's member,
+/// and `of_candidate` selects the stage's candidate. If the setting is missing, returns the location of the innermost
+/// existing value. Returns `None` if the file has changed since it was read.
 ///
-/// `line` is the line of a mistake in the text of the setting, counted from 1.
+/// `line` is the line of a mistake within the setting's text, counted from 1.
 pub fn setting_location(
     stage: &Location,
     of_candidate: bool,
@@ -23,24 +23,24 @@ pub fn setting_location(
 ) -> Option<Location> {
     let documents = document::read_file(Path::new(&stage.file), &mut Mistakes::new());
     let stage = stage_at(&documents, stage)?;
-    // A candidate without settings has the settings of the plugin.
+    // Without settings of its own, a candidate has those of the plugin.
     let own = of_candidate.then(|| stage.child("candidate")?.child("settings"));
     let settings = own
         .flatten()
         .or_else(|| stage.child("plugin")?.child("settings"))
-        // A policy of Kubewarden has its settings in `spec`.
+        // A Kubewarden policy has its settings in `spec`.
         .or_else(|| stage.child("spec")?.child("settings"))
-        // A member of a group has no `plugin` around its settings.
+        // A member of a group has its settings at the top, not in `plugin`.
         .or_else(|| stage.child("settings"))
         .or_else(|| rego::settings(&stage));
     let (mut node, pointer) = match settings {
         Some(settings) => (settings, pointer),
-        // The `spec` of a SidecarSet is the setting `sidecarSet` of the plugin.
+        // The `spec` of a SidecarSet is the plugin's setting `sidecarSet`.
         None => (stage.child("spec")?, pointer.strip_prefix("/sidecarSet")?),
     };
     for part in pointer.split('/').skip(1) {
         let part = unescaped_token(part);
-        // In a policy, the setting `rego` is in the field `text` or `file`.
+        // In documents, the setting `rego` is the field `text` or `file`.
         let other = || (part == "rego").then(|| node.child("text").or_else(|| node.child("file")));
         let Some(next) = node.child(&part).or_else(|| other().flatten()) else {
             break;
@@ -48,7 +48,7 @@ pub fn setting_location(
         node = next;
     }
     let mut location = node.location();
-    // In YAML, a text of several lines is a block, whose location is its first line. In JSON, it is on one line.
+    // In YAML, a text of several lines is a block, located at its first line. In JSON, the text is on one line.
     let is_block = || node.json().as_str().is_some_and(|text| text.contains('\n'));
     if let Some(line) = line
         && !document::is_named_json(Path::new(&location.file))
@@ -59,8 +59,7 @@ pub fn setting_location(
     Some(location)
 }
 
-/// Returns the location of the module reference of the stage at this location, in the current file; `None` if the file
-/// has none.
+/// Returns the current location of the module reference in the stage at this location; `None` if the file has none.
 pub fn module_location(stage: &Location, of_candidate: bool) -> Option<Location> {
     let documents = document::read_file(Path::new(&stage.file), &mut Mistakes::new());
     let stage = stage_at(&documents, stage)?;
@@ -68,9 +67,9 @@ pub fn module_location(stage: &Location, of_candidate: bool) -> Option<Location>
     let module = if of_candidate { source("candidate") } else { None };
     let module = module
         .or_else(|| source("plugin"))
-        // A policy of Kubewarden names its module in `spec`.
+        // A Kubewarden policy has its module in `spec`.
         .or_else(|| stage.child("spec")?.child("module"))
-        // A member of a group has `source`, or in a group of Kubewarden `module`.
+        // A member of a group has `source`, or `module` in a Kubewarden group.
         .or_else(|| stage.child("source"))
         .or_else(|| stage.child("module"));
     Some(module?.location())

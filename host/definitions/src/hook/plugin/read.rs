@@ -13,10 +13,10 @@ use crate::{
     rollout,
 };
 
-/// The range of a plugin's memory limit: 1 MiB to the 32-bit address space.
+/// The range of a plugin's memory limit, from 1 MiB to the whole 32-bit address space.
 const MEMORY: RangeInclusive<u64> = 1 << 20..=1 << 32;
 
-/// The range of the interval at which a reference is resolved again. Shorter intervals would burden registries.
+/// The range of the interval at which a reference is resolved again. Shorter intervals would overload registries.
 const REFRESH: RangeInclusive<Duration> = Duration::from_secs(10)..=Duration::from_secs(7 * 24 * 60 * 60);
 
 pub(crate) fn read(node: &Node<'_>) -> Option<PluginDefinition> {
@@ -34,7 +34,7 @@ pub(crate) fn read_member(node: &Node<'_>) -> Option<(PluginDefinition, Option<D
     Some((written.without_defaults()?, timeout))
 }
 
-/// Reads `clientConfig` or `plugin` of a webhook or hook; messages call the entry `what`.
+/// Reads `clientConfig` or `plugin` of a webhook or hook, which messages call `what`.
 pub(crate) fn read_in_place_of_client<'a>(
     fields: &mut Fields<'a>,
     what: &str,
@@ -49,7 +49,7 @@ pub(crate) fn read_in_place_of_client<'a>(
             None
         }
         (Some(client), Some(plugin)) => {
-            // Both are read to report the mistakes in them.
+            // Both fields are read to report their mistakes.
             read_client(&client);
             read(&plugin);
             let fix = format!("keep one of them, or make two {what}s");
@@ -129,7 +129,7 @@ impl PluginFields {
         Some(self.with_defaults(&PluginDefinition::new(self.source.clone()?)))
     }
 
-    /// Fills missing fields from `defaults`. The source always comes from `defaults`.
+    /// Takes missing fields from `defaults`, and always its source.
     fn with_defaults(&self, defaults: &PluginDefinition) -> PluginDefinition {
         let settings = self.settings.as_ref().unwrap_or(&defaults.settings);
         let allow = self.allow.as_ref().unwrap_or(&defaults.allow);
@@ -148,7 +148,7 @@ impl PluginFields {
     }
 }
 
-/// Returns the reason why `refresh` has no effect for this source, and a fix; `None` if it has.
+/// Returns the reason why `refresh` has no effect for this source, and a fix; `None` if it has an effect.
 fn useless_refresh(source: &ModuleReference, is_pinned: bool) -> Option<(&'static str, &'static str)> {
     match source {
         ModuleReference::File(_) => Some((
@@ -168,7 +168,7 @@ fn useless_refresh(source: &ModuleReference, is_pinned: bool) -> Option<(&'stati
 }
 
 fn read_share(node: &Node<'_>) -> Option<Share> {
-    // In YAML, a share without `%` is a number instead of text.
+    // In YAML, a share without `%` is parsed as a number.
     if let Json::Number(number) = node.json() {
         let fix = match number.to_string().parse::<Share>() {
             Ok(share) => format!("write {share}"),

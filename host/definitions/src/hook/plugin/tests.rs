@@ -1,4 +1,4 @@
-//! Tests of the fields `candidate` and `refresh`, in every form in which a stage can be written.
+//! Tests of the fields `candidate` and `refresh` in every system.
 
 use admittance_admission::{ClusterKind, Grants};
 use serde_json::json;
@@ -7,7 +7,7 @@ use crate::{CandidateDefinition, ChainDefinition, ModuleReference, PluginDefinit
 
 const PIN: &str = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
 
-/// Writes a stage with these fields in each form. Returns each text with the number of the line of the fields, which
+/// Returns a stage with these fields in the documents of each system, and the number of the line with the fields, which
 /// begin in column 7.
 fn forms(fields: &str) -> [(String, u32, &'static str); 4] {
     let bcs = format!(
@@ -56,7 +56,7 @@ fn candidate(mut chains: Vec<ChainDefinition>) -> Option<CandidateDefinition> {
 }
 
 #[test]
-fn a_candidate_takes_missing_fields_from_the_plugin() {
+fn a_candidate_inherits_missing_fields_from_the_plugin() {
     let beside = format!(
         "source: file:a.wasm, digest: '{PIN}', settings: {{ a: 1 }}, allow: {{ cluster: [v1/Node] }}, memory: 2MiB"
     );
@@ -126,9 +126,9 @@ fn a_candidate_takes_missing_fields_from_the_plugin() {
 }
 
 #[test]
-fn mistakes_in_candidates_are_reported_with_places() {
+fn mistakes_in_candidates_are_reported_with_their_locations() {
     let range = "0.01% to 100%, with at most two digits after the point";
-    // (the fields, the mistakes: column, field and message)
+    // (fields, mistakes as column, field and message)
     let table = [
         (
             "candidate: { share: 10% }",
@@ -169,7 +169,7 @@ fn mistakes_in_candidates_are_reported_with_places() {
     for (written, expected) in table {
         for (document, line, path) in forms(&format!("plugin: {{ source: file:a.wasm }}\n    {written}")) {
             let found = load_text("f", &document).unwrap_err().to_string();
-            // In the custom resource, every column is greater by two.
+            // In the custom resource, the indentation is deeper by two.
             let shift = if path.starts_with("spec.admission") { 2 } else { 0 };
             let expected: Vec<String> = expected
                 .lines()

@@ -60,7 +60,7 @@ fn definitions_are_loaded_from_directories_and_files() {
     };
     assert_eq!(plugin.source, crate::ModuleReference::File(path("s.wasm")));
 
-    // A file that is named in addition to its directory is read once; a file with another ending is read when named.
+    // A file is read once even if its directory is also given, and in spite of its extension if it is given itself.
     let named = load(&[path("2.yaml"), directory.path().to_owned(), path("other.txt")]).unwrap();
     assert_eq!(names(&named), ["a", "b", "c", "d", "m/x"]);
     assert_eq!(load(&[]).unwrap(), []);
@@ -192,7 +192,7 @@ fn chains_are_sorted_by_phase_and_name() {
 
 #[test]
 fn each_item_of_a_list_is_a_definition() {
-    // `kubectl get` prints this list.
+    // `kubectl get` prints such a list.
     let text = format!(
         "apiVersion: v1\nitems:\n- {}\n- {}\n- {}\nkind: List\nmetadata: {{ resourceVersion: \"\" }}\n",
         hooks("Validating", "a"),
@@ -209,7 +209,7 @@ fn each_item_of_a_list_is_a_definition() {
     let beside = crate::ModuleReference::File("chains/s.wasm".into());
     assert_eq!(plugin.source, beside);
 
-    // The API server prints this list. Its items have no kind.
+    // The API server returns such a list, whose items have no kind.
     for (phase, version, policy) in [("Mutating", "v1", "Fail"), ("Validating", "v1beta1", "Ignore")] {
         let text = format!(
             "{{\"kind\":\"{phase}WebhookConfigurationList\",\"apiVersion\":\"admissionregistration.k8s.io/{version}\",\

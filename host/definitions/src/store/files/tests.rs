@@ -4,7 +4,7 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// A directory of definitions with a file next to it.
+/// A directory of definitions, and a file next to it.
 struct TestDirectory {
     folder: TempDir,
     store: FileStore,
@@ -30,7 +30,7 @@ impl TestDirectory {
         fs::write(self.path(name), text).unwrap();
     }
 
-    /// Describes the result of reading.
+    /// Reads the store, and describes the result.
     async fn read(&self) -> String {
         match self.store.read().await {
             Ok(files) => {
@@ -54,7 +54,7 @@ impl TestDirectory {
         }
     }
 
-    /// Waits for a change that has happened.
+    /// Waits for a change that has already happened.
     async fn changed(&self) {
         let waited = tokio::time::timeout(Duration::from_secs(60), self.store.changed()).await;
         assert!(waited.is_ok(), "the change is not seen");
@@ -110,7 +110,7 @@ async fn a_commit_writes_all_changes_or_none() {
     let after = "chains/a.yaml=2 chains/c.yaml=2 more.yaml=more";
     assert_eq!(place.read().await, after);
 
-    // The change expects another text than the one in the file, as if another writer had been faster.
+    // The change expects a text that differs from the file's, as after another writer's change.
     for wrong in [
         place.change("chains/c.yaml", Some("1"), None),
         place.change("chains/c.yaml", None, Some("3")),
@@ -126,7 +126,7 @@ async fn a_commit_writes_all_changes_or_none() {
 #[tokio::test]
 async fn changes_are_reported_until_they_are_read() {
     let place = TestDirectory::new();
-    // Without an earlier read, every content is a change.
+    // Before the first read, any content is a change.
     place.changed().await;
     assert_eq!(place.read().await, "more.yaml=more");
     place.write("chains/a.yaml", "1");
@@ -134,7 +134,7 @@ async fn changes_are_reported_until_they_are_read() {
     // A change that was not read is reported again.
     place.changed().await;
     assert_eq!(place.read().await, "chains/a.yaml=1 more.yaml=more");
-    // A caller may drop the future and wait again.
+    // A caller may drop the future and call again.
     {
         let waiting = place.store.changed();
         place.write("more.yaml", "2");
@@ -143,8 +143,7 @@ async fn changes_are_reported_until_they_are_read() {
     place.changed().await;
     assert_eq!(place.read().await, "chains/a.yaml=1 more.yaml=2");
 
-    // Other callers read while one waits for changes. A change that is undone is a change too, since the other callers
-    // have read it.
+    // Other callers read while one waits for changes. Even a change that is undone counts, because they have read it.
     let waiting = async {
         place.changed().await;
         place.read().await
@@ -172,7 +171,7 @@ async fn a_lost_directory_is_a_mistake_and_not_empty() {
     assert_eq!(place.read().await, "chains/a.yaml=1 more.yaml=more");
 }
 
-/// Returns a chain of one stage.
+/// Returns a chain with one stage.
 fn chain(name: &str) -> String {
     format!(
         "apiVersion: admittance.dev/v1alpha1\nkind: AdmissionChain\nmetadata: {{ name: {name} }}\nspec: {{ rules: [ {{ \
@@ -180,7 +179,7 @@ fn chain(name: &str) -> String {
     )
 }
 
-/// Returns the time that a read takes, and the number of files that it finds.
+/// Returns the duration of a read, and the number of files.
 async fn timed(place: &TestDirectory) -> (Duration, usize) {
     let started = tokio::time::Instant::now();
     let files = place.store.read().await.unwrap();
@@ -188,7 +187,7 @@ async fn timed(place: &TestDirectory) -> (Duration, usize) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_removed_definition_counts_only_after_a_while() {
+async fn a_removed_definition_is_accepted_only_after_a_wait() {
     const SOON: Duration = Duration::from_millis(1000);
     let place = TestDirectory::new();
     let both = format!("{}---\n{}", chain("a"), chain("b"));
@@ -196,7 +195,7 @@ async fn a_removed_definition_counts_only_after_a_while() {
     place.write("chains/c.yaml", &chain("c"));
     let (took, files) = timed(&place).await;
     assert!(took < SOON && files == 2, "at the first read: {took:?}");
-    // A file with one of its two chains is not read if it is completed in time.
+    // A file with one of its two chains is not read if the other one follows in time.
     place.write("more.yaml", &chain("a"));
     let completed = async {
         tokio::time::sleep(SOON).await;
@@ -204,7 +203,7 @@ async fn a_removed_definition_counts_only_after_a_while() {
     };
     let (read, ()) = tokio::join!(place.read(), completed);
     assert!(read.contains(&both), "{read}");
-    // An emptied file and a new empty file are mistakes only after a wait.
+    // Empty files are mistakes only after a wait, whether they were emptied or are new.
     for (path, text) in [("more.yaml", ""), ("chains/new.yaml", "\n")] {
         place.write(path, text);
         let (took, _) = timed(&place).await;
@@ -213,7 +212,7 @@ async fn a_removed_definition_counts_only_after_a_while() {
         place.write("more.yaml", &both);
         assert!(timed(&place).await.0 < SOON);
     }
-    // A removal of a chain or a file is read only after a wait, since it may be half of a change.
+    // A removed chain or file is accepted only after a wait, because more changes may follow.
     type Step = fn(&TestDirectory);
     let steps: [Step; 2] = [
         |place| place.write("more.yaml", &chain("a")),
@@ -226,7 +225,7 @@ async fn a_removed_definition_counts_only_after_a_while() {
         let (took, _) = timed(&place).await;
         assert!(took < SOON, "step {number}, again: {took:?}");
     }
-    // An added chain, a mistake, and a removal by the store itself are read at once.
+    // Added chains, mistakes, and removals by the store itself are read immediately.
     place.write("chains/c.yaml", &chain("c"));
     assert!(timed(&place).await.0 < SOON);
     place.write("more.yaml", "kind: [");
@@ -238,7 +237,7 @@ async fn a_removed_definition_counts_only_after_a_while() {
     assert!(timed(&place).await.0 < SOON);
 }
 
-/// A chain whose rules come last, in block style, so that the text is still valid when it is cut off at many places.
+/// A chain whose rules come last, in block style, so that it stays valid when it is truncated at many places.
 const RULES_LAST: &str = "apiVersion: admittance.dev/v1alpha1
 kind: AdmissionChain
 metadata:
@@ -272,9 +271,9 @@ admissionWebhooks:
 ";
 
 #[tokio::test(start_paused = true)]
-async fn a_shortened_file_counts_only_after_a_while() {
+async fn a_truncated_file_is_accepted_only_after_a_wait() {
     const SOON: Duration = Duration::from_millis(1000);
-    /// Returns the text up to the end of `end`: a truncated new version, and not only a truncated old version.
+    /// Truncates the text after `end`. The result is not a prefix of the old version.
     fn cut(text: &str, end: &str) -> String {
         let length = text.find(end).unwrap() + end.len();
         format!("# New.\n{}\n", &text[..length])
@@ -295,7 +294,7 @@ async fn a_shortened_file_counts_only_after_a_while() {
         (RULES_LAST, RULES_LAST.replace("        - UPDATE\n", ""), true),
         (POLICY_LAST, cut(POLICY_LAST, "'file:s.wasm' }"), true),
         (RULES_LAST, format!("{RULES_LAST}---\n{exception}"), true),
-        // A beginning of the previous text, even an invalid one, may be a truncated file.
+        // A prefix of the previous text, even an invalid one, may be a truncated file.
         (RULES_LAST, RULES_LAST[..RULES_LAST.len() - 1].to_owned(), true),
         (RULES_LAST, RULES_LAST[..RULES_LAST.len() - 30].to_owned(), true),
         // A changed or longer text is complete.
@@ -322,13 +321,13 @@ async fn a_shortened_file_counts_only_after_a_while() {
     }
 }
 
-/// The store waits even if the part that is already written is valid and removes nothing.
+/// The store waits even if the part written so far is valid and removes nothing.
 #[tokio::test]
 async fn reads_wait_for_a_file_that_is_being_written() {
     const PAUSE: Duration = Duration::from_millis(250);
     let place = TestDirectory::new();
     place.read().await;
-    // The store watches writers only once a caller waits for changes.
+    // Writers are watched only after a caller has waited for changes.
     let changed = tokio::time::timeout(4 * PAUSE, place.store.changed()).await;
     assert!(changed.is_err(), "nothing has changed");
     let mut file = fs::File::create(place.path("chains/a.yaml")).unwrap();
@@ -343,7 +342,7 @@ async fn reads_wait_for_a_file_that_is_being_written() {
     assert_eq!(read, "chains/a.yaml=12 more.yaml=more");
 }
 
-/// A file that is being written is not read in part, however long that takes.
+/// A half-written file is never read, however long the writing takes.
 #[tokio::test]
 async fn a_file_that_is_written_for_too_long_is_a_mistake() {
     const PAUSE: Duration = Duration::from_millis(250);
@@ -351,7 +350,7 @@ async fn a_file_that_is_written_for_too_long_is_a_mistake() {
     place.store.writer_timeout = PAUSE;
     place.store.config.hold = Duration::from_secs(3600);
     place.read().await;
-    // The store watches writers only once a caller waits for changes.
+    // Writers are watched only after a caller has waited for changes.
     let changed = tokio::time::timeout(4 * PAUSE, place.store.changed()).await;
     assert!(changed.is_err(), "nothing has changed");
     let mut file = fs::File::create(place.path("chains/a.yaml")).unwrap();
@@ -372,9 +371,9 @@ async fn a_file_that_is_written_for_too_long_is_a_mistake() {
     assert_eq!(place.read().await, "chains/a.yaml=12 more.yaml=more");
 }
 
-/// The store waits only for files with the names of definition files.
+/// The store waits only for files with extensions of definitions.
 #[tokio::test]
-async fn a_growing_log_next_to_definitions_delays_no_read() {
+async fn reads_do_not_wait_for_a_log_file_in_the_directory() {
     const PAUSE: Duration = Duration::from_millis(5);
     let place = TestDirectory::new();
     place.read().await;
@@ -386,7 +385,7 @@ async fn a_growing_log_next_to_definitions_delays_no_read() {
         }
     };
     let reading = async {
-        // A write to a log file alone is not a change.
+        // A write to a log is not a change.
         let changed = tokio::time::timeout(100 * PAUSE, place.store.changed()).await;
         assert!(changed.is_err(), "nothing has changed");
         let started = tokio::time::Instant::now();
@@ -442,7 +441,7 @@ async fn drafts_of_a_killed_commit_are_removed() {
         ]
     );
     assert_eq!(left(""), ["chains", "more.yaml"]);
-    // Drafts are removed only when the store is created.
+    // Drafts are removed only by the first read.
     place.write("chains/.admittance-Ab3dEf", "half");
     place.read().await;
     assert_eq!(left("chains").len(), 8);

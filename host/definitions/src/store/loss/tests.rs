@@ -1,7 +1,7 @@
 use super::*;
 use crate::{DefinitionFile, DefinitionSet, certificates};
 
-/// A chain of one stage, and an exception for that stage.
+/// A chain with one stage, and an exception to it.
 const BEFORE: &str = "apiVersion: admittance.dev/v1alpha1
 kind: AdmissionChain
 metadata: { name: pods }
@@ -49,7 +49,7 @@ fn changes_that_enforce_less_are_losses() {
         DefinitionSet::of_files(files).definitions().unwrap()
     };
     let before = read(BEFORE);
-    // (a part of the text, its replacement, whether the replacement enforces less)
+    // (part of the text, replacement, whether the result enforces less)
     for (part, instead, expected) in [
         // Chains and stages.
         ("name: pods", "name: others", true),
@@ -69,7 +69,7 @@ fn changes_that_enforce_less_are_losses() {
             "  rules:\n    - { operations: [CONNECT], resources: [pods] }\n",
             false,
         ),
-        // The following rows change how a stage is called and enforced.
+        // How a stage is called and enforced.
         ("[kube-system]", "[kube-system, shop]", true),
         (
             "name: c, expression: 'true'",
@@ -92,7 +92,7 @@ fn changes_that_enforce_less_are_losses() {
             "- name: labels\n      rules: [ { operations: [CREATE], resources: [pods] } ]\n",
             true,
         ),
-        // The following rows change the hook.
+        // The hook.
         ("file:images.wasm", "file:images_2.wasm", false),
         ("b.example]", "c.example]", false),
         ("b.example]", "b.example, c.example]", false),
@@ -126,7 +126,7 @@ fn changes_that_enforce_less_are_losses() {
         ("pods/images", "pods/*", true),
         ("2099-01-31", "2099-02-28", true),
         ("reason: it moves", "reason: it moved", false),
-        // The following row adds a document.
+        // An additional document.
         (
             "apiVersion: admittance.dev/v1alpha1\nkind: AdmissionChain\n",
             "apiVersion: admittance.dev/v1alpha1\nkind: AdmissionChain\nmetadata: { name: more }\nspec: { rules: [ { \

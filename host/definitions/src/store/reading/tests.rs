@@ -48,8 +48,8 @@ fn a_file_that_cannot_be_read_is_a_mistake() {
     );
 }
 
-/// Files next to a link that is swapped, as Kubernetes mounts a ConfigMap, are never read half from one directory and
-/// half from the other.
+/// When a link to a directory is swapped, as in a mounted ConfigMap, the files are never read partly from the old and
+/// partly from the new directory.
 #[test]
 fn all_files_are_read_in_the_state_of_one_moment() {
     const FILES: usize = 20;
@@ -104,7 +104,7 @@ fn all_files_are_read_in_the_state_of_one_moment() {
     });
 }
 
-/// A directory that is removed while it is read counts as missing, and not as empty.
+/// A directory that is removed during a read counts as missing.
 #[test]
 fn a_directory_that_vanishes_is_never_read_as_empty() {
     let directory = tempfile::tempdir().unwrap();

@@ -10,11 +10,11 @@ struct TestDirectory {
     root: tempfile::TempDir,
 }
 
-/// The paths and contents of the files in a directory and its subdirectories.
+/// The path and content of each file in a directory and its subdirectories.
 type Tree = BTreeMap<PathBuf, Vec<u8>>;
 
 impl TestDirectory {
-    /// Creates the directory with the files `changed` and `gone`, and without the file `made`.
+    /// Creates the directories with the files `changed` and `gone`, and without `made`.
     fn new() -> Self {
         let place = Self {
             root: tempfile::tempdir().unwrap(),
@@ -31,7 +31,7 @@ impl TestDirectory {
         self.root.path().join(name)
     }
 
-    /// Returns changes that replace a file, remove a file and create a file.
+    /// Returns changes that replace, remove and create a file.
     fn changes(&self) -> [FileChange; 3] {
         let change = |name: &str, before: Option<&str>, after: Option<&str>| FileChange {
             path: self.path(name),
@@ -78,13 +78,13 @@ fn a_failed_change_is_undone() {
     let changes = place.changes();
     write(&changes).unwrap();
     assert_eq!(place.tree(), place.new_tree());
-    // When a change fails, the changes before it are undone.
+    // When a change fails, earlier ones are undone.
     for made in 0..=changes.len() {
         undo(&changes).unwrap();
         assert_eq!(place.tree(), place.old(), "{made}");
         write(&changes[..made]).unwrap();
     }
-    // A change by another program since then stays.
+    // A later change by another program is not undone.
     fs::write(place.path("chains/changed.yaml"), "mine").unwrap();
     undo(&changes).unwrap();
     let expected = place.tree_of(&[("chains/changed.yaml", "mine"), ("more/gone.yaml", "gone")]);
@@ -99,7 +99,7 @@ fn one_unwritable_file_prevents_the_whole_change() {
         assert!(matches!(error, StoreError::NotWritten { .. }), "{error}");
         error.to_string()
     };
-    // A directory has the path of the new file.
+    // A directory occupies the path of the new file.
     fs::create_dir(place.path("chains/made.yaml")).unwrap();
     let message = error(&place.changes());
     let expected = format!(
@@ -108,7 +108,7 @@ fn one_unwritable_file_prevents_the_whole_change() {
     );
     assert!(message.starts_with(&expected), "{message}");
     assert_eq!(place.tree(), place.old());
-    // The directory of the new file may be missing too.
+    // The directory of the new file may also be missing.
     let mut changes = place.changes();
     changes[2].path = place.path("nowhere/made.yaml");
     error(&changes);
@@ -116,7 +116,7 @@ fn one_unwritable_file_prevents_the_whole_change() {
 }
 
 #[test]
-fn files_changed_by_others_are_not_written() {
+fn files_changed_by_other_programs_are_not_overwritten() {
     for (name, text) in [
         ("chains/changed.yaml", Some("other")),
         ("more/gone.yaml", Some("other")),
@@ -142,9 +142,8 @@ fn files_changed_by_others_are_not_written() {
     }
 }
 
-/// A file that appears at the last moment is not overwritten.
 #[test]
-fn a_new_file_replaces_none() {
+fn a_new_file_does_not_overwrite_a_file_that_appeared_meanwhile() {
     let place = TestDirectory::new();
     let [.., made] = place.changes();
     let staged = Staged::new(&made).unwrap();
@@ -172,10 +171,10 @@ fn links_and_modes_survive_a_write() {
     let target = place.path("other/changed.yaml");
     assert_eq!(fs::read(&target).unwrap(), b"new");
     assert_eq!(fs::metadata(&target).unwrap().permissions().mode() & 0o777, 0o640);
-    // A removed link is deleted, and its target stays.
+    // The link is removed, and its target stays.
     assert!(!place.path("more/gone.yaml").is_symlink());
     assert_eq!(fs::read(place.path("other/gone.yaml")).unwrap(), b"gone");
-    // A new file has the mode of the process.
+    // A new file gets the process's default mode.
     let mode = fs::metadata(place.path("chains/made.yaml"))
         .unwrap()
         .permissions()

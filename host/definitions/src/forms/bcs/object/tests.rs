@@ -9,7 +9,6 @@ fn parse(body: &str) -> Result<BcsObject, String> {
 
 #[test]
 fn a_body_that_is_not_an_admissionwebhook_is_refused() {
-    // (body, error)
     for (body, expected) in [
         (r#"{"kind":"admissionwebhook"}"#, None),
         (r#"{"KIND":"admissionwebhook","apiVersion":null}"#, None),
@@ -59,7 +58,7 @@ fn a_body_that_is_not_an_admissionwebhook_is_refused() {
     );
 }
 
-/// A body with keys in the spellings that people and old drivers use.
+/// A body with keys in spellings that people and old drivers use.
 const WRITTEN: &str = r#"{"KIND":"admissionwebhook","Metadata":{"namespace":"n","NAME":"w","labels":{"App":"a"},"annotations":{}},
  "AdmissionWebhooks":[
   {"ClientConfig":{"Url":"https://h","CaBundle":"eA=="},"Name":"a","namespaceSelector":{"Operator":"In","Values":["x"]}},
@@ -67,7 +66,7 @@ const WRITTEN: &str = r#"{"KIND":"admissionwebhook","Metadata":{"namespace":"n",
  "ResourcesRef":{"Kind":"Application","Operation":"Create"}}"#;
 
 #[test]
-fn a_body_is_stored_in_the_spelling_of_the_documents() {
+fn a_body_is_stored_with_the_documented_spelling() {
     let object = parse(WRITTEN).unwrap().created_at("2026-01-02T03:04:05.000Z");
     assert_eq!((object.namespace(), object.name()), ("n", "w"));
     let expected = r#"{
@@ -142,10 +141,10 @@ fn an_object_is_printed_with_all_fields() {
             },
         ],
     });
-    // (object, as it is printed)
+    // (object, object as the driver returns it)
     for (object, expected) in [
         (WRITTEN, &whole),
-        // A printed object can be sent again, and is printed unchanged.
+        // A returned object can be sent again without a change.
         (whole.to_string().as_str(), &whole),
         (
             r#"{"kind":"admissionwebhook"}"#,
@@ -157,7 +156,7 @@ fn an_object_is_printed_with_all_fields() {
                 "admissionWebhooks": null,
             }),
         ),
-        // Values of a wrong type are printed unchanged.
+        // Values of a wrong type are returned unchanged.
         (
             r#"{"kind":"admissionwebhook","metadata":1,"admissionWebhooks":[2,null],"resourcesRef":[]}"#,
             &json!({
@@ -170,14 +169,14 @@ fn an_object_is_printed_with_all_fields() {
         ),
     ] {
         let printed = parse(object).unwrap().printed();
-        // The texts are compared, because the order of the fields counts.
+        // The texts are compared, because the order of fields matters.
         assert_eq!(printed.to_string(), expected.to_string(), "{object}");
     }
 }
 
 #[test]
 fn storing_a_body_keeps_its_mistakes() {
-    // (a part of a definition, the path of the mistake in it)
+    // (part of a definition, path of its mistake)
     for (part, path) in [
         (r#""other":null"#, "other"),
         (r#""Kind":"admissionwebhook""#, "Kind"),
@@ -229,7 +228,7 @@ fn storing_a_body_keeps_its_mistakes() {
 
 #[test]
 fn the_path_gives_the_namespace_if_the_body_has_none() {
-    // (metadata, the namespace in the path, the resulting namespace)
+    // (metadata, namespace in the path, resulting namespace)
     for (metadata, path, expected) in [
         (r#"{"name":"w","namespace":"n"}"#, "p", "n"),
         (r#"{"name":"w","namespace":""}"#, "p", "p"),
@@ -262,7 +261,7 @@ fn an_update_keeps_name_and_creation_time() {
         },
         "resourcesRef": {"operation": "Update", "kind": "Deployment"},
         "admissionWebhooks": [],
-        // The mistake is reported later, when the object is read as a definition.
+        // The mistake is reported when the object is read as a definition.
         "unknown": 1,
     });
     assert_eq!(updated.to_text(), format!("{expected:#}\n"));
@@ -282,7 +281,7 @@ fn a_definition_in_a_file_is_printed_and_replaced() {
     };
     let content = "resourcesRef: { operation: Create, kind: Application }\nadmissionWebhooks: []\n";
     let inside = content.replace("adm", "  adm");
-    // (text, the object that is printed, its replacement)
+    // (text, returned object, replacement)
     for (text, expected, replacement) in [
         (
             format!("# Mine.\nkind: AdmissionWebhook\nmetadata: {{ namespace: 'n', name: w }}\n{content}"),

@@ -9,7 +9,7 @@ use serde_json::Value as Json;
 use super::{MutatorKind, read_location};
 use crate::document::{Fields, Node, quoted, readers};
 
-/// The `pathTests`: the node of each, its path, and whether the path must exist (`MustExist`) or must not exist.
+/// The `pathTests`: the node, the path, and whether the path must exist (`MustExist`) or must not exist.
 type Tests<'a> = Vec<(Node<'a>, FieldLocation, bool)>;
 
 /// Reads the mutation and the `pathTests`, and checks the location for this kind of mutator.
@@ -145,8 +145,8 @@ fn read_from_metadata(node: &Node<'_>) -> Option<Mutation> {
     })
 }
 
-/// Reads `assignDomain`, `assignPath` and `assignTag`. Gatekeeper's rules ensure that each part is recognized as such
-/// when the image is parsed again.
+/// Reads `assignDomain`, `assignPath` and `assignTag`. Gatekeeper's rules ensure that parsing the new image gives the
+/// same parts.
 fn read_image(fields: &mut Fields<'_>) -> Option<ImageParts> {
     static DOMAIN: LazyLock<Option<Regex>> = LazyLock::new(|| {
         Regex::new(r"^(?:[0-9A-Za-z_][0-9A-Za-z_-]*\.[0-9A-Za-z_.-]*[0-9A-Za-z_]|localhost)(?::[0-9]+)?$")

@@ -182,10 +182,10 @@ fn mutators_that_never_apply_cause_warnings() {
     }
 }
 
-/// The rows are from Gatekeeper 3.x: the validation of each kind in pkg/mutation/mutators, path tests in
+/// Source: Gatekeeper 3.x, the validation of each kind in pkg/mutation/mutators, path tests in
 /// pkg/mutation/path/tester, parts of images in pkg/mutation/mutators/assignimage/imageparser_test.go.
 #[test]
-fn mistakes_in_mutators_are_reported_with_places() {
+fn mistakes_in_mutators_are_reported_with_their_locations() {
     let pod = |spec: &str| format!("{POD}, {spec}");
     let at = |location: &str| {
         pod(&format!(
@@ -402,7 +402,7 @@ fn mistakes_in_mutators_are_reported_with_places() {
     }
 }
 
-/// Gatekeeper 3.x, pkg/mutation/schema: neither would be applied.
+/// Source: Gatekeeper 3.x, pkg/mutation/schema, which applies neither mutator.
 #[test]
 fn mutators_with_contradicting_locations_are_a_mistake() {
     let object = format!("{POD}, location: spec.containers.image, parameters: {{ assign: {{ value: 1 }} }}");

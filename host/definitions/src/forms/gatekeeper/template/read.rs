@@ -13,7 +13,7 @@ use crate::{
     rules::OPERATIONS,
 };
 
-/// The only target of templates that concerns admission.
+/// The only target that concerns admission.
 const TARGET: &str = "admission.k8s.gatekeeper.sh";
 
 pub(crate) fn read(root: &Node<'_>) -> Option<TemplateDocument> {
@@ -59,7 +59,7 @@ fn read_crd(node: &Node<'_>) -> Option<(String, Option<Json>)> {
     spec.finish();
     let mut names = names?;
     let kind = names.get_required("kind", "name the kind, `K8sRequiredLabels`", readers::text);
-    // Gatekeeper ignores these names, and derives them from the kind.
+    // Gatekeeper ignores these names, and derives its own from the kind.
     names.ignore(&["categories", "listKind", "plural", "shortNames", "singular"]);
     names.finish();
     Some((kind?, schema))
@@ -83,7 +83,7 @@ fn read_targets(node: &Node<'_>) -> Option<(Engine, Vec<Operation>)> {
         None if fields.has("rego") => read_rego(&mut fields),
         None => target.reject("the target has no policy", "write `rego` or `code`"),
     };
-    // Gatekeeper ignores the older fields if there is `code`.
+    // Gatekeeper ignores these older fields if `code` is present.
     fields.ignore(&["rego", "libs"]);
     fields.finish();
     Some((engine?, operations))
@@ -100,7 +100,7 @@ pub(crate) fn read_operations(node: &Node<'_>) -> Option<Vec<Operation>> {
     Some(operations)
 }
 
-/// Reads the engines of a template; returns the one that Gatekeeper prefers, which is CEL.
+/// Reads the engines of a template, and returns the one that Gatekeeper prefers, which is CEL.
 fn read_code(node: &Node<'_>) -> Option<Engine> {
     const ENGINES: [(&str, bool); 2] = [("K8sNativeValidation", true), ("Rego", false)];
     let fix = "list the policy: `{ engine: Rego, source: { rego: ... } }`";
@@ -142,7 +142,7 @@ fn read_rego(fields: &mut Fields<'_>) -> Option<Engine> {
 
 fn read_cel(mut source: Fields<'_>) -> Option<Engine> {
     let failure_policy = source.get("failurePolicy", FailurePolicy::Fail, Node::word);
-    // `generateVAP` controls the Kubernetes policies that Gatekeeper can generate.
+    // `generateVAP` only controls whether Gatekeeper generates Kubernetes policies.
     source.ignore(&["generateVAP"]);
     let policy = cel::read_template(&mut source);
     source.finish();

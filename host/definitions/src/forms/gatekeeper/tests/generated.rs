@@ -74,7 +74,7 @@ spec:
             "pods",
         ]
     );
-    // All stages have the same settings, so that the plugin is configured once.
+    // All stages have equal settings, so that the plugin is configured once.
     let constraints = &plugin(&chain.stages[0]).settings["constraints"];
     for stage in &chain.stages {
         let plugin = plugin(stage);
@@ -119,7 +119,7 @@ spec:
     );
     assert!(chain.warnings().is_empty() || !chain.warnings()[0].message.contains("generated"));
 
-    // Without templates, no object is generated.
+    // Without expansion templates, no object is generated.
     let chain = one(&format!("{REGO}{}", constraint("jobs", &of("Job", "Generated"))));
     assert!(chain.stages.is_empty());
     let warnings: Vec<String> = chain.warnings().iter().map(ToString::to_string).collect();

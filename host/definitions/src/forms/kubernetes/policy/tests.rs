@@ -5,7 +5,7 @@ use admittance_conditions::Wording;
 
 use crate::{CelDefinition, ChainDefinition, load, load_text};
 
-/// The fields of the spec of a policy, one on each line from line 5.
+/// The fields of a policy's spec. In a document, each has a line, from line 5 on.
 const POLICY: [(&str, &str); 3] = [
     (
         "matchConstraints",
@@ -24,7 +24,7 @@ const MUTATING: [(&str, &str); 3] = [
 ];
 const BINDING: [(&str, &str); 2] = [("policyName", "p"), ("validationActions", "[Deny]")];
 
-/// Returns a document with these fields, one of which is changed: `field: value`, or `field:` for none.
+/// Returns a document with these fields and a change: `field: value` replaces a field, and `field:` removes it.
 fn document(kind: &str, name: &str, fields: &[(&str, &str)], change: &str) -> String {
     let mut text = format!(
         "apiVersion: admissionregistration.k8s.io/v1\nkind: {kind}\nmetadata: {{ name: {name} }}\nspec:\n"
@@ -100,8 +100,8 @@ fn a_policy_and_its_bindings_are_a_chain() {
 }
 
 #[test]
-fn mistakes_in_policies_are_reported_with_places() {
-    // (change of the policy, expected mistake); sources: kube-apiserver's validation of policies and bindings.
+fn mistakes_in_policies_are_reported_with_their_locations() {
+    // (change of the policy, expected mistake); source: kube-apiserver's validation of policies and bindings.
     for (change, expected) in [
         (
             "matchConstraints:",
@@ -267,7 +267,7 @@ spec:
     - { name: v2, served: true, storage: false }
 "#;
 
-/// Returns a policy with its binding, and the schema of widgets.
+/// Returns a policy, its binding, and the schema of widgets.
 fn bound(policy: &str, kind: &str, name: &str) -> String {
     let actions = if kind == "Validating" {
         ", validationActions: [Deny]"
@@ -284,7 +284,7 @@ spec: {{ policyName: {name}{actions} }}
     )
 }
 
-/// Returns the warnings for a policy with these expressions for widgets.
+/// Returns the warnings about a policy for widgets with these expressions.
 fn type_warnings(versions: &str, variables: &str, validations: &str) -> Vec<String> {
     let policy = format!(
         r#"
@@ -383,7 +383,7 @@ fn expressions_are_checked_with_the_schemas_of_kinds() {
         );
         assert!(warning.contains(expected), "{wrong}: {warning}");
     }
-    // A variable has the type of its value, or any type if the value has a mistake.
+    // A variable has the type of its value, or any type if the value is invalid.
     let variables =
         "[ { name: size, expression: object.spec.size }, { name: other, expression: object.spec.x } ]";
     let validations = "[ { expression: \"variables.size > 'a'\", messageExpression: string(object.spec.y) }, { expression: variables.other == 1 } ]";
@@ -400,14 +400,14 @@ fn expressions_are_checked_with_the_schemas_of_kinds() {
             "spec.validations[0].messageExpression"
         ]
     );
-    // Expressions are not checked for kinds without a schema, and for wildcards.
+    // Expressions are not checked for kinds without a schema or for wildcards.
     for versions in ["v2", "\"*\""] {
         let found = type_warnings(versions, "[]", "[ { expression: object.spec.sizes > 1 } ]");
         assert_eq!(found, Vec::<String>::new(), "{versions}");
     }
 }
 
-/// A part of the document of an API server at `/openapi/v3/apis/apps/v1`, and a schema that contains itself.
+/// A part of an API server's document at `/openapi/v3/apis/apps/v1`, and a schema that contains itself.
 const APPS: &str = r##"{
   "openapi": "3.0.0",
   "info": {"title": "Kubernetes", "version": "v1.36.0"},
@@ -500,7 +500,7 @@ spec:
         assert!(warning.contains("for apps/v1/Deployment: "), "{warning}");
         assert!(warning.contains(expected), "{wrong}: {warning}");
     }
-    // A second document with the same kind changes nothing.
+    // Another document with the same kind has no effect.
     fs::write(path("again.json"), APPS).unwrap();
     assert_eq!(warnings("object.spec.replica <= 5").len(), 1);
 }
@@ -526,7 +526,7 @@ fn an_unusable_openapi_document_is_a_mistake() {
     }
 }
 
-/// Returns the warnings for a policy with this expression, in this version of the API.
+/// Returns the warnings about a policy with this expression.
 fn mutation_warnings(version: &str, resource: &str, patch: &str) -> Vec<String> {
     let policy = format!(
         r#"
@@ -548,7 +548,7 @@ spec:
 }
 
 #[test]
-fn fields_that_a_kind_does_not_have_are_found_before_a_request() {
+fn mutations_of_unknown_fields_cause_warnings() {
     let pods = "apiGroups: [''], apiVersions: [v1], resources: [pods]";
     let apply = |expression: &str| {
         format!("{{ patchType: ApplyConfiguration, applyConfiguration: {{ expression: {expression:?} }} }}")

@@ -1,8 +1,8 @@
-//! Tests of mistakes. Source: kube-apiserver's validation of webhook configurations. The sentences are our own.
+//! Tests of mistakes. The cases are from kube-apiserver's validation of webhook configurations; the messages are not.
 
 use super::found;
 
-/// The table has a change of the configuration, and the mistakes.
+/// (change of the configuration, expected mistakes)
 type Table = [(&'static str, &'static str)];
 
 fn hold(table: &Table) {

@@ -42,7 +42,6 @@ fn defined(text: &str) -> Definitions {
     set.definitions().unwrap()
 }
 
-/// Returns the stages to which this exception applies.
 fn excepted(definitions: &Definitions, name: &str) -> Vec<String> {
     let chains = definitions.chains.iter();
     let stages = chains.flat_map(|chain| chain.stages.iter().map(move |stage| (chain, &stage.spec)));
@@ -198,7 +197,7 @@ fn an_expired_exception_causes_a_warning() {
 }
 
 #[test]
-fn mistakes_in_exceptions_are_reported_with_places() {
+fn mistakes_in_exceptions_are_reported_with_their_locations() {
     let table = [
         (exception("a", "users: [x]"), "spec.stages: missing; list stages"),
         (
@@ -257,9 +256,8 @@ fn mistakes_in_exceptions_are_reported_with_places() {
     }
 }
 
-/// An exception is applied, listed and deleted as a chain is.
 #[test]
-fn an_exception_is_applied_listed_and_deleted() {
+fn an_exception_can_be_applied_listed_and_deleted_like_a_chain() {
     let set = DefinitionSet::of_files(vec![DefinitionFile::file("chains.yaml", CHAINS)]);
     let text = exception("a", "stages: [pods/images], users: [x]");
     let there = |_: &DefinitionId| {

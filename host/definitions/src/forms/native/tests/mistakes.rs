@@ -2,7 +2,7 @@ use super::{RULE, read_rule, read_stage};
 use crate::{certificates, load_text};
 
 #[test]
-fn mistakes_in_rules_are_reported_with_places() {
+fn mistakes_in_rules_are_reported_with_their_locations() {
     let table = [
         (
             "{ resources: [pods] }",
@@ -80,8 +80,8 @@ fn mistakes_in_rules_are_reported_with_places() {
 }
 
 #[test]
-fn mistakes_in_plugins_are_reported_with_places() {
-    // The test adds the path of the plugin to each expectation.
+fn mistakes_in_plugins_are_reported_with_their_locations() {
+    // The test adds the path of the plugin to each expected mistake.
     let table = [
         (
             "{}",
@@ -176,10 +176,10 @@ fn mistakes_in_plugins_are_reported_with_places() {
 }
 
 #[test]
-fn mistakes_in_webhooks_are_reported_with_places() {
+fn mistakes_in_webhooks_are_reported_with_their_locations() {
     let bundle = certificates::bundle();
     let review = "protocol: AdmissionReview, ";
-    // (webhook after the protocol AdmissionReview; the mistakes without the path of the webhook)
+    // (webhook after the protocol AdmissionReview, mistakes without the path of the webhook)
     let table = [
         ("", "8:27: the webhook has no address; write `url` or `service`"),
         (
@@ -289,7 +289,7 @@ fn mistakes_in_webhooks_are_reported_with_places() {
 }
 
 #[test]
-fn mistakes_in_ca_bundles_are_reported_with_places() {
+fn mistakes_in_ca_bundles_are_reported_with_their_locations() {
     let write = "write the base64 of a PEM file, `base64 -w0 ca.pem`";
     let second_is_none = format!(
         "{}-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n",
@@ -332,8 +332,8 @@ fn mistakes_in_ca_bundles_are_reported_with_places() {
 }
 
 #[test]
-fn mistakes_in_stages_are_reported_with_places() {
-    // (the fields after name and plugin; the mistakes)
+fn mistakes_in_stages_are_reported_with_their_locations() {
+    // (fields after name and plugin, mistakes)
     let table = [
         (
             "failurePolicy: fial",
@@ -467,8 +467,8 @@ fn mistakes_in_stages_are_reported_with_places() {
 }
 
 #[test]
-fn mistakes_in_phases_are_reported_with_places() {
-    // (fields of the specification, fields of the stage, the mistakes)
+fn mistakes_in_phases_are_reported_with_their_locations() {
+    // (fields of the `spec`, fields of the stage, mistakes)
     let table = [
         (
             "phase: validating",
@@ -499,7 +499,7 @@ fn mistakes_in_phases_are_reported_with_places() {
 }
 
 #[test]
-fn mistakes_around_the_chain_are_reported_with_places() {
+fn mistakes_around_the_chain_are_reported_with_their_locations() {
     let head = "apiVersion: admittance.dev/v1alpha1\nkind: AdmissionChain\n";
     let table = [
         (
