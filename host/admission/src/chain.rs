@@ -12,8 +12,7 @@ use std::{fmt, str::FromStr, sync::Arc};
 
 use crate::{Outline, Request, Rule, Scope, Stage, UnknownWord, words};
 
-/// An ordered list of stages, and the rules that select the requests for them. A host may use its own type `S` of
-/// stages, to store more data with each.
+/// An ordered list of stages, and the rules that select requests for them. A host may use its own type `S` for stages.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Chain<S = Stage> {

@@ -84,8 +84,7 @@ impl Object {
         }))
     }
 
-    /// Parses a JSON text like [`parse`](Self::parse), and refuses duplicate keys on every level: parsers differ on
-    /// them.
+    /// Parses a text like [`parse`](Self::parse), and refuses duplicate keys on every level: parsers differ on them.
     ///
     /// # Errors
     ///
@@ -151,8 +150,7 @@ impl Object {
         })
     }
 
-    /// Builds the tree of a large object on a thread for long work, so that [`value`](Self::value) does not take long.
-    /// Fails when the deadline passes first.
+    /// Builds the tree of a large object on a thread for long work. Fails when the deadline passes.
     pub(crate) async fn prepare_value(&self, deadline: Deadline) -> Result<(), Failure> {
         let is_built = self.0.value.get().is_some();
         let Some(text) = self.0.text.get().filter(|text| !is_built && text.len() > SMALL) else {

@@ -144,8 +144,7 @@ impl Patch {
     ///
     /// # Errors
     ///
-    /// Returns [`PatchError::Malformed`] when the text is invalid or an object in it has duplicate keys, and
-    /// [`PatchError::TooManyOperations`].
+    /// [`PatchError::Malformed`] when the text is invalid or has duplicate keys; [`PatchError::TooManyOperations`].
     pub fn parse(text: impl AsRef<[u8]>) -> Result<Self, PatchError> {
         let Drafts { drafts, count } =
             serde_json::from_slice::<Option<Drafts<'_>>>(text.as_ref())?.unwrap_or_default();

@@ -61,8 +61,7 @@ impl Response {
     /// The maximum length of an audit annotation's value in bytes. Longer values are truncated.
     pub const MAX_ANNOTATION: usize = 4096;
 
-    /// Limits the texts for logs and clients: long texts are truncated, and excess entries dropped. This applies to
-    /// every verdict of a chain or a shadow run.
+    /// Truncates long texts and drops excess entries, in verdicts of chains and of shadow runs.
     #[must_use]
     pub fn bounded(mut self) -> Self {
         if !self.warnings.is_empty() {
@@ -124,8 +123,7 @@ pub struct Denial {
     pub reason: String,
     /// The message for people.
     pub message: String,
-    /// Whether the message names the policy that denied the request, so that the client gets it without stage and
-    /// chain.
+    /// Whether the message names the policy that denied the request. Clients then get it without stage and chain.
     pub is_whole: bool,
     /// Machine-readable details, such as `causes` and `retryAfterSeconds` in Kubernetes' `Status.details`; may be
     /// empty. Only clients that get a `Status` receive them.

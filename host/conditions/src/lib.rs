@@ -2,8 +2,7 @@
 //!
 //! A match condition may use `object` and `oldObject` (null if there is none), `request` (the fields of an
 //! AdmissionRequest without UID and objects; empty fields are absent), `authorizer`, `authorizer.requestResource`, and
-//! `namespaceObject`, which is always null for webhooks. Expressions of a [`Policy`] may also use `params` and
-//! `variables`.
+//! `namespaceObject` (always null for webhooks). Expressions of a [`Policy`] may also use `params` and `variables`.
 //!
 //! # Functions
 //!
@@ -13,8 +12,7 @@
 //! # Cost
 //!
 //! Every operation is charged before it runs, with roughly kube-apiserver's costs and with its limits: 1,000,000 for an
-//! expression, 2,500,000 for all conditions of a stage, 10,000,000 for a policy. The limits bound the time and memory
-//! of an evaluation for any object.
+//! expression, 2,500,000 for the conditions of a stage, 10,000,000 for a policy. They bound time and memory.
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 use std::sync::Arc;

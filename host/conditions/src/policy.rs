@@ -225,8 +225,7 @@ impl PolicyCompiler {
         });
     }
 
-    /// Declares `variables.name` with an unknown value of any type, for the expressions that are compiled later. The
-    /// policy cannot be evaluated then.
+    /// Declares `variables.name` with an unknown value for later expressions. The policy then cannot be evaluated.
     pub fn declare(&mut self, name: &str) {
         if let Some(variables) = &mut self.scope.variables {
             variables.push(DeclaredVariable {

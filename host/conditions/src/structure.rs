@@ -81,8 +81,7 @@ enum Node {
     },
     /// Any value. Maps in it are merged, and lists replaced.
     Any,
-    /// A part of an object with an unknown structure. Its lists are atomic, unless a list in a Pod has the same name,
-    /// which then determines how they are merged.
+    /// A part of unknown structure. Its lists are atomic, or merged like a list of the same name in a Pod.
     Unknown,
     /// The index of a node in the built-in structures.
     Builtin(usize),

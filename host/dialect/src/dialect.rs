@@ -42,8 +42,7 @@ pub trait Dialect: Send + Sync + Debug + 'static {
     /// Fails if the body cannot be parsed, or if the control plane could read it differently from the chains.
     fn read(&self, head: &Parts, inspection: &Inspection, body: &Bytes) -> Result<Reading, Rejection>;
 
-    /// Reads the admission request from a whole HTTP request, without the object that the upstream has stored. Returns
-    /// `None` if no chain applies to the request.
+    /// Reads the admission request from a whole HTTP request, without a stored object; `None` if no chain applies.
     ///
     /// # Errors
     ///

@@ -65,8 +65,7 @@ pub enum RouteProblem {
     /// A name or namespace is read from a path parameter that the path does not have.
     #[error("the path has no parameter `{0}`; write {{{0}}} into it")]
     Parameter(String),
-    /// A placeholder in the path of the stored object has no value: it is neither a parameter of the route's path nor
-    /// its `name` or `namespace`.
+    /// A placeholder in the stored object's path is no parameter of the route's path, and not `name` or `namespace`.
     #[error(
         "{{{0}}} in `path` has no value: write {{{0}}} into the path of the route{how}",
         how = match .0.as_str() {
@@ -222,8 +221,7 @@ impl PreparedRoute {
     }
 }
 
-/// Returns the fields that no stage may change, as pointers into the object. By default they are the fields from which
-/// name, namespace and kind are read.
+/// Returns the fields that no stage may change. By default they are those from which name, namespace and kind are read.
 fn identity(route: &Route) -> Result<IdentityFields, RouteProblem> {
     let outside = |pointer: &str| RouteProblem::Identity {
         pointer: pointer.to_owned(),

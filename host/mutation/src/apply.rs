@@ -77,8 +77,7 @@ impl Mutator {
     ///
     /// # Errors
     ///
-    /// Returns an error if a value in the location has another type than the location expects, if the object grows too
-    /// much, or if the deadline passes.
+    /// Returns an error if a value has an unexpected type, the object grows too much, or the deadline passes.
     pub(crate) fn apply(
         &self,
         object: &mut Value,

@@ -1,5 +1,4 @@
-//! Generates the objects that a control plane will generate from the object of a request, as Gatekeeper's
-//! `ExpansionTemplate` describes.
+//! Generates the objects that a control plane will generate from others, as Gatekeeper's `ExpansionTemplate` describes.
 
 use std::{any::Any, borrow::Cow, sync::Arc};
 

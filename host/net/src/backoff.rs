@@ -2,8 +2,7 @@ use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 
-/// The pauses between retries: each is twice as long as the previous one, up to `longest`, plus a random part, so that
-/// many clients do not retry at the same time.
+/// The pauses between retries, which double up to `longest`. A random part keeps clients from retrying together.
 #[derive(Debug)]
 pub struct Backoff {
     builder: ExponentialBuilder,

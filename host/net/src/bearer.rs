@@ -50,8 +50,7 @@ pub fn bearer(value: &[u8]) -> Option<&[u8]> {
         .then(|| token.trim_ascii())
 }
 
-/// Reads the value of a header from a file of at most `most` bytes that only its owner may read. `scheme`, such as
-/// `Bearer `, is prepended to the file's text.
+/// Reads a header from a private file of at most `most` bytes, with `scheme`, such as `Bearer `, prepended.
 ///
 /// # Errors
 ///

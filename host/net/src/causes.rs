@@ -2,8 +2,7 @@
 
 use std::{error::Error, io, iter};
 
-/// Iterates over an error and its causes, down to the root cause. Unlike [`Error::source`], this includes the error
-/// that an [`io::Error`] wraps.
+/// Iterates over an error and its causes. Unlike [`Error::source`], this includes the error in an [`io::Error`].
 pub fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
     iter::successors(Some(error), |&error| match wrapped(error) {
         Some(inner) => Some(inner),

@@ -15,8 +15,7 @@ const SHARE: usize = 3;
 
 /// Limits concurrent connections, requests or streams. Clones share the limit. `K` is the address or name of a client.
 ///
-/// A single client gets at most three quarters of the permits. When few are free, each client gets fewer, so that a
-/// client that has none always gets one.
+/// One client gets at most three quarters of the permits, and fewer when few are free, so that others get one.
 #[derive(Debug)]
 pub struct FairLimit<K: Eq + Hash = Network>(Arc<Inner<K>>);
 
@@ -149,8 +148,7 @@ pub fn default_connections() -> usize {
     connections_for(getrlimit(Resource::Nofile).current)
 }
 
-/// Returns the number of client connections that this many file descriptors allow (`None`: unlimited). Each connection
-/// may need another one to the upstream.
+/// Returns how many client connections these file descriptors allow. Each may need one more for the upstream.
 fn connections_for(descriptors: Option<u64>) -> usize {
     let descriptors = descriptors.unwrap_or(u64::MAX);
     // If descriptors are scarce, half of them are reserved.

@@ -1,7 +1,6 @@
 //! Limits the bytes that a connection reads or writes before other connections of the same thread get their turn.
 //!
-//! A connection never has to wait if its peer is as fast as this program. Without these limits, a body of 16 MiB would
-//! occupy the thread for several milliseconds.
+//! Connections with fast peers never wait. Without limits, a body of 16 MiB would occupy the thread for several ms.
 
 use std::{
     io::{self, IoSlice},

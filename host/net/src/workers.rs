@@ -41,9 +41,8 @@ const TIME_SLICE: Duration = Duration::from_micros(200);
 /// that move large bodies for 0.1 ms each would make the others wait for several milliseconds.
 const TASKS_BETWEEN_EVENTS: u32 = 8;
 
-/// Lets this serving thread preempt other threads when it wakes. On Linux 6.12 and later, a thread runs until the end
-/// of its time slice, even with a low priority, unless a thread with a shorter time slice wakes. Threads that this
-/// thread starts get the default time slice.
+/// Lets this serving thread preempt others when it wakes. Since Linux 6.12, a thread keeps its processor for its time
+/// slice, unless one with a shorter slice wakes, at any priority. Threads started by this one get the default.
 pub fn shorten_time_slice() {
     if let Err(error) = set_time_slice(TIME_SLICE) {
         tracing::debug!(%error, "the time slice of this thread cannot be set");

@@ -48,8 +48,7 @@ impl Resolver {
     }
 }
 
-/// Returns the networks whose addresses are allowed in addition to public addresses. An origin that is an IP address is
-/// not among them, because it is never resolved.
+/// Returns the networks that are allowed in addition to public addresses. An IP address as origin is never resolved.
 pub(crate) fn networks(grant: &HttpGrant) -> Vec<IpNet> {
     let mut networks = grant.networks.clone();
     if grant.origin.is_localhost() {

@@ -134,8 +134,7 @@ impl Cache {
         self.entries.lock()
     }
 
-    /// Returns whether the request may be answered from the cache. Requests with the plugin's own credentials,
-    /// conditions or ranges may not.
+    /// Returns whether the cache may answer the request: not if the plugin adds credentials, conditions or ranges.
     pub(crate) fn is_for(request: &request::Parts) -> bool {
         let own = [
             header::AUTHORIZATION,

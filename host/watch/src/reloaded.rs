@@ -5,8 +5,7 @@ use tokio::sync::watch;
 
 use crate::{Fingerprint, Watch, WatchConfig, blocking};
 
-/// A value that is loaded from files, and loaded again when their content changes. Clones share the value. When loading
-/// fails, the last valid value stays in use.
+/// A value that is loaded from files, and again when they change. Clones share it. The last valid value stays in use.
 pub struct Reloaded<T>(Arc<Inner<T>>);
 
 struct Inner<T> {
@@ -85,8 +84,7 @@ impl<T: Send + Sync + 'static> Reloaded<T> {
         }
     }
 
-    /// Loads the value again now, and reports the new value or the error. Call this when something else than the files
-    /// changes that the value depends on.
+    /// Loads the value again now, if it depends on more than its files. Reports the value or the error.
     pub async fn reload(&self, mut report: impl FnMut(Result<&T, &str>)) {
         if let Some(source) = &self.0.source {
             self.load_from(source, &mut report).await;

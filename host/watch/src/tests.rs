@@ -45,8 +45,7 @@ async fn changed(watch: &mut Watch) -> Vec<PathBuf> {
         .expect("no change is seen")
 }
 
-/// Waits until a change of a scratch file is reported, which shows that notifications are set up. Without this, the
-/// first check could find every change.
+/// Waits until the change of a scratch file is reported. Without notifications, the first check could find any change.
 async fn armed(watch: &mut Watch, scratch: &Path) {
     fs::write(scratch, "armed").unwrap();
     assert_eq!(changed(watch).await, [scratch]);

@@ -84,8 +84,7 @@ impl fmt::Display for ClusterKind {
     }
 }
 
-/// Reads resources of the control plane for plugins. The sandbox checks the plugin's grant before it calls a method,
-/// and waits at most until the deadline.
+/// Reads resources for plugins. The sandbox checks the grant before a call, and waits until the deadline at most.
 #[async_trait]
 pub trait ClusterReader: fmt::Debug + Send + Sync + 'static {
     /// Returns an object as JSON; `None` if it does not exist.

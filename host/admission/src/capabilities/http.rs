@@ -196,9 +196,8 @@ impl FromStr for PathPrefix {
 
 /// Sends requests of plugins.
 ///
-/// The sandbox checks the plugin's grant before it calls the method, and waits at most until the deadline. The sender
-/// checks the addresses to which the host name resolves, limits the size of the response, and follows no redirect,
-/// because the other origin may not be granted.
+/// The sandbox checks the grant before a call, and waits at most until the deadline. The sender checks the addresses of
+/// the host name, limits the size of the response, and follows no redirect, which may leave the origin.
 #[async_trait]
 pub trait HttpSender: fmt::Debug + Send + Sync + 'static {
     /// Sends one request, and returns the whole response.

@@ -82,9 +82,8 @@ pub enum Signer {
 #[error("{0}")]
 pub struct ImageError(pub String);
 
-/// The images that a stage lets its plugin read: all images, the images of a registry, or those below a path in it. A
-/// registry on this machine, or with an IP address, must be named explicitly: clients choose the names of images, and
-/// must not make the host call such servers.
+/// The images that a stage lets its plugin read: all, or those in a registry or below a path in it. A registry on this
+/// machine or with an IP address must be named: clients choose images, and must not make the host call such servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImageGrant(Option<Box<str>>);
 

@@ -25,8 +25,7 @@ impl Verdict {
     ///
     /// # Errors
     ///
-    /// Fails when the verdict cannot be applied by the deadline, breaks one of these rules, or exceeds a limit of
-    /// [`Patch`].
+    /// Fails when the verdict cannot be applied by the deadline, breaks a rule, or exceeds a limit of [`Patch`].
     pub async fn effect(self, request: &Request, deadline: Deadline) -> Result<Effect, Failure> {
         match self {
             Self::Allow => return Ok(Effect::None),

@@ -102,8 +102,7 @@ impl Evaluation {
     /// object changed afterwards. A stage that is reinvoked by itself is also called again after its own change. As in
     /// kube-apiserver, no stage is called a third time.
     ///
-    /// Stages in mode `Audit` are called last, concurrently, with the remaining time. They neither delay the other
-    /// stages nor influence the decision.
+    /// Stages in mode `Audit` are called last, concurrently, and neither delay others nor influence the decision.
     pub async fn run<S: Borrow<Stage>>(&mut self, chains: &[&Chain<S>], surroundings: Surroundings<'_>) {
         let mut audits = Vec::new();
         self.mutate(visits(chains, Phase::Mutating), surroundings, &mut audits)

@@ -8,8 +8,7 @@ use parking_lot::Mutex;
 use crate::{Deadline, Failure, Request, Rule, Surroundings};
 
 /// Generates an object from a request's object, as the control plane will later do, such as the Pod of a Deployment.
-/// Stages see the generated object instead of the request's. The crate `admittance-mutation` implements this for
-/// Gatekeeper's expansion templates.
+/// Stages see it instead of the request's object. `admittance-mutation` implements this for Gatekeeper.
 #[async_trait]
 pub trait ObjectGenerator: Any + fmt::Debug + Send + Sync {
     /// Returns the rules for the requests from whose objects an object is generated.
@@ -37,8 +36,7 @@ impl PartialEq for dyn ObjectGenerator {
     }
 }
 
-/// The objects that were generated so far, by the addresses of generator and request. Lives while the stages that share
-/// the objects are called.
+/// The objects that stages share while they are called, by the addresses of their generator and request.
 #[derive(Default)]
 pub(crate) struct Generated(Mutex<Vec<((usize, usize), Option<Arc<Request>>)>>);
 

@@ -19,8 +19,7 @@ pub struct Stage {
 pub struct StageSpec {
     /// The name in traces, metrics and refusals. It is unique in its chain.
     pub name: Arc<str>,
-    /// Generates the object that the stage sees instead of the request's. The stage's rules, selectors and conditions
-    /// then apply to the generated object.
+    /// Generates the object that the stage and its selectors see instead of the request's object.
     pub expansion: Option<Arc<dyn ObjectGenerator>>,
     /// The rules, any of which a request must match; empty matches every request of the chain.
     pub rules: Vec<Rule>,

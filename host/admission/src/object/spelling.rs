@@ -222,8 +222,7 @@ impl Shape {
     }
 }
 
-/// Returns whether a server written in Go reads `key` as `canonical`: it ignores the case of ASCII letters, and folds
-/// two other letters of Unicode to ASCII.
+/// Returns whether a Go server reads `key` as `canonical`: case and two non-ASCII letters are folded.
 pub fn same_key(key: &str, canonical: &str) -> bool {
     let fold = |c: char| match c {
         '\u{17f}' => 's',

@@ -45,8 +45,7 @@ pub(crate) struct Elements<'a> {
     height: usize,
 }
 
-/// The maximum nesting of opened values. serde_json parses only 128 levels, so a deeper result is refused later; this
-/// limit prevents a stack overflow before.
+/// The maximum nesting of opened values, which prevents a stack overflow. serde_json parses only 128 levels.
 const MAX_HEIGHT: usize = 256;
 
 impl<'a> Node<'a> {

@@ -127,8 +127,7 @@ impl Operation {
         }
     }
 
-    /// Returns whether the operation may nest the result too deeply for parsers, so that the whole result must be
-    /// checked. Such operations are rare.
+    /// Returns whether the result may be nested too deeply for parsers, so that it must be checked. This is rare.
     pub(super) fn may_nest_deeply(&self) -> bool {
         const HARMLESS: usize = 64;
         let brackets = |text: &str| text.bytes().filter(|byte| matches!(byte, b'{' | b'[')).count();

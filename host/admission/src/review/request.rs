@@ -91,8 +91,7 @@ struct ReviewRequest<'a> {
     options: Option<&'a RawValue>,
 }
 
-/// Reads an AdmissionReview of version `v1` or `v1beta1`. A request without `uid` gets a random one. The objects share
-/// the text instead of copying it.
+/// Reads an AdmissionReview of `v1` or `v1beta1`. A missing `uid` becomes a random one. The objects share the text.
 ///
 /// # Errors
 ///

@@ -5,8 +5,7 @@ use crate::words;
 /// The labels of an object or a namespace, by key.
 pub type Labels = BTreeMap<String, String>;
 
-/// Selects objects by their labels, like Kubernetes' `LabelSelector`. All requirements must be met; without
-/// requirements, every object is selected.
+/// Selects objects by their labels, like Kubernetes' `LabelSelector`: all requirements, if any, must be met.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LabelSelector {
     requirements: Vec<Requirement>,

@@ -31,8 +31,7 @@ pub trait NamespaceSource: Send + Sync + 'static {
     async fn labels(&self, namespace: &str) -> Result<Labels, NamespaceLookupError>;
 }
 
-/// A fixed list of namespaces. Namespaces that are not listed have only the label that Kubernetes adds to each:
-/// `kubernetes.io/metadata.name`.
+/// A fixed list of namespaces. Others have only Kubernetes' label for every namespace: `kubernetes.io/metadata.name`.
 #[derive(Clone, Debug, Default)]
 pub struct StaticNamespaces(BTreeMap<String, Labels>);
 
@@ -136,8 +135,7 @@ mod tests {
             Requirement::equals("hook", "on").unwrap(),
         ]));
         let known = StaticNamespaces::new([("prod".into(), Labels::from([("hook".into(), "on".into())]))]);
-        // (case, selector, request, expectation); sources: the BCS driver's filter for names, and kube-apiserver's
-        // namespace predicate for labels.
+        // (case, selector, request, expectation), as in the BCS driver for names, and as in kube-apiserver for labels.
         let table = [
             (
                 "In, listed",

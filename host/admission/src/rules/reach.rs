@@ -93,8 +93,7 @@ pub struct Unreached {
 }
 
 impl Reach {
-    /// Returns the reasons why a chain with these rules misses requests; `None` if each rule can match requests.
-    /// `namespace` is the chain's only namespace.
+    /// Returns why a chain with these rules and this only namespace misses requests; `None` if it misses none.
     pub fn misses(&self, namespace: Option<&str>, rules: &[Rule]) -> Option<Unreached> {
         let excluded =
             namespace.filter(|namespace| self.excluded_namespaces.iter().any(|name| name == namespace));

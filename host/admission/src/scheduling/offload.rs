@@ -64,8 +64,7 @@ fn thread_count() -> usize {
     cores.saturating_sub(1).max(1)
 }
 
-/// Lets other threads run after every `every` items of long work. On a busy machine, each pause costs this thread a
-/// whole time slice, so pauses must be rare.
+/// Lets other threads run after every `every` items of long work. A pause may cost a time slice, so it must be rare.
 pub fn pause(item: usize, every: usize) {
     if (item + 1).is_multiple_of(every) {
         yield_now();

@@ -6,8 +6,7 @@ use crate::{PatchError, verdict::shorten};
 
 /// The failure of a stage that could not give a verdict.
 ///
-/// The stage's failure policy decides about the request. Under `Fail`, the client gets the message: put no secret in
-/// it.
+/// The failure policy decides about the request. Under `Fail`, the client gets the message: put no secret in it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{kind}: {message}")]
 #[non_exhaustive]
@@ -29,8 +28,7 @@ impl Failure {
         Self { kind, message }
     }
 
-    /// Returns the failure if the operating system had no file descriptors or no memory left, which is no fault of the
-    /// plugin or webhook; `None` for any other error.
+    /// Returns the failure for exhausted file descriptors or memory, which no plugin caused; otherwise `None`.
     pub fn of_exhaustion(error: &io::Error) -> Option<Self> {
         let what = match Errno::from_io_error(error)? {
             Errno::MFILE => {

@@ -22,9 +22,8 @@ pub(crate) struct Sources<'s> {
 }
 
 impl<'a> Machine<'a> {
-    /// Evaluates an expression. When it needs a value from a source, its evaluation ends, and starts again with the
-    /// value, so that no thread is blocked; the cost limit allows two calls of the authorizer. An expensive evaluation
-    /// starts again on a thread for long work.
+    /// Evaluates an expression. When it needs a value from a source, or becomes expensive, the evaluation ends. It
+    /// starts again with the value, or on a thread for long work. The cost limit allows two calls of the authorizer.
     pub(crate) async fn settle(&mut self, expression: &'a Expression, sources: Sources<'_>) -> Outcome<'a> {
         let outcome = loop {
             match self.run(expression) {

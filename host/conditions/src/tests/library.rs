@@ -12,8 +12,7 @@ const FORMATS: &str = "k8s.io/apiserver, library.Format";
 const SEMVER: &str = "k8s.io/apiserver, library.SemverLib version 1";
 const QUANTITY: &str = "k8s.io/apiserver, library.Quantity";
 
-/// The library functions that have a row in this file. Other libraries (regular expressions, addresses, sets,
-/// Kubernetes' lists) have rows in `language`.
+/// The library functions with a row here. Regular expressions, addresses, sets and lists have rows in `language`.
 const FUNCTIONS: &[(&str, &str)] = &[
     (
         STRINGS,

@@ -71,8 +71,7 @@ impl Rest {
             .find_map(|route| Matched::new(route, &route.template, path, path::parameter))
     }
 
-    /// Returns whether a lenient server, which may ignore case, could match this reading of the path to another route
-    /// or other parameters than `first`.
+    /// Returns whether a server that ignores case could match this reading to another route or parameters than `first`.
     fn is_other(&self, first: Option<&Matched>, method: &Method, path: &str) -> bool {
         let find = |template: fn(&PreparedRoute) -> &Router<()>, path: &str| {
             self.routes

@@ -60,16 +60,14 @@ pub struct Route {
     pub object: Pointer,
     /// Whether a body without an object passes instead of being refused. Default: false.
     pub optional: bool,
-    /// The fields of the body that no stage may change, all inside the object. Default: the fields of the object from
-    /// which name, namespace and kind are read.
+    /// The fields of the object that no stage may change. Default: those from which name, namespace and kind are read.
     pub identity: Option<Vec<Pointer>>,
     /// More keys of the body that are rewritten in this spelling, because servers written in Go ignore the case of
     /// keys. The keys in the route's pointers are always rewritten.
     pub spellings: Vec<Pattern>,
     /// Whether the request is a dry run, whose result the control plane does not store.
     pub dry_run: bool,
-    /// The query for the stored object. With it, stages see the old object, and the result of a PATCH instead of its
-    /// body.
+    /// The query for the stored object. Stages then see the old object, and the result of a PATCH.
     pub get: Option<StoredRoute>,
     /// Whether stages see the body of a PATCH, although it is only a part of the object. A route that creates or
     /// updates with PATCH needs `partial` or `get`.

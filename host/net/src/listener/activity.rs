@@ -13,8 +13,7 @@ use super::{
     transfer::{Transfer, TransferState},
 };
 
-/// The timeout of a connection between requests. It is longer than the usual timeouts of clients, so that the client is
-/// the one to close the connection.
+/// The timeout between requests. It is longer than clients' usual timeouts, so that clients close the connection.
 const KEEP_ALIVE: Duration = Duration::from_secs(75);
 
 /// The state that determines a connection's timeouts. Clones share the state. hyper's own header timeout is not used,

@@ -25,8 +25,7 @@ const LARGEST_CHUNK: usize = 16 * 1024;
 pub struct TransferLimits {
     /// The idle timeout of a client that sends a request's body or reads a reply.
     pub client: Duration,
-    /// The minimum rate of a client in bytes per second, averaged over the times of waiting for the client that add up
-    /// to `client`; 0 disables the limit.
+    /// The minimum rate of a client in bytes per second, averaged over waits that add up to `client`; 0 for none.
     pub minimum_rate: u64,
     /// The idle timeout of an upstream that reads a request's body or sends a reply.
     pub upstream: Duration,

@@ -60,8 +60,7 @@ pub fn not_after(certificate: &CertificateDer<'_>) -> Option<SystemTime> {
     Some(end(&parsed))
 }
 
-/// Returns the common names of a certificate's subject, and the DNS names and URIs among its alternative names. There
-/// are none if the certificate cannot be parsed.
+/// Returns a subject's common names, and its alternative DNS names and URIs; none if they cannot be parsed.
 pub fn subject_names(certificate: &CertificateDer<'_>) -> Vec<String> {
     let Ok((_, parsed)) = parse_x509_certificate(certificate) else {
         return Vec::new();

@@ -160,8 +160,7 @@ impl ClientTls {
         })
     }
 
-    /// Requires this name in the certificate of every server, instead of the host of its URL. Servers need this whose
-    /// certificates do not contain their addresses.
+    /// Requires this name in servers' certificates, for certificates that do not contain the host of the URL.
     pub fn with_server_name(self, name: &str) -> Result<Self, InvalidServerName> {
         let name = DnsName::try_from(name).map_err(|_| InvalidServerName(name.to_owned()))?;
         Ok(Self {

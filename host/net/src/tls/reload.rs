@@ -20,8 +20,7 @@ use crate::telemetry;
 /// The interval between warnings that a certificate expires soon.
 const REMINDER: Duration = Duration::from_secs(24 * 3600);
 
-/// TLS material that is loaded again when its files change. Clones share the material. Invalid material is rejected,
-/// and the last valid material stays in use.
+/// TLS material that is loaded again when its files change. Clones share it. The last valid material stays in use.
 pub struct Reloading<C> {
     material: Reloaded<Material<C>>,
     /// `None` for a configuration that never changes, because it does not come from files.

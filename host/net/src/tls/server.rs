@@ -63,8 +63,7 @@ impl ServerTls {
     }
 }
 
-/// Loads a configuration with its own sessions: after a reload, a client cannot resume an earlier session without
-/// presenting its certificate again.
+/// Loads a configuration with its own sessions: after a reload, clients must present their certificates again.
 fn load(
     usage: Usage,
     identity: &Identity,

@@ -1,7 +1,6 @@
 //! The pool of connections to upstream servers.
 //!
-//! A connection has no task of its own: the request, and then the reply's body, send and receive its bytes. So a
-//! server's reply wakes the request directly.
+//! A connection has no task: the request, and then the reply's body, drive it. So a server's reply wakes the request.
 
 use std::{
     collections::VecDeque,
@@ -102,8 +101,7 @@ impl Pool {
         }
     }
 
-    /// Sends a request, whose URL has only a path and a query, and returns the reply. If the server has closed an idle
-    /// connection, the request is sent on another one.
+    /// Sends a request, whose URL has only path and query. A closed idle connection is replaced by another one.
     pub(super) async fn request(
         &self,
         server: &Server,
@@ -188,8 +186,7 @@ fn poll_unwoken<T>(poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> Poll<T> {
 }
 
 impl UpstreamConnection {
-    /// Sends and receives as much as possible. Completes when the connection is closed. Errors are reported to the
-    /// request or to the reply's body.
+    /// Sends and receives what is possible, until the connection closes. Errors go to the request or the reply's body.
     fn drive(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if let Some(driver) = &mut self.driver {
             // The error matters only if a request is in flight, which then gets it.
@@ -287,8 +284,7 @@ impl Body for ReplyBody {
             *lease = None;
         }
         if let Poll::Ready(Some(Err(failure))) = polled {
-            // hyper's server discards unsent data when a body fails. Returning `Pending` first makes it send the data,
-            // and the next poll returns the error.
+            // hyper's server discards unsent data when a body fails, so the error waits for the next poll.
             self.failure = Some(failure);
             cx.waker().wake_by_ref();
             return Poll::Pending;

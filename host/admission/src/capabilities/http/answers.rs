@@ -125,8 +125,7 @@ impl HttpAnswer {
         recorded
     }
 
-    /// Redacts the values in the queries of the URL and of the header `location`, which may be secrets. Returns their
-    /// number.
+    /// Redacts the values in the queries of the URL and of `location`, which may be secret. Returns their number.
     pub fn redact_queries(&mut self) -> usize {
         let mut count = redact_query(&mut self.url);
         if let Some(location) = self.headers.get_mut("location") {
