@@ -171,8 +171,7 @@ impl AdminAccess {
     }
 }
 
-/// Identifies a client. Clients send tokens deliberately, but browsers send certificates unasked, so a token takes
-/// precedence.
+/// Identifies a client. A token takes precedence, because clients send it deliberately, but certificates unasked.
 fn authenticate(
     head: &Parts,
     tokens: &[Token],

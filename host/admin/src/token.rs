@@ -48,8 +48,7 @@ const MAX_LENGTH: usize = 1024;
 
 /// A token in a file that is read again when it changes. Clones share the token.
 ///
-/// While the file is invalid or missing, neither it nor the previous token is accepted: removing the file revokes the
-/// token.
+/// While the file is invalid or missing, the previous token is not accepted either: removing the file revokes it.
 #[derive(Clone, Debug)]
 pub struct TokenFile(Reloaded<Option<TokenDigest>>);
 

@@ -55,8 +55,7 @@ pub(crate) struct Arguments {
     log: String,
 }
 
-/// The duration of a round: long enough for thousands of calls, and short enough that disturbances affect both
-/// versions.
+/// The duration of a round: long enough for thousands of calls, short enough that disturbances affect both versions.
 const ROUND: Duration = Duration::from_millis(50);
 
 /// The minimum number of rounds of each version, with which they can be compared.
@@ -143,8 +142,7 @@ async fn check(table: &Table, found: &LocatedRequest) -> Result<(), String> {
     }
 }
 
-/// Returns the median of the bytes that plugins write per request; `None` without plugins, or if the kernel reports
-/// none.
+/// Returns the median of the bytes that plugins write per request; `None` if there are no plugins or figures.
 async fn touched_bytes(table: &Table, meter: &Meter, requests: &[LocatedRequest]) -> Option<u64> {
     let mut touched = Vec::new();
     for (number, found) in requests.iter().cycle().take(2 * MEMORY_REQUESTS).enumerate() {

@@ -133,8 +133,7 @@ impl StageMistake {
             )];
         };
         let mistakes = mistakes.iter().map(|mistake| {
-            // If the setting is itself a text with lines, such as a Rego policy, the plugin names the line in that
-            // text.
+            // If the setting is itself a text with lines, such as a Rego policy, the plugin names the line in it.
             let line = mistake
                 .message
                 .strip_prefix("line ")
@@ -219,8 +218,7 @@ fn check(arguments: &Arguments) -> crate::Result<CheckReport> {
         .flat_map(|chain| chain.warnings().into_iter().chain(chain.unreached(&reach)));
     let now = Moment::now();
     let of_exceptions = definitions.exceptions.iter().flat_map(|exception| {
-        // An exception's stage may be in a store that is not read. If all stores are read, an unknown stage is a
-        // mistake.
+        // An exception's stage may be in a store that is not read. If all are read, an unknown stage is a mistake.
         let unknown = exception.unknown(&definitions.chains);
         exception.warning(now).into_iter().chain(unknown)
     });
@@ -240,8 +238,7 @@ fn unread_stores(config: Option<&Config>) -> Vec<String> {
     unread.map(|place| place.name()).collect()
 }
 
-/// Reads the chains and exceptions in all documents, and the configuration. A command line without definitions is
-/// refused.
+/// Reads the chains and exceptions in all documents, and the configuration. Requires at least one definition.
 fn documents(arguments: &Arguments) -> Result<(Definitions, Option<Config>), Mistakes> {
     let config = arguments.config.as_deref().map(Config::read).transpose()?;
     let mut paths = arguments.files.clone();

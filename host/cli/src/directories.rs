@@ -77,8 +77,7 @@ fn default_store(variable: Variable<'_>) -> Option<PathBuf> {
     Some(caches.join("admittance"))
 }
 
-/// Returns the default directory of the history. A systemd service's is in `STATE_DIRECTORY`, which may list several
-/// with `:`.
+/// Returns the default directory of the history. For a systemd service, it is in `STATE_DIRECTORY`.
 fn default_history(configuration: &Path, variable: Variable<'_>) -> Option<PathBuf> {
     let of_service = || {
         let listed = variable("STATE_DIRECTORY")?;

@@ -1,5 +1,4 @@
-//! Exports metrics. Labels with values that users choose have a limited number of values, and series of unused clusters
-//! are forgotten.
+//! Exports metrics. The number of values of labels that users choose is limited, and unused clusters are forgotten.
 
 use std::{
     borrow::Cow,
@@ -18,8 +17,7 @@ use parking_lot::Mutex;
 
 /// The label with the name of a cluster. Users of a gateway may create any number of clusters.
 const CLUSTER: &str = "cluster";
-/// The maximum number of values of each label. Authors of definitions choose most values; those of `path` are ZooKeeper
-/// nodes.
+/// The maximum number of values of each label. Authors of definitions choose most values; `path` is a ZooKeeper node.
 const MOST_VALUES: [(&str, usize); 8] = [
     (CLUSTER, 512),
     ("chain", 4096),

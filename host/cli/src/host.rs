@@ -7,7 +7,7 @@ use admittance_driver::{Config, NamespacesConfig};
 
 use crate::{directories, progress};
 
-/// Returns the configuration of the sandbox. The running program itself compiles plugins, even if its file was
+/// Returns the configuration of the sandbox. Plugins are compiled by the running program, even if its file was
 /// replaced.
 pub(crate) fn sandbox(config: Option<&Config>) -> SandboxConfig {
     let mut sandbox = config.map(|config| config.sandbox.clone()).unwrap_or_default();

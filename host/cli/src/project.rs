@@ -165,8 +165,7 @@ const LANGUAGES: [Language; 4] = [
     },
 ];
 
-/// The programs that users must install, the environment variables that can contain their paths, and the fix for
-/// missing ones.
+/// The programs that users must install, the variables that can contain their paths, and the fix for missing ones.
 const TOOLS: [(&str, &str, &str); 4] = [
     ("cargo", "CARGO", "install Rust with rustup (https://rustup.rs)"),
     ("npm", "NPM", "install Node.js 20 or newer (https://nodejs.org)"),

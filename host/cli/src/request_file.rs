@@ -75,8 +75,7 @@ pub(crate) struct LocatedRequest {
     pub(crate) request: Request,
 }
 
-/// Reads requests from files and directories, at least one; `-` means standard input. With `--request`, files contain
-/// bodies.
+/// Reads requests from files and directories, at least one; `-` is standard input. With `--request`, files are bodies.
 pub(crate) fn read(
     paths: &[PathBuf],
     arguments: &ObjectArguments,
@@ -290,8 +289,7 @@ fn bcs_for(head: &Parts) -> Result<Bcs, String> {
     Ok(Bcs::new(cluster))
 }
 
-/// Parses an HTTP/1.1 request. The body is everything after the empty line, since edited files have a wrong
-/// `Content-Length`.
+/// Parses an HTTP/1.1 request. The body is everything after the empty line, whatever `Content-Length` says.
 fn parse_http(bytes: &[u8]) -> Result<(Parts, Bytes), String> {
     let mut headers = [httparse::EMPTY_HEADER; 100];
     let mut parsed = httparse::Request::new(&mut headers);

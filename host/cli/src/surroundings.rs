@@ -77,8 +77,7 @@ impl SurroundingFiles {
     }
 }
 
-/// The objects and HTTP answers for plugins during the current request. Clones share them, so requests run one at a
-/// time.
+/// The objects and HTTP answers for plugins during a request. Clones share them, so requests run one at a time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SimulatedSurroundings(Arc<RwLock<CurrentSurroundings>>);
 

@@ -95,8 +95,7 @@ impl Config {
         has_leader(&*self.front, &self.definitions, has_ensemble)
     }
 
-    /// Returns warnings about probably unintended settings: world-readable keys, and values that YAML 1.2 reads
-    /// differently.
+    /// Returns warnings about probable mistakes: world-readable keys, and values that YAML 1.2 reads differently.
     pub fn warnings(&self) -> Vec<String> {
         let admin = self.admin.as_ref().and_then(AdminConfig::tls);
         let ports = self.listen.tls.iter().chain(admin.map(|tls| &tls.server));
@@ -264,8 +263,7 @@ pub struct LogConfig {
     pub format: LogFormat,
 }
 
-/// The export of traces to an OpenTelemetry collector. `None` means the default from OpenTelemetry's environment
-/// variables.
+/// The export of traces to an OpenTelemetry collector. Defaults come from OpenTelemetry's environment variables.
 #[derive(Clone, Debug)]
 pub struct TracingConfig {
     /// The URL to which spans are posted.

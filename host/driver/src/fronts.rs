@@ -176,7 +176,7 @@ pub(crate) trait Front: Debug + Send + Sync + 'static {
             .collect();
     }
 
-    /// Returns the reply to `/healthz` in bcs-mesos-driver's format; `None` for the default. `ip` is the listen
+    /// Returns the reply to `/healthz` in bcs-mesos-driver's format, or `None` for the default. `ip` is the listen
     /// address.
     fn health(&self, _ip: IpAddr) -> Option<HealthInfo> {
         None

@@ -25,8 +25,7 @@ impl Default for NamespacesConfig {
 /// The namespaces in a file, which is read again when it changes.
 ///
 /// The file contains `name: { label: value }` for each namespace, or the documents that `kubectl get namespaces
-/// --output yaml` prints: Namespaces, or a List of them. A namespace that is not in the file only has its name as a
-/// label.
+/// --output yaml` prints: Namespaces, or a List of them. Other namespaces have only their name as a label.
 #[derive(Clone, Debug)]
 pub struct FileNamespaces(Reloaded<StaticNamespaces>);
 

@@ -1,5 +1,4 @@
-//! Lists the places of definitions that a configuration can name. Each is a module with its section and stores, and a
-//! row of [`PLACES`].
+//! Lists the places of definitions that a configuration can name: each a module, and a row of [`PLACES`].
 
 mod custom_resources;
 mod files;

@@ -109,11 +109,11 @@ impl HostBuilder {
         self
     }
 
-    /// Adds the definitions of this store. May be called more than once.
+    /// Adds the definitions of this store, except for [invalid ones](Self::on_bad_definition). May be called more than
+    /// once.
     ///
-    /// Its definitions become part of the table, except for [invalid ones](Self::on_bad_definition). While the store is
-    /// unavailable, the table is kept, and [`Host::status`] says why. A start waits five seconds for the store, and
-    /// then serves the last live table.
+    /// While the store is unavailable, the table is kept, and [`Host::status`] says why. A start waits five seconds for
+    /// the store, and then serves the last live table.
     pub fn definition_store(self, store: impl DefinitionStore) -> Self {
         self.definition_stores(vec![Arc::new(store)])
     }
@@ -230,8 +230,7 @@ impl HostBuilder {
         self
     }
 
-    /// Connects to this address (`host:port`) for the webhook host of this name, without DNS. May be called more than
-    /// once.
+    /// Connects to this `host:port` for the webhook host of this name, without DNS. May be called more than once.
     pub fn resolve(mut self, host: impl Into<String>, address: impl Into<String>) -> Self {
         self.resolve.push((host.into(), address.into()));
         self

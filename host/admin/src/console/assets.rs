@@ -1,5 +1,4 @@
-//! Serves the style sheet, scripts and icon, which are compiled into the program and cached by browsers until it
-//! changes.
+//! Serves the style sheet, scripts and icon, which are compiled into the program and cached until it changes.
 
 use std::sync::LazyLock;
 
@@ -68,8 +67,7 @@ async fn read(Path((directory, name)): Path<(String, String)>) -> Response {
     let Some(asset) = ASSETS.iter().find(|asset| asset.name == name) else {
         return StatusCode::NOT_FOUND.into_response();
     };
-    // A page of another version of the program requests another directory, whose assets may differ, so they are not
-    // cached.
+    // Pages of another version of the program request another directory. Its assets may differ, so the reply is not cached.
     let cache = if directory == *DIRECTORY {
         "public, max-age=31536000, immutable"
     } else {

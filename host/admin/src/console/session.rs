@@ -150,8 +150,7 @@ impl SessionId {
         Some(Self(id.to_owned()))
     }
 
-    /// Returns the `Set-Cookie` header with the id, which scripts cannot read and browsers send only from this site's
-    /// pages.
+    /// Returns the `Set-Cookie` header with the id. Scripts cannot read it, and only this site's pages send it.
     pub(super) fn cookie(&self, head: &Parts) -> (http::HeaderName, HeaderValue) {
         cookie(head, &self.0, LIFETIME)
     }

@@ -135,8 +135,8 @@ fn unauthorized(why: SignInReason, next: &str) -> Response {
         .into_response()
 }
 
-/// Replies to a request from a link on another site, without the session's cookie. This page belongs to the console, so
-/// when it opens the address again, the browser sends the cookie.
+/// Replies to a request from a link on another site, without the session's cookie. When this page opens the address
+/// again, the browser sends the cookie.
 pub(super) fn sign_in_again(head: &Parts) -> Response {
     let address = head.uri.path_and_query().map_or("/", |next| next.as_str());
     layout::forwarding_page(address).into_response()

@@ -1,5 +1,4 @@
-//! Writes decisions to disk and servers without delaying requests. If a queue is full, decisions are dropped and
-//! counted.
+//! Writes decisions to disk and servers without delaying requests: those beyond a queue are dropped and counted.
 
 mod events;
 mod http;

@@ -10,8 +10,7 @@ use crate::files;
 /// The maximum size of a configuration, in bytes. BCS's configurations have a few kilobytes.
 const LARGEST: usize = 1 << 20;
 
-/// The sections that only group keys: those of the documented bcs-api.yaml, and `bke` from the JSON that its code
-/// reads.
+/// The sections that only group keys: those of the documented bcs-api.yaml, and `bke` of the JSON that it reads.
 const SECTIONS: [&str; 9] = [
     "service_config",
     "metric_config",
@@ -26,8 +25,7 @@ const SECTIONS: [&str; 9] = [
 
 const ROLES: &str = "write the roles of users to a file for dialect.gateway.roles.file, or name the authorization system in \
                      dialect.gateway.roles.subscription; see docs/cluster-roles.md";
-/// Keys, or sections ending in a dot, without an equivalent, each with the reason or an alternative. The first match
-/// applies.
+/// Keys, or sections ending in a dot, without an equivalent, and the reason or an alternative. The first match applies.
 const WITHOUT_EQUIVALENT: [(&str, &str); 24] = [
     (
         "bootstrap_users",
@@ -155,8 +153,7 @@ impl OriginalConfig {
         }
     }
 
-    /// Returns the sections of the ports; the first has a certificate. `asks_clients` says whether clients need one
-    /// too.
+    /// Returns the sections of the ports; the first has a certificate. `asks_clients` says whether clients need one.
     fn ports(&mut self, port: &str, metric_port: &str, asks_clients: bool) -> String {
         let ip = self.take("address").unwrap_or_else(|| "0.0.0.0".to_owned());
         let mut text = format!("listen:\n  address: {}\n", self.address(&ip, "port", port));

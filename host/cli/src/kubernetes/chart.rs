@@ -151,8 +151,7 @@ pub(super) fn rendered(
     Ok(manifests)
 }
 
-/// The facts about definitions and configuration that templates read from `files/installation.yaml`. No value overrides
-/// them.
+/// The facts about definitions and configuration that templates read from `files/installation.yaml`.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct InstallationFacts<'a> {

@@ -1,13 +1,11 @@
 //! Defines the paths in a Pod on which its configuration and chains depend.
 
 /// The directory of chains in a Pod. Each directory is a separate volume, so that an update replaces all its files at
-/// once, and new files appear without a new Pod. Directories refer to each other by relative paths, so they can be
-/// anywhere.
+/// once, and new files appear without a new Pod. References between directories are relative paths.
 pub(super) const CHAINS: &str = "/etc/admittance/chains";
 pub(super) const MODULES: &str = "/etc/admittance/modules";
 /// The directory for modules and compiled code: an emptyDir that every user can write to, or the volume of a claim that
-/// the group can write to. The program creates a directory in it, because it reads compiled code only where no other
-/// user can write.
+/// the group can write to. The program creates a private directory in it, because no other user may write compiled code.
 pub(super) const CACHE: &str = "/var/cache/admittance";
 /// The directory of the history, with the same permissions as [`CACHE`].
 pub(super) const STATE: &str = "/var/lib/admittance";

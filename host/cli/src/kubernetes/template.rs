@@ -13,8 +13,7 @@ use serde_json::{Map, Value as Json, json};
 
 use super::chart::ChartFiles;
 
-/// Renders this template. `root` contains `Release` and `Values`, and `files` the other templates and files of the
-/// chart.
+/// Renders this template. `root` has `Release` and `Values`, and `files` the other templates and files of the chart.
 pub(super) fn render(template: &str, root: &Json, files: &ChartFiles) -> Result<String, String> {
     let helpers = include_str!("chart/templates/_helpers.tpl");
     let mut renderer = Renderer {

@@ -152,8 +152,8 @@ impl Lang {
 }
 
 impl LanguageTemplate {
-    /// Returns the files without the SDK, with `{{name}}`, `{{crate}}`, `{{summary}}`, `{{module}}` and `{{setup}}`
-    /// filled in.
+    /// Returns the files without the SDK, and fills in `{{name}}`, `{{crate}}`, `{{summary}}`, `{{module}}` and
+    /// `{{setup}}`.
     pub(super) fn files(&self, template: PluginTemplate) -> impl Iterator<Item = File> {
         let [code, examples] = [&self.code, &EXAMPLES].map(|templates| template.files_in(templates));
         [self.own, code, examples, &COMMON].into_iter().flatten().copied()

@@ -1,5 +1,4 @@
-//! `admittance users`, `tokens`, `clusters`, `register-tokens` and `permissions`: manages users and clusters of a
-//! gateway.
+//! `admittance users`, `tokens`, `clusters`, `register-tokens` and `permissions`: manages users of a gateway.
 
 mod text;
 

@@ -38,7 +38,7 @@ impl TestBench {
         }
     }
 
-    /// Compiles and configures the hooks of a case, unless an earlier case has them. [`admit`](Self::admit) reports
+    /// Compiles and configures the hooks of a case, unless an earlier case has. [`admit`](Self::admit) reports
     /// mistakes.
     pub(super) async fn prepare(&mut self, case: &TestCase) {
         if !matches!(case.expected, CaseExpectation::Invalid) {

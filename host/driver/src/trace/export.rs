@@ -52,8 +52,7 @@ pub struct Traces {
 }
 
 impl Traces {
-    /// Starts the export; `None` if neither configuration nor environment requests it. Must be called within a tokio
-    /// runtime.
+    /// Starts the export; `None` if neither configuration nor environment requests it. Needs a tokio runtime.
     pub fn start(config: Option<TracingConfig>) -> Result<Option<Self>, TracesError> {
         let Some(config) = environment::complete(config)? else {
             return Ok(None);

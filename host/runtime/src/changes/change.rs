@@ -216,8 +216,8 @@ impl Host {
         }
     }
 
-    /// Writes a change, and goes live with its table. Returns `None`, and writes nothing, if another table than `base`
-    /// went live in the meantime, or the definitions were read again.
+    /// Writes a change and goes live. Returns `None`, and writes nothing, if another table than `base` is live by now,
+    /// or the definitions were read again.
     async fn finish(
         &self,
         plan: Plan,

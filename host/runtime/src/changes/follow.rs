@@ -16,8 +16,8 @@ use crate::{Error, Host, RevisionModule, changes::reload::Reload, live::assembly
 const WRITERS_PATIENCE: Duration = Duration::from_secs(20);
 
 struct Attempt {
-    /// Whether definitions or modules changed. Otherwise the reason is a scheduled refresh or a retry. After a change,
-    /// the part that needs no server goes live first.
+    /// Whether definitions or modules changed, so that the part that needs no server goes live first. Otherwise, a
+    /// scheduled refresh or a retry is due.
     is_change: bool,
     refresh: HashSet<ModuleReference>,
 }

@@ -13,8 +13,7 @@ use crate::{
     live::source::Purpose,
 };
 
-/// The time for which newer changes do not cancel a build. Otherwise, a quick series of changes could starve all of
-/// them.
+/// The time for which newer changes do not cancel a build. Otherwise, quick changes could starve all of them.
 const UNINTERRUPTED: Duration = Duration::from_secs(1);
 
 pub(crate) enum Reload {
@@ -42,7 +41,7 @@ impl Host {
         }
     }
 
-    /// Reloads like [`reload`](Self::reload), but requests only these modules from servers. Ends early at further
+    /// Reloads like [`reload`](Self::reload), requesting only these modules from servers. Ends early at further
     /// changes.
     pub(crate) async fn reload_with(
         &self,

@@ -9,8 +9,7 @@ use bytestring::ByteString;
 use super::DecisionVerdict;
 use crate::Moment;
 
-/// A request with its outcome. Objects are text; the outcome's patch on the request's object yields the resulting
-/// object.
+/// A request with its outcome. Objects are text, and the resulting object is the request's object with the patch.
 #[derive(Debug)]
 pub(crate) struct DecidedRequest {
     pub(crate) request: Request,

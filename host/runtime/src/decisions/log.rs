@@ -116,7 +116,7 @@ impl DecisionLog {
 
     /// Returns the newest decisions with this uid and ids smaller than `before`, in ascending order and with their
     /// objects: at most [`PAGE_OF_UID`](Self::PAGE_OF_UID) and [`PAGE_BYTES`](Self::PAGE_BYTES). Also returns the
-    /// number of older ones. There may be many: kube-apiserver sends a request to several paths, and clients choose
+    /// number of older ones, which may be large: kube-apiserver sends a request to several paths, and clients choose
     /// uids.
     pub fn get(&self, uid: &str, before: Option<u64>) -> (Vec<LoggedDecision>, usize) {
         let entries = self.newest_first(before);

@@ -70,8 +70,7 @@ pub(super) fn of(
 }
 
 impl ChainCounts {
-    /// Adds the rows of one chain for a request. Rows of only the second round are skipped: the request was counted
-    /// already.
+    /// Adds the rows of one chain for a request. Rows of only the second round are skipped: they are counted already.
     fn add(&mut self, rows: &[TraceRow], decision: &Decision, part: usize) {
         if rows.iter().all(|row| row.round > 1) {
             return;

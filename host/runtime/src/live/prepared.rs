@@ -82,8 +82,7 @@ pub struct Prepared {
 }
 
 impl Host {
-    /// Returns the tables that this host could serve. Those that are not live wait for
-    /// [`go_live_with`](Self::go_live_with).
+    /// Returns the tables that this host could serve; [`go_live_with`](Self::go_live_with) makes one live.
     pub fn prepared(&self) -> Prepared {
         let (hash, live) = (self.hash(), self.0.live.load());
         Prepared {
@@ -116,8 +115,7 @@ impl Host {
         true
     }
 
-    /// Goes live with a table. If the program decides when that happens, a table with another content hash waits
-    /// instead.
+    /// Goes live with a table. If the program decides when tables go live, one with another content hash waits instead.
     pub(crate) async fn offer(
         &self,
         state: &mut TableState,

@@ -95,8 +95,8 @@ const START_PATIENCE: Duration = Duration::from_secs(5);
 const READ_PAUSE: Duration = Duration::from_millis(500);
 
 impl Source {
-    /// Reads the definitions for the first table. Waits a few seconds for unreachable stores, because the program may
-    /// start before their connections are established.
+    /// Reads the definitions for the first table. Waits a few seconds for unreachable stores, which may not be
+    /// connected yet.
     pub(crate) async fn read_first(&mut self) -> Result<Usable, Error> {
         let latest = Instant::now() + START_PATIENCE;
         loop {

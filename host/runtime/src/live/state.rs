@@ -44,8 +44,8 @@ impl TableState {
             .or_else(|| self.history.last().map(|last| &**last))
     }
 
-    /// Returns whether the newest table has these definitions and plugins. If it is live, a waiting table becomes the
-    /// earlier one.
+    /// Returns whether the newest table has these definitions and plugins. If the live one has, the waiting one is
+    /// retired.
     pub(crate) fn is_newest(&mut self, entry: &HistoryEntry) -> bool {
         if self.history.is_newest(entry) {
             self.prepared.retire_newest();

@@ -29,8 +29,7 @@ impl Host {
 
     /// Returns the state of each of these definitions' versions; `None` for a version that no table was built from yet.
     pub fn version_states(&self, versions: &[DefinitionFile]) -> Vec<Option<VersionState>> {
-        // The content is read first: if no build is running after that, the live table and its problem account for all
-        // of it.
+        // The content is read first: if no build runs after that, the live table and its problem account for all of it.
         let known = self.0.stores.known_content();
         let is_building = self.0.building.load(Ordering::Acquire) > 0;
         let live = self.0.live.load_full();

@@ -66,8 +66,7 @@ pub struct Replica {
 pub enum Agreement {
     /// All voters serve the target, or are about to, and no voter has prepared another table.
     Agreed,
-    /// All voters have prepared this table. The leader publishes it as the target; then every replica goes live with
-    /// it.
+    /// All voters have prepared this table. The leader publishes it as the target; then every replica serves it.
     Switch(Digest),
     /// These voters have not prepared the table that the others wait to go live with.
     Waiting(Vec<Missing>),
@@ -103,8 +102,7 @@ impl Missing {
 /// Decides from the last published target and the reports of all replicas.
 ///
 /// The voters are the live replicas that have the target, because only these answer requests. So a new or late replica
-/// does not delay the others. Without voters, the leader's live table becomes the target, so that replicas become
-/// ready.
+/// does not delay the others. Without voters, the leader's live table becomes the target.
 pub fn agreement(target: Option<Digest>, replicas: &[Replica]) -> Agreement {
     let alive = || replicas.iter().filter(|replica| replica.is_alive);
     let voters: Vec<&Replica> = alive()

@@ -221,8 +221,7 @@ impl PartialBody {
     }
 }
 
-/// Reads a body. Each part is dropped after copying, so that the connection can reuse its memory; a single part is not
-/// copied.
+/// Reads a body. Each part is dropped after copying, so that its memory is reused; a single part is not copied.
 async fn whole<B>(mut body: B, memory: &mut BodyMemory) -> Result<Bytes, ReadError>
 where
     B: Body<Data = Bytes, Error = Box<dyn std::error::Error + Send + Sync>> + Unpin,

@@ -85,8 +85,7 @@ impl ReviewService {
     }
 
     /// Also answers reviews at `/definitions`, in which the API server asks about definitions before it stores them.
-    /// Definitions with mistakes are denied. `read` must read an object as the store will; if it returns `None`, the
-    /// object is allowed.
+    /// Definitions with mistakes are denied. `read` must read an object as the store does; `None` allows the object.
     pub fn definitions(
         self,
         read: impl Fn(&Object) -> Option<DefinitionFile> + Send + Sync + 'static,

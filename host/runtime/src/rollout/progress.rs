@@ -17,8 +17,7 @@ use crate::{Moment, live::disabled::is_stage, status::metrics};
 pub struct RolloutProgress {
     /// The stage, by phase, chain and name: `Mutating:pods/images`.
     pub stage: String,
-    /// The digest of the candidate's module and settings, and of the rollout's definition, which identifies the
-    /// rollout.
+    /// The digest of the candidate's module and settings and of the rollout's definition, by which rollouts differ.
     pub subject: Digest,
     /// The number of times that the rollout was restarted after an abort.
     #[serde(default)]

@@ -219,8 +219,7 @@ pub(crate) fn stage_durations(row: &TraceRow) -> Histogram {
     )
 }
 
-/// The metrics of requests that matched a chain, kept because finding a metric by its labels takes longer than
-/// counting.
+/// The metrics of requests that matched a chain, kept because looking a metric up takes longer than counting.
 #[derive(Debug, Default)]
 pub(crate) struct RequestMetrics {
     decisions: [OnceLock<Counter>; DecisionVerdict::ALL.len()],

@@ -215,8 +215,7 @@ mod tests {
                     for minute in 0..=number {
                         traffic.record(DecisionVerdict::Denied, Duration::ZERO, begun + minutes(minute));
                     }
-                    // All threads end together, because a thread that starts after another has ended would reuse its
-                    // counts.
+                    // All threads end together, because a thread that starts after another has ended reuses its counts.
                     all.wait();
                 });
             }

@@ -17,8 +17,7 @@ use crate::{
 
 #[derive(Debug)]
 pub(crate) struct DisabledStages {
-    /// This lock is held to change disabled stages and rollouts and to go live, so that each table gets their newest
-    /// state.
+    /// This lock is held to change disabled stages and rollouts, and to go live with their newest state.
     stages: Mutex<Stages>,
     directory: Option<Arc<HistoryDirectory>>,
     writing: Mutex<()>,
