@@ -1,7 +1,6 @@
 //! Plans the writes for applying, deleting or promoting definitions.
 //!
-//! A file with one definition is replaced or removed as a whole. If a file has several definitions, the change fails
-//! with an error that names the place to edit.
+//! A file with one definition is replaced or removed as a whole. With several, the error names the place to edit.
 
 mod apply;
 mod error;

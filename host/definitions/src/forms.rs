@@ -1,8 +1,7 @@
 //! The systems whose documents are converted to chains.
 //!
-//! Each system is a submodule and a row of [`DocumentForms`]; a program that embeds the host can add rows. The
-//! differences between systems are methods of [`DocumentForm`], so code outside a system's module does not depend on
-//! it.
+//! Each system is a submodule and a row of [`DocumentForms`]; an embedding program can add rows. Systems differ only in
+//! the methods of [`DocumentForm`], so code outside of a system's module does not depend on it.
 
 pub(crate) mod bcs;
 pub(crate) mod gatekeeper;
@@ -52,8 +51,7 @@ pub trait DocumentForm: fmt::Debug + Send + Sync + 'static {
     /// Reads a document on its own, as far as possible, and reports all mistakes in it.
     fn read(&self, document: &TypedDocument<'_>) -> Option<FormContent>;
 
-    /// Reports conflicts with earlier definitions of this system. Name conflicts are reported elsewhere for all
-    /// systems. Default: none.
+    /// Reports conflicts with earlier definitions of this system, except name conflicts. Default: none.
     fn check_conflicts(
         &self,
         _new: &ReadDefinition,
@@ -68,14 +66,13 @@ pub trait DocumentForm: fmt::Debug + Send + Sync + 'static {
         defined.chains.extend(all.chains());
     }
 
-    /// Returns the document that a store of entries gets when `applied` replaces `replaced`; `None` if it gets
-    /// `applied` unchanged. Default: `None`.
+    /// Returns what a store of entries gets when `applied` replaces `replaced`; `None` for `applied` itself, the
+    /// default.
     fn merge(&self, _applied: Json, _replaced: &Json) -> Option<Json> {
         None
     }
 
-    /// Returns the import result, with its reason, of documents that can never become native chains; `None` for other
-    /// kinds. Default: `None`.
+    /// Returns the result, with a reason, if documents of this kind never become native chains. Default: `None`.
     fn import(&self, _kind: &DocumentKind) -> Option<(ImportResult, &'static str)> {
         None
     }
@@ -93,8 +90,7 @@ pub struct DocumentKind {
     pub is_namespaced: bool,
     /// Whether chains depend on the definition, although it is neither a chain nor a stage.
     pub is_supporting: bool,
-    /// Whether other documents refer to the definition. If so, it is also read in an unsupported version, so that the
-    /// version is the only mistake that is reported.
+    /// Whether other documents refer to it. If so, an unsupported version is read too, as its only mistake.
     pub is_needed: bool,
     /// The fields by which a document without `kind` is recognised; one of them is enough.
     pub fields: &'static [&'static str],

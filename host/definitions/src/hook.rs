@@ -31,8 +31,7 @@ use self::{
 };
 use crate::document::Node;
 
-/// A kind of hook: its definition in a document, and its preparation. Code outside the kind's module does not depend on
-/// it.
+/// A kind of hook: its definition and its preparation. No code outside of the kind's module depends on it.
 pub trait HookKind: HookValue {
     /// Returns the plugins of the hook, in the order in which [`prepare`](Self::prepare) gets them. Default: none.
     fn plugins(&self) -> Vec<(PluginRole<'_>, &PluginDefinition)> {
@@ -72,8 +71,7 @@ pub trait HookKind: HookValue {
         !self.equals(&**now)
     }
 
-    /// Returns the field of a native stage that defines this hook, and its value; `None` if native stages cannot
-    /// express the hook.
+    /// Returns the field of a native stage that defines this hook, and its value; `None` if there is no such field.
     fn to_native(&self) -> Option<(&'static str, Json)>;
 
     /// Lists the parts of the hook that native stages cannot express, one sentence each. Default: none.
@@ -86,8 +84,7 @@ pub trait HookKind: HookValue {
         Vec::new()
     }
 
-    /// Returns whether `native`, read from this hook's native form, has lost nothing. Default: whether the hooks are
-    /// equal.
+    /// Returns whether `native`, read from this hook's native form, lost nothing. Default: whether the two are equal.
     fn is_complete_in(&self, native: &HookDefinition) -> bool {
         self.equals(&**native)
     }
@@ -220,8 +217,7 @@ pub struct PreparedHook {
     pub hook: Arc<dyn Hook>,
     /// The description of the hook for the status and the console.
     pub status: HookStatus,
-    /// The key of the hook's statistics, which restart from zero when the key of a stage's hook changes. Default:
-    /// empty.
+    /// The key of the hook's statistics. If it changes, the statistics restart from zero. Default: empty.
     pub identity: String,
     /// The failures that this kind of hook can have, besides those that every stage can have. Default: all failures.
     pub failures: &'static [FailureKind],

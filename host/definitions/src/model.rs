@@ -17,8 +17,7 @@ pub struct ChainDefinition {
     pub name: String,
     /// The namespace of a `NamespacedAdmissionChain`, which is called only for requests in this namespace.
     pub namespace: Option<String>,
-    /// The phase, which decides when the stages are called, and whether they may change the object. Default:
-    /// `Mutating`.
+    /// The phase: when the stages are called, and whether they may change the object. Default: `Mutating`.
     pub phase: Phase,
     /// The location of the document.
     pub source: Location,
@@ -51,8 +50,7 @@ impl ChainDefinition {
         }
     }
 
-    /// Creates a chain that calls this plugin for every request, for `admittance run`. Chain and stage have the file's
-    /// name.
+    /// Creates a chain with the file's name that calls this plugin for every request, for `admittance run`.
     pub fn of_plugin(module: &Path, settings: Json, allow: Grants) -> Self {
         let name = module
             .file_stem()

@@ -13,8 +13,7 @@ const REDACTED: &str = "\"[redacted]\"";
 const WITHHELD: &str = "# This text cannot be read as a definition, and may hold values of `allow.environment`: the role \
                         Read does not see it.\n";
 
-/// Replaces each value of `allow.environment` by `[redacted]`. A text that cannot be parsed and may contain such values
-/// is withheld as a whole.
+/// Replaces each value of `allow.environment` by `[redacted]`, or the whole text if the values cannot be located.
 pub fn without_granted_values<'t>(file: &Path, text: &'t str) -> Cow<'t, str> {
     // The name of the field may be written with escapes if the text contains a backslash.
     let may_grant = text.contains('\\') || text.to_ascii_lowercase().contains("environment");

@@ -17,8 +17,7 @@ const DEFAULT_PAUSE: Duration = Duration::from_secs(10 * 60);
 
 const LARGEST_COUNT: i64 = 1_000_000;
 
-/// A limit that is a share counts as a share of at least this many requests, so that one failure among the first
-/// requests does not end the rollout.
+/// A limit that is a share refers to at least this many requests, so that an early failure does not end the rollout.
 const FEWEST: u64 = 100;
 
 /// The gradual replacement of a stage's plugin by its candidate, which decides a growing share of the requests.

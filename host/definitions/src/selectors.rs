@@ -85,8 +85,7 @@ pub(crate) fn namespaces_with(labels: LabelSelector) -> Option<NamespaceSelector
     (!labels.is_empty()).then_some(NamespaceSelector::Labels(labels))
 }
 
-/// Reads a label selector. `also_known` lists fields of other formats, which the mistake about an unknown field may
-/// suggest.
+/// Reads a label selector. `also_known` lists other formats' fields, which a mistake may suggest.
 fn by_labels(mut fields: Fields<'_>, syntax: Syntax, also_known: &[&'static str]) -> LabelSelector {
     let mut requirements = Vec::new();
     for (key, value) in fields.get("matchLabels", Vec::new(), Node::map) {

@@ -162,8 +162,7 @@ impl DefinitionSet {
         stored::all(self)
     }
 
-    /// Returns the definitions that a chain consists of: its own, and separate definitions of its stages, such as the
-    /// bindings of a policy.
+    /// Returns the definitions of a chain: its own and, if its stages are separate definitions, theirs.
     pub fn documents_of(&self, id: &ChainId) -> Vec<StoredDefinition> {
         let chains = self.chains().unwrap_or_default();
         let is_it = |chain: &&ChainDefinition| chain.phase == id.phase && chain.name == id.name;
@@ -184,8 +183,7 @@ impl DefinitionSet {
     /// Plans the writes that store the definitions in `text`. Each replaces the definition with the same name, or is
     /// written to its `destination`.
     ///
-    /// A file with one definition is replaced as a whole. All definitions of the resulting set are checked. Mistakes
-    /// name the text `name`.
+    /// A file with one definition is replaced as a whole. The whole set is checked. Mistakes name the text `name`.
     ///
     /// # Errors
     ///

@@ -63,8 +63,7 @@ pub struct DefinitionFile {
     pub text: String,
     /// Whether the text is in a file or in an entry.
     pub kind: StoreKind,
-    /// The definition that must be at this path, if the store derives paths from definitions. It identifies an entry
-    /// whose text is invalid.
+    /// The definition that belongs to this path, if the store has such a rule. It identifies an invalid entry.
     pub place: Option<DefinitionId>,
 }
 
@@ -96,8 +95,7 @@ impl DefinitionFile {
         }
     }
 
-    /// Returns the text without the store's own formatting: an entry with sorted keys and one field per line, a file
-    /// unchanged.
+    /// Returns the text without the store's formatting: an entry with sorted keys, one per line; a file unchanged.
     pub fn normalized(&self) -> Cow<'_, str> {
         match serde_json::from_str::<Json>(&self.text) {
             Ok(mut value) if self.kind == StoreKind::Entries => {
@@ -108,8 +106,7 @@ impl DefinitionFile {
         }
     }
 
-    /// Parses the documents in the text. A text without documents is a mistake, because a lost text must not remove
-    /// definitions.
+    /// Parses the documents. A text without any is a mistake: a lost text must not remove definitions.
     pub(crate) fn documents(&self, mistakes: &mut Mistakes) -> Vec<Document> {
         let before = mistakes.len();
         let documents = match self.kind {
@@ -141,8 +138,7 @@ pub trait DefinitionStore: Send + Sync + Debug + 'static {
     /// Returns whether this path belongs to the store, even if nothing is stored there.
     fn owns(&self, path: &Path) -> bool;
 
-    /// Returns the path for a new definition with this name, with a number appended if a file has this path already;
-    /// `None` if the store does not accept the definition.
+    /// Returns the unused path for a new definition with this name; `None` if the store does not accept it.
     fn path_for(&self, id: &DefinitionId) -> Option<PathBuf>;
 
     /// Receives the definitions that were live when the host last stopped, before the first [`read`](Self::read). A
@@ -241,8 +237,7 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// Creates the error of a failed request to a store's server. A temporary error lets the caller read the store
-    /// again.
+    /// Creates the error of a request to a store's server. After a temporary error, the store is read again.
     pub fn of_server(store: String, reason: String, is_temporary: bool) -> Self {
         if is_temporary {
             Self::Unreachable { store, reason }

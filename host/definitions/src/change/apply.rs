@@ -77,8 +77,7 @@ pub(crate) fn apply(
     });
     let goals = goals.collect::<Result<Vec<_>, _>>()?;
 
-    // Unchanged definitions come before new ones, so that a conflict is reported at the applied text, with the location
-    // of the existing definition.
+    // Unchanged definitions come first, so that a conflict is reported at the applied text.
     let is_replaced = |file: usize, document: usize| {
         let mut targets = goals.iter().filter_map(WriteTarget::target);
         targets.any(|target| (target.file, target.document) == (file, document))
@@ -99,8 +98,7 @@ pub(crate) fn apply(
     Ok(change(set, &applied, goals))
 }
 
-/// Returns the chains that the text defines on its own. Relative paths start in the directory of the file that
-/// [`apply`] would write.
+/// Returns the chains in the text. Relative paths start in the directory of the file that [`apply`] would write.
 pub(crate) fn chains_of(
     set: &DefinitionSet,
     text: &str,

@@ -31,8 +31,7 @@ pub enum ChangeError {
 }
 
 impl ChangeError {
-    /// Creates the error for an unknown name, and suggests the most similar ones in `others`. In the message, `noun`
-    /// precedes the name.
+    /// Creates the error for an unknown name, which follows `noun`, and suggests similar names from `others`.
     pub(super) fn unknown<T: std::fmt::Display>(
         noun: &str,
         name: &str,

@@ -1,7 +1,6 @@
 //! Converts definitions of other systems to equivalent native chains.
 //!
-//! Each native chain is read again and compared with the original chain. If they differ, the definition stays as it is,
-//! because this program reads its format too.
+//! Each native chain is read again and compared. A definition whose chain differs is not converted.
 
 mod compare;
 

@@ -35,8 +35,7 @@ impl Serialize for Node<'_> {
     }
 }
 
-/// A string or a key on one line. It is quoted if a reader could parse it as another type; the serializer itself quotes
-/// the words of YAML 1.1, such as `on`.
+/// A string or key on one line, quoted if a reader could take it for another type; the serializer quotes `on`.
 struct Text<'a>(&'a str);
 
 impl Serialize for Text<'_> {

@@ -10,8 +10,7 @@ use super::{
     yaml::position,
 };
 
-/// The maximum ratio of repeated to written values, as in go-yaml, which lowers it in texts of more than 400,000
-/// values.
+/// The maximum ratio of repeated to written values, as in go-yaml, which lowers it above 400,000 values.
 const MOST_REPEATED: usize = 99;
 
 /// The number of values up to which the ratio is not checked, as in go-yaml.
@@ -22,8 +21,7 @@ pub(super) struct Events<'t> {
     parser: Parser<'t, StrInput<'t>>,
     limit: usize,
     recorded: Vec<(Event<'t>, Span)>,
-    /// The open lists and maps that are being recorded: the anchor of each (0 if none), and the index of its first
-    /// event.
+    /// The open lists and maps being recorded: the anchor of each (0 if none), and the index of its first event.
     recording: Vec<(usize, usize)>,
     anchors: HashMap<usize, Range<usize>>,
     /// The ranges of recorded events that must still be repeated, for each nested alias.

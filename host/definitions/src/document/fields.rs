@@ -5,8 +5,7 @@ use super::{
     tree::{Entry, Position, SyntaxMistake},
 };
 
-/// Reads an object field by field. After reading every known field, call [`Fields::finish`], which reports unknown
-/// ones.
+/// Reads an object field by field. [`Fields::finish`] must come last: it reports the fields that were not read.
 ///
 /// A field with the value `null` counts as absent, as in Kubernetes.
 #[derive(Debug)]

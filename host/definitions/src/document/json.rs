@@ -36,8 +36,7 @@ fn not_json(position: Position, error: &serde_json::Error) -> SyntaxMistake {
     SyntaxMistake::new(position, format!("this is not JSON: {message}"), "")
 }
 
-/// Converts offsets in the text to lines and columns. It is fast for increasing offsets; a smaller offset makes it
-/// count from the beginning again.
+/// Converts offsets to lines and columns, fast if they increase: a smaller one makes it count from the start.
 struct Lines<'a> {
     text: &'a str,
     offset: usize,

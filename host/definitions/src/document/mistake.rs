@@ -136,8 +136,7 @@ impl Mistakes {
         self.0.len()
     }
 
-    /// Iterates over the mistakes in the order in which they were found or, after [`Mistakes::into_result`], by
-    /// location.
+    /// Iterates over the mistakes as found or, after [`Mistakes::into_result`], in the order of locations.
     pub fn iter(&self) -> std::slice::Iter<'_, Mistake> {
         self.0.iter()
     }
@@ -146,8 +145,7 @@ impl Mistakes {
     ///
     /// # Errors
     ///
-    /// Returns the mistakes, without duplicates, sorted by file, line and column. After 100 mistakes, the last one
-    /// counts the rest.
+    /// Returns the unique mistakes, sorted by location. After 100 mistakes, the last one counts the rest.
     pub fn into_result<T>(mut self, value: T) -> Result<T, Self> {
         if self.is_empty() {
             return Ok(value);

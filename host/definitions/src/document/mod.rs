@@ -56,8 +56,7 @@ pub(crate) const UNINTERRUPTED: usize = 256;
 /// The maximum number of documents in a file, including empty ones.
 pub const MOST_DOCUMENTS: usize = 16 * 1024;
 
-/// The maximum number of values in a file, including keys and values that aliases repeat. A large definition has some
-/// thousands.
+/// The maximum number of values in a file, with keys and repetitions by aliases. A large definition has thousands.
 pub const MOST_VALUES: usize = 500_000;
 
 /// The mark that some editors put at the beginning of a file.
@@ -90,8 +89,7 @@ impl Document {
         Node::root(self).reporting_to(mistakes)
     }
 
-    /// Returns the value of the whole document, and ignores mistakes in it, for a document that was already checked or
-    /// is only displayed.
+    /// Returns the value of the whole document, and ignores mistakes in it, for example because it was checked before.
     pub fn root_ignoring_mistakes(&self) -> Node<'_> {
         Node::root(self)
     }
@@ -105,8 +103,7 @@ impl Document {
         self.syntax
     }
 
-    /// Returns the document's part of the file's text: the text between its markers, or the whole text if the file has
-    /// only one document.
+    /// Returns the document's part of the file's text: between its markers or, if `is_only`, the whole text.
     pub(crate) fn text_in<'t>(&self, text: &'t str, is_only: bool) -> &'t str {
         let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
         if is_only {
@@ -142,8 +139,7 @@ impl Document {
     }
 }
 
-/// Replaces these parts of the text. If parts overlap, as when an alias repeats a value inside another, only the larger
-/// one is replaced.
+/// Replaces these parts of the text. If parts overlap, which aliases can cause, only the larger one is replaced.
 pub fn with_replaced(text: &str, mut parts: Vec<(Range<usize>, String)>) -> String {
     parts.sort_by_key(|(part, _)| (part.start, Reverse(part.end)));
     let mut end = 0;
@@ -225,8 +221,7 @@ pub(crate) fn text_of(path: &Path) -> Result<(String, Metadata), Mistake> {
     Ok((text, metadata))
 }
 
-/// Reads documents like [`read_file`], from a text that is treated as the content of the file `name`: mistakes name
-/// that file, and relative paths start in its directory.
+/// Reads documents like [`read_file`], from a text that is treated as the content of the file `name`.
 pub fn read_text(name: &str, text: &str, mistakes: &mut Mistakes) -> Vec<Document> {
     if text.len() > LARGEST_FILE {
         let message = format!("the text has more than {LARGEST_FILE} bytes");

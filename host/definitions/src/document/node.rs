@@ -171,8 +171,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Returns the text of a file that the document refers to. All documents that are read together get the same
-    /// version of the file, even if it changes meanwhile.
+    /// Returns the text of another file. Documents that are read together get the same version of the file.
     pub(crate) fn text_of(&self, path: &Path) -> Result<String, Mistake> {
         let mut texts = self.document.texts.lock();
         let text = texts

@@ -1,5 +1,4 @@
-//! Converts scalars like kubectl: by the YAML 1.1 rules of go-yaml v2 (`resolve.go`), and to JSON like
-//! sigs.k8s.io/yaml.
+//! Converts scalars like kubectl: by go-yaml v2's rules for YAML 1.1 (`resolve.go`), then like sigs.k8s.io/yaml.
 
 use std::borrow::Cow;
 

@@ -1,5 +1,4 @@
-//! Replaces tabs that indent lines of flow collections. go-yaml accepts such tabs everywhere, but this program's parser
-//! only outside of blocks.
+//! Replaces tabs that indent lines of flow collections in blocks: go-yaml accepts them, our parser does not.
 
 use std::{borrow::Cow, ops::Range, slice};
 

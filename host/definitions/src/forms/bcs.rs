@@ -39,8 +39,7 @@ const RESOURCE_KINDS: [(&str, &str); 7] = [
     ("Service", "service"),
 ];
 
-/// The operation and kind of the requests for which a definition's hooks are called. BCS allows one definition for each
-/// such pair.
+/// The operation and kind of the requests for which hooks are called. BCS allows one definition for each pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct HookTarget {
     operation: Operation,

@@ -144,8 +144,7 @@ impl DocumentForm for Gatekeeper {
         defined.chains.extend(mutator::chain(&surroundings));
     }
 
-    /// Returns `Kept` for every document, because the effect of a template depends on its constraints and on the kinds
-    /// that are synced for all templates.
+    /// Returns `Kept`, because a template's effect depends on its constraints and on the kinds synced for all.
     fn import(&self, _kind: &DocumentKind) -> Option<(ImportResult, &'static str)> {
         Some((ImportResult::Kept, "documents of Gatekeeper have no native form"))
     }

@@ -57,8 +57,7 @@ impl DocumentForms {
         let Some(head) = Head::read(root, self) else {
             return Vec::new();
         };
-        // `kubectl get -o yaml` prints a `List`; the API server returns a list named after its items, such as
-        // `SyncSetList`.
+        // `kubectl get` prints a `List`; the API server names lists after their items, such as `SyncSetList`.
         let kind_of_items = head.kind.strip_suffix("List");
         let of_items = kind_of_items.and_then(|kind| self.recognize(kind, head.version));
         match of_items {

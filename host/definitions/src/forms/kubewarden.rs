@@ -1,7 +1,6 @@
 //! Reads Kubewarden's policies: `ClusterAdmissionPolicy`, `AdmissionPolicy`, and groups of them.
 //!
-//! A policy becomes a chain with one stage. The chain has the name of the webhook that Kubewarden registers for the
-//! policy.
+//! A policy becomes a chain with one stage. The chain has the name of Kubewarden's webhook for the policy.
 
 use std::{ops::RangeInclusive, time::Duration};
 

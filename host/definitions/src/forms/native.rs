@@ -83,8 +83,7 @@ impl DocumentForm for Native {
         defined.exceptions.extend(exceptions.into_iter().cloned());
     }
 
-    /// Keeps labels and annotations of the replaced resource that the applied one lacks, because other tools write
-    /// them.
+    /// Keeps labels and annotations that the applied resource lacks, because other tools write them.
     fn merge(&self, mut applied: Json, replaced: &Json) -> Option<Json> {
         let mut differs = false;
         for field in ["labels", "annotations"] {
@@ -109,8 +108,7 @@ impl DocumentForm for Native {
     }
 }
 
-/// Returns a warning for each scalar that YAML 1.2 reads as another value, in native chains in these files. Chains with
-/// mistakes are included.
+/// Warns about each scalar in native chains, even invalid ones, that YAML 1.2 reads as another value.
 pub fn ambiguities(paths: &[PathBuf]) -> Vec<Mistake> {
     let ignored = &mut Mistakes::new();
     let files = read_readable_files(paths, ignored);

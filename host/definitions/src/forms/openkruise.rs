@@ -131,8 +131,7 @@ fn read(root: &Node<'_>) -> Option<(ChainDefinition, Option<Canary>)> {
     Some((chain, canary))
 }
 
-/// Returns the name of the chain. It has the same prefix as OpenKruise's webhook, because names decide the order of
-/// calls.
+/// Returns the chain's name, with the prefix of OpenKruise's webhook, because names decide the order of calls.
 fn chain_name(name: &str) -> String {
     format!("kruise-sidecarset-{name}")
 }

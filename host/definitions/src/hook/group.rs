@@ -1,5 +1,4 @@
-//! The hook that combines the verdicts of several plugins by an expression: `group` of a native stage, and Kubewarden's
-//! policy groups.
+//! The hook that combines verdicts of plugins by an expression: native `group`, and Kubewarden's policy groups.
 
 use std::{sync::Arc, time::Duration};
 

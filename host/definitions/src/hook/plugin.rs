@@ -127,13 +127,11 @@ impl PluginDefinition {
     }
 }
 
-/// A plugin that is compared with a stage's plugin. It is called too, but its verdict only takes effect for requests in
-/// its rollout.
+/// A plugin to compare with a stage's plugin. It is also called, but decides only requests in its rollout.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct CandidateDefinition {
-    /// The candidate's plugin. Settings, grants and memory limit default to those of the stage's plugin; digest and
-    /// `refresh` do not.
+    /// The candidate's plugin. Only settings, grants and memory limit default to those of the stage's plugin.
     pub plugin: PluginDefinition,
     /// The share of the stage's calls in which the candidate is also called. Default: all.
     pub share: Share,

@@ -166,8 +166,7 @@ fn requests_with_the_same_key_are_decided_by_the_same_version() {
         let namespace = by("namespace");
         let first = includes(&namespace, &request(Some(&number), "a", "alice"));
         assert_eq!(includes(&namespace, &request(Some(&number), "b", "bob")), first);
-        // Objects without a namespace are keyed by their name, so a Namespace has the same version as the objects in
-        // it.
+        // Without a namespace, the name is the key, so a Namespace has the same version as its objects.
         assert_eq!(includes(&namespace, &request(None, &number, "bob")), first);
         let user = by("user");
         let first = includes(&user, &request(Some("a"), "a", &number));

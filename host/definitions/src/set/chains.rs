@@ -26,8 +26,7 @@ pub fn load(paths: &[PathBuf]) -> Result<Vec<ChainDefinition>, Mistakes> {
     Ok(Definitions::load(paths)?.chains)
 }
 
-/// Loads chains like [`load`], from a text that is treated as the content of the file `name`: mistakes name that file,
-/// and relative paths start in its directory.
+/// Loads chains like [`load`], from a text that is treated as the content of the file `name`.
 ///
 /// # Errors
 ///
@@ -45,8 +44,7 @@ pub struct Definitions {
     pub chains: Vec<ChainDefinition>,
     /// The exceptions, sorted by name.
     pub exceptions: Vec<ExceptionDefinition>,
-    /// The kind and name of each definition that chains depend on without being a chain itself, such as a `SyncSet`;
-    /// sorted.
+    /// Kind and name of each definition, sorted, that chains depend on without being chains, such as `SyncSet`.
     pub supporting: Vec<String>,
 }
 
@@ -63,8 +61,7 @@ impl Definitions {
     }
 }
 
-/// Returns the chains and exceptions that these documents define together. `mistakes` are those of parsing the
-/// documents.
+/// Returns the chains and exceptions that these documents define. `mistakes` are those of parsing them.
 pub(crate) fn define<'a>(
     read: impl IntoIterator<Item = &'a Arc<ReadDefinition>>,
     mut mistakes: Mistakes,
@@ -133,8 +130,7 @@ impl Chains {
         self.names.retain(|_, (location, _)| location.file != file);
     }
 
-    /// Returns the chains and exceptions that the documents define together. A definition that needs a missing one, or
-    /// contradicts another, is a mistake.
+    /// Returns the chains and exceptions, and reports definitions that need a missing one or contradict another.
     pub(crate) fn definitions(&self, mistakes: &mut Mistakes) -> Definitions {
         let mut defined = Definitions::default();
         let all = self.accepted.iter().flat_map(|(_, definitions)| definitions);

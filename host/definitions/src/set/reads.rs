@@ -105,8 +105,7 @@ impl Reads {
         self.definitions_or(files, |_| None)
     }
 
-    /// Returns the definitions in these files. If a definition's name cannot be read, `unnamed` identifies it, or else
-    /// it is left out.
+    /// Returns the definitions in these files. `unnamed` identifies those without a name, or they are left out.
     pub(crate) fn definitions_or<'a>(
         &self,
         files: impl IntoIterator<Item = &'a ReadFile>,

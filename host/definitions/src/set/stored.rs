@@ -23,8 +23,7 @@ pub struct StoredDefinition {
     pub file: PathBuf,
     /// The line on which the definition begins in its file, from 1.
     pub line: u32,
-    /// The text with its comments: the whole file, or the document between `---` markers. The text of a list item is
-    /// not indented.
+    /// The text with comments: the whole file, a document between `---` markers, or a list item without indentation.
     pub text: String,
     /// The phase and name of its chain, such as `Mutating:pods`. It is missing if the definition has mistakes or
     /// defines no chain by itself, like an exception or a policy's binding.

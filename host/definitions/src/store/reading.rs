@@ -95,8 +95,7 @@ pub(super) struct Reading {
 }
 
 impl Reading {
-    /// Returns the texts if the files have been unchanged for the time that `quiet` demands; otherwise, the time until
-    /// the next attempt.
+    /// Returns the texts once the files have been unchanged for `quiet`, or else the time until the next attempt.
     pub(super) fn look(
         &mut self,
         paths: &[PathBuf],

@@ -29,8 +29,7 @@ impl<'a> Node<'a> {
         Some(entries)
     }
 
-    /// Reads a list and each of its items with `read`, so that all mistakes are reported; `None` if any item is
-    /// invalid.
+    /// Reads a list and all its items with `read`; `None` if any item is invalid.
     pub fn list_of<T>(&self, read: impl FnMut(&Node<'a>) -> Option<T>) -> Option<Vec<T>> {
         read_each(&self.list()?, read)
     }

@@ -15,8 +15,7 @@ const KIND: &str = "admissionwebhook";
 /// The fields that an update leaves unchanged, as `updateAdmissionwebhook` of the BCS scheduler does.
 const KEPT: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
-/// An `admissionwebhook` whose keys have BCS's documented spelling. Unknown keys are kept, so that a later check
-/// reports them.
+/// An `admissionwebhook` with keys in BCS's documented spelling. Unknown keys are kept, for a later check.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BcsObject(Map<String, Json>);
 
@@ -153,8 +152,7 @@ impl BcsObject {
 }
 
 impl StoredDefinition {
-    /// Returns the object of a BCS definition: the document itself, or the `spec` of a custom resource; `None` for
-    /// other systems.
+    /// Returns the object of a BCS definition: the document, or a custom resource's `spec`; `None` for others.
     pub fn bcs_object(&self) -> Option<BcsObject> {
         self.read_bcs(object)
     }

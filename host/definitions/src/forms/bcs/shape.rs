@@ -1,5 +1,4 @@
-//! The fields of a BCS definition: those of `AdmissionWebhookConfiguration` in bcs-common, and this program's
-//! additional ones.
+//! The fields of a BCS definition: `AdmissionWebhookConfiguration` in bcs-common, and this program's own fields.
 
 use serde_json::{Map, Value as Json};
 

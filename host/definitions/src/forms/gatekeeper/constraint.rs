@@ -42,8 +42,7 @@ const POINTS: [(&str, Point); 5] = [
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Point {
     Admission,
-    /// The `ValidatingAdmissionPolicy` that Gatekeeper generates from a template in CEL, which also decides at
-    /// admission.
+    /// The `ValidatingAdmissionPolicy` that Gatekeeper generates from a CEL template, also for admission.
     KubernetesPolicy,
     Other,
 }

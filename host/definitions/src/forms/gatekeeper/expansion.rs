@@ -1,5 +1,4 @@
-//! Reads `ExpansionTemplate`, which declares that a control plane generates objects from others, such as Pods from
-//! Deployments.
+//! Reads `ExpansionTemplate`, which declares generated objects, such as the Pods of Deployments.
 
 use std::sync::Arc;
 
@@ -82,8 +81,7 @@ impl ExpansionDocument {
         self.apply_to.iter().any(|entry| entry.is_for(kind))
     }
 
-    /// Reports a cycle: through this template and others, a kind generates itself. Gatekeeper ignores all templates in
-    /// a cycle.
+    /// Reports a cycle, in which a kind generates itself through several templates. Gatekeeper ignores all of them.
     pub(super) fn check_cycles(
         &self,
         others: &[&Self],

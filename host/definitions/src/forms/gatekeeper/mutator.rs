@@ -25,8 +25,7 @@ use crate::{
     selectors,
 };
 
-/// The name of the chain of all mutators. It has the same prefix as Gatekeeper's webhook configuration, because names
-/// decide the order of calls.
+/// The chain of all mutators, with the prefix of Gatekeeper's webhooks, because names decide the order of calls.
 pub(super) const CHAIN: &str = "gatekeeper-mutation";
 /// The name of the stage, which is that of Gatekeeper's webhook.
 const STAGE: &str = "mutation.gatekeeper.sh";
@@ -151,8 +150,7 @@ impl MutatorDocument {
         &self.mutator.name
     }
 
-    /// Reports two mutators of one kind of objects whose locations contradict each other, of which Gatekeeper applies
-    /// neither.
+    /// Reports mutators of one kind whose locations contradict each other: Gatekeeper applies neither.
     pub(super) fn check_consistency(
         &self,
         others: &[&Self],

@@ -276,8 +276,7 @@ impl Rego {
     fn plugin(&self, constraints: &[ConstraintStage<'_>], syncs: &[&SyncDocument]) -> PluginDefinition {
         let of_constraint = |constrained: &ConstraintStage<'_>| {
             let actions = constrained.actions(false)?;
-            // In a dry run, the constraint denies too, but its stage has the mode `Audit`, so that the denial is only
-            // recorded.
+            // A dry run denies too: its stage has the mode `Audit`, so that the denial is only recorded.
             let actions: Vec<&str> = match actions.as_slice() {
                 [] => vec!["deny"],
                 actions => actions

@@ -244,8 +244,7 @@ impl BindingDocument {
 }
 
 impl PolicyDocument {
-    /// Creates the policy's chain, with a stage for each binding, sorted by name. Expressions that do not fit the
-    /// schemas of `resources` cause warnings.
+    /// Creates the policy's chain with a stage per binding, sorted by name, and warns of expressions with wrong types.
     pub(super) fn chain(
         &self,
         bindings: &[&BindingDocument],

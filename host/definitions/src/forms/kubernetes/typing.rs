@@ -1,5 +1,4 @@
-//! Checks types in policies against the schemas of the kinds in their rules, as kube-apiserver does for a policy's
-//! status.
+//! Checks types in policies against the schemas of their kinds, as kube-apiserver does for a policy's status.
 
 use std::sync::Arc;
 

@@ -83,8 +83,7 @@ fn read_reference(node: &Node<'_>) -> Option<PolicyReference> {
     })
 }
 
-/// Reads the names and expressions of the conditions. Lookups in the cluster are mistakes, because the conditions are
-/// evaluated before the policy.
+/// Reads names and expressions. Lookups are mistakes, because conditions are evaluated before the policy.
 fn read_conditions(spec: &mut Fields<'_>) -> Vec<(String, String)> {
     let Some(node) = spec.optional("matchConditions") else {
         return Vec::new();

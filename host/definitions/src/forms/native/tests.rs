@@ -435,8 +435,7 @@ fn namespace_selectors_are_read_in_every_form() {
     }
 }
 
-/// Fields that the API server adds are ignored, because `kubectl get -o yaml` prints them. Mistakes in other fields are
-/// still reported.
+/// `kubectl get -o yaml` prints fields that the API server adds. Mistakes in other fields are still reported.
 #[test]
 fn fields_that_the_api_server_adds_are_ignored() {
     let text = |kind: &str, more: &str| {

@@ -1,7 +1,6 @@
 //! Writes chains in the native form.
 //!
-//! Properties that the native form cannot express are left out. To report them, a caller reads the written document,
-//! and compares the two chains.
+//! Properties without a native form are left out. A caller can find them by comparing the written chain.
 
 use std::time::Duration;
 
@@ -149,8 +148,7 @@ fn labels(selector: &LabelSelector) -> Json {
     let mut expressions = Vec::new();
     for (key, operator, values) in selector.requirements() {
         match (operator, values) {
-            // The reader puts labels before expressions. To keep the order, a label after an expression is written as
-            // an expression.
+            // The reader puts labels before expressions, so a label after an expression becomes an expression.
             (LabelOperator::In, [value]) if expressions.is_empty() && !equal.contains_key(key) => {
                 put(&mut equal, key, value.as_str());
             }

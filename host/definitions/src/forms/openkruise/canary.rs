@@ -1,5 +1,4 @@
-//! Reads the annotations of SidecarSets. Two of them define a canary, which is injected instead of its base; others
-//! have no effect.
+//! Reads the annotations of SidecarSets. Two of them define a canary, which is injected instead of its base.
 
 use std::sync::Arc;
 

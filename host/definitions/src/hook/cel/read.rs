@@ -1,5 +1,4 @@
-//! Reads the expressions of `cel` in a native stage, and of policies of Kubernetes and Gatekeeper, which have the same
-//! fields.
+//! Reads the CEL expressions of native stages and of policies of Kubernetes and Gatekeeper, with equal fields.
 
 use std::{collections::HashMap, sync::Arc};
 

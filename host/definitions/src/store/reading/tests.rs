@@ -48,8 +48,7 @@ fn a_file_that_cannot_be_read_is_a_mistake() {
     );
 }
 
-/// When a link to a directory is swapped, as in a mounted ConfigMap, the files are never read partly from the old and
-/// partly from the new directory.
+/// The link is swapped as in a mounted ConfigMap. A read must not mix the old and the new directory.
 #[test]
 fn all_files_are_read_in_the_state_of_one_moment() {
     const FILES: usize = 20;
