@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_of_two_equal_tokens_is_used() {
+    fn of_two_equal_tokens_the_first_is_used() {
         // The digest is the output of `printf %s 0123456789abcdef | sha256sum`.
         let digest = "9f9f5111f7b27a781f1f1ddde5ebc2dd2b796bfc7365c9c28b548e564176929f";
         let source = || TokenSource::Digest(digest.parse().unwrap());

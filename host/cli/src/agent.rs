@@ -203,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn periods_are_positive_and_servers_use_tls() {
+    fn report_periods_must_be_positive_and_api_servers_must_use_tls() {
         for (text, expected) in [
             ("60", Some(60)),
             ("90s", Some(90)),

@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_is_judged_by_its_expiry() {
+    fn certificates_that_expired_or_expire_soon_are_reported() {
         let now = SystemTime::now();
         for (not_after, expected) in [
             (now - Duration::from_secs(1), Severity::Problem),

@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_replaced_as_a_whole() {
+    fn an_existing_file_is_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.wasm");
         for content in ["first", "second"] {

@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn an_identifier_has_no_slash() {
+    fn a_cluster_identifier_must_not_be_empty_or_contain_a_slash() {
         for (text, is_valid) in [("plain-dev-x1", true), ("", false), ("a/b", false), ("A", true)] {
             assert_eq!(identifier(text).is_ok(), is_valid, "{text}");
         }

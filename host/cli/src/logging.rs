@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_single_word_must_be_a_level() {
+    fn a_log_filter_of_one_word_must_be_a_level() {
         for (filter, right) in [
             ("info", true),
             ("WARN", true),
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn libraries_are_quiet_unless_they_are_named() {
+    fn libraries_log_little_unless_the_filter_names_them() {
         for (filter, ours, compiler) in [
             ("trace", true, false),
             ("TRACE", true, false),

@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_valid_for_packages_and_chains() {
+    fn a_project_name_must_be_valid_for_packages_and_chains() {
         for (path, expected) in [
             ("require-label", Some("require-label")),
             ("a/b2", Some("b2")),

@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn transfers_are_lines_without_a_terminal() {
+    fn without_a_terminal_transfers_are_printed_as_lines() {
         let transfers = Transfers::new("fetching", None);
         for (progress, expected) in [
             (started(Some(10)), Some("fetching oci://r/a:1, 10 bytes")),
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn each_bar_follows_its_download() {
+    fn each_download_updates_its_own_progress_bar() {
         let bars = MultiProgress::with_draw_target(indicatif::ProgressDrawTarget::hidden());
         let transfers = Transfers::new("fetching", Some(bars));
         let position = |which: &str| {

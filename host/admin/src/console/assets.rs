@@ -67,7 +67,7 @@ async fn read(Path((directory, name)): Path<(String, String)>) -> Response {
     let Some(asset) = ASSETS.iter().find(|asset| asset.name == name) else {
         return StatusCode::NOT_FOUND.into_response();
     };
-    // Pages of another version of the program request another directory. Its assets may differ, so the reply is not cached.
+    // Pages of another program version request another directory. Its assets may differ, so the reply is not cached.
     let cache = if directory == *DIRECTORY {
         "public, max-age=31536000, immutable"
     } else {

@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sparkline_reaches_its_highest_value() {
+    fn the_highest_value_of_a_sparkline_is_drawn_at_the_top() {
         let markup = sparkline(Tone::Bad, "Failed", &[0, 5, 10]).into_string();
         assert!(markup.contains("points=\"0,20 50,10 100,0\""), "{markup}");
         let flat = sparkline(Tone::Bad, "Failed", &[0, 0]).into_string();

@@ -7,7 +7,7 @@ fn query(text: &str) -> DecisionQuery {
 }
 
 #[test]
-fn a_query_becomes_a_filter() {
+fn query_parameters_become_a_decision_filter() {
     let filter =
         query("chain=pods&verdict=denied&verdict=changed&namespace=&since=2026-01-02T03:04:05Z").filter();
     let filter = filter.unwrap();

@@ -5,7 +5,7 @@
 pub(super) const CHAINS: &str = "/etc/admittance/chains";
 pub(super) const MODULES: &str = "/etc/admittance/modules";
 /// The directory for modules and compiled code: an emptyDir that every user can write to, or the volume of a claim that
-/// the group can write to. The program creates a private directory in it, because no other user may write compiled code.
+/// the group can write to. The program creates a private directory in it, so that nobody else writes compiled code.
 pub(super) const CACHE: &str = "/var/cache/admittance";
 /// The directory of the history, with the same permissions as [`CACHE`].
 pub(super) const STATE: &str = "/var/lib/admittance";

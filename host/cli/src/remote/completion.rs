@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_connection_of_an_unfinished_line_is_found() {
+    fn completion_reads_the_connection_from_an_unfinished_command_line() {
         for (line, expected) in [
             ("admittance rollback", Some("http://127.0.0.1:9090")),
             ("admittance rollback --server http://a:1 4", Some("http://a:1")),

@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_names_the_file_without_pem() {
+    fn an_error_names_the_file_that_contains_no_pem() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("ca.pem");
         for text in [None, Some("text")] {

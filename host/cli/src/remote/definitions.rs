@@ -118,7 +118,7 @@ admissionwebhook/ns/a  has mistakes   /etc/chains/a.yaml:3 (in a list)
     }
 
     #[test]
-    fn a_definition_has_a_path_in_the_api() {
+    fn definition_names_become_api_paths() {
         for (id, expected) in [
             (
                 "AdmissionChain/pods",

@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_objects_are_compared_whatever_their_order() {
+    fn whole_objects_are_compared_regardless_of_field_order() {
         for (expected, found, matches) in [
             (json!({"a": 1, "b": 2}), json!({"b": 2, "a": 1}), true),
             (json!({"a": 1}), json!({"a": 1, "b": null}), false),

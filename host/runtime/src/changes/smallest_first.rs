@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn the_smallest_waiting_item_gets_the_next_turn() {
+    async fn the_smallest_waiting_item_begins_next() {
         let limit = SmallestFirst::new(1);
         let first = limit.turn(100).await;
         let mut large = Box::pin(limit.turn(50));
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_lower_limit_delays_the_next_turn() {
+    async fn lowering_the_limit_delays_the_next_item() {
         let limit = SmallestFirst::new(2);
         let (first, second) = (limit.turn(1).await, limit.turn(1).await);
         limit.set_limit(1);

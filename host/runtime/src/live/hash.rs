@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn the_number_in_the_metric_is_exact() {
+    fn the_hash_metric_is_represented_exactly() {
         let mut bytes = [0xff; 32];
         assert_eq!(number(bytes.into()), 281_474_976_710_655.0);
         bytes[..6].copy_from_slice(&[0, 0, 0, 0, 1, 2]);

@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_is_limited_to_the_version_that_was_judged() {
+    fn a_request_is_conditional_on_the_version_that_the_chains_saw() {
         for (wanted, expected) in [
             (&[][..], Some("\"a\"")),
             (&["*"], Some("\"a\"")),

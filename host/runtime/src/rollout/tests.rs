@@ -176,7 +176,7 @@ async fn a_rollout_continues_after_a_restart() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_step_whose_time_ended_during_a_stop_ends_at_the_start() {
+async fn a_step_that_ran_out_while_the_host_was_stopped_ends_at_the_start() {
     let rollout = three();
     let kept = serde_json::to_value(live(&rollout).list()).unwrap();
     let mut kept = serde_json::from_value::<Vec<serde_json::Value>>(kept).unwrap();

@@ -160,7 +160,7 @@ async fn a_dropped_evaluation_lets_the_next_one_begin() {
 }
 
 #[tokio::test]
-async fn settings_replace_those_of_a_live_chain() {
+async fn an_evaluation_can_replace_the_settings_of_a_live_chain() {
     let scene = Scene::new();
     // This plugin refuses settings other than `{}`.
     let strict =

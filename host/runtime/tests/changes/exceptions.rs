@@ -130,7 +130,7 @@ async fn an_exception_that_expired_or_names_no_stage_is_a_warning() {
 }
 
 #[tokio::test]
-async fn chains_of_shared_stores_have_exceptions_in_files() {
+async fn exceptions_in_files_apply_to_chains_in_shared_stores() {
     let (scene, memory) = (Scene::new(), MemoryStore::new("a"));
     memory.put("n/x", &bcs("x", "Application", "1"));
     scene.write("a.yaml", &exception("legacy", "[n/x/hook]", after(3_600_000)));

@@ -136,7 +136,7 @@ async fn a_file_that_loses_its_definitions_keeps_them_in_force() {
 
 /// The versions before the mistake stay in force, and changes are applied to them.
 #[tokio::test]
-async fn other_definitions_can_be_changed_while_a_file_has_lost_its_own() {
+async fn definitions_can_be_changed_while_a_file_has_lost_its_definitions() {
     type Loss = fn(&Path);
     let losses: [(Loss, &str); 4] = [
         (

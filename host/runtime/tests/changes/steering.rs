@@ -160,7 +160,7 @@ async fn a_comparison_shows_changed_texts_and_modules() {
 }
 
 #[tokio::test]
-async fn an_apply_warns_of_settings_that_are_probably_not_intended() {
+async fn applying_a_definition_warns_about_probably_unintended_settings() {
     let scene = Scene::new();
     // Definitions that the change does not touch cause no warnings.
     let forgets = chain("a", "1").replace(

@@ -15,7 +15,7 @@ fn expecting(expected: Expected) -> Application {
 }
 
 #[tokio::test]
-async fn definitions_of_a_store_are_changed_there() {
+async fn changed_definitions_are_written_back_to_their_store() {
     let (scene, memory) = (Scene::new(), MemoryStore::new("a"));
     scene.write("a.yaml", &chain("a", "1"));
     let host = builder(&scene, &memory).build().await.unwrap();

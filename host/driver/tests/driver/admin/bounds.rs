@@ -112,7 +112,7 @@ async fn a_slow_reply_delays_no_probe_and_no_connection() {
 }
 
 #[tokio::test]
-async fn bodies_and_parameters_are_bounded() {
+async fn request_bodies_and_parameters_have_size_limits() {
     let log = crate::log::Log::of_audits();
     let driver = Setup::new(&[echo().await]).admin(guarded()).start().await;
     let form = |body: String| {

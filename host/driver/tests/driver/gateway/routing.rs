@@ -142,7 +142,7 @@ async fn a_sent_request_is_not_repeated() {
 }
 
 #[tokio::test]
-async fn drivers_are_reached_with_mutual_tls() {
+async fn the_gateway_connects_to_drivers_with_mutual_tls() {
     let authority = Authority::new();
     let identity = authority.sign("localhost");
     let tls = ServerTls::of_files(identity.clone(), Some(authority.file("ca.pem"))).unwrap();
@@ -285,7 +285,7 @@ async fn a_console_is_forwarded_through_the_gateway() {
 const HOSTS: &str = r#"{"result":true,"code":0,"message":"success","data":{"agents":[{"ip":"10.0.0.7"}]}}"#;
 
 #[tokio::test]
-async fn consoles_are_on_hosts_of_their_cluster() {
+async fn only_consoles_on_hosts_of_the_cluster_are_reached() {
     let driver = Driver::answering(200, HOSTS).await;
     let gateway = gateway(&[(CLUSTER, &[driver.address])], |_| {}).start().await;
     let resources = "/mesosdriver/v4/cluster/resources";

@@ -42,7 +42,7 @@ fn written(directory: &Path, text: &str) -> PathBuf {
 }
 
 #[tokio::test]
-async fn counters_of_checks_begin_at_zero() {
+async fn token_check_counters_start_at_zero() {
     let directory = tempfile::tempdir().unwrap();
     let table = TokenTable::read(&written(directory.path(), "tokens: []\n")).unwrap();
     for (tokens, expected) in [

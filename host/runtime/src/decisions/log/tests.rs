@@ -169,7 +169,7 @@ fn a_filter_selects_the_decisions_that_meet_all_conditions() {
 }
 
 #[test]
-fn a_list_continues_on_further_pages() {
+fn a_long_list_of_decisions_is_split_into_pages() {
     let log = three();
     let filter = DecisionFilter::default();
     let first = log.list(&filter, None, 2);
@@ -356,7 +356,7 @@ fn decisions_of_several_threads_are_ordered_by_time() {
 }
 
 #[test]
-fn a_log_that_is_off_keeps_nothing() {
+fn a_disabled_decision_log_keeps_no_decisions() {
     let log = DecisionLog::new(None);
     assert!(!log.is_on());
     assert!(
@@ -435,7 +435,7 @@ fn rates_count_the_decisions_of_each_chain() {
 }
 
 #[test]
-fn rates_of_a_chain_that_only_audits_have_its_denials_and_times() {
+fn rates_of_an_audit_only_chain_include_its_denials_and_durations() {
     let log = log(10, 1 << 20, &[]);
     let mut outcome = allowed("a");
     let denial = StageResult::Denied(Denial::forbidden("no"));
@@ -464,7 +464,7 @@ fn a_change_of_a_request_that_is_denied_later_is_not_counted() {
 }
 
 #[test]
-fn pages_are_bounded_by_bytes() {
+fn pages_of_decisions_have_a_size_limit() {
     let log = log(100, 64 << 20, &[]);
     let large = "x".repeat(900 << 10);
     let mut oldest = 0;

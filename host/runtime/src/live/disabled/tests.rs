@@ -204,7 +204,7 @@ fn an_error_lists_at_most_thirty_names() {
 }
 
 #[tokio::test]
-async fn disabling_waits_for_no_change_and_no_slot() {
+async fn disabling_a_stage_does_not_wait_for_changes_or_table_slots() {
     let host = pods().build().await.unwrap();
     let _state = host.0.state.lock().await;
     let mut tables = Vec::new();

@@ -91,7 +91,7 @@ fn only_expressions_are_allowed_by_default() {
 }
 
 #[test]
-fn a_use_that_the_configuration_allows_is_not_a_mistake() {
+fn namespaced_chains_may_use_what_the_configuration_allows() {
     let chain = chain();
     let Some(plugin) = chain.stages[2].hook.get::<PluginDefinition>() else {
         panic!("stage 2 is a plugin");

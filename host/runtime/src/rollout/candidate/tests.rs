@@ -216,7 +216,7 @@ fn differences_are_counted_by_kind_and_each_keeps_an_example() {
 }
 
 #[tokio::test]
-async fn a_slow_candidate_delays_no_request_and_is_skipped() {
+async fn a_slow_candidate_is_skipped_and_does_not_delay_requests() {
     let gate = Arc::new(Semaphore::new(0));
     let shadowed = shadowed(FixedAnswer(|| Ok(Response::allow())), Waits(gate.clone()), "100%");
     for _ in 0..BACKGROUND_CALLS + 3 {

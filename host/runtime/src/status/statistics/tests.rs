@@ -9,7 +9,7 @@ fn row(result: StageResult) -> TraceRow {
 }
 
 #[test]
-fn results_are_counted_and_the_last_one_is_the_state() {
+fn results_are_counted_and_the_last_one_sets_the_state() {
     let statistics = StageStatistics::default();
     let failed = || StageResult::Failed {
         failure: Failure::new(FailureKind::Trap, "unreachable"),

@@ -179,7 +179,7 @@ fn invalid_definitions() -> Vec<Json> {
 }
 
 #[tokio::test]
-async fn a_rule_and_the_reader_refuse_the_same_definitions() {
+async fn cel_rules_and_the_reader_refuse_the_same_definitions() {
     let mut seen = BTreeSet::new();
     let schemas = schemas_of_kinds();
     for document in invalid_definitions() {
@@ -230,7 +230,7 @@ fn documented() -> Vec<Json> {
 }
 
 #[tokio::test]
-async fn documented_definitions_follow_the_rules() {
+async fn documented_definitions_satisfy_the_cel_rules() {
     let documents = documented();
     assert!(documents.len() > 15, "{}", documents.len());
     let schemas = schemas_of_kinds();
@@ -318,7 +318,7 @@ fn cost(rule: &str, schema: &Json) -> u64 {
 }
 
 #[test]
-fn the_rules_cost_less_than_the_limits_of_api_servers() {
+fn cel_rules_cost_less_than_the_limits_of_api_servers() {
     for kind in ["AdmissionChain", "AdmissionException"] {
         let schema = spec_schema(kind);
         let mut total = 0;
@@ -335,7 +335,7 @@ fn the_rules_cost_less_than_the_limits_of_api_servers() {
 }
 
 #[test]
-fn rules_name_existing_fields_and_cover_every_choice() {
+fn cel_rules_name_existing_fields_and_cover_every_choice_of_fields() {
     for (kind, additions) in [("AdmissionChain", CHAIN), ("AdmissionException", EXCEPTION)] {
         let mut schema = spec_schema(kind);
         for place in additions.iter().flat_map(|(places, _)| *places) {

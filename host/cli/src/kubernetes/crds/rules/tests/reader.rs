@@ -239,7 +239,7 @@ async fn schemas_refuse_the_documents_that_the_reader_refuses() {
 
 /// If any field is removed from a schema, the schema refuses an example.
 #[test]
-fn the_examples_have_every_field() {
+fn the_examples_together_have_every_field() {
     let examples = examples();
     for (is_exception, text) in [(false, CHAIN_SCHEMA), (true, schema::EXCEPTION)] {
         let documents = examples.iter().map(|example| &example.document);
