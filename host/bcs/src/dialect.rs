@@ -179,7 +179,7 @@ impl Dialect for Bcs {
         let raw = head.uri.path();
         let readings = PathReadings::of(raw);
         let is_own = readings.iter().any(is_own);
-        // Hooks are bypassed only if the driver would only forward every reading of the path.
+        // Hooks are bypassed only if the driver forwards the request for every reading of its path.
         let is_forwarded = is_own && is_forwarded(raw) && readings.iter().all(is_forwarded);
         if is_own && let Err(rejection) = self.check_cluster(head) {
             return Class::Refuse(rejection);

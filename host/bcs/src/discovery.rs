@@ -24,11 +24,11 @@ pub struct Discovery {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerKind {
-    /// Schedulers, the first of which is the master. Uses their internal addresses.
+    /// Schedulers, the first of which is the master. Requests use their internal addresses.
     Schedulers,
-    /// Drivers, all equal. Uses their external addresses where they register one.
+    /// Drivers, which are all equal. Requests use their external addresses if they have one.
     Drivers,
-    /// Gateways, all equal. Uses their internal addresses.
+    /// Gateways, which are all equal. Requests use their internal addresses.
     Gateways,
 }
 

@@ -22,7 +22,7 @@ use crate::{
 
 /// The node of the service ensemble that has a node for each cluster, below which the drivers of the cluster register.
 const DRIVERS: &str = "/bcs/services/endpoints/mesosdriver";
-/// The node below which gateways register, which is that of bcs-api.
+/// The node below which gateways and bcs-api register.
 const GATEWAYS: &str = "/bcs/services/endpoints/apiserver";
 
 /// The longest time from the moment at which the drivers agree on a table until each driver serves it.

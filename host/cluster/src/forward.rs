@@ -125,7 +125,7 @@ pub(crate) async fn ensure_namespace(connection: &Connection, name: &str) -> Res
     })
 }
 
-/// Creates this namespace. It is no error if it exists.
+/// Creates this namespace unless it exists.
 pub(crate) async fn create_namespace(
     connection: &Connection,
     name: &str,

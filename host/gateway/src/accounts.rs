@@ -55,7 +55,7 @@ use crate::{metric_names, status::AccountsStatus};
 
 /// The interval at which this gateway checks whether another gateway has changed the database.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// The timeout of such a check, so that a server that hangs does not prevent the next one.
+/// The timeout of a check of the database, so that a server that hangs does not prevent the next check.
 const POLL_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Users and clusters. Cheap to clone; lives as long as the gateway.

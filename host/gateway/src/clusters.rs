@@ -208,7 +208,7 @@ impl ClusterWatch {
         }
     }
 
-    /// Returns the listed clusters and those of the nodes with these names. Existing ones keep their drivers.
+    /// Returns the clusters that are listed or have a node with one of these names. Existing ones keep their drivers.
     fn known(&self, names: &ChildList<String>) -> KnownClusters {
         let before = self.sender.borrow().clone();
         let listed = before

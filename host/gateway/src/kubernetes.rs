@@ -183,7 +183,7 @@ impl Kubernetes {
         }
     }
 
-    /// Ends tunnels when no request uses them.
+    /// Begins to stop: each tunnel ends as soon as no request uses it.
     pub(crate) fn stop(&self) {
         self.0.stop.cancel();
     }

@@ -44,7 +44,7 @@ const SERVICES: [Row; 5] = [
         "/bcsclusterkeeper/v1",
     ),
 ];
-/// The drivers of Kubernetes clusters, one level below their node.
+/// The drivers of Kubernetes clusters, each below the node of its cluster.
 const KUBERNETES: Row = row("/bcsapi/v4/scheduler/k8s", "kubernetedriver", "/k8sdriver/v4");
 
 /// The name in permissions that stands for every cluster. No cluster has it.

@@ -68,7 +68,7 @@ impl Tokens {
         })
     }
 
-    /// Checks that the holder of the token in these headers may do this.
+    /// Checks that the holder of the token in these headers has this access.
     pub(super) async fn admit(
         &self,
         headers: &HeaderMap,

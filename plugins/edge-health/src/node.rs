@@ -56,8 +56,8 @@ pub(crate) struct Judge {
 }
 
 impl Judge {
-    /// Returns whether the control plane has lost contact with the node, and the node is not marked as unhealthy or the
-    /// mark is ignored.
+    /// Returns whether the control plane has lost contact with the node. A node that is marked as unhealthy is not
+    /// kept, unless marks are ignored.
     pub(crate) fn keeps(self, node: &Node) -> bool {
         node.is_unknown() && (self.always_reachable || !node.is_marked_unhealthy())
     }

@@ -51,7 +51,7 @@ pub(crate) struct Answer<'a> {
     pub(crate) marks: &'a AnnotationPair,
 }
 
-/// The annotations that the plugin reads: those of the convention, and another pair that is also supported.
+/// The annotations that the plugin reads: the pair of the convention, and another pair that is also supported.
 #[derive(Debug)]
 pub(crate) struct Conventions {
     pub(crate) main: AnnotationPair,

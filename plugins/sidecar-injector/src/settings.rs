@@ -107,7 +107,7 @@ pub(crate) struct Element {
 }
 
 impl Element {
-    /// Returns the text that identifies the element in the status.
+    /// Returns the text that identifies the element in the status annotation.
     pub(crate) fn identity(&self) -> &str {
         if self.name.is_empty() {
             &self.image

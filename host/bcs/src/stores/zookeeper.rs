@@ -143,7 +143,8 @@ impl ZooKeeperStore {
     /// Returns a write that prevents two definitions for one operation and kind; `None` if these changes cannot lead to
     /// that.
     ///
-    /// It writes the root, and fails if another such change has written the root since the definitions were read.
+    /// The write changes the root, and fails if another such change has written the root since the definitions were
+    /// read.
     async fn guard(&self, client: &Client, changes: &[FileChange]) -> Result<Option<Write>, StoreError> {
         if changes
             .iter()

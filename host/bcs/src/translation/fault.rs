@@ -20,7 +20,7 @@ pub(crate) enum Fault {
     /// A quantity is infinite or not a number, which JSON cannot represent.
     #[error("json encode failed!encode version by json: {0}")]
     Encode(String),
-    /// The name contains a dot. The message repeats a word, as that of bcs-mesos-driver does.
+    /// The name contains a dot. The message repeats a word, as in bcs-mesos-driver.
     #[error("Name can't contains contains '.'")]
     Name,
     #[error("{PARAMETERS}restart policy error")]

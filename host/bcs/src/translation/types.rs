@@ -1,5 +1,5 @@
 //! The types of bcs-common that the driver decodes: every key as the documents spell it, with the type of its value.
-//! They come from `rc.go`, `deployment.go`, `daemonset.go`, `meta.go` and `constraint.go` of the package `types`.
+//! The types come from `rc.go`, `deployment.go`, `daemonset.go`, `meta.go` and `constraint.go` of the package `types`.
 
 use super::go::{
     Field,

@@ -186,7 +186,7 @@ async fn a_concurrent_write_conflicts_only_if_it_changes_the_definition() {
     let text = document("bkbcs", "a", "first");
     store.commit(&[creation(&path, &text)]).await.unwrap();
 
-    // A label that another client adds between the store's read and its write is no conflict.
+    // A label that another client adds between the store's read and its write does not conflict.
     let mut labelled = setting.server.object(PLURAL, "bkbcs", "a").unwrap();
     labelled["metadata"]["labels"] = json!({"team": "x"});
     setting.server.put_before("replace", PLURAL, labelled);

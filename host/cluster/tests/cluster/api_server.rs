@@ -312,7 +312,7 @@ struct Target {
     plural: String,
     namespace: String,
     name: Option<String>,
-    /// Whether the path is that of the object's status.
+    /// Whether the request is for the object's status.
     is_status: bool,
     /// The name in the field selector of a list or a watch.
     only: Option<String>,

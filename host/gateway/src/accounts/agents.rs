@@ -127,7 +127,7 @@ impl Accounts {
         Ok(())
     }
 
-    /// Refuses changes that follow too quickly, because every gateway reads the whole database after each of them.
+    /// Refuses a change too soon after the last one, because every gateway reads the whole database after a change.
     fn limit_reports(&self, cluster_id: &str) -> Result<(), AccountsError> {
         let mut reports = self.0.reports.lock();
         let now = Instant::now();

@@ -113,7 +113,7 @@ impl Database {
         Ok(query_scalar(REVISION).fetch_one(&self.pool).await?)
     }
 
-    /// Begins a change after the changes in progress of all gateways. No other change can begin before it ends.
+    /// Begins a change after all gateways have ended theirs. No other change can begin before it ends.
     pub(super) async fn change(&self) -> Result<Change, AccountsError> {
         let mut change = self.pool.begin().await?;
         query("UPDATE admittance_state SET revision = revision + 1 WHERE id = 1")

@@ -254,7 +254,7 @@ async fn insert_used_register_token(
     insert_register_token(change, cluster, &token).await
 }
 
-/// Returns the access of imported users to clusters at bcs-api, and that of the users whom they replace.
+/// Returns the access of imported users at bcs-api, and the access of the users whom they replace.
 fn permissions(
     source: &[SourcePermission],
     plan: &Plan,

@@ -178,7 +178,7 @@ pub struct Cluster {
     pub creator: UserId,
     pub created_at: Moment,
     pub bcs: Option<BcsInfo>,
-    /// The credentials that the agent reported last. None before it reported.
+    /// The credentials that the agent reported last; `None` before its first report.
     pub credentials: Option<Arc<Credentials>>,
     pub register_token: Option<RegisterToken>,
     /// The access that was granted to users; the creator has its own, too.
@@ -194,7 +194,7 @@ impl Cluster {
     }
 }
 
-/// The addresses and credentials that an agent reported. As long as they stay equal, they keep their `Arc`.
+/// The addresses and credentials that an agent reported. If another report is equal, the same `Arc` stays in use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Credentials {
     /// `https://{host}:{port}` each, at least one, with an IP address or a name as the host.
@@ -220,7 +220,7 @@ impl Credentials {
 pub struct RegisterToken {
     pub digest: TokenDigest,
     pub created_at: Moment,
-    /// The deadline for its first use. After that, the token is valid until it is rotated or revoked.
+    /// The deadline for the token's first use. A token that was used is valid until it is rotated or revoked.
     pub expires_at: Moment,
     pub used_at: Option<Moment>,
 }

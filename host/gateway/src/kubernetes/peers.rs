@@ -64,7 +64,7 @@ pub(super) struct Peers {
     tls: ClientTls,
     connector: Connector,
     discovery: Discovery,
-    /// The URLs of the other registered gateways, with the reason why no tunnel to them is open, if none is.
+    /// The other registered gateways by URL, each with the reason why no tunnel to it is open; `None` if one is.
     links: Mutex<BTreeMap<String, Option<String>>>,
     /// The number of tunnels that other gateways have opened to this one.
     accepted: Arc<AtomicUsize>,

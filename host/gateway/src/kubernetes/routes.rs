@@ -38,7 +38,7 @@ pub(super) enum ConnectVia {
     Direct(Accounts),
     /// The tunnel of the cluster's agent.
     Tunnel(Session),
-    /// A tunnel to another gateway, which has a tunnel of the agent. The budget is that of the cluster's owner.
+    /// A tunnel to another gateway, which has a tunnel of the agent. The budget belongs to the cluster's owner.
     Gateway(Session, Arc<Budget>),
 }
 
@@ -199,7 +199,7 @@ impl Tunnels {
         of_agent.or_else(|| self.of_gateways.get(cluster)?.last())
     }
 
-    /// Checks the servers of the route that requests use, and no longer those of the cluster's other routes.
+    /// Checks the servers of the route that requests use. The servers of the cluster's other routes are not checked.
     fn check_newest(&self, cluster: &str, direct: &HashMap<String, Arc<Route>>) {
         let newest = self.newest(cluster).or_else(|| direct.get(cluster));
         let of_agents = self.of_agents.get(cluster).into_iter().flatten();
@@ -214,7 +214,7 @@ impl Tunnels {
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct RouteState {
-    /// The tunnels of its agents to this gateway, and to others.
+    /// The numbers of tunnels of the cluster's agents to this gateway, and to other gateways.
     pub(super) tunnels: usize,
     pub(super) gateways: usize,
     pub(super) upstream: Option<Upstream>,

@@ -16,7 +16,7 @@ use crate::{
 };
 
 const RETRY_SECONDS: u64 = 5;
-/// The beginning of the message for callers whose token does not suffice. bcs-api has the second space.
+/// The beginning of the message for callers whose token does not suffice, with the superfluous space of bcs-api.
 const UNAUTHENTICATED: &str = " anonymous requests is forbidden, please provide a valid token";
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

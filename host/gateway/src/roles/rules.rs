@@ -67,7 +67,7 @@ const WORKLOADS: [(&str, &[&str]); 4] = [
     ("batch", &["jobs", "cronjobs"]),
     ("autoscaling", &["horizontalpodautoscalers"]),
 ];
-/// Users of workloads may also read these resources.
+/// The resources that the roles for workloads can also read.
 const AROUND_WORKLOADS: [&str; 8] = [
     "limitranges",
     "resourcequotas",
@@ -130,7 +130,7 @@ impl AllowedRights {
         self.0.contains(&danger)
     }
 
-    /// Returns why a role must not be granted, if it must not.
+    /// Checks that a role may be granted. The error says why not, and what to do.
     pub(super) fn check(&self, role: GrantedRole) -> Result<(), String> {
         if role == GrantedRole::ClusterManage && !self.allow(Danger::ClusterManage) {
             return Err(format!(

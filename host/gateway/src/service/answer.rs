@@ -215,7 +215,7 @@ impl Inner {
         tokens.admit(&head.headers, access).await
     }
 
-    /// Returns the driver's reply, and how the request passed.
+    /// Returns the driver's reply, and the word for its handling in the access log.
     async fn forward(
         &self,
         head: &mut Parts,

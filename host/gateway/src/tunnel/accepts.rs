@@ -14,13 +14,13 @@ const DIAL_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// The connections that one side of a tunnel opens for the other side.
 pub enum AllowedConnections {
-    /// None. A gateway uses it for the tunnels of agents.
+    /// No connections: for tunnels of agents at a gateway.
     Nothing,
-    /// Only connections to these addresses, each `host:port`. An agent allows the addresses of its API servers.
+    /// Connections to these addresses, each `host:port`: for an agent, the addresses of its API servers.
     Only(Vec<String>),
-    /// Connections in the tunnel of a cluster's agent. A gateway uses it for tunnels that it opens to other gateways.
+    /// Connections in the tunnel of a cluster's agent: for tunnels that a gateway opens to other gateways.
     Through(FindTunnel),
-    /// None, but announcements are taken; an error ends the tunnel. A gateway uses it for tunnels of other gateways.
+    /// No connections, but announcements: for tunnels that other gateways open. An error ends the tunnel.
     Announcements(TakeAnnouncement),
 }
 

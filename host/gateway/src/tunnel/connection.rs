@@ -18,7 +18,7 @@ pub(super) const MOST_HELD: usize = 16 << 20;
 /// A connection that holds more bytes than `HIGH` is paused, and resumed at `LOW`.
 const HIGH: usize = 1 << 20;
 const LOW: usize = 256 << 10;
-/// The same limits in bytes while less than half of the memory of the tunnel, the user or the gateway is free.
+/// The limits while less than half of the memory of the tunnel, the user or the gateway is free.
 const SHORT_HIGH: usize = 128 << 10;
 const SHORT_LOW: usize = 96 << 10;
 

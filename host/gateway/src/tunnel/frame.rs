@@ -133,7 +133,7 @@ fn data(number: i64, connection: i64, bytes: &[u8]) -> Bytes {
 }
 
 impl TunnelDestination {
-    /// Returns whether the other side can read the destination. Otherwise it would end the whole tunnel.
+    /// Returns whether the other side can read the destination. If it cannot, it ends the whole tunnel.
     pub(super) fn fits(&self) -> bool {
         let is_cluster = |cluster: &String| (1..=LONGEST_CLUSTER).contains(&cluster.len());
         TCP.len() + self.address.len() <= LONGEST_ADDRESS && self.cluster.as_ref().is_none_or(is_cluster)

@@ -189,7 +189,7 @@ async fn permissions_are_granted_and_withdrawn() {
             .grant("test", &bob, &cluster, Some(Access::Permission(Permission::Read)))
             .await;
         assert!(matches!(gone, Err(AccountsError::Unknown(..))), "{gone:?}");
-        // The clusters of a deleted user belong to nobody.
+        // The clusters of a deleted user have no owner.
         accounts.delete_user("test", "plain:alice").await.unwrap();
         assert_eq!(accounts.cluster(&cluster.id).unwrap().creator, UserId::NOBODY);
         accounts.delete_cluster("test", &cluster.id).await.unwrap();

@@ -246,7 +246,7 @@ fn an_injection_keeps_the_other_annotations() {
     let both = sidecarconfig();
     let list = "sidecar-nginx";
     let odd = json!({"a/b": "1", "c~d": "2", "~1": "3", "e~0/f": "4", "": "5", "g\"h\\i": "6"});
-    // Name, settings, metadata, annotations after.
+    // The columns are the name, the settings, the metadata, and the annotations after the injection.
     let table = [
         ("absent metadata", &whole, json!(null), json!({DONE: "injected"})),
         ("absent", &whole, json!({"name": "p"}), json!({DONE: "injected"})),
