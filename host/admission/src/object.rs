@@ -66,7 +66,7 @@ impl Object {
         Ok(Self::with_head(text.into(), head))
     }
 
-    /// Parses a part of a document like [`parse`](Self::parse). Not copied: the object keeps the document in memory.
+    /// Parses a part of a document like [`parse`](Self::parse), without copying it: the object keeps the document.
     ///
     /// # Errors
     ///

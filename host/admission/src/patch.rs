@@ -380,7 +380,7 @@ mod tests {
             ("/items/0", "/items/2/name", true),
             ("/items/-", "/items/2/name", true),
             ("/other/0", "/items/2/name", false),
-            // The member's name looks like an index. A wrong positive only costs a comparison.
+            // The member's name looks like an index. A false positive only costs a comparison.
             ("/metadata/0", "/metadata/name", true),
         ] {
             assert_eq!(reaches(path, place), expected, "{path} {place}");

@@ -272,7 +272,7 @@ impl<'s> Checker<'s> {
         match so_far {
             None => Ok(kind),
             Some(so_far) if self.mixed => Ok(join(&so_far, &kind).unwrap_or(Type::Dyn)),
-            // Even if a dynamic value fits, its type differs from another item's type.
+            // A dynamic item has another type than the others, even if its value turns out to have their type.
             Some(so_far) => match join(&so_far, &kind).filter(|_| so_far.may_be(&kind)) {
                 Some(joined) => Ok(joined),
                 None => fail(node, format!("expected type '{so_far}' but found '{kind}'")),

@@ -112,7 +112,7 @@ impl Library {
         }
     }
 
-    /// Returns the names of the functions, without operators, whose names have other characters.
+    /// Returns the names of the functions. Operators, whose names have other characters, are left out.
     fn names(&self, style: Style) -> impl Iterator<Item = &'static str> {
         let functions = match style {
             Style::Global => &self.globals,

@@ -48,7 +48,7 @@ words!(Action, "validation action": Deny = "Deny", Warn = "Warn", Audit = "Audit
 /// How a policy is applied.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Binding {
-    /// The system whose wording responses have, and the names in them.
+    /// The system whose wording is used in responses, with the names that they contain.
     pub wording: Wording,
     /// The actions that are taken if an object is invalid. A native stage always denies the request.
     pub actions: Vec<Action>,

@@ -17,13 +17,13 @@ use crate::{FieldLocation, ImageParts, Shape, apply::Growth, location::Steps};
 /// The change that a mutator makes at its location.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Mutation {
-    /// Sets the value to this one.
+    /// Replaces the value.
     Assign(Value),
     /// Sets the value to the namespace of the object.
     AssignNamespace,
     /// Sets the value to the name of the object.
     AssignName,
-    /// Appends those of these values that the list does not contain.
+    /// Appends the values that the list does not contain yet.
     Merge(Vec<Value>),
     /// Removes these values from the list.
     Prune(Vec<Value>),

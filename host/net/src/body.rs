@@ -63,7 +63,7 @@ pub(crate) struct ReplayBody {
     replay: Replay,
 }
 
-/// Returns a body that was passed to a connection, if nothing was read from it.
+/// A handle that gives a sent body back for another attempt, if nothing was read from the body.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Replay(Arc<State>);
 

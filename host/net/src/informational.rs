@@ -51,7 +51,7 @@ struct Credit {
 }
 
 impl Credit {
-    /// Servers usually send one or two for a request. A slow server may send one every few seconds to report progress.
+    /// The credit for one request. Servers usually use one or two; a slow one may report progress every few seconds.
     const PER_REQUEST: Self = Self {
         heads: 64,
         bytes: 64 << 10,

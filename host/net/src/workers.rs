@@ -1,7 +1,7 @@
 //! The threads that serve connections, one for each core, and one thread that accepts them, so that no computation
 //! delays accepting. Each thread has a runtime of its own.
 //!
-//! A connection stays on one thread with its plugin calls and upstream connections, so that no other thread is woken.
+//! A connection stays on one thread with its plugin calls and upstream connections: a request wakes no other thread.
 
 use std::{
     cell::Cell,

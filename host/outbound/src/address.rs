@@ -48,7 +48,7 @@ impl Resolver {
     }
 }
 
-/// Returns the networks that are allowed in addition to public addresses. An IP address as origin is never resolved.
+/// Returns the networks that are allowed besides public addresses. An origin that is an IP address needs none.
 pub(crate) fn networks(grant: &HttpGrant) -> Vec<IpNet> {
     let mut networks = grant.networks.clone();
     if grant.origin.is_localhost() {

@@ -84,7 +84,7 @@ impl<T: Send + Sync + 'static> Reloaded<T> {
         }
     }
 
-    /// Loads the value again now, if it depends on more than its files. Reports the value or the error.
+    /// Loads the value again now, and reports it or the error. Use this if the value depends on more than its files.
     pub async fn reload(&self, mut report: impl FnMut(Result<&T, &str>)) {
         if let Some(source) = &self.0.source {
             self.load_from(source, &mut report).await;

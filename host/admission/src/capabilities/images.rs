@@ -55,7 +55,7 @@ pub struct Signers {
 /// A signer of images.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Signer {
-    /// The owner of a key, whose public key this is as PEM.
+    /// The owner of the private key to this public key, as PEM.
     Key(String),
     /// An identity that an OpenID provider has confirmed.
     Identity {

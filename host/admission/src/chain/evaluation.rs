@@ -325,7 +325,7 @@ impl Evaluation {
         }
     }
 
-    /// Refuses the request, or adds the denial to an earlier one if the messages of both stages name themselves.
+    /// Refuses the request, or adds the denial to an earlier one if the messages of both name their policies.
     fn deny(&mut self, visit: Visit<'_>, denial: &Denial) {
         match &mut self.refusal {
             Some(Refusal {

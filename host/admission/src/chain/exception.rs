@@ -1,4 +1,4 @@
-//! Exceptions for requests, for which a stage is not called.
+//! Exceptions, which keep a stage from being called for some requests.
 
 use std::{borrow::Cow, fmt, sync::Arc};
 

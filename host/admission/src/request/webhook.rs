@@ -46,7 +46,7 @@ impl ReviewVersion {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WebhookTarget {
     /// An `https` URL without user information and fragment. For an AdmissionReview webhook, the URL has no query. For
-    /// a [`BcsResource`](Protocol::BcsResource) webhook, `http` is allowed too, as in BCS's driver.
+    /// a [`BcsResource`](Protocol::BcsResource) webhook, `http` is allowed as in BCS's driver, without authentication.
     Url(Url),
     /// A service in the cluster, which is called over TLS.
     Service {

@@ -75,7 +75,7 @@ impl Checker<'_> {
             );
             return Some(fail(node, message));
         };
-        // A variable is evaluated at its first use, so its depth adds to the depth of this place.
+        // A variable is evaluated where it is first used, so its depth adds to the current depth.
         let height = self.depth + known.height;
         if height > MAX_DEPTH {
             return Some(Err(Mistake::TooDeep { limit: MAX_DEPTH }));
@@ -84,7 +84,7 @@ impl Checker<'_> {
         Some(Ok((Expression::Composed(index), known.kind.clone())))
     }
 
-    /// Returns whether the node is this global variable, which no variable of a macro hides.
+    /// Returns whether the node is the global variable `wanted`, and not a macro's variable with the same name.
     pub(super) fn is_global(&self, node: &IdedExpr, wanted: &str) -> bool {
         matches!(&node.expr, Expr::Ident(name) if name == wanted) && self.local(wanted).is_none()
     }
@@ -199,7 +199,7 @@ pub(super) fn json_patch_field(field: &str) -> Option<Type> {
     }
 }
 
-/// Returns the type that an expression may name with this name.
+/// Returns the type with this name, if expressions may name the type.
 fn type_named(name: &str) -> Option<&'static str> {
     "bool int uint double string bytes list map null_type type optional_type"
         .split(' ')

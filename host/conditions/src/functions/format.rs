@@ -161,7 +161,7 @@ impl Clause {
     }
 }
 
-/// Checks a literal format with a literal list, as kube-apiserver's compiler does. `items` has types by node.
+/// Checks a literal format with a literal list, like kube-apiserver. `items` has the types of the items by node.
 pub(crate) fn check(
     target: Option<&IdedExpr>,
     arguments: &[IdedExpr],

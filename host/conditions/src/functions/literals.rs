@@ -74,7 +74,7 @@ fn not_finite(number: f64) -> Option<String> {
     }
 }
 
-/// Puts a text in double quotes. Go's `%q` escapes all unprintable characters; `strings.quote` only some.
+/// Puts a text in double quotes. Go's `%q` escapes all unprintable characters, `strings.quote` only some of them.
 pub(super) fn quote(text: &str, as_go: bool) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');

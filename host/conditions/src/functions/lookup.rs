@@ -20,7 +20,7 @@ use crate::{
 /// The cost of a lookup. The limit of an expression allows twenty.
 const LOOKUP_COST: u64 = 50_000;
 
-/// A value that is not part of the request. Equal lookups are made only once.
+/// The lookup of a value that the request does not contain. Equal lookups are made only once.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Lookup {
     Objects(ObjectLookup),

@@ -109,7 +109,7 @@ impl Structure {
     }
 }
 
-/// Returns an item's name from its keys, as in `[name="c"]`, or from its value in a set; or why it has none.
+/// Returns an item's name from its keys, as in `[name="c"]`, or from its value in a set. Fails if it has none.
 pub(super) fn item_name(list: Cursor<'_>, index: usize, item: &Json) -> Result<String, String> {
     let Node::List { merge, .. } = list.node else {
         return Ok(format!("[{index}]"));

@@ -10,7 +10,7 @@ use rustls_pki_types::UnixTime;
 use super::short_key::ShortKey;
 use crate::causes::without_link;
 
-/// One kind of client's advice, which messages about failed TLS connections end with. Empty texts are omitted.
+/// The advice at the end of messages about one kind of client's failed TLS connections. Empty texts are omitted.
 #[derive(Clone, Debug, Default)]
 pub struct TlsAdvice<'a> {
     /// Advice on how to trust the CA of the server's certificate.
