@@ -266,8 +266,8 @@ fn documents(arguments: &Arguments) -> Result<(Definitions, Option<Config>), Mis
     mistakes.into_result((definitions, config))
 }
 
-/// Finds what chains of namespaces use without permission by the configuration, which limits chains in the cluster.
-/// Files that the configuration names belong to the operator, so they are not limited.
+/// Finds uses in chains of namespaces that the configuration does not allow to such chains in the cluster. Files that
+/// the configuration names belong to the operator, so they are not limited.
 fn not_allowed(config: &Config, definitions: &Definitions) -> Vec<Mistake> {
     let namespaced = config.definitions.iter().find_map(|place| place.namespaced());
     let is_given = |chain: &&ChainDefinition| {

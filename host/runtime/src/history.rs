@@ -27,7 +27,7 @@ use crate::{status::HistoryStatus, status::metrics};
 pub(crate) struct HistoryEntry {
     #[serde(flatten)]
     pub(crate) detail: RevisionDetail,
-    /// The digest of the definitions that this rollback replaced. It stays live while the definitions have this digest.
+    /// The digest of the definitions that this rollback replaced. The rollback stays live while they have this digest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) instead_of: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -42,7 +42,6 @@ impl HistoryEntry {
         &self.detail.revision
     }
 
-    /// Returns the names of everything that differs from the previous revision.
     pub(crate) fn changed_since(&self, predecessor: &Self) -> &[String] {
         self.changed
             .get_or_init(|| comparison::changed_names(&predecessor.detail, &self.detail))

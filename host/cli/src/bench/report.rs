@@ -106,7 +106,7 @@ impl From<BenchedVersion> for VersionFigures {
 
 impl VersionComparison {
     /// Compares the medians of both versions round by round. The bounds are a confidence interval of the median ratio:
-    /// how many ratios are below the true median is binomially distributed, as the number of heads in coin tosses is.
+    /// the number of ratios below the true median is binomially distributed, like the number of heads in coin tosses.
     fn of(first: &[Duration], second: &[Duration]) -> Option<Self> {
         let ratios = first.iter().zip(second);
         let ratios = ratios.map(|(first, second)| second.as_secs_f64() / first.as_secs_f64());

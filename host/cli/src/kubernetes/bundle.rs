@@ -125,7 +125,7 @@ fn uses_unnamed_stock_plugin(documents: &BTreeMap<String, String>, directory: &s
     Ok(uses_stock)
 }
 
-/// Returns the name of a document's file in the Pod. Its extension must be one that is read there.
+/// Returns the name of a document's file in the Pod, with an extension that Pods read.
 fn document_name(file: &Path) -> String {
     let path_key = key(file);
     let name = path_key.trim_start_matches('.');

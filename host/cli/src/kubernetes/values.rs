@@ -43,7 +43,7 @@ pub(super) fn group(text: &str) -> Result<String, &'static str> {
     }
 }
 
-/// Parses a directory in the image. Its characters need no quotes in YAML.
+/// Parses a directory in the image, whose characters need no quotes in YAML.
 pub(super) fn directory(text: &str) -> Result<String, &'static str> {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '-' | '_' | '.');
     if text.starts_with('/') && text.chars().all(fits) {

@@ -188,7 +188,6 @@ async fn complete_change(stores: &Stores, history: &mut History) -> Result<(), E
     Ok(())
 }
 
-/// Builds the table of an earlier revision again, with its exact modules.
 pub(crate) async fn rebuilt(source: &Source, entry: &HistoryEntry) -> Result<BuiltTable, Error> {
     let modules = modules_of(entry);
     let definitions = source.stores.set_of(entry);

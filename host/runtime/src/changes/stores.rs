@@ -21,7 +21,6 @@ pub(crate) struct StoreSnapshot {
     is_lost: bool,
 }
 
-/// All stores of definitions.
 #[derive(Debug)]
 pub(crate) struct Stores {
     /// The stores. A new definition is written to the first store that accepts it.

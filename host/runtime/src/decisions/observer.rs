@@ -16,7 +16,6 @@ use crate::{
     status::{metrics::RequestMetrics, traffic::Traffic},
 };
 
-/// The receivers of outcomes.
 #[derive(Debug)]
 pub(crate) struct Observer {
     pub(crate) recorders: Arc<Recorders>,

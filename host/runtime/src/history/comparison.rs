@@ -128,7 +128,6 @@ fn definitions(path: &Path, text: &str, other: &str) -> BTreeMap<DefinitionId, V
     found
 }
 
-/// Returns the kind and name of a document; `None` if it lacks one of them.
 fn id_of(document: &serde_json::Value) -> Option<DefinitionId> {
     let field = |pointer| document.pointer(pointer)?.as_str();
     let name = field("/metadata/name")?;

@@ -55,7 +55,7 @@ pub(crate) enum Modules {
 pub(crate) enum Servers {
     /// All modules that are not in the store, and these modules even if they are in it.
     All(Arc<HashSet<ModuleReference>>),
-    /// Those of these modules that are not in the store.
+    /// Of these modules, those that are not in the store.
     Of(Arc<HashSet<ModuleReference>>),
 }
 

@@ -29,7 +29,6 @@ pub struct Report {
 }
 
 impl Report {
-    /// Returns whether the replica serves or has prepared this table.
     fn has(&self, target: Digest) -> bool {
         self.live == target || self.prepared == target || self.earlier == Some(target)
     }

@@ -220,7 +220,6 @@ fn labels(labels: Option<&Labels>) -> String {
     }
 }
 
-/// Returns the name and the expression of the first condition that is false.
 async fn first_false(
     conditions: &MatchConditions,
     request: &Request,

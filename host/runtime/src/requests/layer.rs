@@ -248,7 +248,6 @@ impl LayerState {
         Box::pin(self.inspect(head, body, inspection, uid, trace, inner)).await
     }
 
-    /// Passes a request that chains may match through the chains.
     async fn inspect<S, B, R>(
         &self,
         mut head: Parts,

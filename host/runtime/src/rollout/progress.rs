@@ -22,7 +22,7 @@ pub struct RolloutProgress {
     /// The number of times that the rollout was restarted after an abort.
     #[serde(default)]
     pub attempt: u32,
-    /// The number of changes of step or state in any replica. It orders changes, because the replicas' clocks differ.
+    /// The number of changes of step or state in any replica. Replicas order changes by it, since their clocks differ.
     #[serde(default)]
     pub changes: u64,
     /// The index of the current step.
@@ -39,7 +39,6 @@ pub struct RolloutProgress {
     pub replica: Option<String>,
 }
 
-/// The rollouts of the live table.
 #[derive(Debug, Default)]
 pub(crate) struct Rollouts {
     /// The rollouts before a restart, until the first table takes them over.

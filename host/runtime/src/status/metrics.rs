@@ -239,7 +239,6 @@ impl RequestMetrics {
     }
 }
 
-/// Counts rare results: exceptions and failures of stages.
 fn record_rows(outcome: &Outcome) {
     for row in &outcome.trace {
         if let Some(exception) = &row.exception {

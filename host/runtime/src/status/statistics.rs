@@ -82,7 +82,6 @@ impl StageStatistics {
         counts.metrics.replace(policy) != Some(policy)
     }
 
-    /// Counts the result of a call.
     pub(crate) fn record(&self, row: &TraceRow) {
         // Other results mean that the stage was not called.
         let Some(index) = index(&row.result) else { return };
@@ -247,7 +246,6 @@ impl Period {
     }
 }
 
-/// Records a duration with microsecond precision.
 pub(super) fn record_duration(durations: &mut Histogram<u32>, duration: Duration) {
     let microseconds = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
     let _ = durations.record(microseconds.clamp(1, LONGEST));

@@ -88,7 +88,6 @@ impl Traffic {
         }
     }
 
-    /// Returns the counts of the last hour, and of the hour before.
     pub(crate) fn hours(&self, now: Instant) -> [TrafficHour; 2] {
         let threads: Vec<_> = self
             .threads

@@ -10,7 +10,6 @@ use crate::{
     status::candidate::{AnswerSample, ComparedKind, DifferenceEffect, DifferenceSample},
 };
 
-/// The maximum number of samples for a candidate.
 pub(super) const SAMPLES: usize = 20;
 
 /// The number of kinds that are counted separately. Clients choose the kinds, so further ones are counted together.
@@ -100,7 +99,6 @@ impl Answer {
     }
 }
 
-/// The results of a trial so far.
 #[derive(Debug, Default)]
 pub(super) struct Comparisons {
     pub(super) kinds: BTreeMap<String, ComparedKind>,
