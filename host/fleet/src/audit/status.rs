@@ -46,14 +46,17 @@ impl Default for AuditConfig {
 pub struct AuditStatus {
     /// Whether this replica audits now. Only then are the other fields known.
     pub is_auditor: bool,
+    /// Whether an audit of all objects is running.
     pub running: bool,
     /// The last audit of all objects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last: Option<AuditPass>,
-    /// The number of objects with each [verdict](super::Verdict), such as `denied` or `would-be-denied`.
+    /// The number of objects with each verdict: `denied`, `failed`, `would-be-denied`, `failure-ignored`, `changed` and
+    /// `allowed`.
     #[serde(default)]
     pub objects: BTreeMap<String, u64>,
-    /// The API of the written reports, such as `openreports.io/v1alpha1`.
+    /// The API of the written reports: `openreports.io/v1alpha1`, `reports.x-k8s.io/v1beta2` or
+    /// `wgpolicyk8s.io/v1alpha2`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reports: Option<String>,
     /// The errors of listing, watching and writing reports, by resource, group or task.
@@ -61,11 +64,13 @@ pub struct AuditStatus {
     pub problems: BTreeMap<String, String>,
 }
 
+/// An audit of all objects.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AuditPass {
     /// The time at which the audit ended.
     pub at: Moment,
+    /// The duration of the audit.
     pub seconds: f64,
     /// The revision of the audited chains.
     pub revision: u64,

@@ -1,4 +1,4 @@
-//! Reads the CEL expressions of native stages and of policies of Kubernetes and Gatekeeper, with equal fields.
+//! Reads CEL expressions of native stages and of policies of Kubernetes and Gatekeeper: their fields are the same.
 
 use std::{collections::HashMap, sync::Arc};
 
