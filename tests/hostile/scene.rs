@@ -223,7 +223,7 @@ impl Scene {
                     measured = &mut measuring => break Some(measured?),
                     _ = looks.tick() => {
                         most = most.max(self.memory()?);
-                        // The machine must not start to swap.
+                        // The measurement ends before the machine starts to swap.
                         if most > 2 * limit {
                             break None;
                         }

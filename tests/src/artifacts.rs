@@ -35,7 +35,7 @@ impl Artifacts {
         }
     }
 
-    /// Returns a program of this workspace, built with the same profile as this one.
+    /// Returns a program of this workspace, built with the profile of the running program.
     pub fn program(&self, name: &str) -> Result<PathBuf, Error> {
         let path = self.profile.join(format!("{name}{}", env::consts::EXE_SUFFIX));
         there(path, "cargo build --workspace --bins")

@@ -42,9 +42,9 @@ pub struct Killed {
 /// What the program is doing when it is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Moment {
-    /// It applies modules that it has to fetch and compile.
+    /// The program applies modules that it has to fetch and compile.
     New,
-    /// It applies modules that are in its store.
+    /// The program applies modules that are in its store.
     Known,
     Start,
 }

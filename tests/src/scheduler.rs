@@ -289,7 +289,7 @@ async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response
     shared.received.send_modify(|all| all.push(received));
     // The scheduler owns the sender, so the wait cannot fail.
     let _ = shared.open.subscribe().wait_for(|open| *open).await;
-    // The original sets no content type; Go's server detects this one from the body.
+    // The original sets no content type; Go's server detects `text/plain` from the body.
     let (status, text) = reply;
     (status, [(CONTENT_TYPE, "text/plain; charset=utf-8")], text).into_response()
 }

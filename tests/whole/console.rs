@@ -236,7 +236,7 @@ async fn the_page_of_a_decision_shows_all_its_details() {
     browser.click("copy-text button", "Copy").await;
     browser.find_with("copy-text button", "Cop").await;
 
-    // The live chains evaluate the request again, which also opens in the playground with its chain.
+    // The live chains evaluate the request again, and the playground opens it with its chain.
     browser.click("button", "Replay against what is live").await;
     browser.find_with("h1", "Replay of changed-1").await;
     browser.find_with("main", "the answer is the same").await;
@@ -272,7 +272,7 @@ async fn a_refusal_names_the_patches_that_it_discarded() {
     let Some(browser) = Browser::start().await else {
         return;
     };
-    // The second chain refuses the image to which the first one changes it.
+    // The second chain refuses the image that the first chain sets.
     let refused = "settings: { refusedRegistries: [mirror.example.com/docker-hub] }";
     let chains = chains()
         .replace("      mode: Audit\n", "")

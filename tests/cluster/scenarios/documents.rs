@@ -86,7 +86,7 @@ pub(crate) async fn match_conditions_of_a_webhook_are_evaluated(cluster: Arc<Clu
         ("skipped", &scene.kubectl, &["web"]),
         ("of-alice", &alice, &["web"]),
     ] {
-        // The API server applies new roles after a delay; only alice needs one.
+        // The API server applies new roles after a delay.
         until("the right to create Pods", async || {
             let arguments = ["create", "--namespace", &scene.namespace, "-f", "-"];
             let said = kubectl

@@ -89,7 +89,7 @@ async fn reading(cluster: Arc<Cluster>) -> Scene {
     let definitions = json!([{"kubernetes": {"policies": ["Gatekeeper"]}}]);
     let config = json!({"dialect": dialect, "cluster": {}, "definitions": definitions});
     prepare(&cluster, &config).await;
-    // The scene's server has a certificate in files.
+    // The scene's server reads its certificate from files, so the configuration names the authority.
     dialect["kubernetes"]["webhookConfigurations"]["caBundle"] = json!("certs/ca.pem");
     let kubeconfig = cluster.kubeconfig(User::Admittance);
     let more = json!({"cluster": {"kubeconfig": kubeconfig}, "definitions": definitions});

@@ -65,7 +65,7 @@ async fn the_playground_shows_verdicts_while_a_user_types() {
     let origin = server.program.admin_url("");
     let url = |path: &str| server.program.admin_url(path);
 
-    // The initial content can be evaluated unchanged.
+    // The playground's initial content can be evaluated unchanged.
     browser.open(&url("/playground")).await;
     browser.click("button", "Evaluate").await;
     browser.find_with("#outcome h2", "denied").await;

@@ -13,7 +13,7 @@ use super::scene::{Hot, chain, mistakes};
 
 type ModuleChange = (&'static str, fn(&Hot, u32));
 
-/// Ways to replace a module by another version. All of them leave the content incomplete at most briefly.
+/// Ways to replace a module by another version. None of them leaves the content incomplete for long.
 const WAYS: [ModuleChange; 7] = [
     ("renamed over it", |hot, version| hot.put(version)),
     ("written in place, in pieces", |hot, version| {

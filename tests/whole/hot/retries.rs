@@ -143,7 +143,7 @@ async fn a_server_that_is_down_delays_no_other_change() {
     assert_eq!(status["chains"].as_array().unwrap().len(), 1, "{status:#}");
     assert_eq!(deployment(&hot, &program).await.0, 200);
 
-    // Changes and rollbacks of an operator do not wait.
+    // Changes and rollbacks of an operator do not wait for the server.
     let applied = chain("versioned", &hot.plugin("{ name: applied }"));
     let reply = hot.post(&program, "/v1/definitions", &applied).await;
     assert_eq!(reply.status, 200, "{}", reply.text());

@@ -136,7 +136,7 @@ async fn a_hanging_audited_stage_refuses_nothing() {
     let server = Server::start(&hooks.resolve(), &chain("audited", &stages)).await;
     let review = POD.review("a");
     let sent = server.review("/mutate/audited?timeout=1s", &review);
-    // Shorter than the stage's timeout, and long enough for a busy machine.
+    // The limit is shorter than the stage's timeout, and long enough for a busy machine.
     let answer = tokio::time::timeout(Duration::from_secs(15), sent).await.unwrap();
     assert!(answer.is_allowed() && answer.patch().is_some(), "{answer:?}");
 }

@@ -361,7 +361,7 @@ async fn chains_of_a_namespace_are_called_only_for_it() {
         assert_eq!(said, [of_team, of_cluster], "{path}: {message}");
     }
 
-    // Without chains of namespaces, the configuration is the previous one.
+    // Without chains of namespaces, the configuration is the same as before they were added.
     setting.server.delete(NAMESPACED, "test", "all");
     let path = || webhooks(&setting, VALIDATING)[0]["clientConfig"]["service"]["path"].take();
     eventually("one webhook for all chains", async || path() == "/validate").await;

@@ -16,9 +16,9 @@ const CLIENTS: usize = 8;
 /// How a master stops being the master.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Goes {
-    /// It crashes while requests are in flight, and its node disappears later.
+    /// The master crashes while requests are in flight, and its node disappears later.
     Dies,
-    /// It deletes its node, and then answers as a scheduler that is not the master.
+    /// The master deletes its node, and then answers as a scheduler that is not the master.
     StepsDown,
 }
 

@@ -22,7 +22,7 @@ const SELECTORS: [(&str, &str, Option<&str>, bool); 9] = [
     ("NotIn", "", None, true),
 ];
 
-/// The vectors test unknown operators.
+/// `vectors.rs` tests unknown operators.
 #[tokio::test]
 async fn a_selector_matches_the_namespace_of_the_body() {
     let hooks = Hooks::start().await;

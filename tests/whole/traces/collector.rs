@@ -24,7 +24,7 @@ use tokio::{net::TcpListener, sync::watch};
 pub(crate) enum Manner {
     Accepts,
     Refuses,
-    /// It never answers.
+    /// The collector never answers.
     Hangs,
 }
 

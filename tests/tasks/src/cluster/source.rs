@@ -78,7 +78,7 @@ impl Source {
             .env("KUBE_GIT_VERSION", format!("v{}", self.version))
             .env("KUBE_GIT_TREE_STATE", "archive")
             .env("KUBE_GIT_COMMIT", "archive")
-            // An outer make must not affect this one.
+            // Variables of an outer make must not affect the build.
             .env_remove("MAKEFLAGS")
             .env_remove("MAKELEVEL");
         run_logged(&mut make, &self.log)?;
