@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn name_parts_follow_kubernetes() {
+    fn name_parts_follow_the_rules_of_kubernetes() {
         let (longest, longer) = ("a".repeat(63), "a".repeat(64));
         for (text, expected) in [
             ("a", true),

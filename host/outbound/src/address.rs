@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_public_and_granted_addresses_may_be_connected_to() {
+    fn only_public_and_granted_addresses_are_allowed() {
         for (address, expected) in [
             ("93.184.215.14", true),
             ("1.1.1.1", true),

@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn the_least_recently_used_responses_make_room_for_others() {
+    fn the_least_recently_used_responses_are_evicted() {
         let key = |path: &'static str| Key {
             networks: Vec::new(),
             credential: None,

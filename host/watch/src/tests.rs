@@ -356,7 +356,7 @@ async fn an_open_file_is_reported_after_its_last_write() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_still_being_written_is_named() {
+async fn a_file_that_is_still_being_written_is_reported() {
     use std::io::Write as _;
     let directory = TempDir::new().unwrap();
     // Notifications name the canonical path.

@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_call_leaves_its_thread_before_it_computes_for_long() {
+    async fn a_call_moves_to_another_thread_before_it_computes_for_long() {
         let thread = || current().name().unwrap_or_default().to_owned();
         let here = thread();
         for (bytes, expected) in [(SMALL, here.as_str()), (SMALL + 1, "long-work")] {

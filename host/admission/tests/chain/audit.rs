@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn audit_records_and_changes_nothing() {
+async fn a_stage_in_audit_mode_is_recorded_and_changes_nothing() {
     use Script::*;
     for (case, script, word) in [
         ("deny", Deny("no"), "deny"),

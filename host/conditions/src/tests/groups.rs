@@ -18,7 +18,7 @@ fn short(formula: &Formula) -> String {
 }
 
 #[test]
-fn formulas_call_members_with_and_or_not() {
+fn an_expression_combines_members_with_and_or_and_not() {
     for (text, expected) in [
         ("a()", "0"),
         (" a() || b() && !c()\n", "(0|(1&!2))"),
@@ -37,7 +37,7 @@ fn formulas_call_members_with_and_or_not() {
 }
 
 #[test]
-fn invalid_formulas_are_refused() {
+fn invalid_expressions_of_groups_are_refused() {
     let boolean = "an expression of a group is boolean";
     for (text, says) in [
         ("", "is empty"),

@@ -125,7 +125,7 @@ async fn a_deadline_ends_an_evaluation() {
 }
 
 #[test]
-fn large_and_deep_expressions_are_refused_or_evaluated() {
+fn large_and_deep_expressions_are_refused_with_the_reason() {
     let longest = compile::MAX_LENGTH;
     for (case, expression, expected) in [
         ("parentheses", "(".repeat(100_000), "has 100000 bytes"),

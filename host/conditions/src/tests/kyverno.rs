@@ -98,7 +98,7 @@ async fn denied(expression: &str) -> Option<String> {
 const DIGEST: &str = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 
 #[tokio::test]
-async fn each_function_of_kyverno_gives_its_value() {
+async fn each_function_of_kyverno_returns_the_expected_value() {
     let digest = format!("image('ghcr.io/a/b:1@{DIGEST}')");
     let of_digest = [
         format!(

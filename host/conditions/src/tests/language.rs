@@ -1,7 +1,7 @@
 use super::*;
 
 #[tokio::test]
-async fn expressions_have_the_values_of_the_specification() {
+async fn expressions_have_the_values_that_the_specification_requires() {
     let no_key = |key: &str| Err(format!("no such key: {key}"));
     let no_overload = || Err("no such overload".to_owned());
     // Sources: CEL's specification, cel-go's strings extension, Kubernetes' libraries, and kube-apiserver 1.36.

@@ -233,7 +233,7 @@ const FUNCTIONS: &[(&str, &str)] = &[
 ];
 
 #[tokio::test]
-async fn library_functions_return_the_values_of_kubernetes() {
+async fn library_functions_return_the_same_values_as_in_kubernetes() {
     let request = pod();
     let mut wrong = Vec::new();
     for (source, expression) in FUNCTIONS {

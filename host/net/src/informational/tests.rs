@@ -24,7 +24,7 @@ fn requested() -> ConnectionState {
 }
 
 #[test]
-fn heads_are_counted_however_they_are_split() {
+fn informational_heads_are_counted_however_they_are_split() {
     let early = b"HTTP/1.1 103 Early Hints\r\nlink: </a>; rel=preload\r\n\r\n";
     for (name, one, is_counted) in [
         ("continue", CONTINUE, true),

@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn frames_of_http2_start_no_header_timeout() {
+    async fn http2_frames_do_not_start_the_header_timeout() {
         let activity = activity();
         activity.record_received(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
         drop(request(&activity, true));

@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn a_stamp_settles_when_it_is_older_than_the_resolution_of_the_clock() {
+fn a_stamp_is_settled_when_it_is_older_than_the_clock_resolution() {
     let changed = SystemTime::UNIX_EPOCH + Duration::from_secs(100);
     for (changed, now, expected) in [
         (Some(changed), changed, false),

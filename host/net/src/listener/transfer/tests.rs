@@ -205,7 +205,7 @@ async fn a_reply_that_the_client_does_not_read_is_dropped() {
 }
 
 #[tokio::test]
-async fn limits_leave_a_body_unchanged() {
+async fn limits_do_not_change_the_content_of_a_body() {
     let activity = activity();
     let data: Vec<u8> = (0..100_000_u32).map(|n| u8::try_from(n % 251).unwrap()).collect();
     let request = transfer(&activity);
