@@ -39,7 +39,6 @@ pub(crate) struct Row {
     what: &'static str,
     /// The sorted durations of sequential creations.
     alone: Vec<Duration>,
-    /// Creations per second with concurrent clients.
     rate: f64,
 }
 

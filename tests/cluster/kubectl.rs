@@ -15,7 +15,6 @@ use tokio::{
 
 use crate::process::NEVER;
 
-/// Runs kubectl as one user.
 #[derive(Clone, Debug)]
 pub(crate) struct Kubectl {
     program: PathBuf,
@@ -23,7 +22,6 @@ pub(crate) struct Kubectl {
     home: PathBuf,
 }
 
-/// The result of one kubectl call.
 #[derive(Clone, Debug)]
 pub(crate) struct KubectlOutput {
     /// Whether kubectl exited with 0.

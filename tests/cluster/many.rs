@@ -26,7 +26,6 @@ use crate::{
 /// The number of audited objects; fewer in debug builds, which are slower.
 const OBJECTS: usize = if cfg!(debug_assertions) { 2_000 } else { 20_000 };
 const CHAINS: usize = if cfg!(debug_assertions) { 200 } else { 2_000 };
-/// The number of objects that are created concurrently.
 const AT_ONCE: usize = 8;
 
 /// The label of the printed rows.
@@ -39,7 +38,6 @@ pub(crate) struct Many {
     warm: Duration,
 }
 
-/// Creates objects, several at a time.
 async fn create_all(rest: &Rest, path: String, objects: impl Iterator<Item = Value>) {
     let mut shares = vec![Vec::new(); AT_ONCE];
     for (number, object) in objects.enumerate() {

@@ -456,7 +456,6 @@ pub(crate) fn image(pod: &Value, container: &str) -> Option<String> {
     Some(container["image"].as_str()?.to_owned())
 }
 
-/// Returns a Pod with one container, `web`.
 pub(crate) fn pod(name: &str, image: &str) -> Value {
     json!({
         "apiVersion": "v1",

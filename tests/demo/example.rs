@@ -27,7 +27,6 @@ pub(crate) struct Example {
     expected: Expected,
 }
 
-/// The body of an example.
 enum Body {
     /// A file of the repository. The request also has the header that the BCS driver requires.
     File(&'static str),

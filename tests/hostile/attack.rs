@@ -47,7 +47,6 @@ impl Means {
     }
 }
 
-/// A request to the admin port.
 #[derive(Clone)]
 pub(crate) struct Call {
     pub(crate) method: Method,

@@ -29,7 +29,6 @@ impl Latency {
     }
 }
 
-/// The requests of a well-behaved client.
 pub(crate) struct Requests {
     /// The driver's base URL and the path at which this object is created.
     pub(crate) front: String,

@@ -183,7 +183,6 @@ impl Scene {
         Ok(())
     }
 
-    /// Measures a well-behaved client for `time`.
     pub(crate) async fn measure(&self, time: Duration) -> Result<Latency, Error> {
         let requests = Requests {
             front: self.program.url(""),

@@ -108,7 +108,6 @@ impl Client {
         Ok(Self(Pool::builder(TokioExecutor::new()).build(connector)))
     }
 
-    /// Sends a request and reads the complete reply.
     pub async fn send(&self, request: Request<impl Into<Bytes>>) -> Result<Reply, Error> {
         let (method, url) = (request.method().clone(), request.uri().to_string());
         let response = self

@@ -1,6 +1,5 @@
 use std::{io, path::PathBuf, time::Duration};
 
-/// An error of a test's environment.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A build artifact is missing.
@@ -11,7 +10,6 @@ pub enum Error {
     /// An error of a socket, a file or a process.
     #[error("{what}: {source}")]
     Io { what: String, source: io::Error },
-    /// A request got no reply.
     #[error("{method} {url}: {reason}")]
     NoReply {
         method: http::Method,

@@ -13,7 +13,6 @@ pub fn replace(path: &Path, content: impl AsRef<[u8]>) -> Result<(), Error> {
         .map_err(Error::io(path.display().to_string()))
 }
 
-/// Writes a file in place.
 pub(crate) fn write(path: &Path, content: impl AsRef<[u8]>) -> Result<(), Error> {
     fs::write(path, content).map_err(Error::io(path.display().to_string()))
 }

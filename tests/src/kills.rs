@@ -28,7 +28,6 @@ pub struct Killed {
     pub new: u32,
     /// Kills while a set was applied whose modules were all in the store.
     pub known: u32,
-    /// Kills while the program started.
     pub starting: u32,
     /// Kills before the program had reported success, after which the set was live nevertheless.
     pub finished: u32,

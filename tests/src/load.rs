@@ -35,7 +35,6 @@ struct Shared {
 #[derive(Clone, Debug, Default)]
 pub struct LoadCounts {
     pub requests: u64,
-    /// The number of wrong responses.
     pub failures: u64,
     /// Descriptions of the first wrong responses.
     pub mistakes: Vec<String>,
@@ -85,7 +84,6 @@ impl Load {
             .await
     }
 
-    /// Waits until every connection sees this version.
     pub async fn until_seen_by_all(&mut self, version: u32) -> Result<(), Error> {
         self.until(version, |newest| newest.iter().all(|seen| *seen >= version))
             .await

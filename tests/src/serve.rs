@@ -62,7 +62,6 @@ impl Serve {
         self.arguments(["--upstream", url])
     }
 
-    /// Sets the directory for modules and compiled plugins.
     pub fn store(self, directory: impl AsRef<Path>) -> Self {
         self.arguments([OsStr::new("--store"), directory.as_ref().as_os_str()])
     }
@@ -130,7 +129,6 @@ impl Serve {
     }
 }
 
-/// Appends the command line to a wrapper's arguments.
 fn within(command: Command, around: Vec<OsString>) -> Command {
     let mut around = around.into_iter();
     let Some(first) = around.next() else {

@@ -35,7 +35,6 @@ pub struct Swapped {
 }
 
 impl Swapped {
-    /// Returns a percentile of [`Self::latencies`].
     pub fn latency(&self, percent: usize) -> Duration {
         let last = self.latencies.len().saturating_sub(1);
         let at = (self.latencies.len() * percent / 100).min(last);

@@ -89,7 +89,6 @@ struct Shared {
 type Watcher = Box<dyn Fn(&Received) + Send>;
 
 impl Upstream {
-    /// Listens on a port that the kernel chooses.
     pub async fn start() -> Result<Self, Error> {
         Self::start_with(any_port(), None, Bodies::Recorded, ReplyForm::Envelope).await
     }

@@ -40,7 +40,6 @@ impl Versions {
         name.strip_prefix(PREFIX)?.parse().ok()
     }
 
-    /// Returns the component with this version.
     pub fn module(&self, number: u32) -> Vec<u8> {
         let mut module = self.component.clone();
         for (byte, new) in module.iter_mut().skip(self.at).zip(Self::name(number).bytes()) {

@@ -167,7 +167,6 @@ impl Browser {
         focused.send_keys(keys).await.unwrap();
     }
 
-    /// Runs a script, and returns its value.
     pub(crate) async fn evaluate<T: serde::de::DeserializeOwned>(
         &self,
         script: &str,

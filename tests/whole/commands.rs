@@ -14,7 +14,6 @@ async fn admittance(arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> F
         .unwrap()
 }
 
-/// A native document with syntax errors.
 const WRONG_CHAIN: &str = "\
 apiVersion: admittance.dev/v1alpha1
 kind: AdmissionChain

@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 
 use crate::{documents::page::Page, scene::store};
 
-/// Runs the program in this directory.
 async fn admittance(directory: &Path, arguments: &[&str]) -> Finished {
     let path = |argument: &&str| {
         if argument.contains('.') || argument.ends_with('/') {

@@ -23,7 +23,6 @@ pub(crate) async fn admittance(directory: &TempDir, arguments: &[&str]) -> Finis
     finish(program).await.unwrap()
 }
 
-/// Returns a directory that contains the sidecar injector.
 fn stock(directory: &TempDir) -> std::path::PathBuf {
     let plugins = directory.path().join("plugins");
     if !plugins.exists() {

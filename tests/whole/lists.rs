@@ -66,7 +66,6 @@ spec:
     )
 }
 
-/// Returns `[name, namespace, verdict]` of each finding.
 fn rows(audited: &Finished) -> Vec<[String; 3]> {
     let report: Value = serde_json::from_str(&audited.stdout).unwrap();
     let findings = report["findings"].as_array().unwrap().iter();

@@ -120,7 +120,6 @@ impl Teams {
             .map(|(_, team)| team.clone())
     }
 
-    /// Returns the writes since the last call.
     fn take_writes(&self) -> Vec<(HeaderMap, String)> {
         std::mem::take(&mut self.writes.lock().unwrap())
     }

@@ -13,7 +13,6 @@ fn deployment(replicas: u32, labels: &Value) -> Value {
            "metadata": {"name": "web", "namespace": "shop", "labels": labels}})
 }
 
-/// Runs the program in the directory.
 async fn admittance(directory: &Path, arguments: &[&str]) -> Finished {
     let path = |argument: &&str| {
         if argument.contains(['.', '/']) && !argument.contains('=') {

@@ -49,7 +49,6 @@ pub(crate) async fn own_name(program: &Admittance) -> String {
     name.unwrap()
 }
 
-/// Waits until a replica reports `count` replicas.
 pub(crate) async fn until_known(program: &Admittance, count: usize) {
     eventually("the replicas know one another", async || {
         let known = replicas(program).await["replicas"].as_array().map(Vec::len);

@@ -78,7 +78,6 @@ impl Scene {
             .unwrap()
     }
 
-    /// Creates an object of the BCS API.
     pub(crate) async fn create(&self, object: &Value) -> Reply {
         let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
         let kind = object["kind"].as_str().unwrap();

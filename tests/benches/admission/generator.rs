@@ -188,7 +188,6 @@ impl fmt::Display for Figures {
     }
 }
 
-/// Returns a process's CPU time in clock ticks.
 fn cpu_ticks(id: u32) -> u64 {
     let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap();
     // The name of the program may contain spaces.

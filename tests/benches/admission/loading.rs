@@ -26,7 +26,6 @@ definitions: [definitions]
 const SETTINGS: u32 = 200;
 const CHAINS: u32 = 2000;
 
-/// The number of constraints of the Gatekeeper template.
 const CONSTRAINTS: u32 = 50;
 
 struct Scene {

@@ -383,7 +383,6 @@ struct Peer {
 }
 
 impl Peer {
-    /// Starts nginx; `None` if it is not installed.
     fn nginx(directory: &Path, upstream: SocketAddr) -> Option<Self> {
         let address = free_address();
         let path = directory.join("nginx.conf");
@@ -409,7 +408,6 @@ http {{
         )
     }
 
-    /// Starts haproxy; `None` if it is not installed.
     fn haproxy(directory: &Path, upstream: SocketAddr) -> Option<Self> {
         let address = free_address();
         let path = directory.join("haproxy.cfg");

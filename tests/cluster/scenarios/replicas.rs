@@ -93,7 +93,6 @@ impl Reviewer {
         }
     }
 
-    /// Returns the version of the chain that answered.
     async fn version(&self) -> Option<u32> {
         Some(Answer::now(&self.clone().ask().await)?.version)
     }
@@ -114,7 +113,6 @@ struct Replica {
     asking: Asking,
 }
 
-/// How a replica is stopped.
 #[derive(Clone, Copy)]
 enum End {
     /// SIGTERM, as in a rolling update.

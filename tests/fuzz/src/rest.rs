@@ -82,7 +82,6 @@ fn dialect() -> Rest {
     Rest::new(config).expect("the routes are right")
 }
 
-/// Returns whether a route handles this method.
 fn is_write(method: &Method) -> bool {
     *method == Method::PUT
 }

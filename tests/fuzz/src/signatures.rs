@@ -8,7 +8,6 @@ use admittance_catalog::signature::{
 
 use crate::parts;
 
-/// A fixture of the tests of signatures.
 macro_rules! fixture {
     ($name:literal) => {
         include_bytes!(concat!(

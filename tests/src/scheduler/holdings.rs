@@ -48,7 +48,6 @@ pub struct Write {
     pub to: ObjectKey,
 }
 
-/// The effect of a route.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Does {
     Create(Kind),
@@ -105,7 +104,6 @@ impl MesosCluster {
         self.lock().objects.get(&key).cloned()
     }
 
-    /// Returns all writes, oldest first.
     pub fn writes(&self) -> Vec<Write> {
         self.lock().writes.clone()
     }
@@ -114,7 +112,6 @@ impl MesosCluster {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Executes a request and returns the reply.
     pub(super) fn ask(
         &self,
         by: SocketAddr,

@@ -14,7 +14,6 @@ pub(super) enum Shape {
     Number,
     Flag,
     OneOf(&'static [&'static str]),
-    /// An object whose values are all strings.
     Texts,
     List(&'static Self),
     Object(&'static [Field]),

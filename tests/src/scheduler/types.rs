@@ -110,7 +110,6 @@ pub(super) const DAEMONSET_DEF: Shape = Object(&[
     Field("version", must(&VERSION)),
 ]);
 
-/// A message to an application.
 pub(super) const MESSAGE: Shape = Object(&[
     Field("Id", must(&Whole)),
     Field("Type", must(&Whole)),

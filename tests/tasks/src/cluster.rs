@@ -67,7 +67,6 @@ impl Layout {
         self.top.join("unpacked")
     }
 
-    /// Returns the directory of package lists and downloads.
     fn apt(&self) -> PathBuf {
         self.top.join("apt")
     }

@@ -41,7 +41,6 @@ struct Contents {
     machine: Machine,
     program: PathBuf,
     man_pages: PathBuf,
-    /// The completions for Bash, Zsh and Fish.
     completions: [PathBuf; 3],
     unit: PathBuf,
     licence: PathBuf,
@@ -49,7 +48,6 @@ struct Contents {
 }
 
 impl Dist {
-    /// Writes all files of a release to `target/dist`.
     pub(crate) fn write(&self) -> Result<(), Error> {
         let directory = target_directory().join("dist");
         remove_directory(&directory)?;
@@ -203,7 +201,6 @@ fn copy_all(from: &Path, to: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// Writes a file, and creates its directory.
 fn write(path: &Path, content: impl AsRef<[u8]>) -> Result<(), Error> {
     create_directory(path.parent().unwrap_or(path))?;
     fs::write(path, content).map_err(at(path))

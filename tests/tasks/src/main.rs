@@ -239,7 +239,6 @@ fn found(what: &str, variable: &'static str, result: Result<PathBuf, Error>) -> 
     Some((variable, path.ok()?))
 }
 
-/// Returns the database servers for gateways.
 fn databases() -> impl Iterator<Item = (&'static str, PathBuf)> {
     let servers = [
         found("ZooKeeper", zookeeper::VARIABLE, zookeeper::install()),

@@ -27,7 +27,6 @@ pub(crate) const REGISTRY: Packaged = Packaged {
     variable: "ADMITTANCE_TEST_REGISTRY",
 };
 
-/// Prometheus' checker of alert rules.
 pub(crate) const PROMTOOL: Packaged = Packaged {
     what: "promtool",
     program: "promtool",

@@ -90,7 +90,6 @@ pub(crate) fn clang() -> Result<PathBuf, Error> {
     Ok("/usr/bin/clang-19".into())
 }
 
-/// Returns a directory in which TypeScript is installed.
 pub(crate) fn typescript() -> Result<PathBuf, Error> {
     const PACKAGE: &str = "typescript@7.0.2";
     fetched(TYPESCRIPT, "npm", PACKAGE, |directory| {

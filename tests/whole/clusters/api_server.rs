@@ -136,7 +136,6 @@ impl ApiServer {
         format!("https://{}", self.address)
     }
 
-    /// Makes this token the only valid one.
     pub(super) fn change_token(&self, token: &str) {
         token.clone_into(&mut self.shared.token.lock().unwrap());
     }
@@ -168,7 +167,6 @@ impl ApiServer {
         self.shared.put(path, object);
     }
 
-    /// Waits until this many watches are open.
     pub(super) async fn until_watched(&self, watches: usize) {
         while self.shared.events.receiver_count() != watches {
             tokio::time::sleep(admittance_tests::POLL).await;

@@ -173,7 +173,6 @@ impl Scene {
         scene
     }
 
-    /// Waits until the gateway has read its database.
     pub(super) async fn until_read(&self) {
         while !self
             .client

@@ -29,7 +29,6 @@ const PAGES: [(&str, &str, &str); 10] = [
     ("health", "/health", "Listeners"),
 ];
 
-/// Sends requests like those of several teams.
 async fn send_traffic(server: &Server) {
     for number in 0..40 {
         for (namespace, name, image) in [

@@ -134,7 +134,6 @@ pub(super) fn tokens(directory: &TempDir) -> String {
         .to_owned()
 }
 
-/// A client of the stream of decisions.
 pub(super) struct EventClient(pub(super) BufReader<TcpStream>);
 
 impl EventClient {

@@ -220,7 +220,6 @@ pub(super) fn words(line: &str) -> Vec<String> {
     words
 }
 
-/// Resolves a link's target relative to the page.
 pub(super) fn resolve(page: &Path, target: &str) -> PathBuf {
     let folder = page.parent().unwrap_or(Path::new(""));
     repository().join(folder).join(target)

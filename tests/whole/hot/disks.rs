@@ -29,7 +29,6 @@ fn mounted(commands: &str) -> Vec<OsString> {
     .to_vec()
 }
 
-/// Returns whether this user may create mount namespaces.
 fn can_mount() -> bool {
     let tried = Command::new("unshare")
         .args([

@@ -7,7 +7,6 @@ use admittance_tests::{Admittance, replace};
 use super::scene::{Hot, chain, mistakes};
 use crate::scene::source;
 
-/// A change that cannot go live.
 struct Row {
     name: &'static str,
     break_it: fn(&Hot),
@@ -136,7 +135,6 @@ fn component(package: &str) -> Vec<u8> {
     fs::read(source(package).trim_start_matches("file:")).unwrap()
 }
 
-/// Returns how many tables could not be built.
 async fn failed(program: &Admittance) -> f64 {
     let metrics = program.metrics().await.unwrap();
     let failed = metrics.sum("admittance_tables_total", &[("result", "failed")]);

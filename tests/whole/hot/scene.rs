@@ -129,7 +129,6 @@ impl Hot {
             .unwrap()
     }
 
-    /// Polls until the condition is true.
     pub(super) async fn until(&self, program: &Admittance, what: &str, is_so: impl AsyncFn() -> bool) {
         let mut turns = tokio::time::interval(POLL);
         let asking = async {

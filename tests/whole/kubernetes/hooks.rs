@@ -87,7 +87,6 @@ fn of<'a>(calls: &'a [Call], path: &'a str) -> impl Iterator<Item = &'a Call> {
 #[derive(Clone)]
 pub(crate) struct Hooks {
     address: SocketAddr,
-    /// The `caBundle` of the server.
     pub(crate) bundle: String,
     calls: watch::Sender<Vec<Call>>,
 }
@@ -104,7 +103,6 @@ impl Hooks {
         Self::over(&["http/1.1"], directory, answer).await
     }
 
-    /// Starts a server that offers these ALPN protocols.
     pub(crate) async fn over<A>(
         protocols: &[&str],
         directory: &Path,
@@ -154,7 +152,6 @@ impl Hooks {
         Arrivals(self.calls.subscribe())
     }
 
-    /// Returns a `clientConfig` with the server's URL.
     pub(crate) fn by_url(&self, path: &str) -> Value {
         json!({"url": format!("https://{}{path}", NAMES[1]), "caBundle": self.bundle})
     }

@@ -47,7 +47,6 @@ fn loaded(program: &Admittance) -> usize {
     program.log().iter().filter(is_loaded).count()
 }
 
-/// Waits until `expected` statuses have been written.
 async fn until_written(setting: &Setting, expected: usize) {
     let written = || setting.server.count("patch", "/status");
     let wait = async {

@@ -51,7 +51,6 @@ fn recorded() -> Vec<Exchange> {
 }
 
 impl Exchange {
-    /// Converts the review to `v1beta1`.
     fn beta(mut self) -> Self {
         self.review["apiVersion"] = json!("admission.k8s.io/v1beta1");
         self

@@ -26,7 +26,6 @@ pub(super) fn rolled_out(rollout: &Value) -> Value {
     chain
 }
 
-/// Returns the rollout as a replica reports it.
 async fn rollout(server: &Server) -> Value {
     let status = server.program.status().await.unwrap();
     status["chains"][0]["stages"][0]["candidate"]["rollout"].clone()

@@ -9,7 +9,6 @@ use super::{strict::assert_valid, *};
 /// The directory of a test's definitions, certificates and charts.
 struct Charts(TempDir);
 
-/// Helm's output and errors.
 struct Rendered {
     objects: Vec<Value>,
     errors: String,

@@ -116,7 +116,6 @@ impl Nodes {
         }
     }
 
-    /// Creates a node and its parents.
     pub(super) async fn put(&self, path: &str, data: &Value) {
         let (above, _) = path.rsplit_once('/').unwrap();
         if !above.is_empty() {

@@ -416,7 +416,6 @@ async fn a_driver_that_cannot_prepare_a_change_is_named_and_later_not_ready() {
     until_registered(&nodes, 0).await;
 }
 
-/// Waits until `count` drivers are registered for gateways.
 async fn until_registered(nodes: &Nodes, count: usize) {
     let of_cluster = format!("{DRIVERS}/{CLUSTER}");
     nodes

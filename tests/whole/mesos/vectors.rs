@@ -27,7 +27,6 @@ struct Vector {
     body: Body,
     /// The expected status, code and part of the message.
     reply: (u16, u64, &'static str),
-    /// The expected request to the scheduler.
     received: Option<&'static str>,
     /// The hooks that must be called, in order.
     called: &'static [&'static str],

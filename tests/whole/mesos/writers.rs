@@ -18,7 +18,6 @@ use crate::scene::application;
 
 pub(super) const NAMESPACE: &str = "load";
 
-/// Clients that create applications until they are stopped.
 pub(super) struct Writers {
     is_over: Arc<AtomicBool>,
     written: watch::Sender<Vec<Written>>,
@@ -76,7 +75,6 @@ impl Writers {
         );
     }
 
-    /// Waits until `more` further applications have been created.
     pub(super) async fn until_created(&self, more: usize) {
         let created = |written: &[Written]| {
             let is = |written: &&Written| written.answer == Answer::Created;

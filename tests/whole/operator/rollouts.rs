@@ -13,7 +13,6 @@ fn rolled_out(rollout: &str) -> String {
     chain("one.wasm", &candidate)
 }
 
-/// Returns the rollout's state and share.
 async fn shown(setup: &Setup) -> String {
     let status = setup.json_of(&["status"]).await;
     let rollout = &status["chains"][0]["stages"][0]["candidate"]["rollout"];

@@ -14,7 +14,6 @@ const WATCHES: usize = 1000;
 /// The number of watches opened concurrently. Each causes TLS handshakes in four programs on this machine.
 const AT_ONCE: usize = 50;
 
-/// Measures creations of Pods through a gateway.
 pub(crate) async fn measure_gateways(cluster: &Arc<Cluster>) -> Vec<Row> {
     let mut rows = Vec::new();
     for (what, has_tunnel, has_chains) in [

@@ -36,7 +36,6 @@ pub(super) struct Gate {
     pub(super) prefix: String,
 }
 
-/// How a gateway is set up.
 pub(super) struct Setting<'a> {
     pub(super) has_tunnel: bool,
     pub(super) accounts: Value,

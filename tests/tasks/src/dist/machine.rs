@@ -2,7 +2,6 @@
 
 use std::{env, path::Path, process::Command, str::FromStr};
 
-/// An architecture, by its name in Rust.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Machine(String);
 

@@ -13,7 +13,6 @@ use crate::kubernetes::{
 
 const CALLS: usize = 10;
 
-/// Answers once all concurrent calls have arrived.
 async fn together(_: Call, mut arrivals: Arrivals) -> Answer {
     let arrived = arrivals.count("/together");
     arrivals.reach("/together", arrived.next_multiple_of(CALLS)).await;

@@ -192,7 +192,6 @@ async fn send(shared: Arc<Shared>) -> Vec<Answer> {
     answers
 }
 
-/// Polls the readiness of a replica.
 async fn probe(shared: Arc<Shared>, backend: Arc<Backend>) {
     let client = Client::new().unwrap();
     let mut turns = interval(PROBE);

@@ -27,7 +27,6 @@ const CLIENTS: usize = 4;
 /// The pause before each chunk of a slow download.
 const SLOWLY: Duration = Duration::from_secs(1);
 
-/// Three replicas under load.
 struct Fleet {
     setting: Setting,
     modules: ModuleServer,
@@ -124,7 +123,6 @@ impl Fleet {
         self.until_changed().await;
     }
 
-    /// Stops the API server during a change.
     async fn lose_api_server(&mut self) {
         let back = Instant::now() + MINUTE;
         self.setting.server.leave();
