@@ -24,7 +24,7 @@ pub trait Plugin: Sized + Send + Sync + 'static {
     /// Called once. Do expensive work here (compile a regular expression, build a table): it is not repeated for calls.
     ///
     /// # Errors
-    /// Returns all mistakes in the settings, each with its place.
+    /// Returns all mistakes in the settings, each with its path.
     fn configure(settings: Self::Settings) -> Result<Self, SettingsErrors>;
 
     /// Returns the verdict on one request.

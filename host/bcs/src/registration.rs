@@ -113,8 +113,8 @@ impl Registrar {
     /// Returns the registrations of a driver, each with the name of its ensemble.
     ///
     /// A driver registers where bcs-mesos-driver does: in the service ensemble below its cluster, where bcs-api looks
-    /// for drivers, and in the cluster's own ensemble, without the cluster's ID and the external address. Without one
-    /// of these ensembles, there is no registration in it.
+    /// for drivers, and in the cluster's own ensemble, without the cluster's ID and the external address. An ensemble
+    /// that is not configured is left out.
     pub fn new(
         config: &RegistrationConfig,
         cluster: &ClusterId,

@@ -110,7 +110,7 @@ pub enum Body {
     Nothing,
     /// The body is forwarded unread.
     AsIs,
-    /// The body is forwarded unchanged if its kind is this one.
+    /// The body is forwarded unchanged if it has this kind.
     Checked(Kind),
     /// An application or process becomes the scheduler's `Version`.
     Version(Kind),

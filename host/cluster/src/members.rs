@@ -174,7 +174,7 @@ impl Members {
         }
         let problem = match (is_watching, is_known) {
             (false, _) => Some("the Leases of the replicas cannot be watched"),
-            // This replica does not even see the renewals of its own Lease.
+            // This replica does not see the renewals of its own Lease, so it may miss those of others too.
             (true, false) => Some("the Lease of this replica is not renewed"),
             (true, true) => None,
         };

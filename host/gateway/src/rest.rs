@@ -24,7 +24,7 @@ use crate::{
     accounts::{Accounts, Cluster, Denied, Directory, Session},
 };
 
-/// The largest body: credentials with a bundle of certificates.
+/// The largest body in bytes: credentials with a bundle of certificates.
 const LARGEST_BODY: usize = 256 * 1024;
 /// The scheme of basic authentication. The password is a token.
 const BASIC: &[u8] = b"Basic ";

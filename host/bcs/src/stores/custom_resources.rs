@@ -205,7 +205,7 @@ fn place_in(path: &Path) -> Option<DefinitionName> {
     DefinitionName::parse(path.to_str()?.strip_prefix(SCHEME)?.strip_prefix(':')?)
 }
 
-/// Returns the definition of a resource, or the whole resource if it has none, so that parsing reports that.
+/// Returns the definition of a resource, or the whole resource if it has none, so that parsing reports what is missing.
 fn text_of(resource: &Resource) -> String {
     match resource.object.get("spec") {
         Some(Value::Object(spec)) => {

@@ -1,4 +1,4 @@
-//! An API server that keeps objects in memory, and that a test can disturb.
+//! An API server that keeps objects in memory, and lets tests simulate outages, refusals and delays.
 
 #[path = "api_server/writing.rs"]
 mod writing;

@@ -1,4 +1,4 @@
-//! Users, clusters and what belongs to them.
+//! The types of users, clusters, tokens and credentials.
 
 use std::{collections::BTreeMap, fmt, str::FromStr, sync::Arc};
 

@@ -56,8 +56,8 @@ impl Kubernetes {
 }
 
 impl Route {
-    /// Returns the groups of super users, which depend on whether the agent may impersonate `system:masters`, as the role
-    /// `cluster-admin` allows. Requests at the same time wait for one answer of the API server.
+    /// Returns the groups of super users, which depend on whether the agent may impersonate `system:masters`, as the
+    /// role `cluster-admin` allows. Concurrent calls wait for one answer of the API server.
     pub(super) async fn super_user_groups(&self) -> &'static [&'static str] {
         let mut last = self.may_impersonate_masters.lock().await;
         let is_allowed = match *last {

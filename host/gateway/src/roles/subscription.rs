@@ -28,7 +28,7 @@ use crate::{
     tunnel::connect::{ConnectError, LONGEST_PAUSE, TIMEOUT, pauses, websocket},
 };
 
-/// The largest message, which may be a list of all roles.
+/// The largest message in bytes, which may be a list of all roles.
 const LARGEST: usize = 16 << 20;
 /// A connection without a message for this long counts as lost. Pings, which the other side answers, are more frequent.
 const SILENCE: Duration = Duration::from_secs(60);

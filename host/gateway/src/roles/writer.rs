@@ -103,8 +103,8 @@ impl Roles {
         }
     }
 
-    /// Writes the roles of clusters that changed or were not compared for [`PERIOD`]. Returns those that are not up to
-    /// date.
+    /// Writes the roles of clusters whose grants changed, or that were not compared for [`PERIOD`]. Returns the
+    /// clusters that are not up to date.
     async fn write_pass(
         &self,
         directory: &Directory,

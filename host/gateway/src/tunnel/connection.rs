@@ -15,7 +15,7 @@ const CONNECTION_COST: usize = 64 << 10;
 /// The most memory of a connection. When it is used up, nothing more is read from the tunnel for a limited time. The
 /// limit must have room for the megabytes that can still be in the buffers of the kernels when a pause is requested.
 pub(super) const MOST_HELD: usize = 16 << 20;
-/// A connection that holds more bytes than `HIGH` is paused, and resumed at `LOW`.
+/// A connection that holds more than `HIGH` bytes is paused, and resumed at `LOW` bytes.
 const HIGH: usize = 1 << 20;
 const LOW: usize = 256 << 10;
 /// The limits while less than half of the memory of the tunnel, the user or the gateway is free.

@@ -9,7 +9,7 @@ use bytes::{Buf, Bytes, BytesMut};
 
 /// The prefix of every address.
 const TCP: &str = "tcp/";
-/// The longest `tcp/host:port`, and the longest ID of a cluster.
+/// The longest `tcp/host:port`, and the longest ID of a cluster, in bytes.
 const LONGEST_ADDRESS: usize = 100;
 const LONGEST_CLUSTER: usize = 128;
 
