@@ -144,7 +144,7 @@ pub enum Reading {
         /// The request. The caller sets its UID.
         request: Box<Request>,
         /// The body with a canonical spelling of keys, if the received body is spelled otherwise. Once a chain has seen
-        /// the request, it is forwarded in place of the received body.
+        /// the request, this body is forwarded in place of the received one.
         canonical: Option<Bytes>,
     },
     /// The chains decide about the request, but cannot change its object, because the body is not the object.

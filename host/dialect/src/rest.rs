@@ -24,8 +24,8 @@ use crate::{
 
 /// The dialect of a JSON API that rules describe.
 ///
-/// The first route that matches the method and the path of a request applies. Reads that match no route pass unchanged,
-/// and [`Unmatched`] configures how to handle such writes.
+/// The first route that matches the method and the path of a request applies. Without a match, reads pass unchanged,
+/// and [`Unmatched`] configures the handling of writes.
 ///
 /// A path is matched in every way in which servers read paths, so that encoded letters, dot segments and doubled
 /// slashes do not bypass a route. If a lenient server could match a request to another route, or to a route where there
@@ -65,7 +65,7 @@ pub enum RouteProblem {
     /// A name or namespace is read from a path parameter that the path does not have.
     #[error("the path has no parameter `{0}`; write {{{0}}} into it")]
     Parameter(String),
-    /// A placeholder in the stored object's path is no parameter of the route's path, and not `name` or `namespace`.
+    /// A placeholder in the stored object's path is neither a parameter of the route's path nor `name` or `namespace`.
     #[error(
         "{{{0}}} in `path` has no value: write {{{0}}} into the path of the route{how}",
         how = match .0.as_str() {
