@@ -38,21 +38,21 @@ pub struct RolloutStatus {
     /// The time at which the next step begins, or the last one is completed; absent if only a user can continue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<Moment>,
-    /// The reason of an abort, or the user who paused it; with the name of the replica, if it was another one.
+    /// The reason for an abort, or the user who paused it; with the name of the replica if it was another one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// The requests that the candidate decided in this step, at most during the last pause.
+    /// The requests that the candidate decided in this step. The counts begin again after each pause.
     pub decided: u64,
     /// The decided requests for which the candidate gave no verdict.
     pub failed: u64,
-    /// The number of failures that ends the rollout, out of the decided requests.
+    /// The number of failures, out of the decided requests, at which the rollout is aborted.
     #[serde(default)]
     pub failure_limit: u64,
     /// The decided requests for which both answers were compared.
     pub compared: u64,
-    /// The compared requests that the candidate denied and the plugin does not.
+    /// The compared requests that the candidate denied but the plugin did not.
     pub refused: u64,
-    /// The number of refusals that ends the rollout, out of the compared requests.
+    /// The number of refusals, out of the compared requests, at which the rollout is aborted.
     #[serde(default)]
     pub refusal_limit: u64,
 }

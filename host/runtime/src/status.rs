@@ -217,7 +217,7 @@ pub struct ChainStatus {
     pub name: String,
     /// The phase in which its stages are called.
     pub phase: Phase,
-    /// The requests that match the chain but do not reach chains; absent if all of them do.
+    /// The requests that match the chain's rules but do not reach the chains; absent if all of them do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unreached: Option<Unreached>,
     /// The stages, in the order in which they are called.

@@ -152,7 +152,7 @@ impl From<DecisionRecord> for DecisionDetail {
     }
 }
 
-/// The result of the chains for a request, in the words of the metrics.
+/// The result of the chains for a request, with the names that the metrics use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum DecisionVerdict {
     /// The request was allowed unchanged.

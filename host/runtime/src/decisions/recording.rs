@@ -65,8 +65,8 @@ pub struct RecordingNote {
     /// The answers to HTTP requests of plugins, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub http: Vec<Redacted<HttpAnswer>>,
-    /// The objects that plugins looked up, and roles that grant what plugins were told users may do; absent if no
-    /// plugin looked anything up.
+    /// The objects that plugins looked up, and roles that grant what access reviews of plugins allowed; absent if
+    /// plugins looked nothing up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<Vec<Redacted>>,
     /// The number of answers and objects that were left out, because one request had too many.

@@ -155,8 +155,7 @@ pub struct ReplicasStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub target: Option<Digest>,
-    /// The reasons for which replicas do not go live with a prepared table, a sentence for each replica that they wait
-    /// for.
+    /// Why replicas do not go live with a prepared table: a sentence for each replica that they wait for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waiting: Vec<String>,
     /// The reason why this replica does not know the tables of the others; absent if it does.

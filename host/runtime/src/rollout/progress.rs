@@ -31,7 +31,7 @@ pub struct RolloutProgress {
     pub state: RolloutState,
     /// The start of the current step or of the current state, whichever is later.
     pub since: Moment,
-    /// The reason of an abort, or the user who paused it.
+    /// The reason for an abort, or the user who paused the rollout.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// The replica that made the last change; absent for this replica.

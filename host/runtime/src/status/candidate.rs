@@ -24,7 +24,7 @@ pub struct CandidateStatus {
     pub different: u64,
     /// Calls in which the candidate failed and the plugin did not; also counted in `different`.
     pub failed: u64,
-    /// Calls that were skipped because too many were waiting.
+    /// Calls that were not compared because too many comparisons were running.
     pub passed_over: u64,
     /// The rollout of the candidate; absent if it decides no requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -45,7 +45,7 @@ pub struct CandidateReport {
     /// The comparisons by the kind of the object, sorted by kind.
     #[serde(default)]
     pub kinds: Vec<ComparedKind>,
-    /// The newest differences, the last one first; at most 20. Of each kind and effect, the newest one stays longest.
+    /// The newest differences, at most 20, the last one first. The newest one of each kind and effect is kept longest.
     pub samples: Vec<DifferenceSample>,
 }
 
