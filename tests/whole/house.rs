@@ -131,7 +131,7 @@ struct Sources {
 }
 
 #[test]
-fn dependencies_are_what_deny_toml_allows() {
+fn dependencies_are_allowed_by_deny_toml() {
     let deny: Deny = toml::from_str(&fs::read_to_string(repository().join("deny.toml")).unwrap()).unwrap();
     let metadata = metadata(&deny.graph.targets);
     assert!(metadata.packages.len() > 100, "all dependencies are listed");

@@ -165,7 +165,7 @@ admissionWebhooks:
 }
 
 #[tokio::test]
-async fn imported_chains_decide_as_the_documents() {
+async fn imported_chains_decide_like_their_documents() {
     let certificates = tempfile::tempdir().unwrap();
     let bundle = certificate(certificates.path(), "--host", "localhost").await;
     let port = serve(certificates.path(), "localhost").await.port();
@@ -242,7 +242,7 @@ async fn imported_chains_decide_as_the_documents() {
 }
 
 #[tokio::test]
-async fn import_overwrites_a_file_only_on_demand() {
+async fn import_overwrites_a_file_only_with_force() {
     let directory = tempfile::tempdir().unwrap();
     write(&directory, "documents.yaml", SIDECAR_SET);
     let to = |more: &[&'static str]| [&["import", "documents.yaml", "--to", "a.yaml"], more].concat();

@@ -163,6 +163,7 @@ enum Expected {
 
 use Expected::{Changes, Denies, Fails, Passes};
 
+/// (name, protocol, service, path, CA bundle, expected result)
 const HOOKS: [(&str, &str, &str, &str, Authority, Expected); 22] = [
     (
         "annotates",

@@ -159,7 +159,7 @@ fn publish(volume: &Path, name: &str, content: impl AsRef<[u8]>, revision: u32) 
 }
 
 #[tokio::test]
-async fn volumes_of_kubelet_change_as_a_whole() {
+async fn files_of_a_kubelet_volume_change_together() {
     let hot = Hot::new().await;
     let (modules, definitions) = (hot.path("modules"), hot.path("definitions"));
     let generation = |number: u32| {
@@ -244,7 +244,7 @@ async fn half_a_definition_file_does_not_go_live() {
 
 /// All stages of a table use the same version of a module, however quickly its file changes.
 #[tokio::test]
-async fn a_table_has_one_version_of_a_file() {
+async fn all_stages_of_a_table_use_one_version_of_a_file() {
     const STAGES: u32 = 24;
     let hot = Hot::new().await;
     let stages: String = (0..STAGES)

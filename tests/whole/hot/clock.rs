@@ -11,7 +11,7 @@ use super::scene::Hot;
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
 #[tokio::test]
-async fn a_change_is_seen_whatever_the_times_of_files_say() {
+async fn a_change_is_detected_regardless_of_file_times() {
     type Time = fn(SystemTime) -> SystemTime;
     let table: [(&str, Time); 4] = [
         ("a day ago", |now| now - DAY),

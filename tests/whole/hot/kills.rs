@@ -8,7 +8,7 @@ use admittance_tests::{Kills, modules, replace};
 use super::scene::{Hot, chain};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_restart_serves_a_whole_table_that_was_applied() {
+async fn a_restart_after_a_kill_serves_a_complete_table() {
     let seed = fastrand::u64(..);
     println!("the seed is {seed}");
     let killed = Kills { rounds: 6, seed }

@@ -325,7 +325,7 @@ async fn an_incomplete_audit_reports_what_it_could_not_read() {
 
 /// An audit reports messages of plugins and webhooks, and calls webhooks only if that is configured.
 #[tokio::test]
-async fn plugins_and_webhooks_judge_existing_objects() {
+async fn existing_objects_are_audited_by_plugins_and_webhooks() {
     let setting = Setting::new();
     let directory = tempfile::tempdir().unwrap();
     let hooks = Hooks::start(directory.path(), |call, _| async move {

@@ -139,7 +139,7 @@ spec:
 
 /// A program whose chains are resources may read them, write their statuses, and watch the other Pods.
 #[tokio::test]
-async fn chains_that_are_resources_are_granted_and_registered() {
+async fn rights_and_webhooks_are_printed_for_chains_as_resources() {
     let text = |more: &str| {
         format!(
             "dialect: {{ kubernetes: {{}} }}\ncluster: {{}}\ndefinitions: [ {{ kubernetes: {{}} }} ]\n{more}"
@@ -263,7 +263,7 @@ async fn chains_that_are_resources_are_granted_and_registered() {
 
 /// The leader may change the webhook configurations of its own name and the Secret that it creates.
 #[tokio::test]
-async fn a_leader_may_keep_its_own_webhooks() {
+async fn the_leader_may_write_its_own_webhook_configurations() {
     let directory = || {
         let directory = tempfile::tempdir().unwrap();
         write(&directory, "chains.yaml", chains());

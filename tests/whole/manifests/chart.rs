@@ -261,7 +261,7 @@ fn values() -> Vec<(Vec<String>, [String; 3], Option<Value>)> {
 }
 
 #[tokio::test]
-async fn each_value_has_its_effect() {
+async fn each_value_of_the_chart_has_its_effect() {
     let charts = Charts::new(&chains(), CONFIG).await;
     charts.chart("").await;
     let Some(default) = charts.render(&[]).await else {

@@ -93,7 +93,7 @@ async fn certificates_of_a_directory_are_used() {
 }
 
 #[tokio::test]
-async fn the_example_is_installed() {
+async fn the_example_can_be_installed() {
     let example = repository().join("docs/examples/kubernetes");
     let output = tempfile::tempdir().unwrap();
     // The example's chains refer to plugins in the repository, which `cargo task plugins` builds.

@@ -161,7 +161,7 @@ impl Surroundings {
 }
 
 #[tokio::test]
-async fn two_drivers_see_one_change_made_through_either() {
+async fn both_drivers_serve_a_change_made_through_one() {
     let place = ZooKeeperNode::shared("definitions").await;
     let around = Surroundings::new(&place).await;
     let (one, two) = (around.driver(&place).await, around.driver(&place).await);
@@ -312,7 +312,7 @@ async fn bad_nodes_do_not_prevent_other_definitions() {
 
 /// Two clients use two drivers to create definitions with different names for the same operation and kind.
 #[tokio::test]
-async fn of_two_creates_for_one_operation_and_kind_one_succeeds() {
+async fn only_one_of_two_conflicting_creates_succeeds() {
     let place = ZooKeeperNode::shared("rivals").await;
     let around = Surroundings::new(&place).await;
     let (one, two) = (around.driver(&place).await, around.driver(&place).await);

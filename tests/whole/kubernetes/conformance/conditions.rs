@@ -27,6 +27,7 @@ const TRUE: &str = "true";
 const FALSE: &str = "false";
 const FAILS: &str = "object.missing == 1";
 
+/// (row, expressions, failurePolicy, expected result)
 const ROWS: [(&str, &[&str], Option<&str>, Expected); 19] = [
     ("C10.1", &[], None, Called),
     ("C10.2", &[TRUE], None, Called),
@@ -106,6 +107,7 @@ async fn match_conditions_are_evaluated_before_a_webhook_is_called() {
     ran("C10", ROWS.iter().map(|(row, ..)| *row).chain(read));
 }
 
+/// (row, conditions, message if they are rejected)
 fn documents() -> Vec<(&'static str, Value, Option<&'static str>)> {
     let one = |name: &str, expression: &str| json!([{"name": name, "expression": expression}]);
     let many = |count: usize| conditions(&vec![TRUE; count]);
