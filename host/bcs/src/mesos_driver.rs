@@ -41,8 +41,7 @@ pub struct BcsConfig {
 
 #[derive(Clone, Debug)]
 pub enum SchedulersConfig {
-    /// At least one server. Schedulers are tried in this order, since only their master serves requests; drivers take
-    /// turns.
+    /// At least one server. Schedulers are tried in this order, as only their master serves; drivers take turns.
     Listed(Vec<Server>),
     /// The schedulers that register below this node of the cluster's ensemble. All requests go to their master.
     Discovered(NodePath),

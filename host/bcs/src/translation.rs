@@ -141,8 +141,7 @@ fn translated_workload(body: &Bytes, kind: Kind, schema: &Schema) -> Result<(Add
     Ok((address(kind, object), NextBody::New(sent.into())))
 }
 
-/// Checks that a body has this kind. Returns its value, and its text with `kind` and `apiVersion` spelled as
-/// documented.
+/// Checks that a body has this kind. Returns its value, and its text with the documented spelling of `kind`.
 fn check_kind(body: &[u8], kind: Kind) -> Result<(Cow<'_, str>, Value), Fault> {
     let text = HEAD
         .spelled(utf8(body, Fault::TypeMeta)?)

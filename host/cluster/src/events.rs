@@ -18,7 +18,6 @@ const CONTROLLER: &str = "admittance.dev/admittance";
 const LONGEST_NOTE: usize = 1024;
 const REQUEST_LIMIT: Duration = Duration::from_secs(5);
 
-/// Something that happened to an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
     /// The object that the event is about. The event is stored in the namespace of the object.

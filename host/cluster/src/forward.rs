@@ -24,8 +24,7 @@ const REPLY_LIMIT: Duration = Duration::from_secs(65);
 /// The timeout for looking up and creating a namespace.
 const NAMESPACE_LIMIT: Duration = Duration::from_secs(10);
 
-/// The forwarded request headers. Others could carry credentials or impersonate a user, since the API server trusts
-/// this program.
+/// The forwarded request headers. Others could carry credentials or impersonate a user.
 const HANDED_ON: [HeaderName; 3] = [ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE];
 /// The response headers that concern only the connection.
 const OF_THE_CONNECTION: [HeaderName; 4] = [

@@ -65,7 +65,6 @@ impl Kinds {
         }
     }
 
-    /// Returns the kind, and starts its watch if necessary.
     fn kind(&self, name: &ClusterKind, runtime: &Handle) -> Arc<Kind> {
         let mut watches = self.watches.lock();
         if let Some(watched) = watches.get(name) {

@@ -90,7 +90,6 @@ pub struct Election {
     is_leader: watch::Sender<bool>,
     /// The annotations that this program sets while it holds the Lease.
     annotations: watch::Sender<BTreeMap<String, String>>,
-    /// The last known leader.
     holder: parking_lot::Mutex<Option<String>>,
     lease: Mutex<Option<ObservedLease>>,
 }

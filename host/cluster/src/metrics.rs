@@ -15,7 +15,6 @@ metric_table! {
         "Whether the watch of a kind is up (1) or not (0), by kind; namespaces are watched as `namespaces`";
 }
 
-/// The purpose of a request to the API server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verb {
     Get,

@@ -29,8 +29,7 @@ const LOOKUP_LIMIT: Duration = Duration::from_secs(2);
 /// Only the metadata of namespaces is requested.
 type Namespace = PartialObjectMeta<Item>;
 
-/// Namespaces and their labels. The watch starts with the first lookup, so that hosts without lookups need no
-/// permission.
+/// Namespaces and their labels. The first lookup starts the watch, so hosts without lookups need no permission.
 #[derive(Debug)]
 pub(crate) struct Namespaces {
     connection: Connection,

@@ -257,8 +257,8 @@ mod tests {
     #[test]
     fn roles_decide_what_users_may_do() {
         let roles = roles();
-        // (user, group, action, whether it is allowed). An action is: verb, group, resource or path, subresource,
-        // namespace, name.
+        // (user, group, action, whether it is allowed); action: verb, group, resource or path, subresource, namespace,
+        // name
         for (user, group, action, expected) in [
             (
                 "jo",

@@ -72,8 +72,8 @@ impl Pace {
         self.has_expired = false;
     }
 
-    /// Waits before the next attempt, longer after each failure, and until the API server answers again, so that all
-    /// replicas notice changes at the same time. Refusals are retried too, because a starting API server rejects valid
+    /// Waits before the next attempt, longer after each failure, and at most until the API server answers again, so
+    /// that all replicas notice changes at the same time. Refusals are retried, since a starting server rejects all
     /// requests.
     pub(crate) async fn wait(&mut self) {
         let pause = sleep(self.waits.after_failure());

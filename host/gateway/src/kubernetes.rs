@@ -356,8 +356,7 @@ fn end_reply(end: &End<'_>) -> Response<Body> {
     Passage::Ended(end.as_str()).mark(KubernetesApi.reply(end).map(Body::from))
 }
 
-/// Returns whether a request switches to a protocol of Kubernetes. Others, such as `h2c`, could carry unchecked
-/// requests.
+/// Returns whether a request switches to a protocol of Kubernetes. Others, such as `h2c`, could evade the checks.
 fn switches(headers: &HeaderMap) -> bool {
     let is_known =
         |name: &[u8]| name.eq_ignore_ascii_case(b"websocket") || name.eq_ignore_ascii_case(b"SPDY/3.1");

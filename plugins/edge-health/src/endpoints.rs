@@ -26,8 +26,7 @@ struct Address<'a> {
     node_name: Option<Text<'a>>,
 }
 
-/// Moves the addresses that are not ready of kept nodes (see [`Judge`](crate::node::Judge)) to the ready addresses, in
-/// their order and after the existing ones.
+/// Moves the not ready addresses of kept nodes (see [`Judge`](crate::node::Judge)) behind the ready addresses.
 pub(crate) fn patch<'r>(request: &'r Request, nodes: &mut Nodes<'r>) -> Result<Patch, Error> {
     let mut patch = Patch::new();
     let subsets = request

@@ -29,8 +29,7 @@ fn node_object(name: &str, ready: &str, annotations: Value) -> Value {
     })
 }
 
-/// Returns nodes: `lost` and `far` are disconnected and healthy, `dead` is marked as unhealthy, `near` is ready, `ill`
-/// is not.
+/// Returns nodes: `lost` and `far` are disconnected and healthy, `dead` is marked, `near` is ready, `ill` is not.
 fn nodes() -> [Value; 5] {
     [
         node_object("lost", "Unknown", Value::Null),

@@ -44,8 +44,7 @@ pub enum OtherServer {
         path_and_query: PathAndQuery,
         body: NextBody,
     },
-    /// Custom resources at the kube-apiserver. If missing, the namespace of a new one is created, as in
-    /// bcs-mesos-driver.
+    /// Custom resources at the kube-apiserver. The missing namespace of a new one is created, as in bcs-mesos-driver.
     CustomResources { path_and_query: PathAndQuery },
 }
 

@@ -14,7 +14,6 @@ use super::{Resource, ResourceError, Resources};
 /// The pause before the next request to an API server that did not answer, or whose resources are not watched.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
-/// The result of the last [`read`](Resources::read).
 #[derive(Clone, Debug)]
 pub(super) struct LastRead {
     /// The value of [`Resources::changes`] at the beginning of the read, or when a later read found the same content.

@@ -1,5 +1,3 @@
-//! Tests of events.
-
 use admittance_cluster::{Event, EventObject, ResourceError};
 use serde_json::json;
 

@@ -112,7 +112,6 @@ pub(crate) async fn connect(path: PathBuf, context: Option<&str>) -> Result<Clus
     Cluster::connect(&ClusterConfig { source }).await
 }
 
-/// Waits until the condition holds.
 pub(crate) async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let wait = async {
         while !holds().await {

@@ -42,8 +42,7 @@ pub(super) enum ConnectVia {
     Gateway(Session, Arc<Budget>),
 }
 
-/// The connections to a cluster with its current credentials. Lives until the credentials change, and as long as
-/// requests need it.
+/// The connections to a cluster with its current credentials. Old ones live as long as requests need them.
 #[derive(Debug)]
 pub(super) struct Route {
     pub(super) credentials: Arc<Credentials>,
@@ -221,8 +220,7 @@ pub(super) struct RouteState {
 }
 
 impl Routes {
-    /// Returns the route to this cluster: through a tunnel of its agent, here or at another gateway, or else to the
-    /// reported addresses.
+    /// Returns the route to this cluster: a tunnel of its agent, here or at another gateway, or else its addresses.
     pub(super) fn to(&self, cluster: &Cluster, accounts: &Accounts) -> Result<Arc<Route>, KubernetesError> {
         let tunnels = self.tunnels.lock();
         if let Some(route) = tunnels.newest(&cluster.id) {

@@ -38,8 +38,7 @@ pub(super) enum Content {
 /// A message to another gateway about the tunnels to the sender.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Announcement {
-    /// A new tunnel of an agent, which replaces the cluster's previous one: the ID of the cluster, a line feed, and how
-    /// its API server is reached.
+    /// A tunnel of an agent, which replaces the previous one: the cluster's ID, a line feed, and its credentials.
     Added(Bytes),
     /// The cluster with this ID no longer has a tunnel.
     Removed(String),

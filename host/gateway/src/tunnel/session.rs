@@ -62,8 +62,7 @@ pub struct Outgoing {
 }
 
 impl Session {
-    /// Creates one side of a tunnel. Its connections are charged to this budget, or to the one that
-    /// [`open`](Self::open) names.
+    /// Creates one side of a tunnel. Connections are charged to this budget unless [`open`](Self::open) names another.
     pub fn new(budget: Arc<Budget>) -> (Self, Outgoing) {
         let (data, data_queue) = mpsc::channel(DATA_QUEUE);
         let (control, control_queue) = mpsc::channel(CONTROL_QUEUE);
@@ -142,8 +141,7 @@ impl Session {
     }
 }
 
-/// Serves the agent's side of a WebSocket, with connections only to these addresses (`host:port`). Returns why it
-/// ended.
+/// Serves the agent's side of a WebSocket, and connects only to these `host:port`. Returns why it ended.
 pub(super) async fn serve_agent<S>(socket: S, addresses: Vec<String>) -> String
 where
     S: Stream<Item = Result<Message, WsError>> + Sink<Message, Error = WsError> + Send,

@@ -48,8 +48,7 @@ pub(super) struct Definitions {
 }
 
 impl Definitions {
-    /// Finds the functions that modules define; `None` if an expression uses `with`, which changes its input or
-    /// functions.
+    /// Finds the functions that modules define; `None` if an expression uses `with`, which changes its input.
     pub(super) fn of(modules: &[Ref<Module>]) -> Option<Self> {
         let mut has_with = false;
         for module in modules {
