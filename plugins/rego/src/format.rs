@@ -7,7 +7,6 @@ use regorus::Value;
 /// The maximum width and precision. Go has a limit too.
 const WIDEST: usize = 10_000;
 
-/// Returns the text of `sprintf(format, arguments)`.
 pub(crate) fn sprintf(format: &str, arguments: &[Value]) -> String {
     let mut arguments = arguments.iter();
     let mut text = String::with_capacity(format.len());

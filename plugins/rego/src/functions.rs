@@ -54,7 +54,6 @@ pub(crate) fn exists(name: &str) -> bool {
     BUILTINS.contains_key(name) || name == "print" || arity(name).is_some()
 }
 
-/// Returns the number of arguments of a function that this plugin adds.
 pub(crate) fn arity(name: &str) -> Option<usize> {
     let found = ADDED.iter().find(|(added, _)| *added == name);
     found.map(|(_, arguments)| usize::from(*arguments))

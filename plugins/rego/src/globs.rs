@@ -11,7 +11,6 @@ const MOST_PAIRS: usize = 1 << 20;
 
 /// A part of a glob, which matches one character or any number of them.
 struct Part {
-    /// The ranges of characters that the part matches.
     ranges: Vec<(char, char)>,
     is_repeated: bool,
 }

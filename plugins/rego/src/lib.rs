@@ -159,7 +159,7 @@ impl Rego {
         })
     }
 
-    /// Returns the value of the rule whose value is the verdict.
+    /// Evaluates the rule whose value is the verdict.
     fn evaluate(&self, request: &Request, parameters: &Value, objects: Objects) -> Result<Value, Error> {
         let mut review = review::of(request)?;
         if let Some(namespace) = objects.namespace {
@@ -224,7 +224,7 @@ impl Rego {
     }
 }
 
-/// Returns the object at this key, and adds an empty one if it is missing.
+/// Returns the object at this key. Adds an empty one if it is missing.
 fn entry(value: &mut Value, key: Value) -> Result<&mut Value, Error> {
     let object = value.as_object_mut().map_err(failed)?;
     Ok(object.get_or_insert_with(key, Value::new_object))

@@ -18,12 +18,11 @@ use crate::{
 pub(crate) struct Compiled {
     engine: Engine,
     remembered: Option<Remembered>,
-    /// The path of the rule whose value is the verdict.
     rule: String,
 }
 
 impl Compiled {
-    /// Returns the value of the rule for this input.
+    /// Evaluates the rule for this input.
     pub(crate) fn evaluate(&mut self, input: Value) -> Result<Value, String> {
         if let Some(remembered) = &self.remembered {
             remembered.begin(&input);
@@ -116,10 +115,9 @@ pub(crate) fn compile(settings: &Settings) -> Result<(Compiled, String), Setting
     Ok((compiled, rule))
 }
 
-/// The names that a module can use, and their meaning.
+/// The package of a module, and its imports: the names and the paths that they stand for.
 pub(crate) struct Scope {
     pub(crate) package: String,
-    /// The imported names, and their paths.
     imports: Vec<(String, String)>,
 }
 
@@ -137,7 +135,6 @@ impl Scope {
         }
     }
 
-    /// Returns the path that is imported by this name.
     pub(crate) fn import(&self, name: &str) -> Option<&str> {
         let found = self.imports.iter().find(|(alias, _)| alias == name);
         found.map(|(_, path)| path.as_str())

@@ -39,7 +39,6 @@ pub(crate) fn rewritten(path: &str, text: &str, is_v0: bool) -> String {
     }
 }
 
-/// Returns an engine for modules of this version.
 pub(crate) fn engine(is_v0: bool) -> Engine {
     let mut engine = Engine::new();
     engine.set_rego_v0(is_v0);

@@ -8,7 +8,6 @@ use crate::{format, settings::Action};
 /// A constraint, ready for evaluation.
 #[derive(Debug)]
 pub(crate) struct PreparedConstraint {
-    /// The beginning of the constraint's messages.
     pub(crate) prefix: String,
     pub(crate) parameters: Value,
     pub(crate) actions: Vec<Action>,
@@ -41,7 +40,6 @@ pub(crate) fn of_constraint(constraint: &PreparedConstraint, violations: &Value)
     Ok(response)
 }
 
-/// Returns the response for the value of an entry point.
 pub(crate) fn of_entry_point(rule: &str, found: &Value) -> Result<Response, Error> {
     if let Some(items) = items(found) {
         let messages: Vec<String> = items.map(message).collect();

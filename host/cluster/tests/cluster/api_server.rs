@@ -305,7 +305,6 @@ impl Data {
     }
 }
 
-/// The parsed path and query of a request.
 struct Target {
     kind: String,
     api_version: String,

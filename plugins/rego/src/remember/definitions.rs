@@ -18,12 +18,10 @@ const WORTHWHILE: usize = 8;
 pub(super) struct Definition {
     pub(super) package: String,
     pub(super) name: String,
-    /// The index of its module.
     pub(super) module: usize,
     pub(super) arity: u8,
     bodies: usize,
     pub(super) reads_input: bool,
-    /// The paths of the functions that it calls.
     calls: BTreeSet<String>,
 }
 
@@ -129,7 +127,6 @@ impl Definitions {
         }
     }
 
-    /// Returns the path of the function that a call names.
     pub(super) fn callee(&self, scope: &Scope, name: &str) -> Option<String> {
         let mut paths = scope.paths(name).into_iter();
         paths.find(|path| self.functions.contains_key(path))

@@ -42,7 +42,6 @@ impl ApiServer {
         });
     }
 
-    /// Returns all objects of a kind.
     pub(crate) fn objects(&self, plural: &str) -> Vec<Value> {
         let data = self.shared.data();
         let objects = data.objects.iter().filter(|(place, _)| place.0 == plural);
@@ -79,7 +78,6 @@ impl Data {
 }
 
 impl Shared {
-    /// Makes a write, and signals it to the watches.
     fn write(&self, verb: &str, write: impl FnOnce(&mut Data) -> Reply) -> Reply {
         let mut data = self.data();
         data.apply_write(verb);
