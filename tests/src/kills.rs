@@ -224,7 +224,7 @@ impl Scene {
         }
         let (request, client) = (self.application(program, generation)?, Client::new()?);
         let applying = tokio::spawn(async move { client.send(request).await });
-        // A fixed delay is intended: the kill must hit an arbitrary point of the work.
+        // The kill must hit an arbitrary point of the work, so no event is awaited.
         tokio::time::sleep(delay).await;
         program.kill().await?;
         match applying.await {

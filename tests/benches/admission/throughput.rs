@@ -463,7 +463,7 @@ backend servers
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        // nginx stops its workers on SIGTERM, and not if its parent is killed.
+        // SIGTERM makes nginx stop its workers; SIGKILL would leave them running.
         if let Some(id) = rustix::process::Pid::from_raw(self.child.id().cast_signed()) {
             let _ = rustix::process::kill_process(id, rustix::process::Signal::TERM);
         }
