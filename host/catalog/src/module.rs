@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_read_up_to_the_limit() {
+    fn a_module_file_above_the_size_limit_is_refused() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("a.wasm");
         assert!(matches!(read_file(&path, 3), Err(Error::ModuleUnreadable { .. })));

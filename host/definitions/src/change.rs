@@ -1,6 +1,7 @@
 //! Plans the writes for applying, deleting or promoting definitions.
 //!
-//! A file with one definition is replaced or removed as a whole. With several, the error names the place to edit.
+//! A file with one definition is replaced or removed as a whole. With several definitions, the change fails, and the
+//! error names the place to edit.
 
 mod apply;
 mod error;

@@ -66,8 +66,7 @@ pub trait DocumentForm: fmt::Debug + Send + Sync + 'static {
         defined.chains.extend(all.chains());
     }
 
-    /// Returns what a store of entries gets when `applied` replaces `replaced`; `None` for `applied` itself, the
-    /// default.
+    /// Returns what a store of entries gets when `applied` replaces `replaced`. `None`, the default, means `applied`.
     fn merge(&self, _applied: Json, _replaced: &Json) -> Option<Json> {
         None
     }
@@ -90,7 +89,7 @@ pub struct DocumentKind {
     pub is_namespaced: bool,
     /// Whether chains depend on the definition, although it is neither a chain nor a stage.
     pub is_supporting: bool,
-    /// Whether other documents refer to it. If so, an unsupported version is read too, as its only mistake.
+    /// Whether other documents refer to the definition, so that it is read even in an unsupported version.
     pub is_needed: bool,
     /// The fields by which a document without `kind` is recognised; one of them is enough.
     pub fields: &'static [&'static str],

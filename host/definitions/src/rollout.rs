@@ -24,7 +24,7 @@ const FEWEST: u64 = 100;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct RolloutDefinition {
-    /// The share of each step; at least one, each larger than the one before.
+    /// The shares of the steps, at least one, in increasing order.
     pub shares: Vec<Share>,
     /// The property of requests by which they are divided between plugin and candidate.
     pub by: RolloutKey,

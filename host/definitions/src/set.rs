@@ -162,7 +162,7 @@ impl DefinitionSet {
         stored::all(self)
     }
 
-    /// Returns the definitions of a chain: its own and, if its stages are separate definitions, theirs.
+    /// Returns a chain's own definition, and those of its stages if they are separate, such as bindings.
     pub fn documents_of(&self, id: &ChainId) -> Vec<StoredDefinition> {
         let chains = self.chains().unwrap_or_default();
         let is_it = |chain: &&ChainDefinition| chain.phase == id.phase && chain.name == id.name;

@@ -63,7 +63,7 @@ pub struct DefinitionFile {
     pub text: String,
     /// Whether the text is in a file or in an entry.
     pub kind: StoreKind,
-    /// The definition that belongs to this path, if the store has such a rule. It identifies an invalid entry.
+    /// The definition that must be at this path, if the store derives paths from names. It identifies an invalid entry.
     pub place: Option<DefinitionId>,
 }
 

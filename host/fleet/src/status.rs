@@ -213,7 +213,7 @@ fn modules(stage: &StageStatus) -> impl Iterator<Item = Value> {
     })
 }
 
-/// Returns the revision in which this version went live, from the last status: each replica has its own numbers.
+/// Returns the revision in which this version went live, from the last status, as replicas number revisions separately.
 fn revision(before: &Value, generation: &Value, host: &Status) -> Value {
     let kept = before
         .get(REVISION)

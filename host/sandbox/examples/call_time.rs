@@ -2,7 +2,7 @@
 //!
 //! `cargo run --release -p admittance-sandbox --example call_time -- PLUGIN.wasm [SETTINGS] [OBJECT.json]`
 //!
-//! The default object is a Pod of 1 KB. The minimum is the cost on an idle machine; the median is the cost here.
+//! The default object is a Pod of 1 KB. The minimum is the cost on an idle machine; the median includes other load.
 
 use std::{error::Error, sync::Arc, time::Instant};
 

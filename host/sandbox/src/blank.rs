@@ -46,7 +46,7 @@ impl Blank {
         Ok(Self { bytes, images })
     }
 
-    /// Replaces the fillers in the compiled form by the snapshot's data; `None` if one does not occur exactly once.
+    /// Replaces the compiled form's fillers by the snapshot's data; `None` if a filler does not occur exactly once.
     pub(crate) fn fill(&self, compiled: &[u8]) -> Option<Vec<u8>> {
         let mut filled = compiled.to_vec();
         for Image { data, filler } in &self.images {
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn snapshots_that_differ_only_in_data_have_the_same_blank() {
+    fn snapshots_that_differ_only_in_data_are_equal_with_fillers() {
         let snapshot = |data: &str| {
             // One segment is the empty one that wizer leaves for a passive segment, to which the code refers.
             let text = format!(
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filled_blank_contains_the_data_of_its_snapshot() {
+    fn filling_a_compiled_form_restores_the_data_of_the_snapshot() {
         let text = r#"(component
             (core module (memory 1) (data (i32.const 0) "first"))
             (component (core module (memory 1) (data (i32.const 9) "second"))))"#;

@@ -88,7 +88,7 @@ pub fn compile(job: &str) -> ExitCode {
     }
 }
 
-/// Returns the compiled form, or the reason for refusing the component. The outer error is not its fault.
+/// Returns the compiled form, or the reason for refusing the component. The outer error has another cause.
 #[allow(clippy::disallowed_methods, reason = "the compiler is a process of its own")]
 fn run(job: &Job) -> Result<Result<Vec<u8>, String>, String> {
     limit(job).map_err(|error| format!("the limits of the compiler cannot be set: {error}"))?;
@@ -109,7 +109,8 @@ fn run(job: &Job) -> Result<Result<Vec<u8>, String>, String> {
     stdin
         .read_exact(&mut component)
         .map_err(|error| format!("the component cannot be read: {error}"))?;
-    // The pipe closes however the parent dies. (`PR_SET_PDEATHSIG` fires when the parent's starting thread ends.)
+    // The pipe closes when the parent dies, whatever the cause. (`PR_SET_PDEATHSIG` would already fire when the
+    // parent's thread that started this process ends.)
     thread::Builder::new()
         .name("parent-watch".to_owned())
         .spawn(move || {

@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_exhausted_system_is_reported_as_overload() {
+    fn exhausted_system_resources_are_reported_as_overload() {
         let of = |error: wasmtime::Error| exhaustion(&error).map(|failure| failure.kind);
         for errno in [Errno::MFILE, Errno::NFILE, Errno::NOMEM] {
             let bare = wasmtime::Error::from(errno).context("no memory for the instance");

@@ -250,7 +250,7 @@ impl Hook for Plugin {
     }
 }
 
-/// The permits of one call. Calls of stages in mode `Audit` have a second one, because they are limited.
+/// The permits of one call. Calls of stages in mode `Audit` need a second one, which limits their number.
 type Slot = (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>);
 
 impl PluginState {

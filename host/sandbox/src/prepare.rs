@@ -45,7 +45,7 @@ use crate::{
 /// The version of a [`Prepared`] plugin's format, which is part of the fingerprint.
 pub(crate) const FORMAT: u32 = 3;
 
-/// The ratio of a step's wall-clock limit to its processor time, since other work may occupy most of the machine.
+/// The ratio of a step's wall-clock limit to its limit of processor time: other work may occupy most of the machine.
 const WALL_CLOCK_FACTOR: u32 = 10;
 
 /// The first bytes of every component.
@@ -398,7 +398,7 @@ impl Preparation {
         }
     }
 
-    /// Returns the wall-clock limit of a step, for guests that sleep; others reach the processor time's limit.
+    /// Returns the wall-clock limit of a step. It stops guests that sleep, and so use no processor time.
     fn step_timeout(&self) -> Duration {
         let processor_time = self.sandbox.config.configure_timeout;
         processor_time.saturating_mul(WALL_CLOCK_FACTOR)

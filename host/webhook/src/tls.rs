@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bundle_must_hold_certificates() {
+    fn a_ca_bundle_must_contain_certificates() {
         let no_bundle = client_config(Some(&[]), true).unwrap_err().to_string();
         assert!(
             no_bundle.starts_with("caBundle: it holds no certificate"),

@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_longest_name_with_credentials_is_used() {
+    fn the_longest_repository_prefix_with_credentials_is_used() {
         let config = |keys: &str| format!(r#"{{"auths": {{{keys}}}}}"#);
         for (config, reference, expected) in [
             (config(""), "r.example.com/a/b:1", "r.example.com"),

@@ -286,7 +286,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_registry_is_local_by_its_name_or_address() {
+    fn a_registry_on_loopback_is_recognised_by_its_name_or_address() {
         for (registry, expected) in [
             ("localhost", true),
             ("localhost:5000", true),

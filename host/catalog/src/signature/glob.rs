@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_star_matches_within_a_part_and_two_match_across_parts() {
+    fn one_star_matches_within_a_path_segment_and_two_across_segments() {
         for (pattern, text, expected) in [
             ("a", "a", true),
             ("a", "ab", false),

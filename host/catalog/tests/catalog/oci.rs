@@ -484,7 +484,7 @@ async fn an_artifact_without_a_module_is_refused() {
 }
 
 #[tokio::test]
-async fn an_endless_sequence_of_informational_responses_fails() {
+async fn a_fetch_with_endless_informational_responses_fails() {
     let mut scene = Scene::new();
     scene.config.network.attempts = 1;
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -44,7 +44,7 @@ fn bare(signed: &Signed) -> FoundSignature {
 }
 
 #[test]
-fn a_signature_must_be_by_the_certificate_and_logged_if_required() {
+fn a_signature_must_match_the_certificate_and_be_logged_if_required() {
     let (ours, other) = (Authority::new(), Authority::new());
     let good = signed(&ours, ENDED, SIGNED_AT);
     let late = signed(&ours, ENDED, SIGNED_AT + 541);

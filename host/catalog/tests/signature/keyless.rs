@@ -130,7 +130,7 @@ fn a_keyless_signature_needs_the_identity_and_a_valid_certificate_at_signing() {
 }
 
 #[test]
-fn certificate_log_and_signature_must_belong_together() {
+fn the_certificate_the_log_entry_and_the_signature_must_match() {
     let authority = Authority::new();
     let other = Authority::new();
     let good = || authority.sign(&good_payload(), Request::default());

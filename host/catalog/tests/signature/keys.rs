@@ -191,7 +191,7 @@ impl Signer {
 }
 
 #[test]
-fn bundles_by_a_key_are_verified() {
+fn bundles_signed_by_a_key_are_verified() {
     const IN_TOTO: &str = "application/vnd.in-toto+json";
     const SIGNED: &str = "https://sigstore.dev/cosign/sign/v1";
     let signer = Signer::new();

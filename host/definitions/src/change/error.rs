@@ -31,7 +31,7 @@ pub enum ChangeError {
 }
 
 impl ChangeError {
-    /// Creates the error for an unknown name, which follows `noun`, and suggests similar names from `others`.
+    /// Creates the error for an unknown `noun` of this name, and suggests similar names from `others`.
     pub(super) fn unknown<T: std::fmt::Display>(
         noun: &str,
         name: &str,

@@ -1,6 +1,6 @@
 //! Converts definitions of other systems to equivalent native chains.
 //!
-//! Each native chain is read again and compared. A definition whose chain differs is not converted.
+//! Each native chain is read again and compared with the original. If they differ, the definition is not converted.
 
 mod compare;
 

@@ -35,7 +35,7 @@ impl Serialize for Node<'_> {
     }
 }
 
-/// A string or key on one line, quoted if a reader could take it for another type; the serializer quotes `on`.
+/// A string or key on one line, quoted if it looks like another type; the serializer itself quotes words like `on`.
 struct Text<'a>(&'a str);
 
 impl Serialize for Text<'_> {

@@ -156,7 +156,7 @@ pub fn with_replaced(text: &str, mut parts: Vec<(Range<usize>, String)>) -> Stri
     replaced
 }
 
-/// Splits a YAML text at its markers, which are lines that begin with `---` or `...`. Content cannot begin a line so.
+/// Splits a YAML text at its markers: lines that begin with `---` or `...`, with which no content can begin.
 fn parts(text: &str) -> Vec<Range<usize>> {
     let mut parts = Vec::new();
     let (mut start, mut offset) = (0, 0);

@@ -144,7 +144,7 @@ impl DocumentForm for Gatekeeper {
         defined.chains.extend(mutator::chain(&surroundings));
     }
 
-    /// Returns `Kept`, because a template's effect depends on its constraints and on the kinds synced for all.
+    /// Returns `Kept`, because a template's effect also depends on other documents: constraints and synced kinds.
     fn import(&self, _kind: &DocumentKind) -> Option<(ImportResult, &'static str)> {
         Some((ImportResult::Kept, "documents of Gatekeeper have no native form"))
     }

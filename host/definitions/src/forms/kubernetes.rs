@@ -160,7 +160,7 @@ pub(crate) fn read_head<'a>(root: &Node<'a>, fix: &str) -> Option<(Option<String
 pub(crate) fn read_name(metadata: &Node<'_>) -> Option<String> {
     let mut fields = metadata.object()?;
     let name = fields.get_required("name", "write its name", readers::parse_with(names::subdomain));
-    // The API server ignores the namespace of such a resource.
+    // The API server ignores the namespace of a cluster-wide resource.
     fields.ignore(&["namespace"]);
     read_labels(&mut fields);
     fields.ignore(&KEPT_METADATA);

@@ -3,7 +3,7 @@ use super::*;
 const HEAD: &str = "kind: AdmissionChain\nspec:\n  stages:\n  - name: a # the first\n    plugin:\n";
 
 #[test]
-fn values_are_redacted_and_the_rest_stays() {
+fn granted_environment_values_are_redacted_and_the_rest_is_unchanged() {
     let yaml = |environment: &str| {
         format!("{HEAD}      allow:\n        environment:{environment}\n      memory: 2MiB\n")
     };

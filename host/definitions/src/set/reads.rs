@@ -105,7 +105,8 @@ impl Reads {
         self.definitions_or(files, |_| None)
     }
 
-    /// Returns the definitions in these files. `unnamed` identifies those without a name, or they are left out.
+    /// Returns the definitions in these files. `unnamed` may identify those without a readable name; others are left
+    /// out.
     pub(crate) fn definitions_or<'a>(
         &self,
         files: impl IntoIterator<Item = &'a ReadFile>,

@@ -16,8 +16,8 @@ use crate::{
     document::{Mistake, Mistakes},
 };
 
-/// What happens to an invalid entry of a store, which has a mistake, or the same name or the same BCS operation and
-/// kind as another one. The other definitions stay live.
+/// What happens to an invalid entry of a store: one with a mistake, or one with the name, or the BCS operation and
+/// kind, of another. The other definitions stay live.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum OnBadDefinition {
     /// The last valid version stays live, if there is one.
@@ -67,7 +67,7 @@ pub enum Served {
     Nothing,
     /// The last valid version.
     LastVersion,
-    /// The definition with the last modules.
+    /// The definition, with the modules that it used last.
     LastModules,
     /// The whole definition. Stages with missing modules fail, and their failure policies decide.
     FailingStages,

@@ -84,9 +84,9 @@ impl FilesRead {
     }
 }
 
-/// Reads files repeatedly until they are complete: all files must have been unchanged for a while. Otherwise, a
-/// ConfigMap might be read while its link is swapped, a directory while it is being removed and looks empty, and a file
-/// that is valid at every moment of its writing.
+/// Reads files repeatedly until all of them have been unchanged for a while. Otherwise, they might be read while a
+/// ConfigMap's link is swapped, while a directory is being removed and looks empty, or while a file is written that is
+/// valid at every moment.
 #[derive(Debug, Default)]
 pub(super) struct Reading {
     listing: Listing,

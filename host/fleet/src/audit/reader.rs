@@ -39,7 +39,7 @@ impl Resource {
         }
     }
 
-    /// Returns `v1` or `apps/v1`, for example.
+    /// Returns the group and version, such as `v1` or `apps/v1`.
     pub fn api_version(&self) -> String {
         let GroupVersionKind { group, version, .. } = &self.kind;
         match group.as_str() {

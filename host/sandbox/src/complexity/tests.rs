@@ -28,7 +28,7 @@ fn nested(levels: usize, times: usize) -> String {
 }
 
 #[test]
-fn instances_of_nested_components_count_each_time() {
+fn nested_instances_are_counted_for_each_instantiation() {
     let text = nested(9, 10);
     let module = wat::parse_str(&text).unwrap();
     assert!(module.len() < 410, "{}", module.len());
@@ -187,7 +187,7 @@ fn each_counted_item_has_a_limit() {
 }
 
 #[test]
-fn definitions_of_a_component_count_for_each_instance() {
+fn definitions_of_a_component_are_counted_for_each_instance() {
     let exports: String = (0..900).map(|n| format!("(export \"e{n}\" (func $f))")).collect();
     let text = format!(
         "(component (component $a (import \"f\" (func $f)) {exports})

@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_keeps_warnings_and_annotations() {
+    fn warnings_and_annotations_of_a_policy_are_returned() {
         let answer = r#"{"accepted":true,"audit_annotations":{"b":"2","a":"1"},"warnings":["w"],"new":1}"#;
         let response = response(answer.as_bytes(), &pod(), false).unwrap();
         assert_eq!(response.warnings, ["w"]);

@@ -270,7 +270,7 @@ fn functions_that_nothing_calls_have_no_code() {
 }
 
 #[test]
-fn elements_of_a_merged_table_are_static() {
+fn the_elements_of_a_merged_table_have_constant_offsets() {
     let functions = [vec![Op::Add(1)], vec![Op::CallIndirect(0)]];
     let merged = merge(&wat::parse_str(component(&functions)).unwrap()).unwrap();
     let (mut offsets, mut tables) = (Vec::new(), 0);

@@ -62,7 +62,7 @@ const DEEP: &str = "(func $deep (param i64) (result i64)
     (i64.add (call $deep (i64.add (local.get 0) (i64.const 1))) (local.get 0)))";
 
 #[tokio::test]
-async fn every_failed_call_has_its_kind_of_failure() {
+async fn each_kind_of_failed_call_has_its_own_failure_kind() {
     // The sandbox has one slot, so a call that did not release it would block the next case.
     let sandbox = small(1);
     let deep = Guest::running("(drop (call $deep (i64.const 0)))").with_items(DEEP);

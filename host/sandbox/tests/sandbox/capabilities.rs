@@ -133,7 +133,7 @@ async fn the_cluster_is_read_when_it_is_granted() {
         cluster: [ClusterKind::new("v1", "Node")].into(),
         ..Grants::default()
     };
-    // The text follows two tags: in the result `some(text)` as in the error without a reader.
+    // Two tags precede the text, both in the result `some(text)` and, without a reader, in the error.
     let echo = sandbox_with(|config| config.cluster = Some(Arc::new(Echo::default())));
     for (sandbox, says) in [
         (&echo, "v1/Node None a"),
@@ -359,7 +359,7 @@ async fn a_plugin_finds_no_open_directories() {
 
 #[tokio::test]
 async fn a_plugin_sees_only_granted_environment_variables() {
-    // The variables are a `list<tuple<string, string>>`. The guest denies with the first value, or allows.
+    // The variables are a `list<tuple<string, string>>`. The guest denies with the first value, or allows without one.
     let guest = Guest::running(&format!(
         "(call $environment (i32.const {SCRATCH}))
          (if (i32.load (i32.const {})) (then

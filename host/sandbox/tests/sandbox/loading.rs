@@ -156,7 +156,7 @@ async fn a_patch_version_of_the_contract_is_accepted() {
 #[tokio::test]
 async fn preparations_with_different_settings_share_compiled_code() {
     let sandbox = sandbox_with(|_| {});
-    // `configure` stores its settings, with which `admit` fails as the message.
+    // `configure` stores its settings, and `admit` fails with them as the message.
     let keep = format!(
         "(i32.store (i32.const {ANSWER}) (i32.const 1))
          (i32.store (i32.const {}) (local.get $text))

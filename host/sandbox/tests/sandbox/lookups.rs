@@ -129,7 +129,7 @@ fn lists(limit: u32, field: &str) -> Guest {
 
 /// Returns a guest that lists objects in a namespace, or in all namespaces.
 fn lists_in(namespace: Option<&str>, limit: u32, field: &str) -> Guest {
-    // After the texts follows the list of fields: the address and length of its only element.
+    // The list of fields follows the texts. It contains the address and length of its only element.
     let list = TEXT + 64;
     let call = format!(
         "(call $page (i32.const {TEXT}) (i32.const 2) (i32.const {}) (i32.const 4)

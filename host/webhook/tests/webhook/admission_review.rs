@@ -571,7 +571,7 @@ async fn error_statuses_are_failures() {
 
 /// A webhook requests a retry with status 429 or at least 500, and `Retry-After` in seconds.
 #[tokio::test]
-async fn a_call_is_repeated_after_the_time_in_retry_after() {
+async fn a_call_is_retried_after_the_time_in_retry_after() {
     for (status, retry_after, calls) in [
         (429, Some("0"), 3),
         (503, Some("0"), 3),

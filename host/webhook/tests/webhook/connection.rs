@@ -195,7 +195,7 @@ async fn an_answer_over_the_limit_is_cut_off() {
 }
 
 #[tokio::test]
-async fn an_endless_body_of_an_error_is_cut_off() {
+async fn reading_an_endless_error_body_stops() {
     for version in BOTH {
         let authority = Authority::new();
         let handler = always(|| {

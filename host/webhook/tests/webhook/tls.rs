@@ -108,7 +108,7 @@ async fn a_wrong_certificate_is_reported_with_its_problem() {
 
 /// BCS's instructions create such a CA with `openssl genrsa 1024`.
 #[tokio::test]
-async fn an_authority_whose_rsa_key_is_too_short_is_named_with_its_size() {
+async fn a_ca_with_a_short_rsa_key_is_reported_with_the_key_size() {
     let (authority, server) = Authority::short();
     let server = Server::start(server, echo());
     let config = WebhookConfig {
@@ -144,7 +144,7 @@ async fn short_rsa_keys_are_accepted_if_configured() {
 
 /// An address in the common name is ignored; only the subjectAltName counts.
 #[tokio::test]
-async fn a_url_by_address_needs_a_certificate_for_the_address() {
+async fn a_url_with_an_ip_address_needs_a_certificate_for_it() {
     let authority = Authority::new();
     for (params, expected) in [
         (server_params(&["127.0.0.1"]), Ok(())),

@@ -50,7 +50,7 @@ impl TrustRoot {
     ///
     /// # Errors
     ///
-    /// Returns an error when a text does not contain what is expected.
+    /// Returns an error when a text is not PEM of the expected kind.
     pub fn from_pem(
         authorities: &str,
         signature_log: &str,

@@ -68,7 +68,7 @@ fn a_webhook_is_converted_exactly() {
 }
 
 #[test]
-fn a_webhook_without_a_native_form_is_kept() {
+fn a_webhook_without_a_native_form_is_not_converted() {
     let (result, _, notes, kept) = one(&webhook("").replace(", caBundle: ", " } #"));
     assert_eq!(result, ImportResult::Kept);
     assert!(notes[0].contains("caBundle"), "{notes:?}");
@@ -337,7 +337,7 @@ fn items_of_a_list_are_imported_one_by_one() {
 }
 
 #[test]
-fn documents_of_gatekeeper_stay_together() {
+fn gatekeeper_documents_are_left_unconverted_together() {
     let documents = [
         "apiVersion: templates.gatekeeper.sh/v1
 kind: ConstraintTemplate

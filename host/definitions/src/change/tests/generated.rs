@@ -84,7 +84,7 @@ proptest! {
     }
 
     #[test]
-    fn each_document_is_applied_to_a_file_of_its_own((count, whole) in file()) {
+    fn each_applied_document_gets_its_own_file((count, whole) in file()) {
         let directory = tempfile::tempdir().unwrap();
         let change = set(&[]).apply(&whole, "new", Expected::New, &to(directory.path())).unwrap();
         prop_assert_eq!(change.files.len(), count);

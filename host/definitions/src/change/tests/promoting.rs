@@ -82,7 +82,7 @@ fn a_promoted_file_stays_readable() {
 }
 
 #[test]
-fn candidates_of_every_form_are_promoted() {
+fn candidates_are_promoted_in_documents_of_every_system() {
     let kubernetes = |stage: &str| {
         format!(
             "apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingWebhookConfiguration\nmetadata: {{ name: c }}\nwebhooks:\n- \

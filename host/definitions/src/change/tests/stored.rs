@@ -160,7 +160,7 @@ fn a_change_writes_entries_of_a_store() {
 }
 
 #[test]
-fn stored_definitions_are_deleted_and_promoted_besides_files() {
+fn definitions_in_a_store_can_be_deleted_and_promoted_like_files() {
     let [b, c] = ["b", "c"].map(|name| absolute(&json(name)));
     let old = with_stored(&[("store:/x/b", &b), ("store:/x/c", &c)]);
     for (id, expected, left) in [

@@ -20,7 +20,7 @@ fn read(text: &str) -> Result<Vec<Json>, String> {
 }
 
 #[test]
-fn a_text_has_the_values_that_kubectl_sends() {
+fn yaml_is_parsed_to_the_values_that_kubectl_sends() {
     for line in TEXTS.lines() {
         let row: Json = serde_json::from_str(line).unwrap();
         let text = row["yaml"].as_str().unwrap();
@@ -206,7 +206,7 @@ fn settings(chain: &ChainDefinition) -> &Json {
 }
 
 #[test]
-fn a_mode_in_a_sidecar_set_is_octal() {
+fn a_file_mode_in_a_sidecar_set_is_read_as_octal() {
     let text = "apiVersion: apps.kruise.io/v1alpha1
 kind: SidecarSet
 metadata: { name: conf }

@@ -25,7 +25,7 @@ use crate::{
     selectors,
 };
 
-/// The chain of all mutators, with the prefix of Gatekeeper's webhooks, because names decide the order of calls.
+/// The name of the chain of all mutators, with the prefix of Gatekeeper's webhooks, as names decide the order of calls.
 pub(super) const CHAIN: &str = "gatekeeper-mutation";
 /// The name of the stage, which is that of Gatekeeper's webhook.
 const STAGE: &str = "mutation.gatekeeper.sh";
@@ -218,7 +218,7 @@ impl ApplyTo {
                 .any(|operation| other.operations.contains(operation))
     }
 
-    /// Returns the intersection of the rule and the entry.
+    /// Returns the intersection of the rule and this entry of `applyTo`.
     pub(super) fn narrow(&self, rule: &Rule) -> Option<Rule> {
         let both = |matcher: &Matcher<String>, words: &[String]| {
             let words = words.iter().filter(|word| match matcher {

@@ -96,7 +96,7 @@ fn a_sidecar_set_is_a_chain_of_one_stage() {
 }
 
 #[test]
-fn a_supported_sidecar_set_has_no_warning() {
+fn a_fully_supported_sidecar_set_causes_no_warning() {
     let text = WHOLE
         .replace("type: RollingUpdate, maxUnavailable: 1", "type: NotUpdate")
         .replace("HotUpgrade,", "ColdUpgrade,")

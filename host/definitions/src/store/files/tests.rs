@@ -159,7 +159,7 @@ async fn changes_are_reported_until_they_are_read() {
 }
 
 #[tokio::test]
-async fn a_lost_directory_is_a_mistake_and_not_empty() {
+async fn a_missing_directory_is_a_mistake_and_not_an_empty_store() {
     let place = TestDirectory::new();
     place.write("chains/a.yaml", "1");
     assert_eq!(place.read().await, "chains/a.yaml=1 more.yaml=more");

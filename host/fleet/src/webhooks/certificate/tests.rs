@@ -25,7 +25,7 @@ fn count(contents: &SecretContents) -> usize {
 }
 
 #[test]
-fn a_certificate_is_replaced_step_by_step() {
+fn a_certificate_is_replaced_in_steps_before_it_expires() {
     let first = after(0, None, false, false);
     assert!(first.is_usable(&service(), OffsetDateTime::now_utc()));
     assert_eq!((first.next.as_ref(), count(&first)), (None, 1));

@@ -175,7 +175,7 @@ fn an_object_is_printed_with_all_fields() {
 }
 
 #[test]
-fn storing_a_body_keeps_its_mistakes() {
+fn storing_a_body_does_not_hide_its_mistakes() {
     // (part of a definition, path of its mistake)
     for (part, path) in [
         (r#""other":null"#, "other"),

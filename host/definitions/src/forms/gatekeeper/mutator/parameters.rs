@@ -145,7 +145,7 @@ fn read_from_metadata(node: &Node<'_>) -> Option<Mutation> {
     })
 }
 
-/// Reads `assignDomain`, `assignPath` and `assignTag`, which must stay the same parts when parsed again.
+/// Reads `assignDomain`, `assignPath` and `assignTag`, and checks that each is valid as this part of an image.
 fn read_image(fields: &mut Fields<'_>) -> Option<ImageParts> {
     static DOMAIN: LazyLock<Option<Regex>> = LazyLock::new(|| {
         Regex::new(r"^(?:[0-9A-Za-z_][0-9A-Za-z_-]*\.[0-9A-Za-z_.-]*[0-9A-Za-z_]|localhost)(?::[0-9]+)?$")

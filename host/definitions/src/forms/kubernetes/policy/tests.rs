@@ -700,7 +700,7 @@ fn a_policy_without_a_binding_does_nothing() {
 }
 
 #[test]
-fn an_unknown_version_is_the_only_mistake() {
+fn only_the_version_of_an_unsupported_policy_is_reported() {
     let policy = document("ValidatingAdmissionPolicy", "p", &POLICY, "");
     let text = bound(&policy, "Validating", "p").replace(
         "k8s.io/v1\nkind: ValidatingAdmissionPolicy\n",
