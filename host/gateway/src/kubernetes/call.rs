@@ -22,11 +22,11 @@ use crate::accounts::Cluster;
 /// The largest reply in bytes.
 const LARGEST_REPLY: usize = 16 << 20;
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// The time for which it is cached whether an agent may impersonate `system:masters`. The agent's bindings may change.
+/// How long the gateway remembers whether an agent may impersonate `system:masters`, which bindings can change.
 const REVIEW_LIFETIME: Duration = Duration::from_secs(60);
-/// The time for which an agent counts as not allowed to, after the API server did not answer.
+/// How long the gateway assumes that the agent may not, after the API server did not answer the question.
 const REVIEW_PAUSE: Duration = Duration::from_secs(5);
-/// The timeout of the request to the API server. It is short, because a user's request waits for it.
+/// The timeout of that question. It is short, because a user's request waits for the answer.
 const REVIEW_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The reason why a request of the gateway got no reply of the API server.
