@@ -73,7 +73,7 @@ fn connection_limits(limits: &Limits, upstream_timeout: Option<Duration>) -> Con
         transfer: TransferLimits {
             client: limits.idle_timeout,
             minimum_rate: limits.minimum_rate,
-            // Without an upstream, replies need no timeout.
+            // Without an upstream, only the timeout of streams applies to replies.
             upstream: upstream_timeout.unwrap_or(limits.stream_idle_timeout),
             stream: limits.stream_idle_timeout,
         },

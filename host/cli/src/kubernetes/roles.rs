@@ -85,7 +85,7 @@ fn of_audits(audit: &AuditConfig, chains: &[ChainDefinition]) -> Vec<Json> {
             audited.extend(groups.iter().map(|group| (group.clone(), resource.to_owned())));
         }
     }
-    // The configuration may exclude namespaces by labels, so these are read.
+    // The configuration may exclude namespaces by labels, so their labels are read.
     audited.insert((String::new(), "namespaces".to_owned()));
     let read = audited.into_iter().map(|(group, resource)| {
         let verbs = ["get", "list", "watch"];

@@ -38,7 +38,7 @@ impl AdminClient {
         let server = connection.server().clone();
         let options = ClientOptions {
             connect_timeout: CONNECT_TIMEOUT,
-            // A change may take long, and events may be rare, so no time without data is too long.
+            // A change may take long, and events may be rare, so the time without data is not limited.
             silence: Duration::MAX,
             proxy: if server.is_loopback() {
                 ProxyChoice::None

@@ -303,7 +303,7 @@ impl LayerState {
         if let Some(rejection) = fixed.filter(|_| outcome.is_changed()) {
             return Err(self.end(&End::Rejected(&rejection), &outcome.warnings).into());
         }
-        // No stage has read the object, so the body need not be normalized.
+        // No stage has read the object, so the body is forwarded in its original spelling.
         if outcome.trace.is_empty() {
             return Ok(ForwardedRequest::whole(head, body, Passage::Untouched));
         }

@@ -30,7 +30,7 @@ pub(super) fn admin(node: &Node<'_>) -> Option<AdminConfig> {
     let mut config = AdminConfig::new(address?);
     match (tls, tls_node) {
         (Some(server), _) => config = config.with_tls(AdminTls { server, clients }),
-        // The reported mistake is elsewhere: tokens must not be sent without TLS.
+        // The mistake in `tls` was reported. Tokens without TLS would only be a consequence of it.
         (None, Some(_)) => return None,
         (None, None) => {}
     }
