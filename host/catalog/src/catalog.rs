@@ -42,8 +42,7 @@ pub enum Freshness {
     Recorded,
     /// Uses the recorded resolution and fetches nothing. A module that is not in the store is [`Error::NotFetched`].
     Stored,
-    /// Asks the server for the current resolution. A reference with a digest is never resolved again, because the
-    /// digest always names the same module.
+    /// Asks the server for the current resolution, unless the reference has a digest, which is already exact.
     Again,
 }
 
@@ -94,8 +93,7 @@ impl Catalog {
     ///
     /// # Errors
     ///
-    /// Returns an error when the module cannot be fetched or read, exceeds the size limit, has another digest, or lacks
-    /// the required signature.
+    /// Returns an error when the module cannot be fetched or read, is too large, or lacks the digest or the signature.
     pub async fn obtain(
         &self,
         reference: &ModuleReference,
@@ -172,8 +170,7 @@ impl Catalog {
         self.inner.checked_offline(reference, found).await
     }
 
-    /// Finds the current signatures of an obtained module, even if the policy requires none. The signatures are not
-    /// checked.
+    /// Finds the current signatures of an obtained module, without checking them, even if none is required.
     ///
     /// # Errors
     ///

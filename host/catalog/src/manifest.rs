@@ -53,8 +53,7 @@ pub(crate) struct Layer {
 }
 
 impl Layer {
-    /// Finds the only module in the manifest, or else the last layer of an image. Otherwise, returns an error that
-    /// lists the layers.
+    /// Finds the only module in the manifest, or else the last layer of an image. Any error lists the layers.
     pub(crate) fn of_manifest(reference: &OciReference, bytes: &[u8]) -> Result<Self, Error> {
         module_of(bytes).map_err(|found| not_an_artifact(reference, found))
     }

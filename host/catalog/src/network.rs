@@ -18,8 +18,7 @@ pub struct NetworkConfig {
     pub insecure_registries: Vec<String>,
     /// The timeout for connecting and for each read. Default: 30 s.
     pub read_timeout: Duration,
-    /// The maximum number of attempts, at least 1. Attempts of a download that makes progress are not counted. Default:
-    /// 5.
+    /// The maximum number of attempts, at least 1; attempts that make progress do not count. Default: 5.
     pub attempts: usize,
     /// The pause before the second attempt; each further pause is twice as long. Default: 0.5 s.
     pub first_pause: Duration,

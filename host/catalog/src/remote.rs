@@ -196,8 +196,7 @@ impl Fetch<'_> {
         .await
     }
 
-    /// Records that the reference still has this resolution. An error is ignored, because only the time of the record
-    /// is lost.
+    /// Records the reference's unchanged resolution. Errors are ignored: only the time of the record would be lost.
     async fn record_again(&self, resolution: Resolution) {
         let resolution = Resolution {
             resolved: Moment::now().0,

@@ -30,8 +30,7 @@ impl Resolver {
         &self.catalog
     }
 
-    /// Obtains the module of a reference like [`Catalog::obtain`]. Later calls return the first result, even if it is
-    /// an error.
+    /// Obtains a module like [`Catalog::obtain`]. Later calls return the first result, even if it is an error.
     ///
     /// # Errors
     ///

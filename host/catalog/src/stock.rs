@@ -32,8 +32,7 @@ const PLUGINS: [(&str, &[u8]); 4] = [
 #[cfg(not(feature = "stock"))]
 const PLUGINS: [(&str, &[u8]); 0] = [];
 
-/// Returns whether the reference names a stock plugin that is embedded in this program. A file in the directory of
-/// stock plugins takes precedence.
+/// Returns whether the reference names an embedded stock plugin. A file of the plugin takes precedence.
 pub fn is_in_program(reference: &ModuleReference) -> bool {
     reference
         .stock_name()

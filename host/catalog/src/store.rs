@@ -41,8 +41,7 @@ pub struct Store {
 pub struct CompiledKey(Digest);
 
 impl CompiledKey {
-    /// Creates the key for a module with these settings. `engine_fingerprint` identifies the compiler and its
-    /// configuration.
+    /// Creates the key for a module with these settings and this compiler, which `engine_fingerprint` identifies.
     pub fn new(module: Digest, settings: &str, engine_fingerprint: &str) -> Self {
         Self(Digest::of_parts([
             module.as_bytes().as_slice(),
@@ -111,16 +110,14 @@ pub enum CompiledCode {
 const MAGIC: &[u8; 8] = b"admstr01";
 const HEADER: usize = MAGIC.len() + 32;
 
-/// The size of the end of a compiled form, in bytes: the size of the native code, the digest of all earlier bytes, and
-/// [`MAGIC`].
+/// The size of the end of a compiled form: the code's size, the digest of all earlier bytes, and [`MAGIC`].
 const TRAILER: usize = 8 + HEADER;
 
 /// A partial download is removed if it was not resumed for this time.
 const PARTIAL_LIFE: Duration = Duration::from_secs(7 * 24 * 3600);
 
 impl Store {
-    /// Opens the store in this directory, which is created if it does not exist. Removes temporary files of killed
-    /// programs.
+    /// Opens or creates the store in this directory, and removes temporary files of killed programs.
     ///
     /// # Errors
     ///
@@ -145,8 +142,7 @@ impl Store {
         &self.directory
     }
 
-    /// Returns whether compiled code can be mapped into memory, because the store is on a local disk from which code
-    /// may be executed.
+    /// Returns whether compiled code can be mapped into memory: the store is on a local disk that allows execution.
     pub fn maps_code(&self) -> bool {
         self.maps_code
     }
@@ -217,8 +213,7 @@ impl Store {
         self.write(&self.path(Kind::Module, digest), &[bytes])
     }
 
-    /// Reads the signature material of a module that was obtained by this reference. A damaged entry is removed and
-    /// treated as missing.
+    /// Reads the signature material of a module by this reference. A damaged entry is removed and counts as missing.
     pub(crate) fn material(&self, reference: &ModuleReference, module: Digest) -> Option<Material> {
         let content = self.sealed(Kind::Signature, name_with(reference, module))?;
         serde_json::from_slice(&content).ok()
@@ -352,8 +347,7 @@ fn compiled_form(file: &File, mapped: Option<&PathBuf>) -> io::Result<Option<Com
     }))
 }
 
-/// Updates the modification time, by which entries are pruned. Errors are ignored, because a read-only store cannot be
-/// pruned either.
+/// Updates the modification time for pruning. A read-only store cannot be pruned either, so errors are ignored.
 fn mark_as_used(path: &Path) {
     let _ = file::open(path).and_then(|file| file.set_modified(Moment::now().0));
 }

@@ -29,8 +29,8 @@ pub struct SandboxConfig {
     /// [`compiler`](Self::compiler) that hangs, because processor time limits all others: a large module must not fail
     /// because the machine is busy. Default 1 h.
     pub prepare_timeout: Duration,
-    /// The maximum processor time of `describe` or `configure`. Ten times as much wall-clock time is allowed. Default
-    /// 10 s.
+    /// The maximum processor time of `describe` or `configure`. The wall-clock time may be ten times that. Default 10
+    /// s.
     pub configure_timeout: Duration,
     /// Implements `admittance:plugin/cluster`. Default `None`: plugins with the grant get the error `unavailable`.
     pub cluster: Option<Arc<dyn ClusterReader>>,
@@ -83,8 +83,7 @@ pub struct PluginConfig {
 pub struct Limits {
     /// The maximum size of all memories of the plugin together, in bytes. Default 64 MiB.
     pub memory: usize,
-    /// The maximum time from the call to the verdict, with the wait for a slot; the chain may end it earlier. Default 1
-    /// s.
+    /// The maximum time from the call to the verdict, with the wait for a slot, unless the chain ends earlier. Default 1 s.
     pub time: Duration,
     /// The maximum size of all strings in a response together, in bytes. Default 1 MiB.
     pub output: usize,

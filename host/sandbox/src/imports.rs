@@ -22,8 +22,7 @@ pub(crate) struct Linked {
     pub(crate) configure: ComponentExportIndex,
 }
 
-/// Links a component with its imports, and checks that it exports a plugin. The types of the exports are checked at the
-/// first instantiation.
+/// Links a component, and checks that it is a plugin. The types of exports are checked at instantiation.
 pub(crate) fn link(sandbox: &Inner, component: &Component) -> Result<Linked, Error> {
     let mut linker = sandbox.linker.clone();
     satisfy_imports(&mut linker, component)?;

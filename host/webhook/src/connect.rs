@@ -21,8 +21,7 @@ pub(crate) type Connector =
 /// Creates a connector that takes addresses from `resolve`, or else from DNS.
 pub(crate) fn connector(tls: ClientConfig, resolve: Arc<Resolve>, limit: Duration) -> Connector {
     let mut tcp = tcp_connector();
-    // The timeout is divided among the addresses of a name, so that an unreachable address leaves time for the next
-    // one.
+    // The timeout is divided among a name's addresses, so that an unreachable one leaves time for the next.
     tcp.set_connect_timeout(Some(limit));
     let tcp = service_fn(move |uri: Uri| {
         let dialled = resolve.dial(&uri);

@@ -172,8 +172,7 @@ mod tests {
         }
     }
 
-    /// Unmarked rows follow kube-apiserver's validation of `clientConfig`; rows marked BCS follow the BCS driver's use
-    /// of `url`.
+    /// Unmarked rows follow kube-apiserver's validation of `clientConfig`; "BCS" rows, the BCS driver.
     #[test]
     fn urls_of_webhooks_are_checked() {
         use Protocol::BcsResource;

@@ -95,8 +95,7 @@ impl Fetch<'_> {
 }
 
 impl Fetch<'_> {
-    /// Fetches a layer that is an archive, and unpacks the module. A broken download starts again, because such images
-    /// are rare and small.
+    /// Fetches an archive layer and unpacks the module. Such images are small, so a broken download starts again.
     async fn unpacked(&self, repository: &Repository<'_>, layer: Layer) -> Result<Bytes, Error> {
         let place = self.reference.to_string();
         let limit = self.inner.size_limit;

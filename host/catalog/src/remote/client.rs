@@ -17,8 +17,7 @@ use crate::{Error, NetworkConfig, OnProgress};
 pub(super) struct Network {
     pub(super) client: HttpClient,
     pub(super) config: NetworkConfig,
-    /// Cached `Authorization` headers, by registry, repository and access. A header is requested again when the
-    /// registry no longer accepts it.
+    /// Cached `Authorization` headers, by registry, repository and access, until the registry rejects them.
     pub(super) authorizations: Mutex<HashMap<(String, String, Access), HeaderValue>>,
     /// The detected schemes (`http` or `https`) of registries that may be used without TLS.
     pub(super) schemes: Mutex<HashMap<String, &'static str>>,

@@ -39,8 +39,7 @@ const SOME_PROGRESS: usize = 64 << 10;
 const WRITTEN_AT_ONCE: usize = 256 << 10;
 
 impl Fetch<'_> {
-    /// Downloads a module, and stores it if `check` accepts its content. `None` if the server still has the version
-    /// `unless`.
+    /// Downloads and stores a module if `check` accepts it. `None` if the server still has the version `unless`.
     pub(super) async fn download<F: Future<Output = Result<ClientResponse, Error>>>(
         &self,
         download: &Download<'_>,
@@ -83,8 +82,7 @@ impl Fetch<'_> {
         }
     }
 
-    /// Opens the partial download with this name. If another task or process has locked its file, this download stays
-    /// in memory.
+    /// Opens the partial download with this name, or one in memory if another task or process locks the file.
     async fn received(&self, name: &str) -> Result<Received, Error> {
         let name = Digest::of(name);
         let partial = self.inner.in_store(move |store| Partial::open(store, name));
@@ -223,8 +221,7 @@ impl Download<'_> {
     }
 }
 
-/// The bytes that were received so far. With a store, they are also in a file, so that the next start of the program
-/// can resume the download.
+/// The bytes received so far. With a store, they are also in a file, so that a later start can resume.
 #[derive(Default)]
 struct Received {
     bytes: Vec<u8>,

@@ -32,8 +32,7 @@ impl Error {
 /// The part of an error response's body that is read, in bytes.
 const MESSAGE_LIMIT: usize = 16 << 10;
 
-/// Returns the response unless its status is an error. The status 401 of a registry is handled earlier, because its
-/// error names the credentials.
+/// Returns the response unless its status is an error. A registry's refusals have an error of their own.
 pub(super) async fn success(response: ClientResponse, place: &str) -> Result<ClientResponse, Error> {
     let status = response.status;
     if status.is_success() {

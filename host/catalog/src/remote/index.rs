@@ -34,8 +34,7 @@ pub(super) struct Index {
     pub(super) manifests: Option<Vec<Entry>>,
 }
 
-/// An entry of an index. It describes an artifact for a platform, or a referrer; entries without the necessary fields
-/// are ignored.
+/// An entry of an index: an artifact for a platform, or a referrer. Incomplete entries are ignored.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Entry {

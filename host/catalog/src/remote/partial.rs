@@ -58,8 +58,7 @@ impl Partial {
         }))
     }
 
-    /// Reads the bytes so far, and the server's validator of their version. A download longer than `limit` is
-    /// discarded.
+    /// Reads the bytes so far and their version's validator. A download longer than `limit` is discarded.
     pub(super) fn content(&mut self, limit: u64) -> Result<(Vec<u8>, Option<String>), Error> {
         let mut bytes = Vec::new();
         let mut read = || -> io::Result<()> {
@@ -88,8 +87,7 @@ impl Partial {
 
     /// Discards all bytes, and starts again with this version.
     pub(super) fn restart(&mut self, validator: Option<&str>) -> Result<(), Error> {
-        // The file is emptied before the validator changes, so that bytes never belong to another version than the
-        // validator.
+        // The file is emptied before the validator changes, so that the validator never belongs to other bytes.
         self.file.set_len(0).map_err(failed(&self.path))?;
         match (validator, boot_id()) {
             (Some(validator), Some(boot)) => {

@@ -77,8 +77,7 @@ impl Catalog {
     ///
     /// # Errors
     ///
-    /// Returns an error when the bytes are not a component, the reference has a digest, or the registry refuses the
-    /// push.
+    /// Returns an error when the bytes are not a component, the reference has a digest, or the push is refused.
     pub async fn push(
         &self,
         reference: &OciReference,
@@ -231,8 +230,7 @@ fn upload_url(response: &ClientResponse, place: &str) -> Result<Url, Error> {
 }
 
 impl Component {
-    /// Reads the imports and exports of a component without validating it. If the bytes are not a component, the error
-    /// names what they are.
+    /// Reads the imports and exports of an unvalidated component. The error tells what other bytes are.
     fn read(bytes: &[u8]) -> Result<Self, String> {
         let mut component = Self::default();
         let mut depth = 0_usize;

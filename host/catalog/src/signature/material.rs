@@ -70,8 +70,7 @@ impl FoundSignature {
         }
     }
 
-    /// Returns whether the signed payload contains these annotations, which `cosign sign` writes into the field
-    /// `optional`.
+    /// Returns whether the signed payload has these annotations in `optional`, where `cosign sign` writes them.
     #[cfg(feature = "registries")]
     pub(crate) fn has_annotations(&self, annotations: &BTreeMap<String, String>) -> bool {
         #[derive(Deserialize)]
@@ -141,8 +140,7 @@ impl<'de> Deserialize<'de> for Blob {
 
 pub(super) const BUNDLE_SUFFIX: &str = ".sigstore.json";
 
-/// The suffixes of a detached signature and of a bundle, which follow the full name of the module's file or the path of
-/// its URL.
+/// The suffixes of a detached signature and of a bundle, after the module's file name or URL path.
 pub const SIGNATURE_SUFFIXES: [&str; 2] = [".sig", BUNDLE_SUFFIX];
 
 /// Reads the signatures next to a file, `{file}.sig` and `{file}.sigstore.json`. They may be next to the path of the

@@ -81,8 +81,7 @@ impl SourcePattern {
     }
 }
 
-/// Compares the path of a file with the pattern. The path has no symbolic links, but the pattern's directory may have
-/// some.
+/// Compares the path of a file, which has no symbolic links, with the pattern, whose directory may have some.
 fn matches_file(directory: &str, rest: &Glob, file: &str) -> bool {
     let below = |directory: &str| {
         let rest_of_file = match directory {

@@ -128,8 +128,7 @@ pub struct Keyless {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Certified {
     pub certificate: SigningCertificate,
-    /// The trust root that verifies the signature's log entry. The certificate must have been valid at the time of the
-    /// entry.
+    /// The trust root for the signature's log entry, at whose time the certificate must have been valid.
     pub trust_root: Option<TrustRoot>,
     /// Whether a signature without a log entry is refused.
     pub must_be_logged: bool,
@@ -139,8 +138,7 @@ pub struct Certified {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IssuerUrl(String);
 
-/// An identity, or a pattern of identities: `*` matches any characters except `/`; `**` as a whole part matches any
-/// number of parts.
+/// An identity, or a pattern: `*` matches any characters except `/`; `**` as a whole part, any number of parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdentityPattern(Glob);
 

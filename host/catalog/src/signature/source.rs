@@ -16,8 +16,7 @@ pub struct Source {
     pub(super) scheme: Scheme,
     /// The host in lower case, and the port; `None` for a file.
     pub(super) authority: Option<(String, u16)>,
-    /// The path. For a file, it is absolute and without symbolic links; for a URL, it has no leading `/` and no
-    /// escapes.
+    /// The path. A file's is absolute, without symbolic links; a URL's has no leading `/` and no escapes.
     pub(super) path: String,
 }
 
@@ -150,8 +149,7 @@ pub(crate) fn is_docker_hub(host: &str, port: u16) -> bool {
     (host, port) == (DOCKER_HUB, DEFAULT_PORT)
 }
 
-/// Returns the path of a repository. On Docker Hub, `library/` is added to a name without a user, which is an official
-/// image.
+/// Returns the path of a repository. On Docker Hub, names without a user are official images in `library/`.
 pub(crate) fn repository_path(host: &str, port: u16, reference: &OciReference) -> String {
     let repository = reference.repository();
     if is_docker_hub(host, port) && !repository.contains('/') {

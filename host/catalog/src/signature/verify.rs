@@ -78,8 +78,7 @@ pub fn verify(
     })
 }
 
-/// Finds a signature of the bytes that satisfies the requirement. The error lists the reason for refusing each
-/// signature.
+/// Finds a signature of the bytes that satisfies the requirement. The error lists why each signature was refused.
 pub(crate) fn valid_signature(
     requirement: &Requirement,
     artifact: &[u8],

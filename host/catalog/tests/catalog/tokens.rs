@@ -1,5 +1,4 @@
-//! A token server like those of Docker's registries. It accepts the password of one user and the identity token of
-//! another.
+//! A token server like those of Docker's registries, for one user's password and another's identity token.
 
 use std::{
     net::SocketAddr,

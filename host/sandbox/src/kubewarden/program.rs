@@ -37,8 +37,7 @@ pub(super) async fn run(
     Ok(exchange.output.unwrap_or_default())
 }
 
-/// Defines the import if it is the host call. The function appends the host's answer to standard input, and returns 0
-/// for a result and 1 for an error.
+/// Defines the import if it is the host call, which appends its answer to standard input. It returns 1 for an error.
 pub(super) fn define_host_call(
     linker: &mut Linker<CallState>,
     module: &str,

@@ -23,8 +23,7 @@ impl SigningCertificate {
     ///
     /// # Errors
     ///
-    /// Returns an error when a text is not a certificate in PEM, the certificate is not valid yet, or no authority
-    /// issued it.
+    /// Returns an error when a text is not PEM, the certificate is not valid yet, or no authority issued it.
     pub fn new(certificate: &str, authorities: Option<&[String]>) -> Result<Self, InvalidTrust> {
         Self::parse(certificate, authorities).map_err(invalid("certificate", None))
     }

@@ -11,8 +11,7 @@ struct Ring;
 
 static RING: Ring = Ring;
 
-/// Installs ring for signature checks. It must be called before any function of sigstore. An installed provider is not
-/// replaced.
+/// Installs ring, before any function of sigstore is called. A provider that was installed earlier is kept.
 pub(super) fn install() {
     let _ = install_default_provider(&RING);
 }

@@ -25,8 +25,7 @@ struct Trusted {
 }
 
 impl TrustRoot {
-    /// Reads a `trusted_root.json` as `cosign trusted-root create` writes it, and as sigstore publishes it for its
-    /// public services.
+    /// Reads a `trusted_root.json`, as `cosign trusted-root create` writes it and sigstore publishes it.
     ///
     /// # Errors
     ///
