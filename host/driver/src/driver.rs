@@ -101,7 +101,8 @@ pub struct Driver {
 impl Driver {
     /// Binds the port for clients. `connections` and `admin` must have been opened with this configuration.
     ///
-    /// The host must have been built with its limits (`limits.request_timeout`, `sandbox`, `definitions` and so on).
+    /// The host must also have been built with this configuration, such as its `limits.request_timeout`, `sandbox` and
+    /// `definitions`.
     pub async fn bind(
         config: Config,
         connections: Connections,
@@ -178,7 +179,7 @@ impl Driver {
         })
     }
 
-    /// Serves connections on these threads instead of the threads that call [`run`](Self::run).
+    /// Serves connections on these threads instead of the runtime on which [`run`](Self::run) is called.
     pub fn workers(self, workers: Workers) -> Self {
         Self {
             workers: Some(workers),

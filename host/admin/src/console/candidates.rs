@@ -136,7 +136,7 @@ fn limit(name: &str, reached: u64, (all, out_of): (&str, u64), limit: u64) -> Ma
     }
 }
 
-/// Shows how many answers agreed and differed by kind of difference, with an example of each.
+/// Shows how many answers agreed and differed for each kind of object, and an example of each difference.
 fn comparisons(report: &CandidateReport) -> Markup {
     let columns = DifferenceEffect::ALL.map(|effect| (effect, format!("Would {effect}")));
     let names = columns.iter().map(|(_, name)| Number(name));

@@ -282,7 +282,7 @@ fn would_be_denied(decision: &DecisionRecord) -> bool {
     stages.any(|stage| stage.mode == Mode::Audit && stage.result == "deny")
 }
 
-/// The length to which messages are cut in a row, in bytes.
+/// The length above which a message in a row is folded, in bytes.
 const MESSAGE: usize = 240;
 
 fn folded(text: &str) -> Markup {

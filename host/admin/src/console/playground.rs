@@ -192,8 +192,8 @@ impl PlaygroundQuery {
                 Some(parsed.map_err(|error| ApiError::Malformed(format!("chain: {error}")))?)
             }
             Some(_) => return Err(session.read_only_error()),
-            // An example in HTTP means that the front end is not for Kubernetes, but the example chain is. So a live chain
-            // is shown.
+            // An example in HTTP means that the front end is not for Kubernetes, but the example chain is, so a live
+            // chain is shown.
             None if example.is_some() && session.may_change() => first_chain(api),
             None => None,
         };

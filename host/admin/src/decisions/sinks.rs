@@ -1,4 +1,4 @@
-//! Writes decisions to disk and servers without delaying requests: those beyond a queue are dropped and counted.
+//! Writes decisions to disk and servers without delaying requests: if a queue is full, they are dropped and counted.
 
 mod events;
 mod http;

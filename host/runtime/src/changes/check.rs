@@ -64,7 +64,7 @@ impl Host {
     }
 }
 
-/// Returns a mistake for each plugin of this definition whose module file is missing or needs more than `most` bytes.
+/// Returns the plugins of this definition whose module file is missing or memory exceeds `most` bytes, as mistakes.
 fn plugin_mistakes(set: &DefinitionSet, path: &Path, most: usize) -> Vec<String> {
     let mut mistakes = Vec::new();
     for chain in set.chains().unwrap_or_default() {

@@ -75,7 +75,7 @@ impl TableState {
 }
 
 impl Host {
-    /// Changes the live state; returns the previous one. `_lock` is the caller's, so that changes do not overlap.
+    /// Changes the live state; returns the previous one. The caller's `_lock` keeps changes from overlapping.
     fn change_live(&self, _lock: &Stages, change: impl FnOnce(&mut LiveState)) -> Arc<LiveState> {
         let before = self.0.live.load_full();
         let mut live = (*before).clone();

@@ -65,7 +65,7 @@ pub struct Replica {
 pub enum Agreement {
     /// All voters serve the target, or are about to, and no voter has prepared another table.
     Agreed,
-    /// All voters have prepared this table. The leader publishes it as the target; then every replica serves it.
+    /// This table becomes the target: the leader publishes it, and then every replica goes live with it.
     Switch(Digest),
     /// These voters have not prepared the table that the others wait to go live with.
     Waiting(Vec<Missing>),

@@ -1,6 +1,6 @@
 //! Counts requests by the minute, to show trends.
 //!
-//! Each serving thread has a histogram with one digit of precision for each minute of two hours.
+//! The memory is bounded: each serving thread has a histogram with one digit of precision for each minute of two hours.
 
 use std::{
     collections::VecDeque,
