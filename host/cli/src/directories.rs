@@ -23,7 +23,7 @@ pub(crate) fn store(named: Option<PathBuf>) -> Option<PathBuf> {
     })
 }
 
-/// Returns the directory for this configuration's history: `named`, or the user's default, which may not exist.
+/// Returns the directory for this configuration's history: `named`, or the user's default if it can be created.
 pub(crate) fn history(named: Option<PathBuf>, configuration: &Path) -> Option<PathBuf> {
     named.or_else(|| {
         usable(

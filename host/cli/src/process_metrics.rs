@@ -1,4 +1,4 @@
-//! Provides the metrics that Prometheus' client libraries call `process_*`. They are read from /proc, so only on Linux.
+//! Provides the metrics that Prometheus' client libraries call `process_*`. They need the /proc of Linux.
 
 #![allow(clippy::disallowed_methods, reason = "they are files of the kernel")]
 

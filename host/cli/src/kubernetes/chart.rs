@@ -151,7 +151,7 @@ pub(super) fn rendered(
     Ok(manifests)
 }
 
-/// The facts about definitions and configuration that templates read from `files/installation.yaml`.
+/// The facts in `files/installation.yaml` about definitions and configuration, which values do not change.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct InstallationFacts<'a> {
