@@ -16,7 +16,7 @@ pub struct NetworkConfig {
     pub docker_config: Option<PathBuf>,
     /// The registries that may be used without TLS, as `host` or `host:port`. Loopback addresses always may.
     pub insecure_registries: Vec<String>,
-    /// The timeout for connecting and for each read. Default: 30 s.
+    /// The longest time for which a server may send nothing. Default: 30 s.
     pub read_timeout: Duration,
     /// The maximum number of attempts, at least 1; attempts that make progress do not count. Default: 5.
     pub attempts: usize,

@@ -200,7 +200,7 @@ impl Store {
         if let Some(material) = &module.material {
             self.keep_material(&module.reference, digest, material)?;
         }
-        // An existing file is left as it is, because each read checks the content.
+        // An existing file of the same size is left as it is, because each read checks the content.
         let path = self.path(Kind::Module, digest);
         if fs::metadata(&path).is_ok_and(|metadata| metadata.len() == bytes.len() as u64) {
             mark_as_used(&path);

@@ -83,7 +83,7 @@ pub struct PluginConfig {
 pub struct Limits {
     /// The maximum size of all memories of the plugin together, in bytes. Default 64 MiB.
     pub memory: usize,
-    /// The maximum time from the call to the verdict, with the wait for a slot, unless the chain ends earlier. Default 1 s.
+    /// The maximum time of a call, with its wait for a slot, unless the chain's deadline is earlier. Default 1 s.
     pub time: Duration,
     /// The maximum size of all strings in a response together, in bytes. Default 1 MiB.
     pub output: usize,

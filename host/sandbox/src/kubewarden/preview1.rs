@@ -34,8 +34,8 @@ const CHARACTER_DEVICE: u8 = 2;
 /// The maximum number of buffers in one read or write, and of events that one `poll_oneoff` waits for.
 const VECTORS_MAX: u32 = 1024;
 
-/// The maximum size of one write to the log, in bytes; the program must write the rest again. It is limited because
-/// each byte may be a line, and because many buffers may point to the same memory.
+/// The maximum size of one write to the log, in bytes; a program writes the rest with its next write. It is limited
+/// because each byte may be a line, and because many buffers may point to the same memory.
 const LOGGED_MAX: usize = 16 << 10;
 
 const STATUS: usize = 24;
