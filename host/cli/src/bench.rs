@@ -142,7 +142,7 @@ async fn check(table: &Table, found: &LocatedRequest) -> Result<(), String> {
     }
 }
 
-/// Returns the median of the bytes that plugins write per request; `None` if no plugin is called or no figure known.
+/// Returns the median of the bytes that plugins write per request; `None` without plugins or kernel support.
 async fn touched_bytes(table: &Table, meter: &Meter, requests: &[LocatedRequest]) -> Option<u64> {
     let mut touched = Vec::new();
     for (number, found) in requests.iter().cycle().take(2 * MEMORY_REQUESTS).enumerate() {

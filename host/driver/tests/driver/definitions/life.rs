@@ -136,7 +136,7 @@ async fn a_change_is_live_before_its_reply_is_sent() {
     assert!(!marked().await);
 }
 
-/// Changes to definitions do not pass the chains, so a chain that refuses everything can still be removed.
+/// Changes to definitions do not pass the chains, not even a chain that refuses everything.
 #[tokio::test]
 async fn no_chain_can_refuse_a_change_of_definitions() {
     let directory = TempDir::new().unwrap();

@@ -125,8 +125,8 @@ async fn refused_requests_do_not_reach_the_scheduler() {
     assert!(scene.received().is_empty());
 }
 
-/// bcs-mesos-driver, in contrast, replaces invalid UTF-8 as Go's decoder does, and replies in XML, or with 406 if the
-/// client accepts neither.
+/// bcs-mesos-driver, in contrast, replaces invalid UTF-8 as Go's decoder does. To clients that do not accept JSON it
+/// replies in XML, or with 406.
 #[tokio::test]
 async fn invalid_utf8_is_refused_and_every_reply_is_json() {
     let scene = Scene::start().await;
