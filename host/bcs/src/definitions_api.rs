@@ -59,7 +59,7 @@ impl DefinitionsApi {
         }))
     }
 
-    /// Answers a request, as [`DefinitionRequest::of`] recognized it.
+    /// Answers a request that [`DefinitionRequest::of`] has recognized.
     pub(crate) async fn answer(
         &self,
         definition_request: DefinitionRequest,

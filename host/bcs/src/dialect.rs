@@ -38,11 +38,11 @@ const KEYS: [&str; 3] = [
 ///
 /// Differences from the driver: the header `BCS-ClusterID` is checked before any hook runs, a body that cannot be
 /// parsed is refused instead of bypassing the hooks, and keys in another case are first changed to the documented case.
-/// In front of a driver, requests are forwarded unchanged, so a request without hooks is refused if a lenient server
-/// could read it as one with hooks, as by [`Rest`](admittance_dialect::Rest).
+/// In front of a driver, requests are forwarded unchanged. So, as in [`Rest`](admittance_dialect::Rest), a request
+/// without hooks is refused if a lenient server could read it as one with hooks.
 ///
 /// [`Bcs::in_front_of`] sets the upstream. In front of the scheduler, requests that have passed the chains are
-/// [translated](crate::forwarding) as by the driver: the [routes](crate::routes) define the requests to the scheduler.
+/// [translated](crate::forwarding) as in the driver: the [routes](crate::routes) define the requests to the scheduler.
 #[derive(Clone, Debug)]
 pub struct Bcs {
     cluster: ClusterId,
@@ -179,7 +179,7 @@ impl Dialect for Bcs {
         let raw = head.uri.path();
         let readings = PathReadings::of(raw);
         let is_own = readings.iter().any(is_own);
-        // Hooks are bypassed only if the driver forwards the request for every reading of its path.
+        // Hooks are bypassed only if the driver just forwards the request, whichever way its path is read.
         let is_forwarded = is_own && is_forwarded(raw) && readings.iter().all(is_forwarded);
         if is_own && let Err(rejection) = self.check_cluster(head) {
             return Class::Refuse(rejection);
@@ -269,8 +269,8 @@ impl Dialect for Bcs {
     }
 }
 
-/// Returns the kind of the object, if it has one. A member of another type than the scheduler expects is refused, as by
-/// the scheduler, because reading it leniently could give another kind than the scheduler reads.
+/// Returns the kind of the object, if it has one. Like the scheduler, refuses members whose type is wrong: from such an
+/// object, a lenient reader could get a kind that the scheduler does not see.
 fn kind_of(object: &Object) -> Result<Option<GroupVersionKind>, Rejection> {
     #[derive(Deserialize)]
     struct Typed {

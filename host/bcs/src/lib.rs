@@ -1,8 +1,8 @@
 //! Support for BCS, the container platform whose Mesos clusters this program sits in front of.
 //!
 //! - [`Bcs`] is the dialect of BCS's driver, and [`routes`] is the table of the driver's routes. [`MesosDriver`]
-//!   replaces the driver or sits in front of it: it answers requests for definitions itself, and everything else passes
-//!   the chains and goes to the scheduler, a console or a kube-apiserver.
+//!   replaces the driver or sits in front of it: it answers requests for definitions itself, and sends everything else
+//!   through the chains to the scheduler, a console or a kube-apiserver.
 //! - [`zookeeper`] has the sessions with ZooKeeper, where servers register and are discovered. [`stores`] has the
 //!   definition stores that several drivers share. [`Drivers`] lets the drivers of a cluster agree on the table that
 //!   they serve.

@@ -40,9 +40,9 @@ pub(crate) type SchedulerService = BoxCloneSyncService<Request<Body>, Response<B
 
 /// Forwards requests. Lives as long as the driver.
 ///
-/// An unchanged request streams through [`Upstream`]. A translated request is a new one: of the client's headers, it
-/// has only those that continue the client's trace. Its body is read whole only if the translation needs it; such a
-/// request is retried with another server if a server did not process it.
+/// An unchanged request streams through [`Upstream`]. A translated request is a new request. The only headers of the
+/// client in it are those that continue the client's trace. Its body is read whole only if the translation needs it;
+/// such a request is retried with another server if a server did not process it.
 #[derive(Debug)]
 pub(crate) struct Scheduler {
     pub(crate) dialect: Arc<Bcs>,
@@ -165,7 +165,7 @@ impl Scheduler {
     /// Sends a rewritten request, and returns the reply for the client.
     ///
     /// If a server replies that it did not process the request, the next server of the list is tried. If none accepts
-    /// it, as while there is no master, the whole list is tried again after a pause.
+    /// it, for example while there is no master, the whole list is tried again after a pause.
     async fn exchange(&self, head: Parts, sent: Sent) -> Response<Body> {
         let (whole, mut next) = match sent {
             Sent::Whole(body) => (Some(body.clone()), Body::from(body)),

@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use admittance_net::upstream::{InvalidServer, Server};
 use serde::{Deserialize, Serialize};
 
-/// The JSON data in the node that a server of BCS (a scheduler, a driver) registers. All keys are written, as by
-/// programs of BCS. No key is required when data is read, because older programs write fewer keys.
+/// The JSON data in the node that a server of BCS (a scheduler, a driver) registers. All keys are written, as BCS's own
+/// programs do. No key is required when data is read, because older programs write fewer keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ServerInfo {

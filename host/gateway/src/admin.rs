@@ -26,7 +26,7 @@ const SHORTEST_LIFETIME: Duration = Duration::from_secs(60);
 
 const REFUSALS: &[u16] = &[404, 408, 409, 413, 415, 503];
 
-/// Returns the routes, which find the [`Accounts`] in the extensions of the port.
+/// Returns the routes. Their handlers get the [`Accounts`] from the extensions of the port.
 #[rustfmt::skip]
 pub fn routes() -> Vec<Route> {
     let (read, admin) = (Some(Role::Read), Some(Role::Admin));

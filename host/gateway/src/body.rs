@@ -77,7 +77,7 @@ pub(super) async fn streamed(
 ) -> Result<(Body, CutOff), GatewayError> {
     let announced = http_body::Body::size_hint(&body).lower();
     if usize::try_from(announced).map_or(true, |announced| announced > limits.size) {
-        // `collect` discards the rest of a body, so that the client sees the reply, but not of an encoded body.
+        // Without this header, `collect` discards the rest of the body, so that the client sees the reply.
         head.headers.remove(http::header::CONTENT_ENCODING);
         let refused = limits.collect(head, body).await;
         return match refused {

@@ -31,7 +31,7 @@ pub(super) struct KnownClusters {
     /// Whether the list of clusters was ever read.
     pub(super) is_known: bool,
     pub(super) lost: Option<String>,
-    /// Whether the metric of known clusters counts these clusters. It counts only Mesos clusters.
+    /// Whether these clusters count in the metric of known clusters, which has only Mesos clusters.
     is_counted: bool,
 }
 
@@ -218,7 +218,7 @@ impl ClusterWatch {
         let mut clusters: BTreeMap<_, _> = listed
             .map(|(id, drivers)| (id.clone(), drivers.clone()))
             .collect();
-        // Names that are not cluster IDs belong to other nodes, such as a driver that registers for schedulers.
+        // Names that are not cluster IDs belong to other nodes, such as drivers that register next to clusters.
         for id in names
             .children
             .iter()

@@ -13,7 +13,7 @@ use crate::{accounts::AccountsConfig, kubernetes::PeersConfig, roles::RolesConfi
 /// The gateway to the drivers of one or many clusters.
 #[derive(Clone, Debug)]
 pub struct GatewayConfig {
-    /// The drivers of clusters, at least one each. Listed clusters are not discovered.
+    /// The drivers of each listed cluster, at least one. Listed clusters are not discovered.
     pub clusters: BTreeMap<ClusterId, Vec<Server>>,
     /// The node of the service ensemble below which drivers register. Without one, only listed clusters are known.
     pub discovery: Option<NodePath>,
@@ -27,8 +27,8 @@ pub struct GatewayConfig {
     /// The roles that users have in Kubernetes clusters, which require accounts. Default: none are written.
     pub roles: Option<RolesConfig>,
     pub registration: Option<RegistrationConfig>,
-    /// The settings with which this gateway finds and trusts others, which require a registration. Without them, each
-    /// gateway uses only the tunnels that agents have opened to it.
+    /// How this gateway finds and trusts other gateways. Requires a registration. Without these settings, each gateway
+    /// uses only the tunnels that agents have opened to it.
     pub peers: Option<PeersConfig>,
     /// The API groups whose custom resources `Write` may change. Default: none.
     pub plain_groups: PlainGroups,
@@ -56,14 +56,14 @@ pub struct EndpointConfig {
     /// The URL of the server. Without a path, it gets [`DEFAULT_PATH`](Self::DEFAULT_PATH).
     pub url: Uri,
     pub tls: ClientTls,
-    /// The file with the token that the gateway sends with each request, and reads each time. Default: no token.
+    /// The file with the token that the gateway sends. It is read for each request. Default: no token.
     pub token_file: Option<PathBuf>,
     /// The timeout of a request, including the connection. Default: 5 s.
     pub timeout: Duration,
     /// The time for which an answer is cached. Default: 10 s.
     pub cache: Duration,
-    /// The action that is checked for changes of definitions of hooks. Default: `hooks`. For other requests, it is the
-    /// method.
+    /// The action that a token needs to change hook definitions. Default: `hooks`. For other requests, the action is
+    /// the method.
     pub hooks_action: String,
 }
 

@@ -1,5 +1,5 @@
-//! Consoles through the drivers of Mesos clusters: finds the cluster that a page in a browser names, and the hosts of
-//! the cluster, on which alone a console may be opened.
+//! Consoles through the drivers of Mesos clusters: finds the cluster that a page in a browser names, and checks that
+//! the console is on a host of that cluster.
 
 use std::{
     collections::HashSet,

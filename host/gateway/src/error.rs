@@ -52,7 +52,7 @@ pub(super) enum GatewayError {
     NoCluster,
     #[error("http header BCS-ClusterID is set several times, with different values")]
     SeveralClusters,
-    /// The cluster is unknown, for a reason that may be empty.
+    /// The cluster is unknown. `reason` may be empty.
     #[error("mesos cluster {cluster} not found{}", after_colon(.reason))]
     UnknownCluster { cluster: String, reason: String },
     /// No server is registered for a service of BCS.
@@ -126,7 +126,7 @@ impl GatewayError {
             Self::Timeout(_) => ("upstream-timeout", Code::DriverUnreachable, Handler, StatusCode::GATEWAY_TIMEOUT),
             Self::Yaml(_) => ("yaml", Code::Yaml, Handler, StatusCode::BAD_REQUEST),
             Self::Unreadable(_) => ("body-unreadable", Code::ApiReadBody, Handler, StatusCode::BAD_REQUEST),
-            // bcs-api has no such limits, so these errors have no status of bcs-api and keep their own.
+            // bcs-api has no such limits, so these errors keep their own status.
             Self::Encoded(_) => ("body-encoded", Code::Yaml, Filter, StatusCode::UNSUPPORTED_MEDIA_TYPE),
             Self::TooLarge { .. } => ("body-too-large", Code::ApiReadBody, Filter, StatusCode::PAYLOAD_TOO_LARGE),
             Self::BodyTimeout(_) => ("body-timeout", Code::ApiReadBody, Filter, StatusCode::REQUEST_TIMEOUT),

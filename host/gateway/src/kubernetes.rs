@@ -188,7 +188,7 @@ impl Kubernetes {
         self.0.stop.cancel();
     }
 
-    /// Waits until no agent has a tunnel here. Other gateways may use the tunnels longer than requests here.
+    /// Waits until no agent has a tunnel here. Requests at other gateways may use the tunnels longer.
     pub(crate) async fn until_agents_are_gone(&self) {
         self.0.routes.until_agents_are_gone().await;
     }
@@ -282,7 +282,7 @@ impl Inner {
         let session = directory
             .authenticate(token)
             .map_err(|denied| unknown(denied.into()))?;
-        // Without a permission, the reply is that for an unknown cluster, so that it does not reveal identifiers.
+        // Without a permission, the reply is the same as for an unknown cluster, so that it reveals no identifiers.
         let (cluster, access) = directory
             .by_identifier(path.identifier)
             .and_then(|cluster| Some((cluster.clone(), directory.access(&session.user, cluster)?)))

@@ -1,9 +1,9 @@
 //! The gateway to the clusters of BCS, in the role of bcs-api.
 //!
 //! - [`Gateway`] checks who may do what, and forwards requests to the drivers of Mesos clusters.
-//! - [`accounts`] has its users and clusters, in a database.
-//! - Requests for Kubernetes clusters pass the chains, and go to their API servers, also through [`tunnel`]s that the
-//!   agents of the clusters open.
+//! - [`accounts`] keeps its users and clusters in a database.
+//! - Requests for Kubernetes clusters go through the chains, and then to the clusters' API servers, directly or through
+//!   [`tunnel`]s that the clusters' agents open.
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 #![allow(
     missing_docs,

@@ -23,7 +23,7 @@ pub struct GatewayStatus {
     /// The database of users and clusters. It is absent if the gateway has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accounts: Option<AccountsStatus>,
-    /// The clusters of that database.
+    /// The Kubernetes clusters in the database.
     #[serde(default)]
     pub kubernetes: Vec<KubernetesCluster>,
     /// The other gateways. They are absent if this one uses no tunnels to others.
@@ -38,7 +38,7 @@ pub struct GatewayStatus {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RolesStatus {
-    /// Whether this gateway writes them. If another one does, it knows the problems with clusters.
+    /// Whether this gateway writes the roles. Only the gateway that writes them reports problems with clusters.
     pub is_writer: bool,
     /// The number of granted roles.
     pub grants: usize,
@@ -46,7 +46,7 @@ pub struct RolesStatus {
     pub problems: Vec<String>,
 }
 
-/// The connection from a gateway to a cluster of its database.
+/// The connection from a gateway to a cluster in its database.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct KubernetesCluster {
@@ -54,7 +54,7 @@ pub struct KubernetesCluster {
     pub cluster: String,
     /// The number of tunnels that the cluster's agents have open to this gateway.
     pub tunnels: usize,
-    /// The number of tunnels of the agents to other gateways, which this gateway uses if it has none.
+    /// The number of tunnels that the agents have open to other gateways. This gateway uses them if it has none itself.
     pub gateways: usize,
     /// The time at which the agent last reported changed credentials.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -32,7 +32,7 @@ const PING_INTERVAL: Duration = Duration::from_secs(5);
 const SILENCE: Duration = Duration::from_secs(20);
 /// The size of the data in one frame in bytes, which is the same in agents of bcs-api.
 const CHUNK: usize = 32 << 10;
-/// The largest message in bytes of an agent, and of another gateway, whose announcements contain certificates.
+/// The largest messages from an agent and from a gateway, in bytes. Announcements of gateways contain certificates.
 pub const LARGEST_OF_AGENT: usize = 64 << 10;
 pub(crate) const LARGEST_OF_GATEWAY: usize = 256 << 10;
 /// The largest memory of a tunnel with its connections, in bytes.

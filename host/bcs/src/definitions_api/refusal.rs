@@ -5,7 +5,7 @@ use admittance_definitions::{self as definitions, Location, Mistake, NoBcsObject
 
 use crate::{definition_name::DefinitionName, reply::Code, translation::PARAMETERS};
 
-/// The file name of the body in mistakes, which name only fields, because the client's lines may differ.
+/// Stands for the file in mistakes in a body. Their messages name only fields, because the client's lines may differ.
 pub(super) const BODY: &str = "body";
 
 /// The most mistakes that are reported; a body may have a million of them.
@@ -125,7 +125,7 @@ fn of_mistake(mistake: &Mistake) -> String {
     }
 }
 
-/// Returns the error without the file, which the client does not know, because the definition came in a request.
+/// Returns the error without the name of the file. The client sent the definition in a request, and knows no file.
 fn of_stage(error: &StageError) -> String {
     let text = error.to_string();
     let place = format!("{}: ", error.location);

@@ -3,7 +3,7 @@ use std::net::IpAddr;
 use bytes::Bytes;
 use http::{HeaderMap, Method, Response, StatusCode, uri::PathAndQuery};
 
-/// How a request is forwarded, or its reply. Lives as long as the request.
+/// How a request is forwarded, or the reply if it is not. Lives as long as the request.
 #[derive(Clone, Debug)]
 pub enum Forwarding {
     /// The request is sent to the scheduler with another head, and perhaps another body.
@@ -16,7 +16,7 @@ pub enum Forwarding {
 pub struct Rewritten {
     pub method: Method,
     pub path_and_query: PathAndQuery,
-    /// All headers of the request except `Host`, `Content-Length` and connection headers; none of the client's.
+    /// All headers of the new request except `Host`, `Content-Length` and connection headers. It has no client headers.
     pub headers: HeaderMap,
     pub body: NextBody,
 }

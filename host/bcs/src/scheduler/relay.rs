@@ -17,7 +17,7 @@ pub(crate) const NEWER_DEFINITIONS_VERSION: &str = "apiextensions.k8s.io/v1";
 /// The version that clients of the driver expect in replies.
 const DRIVER_VERSION: &str = "v4";
 
-/// Replaces the first version in a kube-apiserver's reply with definitions by that which clients expect.
+/// Replaces the first version in a kube-apiserver's reply about definitions with the version that clients expect.
 pub fn definitions_reply(body: &Bytes) -> Bytes {
     let Ok(text) = std::str::from_utf8(body) else {
         return body.clone();
@@ -35,7 +35,7 @@ pub fn definitions_reply(body: &Bytes) -> Bytes {
 /// decide.
 ///
 /// Whatever the status was, the client gets HTTP 200 and the unchanged body, with the scheduler's result, code, message
-/// and data. bcs-mesos-driver passes on every body; this program replaces a body that cannot be an envelope by an
+/// and data. bcs-mesos-driver passes on every body; this program replaces a body that cannot be an envelope with an
 /// envelope with the code of a failed request to the upstream, because clients fail on anything else.
 ///
 /// A scheduler that is not the master does not process requests, and replies with an empty body.

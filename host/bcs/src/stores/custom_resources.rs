@@ -49,8 +49,8 @@ impl CustomResourceStore {
     pub const DEFAULT_NAMESPACE: &'static str = "bkbcs";
 
     /// Writes a change that may lead to two definitions for one operation and kind, which BCS does not allow. Looks for
-    /// another one before and after the write, since a transaction cannot cover both. The later writer reverts its
-    /// change.
+    /// another one before and after the write, since no transaction can cover two resources. The later writer reverts
+    /// its change.
     async fn write_guarded(&self, change: &FileChange, subject: &OperationAndKind) -> Result<(), StoreError> {
         let conflict = |other: &Resource| StoreError::Conflict {
             path: change.path.clone(),

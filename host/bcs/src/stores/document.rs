@@ -75,8 +75,8 @@ pub(crate) fn completed(mut document: Map<String, Value>, place: &DefinitionName
     whole
 }
 
-/// Adds to the text of a node what BCS does not require in it: the name and namespace, which the path of the node has,
-/// and `kind` and `apiVersion`. A text that has them is returned unchanged.
+/// Completes the text of a node, in which BCS does not require `kind`, `apiVersion`, or the name and namespace, which
+/// are in the node's path. A complete text is returned unchanged.
 pub(crate) fn with_defaults(text: String, place: &DefinitionName) -> String {
     let Ok(document) = serde_json::from_str::<Map<String, Value>>(&text) else {
         return text;
@@ -118,7 +118,7 @@ pub(crate) fn are_the_same(one: Option<&str>, other: Option<&str>) -> bool {
     }
 }
 
-/// Parses a document to write. It must be a JSON object of a definition, since BCS reads everything as one.
+/// Parses a document to write. It must be a definition as a JSON object, since BCS reads every document as one.
 pub(crate) fn to_be_written(path: &Path, text: &str) -> Result<Map<String, Value>, StoreError> {
     let wrong = |message: String| {
         let mut mistakes = Mistakes::new();

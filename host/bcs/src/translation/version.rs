@@ -9,7 +9,7 @@ use super::{
 };
 use crate::routes::Kind;
 
-/// Part of the keys of labels and annotations with lists of addresses, from which spaces are removed.
+/// Labels and annotations with this text in their key hold lists of addresses, from which spaces are removed.
 const REQUESTED_ADDRESSES: &str = "io.tencent.bcs.netsvc.requestip.";
 
 /// The namespace of an application without one.

@@ -74,7 +74,7 @@ impl Registered {
         Self { state, wanted, stop }
     }
 
-    /// Sets the data of the node, also if the node is created again later.
+    /// Sets the data of the node. If the node is created again later, it gets the same data.
     pub fn update(&self, data: Bytes) {
         self.change(|wanted| wanted.data = data);
     }

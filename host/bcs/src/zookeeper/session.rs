@@ -26,7 +26,7 @@ pub(super) const RECONNECT_PAUSE: Duration = Duration::from_millis(20);
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// An ensemble, with a session that is replaced by a new one when it is lost. Cheap to clone. The session lasts as long
-/// as a clone, or a list or registration that was made with one.
+/// as any clone, and any list or registration that was made with it.
 #[derive(Clone)]
 pub struct ZooKeeper {
     shared: Arc<Shared>,

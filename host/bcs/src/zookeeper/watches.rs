@@ -33,7 +33,7 @@ impl fmt::Debug for NodeWatch {
 }
 
 impl NodeWatch {
-    /// Returns the names of a node's children, and a watch that fires when one is created or deleted, or the node is.
+    /// Returns a node's child names, and a watch that fires when a child is created or deleted, or the node itself is.
     pub async fn children(client: &Client, path: &str) -> Result<(Vec<String>, Self), Error> {
         let (client, path) = (client.clone(), path.to_owned());
         Self::send(async move { client.list_and_watch_children(&path).await }).await

@@ -20,7 +20,7 @@ pub(crate) trait StoreFixture: Sized {
     /// Whether the fixture itself refuses definitions that are not JSON objects.
     const HAS_SCHEMA: bool = false;
 
-    /// Creates an empty fixture. With `is_to_be_lost`, it is not shared with other tests.
+    /// Creates an empty fixture. A test that calls [`lose`](Self::lose) sets `is_to_be_lost`, to share no server.
     async fn new(is_to_be_lost: bool) -> Self;
 
     /// Returns another store of the same definitions.
@@ -56,7 +56,7 @@ macro_rules! each_rule {
     };
 }
 
-/// Adds the tests of stores that several drivers write, which files are not.
+/// Adds the tests for stores to which several drivers write, so not for files.
 macro_rules! each_rule_of_shared {
     ($with:ident, $ground:ty) => {
         $with! {
@@ -140,7 +140,7 @@ pub(crate) async fn only_the_version_that_was_read_is_replaced<G: StoreFixture>(
         .unwrap();
     assert_holds(&store.read().await.unwrap(), &[(&path, &third)]);
 
-    // Another client may write the definition that is going to be replaced.
+    // Another client may have changed the definition before it is replaced.
     ground.put(&path, &text).await;
     let result = store.commit(&[replacement(&path, &third, &second)]).await;
     assert_changed_meanwhile(result, &path);
@@ -305,7 +305,7 @@ pub(crate) async fn only_one_definition_for_an_operation_and_kind_is_created<G: 
         };
         let there = text(name);
         assert_holds(&one.read().await.unwrap(), &[(path, &there)]);
-        // An existing definition prevents a new one, and a changed one, for its operation and kind.
+        // While this definition exists, no other can be created for its operation and kind, or changed to them.
         let third = one.path_for(&id("n", "third")).unwrap();
         let taken = one.commit(&[creation(&third, &text("third"))]).await;
         assert!(matches!(taken, Err(StoreError::Conflict { .. })), "{taken:?}");

@@ -324,7 +324,7 @@ macro_rules! one_after_another {
 }
 
 #[tokio::test]
-async fn a_store_on_a_real_api_server_behaves_like_the_others() {
+async fn a_store_on_a_real_api_server_behaves_like_other_stores() {
     if env::var_os(PROGRAMS).is_none() {
         eprintln!("{PROGRAMS} is not set: nothing is tried on a real API server");
         return;

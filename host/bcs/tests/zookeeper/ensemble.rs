@@ -9,7 +9,7 @@
 )]
 #![allow(clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
-// Path attributes start at the directory of this file, also where another crate includes it.
+// Path attributes start at the directory of this file, even if another crate includes it.
 #[path = "expiry.rs"]
 mod expiry;
 

@@ -21,11 +21,11 @@ use super::{
 
 /// The minimum time between two changes that one cluster reports.
 const REPORT_INTERVAL: Duration = Duration::from_secs(5);
-/// The most addresses of a report, each of which is checked regularly.
+/// The maximum number of addresses in a report. Each of them is checked regularly.
 const MOST_ADDRESSES: usize = 16;
 /// The longest address. Together with a port, it has to fit into a frame of a tunnel.
 const LONGEST_ADDRESS: usize = 92;
-/// The most bytes of each field of a report.
+/// The maximum size of each field of a report, in bytes.
 const LONGEST_ADDRESSES: usize = 2048;
 const LONGEST_CA: usize = 64 * 1024;
 const LONGEST_TOKEN: usize = 8 * 1024;
@@ -139,7 +139,7 @@ impl Accounts {
         Ok(())
     }
 
-    /// Returns whether the gateway may connect to this address, to which the host name of an API server was resolved.
+    /// Returns whether the gateway may connect to this address, which the host name of an API server resolved to.
     pub(crate) fn may_connect(&self, ip: IpAddr) -> bool {
         !is_local(ip) || is_listed(ip, &self.0.local_servers)
     }
@@ -157,7 +157,7 @@ impl Accounts {
 }
 
 impl Report {
-    /// Parses and checks the report. Tunnels, other gateways and the database have the same limits.
+    /// Parses and checks the report, whether it comes from an agent, another gateway or the database.
     pub(crate) fn credentials(self) -> Result<Credentials, AccountsError> {
         self.check()?;
         let addresses = self.server_addresses.split(';').filter(|text| !text.is_empty());

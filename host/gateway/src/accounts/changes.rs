@@ -17,7 +17,7 @@ use super::{
 
 const REGISTER_TOKEN_LENGTH: usize = 128;
 const IDENTIFIER_LENGTH: usize = 16;
-/// The length of the suffix that distinguishes clusters of projects with the same ID.
+/// The length of the suffix that distinguishes clusters to which several projects gave the same ID.
 const BCS_SUFFIX_LENGTH: usize = 8;
 const LONGEST_CLUSTER_ID: usize = 100;
 const LONGEST_PROJECT_ID: usize = 32;
@@ -78,7 +78,7 @@ pub(super) fn unavailable(error: impl Display) -> AccountsError {
     AccountsError::Unavailable(error.to_string())
 }
 
-/// Returns the end of a lifetime. A lifetime that is too long for the clock ends at once.
+/// Returns the time at which a lifetime ends, or `now` if it is too long for the clock.
 pub(super) fn after(now: Moment, lifetime: Duration) -> Moment {
     Moment(now.0.checked_add(lifetime).unwrap_or(now.0))
 }
@@ -208,7 +208,7 @@ impl Accounts {
         self.commit(change, by, "delete cluster", id).await
     }
 
-    /// Creates a register token. If the cluster has one, replaces it with `rotate`, and fails without.
+    /// Creates a register token. If the cluster already has one, `rotate` replaces it; without `rotate`, this fails.
     pub async fn create_register_token(
         &self,
         by: &str,

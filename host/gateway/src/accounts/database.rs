@@ -93,7 +93,7 @@ impl Database {
             .map_err(|error| AccountsError::Unavailable(error.to_string()))
     }
 
-    /// Returns the number of encrypted tokens of clusters.
+    /// Returns the number of cluster tokens that are stored encrypted.
     pub(super) async fn sealed(&self) -> Result<i64, AccountsError> {
         self.migrate().await?;
         let count = query_scalar("SELECT COUNT(*) FROM admittance_credentials");
@@ -113,7 +113,7 @@ impl Database {
         Ok(query_scalar(REVISION).fetch_one(&self.pool).await?)
     }
 
-    /// Begins a change after all gateways have ended theirs. No other change can begin before it ends.
+    /// Waits until no gateway has a change in progress, and begins one. No other change can begin before it ends.
     pub(super) async fn change(&self) -> Result<Change, AccountsError> {
         let mut change = self.pool.begin().await?;
         query("UPDATE admittance_state SET revision = revision + 1 WHERE id = 1")

@@ -110,7 +110,7 @@ impl Directory {
     }
 
     /// Returns the cluster of the platform with this ID. If several projects registered the ID, returns the cluster of
-    /// the first, since anybody may register a cluster under the ID of another.
+    /// the first project, since anybody may register the ID of an existing cluster again.
     pub fn first_with_platform_id(&self, platform_id: &str) -> Option<&Arc<Cluster>> {
         let has_id = |info: &BcsInfo| info.cluster_id.eq_ignore_ascii_case(platform_id);
         let registered = self.clusters();
@@ -273,7 +273,7 @@ mod tests {
         let directory = Directory {
             clusters: [
                 cluster("a", ClusterKind::Mesos, 1, &[(2, Permission::Read)]),
-                // Anybody may register the ID again. That gives nobody else a permission.
+                // Anybody may register the ID again, but gains no permission by it.
                 cluster("b", ClusterKind::Mesos, 3, &[(2, Permission::Write)]),
                 cluster("c", ClusterKind::Kubernetes, 4, &[(4, Permission::Hooks)]),
             ]

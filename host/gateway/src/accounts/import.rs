@@ -176,7 +176,7 @@ impl Accounts {
         done: &mut ImportedAccounts,
     ) -> Result<bool, AccountsError> {
         let report = Report {
-            // The last agent of BCS separates addresses by commas.
+            // The last version of BCS's agent separates addresses with commas.
             server_addresses: reported.server_addresses.replace(',', ";"),
             ca: reported.ca_cert_data,
             user_token: Secret(reported.user_token),
@@ -254,7 +254,7 @@ async fn insert_used_register_token(
     insert_register_token(change, cluster, &token).await
 }
 
-/// Returns the access of imported users at bcs-api, and the access of the users whom they replace.
+/// Returns the access that imported users had at bcs-api, and the access of the users whom they replace.
 fn permissions(
     source: &[SourcePermission],
     plan: &Plan,

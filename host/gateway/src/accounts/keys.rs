@@ -68,8 +68,8 @@ impl KeyFile {
         Ok(())
     }
 
-    /// Encrypts a secret. It can be decrypted only with the same `place`, the row that contains it, so that copying it
-    /// to another row makes it useless.
+    /// Encrypts a secret. `place` identifies the row that will contain it. Decryption needs the same `place`, so a copy
+    /// in another row is useless.
     pub(super) fn seal(&self, secret: &Secret, place: &str) -> Result<String, String> {
         let keys = self.keys.load();
         let key = keys.first().ok_or("there is no key")?;
@@ -151,7 +151,7 @@ fn key(line: &str) -> Option<Key> {
 }
 
 const ALPHANUMERIC: &[u8] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
-/// The number of leading characters that the random parts of IDs use: digits and lower-case letters.
+/// The random parts of IDs use only this many characters from the beginning: digits and lower-case letters.
 const LOWER: usize = 36;
 
 /// Returns a random token of this many letters and digits.

@@ -165,8 +165,8 @@ pub(crate) struct GrantedBinding {
 }
 
 impl Directory {
-    /// Returns the ID at the gateway of the Kubernetes cluster that a grant names. An ID of the platform means the
-    /// cluster of the project that registered it first.
+    /// Returns the gateway's ID for the Kubernetes cluster that a grant names. An ID of the platform stands for the
+    /// cluster of the project that registered the ID first.
     pub(crate) fn cluster_of_grant(&self, name: &str) -> Option<&str> {
         let found = self.cluster(name).or_else(|| self.first_with_platform_id(name))?;
         found.is_kubernetes().then_some(&*found.id)

@@ -14,13 +14,13 @@ pub(super) fn digest_text(digest: TokenDigest) -> String {
     hex::encode(digest.as_bytes())
 }
 
-/// Returns the `place` for which the value of a user's token is [sealed](super::KeyFile::seal). The tokens of clusters
-/// use the ID of the cluster, which never contains a space.
+/// Returns the `place` for which the value of a user's token is [sealed](super::KeyFile::seal). It contains a space, so
+/// it never equals the place of a cluster's token, which is the cluster's ID.
 pub(super) fn token_place(digest: &str) -> String {
     format!("user token {digest}")
 }
 
-/// Inserts a user. The database chooses the number of a user with [`UserId::NOBODY`].
+/// Inserts a user. If the user's number is [`UserId::NOBODY`], the database chooses a number.
 pub(super) async fn insert_user(change: &mut Change, user: User) -> Result<User, AccountsError> {
     query(
         "INSERT INTO admittance_users (id, name, is_super_user, user_groups, created_at) VALUES (?, ?, ?, ?, ?)",

@@ -33,9 +33,9 @@ pub struct CreatedToken {
 /// The result of encrypting all tokens again.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Reencrypted {
-    /// The number of clusters whose tokens are encrypted with the first key now.
+    /// How many clusters' tokens are encrypted with the first key.
     pub tokens: usize,
-    /// The number of tokens of users that are encrypted with the first key now.
+    /// How many user tokens are encrypted with the first key.
     #[serde(default, rename = "userTokens")]
     pub user_tokens: usize,
     /// Tokens that could not be decrypted and stay as they are, each with the reason and what to do.

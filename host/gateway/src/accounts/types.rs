@@ -34,8 +34,8 @@ pub struct User {
     pub created_at: Moment,
 }
 
-/// The name of a user: `{kind}:{name}`, such as `plain:alice`. Different names stay different when they are
-/// impersonated, because the kind contains no dot.
+/// The name of a user: `{kind}:{name}`, such as `plain:alice`. A kind contains no dot, so different names stay
+/// different when `.` replaces `:` for impersonation.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UserName(Arc<str>);
 
@@ -54,7 +54,7 @@ impl UserName {
         &self.0
     }
 
-    /// Parses a name: `plain:{name}`, or the name unchanged if it has a kind.
+    /// Parses a name. A name without a kind gets the kind `plain`.
     pub fn plain(name: &str) -> Result<Self, InvalidUserName> {
         if name.contains(':') {
             return name.parse();
@@ -111,7 +111,7 @@ impl Access {
         }
     }
 
-    /// Returns the permission up to which the gateway forwards requests to the cluster.
+    /// Returns the greatest permission that a request may need for the gateway to forward it to the cluster.
     pub(crate) fn in_cluster(self) -> Permission {
         match self {
             Self::Permission(permission) => permission,
@@ -181,7 +181,7 @@ pub struct Cluster {
     /// The credentials that the agent reported last; `None` before its first report.
     pub credentials: Option<Arc<Credentials>>,
     pub register_token: Option<RegisterToken>,
-    /// The access that was granted to users; the creator has its own, too.
+    /// The access that was granted to users. The creator has access without a grant.
     pub grants: BTreeMap<UserId, Access>,
 }
 

@@ -77,7 +77,7 @@ pub struct IssuedToken {
     pub id: Option<i64>,
     /// The token itself.
     pub token: String,
-    /// The time at which it expires; a register token that an agent has used before does not.
+    /// The time at which it expires. A register token that an agent has used never expires.
     pub expires_at: Moment,
 }
 
@@ -107,7 +107,7 @@ pub struct ClusterEntry {
     /// The project and ID under which the platform manages it; absent for `plain`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bcs: Option<BcsCluster>,
-    /// The API servers that its agent reported; empty before that.
+    /// The API servers that its agent reported; empty before the first report.
     pub servers: Vec<String>,
     /// The time at which its agent last reported a change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -176,7 +176,7 @@ pub struct NewCluster {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Removed {
-    /// Its kind and name.
+    /// The kind and name of what was deleted.
     pub removed: String,
 }
 

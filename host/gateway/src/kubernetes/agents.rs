@@ -169,7 +169,7 @@ impl Kubernetes {
     }
 }
 
-/// Reasons in the log why a tunnel ended.
+/// Reasons why a tunnel ended, for the log.
 pub(super) const CLOSED: &str = "its connection was closed";
 pub(super) const STOPPING: &str = "the gateway stops";
 

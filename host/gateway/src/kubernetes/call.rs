@@ -22,14 +22,14 @@ use crate::accounts::Cluster;
 /// The largest reply in bytes.
 const LARGEST_REPLY: usize = 16 << 20;
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// How long the gateway remembers whether an agent may impersonate `system:masters`, which bindings can change.
+/// How long the gateway remembers whether an agent may impersonate `system:masters`. Role bindings can change that.
 const REVIEW_LIFETIME: Duration = Duration::from_secs(60);
-/// How long the gateway assumes that the agent may not, after the API server did not answer the question.
+/// How long the gateway assumes that the agent may not impersonate it, if the API server did not answer.
 const REVIEW_PAUSE: Duration = Duration::from_secs(5);
-/// The timeout of that question. It is short, because a user's request waits for the answer.
+/// The timeout for the API server's answer. It is short, because a user's request waits for it.
 const REVIEW_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The reason why a request of the gateway got no reply of the API server.
+/// The reason why a request of the gateway got no reply from the API server.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum CallError {
     #[error("{0}")]
@@ -57,7 +57,7 @@ impl Kubernetes {
 
 impl Route {
     /// Returns the groups of super users, which depend on whether the agent may impersonate `system:masters`, as the
-    /// role `cluster-admin` allows. Concurrent calls wait for one answer of the API server.
+    /// role `cluster-admin` allows. Concurrent calls wait for one answer from the API server.
     pub(super) async fn super_user_groups(&self) -> &'static [&'static str] {
         let mut last = self.may_impersonate_masters.lock().await;
         let is_allowed = match *last {
@@ -126,7 +126,7 @@ impl Route {
         };
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
         let replied = async {
-            // If the request fails, the gateway's own error reply is used like a reply of the API server.
+            // If the request fails, the gateway's own error reply is used like a reply from the API server.
             let reply = send(&self.upstream, request).await.unwrap_or_else(|reply| reply);
             let (head, body) = reply.into_parts();
             let bytes = Limited::new(body, LARGEST_REPLY).collect().await;

@@ -25,7 +25,7 @@ pub(super) enum KubernetesError {
     NotConnected(String),
     #[error("the credentials of {cluster} cannot be used: {reason}")]
     Credentials { cluster: String, reason: String },
-    /// The API server answers 401, which is not about the user's token.
+    /// The API server answers 401, so it rejects the agent's token. The user's token is valid.
     #[error(
         "the API server does not accept the token of the cluster's agent: check that the agent runs and that its \
          service account was not deleted"

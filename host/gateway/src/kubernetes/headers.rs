@@ -11,5 +11,5 @@ pub(crate) const ID: &str = "bcs-api-tunnel-id";
 /// A random text from the gateway that accepts a tunnel, which the other gateway must use in its proof.
 pub(crate) const CHALLENGE: &str = "bcs-api-tunnel-challenge";
 pub(crate) const PARAMS: &str = "bcs-api-tunnel-params";
-/// The names of modules that agents send. The last agent of bcs-api sends the second.
+/// The names of modules that agents send. The last version of bcs-api's agent sends the second name.
 pub(crate) const MODULES: [&str; 2] = ["kube-agent", "kubeagent"];

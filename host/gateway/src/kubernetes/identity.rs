@@ -11,7 +11,7 @@ use crate::{accounts::Access, websocket_tokens};
 const IMPERSONATE_USER: HeaderName = HeaderName::from_static("impersonate-user");
 const IMPERSONATE_GROUP: HeaderName = HeaderName::from_static("impersonate-group");
 
-/// The beginnings of headers in which proxies in front of API servers name the client.
+/// The prefixes of headers in which proxies in front of API servers name the client.
 const PREFIXES: [&str; 2] = ["impersonate-", "x-remote-"];
 
 /// The headers in which proxies pass on a client's certificate.

@@ -1,8 +1,8 @@
 //! Lets several gateways share the tunnels of agents. Each gateway announces the clusters whose agents have opened
 //! tunnels to it, and connects to these clusters for the others.
 //!
-//! TLS between a gateway and an API server passes the other gateway unread, so a request is authorized and inspected by
-//! the gateway that the client has reached, and by no other.
+//! A gateway cannot read the TLS between another gateway and an API server, so a request is authorized and inspected
+//! only by the gateway that the client has reached.
 
 mod accepting;
 mod secrets;

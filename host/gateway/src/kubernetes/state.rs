@@ -1,4 +1,4 @@
-//! Requests from the API server what the chains also need: the stored object, and the result of a patch.
+//! Gets what the chains need besides a request from the API server: the stored object, and the result of a patch.
 
 use admittance::{BodyError, BodyLimits, Passage};
 use admittance_admission::{Object, Operation};
@@ -36,7 +36,7 @@ const NOT_ASKED: [HeaderName; 13] = [
     UPGRADE,
 ];
 
-/// Requests the state of an object before the chains see a request for it.
+/// Reads the state of an object from the API server before the chains see a request for the object.
 pub(super) struct Question<'a> {
     pub(super) upstream: &'a Upstream,
     pub(super) limits: BodyLimits,
@@ -141,7 +141,7 @@ impl Question<'_> {
         send(self.upstream, request).await.map_err(Box::new)
     }
 
-    /// Returns the object in a reply. A reply without one is sent to the client.
+    /// Returns the object in a reply. The error is the reply for the client.
     async fn object_in(&self, request: &Parts, reply: Response<Body>) -> Result<Object, EarlyReply> {
         if !reply.status().is_success() {
             return Err(Box::new(Passage::Ended("refused-by-cluster").mark(reply)));

@@ -325,7 +325,7 @@ impl Roles {
     }
 }
 
-/// Removes the changes that every cluster has from `waiting`, and returns their acknowledgements.
+/// Removes from `waiting` the changes that have reached every cluster, and returns their acknowledgements.
 fn acknowledgements(
     config: &SubscriptionConfig,
     waiting: &mut Vec<Unacknowledged>,

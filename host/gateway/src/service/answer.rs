@@ -259,7 +259,7 @@ impl Inner {
     }
 }
 
-/// Returns the answer to a request for a Kubernetes cluster, or of its agent.
+/// Returns the answer to a request for a Kubernetes cluster, or from its agent.
 async fn entered(kubernetes: &Kubernetes, request: Request<Body>, started: Instant) -> Answer {
     let entered = kubernetes.answer(request).await;
     let recipient = entered.recipient.map(|(cluster, holder)| Recipient {

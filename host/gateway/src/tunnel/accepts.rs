@@ -14,11 +14,11 @@ const DIAL_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// The connections that one side of a tunnel opens for the other side.
 pub enum AllowedConnections {
-    /// No connections: for tunnels of agents at a gateway.
+    /// No connections: for tunnels that agents open to a gateway.
     Nothing,
     /// Connections to these addresses, each `host:port`: for an agent, the addresses of its API servers.
     Only(Vec<String>),
-    /// Connections in the tunnel of a cluster's agent: for tunnels that a gateway opens to other gateways.
+    /// Connections through the tunnel of a cluster's agent: for tunnels that a gateway opens to other gateways.
     Through(FindTunnel),
     /// No connections, but announcements: for tunnels that other gateways open. An error ends the tunnel.
     Announcements(TakeAnnouncement),

@@ -86,7 +86,7 @@ impl Session {
         &self.0.budget
     }
 
-    /// Opens a connection to a destination from the view of the other side, and charges its memory to this budget. If
+    /// Opens a connection to a destination that the other side connects to, and charges its memory to this budget. If
     /// the other side cannot connect, the connection ends at once.
     pub async fn open(&self, to: TunnelDestination, budget: &Arc<Budget>) -> io::Result<DuplexStream> {
         let closed = || io::Error::new(io::ErrorKind::NotConnected, "the tunnel has ended");
@@ -235,7 +235,7 @@ impl Shared {
                 if text != EOF {
                     tracing::debug!(number, text, "the other side of a tunnel ended a connection");
                 }
-                // The connection stays in the table, and is charged, until its reader has read everything.
+                // The connection stays in the table, and its memory charged, until its reader has read everything.
                 connection.inbox.close();
             }
             (Content::Pause, Some(connection)) => drop(connection.paused.send_replace(true)),

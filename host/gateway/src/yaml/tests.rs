@@ -9,7 +9,7 @@ fn converted(text: &str) -> Result<String, String> {
 
 #[test]
 #[rustfmt::skip]
-fn the_one_document_of_a_yaml_text_becomes_json() {
+fn yaml_with_a_single_document_becomes_json() {
     for (case, yaml, json) in [
         ("nothing", "", ""),
         ("only a comment", "# x\n", ""),

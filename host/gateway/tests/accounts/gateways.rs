@@ -196,7 +196,7 @@ async fn a_change_is_made_even_if_it_cannot_be_read_back() {
         unreachable!("it is MySQL")
     };
     let (alice, before) = (scene.user("alice").await, scene.accounts.now().unwrap());
-    // This version cannot read this row, which it finds out only when the revision changes.
+    // The gateway cannot read this row, and notices it only when the revision changes.
     let unreadable = "INSERT INTO admittance_users (name, is_super_user, user_groups, created_at) \
                       VALUES ('unreadable', 0, '', 0)";
     mariadb::shared().run(&database.database, &[unreadable]).await;

@@ -49,8 +49,8 @@ fn every_route_of_the_table_is_matched_and_sent() {
 }
 
 #[rustfmt::skip]
-/// The scheduler's request for every route without a body, or with an unchanged one: method and path below
-/// `/mesosdriver/v4` to method and target, as section 1.3 of the reference has them.
+/// Each row maps a route without a body, or with an unchanged one, to the scheduler's request: the method and path
+/// below `/mesosdriver/v4` to the method and target.
 #[test]
 fn the_head_of_a_request_without_a_body_determines_how_it_is_forwarded() {
     // (source, method, path, scheduler's method and target)

@@ -7,7 +7,7 @@ use super::*;
 const DEPLOYMENTS: &str = "/mesosdriver/v4/namespaces/path/deployments";
 const DAEMONSETS: &str = "/mesosdriver/v4/namespaces/path/daemonset";
 
-/// Returns the smallest application of section 5 of the reference.
+/// Returns an application with few fields.
 pub(super) fn application() -> Value {
     json!({
         "apiVersion": "v4", "kind": "application",
@@ -26,7 +26,7 @@ pub(super) fn application() -> Value {
     })
 }
 
-/// Returns the smallest deployment of section 5 of the reference.
+/// Returns a deployment with few fields.
 fn deployment() -> Value {
     json!({
         "apiVersion": "v4", "kind": "deployment",
@@ -318,7 +318,7 @@ fn fields_that_bcs_mesos_driver_drops_are_kept() {
     container["ports"][0]["hostIP"] = "127.0.0.1".into();
     container["ports"][0]["path"] = "/p".into();
     container["parameters"] = json!([{"key": "k", "comment": "x"}]);
-    // The scheduler has its own fields of these names. It would refuse the first, and act on the others.
+    // The scheduler has its own fields of these names. It would refuse this `dataClass`, and act on the other fields.
     container["dataClass"] = "no object".into();
     container["Docker"] = json!({"Privileged": true});
     container["limitresoures"] = json!({"Cpus": 64});

@@ -1,5 +1,5 @@
 //! Tests of replies to invalid requests and of translated replies, with the statuses, codes, messages and envelopes of
-//! bcs-mesos-driver. Each row names its source: a section of the reference, or a file of bcs-mesos-driver.
+//! bcs-mesos-driver. Each row names its source: a file of bcs-mesos-driver, or a section of a description of it.
 
 use super::*;
 
@@ -202,7 +202,7 @@ fn an_unreachable_scheduler_causes_the_reply_of_bcs_mesos_driver() {
     }
 }
 
-/// Section 6: hooks run for these requests after the header `BCS-ClusterID` was checked.
+/// Hooks run for these requests after the header `BCS-ClusterID` was checked.
 #[test]
 #[rustfmt::skip]
 fn hooks_run_for_the_same_requests_as_in_bcs_mesos_driver() {
@@ -227,7 +227,7 @@ fn hooks_run_for_the_same_requests_as_in_bcs_mesos_driver() {
         };
         assert_eq!(got, expected, "{source}");
     }
-    // Section 6: a request to scale has no body, and hooks are only called for objects with a kind.
+    // A request to scale has no body, and hooks are only called for objects with a kind.
     let head = head("PUT", &format!("{PREFIX}/namespaces/n/applications/a/scale/3"), &[CLUSTER]);
     assert!(matches!(scheduler().read(&head, &Inspection::new(Operation::Update), &Bytes::new()), Ok(Reading::Nothing)));
 }

@@ -14,8 +14,8 @@ pub(super) struct Write {
     pub(super) data: Option<Vec<u8>>,
 }
 
-/// Makes all writes or none. Transactions of ZooKeeper 3.4 lack the operation with which newer clients create nodes, so
-/// new nodes are created before the transaction without data, and so are not definitions yet.
+/// Makes all writes or none. Transactions of ZooKeeper 3.4 lack the operation with which newer clients create nodes. So
+/// new nodes are created before the transaction, without data, and are not definitions until it is committed.
 pub(super) async fn transact(
     client: &Client,
     writes: &mut [Write],

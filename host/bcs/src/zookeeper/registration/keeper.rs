@@ -17,7 +17,7 @@ use crate::zookeeper::{
     NodeWatch, ZooKeeper, ZooKeeperError, check_path, error::AtNode, path::join, session::RECONNECT_PAUSE,
 };
 
-/// The first pause before the node is created again. Each pause doubles the one before, and half of each is random.
+/// The first pause before the node is created again. The pauses double, and half of each is random.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// The longest pause, which is the usual pause of BCS's own programs.
 const MAX_PAUSE: Duration = Duration::from_secs(3);

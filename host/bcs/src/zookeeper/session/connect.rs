@@ -11,7 +11,7 @@ use zookeeper_client::{Client, Error, SessionState as ClientState};
 use super::{Connection, SessionState};
 use crate::zookeeper::{EnsembleConfig, Server, error::describe};
 
-/// The first pause between two attempts. Each pause doubles the one before.
+/// The first pause between two attempts. The pauses double.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const MAX_PAUSE: Duration = Duration::from_secs(2);
 /// The timeout of connecting to a server to find out why it opened no session.
@@ -57,7 +57,7 @@ async fn connect(config: &EnsembleConfig) -> Result<Client, Error> {
         .with_session_timeout(config.session_timeout)
         // The client tries each server only once, because this module retries.
         .with_fail_eagerly()
-        // With this version, the client creates nodes by the operation that all versions of ZooKeeper support.
+        // With this version, the client creates nodes with the operation that all versions of ZooKeeper support.
         .with_server_version(3, 4, 0);
     if let Some(digest) = &config.digest {
         connector = connector.with_auth("digest", &digest.credentials());

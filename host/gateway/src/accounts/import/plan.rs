@@ -30,7 +30,7 @@ pub(super) struct Plan {
     pub(super) skipped: Vec<String>,
 }
 
-/// The rows of the gateway and the plan while the plan is made.
+/// The gateway's rows, and the plan as far as it has been made.
 struct Planning<'a> {
     here: &'a Directory,
     tokens_here: HashMap<i64, &'a UserToken>,
@@ -92,7 +92,7 @@ impl Planning<'_> {
     }
 
     fn user(&mut self, user: &SourceUser) {
-        // The users of `bootstrap_users` are the only ones whose names have no kind, which becomes `plain`.
+        // Only the users of `bootstrap_users` have names without a kind. They get the kind `plain`.
         let name = match UserName::plain(&user.name) {
             Ok(name) => name,
             Err(error) => {

@@ -101,7 +101,7 @@ impl Kubernetes {
         })
     }
 
-    /// Serves the tunnel of another gateway until it ends. Requests use the tunnels that this gateway announces.
+    /// Serves another gateway's tunnel until it ends. Requests may use the tunnels that the other gateway announces.
     async fn carry_gateway(
         &self,
         id: &str,

@@ -136,7 +136,7 @@ impl Attacker {
         self.0.send(Message::Binary(frame)).await.unwrap();
     }
 
-    /// Returns the next frame for a connection that is an error, or asks to pause.
+    /// Returns the next frame that ends a connection, or asks to pause it.
     async fn next(&mut self) -> Frame {
         loop {
             if let Message::Binary(bytes) = self.0.next().await.unwrap().unwrap() {
@@ -188,7 +188,7 @@ async fn a_peer_that_goes_on_sending_after_a_pause_loses_the_connection() {
         panic!("it is not ended");
     };
     assert!(why.contains("goes on sending"), "{why}");
-    // Bytes are not held for a connection that no reader may ever read.
+    // The unread bytes are dropped, since nobody may ever read them.
     let mut all = Vec::new();
     unread.read_to_end(&mut all).await.unwrap();
     assert!(all.len() <= BUFFER, "{}", all.len());
