@@ -38,7 +38,7 @@ use crate::{
 /// ```
 pub struct HostBuilder {
     paths: Vec<PathBuf>,
-    /// The number of stores that were added before the first directory. New definitions are written to that directory.
+    /// The number of stores that were added before the first directory. New definitions are offered to them first.
     stores_before: Option<usize>,
     stores: Vec<Arc<dyn DefinitionStore>>,
     on_bad: OnBadDefinition,
@@ -98,8 +98,8 @@ impl Default for HostBuilder {
 impl HostBuilder {
     /// Adds the definitions in this file, or in the files of this directory. May be called more than once.
     ///
-    /// A new definition is written to the first place that accepts it, among all files, directories and
-    /// [stores](Self::definition_store) in the order in which they were added. Single files accept none.
+    /// A new definition is written to the first directory or [store](Self::definition_store) that accepts it, in the
+    /// order in which they were added. Single files accept none.
     pub fn definitions(mut self, path: impl Into<PathBuf>) -> Self {
         let path = path.into();
         if !path.is_file() {
@@ -112,8 +112,8 @@ impl HostBuilder {
     /// Adds the definitions of this store, except for [invalid ones](Self::on_bad_definition). May be called more than
     /// once.
     ///
-    /// While the store is unavailable, the table is kept, and [`Host::status`] says why. A start waits five seconds for
-    /// the store, and then serves the last live table.
+    /// While the store is unavailable, the live table stays in force, and [`Host::status`] gives the reason. A start
+    /// waits five seconds for the store, and then serves the last live table.
     pub fn definition_store(self, store: impl DefinitionStore) -> Self {
         self.definition_stores(vec![Arc::new(store)])
     }
@@ -131,13 +131,13 @@ impl HostBuilder {
         self
     }
 
-    /// Sets what chains of a namespace in stores may use. Chains in files are not limited. Default: only expressions.
+    /// Sets what namespaced chains in stores may use. Chains in files are not limited. Default: only expressions.
     pub fn namespaced_chains(mut self, may_use: NamespacedChains) -> Self {
         self.namespaced = may_use;
         self
     }
 
-    /// Declares which requests the control plane sends here, so that chains for others are reported. Default: all.
+    /// Declares which requests the control plane sends here. Chains for any other requests are reported. Default: all.
     pub fn reach(mut self, reach: Reach) -> Self {
         self.reach = reach;
         self
@@ -157,10 +157,10 @@ impl HostBuilder {
         self
     }
 
-    /// Adds a form of documents of another system. May be called more than once.
+    /// Adds a document form, which reads another system's documents. May be called more than once.
     ///
-    /// Its documents are [definitions](Self::definitions) like any others. The form gets the documents that no built-in
-    /// form [recognizes](DocumentForm::recognize).
+    /// The form gets those [definitions](Self::definitions) that no built-in form
+    /// [recognizes](DocumentForm::recognize).
     pub fn form(mut self, form: impl DocumentForm) -> Self {
         self.forms = self.forms.and(Arc::new(form));
         self
@@ -172,7 +172,7 @@ impl HostBuilder {
         self
     }
 
-    /// Limits the time of all chains together for one request. Default: 10 s.
+    /// Limits the total time of all chains for one request. Default: 10 s.
     pub fn request_timeout(mut self, timeout: Duration) -> Self {
         self.request_timeout = timeout;
         self

@@ -1,6 +1,6 @@
 //! Keeps the decisions on the latest requests in memory.
 //!
-//! A request only pays for a copy of its texts; decisions are redacted and converted to JSON when they are read.
+//! A request only pays for a copy of its strings; decisions are redacted and converted to JSON when they are read.
 
 pub(crate) mod audit;
 pub(crate) mod observer;

@@ -5,14 +5,14 @@ use tokio::task::JoinError;
 
 use crate::HistoryError;
 
-/// The errors of building a host or a table.
+/// Why a host or a table could not be built.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// Definitions are invalid. Contains every mistake of every file.
     #[error("{0}")]
     Definitions(#[from] Mistakes),
-    /// Definition stores cannot be read. Contains the error of each, and the mistakes in other stores.
+    /// Definition stores cannot be read. Contains the error of each, and the mistakes in the stores that were read.
     #[error("{}", lines(.0))]
     Stores(Vec<StoreError>),
     /// Definitions in stores are invalid. All other definitions are live.
@@ -102,7 +102,7 @@ impl StageError {
     }
 }
 
-/// The errors of building a stage.
+/// Why a stage could not be built.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StageErrorCause {

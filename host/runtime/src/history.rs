@@ -32,7 +32,7 @@ pub(crate) struct HistoryEntry {
     pub(crate) instead_of: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) pending: Vec<FileChange>,
-    /// The names of what the revision changed, after [`changed_since`](Self::changed_since) has computed them.
+    /// The changed definitions and stages, by name, once [`changed_since`](Self::changed_since) has computed them.
     #[serde(skip)]
     pub(crate) changed: OnceLock<Vec<String>>,
 }
@@ -135,14 +135,14 @@ impl History {
             .map_or(1, |last| last.revision().number.saturating_add(1))
     }
 
-    /// Adds a revision in memory in place of the oldest ones. [`write`](Self::write) updates the disk.
+    /// Adds a revision in memory, and drops the oldest ones beyond the limit. [`write`](Self::write) updates the disk.
     pub(crate) fn add(&mut self, entry: Arc<HistoryEntry>) {
         self.entries.push_back(entry);
         let beyond = self.entries.len().saturating_sub(self.keep);
         self.entries.drain(..beyond);
     }
 
-    /// Writes the newest revision, and deletes those that memory no longer has. If writing fails, it is only in memory.
+    /// Writes the newest revision to disk, and deletes the revisions there that are no longer in memory.
     pub(crate) async fn write(&mut self) -> Result<(), HistoryError> {
         let (Some(directory), Some(newest)) = (self.directory.clone(), self.entries.back().cloned()) else {
             return Ok(());

@@ -52,7 +52,7 @@ pub(crate) struct Inner {
     pub(crate) reread: Notify,
 }
 
-/// Marks that a table is being built, until it is dropped.
+/// While a guard exists, a table is being built.
 pub(crate) struct BuildGuard<'a>(&'a Inner);
 
 impl Drop for BuildGuard<'_> {
@@ -131,7 +131,7 @@ impl Host {
             .collect()
     }
 
-    /// Starts recording requests that pass chains. Each is delivered after its answer, until the recording is dropped.
+    /// Records requests that match a chain. Each is delivered after its answer, until the recording is dropped.
     pub fn record(&self, config: RecordingConfig) -> Recording {
         self.0.observer.recorders.open(config)
     }

@@ -49,7 +49,7 @@ impl TableProblem {
         Some(Self::after(before, Arc::new(Error::BadDefinitions(bad.to_vec()))))
     }
 
-    /// Returns the definitions that are not live as written although the change is; empty if the whole change failed.
+    /// Returns the definitions that are not live as written, although the rest is; empty if nothing new is live.
     pub(crate) fn bad(&self) -> &[BadDefinition] {
         match &*self.error {
             Error::BadDefinitions(bad) => bad,

@@ -28,8 +28,8 @@ const TARGET_PATIENCE: Duration = Duration::from_secs(5);
 const SLOW: Duration = Duration::from_secs(10);
 /// The length to which reported problems are cut, in characters.
 const LONGEST_PROBLEM: usize = 1000;
-/// The maximum number of rollouts that are reported, the last changed ones first, and the length of the reason of each,
-/// in characters. Annotations of a Lease are limited to 256 KiB, and nodes of ZooKeeper to 1 MiB.
+/// The maximum number of rollouts that are reported, the most recently changed first, and the length of the reason of
+/// each, in characters. Annotations of a Lease are limited to 256 KiB, and nodes of ZooKeeper to 1 MiB.
 const MOST_ROLLOUTS: usize = 100;
 const LONGEST_REASON: usize = 300;
 
@@ -240,8 +240,8 @@ impl WaitingLog {
     }
 }
 
-/// Returns the report of this replica, `name`, with the previous time if nothing else changed. A replica that cannot
-/// learn the target reports no prepared table, so that the others do not go live without it.
+/// Returns the report of this replica, `name`. Keeps the time of the report `before` if that says the same. A replica
+/// that cannot learn the target reports no prepared table, so that the others do not go live without it.
 fn new_report(host: &Host, name: &str, membership: &Membership, before: &mut Option<Report>) -> Report {
     let mut prepared = host.prepared();
     if let Some(problem) = &membership.problem

@@ -38,7 +38,7 @@ pub struct RolloutStatus {
     /// The time at which the next step begins, or the last one is completed; absent if only a user can continue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<Moment>,
-    /// The reason for an abort, or the user who paused it; with the name of the replica if it was another one.
+    /// The reason for an abort, or the user who paused the rollout; with the name of the replica unless it is this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// The requests that the candidate decided in this step. The counts begin again after each pause.

@@ -142,7 +142,7 @@ pub struct HistoryStatus {
     pub directory: Option<PathBuf>,
     /// The number of revisions.
     pub revisions: usize,
-    /// The error of writing the newest revision; absent if it was written.
+    /// Why the newest revision could not be written; absent if it was written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
@@ -282,7 +282,7 @@ pub struct PluginStatus {
     /// The reason why the plugin is configured in every call, which is slower; absent if it was configured only once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub configured_per_call: Option<String>,
-    /// The kinds of the control plane that the plugin may read.
+    /// The kinds of objects that the plugin may read from the control plane.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cluster: Vec<String>,
     /// Whether the plugin's compiled form was in the store.
@@ -322,7 +322,7 @@ pub struct CallStatus {
     /// The median duration over the last five to ten minutes, in microseconds; absent without calls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p50_microseconds: Option<u64>,
-    /// The 99th percentile over this time, in microseconds; absent without calls.
+    /// The 99th percentile over the last five to ten minutes, in microseconds; absent without calls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p99_microseconds: Option<u64>,
 }

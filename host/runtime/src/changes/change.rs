@@ -69,7 +69,7 @@ pub struct AppliedDefinition {
     pub effect: AppliedEffect,
 }
 
-/// The errors of a change. After an error, nothing has changed.
+/// Why a change failed, in which case nothing has changed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChangeError {
@@ -96,7 +96,7 @@ pub enum ChangeError {
     /// The store of the definitions cannot be written, or was changed by another program in the meantime.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The change affects several stores. They cannot be written atomically.
+    /// The change affects several stores, which cannot be written atomically.
     #[error("this changes definitions in {one} and in {other}; change one store at a time")]
     SeveralStores {
         /// The [location](admittance_definitions::DefinitionStore::location) of one store.
@@ -115,7 +115,7 @@ impl Host {
     pub async fn definitions(&self) -> Result<Vec<StoredDefinition>, ChangeError> {
         let set = self.0.stores.peek().await?.set()?;
         let in_force = self.0.stores.set_of(&self.0.live.load().entry);
-        // With `ServeRest`, the list has no earlier versions of invalid definitions.
+        // `ServeRest` keeps earlier versions of invalid definitions out of the list.
         let read = move || {
             let usable = set.usable(in_force.files(), OnBadDefinition::ServeRest);
             usable.set.documents()
@@ -163,7 +163,7 @@ impl Host {
         self.change(how, Origin::Deleted, Arc::new(edit)).await
     }
 
-    /// Makes the candidate of a stage its plugin.
+    /// Promotes the candidate of a stage, which replaces the stage's plugin.
     ///
     /// # Errors
     ///
@@ -203,7 +203,7 @@ impl Host {
             if needs_history && store.is_some_and(|store| store.kind() == StoreKind::Files) {
                 return Err(ChangeError::NoHistory);
             }
-            // The change waits only for servers with modules of its own definitions; other modules are not fetched.
+            // Only modules of the changed definitions are fetched, so the change does not wait for any other servers.
             let modules = Modules::Current(Servers::Of(Arc::new(plan.modules.clone())));
             let purpose = Purpose::Change(&plan.paths);
             let built = source.build(plan.usable.clone(), modules, purpose).await?;
@@ -216,8 +216,8 @@ impl Host {
         }
     }
 
-    /// Writes a change and goes live. Returns `None`, and writes nothing, if another table than `base` is live by now,
-    /// or the definitions were read again.
+    /// Writes a change and goes live. Returns `None`, and writes nothing, if revision `base` is no longer live, or if
+    /// the definitions were read again.
     async fn finish(
         &self,
         plan: Plan,

@@ -12,7 +12,7 @@ use crate::{
 /// The kind of definitions that refer to stages in other definitions.
 const EXCEPTION: &str = "AdmissionException";
 
-/// The result of a check. Each text names the field, the problem and a fix.
+/// The result of a check. Each message names the field, the problem and a fix.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Checked {
@@ -23,9 +23,9 @@ pub struct Checked {
 }
 
 impl Host {
-    /// Checks a version of a definition as if its store contained it: the document, conflicts with the files that were
-    /// read last, the limits for a chain of a namespace, whether module files exist, and the memory of plugins. No
-    /// module is fetched, and no plugin is loaded.
+    /// Checks a version of a definition as if its store contained it: the document, conflicts with the definition files
+    /// that the host has read, the limits for namespaced chains, whether module files exist, and the memory of plugins.
+    /// No module is fetched, and no plugin is loaded.
     ///
     /// # Errors
     ///
@@ -64,7 +64,7 @@ impl Host {
     }
 }
 
-/// Returns the plugins of this definition whose module file is missing or memory exceeds `most` bytes, as mistakes.
+/// Returns a mistake for each plugin of this definition whose module file is missing, or whose memory exceeds `most`.
 fn plugin_mistakes(set: &DefinitionSet, path: &Path, most: usize) -> Vec<String> {
     let mut mistakes = Vec::new();
     for chain in set.chains().unwrap_or_default() {

@@ -113,7 +113,7 @@ impl Host {
         result
     }
 
-    /// Logs one line for a change, however many stages it has.
+    /// Logs a change in one line, however many stages it affects.
     pub(crate) fn log_change(&self) {
         let (table, live) = (self.table(), self.0.live.load());
         let (revision, chains, plugins) = (table.revision(), table.chains().len(), table.plugins().len());

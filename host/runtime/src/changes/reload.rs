@@ -13,7 +13,7 @@ use crate::{
     live::source::Purpose,
 };
 
-/// The time for which newer changes do not cancel a build. Otherwise, quick changes could starve all of them.
+/// The time for which newer changes do not cancel a build, so that frequent changes cannot starve all builds.
 const UNINTERRUPTED: Duration = Duration::from_secs(1);
 
 pub(crate) enum Reload {
@@ -41,8 +41,8 @@ impl Host {
         }
     }
 
-    /// Reloads like [`reload`](Self::reload), requesting only these modules from servers. Ends early at further
-    /// changes.
+    /// Reloads like [`reload`](Self::reload), requesting only these modules from servers. Stops early if `watch`
+    /// reports another change.
     pub(crate) async fn reload_with(
         &self,
         servers: Servers,

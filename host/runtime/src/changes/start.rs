@@ -115,7 +115,7 @@ struct FirstTable {
     problem: Option<TableProblem>,
 }
 
-/// Builds the last live table if it is a rollback or the definitions cannot be loaded, and otherwise their table.
+/// Builds a table of the definitions. If they cannot be loaded, or a rollback was live, rebuilds the last live table.
 async fn first_table(source: &mut Source, history: &History) -> Result<FirstTable, Error> {
     let read = source.read_first().await;
     let inputs = source.inputs();

@@ -92,7 +92,7 @@ impl Stores {
 
     pub(crate) fn set_of(&self, revision: &HistoryEntry) -> DefinitionSet {
         let files = revision.detail.files.iter().map(|file| {
-            // If the configuration has changed since, the path may belong to no store.
+            // The path may belong to no store if the configuration has changed since this revision.
             let kind = self
                 .owner(&file.path)
                 .map_or(StoreKind::Files, DefinitionStore::kind);

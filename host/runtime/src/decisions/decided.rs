@@ -9,7 +9,7 @@ use bytestring::ByteString;
 use super::DecisionVerdict;
 use crate::Moment;
 
-/// A request with its outcome. Objects are text, and the resulting object is the request's object with the patch.
+/// A request with its outcome. Objects are text; the resulting object is the request's object with the patch applied.
 #[derive(Debug)]
 pub(crate) struct DecidedRequest {
     pub(crate) request: Request,

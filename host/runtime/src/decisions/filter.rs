@@ -12,7 +12,7 @@ use crate::Moment;
 #[serde(default, rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct DecisionFilter {
-    /// The name of a chain that the request passed.
+    /// The name of a chain that the request matched.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub chain: Option<String>,
     /// The name of a stage that was called; with `chain`, a stage of that chain.
@@ -24,7 +24,7 @@ pub struct DecisionFilter {
     /// The name of the user who made the request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// A text that the type, the namespace, the name, the uid, the user or the message contains.
+    /// Text that occurs in the type, the namespace, the name, the uid, the user or the message.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
     /// The verdicts; empty for any.

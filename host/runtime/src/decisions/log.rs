@@ -115,9 +115,9 @@ impl DecisionLog {
     }
 
     /// Returns the newest decisions with this uid and ids smaller than `before`, in ascending order and with their
-    /// objects: at most [`PAGE_OF_UID`](Self::PAGE_OF_UID) and [`PAGE_BYTES`](Self::PAGE_BYTES). Also returns the
-    /// number of older ones, which may be large: kube-apiserver sends a request to several paths, and clients choose
-    /// uids.
+    /// objects: at most [`PAGE_OF_UID`](Self::PAGE_OF_UID) and [`PAGE_BYTES`](Self::PAGE_BYTES). Also returns how many
+    /// older decisions have this uid. There may be many: kube-apiserver sends a request to several paths, and clients
+    /// choose uids.
     pub fn get(&self, uid: &str, before: Option<u64>) -> (Vec<LoggedDecision>, usize) {
         let entries = self.newest_first(before);
         let matching = entries.filter(|entry| entry.read().is_some_and(|packed| packed.uid == uid));
@@ -281,12 +281,12 @@ impl LoggedDecision {
         write::detail(self.id, &self.decided, &self.redact)
     }
 
-    /// Returns `metadata.generateName` of the object, if it is kept.
+    /// Returns `metadata.generateName` of the object; `None` if the log does not have the object.
     pub fn generate_name(&self) -> Option<String> {
         self.decided.generate_name()
     }
 
-    /// Returns `metadata.uid` of the stored object, if there is one and it is kept.
+    /// Returns `metadata.uid` of the stored object; `None` if there is none, or the log does not have it.
     pub fn stored_uid(&self) -> Option<String> {
         self.decided.stored_uid()
     }

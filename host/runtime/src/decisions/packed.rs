@@ -91,7 +91,7 @@ enum PassiveResult {
 }
 
 impl<'a> Row<'a> {
-    /// Packs a trace row; returns `None` if the stage has another result, or its plugin wrote log lines.
+    /// Packs a trace row; returns `None` for a change, a denial, a failure, or a row with log lines.
     fn of(row: &'a TraceRow) -> Option<Self> {
         let result = match &row.result {
             StageResult::Skipped(reason) => PassiveResult::Skipped(*reason),
@@ -241,8 +241,8 @@ impl<'a> Packed<'a> {
 }
 
 impl RequestOrigin {
-    /// Replaces the properties if this request has others. Decisions of a thread share equal properties: sharing them
-    /// with the request would update a reference count from several threads, which slows requests down.
+    /// Adopts the properties of this request if they differ. A thread's decisions share equal properties, but not with
+    /// the request: several threads would then update one reference count, which slows requests down.
     fn update(&mut self, request: &Request) {
         let is_same = self.0.as_deref().is_some_and(|(front, identity, spelling)| {
             let is_same_front = match (front, &request.front) {
@@ -359,7 +359,7 @@ impl LogEntry {
     }
 }
 
-/// Copies an outcome without its object, which request and patch imply, and for a Secret without patches.
+/// Copies an outcome without its object, which follows from request and patch. A Secret's patches are left out.
 fn without_objects(outcome: &Outcome, is_secret: bool) -> Outcome {
     let mut kept = Outcome::new(outcome.uid.clone(), outcome.decision.clone());
     kept.warnings.clone_from(&outcome.warnings);

@@ -24,8 +24,8 @@ struct ChainCounts {
     microseconds: [Vec<u64>; PARTS],
 }
 
-/// Returns the rates of these decisions, which are sorted from the newest to the oldest. `is_cut` says that the log no
-/// longer covers the whole period. The rates are then those since the oldest decision.
+/// Returns the rates of these decisions, which are sorted from the newest to the oldest. If `is_cut`, the log no longer
+/// covers the whole period, and the rates are computed from the oldest decision on.
 pub(super) fn of(
     decisions: impl Iterator<Item = LogEntry>,
     within: Duration,
@@ -70,7 +70,7 @@ pub(super) fn of(
 }
 
 impl ChainCounts {
-    /// Adds the rows of one chain for a request. Rows of only the second round are skipped: they are counted already.
+    /// Adds the rows of one chain for a request. Skips a second round: the first has counted the request.
     fn add(&mut self, rows: &[TraceRow], decision: &Decision, part: usize) {
         if rows.iter().all(|row| row.round > 1) {
             return;

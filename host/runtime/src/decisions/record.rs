@@ -14,9 +14,9 @@ use crate::{Moment, RecordedRequest, Redacted};
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct DecisionRecord {
-    /// The id of the decision. Later decisions have larger ids, also after a restart; several may have the same uid.
+    /// The id of the decision. Later decisions have larger ids, even after a restart; several can share a uid.
     pub id: u64,
-    /// The time at which the chains had processed the request.
+    /// The time at which the chains finished the request.
     pub at: Moment,
     /// The uid of the request, which log lines contain too.
     pub uid: String,

@@ -28,7 +28,7 @@ use crate::{Moment, decisions::DecidedRequest};
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct RecordingConfig {
-    /// The share of requests that match a chain to record. Default: all.
+    /// The share of the matching requests to record. Default: all that match a chain.
     pub share: Share,
     /// The values to redact in objects and patches. The content of Secrets is always redacted.
     pub redact: Vec<Redaction>,
@@ -43,9 +43,9 @@ pub struct RecordedRequest {
     pub api_version: String,
     /// `AdmissionReview`.
     pub kind: String,
-    /// The request, in the form of kube-apiserver.
+    /// The request, in the form in which kube-apiserver sends it.
     pub request: Redacted,
-    /// The response, in the form for kube-apiserver.
+    /// The response, in the form that kube-apiserver expects.
     pub response: Redacted,
     /// Information about the record.
     pub recording: RecordingNote,
@@ -56,7 +56,7 @@ pub struct RecordedRequest {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct RecordingNote {
-    /// The time at which the chains had processed the request.
+    /// The time at which the chains finished the request.
     pub at: Moment,
     /// The revision of the live table.
     pub revision: u64,
@@ -65,7 +65,7 @@ pub struct RecordingNote {
     /// The answers to HTTP requests of plugins, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub http: Vec<Redacted<HttpAnswer>>,
-    /// The objects that plugins looked up, and roles that grant what access reviews of plugins allowed; absent if
+    /// The objects that plugins looked up, and roles that grant what access reviews by plugins allowed; absent if
     /// plugins looked nothing up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<Vec<Redacted>>,
@@ -179,7 +179,7 @@ impl Drop for Recording {
     }
 }
 
-/// Writes a redacted record of a request; returns `None` if the request's objects are not kept.
+/// Writes a redacted record of a request; returns `None` if the decision does not contain the request's objects.
 pub(crate) fn write(decided: &DecidedRequest, redact: &[Redaction]) -> Option<RecordedRequest> {
     let part = |text: &[u8], name: &str| {
         let mut review: Value = serde_json::from_slice(text).ok()?;

@@ -14,7 +14,7 @@ use diffy::DiffOptions;
 
 use super::{Comparison, ModuleChange, RevisionDetail, RevisionModule};
 
-/// The maximum number of line pairs that are compared. Texts without common lines take time for each pair.
+/// The maximum number of line pairs to compare. In texts without common lines, each pair takes time.
 const MOST_PAIRS: usize = 25_000_000;
 
 pub(crate) fn compare(from: &RevisionDetail, to: &RevisionDetail) -> Comparison {
@@ -105,8 +105,8 @@ fn changed_definitions((path, [old, new]): FileTexts<'_>) -> Vec<String> {
     names
 }
 
-/// Parses the definitions of a text, by their ids. Documents that `other` also contains are skipped to save time.
-/// Chains of different phases may share a name.
+/// Parses the definitions in the text of a file; skips documents that `other` also contains, to save time. An id has
+/// several values if chains of different phases share a name.
 fn definitions(path: &Path, text: &str, other: &str) -> BTreeMap<DefinitionId, Vec<serde_json::Value>> {
     const MARKER: &str = "\n---\n";
     let known: BTreeSet<&str> = other.split(MARKER).map(str::trim).collect();

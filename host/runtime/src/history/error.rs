@@ -1,6 +1,6 @@
 use std::{io, path::PathBuf};
 
-/// The errors of reading or writing revisions.
+/// Why a revision could not be read or written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HistoryError {

@@ -32,8 +32,8 @@ use crate::{Host, Moment, Table, host::Inner, live::assembly::address, live::exc
 pub struct DisabledStage {
     /// The stage, by phase, chain and name: `Mutating:pods/images`.
     pub stage: String,
-    /// Whether the stage is still called as in mode `Audit`: its answers are recorded but not enforced. Otherwise it is
-    /// not called.
+    /// Whether the stage is still called as in mode `Audit`: its answers are recorded but not enforced. If `false`, it
+    /// is not called.
     pub audit: bool,
     /// The reason that the operator gave.
     pub reason: String,
@@ -46,7 +46,7 @@ pub struct DisabledStage {
     pub until: Moment,
 }
 
-/// The options of disabling a stage.
+/// The options for disabling a stage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Disabling {
     /// Whether the stage is still called, as in mode `Audit`.
@@ -74,11 +74,11 @@ pub struct Switched {
     pub not_kept: Option<String>,
 }
 
-/// The errors of disabling or enabling a stage, and of steering the rollout of its candidate.
+/// Why a stage could not be disabled or enabled, or the rollout of its candidate not be steered.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DisableError {
-    /// There is no stage of this name, or the stage is not in a state for this action.
+    /// There is no stage of this name, or its state does not allow the action.
     #[error("{0}")]
     NotFound(String),
     /// The state of the rollout does not allow the action.
@@ -152,7 +152,7 @@ impl Host {
         })
     }
 
-    /// Enables a stage before the time ends for which it was [disabled](Self::disable).
+    /// Enables a [disabled](Self::disable) stage early.
     ///
     /// # Errors
     ///
@@ -248,8 +248,8 @@ fn addresses(table: &Table) -> Vec<String> {
         .collect()
 }
 
-/// Finds a stage's full name in a list. If it is missing, the error is `missing` with similar names, or with all names
-/// after the heading `known`. Whole names are compared, because names of BCS definitions may contain a `/`.
+/// Finds a stage's full name in a list. If it is not there, the error consists of `missing` and similar names, or
+/// `missing`, `known` and all names. Whole names are compared, because names of BCS definitions may contain a `/`.
 pub(crate) fn resolve_stage(
     id: &StageId,
     names: Vec<String>,

@@ -1,12 +1,11 @@
-//! Limits what chains of a namespace may use.
+//! Limits what namespaced chains may use.
 
 use admittance_admission::{ClusterKind, Grants, WebhookTarget, words};
 use admittance_catalog::signature::{Source, SourcePattern};
 use admittance_definitions::{ChainDefinition, Mistake, StageDefinition};
 
-/// The modules, webhooks and grants that chains of a namespace in stores may use besides expressions. A user who may
-/// write such a chain decides about requests in that namespace, but not what this program reads and calls. Default:
-/// none.
+/// The modules, webhooks and grants that namespaced chains in stores may use besides expressions. A user who can write
+/// such a chain may decide about requests in its namespace, but not what this program reads and calls. Default: none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NamespacedChains {
@@ -19,7 +18,7 @@ pub struct NamespacedChains {
     pub allow: Grants,
 }
 
-/// The webhooks that chains of a namespace may call.
+/// The webhooks that namespaced chains may call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum NamespacedWebhooks {
     /// No webhooks.
@@ -36,7 +35,7 @@ words!(NamespacedWebhooks, "choice": None = "None", OwnServices = "OwnServices",
 const KEY: &str = "definitions[].kubernetes.namespaced";
 
 impl NamespacedChains {
-    /// Returns a mistake for each use that is not allowed. Chains without a namespace may use everything.
+    /// Returns a mistake for each module, webhook or grant that is not allowed; without a namespace, all are.
     pub fn mistakes(&self, chain: &ChainDefinition) -> Vec<Mistake> {
         let Some(namespace) = &chain.namespace else {
             return Vec::new();

@@ -69,7 +69,7 @@ pub struct Loaded {
     pub stage: Arc<str>,
     /// The plugin's status in the admin API.
     pub status: PluginStatus,
-    /// The kinds of objects that the plugin may read in the control plane.
+    /// The kinds of objects that the plugin may read from the control plane.
     pub cluster: Vec<ClusterKind>,
     /// The time that fetching, preparing and loading the plugin took.
     pub took: Duration,
@@ -84,12 +84,12 @@ impl Loaded {
         (self.status.digest.parse().ok(), self.compiled)
     }
 
-    /// Returns a text that identifies the plugin: its module, settings, limits and grants.
+    /// Returns a string that identifies the plugin by its module, settings, limits and grants.
     pub(crate) fn identity(&self) -> String {
         format!("{} {} {:?}", self.status.digest, self.settings, self.config)
     }
 
-    /// Returns the digest of the module, the settings and the text `with`.
+    /// Returns a digest of the module, the settings and the string `with`.
     pub(crate) fn content_digest(&self, with: &str) -> Digest {
         let parts = [&self.status.digest, &self.settings, with];
         Digest::of_parts(parts.map(str::as_bytes))
@@ -199,7 +199,7 @@ type Key = (String, String, String);
 pub(crate) struct LoadedPlugin {
     pub(crate) plugin: Arc<Loaded>,
     pub(crate) is_new: bool,
-    /// If the plugin of the live table is used instead, the error of loading the current one.
+    /// Why the current plugin could not be loaded, if that of the live table is used instead.
     pub(crate) fallback_cause: Option<StageErrorCause>,
 }
 

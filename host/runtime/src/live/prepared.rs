@@ -115,7 +115,7 @@ impl Host {
         true
     }
 
-    /// Goes live with a table. If the program decides when tables go live, one with another content hash waits instead.
+    /// Goes live with a table, or keeps it waiting if the program decides when and the table has a new content hash.
     pub(crate) async fn offer(
         &self,
         state: &mut TableState,

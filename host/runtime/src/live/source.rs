@@ -47,7 +47,7 @@ pub(crate) struct Source {
     pub(crate) store_limit: Option<u64>,
     /// The fingerprint of the module files at the last attempt to build a table from them.
     pub(crate) modules: Fingerprint,
-    /// The number of inputs so far. A table that was built from an earlier number is outdated.
+    /// The number of the current input. A table that was built from an earlier input is outdated.
     pub(crate) version: u64,
     /// The modules to refresh, each with its interval.
     pub(crate) refreshed: Vec<(ModuleReference, Duration)>,

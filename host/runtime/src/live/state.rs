@@ -44,8 +44,8 @@ impl TableState {
             .or_else(|| self.history.last().map(|last| &**last))
     }
 
-    /// Returns whether the newest table has these definitions and plugins. If the live one has, the waiting one is
-    /// retired.
+    /// Returns whether the newest table has these definitions and plugins. If that is the live table, the waiting table
+    /// is retired.
     pub(crate) fn is_newest(&mut self, entry: &HistoryEntry) -> bool {
         if self.history.is_newest(entry) {
             self.prepared.retire_newest();
@@ -169,7 +169,7 @@ impl Host {
         TableProblem::of_bad(bad, self.0.live.load().problem.as_ref())
     }
 
-    /// Logs how the problem has changed, after the status shows the change.
+    /// Logs how the problem has changed. Call it once the status shows the change.
     fn log_problem(&self, before: &LiveState) {
         log_bad(before.problem.as_ref(), self.0.live.load().problem.as_ref());
     }

@@ -74,7 +74,7 @@ impl Host {
     }
 }
 
-/// Returns whether this version of the definition is served, even with other modules than it names or without any.
+/// Returns whether this version of the definition is served, even with modules that it does not name, or without any.
 fn keeps_version(served: Served) -> bool {
     matches!(served, Served::LastModules | Served::FailingStages)
 }

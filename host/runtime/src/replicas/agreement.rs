@@ -1,5 +1,5 @@
-//! Decides on which table replicas agree: all replicas prepare a change before one serves it. This module only decides;
-//! [`replicas`](crate::replicas) waits and communicates.
+//! Decides on which table replicas agree: no replica serves a change before all have prepared it. This module only
+//! decides; [`replicas`](crate::replicas) waits and communicates.
 
 use admittance_admission::{Digest, Moment};
 use schemars::JsonSchema;

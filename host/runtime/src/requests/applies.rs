@@ -174,7 +174,7 @@ impl Table {
             _ => None,
         };
         match detail {
-            // If the rules are the reason, the detail explains it completely.
+            // A mismatch with the rules is fully explained by the detail.
             Some(detail) if reason == SkipReason::Rules => detail,
             Some(detail) => format!("{reason}: {detail}"),
             None => reason.to_string(),

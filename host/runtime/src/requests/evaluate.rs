@@ -79,7 +79,7 @@ pub struct Evaluated {
     pub request: Request,
     /// The outcome of the chains.
     pub outcome: Outcome,
-    /// The decision in the form for operators. Its id is 0, because it is not kept.
+    /// The decision as operators see it. Its id is 0, because it is not in the log.
     pub decision: DecisionRecord,
     /// The JSON Schemas of plugin settings by stage, for plugins that have one.
     pub settings_schemas: BTreeMap<String, Json>,
@@ -111,7 +111,7 @@ impl UnmatchedChain {
     }
 }
 
-/// The errors of an evaluation.
+/// Why an evaluation failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EvaluateError {

@@ -58,7 +58,7 @@ pub struct AdmissionService<S> {
     inner: S,
 }
 
-/// How a request was handled. Every response has it as an extension; if the inner service has set one, it is kept.
+/// How a request was handled. Every response has a passage as an extension, set here or by the inner service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Passage {

@@ -35,10 +35,10 @@ use crate::{
 /// [`Host::reviews`] creates it.
 ///
 /// A POST to `/admit` calls every matching chain. `/mutate` and `/validate` call the chains of one phase, and
-/// `/mutate/{chain}` and `/validate/{chain}` a single chain. `/mutate-cluster` and `/validate-cluster` leave out the
-/// chains of namespaces; `/mutate-namespaced` and `/validate-namespaced` call only these. Log lines contain the uid of
-/// the review. The reply is sent shortly before the `timeout` in the query expires, so that a slow stage is subject to
-/// its own failure policy and not to that of the whole webhook. The decision names the `Arc<FrontEnd>` in the request's
+/// `/mutate/{chain}` and `/validate/{chain}` a single chain. `/mutate-cluster` and `/validate-cluster` leave out
+/// namespaced chains; `/mutate-namespaced` and `/validate-namespaced` call only these. Log lines contain the uid of the
+/// review. The reply is sent shortly before the `timeout` in the query expires, so that a slow stage is subject to its
+/// own failure policy and not to that of the whole webhook. The decision names the `Arc<FrontEnd>` in the request's
 /// extensions, or else the dialect `kubernetes`.
 #[derive(Clone, Debug)]
 pub struct ReviewService(Arc<ReviewState>);
@@ -85,7 +85,8 @@ impl ReviewService {
     }
 
     /// Also answers reviews at `/definitions`, in which the API server asks about definitions before it stores them.
-    /// Definitions with mistakes are denied. `read` must read an object as the store does; `None` allows the object.
+    /// Definitions with mistakes are denied. `read` must read objects as the store does; those for which it returns
+    /// `None` are allowed.
     pub fn definitions(
         self,
         read: impl Fn(&Object) -> Option<DefinitionFile> + Send + Sync + 'static,

@@ -160,7 +160,7 @@ impl HookWithCandidate {
         }
     }
 
-    /// Calls whichever of plugin and candidate did not answer, in the background with the same request.
+    /// Calls the plugin or the candidate, whichever did not answer, in the background with the same request.
     fn compare(&self, request: &Arc<Request>, answer: &Result<Response, Failure>, by_candidate: bool) {
         let Ok(slot) = self.trial.slots.clone().try_acquire_owned() else {
             self.trial.passed_over.fetch_add(1, Ordering::Relaxed);

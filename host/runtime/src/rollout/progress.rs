@@ -17,7 +17,7 @@ use crate::{Moment, live::disabled::is_stage, status::metrics};
 pub struct RolloutProgress {
     /// The stage, by phase, chain and name: `Mutating:pods/images`.
     pub stage: String,
-    /// The digest of the candidate's module and settings and of the rollout's definition, by which rollouts differ.
+    /// A digest that identifies the rollout: of the candidate's module and settings, and of the rollout's definition.
     pub subject: Digest,
     /// The number of times that the rollout was restarted after an abort.
     #[serde(default)]
@@ -64,8 +64,8 @@ impl Rollouts {
         }
     }
 
-    /// Replaces the rollouts by those of a new live table. A rollout that is already in progress continues; others
-    /// begin. Returns whether any rollout began or ended.
+    /// Replaces the rollouts with those of a new live table. A rollout that is already in progress continues; the
+    /// others begin. Returns whether any rollout began or ended.
     pub(crate) fn adopt(&mut self, rollouts: impl Iterator<Item = Arc<Rollout>>) -> bool {
         let mut before = std::mem::take(&mut self.live);
         let mut is_changed = false;
@@ -295,8 +295,8 @@ impl LiveRollout {
 }
 
 impl RolloutProgress {
-    /// Returns a sort key for the states of a rollout. The highest wins, so that replicas agree: an abort until the
-    /// rollout is restarted, then the later change, then among simultaneous changes the one to the smaller step.
+    /// Returns a sort key by which replicas choose among their states of a rollout: an abort until the rollout is
+    /// restarted, or else the latest change, or of simultaneous changes the one to the smaller step.
     fn rank(&self) -> impl Ord + use<> {
         let is_aborted = self.state == RolloutState::Aborted;
         (

@@ -26,11 +26,11 @@ pub struct TrafficCounts {
     pub changed: u64,
     /// The requests that a stage denied.
     pub denied: u64,
-    /// The requests that were refused because a stage failed or the time was over.
+    /// The requests that were refused because a stage failed or their deadline passed.
     pub failed: u64,
-    /// The time that half of them did not exceed, in microseconds, to 10 %; 0 without requests.
+    /// The time that half of them did not exceed, in microseconds, accurate to 10 %; 0 without requests.
     pub p50_microseconds: u64,
-    /// The time that 99 of 100 did not exceed, in microseconds, to 10 %; 0 without requests.
+    /// The time that 99 of 100 did not exceed, in microseconds, accurate to 10 %; 0 without requests.
     pub p99_microseconds: u64,
 }
 
@@ -47,8 +47,8 @@ pub struct TrafficHour {
 #[derive(Debug)]
 pub struct Traffic {
     begun: Instant,
-    /// Each thread has its own minutes, so that requests do not wait for each other. Only readers share the lock; they
-    /// copy the list and add up the counts without it.
+    /// Each thread has its own minutes, so that requests do not wait for each other. A lock is shared only with
+    /// readers, which copy the list and add up the counts after they have released the lock.
     threads: ThreadLocal<Mutex<Minutes>>,
 }
 

@@ -1,4 +1,4 @@
-//! Tests that record requests while they pass the chains.
+//! Tests that record requests while the chains process them.
 
 use std::{sync::Arc, time::Duration};
 

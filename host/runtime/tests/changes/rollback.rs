@@ -70,7 +70,7 @@ async fn definitions_can_be_changed_after_a_rollback() {
 }
 
 #[tokio::test]
-async fn a_rollback_to_a_revision_that_is_not_kept_is_refused() {
+async fn a_rollback_to_a_revision_that_the_history_lacks_is_refused() {
     let scene = Scene::new();
     scene.write("a.yaml", &chain("a", "1"));
     let host = scene.start_without_history().await.unwrap();
@@ -92,7 +92,7 @@ async fn a_change_that_is_read_during_a_rollback_takes_effect_after_it() {
     let host = builder(&scene, &memory).build().await.unwrap();
     memory.put("n/x", &bcs("x", "Application", "2"));
     host.reload().await.unwrap();
-    // The first change was read before the rollback, so it does not end it; the second change does.
+    // The first change was read before the rollback, so it does not end the rollback; the second change does.
     for (change, expected) in [("2", "3 n/x=1"), ("3", "5 n/x=3")] {
         memory.put("n/x", &bcs("x", "Application", change));
         let (has_read, release) = memory.hold_reading();

@@ -108,7 +108,7 @@ async fn definitions_of_stores_and_files_are_live_together() {
 }
 
 #[tokio::test]
-async fn mistakes_in_a_store_are_reported_with_their_places() {
+async fn mistakes_in_a_store_are_reported_with_their_locations() {
     let (scene, memory) = (Scene::new(), MemoryStore::new("a"));
     memory.put("n/x", &bcs("x", "Application", "1"));
     let host = builder(&scene, &memory).build().await.unwrap();
@@ -150,7 +150,7 @@ async fn mistakes_in_a_store_are_reported_with_their_places() {
 }
 
 #[tokio::test]
-async fn a_lost_store_keeps_the_table_and_catches_up() {
+async fn a_table_stays_live_while_its_store_is_lost() {
     let (scene, memory) = (Scene::new(), MemoryStore::new("a"));
     scene.write("a.yaml", &chain("a", "1"));
     memory.put("n/x", &bcs("x", "Application", "1"));

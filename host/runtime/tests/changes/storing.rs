@@ -131,7 +131,7 @@ async fn a_new_definition_goes_to_the_first_store_that_accepts_it() {
     let history = scene.folder.path().join("history");
     let file = scene.chains().join("a.yaml");
     let [x, y] = [bcs("x", "Application", "1"), bcs("y", "Secret", "1")];
-    // Each letter configures a place of definitions, in this order.
+    // Each character adds a file, a directory, or one of the stores, in this order.
     let orders = |order: &str| {
         let builder = Host::builder().history(&history);
         order.chars().fold(builder, |builder, place| match place {

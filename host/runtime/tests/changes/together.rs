@@ -22,7 +22,7 @@ async fn start(scene: &Scene) -> Host {
     host.await.unwrap()
 }
 
-/// Prepares a table of a chain with this path; returns the hash of the table.
+/// Prepares a table whose only chain calls a webhook at this path; returns the hash of the table.
 async fn prepare(scene: &Scene, host: &Host, path: &str) -> Digest {
     scene.write("a.yaml", &chain("a", path));
     host.reload().await.unwrap();

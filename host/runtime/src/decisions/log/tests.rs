@@ -451,7 +451,7 @@ fn rates_of_an_audit_only_chain_include_its_denials_and_durations() {
 }
 
 #[test]
-fn a_change_of_a_request_that_is_denied_later_is_not_counted() {
+fn a_change_is_not_counted_if_the_request_is_denied_later() {
     let log = log(10, 1 << 20, &[]);
     let mut outcome = changed("a");
     let denied = denied("a");

@@ -6,8 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// A redacted part of a request or its answer. All that is kept of requests has this type, and only redaction creates
-/// it, so nothing can be written unredacted.
+/// A redacted part of a request or its answer. Everything that is recorded has this type, which only redaction creates,
+/// so nothing is written unredacted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 #[schemars(inline)]

@@ -134,7 +134,7 @@ async fn disabling_again_replaces_end_and_reason() {
 }
 
 #[tokio::test]
-async fn a_wrong_stage_duration_or_reason_is_refused() {
+async fn an_unknown_stage_or_an_invalid_duration_or_reason_is_refused() {
     let host = pods()
         .chain(chain("pods", Phase::Validating))
         .build()

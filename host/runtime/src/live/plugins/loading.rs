@@ -143,7 +143,7 @@ async fn prepare(
     key: CompiledKey,
     order: &Order,
 ) -> Result<Prepared, StageErrorCause> {
-    // Other stages with this module may still wait for their turn, so the module stays shared.
+    // Other stages with this module may be waiting to be prepared, so the module stays shared.
     let _shared = sandbox.share(module.digest());
     let _turn = assembler.compilers.turn(module.bytes().len()).await;
     (assembler.progress)(Progress::Preparing {

@@ -30,7 +30,7 @@ impl Hook for Judge {
     }
 }
 
-/// A dialect in which POST creates and PUT updates the object in the body; GET passes no chain.
+/// A dialect in which POST creates and PUT updates the object in the body; GET goes through no chain.
 #[derive(Debug)]
 struct Objects(Spelling);
 

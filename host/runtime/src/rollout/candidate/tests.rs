@@ -85,7 +85,7 @@ async fn settled(shadowed: &HookWithCandidate) -> CandidateStatus {
 }
 
 #[tokio::test]
-async fn answers_are_compared_by_their_effects_and_notes() {
+async fn answers_are_compared_by_their_effects_and_warnings() {
     let add: AnswerFn = || patch(r#"[{"op":"add","path":"/spec/b","value":1}]"#);
     let replace: AnswerFn = || {
         let whole = r#"{"spec":{"b":1,"a":1},"metadata":{"name":"web"}}"#;
@@ -339,7 +339,7 @@ async fn a_candidate_decides_its_share_and_is_compared_with_its_plugin() {
 }
 
 #[tokio::test]
-async fn only_requests_that_the_candidate_decided_count_as_refused() {
+async fn refusals_count_only_if_the_candidate_decided_the_request() {
     let (allow, deny): (AnswerFn, AnswerFn) = (
         || Ok(Response::allow()),
         || Ok(Response::deny(Denial::forbidden("no"))),
