@@ -47,7 +47,7 @@ pub struct Config {
     /// When this replica goes live with a change. Default: together with the others if replicas read chains as
     /// resources, or are BCS drivers with definitions in ZooKeeper; otherwise independently.
     pub replicas: Option<SwitchMode>,
-    /// The name of the Lease that the leader of the replicas holds. Default: the Lease of a place in `definitions`.
+    /// The name of the Lease that the leader of the replicas holds. Default: the Lease that `definitions` names.
     pub lease: Option<String>,
     /// What happens to an invalid definition in ZooKeeper or in a custom resource.
     pub on_bad_definition: OnBadDefinition,
@@ -61,7 +61,7 @@ pub struct Config {
     pub sandbox: SandboxConfig,
     pub plugin_http: OutboundConfig,
     pub namespaces: NamespacesConfig,
-    /// The Kubernetes cluster that provides labels of namespaces and objects for plugins, and that authorizes users.
+    /// The Kubernetes cluster in which namespace labels, objects for plugins and permissions of users are looked up.
     pub cluster: Option<ClusterConfig>,
     /// The addresses of webhooks: each host name with the `host:port` to connect to.
     pub resolve: Vec<(String, String)>,
@@ -81,7 +81,7 @@ impl Config {
         self.definitions.iter().filter_map(|place| place.path())
     }
 
-    /// Returns whether this replica waits with a change until all replicas have prepared it.
+    /// Returns whether a change goes live here only after all replicas have prepared it.
     pub fn goes_live_together(&self) -> bool {
         match self.replicas {
             Some(mode) => mode == SwitchMode::Together,
@@ -217,7 +217,7 @@ pub struct Limits {
     pub streams: usize,
     /// The idle timeout of a watch or a tunnel. Default: 1 h.
     pub stream_idle_timeout: Duration,
-    /// The maximum number of client connections. Default: from the limit of file descriptors, of which each takes two.
+    /// The maximum number of client connections. Default: as many as the file descriptors allow, at two each.
     pub connections: Option<usize>,
     /// The timeout for all chains of a request together. Default: 10 s.
     pub request_timeout: Duration,
@@ -292,7 +292,7 @@ words!(TracingProtocol, "protocol": HttpProtobuf = "http/protobuf", HttpJson = "
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogFormat {
-    /// Lines are formatted for people on a terminal, and otherwise written as JSON.
+    /// Lines are formatted for people on a terminal, and as JSON if the output is not a terminal.
     #[default]
     Auto,
     Pretty,

@@ -88,7 +88,7 @@ pub struct Driver {
     front_end: FrontEnd,
     sinks: DecisionSinks,
     registrar: Option<Registrar>,
-    /// The drivers that agree on a table with this one in ZooKeeper; `None` if they do not.
+    /// The drivers with which this one agrees on a table in ZooKeeper; `None` if replicas do not agree there.
     drivers: Option<Drivers>,
     connections: Connections,
     host: Host,

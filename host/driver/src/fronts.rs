@@ -254,7 +254,7 @@ impl From<Response<Body>> for Answer {
 /// A front end's configuration, and the lists of its upstream.
 pub(crate) type FrontSection = (Box<dyn FrontConfig>, Vec<ListConfig>);
 
-/// A kind of front end. `read` reads its section from the node below `dialect` and the fields of the whole file.
+/// A kind of front end. `read` gets the section below `dialect`, and the fields of the whole file.
 #[derive(Clone, Copy)]
 struct FrontRow {
     key: &'static str,

@@ -146,7 +146,7 @@ impl RequestClass {
             let mut accepted = request.headers().get_all(ACCEPT).iter();
             accepted.any(|value| value.as_bytes().starts_with(b"text/event-stream"))
         };
-        // Kubernetes still supports older watches with `/watch/` in the path, also after the prefix of a cluster.
+        // Kubernetes still supports older watches with `/watch/` in the path, even after a cluster's prefix.
         let is_watch_path = || {
             let mut segments = request.uri().path().split('/');
             let of_group = segments.find(|segment| matches!(*segment, "api" | "apis")) == Some("apis");

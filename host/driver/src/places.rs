@@ -1,4 +1,4 @@
-//! Lists the places of definitions that a configuration can name: each a module, and a row of [`PLACES`].
+//! Lists where a configuration can keep definitions. Each kind of place is a module, and a row of [`PLACES`].
 
 mod custom_resources;
 mod files;
@@ -41,12 +41,12 @@ pub trait DefinitionPlace: Any + Debug + Send + Sync {
         None
     }
 
-    /// Returns the modules, webhooks and grants that chains of namespaces may use; `None` without such chains.
+    /// Returns the modules, webhooks and grants that namespaced chains may use; `None` without such chains.
     fn namespaced(&self) -> Option<&NamespacedChains> {
         None
     }
 
-    /// Returns the systems whose policies are read from the cluster.
+    /// Returns the policy systems, such as Kyverno, whose policies are read from the cluster.
     fn policies(&self) -> &[PolicySystem] {
         &[]
     }

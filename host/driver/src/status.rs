@@ -47,12 +47,12 @@ pub struct DriverStatus {
     pub listeners: Vec<ListenerStatus>,
     /// The servers of the control plane; empty behind kube-apiserver and for a gateway.
     pub upstream: Vec<ServerHealth>,
-    /// The discovery of these servers; absent if they are listed.
+    /// The discovery of these servers; absent if the configuration lists them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub discovery: Option<DiscoveryStatus>,
     /// The sessions with ZooKeeper.
     pub zookeeper: Vec<EnsembleStatus>,
-    /// The nodes of ZooKeeper by which other programs find this driver.
+    /// The ZooKeeper nodes through which other programs find this driver.
     pub registrations: Vec<RegisteredNode>,
     /// The clusters behind a gateway; absent unless the driver is a gateway.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -60,7 +60,7 @@ pub struct DriverStatus {
     /// The connection to a Kubernetes API server; absent without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<ClusterStatus>,
-    /// The webhook configurations that the leader of the replicas keeps up to date; absent unless it does.
+    /// The webhook configurations that the leader of the replicas keeps up to date; absent if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub webhook_configurations: Option<WebhooksStatus>,
     /// The audits of the cluster's objects; absent unless they are configured.

@@ -34,7 +34,7 @@ const KIB: u64 = 1024;
 const MIB: u64 = 1024 * KIB;
 const GIB: u64 = 1024 * MIB;
 
-/// The facts about the file that its sections need from each other.
+/// Facts about some sections of the file, which the readers of others need.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sections<'a> {
     pub(crate) listen: &'a ListenConfig,
@@ -91,7 +91,7 @@ fn config(root: &Node<'_>) -> Option<Config> {
     let replicas = fields.get_optional("replicas", |node| switch_mode(node, has_leader));
     let on_bad_definition = fields.get_or_default("onBadDefinition", Node::word);
     let zookeeper = fields.get_or_default("zookeeper", zookeeper::zookeeper);
-    // The former key `cache` is refused. It is read only if present, so that no message suggests it.
+    // The former key `cache` is refused. It is read only if present, so that no message suggests this key.
     if fields.has("cache") {
         fields.refuse(
             "cache",

@@ -51,7 +51,7 @@ pub(super) const ROW: FrontRow = FrontRow {
 
 #[async_trait]
 impl FrontConfig for GatewayConfig {
-    /// Returns the Kubernetes dialect's name, because at a gateway only requests for Kubernetes clusters pass chains.
+    /// Returns the Kubernetes dialect's name, because a gateway has chains only for requests to Kubernetes clusters.
     fn dialect_name(&self) -> &str {
         "kubernetes"
     }

@@ -1,4 +1,4 @@
-//! Serves as a proxy: requests pass the chains, and are forwarded unchanged to a control plane.
+//! Serves as a proxy, which sends requests through the chains and then forwards them to a control plane.
 
 mod section;
 

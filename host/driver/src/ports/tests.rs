@@ -28,7 +28,7 @@ fn the_committed_openapi_document_is_served() {
 }
 
 #[test]
-fn references_of_the_openapi_document_have_targets() {
+fn every_reference_in_the_openapi_document_has_a_target() {
     let document = served();
     let mut references = Vec::new();
     let mut names = Vec::new();

@@ -108,7 +108,7 @@ async fn unfinished_bodies_share_a_memory_limit() {
         let address = if is_admin { driver.admin } else { driver.address };
         let request = large_and_unfinished(path, kind, SIZE);
         let mut open = Vec::new();
-        // Three of the bodies take one client's share of the memory, three quarters, so one of the four is refused.
+        // A client's share is three quarters of the memory, as much as three of the bodies, so one of four is refused.
         for _ in 0..4 {
             let mut stream = connect_from(OTHER, address).await;
             write(&mut stream, &request).await;
@@ -350,7 +350,7 @@ async fn events() -> (SocketAddr, tokio::sync::broadcast::Sender<()>) {
 }
 
 #[tokio::test]
-async fn a_watch_outlives_idle_timeouts_and_takes_no_slot_of_a_request() {
+async fn a_watch_outlives_idle_timeouts_and_takes_no_request_slot() {
     let (upstream, events) = events().await;
     let driver = Setup::new(&[upstream])
         .upstream(|upstream| upstream.response_timeout = SHORT)

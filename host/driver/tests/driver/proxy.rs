@@ -15,7 +15,7 @@ use tokio::{io::AsyncReadExt, net::TcpListener};
 use crate::harness::*;
 
 #[tokio::test]
-async fn a_request_passes_the_chains_before_the_upstream() {
+async fn a_request_goes_through_the_chains_before_the_upstream() {
     let driver = Setup::new(&[echo().await]).start().await;
     let changed =
         r#"{"apiVersion":"v4","kind":"application","metadata":{"name":"plain","namespace":"n"},"seen":true}"#;

@@ -248,7 +248,7 @@ async fn a_driver_is_registered_while_it_serves() {
     }
     release.notify_one();
     let response = soon(in_flight).await.unwrap();
-    // The client gets the upstream's reply, which no scheduler would send.
+    // The simulated scheduler's reply, which no real scheduler would send, reaches the client.
     let (status, body) = text(response).await;
     assert!(status == 200 && body.contains("done"), "{status} {body}");
     assert_eq!(driver.stopped().await, Stopped::Cleanly);

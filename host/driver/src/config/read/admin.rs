@@ -30,7 +30,7 @@ pub(super) fn admin(node: &Node<'_>) -> Option<AdminConfig> {
     let mut config = AdminConfig::new(address?);
     match (tls, tls_node) {
         (Some(server), _) => config = config.with_tls(AdminTls { server, clients }),
-        // The mistake in `tls` was reported. Tokens without TLS would only be a consequence of it.
+        // A mistake in `tls` was reported, so the lack of TLS for tokens is not reported as well.
         (None, Some(_)) => return None,
         (None, None) => {}
     }

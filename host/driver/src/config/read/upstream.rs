@@ -70,7 +70,7 @@ pub(crate) fn reached(fields: &mut Fields<'_>, needs_authorities: bool) -> Optio
     })
 }
 
-/// Reads `tls` of a client. The system's authorities must be readable only if a server is verified with them.
+/// Reads a client's `tls`. Unreadable authorities of the system are a mistake only with `needs_authorities`.
 pub(crate) fn client_tls(fields: &mut Fields<'_>, needs_authorities: bool) -> Option<ClientTls> {
     if let Some(node) = fields.optional("tls") {
         return upstream_tls(&node);

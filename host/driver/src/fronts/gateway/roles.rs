@@ -29,7 +29,7 @@ fn subscription(node: &Node<'_>) -> Option<SubscriptionConfig> {
     let mut fields = node.object()?;
     let example = "wss://auth.example.com";
     let read = |text: &str| {
-        // For a WebSocket, `ws` and `wss` mean the `http` and `https` of the request that opens it.
+        // A WebSocket is opened by an HTTP request, so `ws` and `wss` become `http` and `https`.
         let text = match text.strip_prefix("ws") {
             Some(rest) => format!("http{rest}"),
             None => text.to_owned(),

@@ -136,7 +136,7 @@ async fn a_change_is_live_before_its_reply_is_sent() {
     assert!(!marked().await);
 }
 
-/// Changes to definitions do not pass the chains, not even a chain that refuses everything.
+/// Changes to definitions do not go through the chains, not even through a chain that refuses everything.
 #[tokio::test]
 async fn no_chain_can_refuse_a_change_of_definitions() {
     let directory = TempDir::new().unwrap();
@@ -210,7 +210,7 @@ async fn the_namespace_of_the_body_takes_precedence_over_the_path() {
 }
 
 #[tokio::test]
-async fn a_request_keeps_the_uid_of_its_client() {
+async fn a_request_keeps_the_uid_that_its_client_sent() {
     let driver = Setup::new(&[echo().await]).start().await;
     let mut request = request("GET", "/mesosdriver/v4/admissionwebhooks", Body::empty());
     request
@@ -222,7 +222,7 @@ async fn a_request_keeps_the_uid_of_its_client() {
     assert_eq!(body, DONE.replace("null", "[]"));
 }
 
-/// The instructions of BCS create a CA with an RSA key of 1024 bits, by `openssl genrsa 1024`.
+/// The BCS documentation creates its CA with a 1024-bit RSA key (`openssl genrsa 1024`).
 #[tokio::test]
 async fn an_authority_with_a_short_rsa_key_causes_a_warning() {
     let directory = TempDir::new().unwrap();

@@ -17,7 +17,7 @@ pub(super) async fn driver(directory: &TempDir) -> Running {
     driver
 }
 
-/// Returns a definition that conflicts with no other, in which `fields` replace its own fields.
+/// Returns a definition that conflicts with no other definition. Its fields are overridden by `fields`.
 fn with(fields: &Value) -> String {
     let mut body = definition("new", "https://h.example");
     body["resourcesRef"] = json!({"operation": "Update", "kind": "Deployment"});

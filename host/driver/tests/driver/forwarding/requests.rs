@@ -60,7 +60,7 @@ async fn headers_of_the_client_are_not_forwarded() {
 }
 
 #[tokio::test]
-async fn a_request_passes_the_chains_before_it_is_forwarded() {
+async fn a_request_goes_through_the_chains_before_it_is_forwarded() {
     let scene = Scene::start().await;
     let path = "/namespaces/n/applications";
     let (received, status, _) = scene.send("POST", path, &runnable("application", "plain")).await;

@@ -277,7 +277,7 @@ async fn the_id_of_a_cluster_cannot_be_registered_for_another_project() {
 }
 
 #[tokio::test]
-async fn repeated_requests_return_the_same_token_of_a_user() {
+async fn repeated_requests_for_a_user_return_the_same_token() {
     let scene = Scene::start(Statuses::Driver).await;
     let (_, user) = scene
         .as_root("POST", "users/", json!({"user_name": "alice"}))
@@ -291,7 +291,7 @@ async fn repeated_requests_return_the_same_token_of_a_user() {
 }
 
 #[tokio::test]
-async fn invalid_input_has_the_status_that_is_configured() {
+async fn invalid_input_gets_the_configured_status() {
     for (statuses, expected) in [(Statuses::Ok, 200), (Statuses::Driver, 400)] {
         let scene = Scene::start(statuses).await;
         for (method, path, body, part) in [

@@ -297,7 +297,7 @@ async fn a_changed_token_file_is_reloaded_unless_it_is_invalid() {
 #[derive(Clone, Default)]
 struct UserManager {
     received: Arc<Mutex<Vec<(HeaderMap, String, Value)>>>,
-    /// The next replies of the server, if not the usual ones.
+    /// The replies that the server gives instead of the usual ones, if set.
     instead: Arc<Mutex<Option<(u16, String)>>>,
 }
 

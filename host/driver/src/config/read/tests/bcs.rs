@@ -51,7 +51,7 @@ fn the_kind_of_upstream_follows_from_its_servers() {
 }
 
 #[test]
-fn every_key_of_a_driver_of_bcs_is_read() {
+fn every_key_of_a_bcs_driver_is_read() {
     let directory = tempfile::tempdir().unwrap();
     let password = directory.path().join("password");
     std::fs::write(&password, "p w:x\n").unwrap();
@@ -123,7 +123,7 @@ definitions:
 }
 
 #[test]
-fn invalid_configurations_of_bcs_are_refused() {
+fn invalid_bcs_configurations_are_refused() {
     let directory = tempfile::tempdir().unwrap();
     for (file, text, mode) in [
         ("empty", "\n", 0o600),

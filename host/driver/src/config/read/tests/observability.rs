@@ -4,7 +4,7 @@ use super::{LEAST, read};
 use crate::TracingProtocol;
 
 #[test]
-fn the_section_tracing_is_read() {
+fn the_tracing_section_is_read() {
     let config = read(&format!(
         "{LEAST}tracing:\n  endpoint: http://collector:4318\n  protocol: http/json\n  headers: {{ X-Key: /run/key }}\n  \
          sampling: 10%\n  timeout: 2s\n"

@@ -11,7 +11,7 @@ fn webhooks(directory: &TempDir, text: &str) -> Option<WebhooksConfig> {
 }
 
 #[test]
-fn the_section_audit_is_read() {
+fn the_audit_section_is_read() {
     let directory = tempfile::tempdir().unwrap();
     let audit = |text: &str| read_in(&directory, text).unwrap().front.audit().cloned();
     assert_eq!(audit("dialect: { kubernetes: {} }"), None);
@@ -53,7 +53,7 @@ cluster: {}
 }
 
 #[test]
-fn the_section_webhook_configurations_is_read() {
+fn the_webhook_configurations_section_is_read() {
     let directory = tempfile::tempdir().unwrap();
     assert!(webhooks(&directory, "dialect: { kubernetes: {} }").is_none());
     let least = "dialect: { kubernetes: { webhookConfigurations: {} } }\ncluster: {}";
