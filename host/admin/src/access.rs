@@ -135,7 +135,7 @@ impl AdminAccess {
 
     /// Identifies a client that uses the console without signing in: on loopback without authentication, or with a
     /// certificate. Callers check the request's origin with [`from_own_page`].
-    pub(crate) fn visitor(&self, head: &Parts) -> Result<(Caller, Role), Denied> {
+    pub(crate) fn identify_without_sign_in(&self, head: &Parts) -> Result<(Caller, Role), Denied> {
         match &*self.0 {
             AccessPolicy::Closed => Err(Denied::Closed),
             AccessPolicy::Open => {

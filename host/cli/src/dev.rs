@@ -133,7 +133,7 @@ async fn test(arguments: &Arguments) -> crate::Result<ExitStatus> {
 async fn serve(arguments: &Arguments, chain: &Path) -> crate::Result<()> {
     let mut config = match &arguments.config {
         Some(path) => Config::read(path)?,
-        None => Config::of_reviews(DEFAULT_ADDRESS)?,
+        None => Config::for_reviews(DEFAULT_ADDRESS)?,
     };
     config.listen.address = arguments.listen.unwrap_or(config.listen.address);
     let is_for_reviews = arguments.config.is_none();

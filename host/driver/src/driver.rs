@@ -202,7 +202,8 @@ impl Driver {
             port, admin, front, ..
         } = self;
         let is_stopping = Arc::new(AtomicBool::new(false));
-        let (leader, replicas) = team(&self.connections, self.audits.as_ref(), self.lease, self.drivers);
+        let (leader, replicas) =
+            leader_and_replicas(&self.connections, self.audits.as_ref(), self.lease, self.drivers);
         // If nothing else must become ready, the driver is ready as soon as it serves.
         let is_ready = replicas.is_none() && front.becomes_ready().is_none();
         let registrations = self.registrar.map(|registrar| registrar.register(is_ready));
@@ -272,7 +273,7 @@ impl Driver {
 }
 
 /// Returns the leader of the replicas if there is work for one, and the replicas if they go live together.
-fn team(
+fn leader_and_replicas(
     connections: &Connections,
     audits: Option<&Audits>,
     lease: String,

@@ -45,7 +45,7 @@ async fn serve(routes: Router) -> SocketAddr {
 }
 
 /// Starts a server that signals each request's arrival, and holds the request until it is released.
-async fn holding() -> (SocketAddr, Arc<Notify>, mpsc::UnboundedReceiver<()>) {
+async fn held_upstream() -> (SocketAddr, Arc<Notify>, mpsc::UnboundedReceiver<()>) {
     let release = Arc::new(Notify::new());
     let (arrived, arrivals) = mpsc::unbounded_channel();
     let routes = {
@@ -164,7 +164,7 @@ async fn requests_are_sent_only_to_the_master() {
 
 #[tokio::test]
 async fn a_new_master_gets_new_requests_while_the_old_one_finishes_its_requests() {
-    let (old, release, mut arrivals) = holding().await;
+    let (old, release, mut arrivals) = held_upstream().await;
     let new = named("new").await;
     let (upstream, sender) = followed(&[("n1", old), ("n2", new)], Choice::Master);
     let in_flight = tokio::spawn({

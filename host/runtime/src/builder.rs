@@ -17,7 +17,7 @@ use tokio::sync::{OnceCell, Semaphore};
 
 use crate::{
     DecisionsConfig, Error, Host, NamespacedChains, Progress,
-    changes::smallest_first::SmallestFirst,
+    changes::smallest_first::SmallestFirstLimit,
     changes::stores::Stores,
     decisions::DecisionLog,
     decisions::observer::Observer,
@@ -60,7 +60,7 @@ pub struct HostBuilder {
     resolve: Vec<(String, String)>,
     accepts_short_keys: bool,
     decisions: Option<DecisionsConfig>,
-    waits: bool,
+    goes_live_on_request: bool,
     progress: Arc<dyn Fn(Progress) + Send + Sync>,
 }
 
@@ -89,7 +89,7 @@ impl Default for HostBuilder {
             resolve: Vec::new(),
             accepts_short_keys: false,
             decisions: None,
-            waits: false,
+            goes_live_on_request: false,
             progress: Arc::new(|_| ()),
         }
     }
@@ -252,7 +252,7 @@ impl HostBuilder {
     /// Makes each table that is built after the start wait until the program calls [`Host::go_live_with`], so that
     /// replicas can go live together. Default: a table goes live as soon as it is built.
     pub fn go_live_on_request(mut self) -> Self {
-        self.waits = true;
+        self.goes_live_on_request = true;
         self
     }
 
@@ -308,7 +308,7 @@ impl HostBuilder {
             trials: Trials::redacting(&redact),
             statistics: Default::default(),
             fetchers: Semaphore::new(WORKERS),
-            compilers: SmallestFirst::new(WORKERS),
+            compilers: SmallestFirstLimit::new(WORKERS),
             loaders: Semaphore::new(WORKERS),
             fills_store: true,
             reach: Arc::new(self.reach),
@@ -337,7 +337,7 @@ impl HostBuilder {
             in_force: Arc::default(),
             live_modules: Arc::default(),
         };
-        Host::start(source, history, self.waits).await
+        Host::start(source, history, self.goes_live_on_request).await
     }
 }
 

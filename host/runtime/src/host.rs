@@ -47,7 +47,7 @@ pub(crate) struct Inner {
     pub(crate) observer: Arc<Observer>,
     pub(crate) disabled: Arc<DisabledStages>,
     /// Whether tables go live only through [`Host::go_live_with`].
-    pub(crate) waits: bool,
+    pub(crate) goes_live_on_request: bool,
     /// Notified when the definitions must be read again because the live table lacks the newest ones.
     pub(crate) reread: Notify,
 }

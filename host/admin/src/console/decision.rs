@@ -33,7 +33,7 @@ use crate::{
     api::{DecisionDetails, DecisionReplay, Difference, ReplayRequest},
     config::Role,
     decisions, route,
-    v1::decisions::OfUidQuery,
+    v1::decisions::DecisionsByUidQuery,
 };
 
 pub(super) fn router() -> Router<Api> {
@@ -54,7 +54,7 @@ async fn decision(
     headers: HeaderMap,
 ) -> Response {
     let found = async {
-        let OfUidQuery { before } = route::parameters("query", &query.unwrap_or_default())?;
+        let DecisionsByUidQuery { before } = route::parameters("query", &query.unwrap_or_default())?;
         let found = decisions::get(&api, session.role, &uid, before).await?;
         Ok((before.is_some(), found))
     };

@@ -216,7 +216,7 @@ pub(super) fn require_session(head: &Parts, api: &Api) -> Result<Session, Box<Re
             id: Some(id.clone()),
         });
     }
-    match api.access.visitor(head) {
+    match api.access.identify_without_sign_in(head) {
         Ok((caller, role)) => Ok(Session {
             caller,
             role,

@@ -114,12 +114,12 @@ struct DecisionPath {
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub(crate) struct OfUidQuery {
+pub(crate) struct DecisionsByUidQuery {
     /// Shows only decisions with a smaller id, the `next` of the previous reply.
     pub(crate) before: Option<u64>,
 }
 
-async fn decision(call: Call<DecisionPath, OfUidQuery>) -> Result<Json<DecisionDetails>, ApiError> {
+async fn decision(call: Call<DecisionPath, DecisionsByUidQuery>) -> Result<Json<DecisionDetails>, ApiError> {
     let role = call.role.unwrap_or(Role::Read);
     let found = decisions::get(&call.api, role, &call.path.uid, call.query.before).await;
     found.map(Json)

@@ -35,7 +35,7 @@ const CLUSTER_WIDE: [&str; 12] = [
 
 const RESULTS: [&str; 5] = ["pass", "fail", "skip", "error", "warn"];
 /// Fields of a result that only say the kind of policy, or have no meaning for the kinds that are tested here.
-const KIND_FIELDS: [&str; 10] = [
+const IGNORED_RESULT_FIELDS: [&str; 10] = [
     "rule",
     "generatedResource",
     "cloneSourceResource",
@@ -272,7 +272,7 @@ fn read_content(node: &Node<'_>) -> Option<Value> {
 fn read_result(node: &Node<'_>, test: &str, scene: &Scene) -> Option<Vec<TestCase>> {
     // Kyverno's command, like Go's JSON parser, ignores the case of keys.
     let mut fields = node.object_of_any_case()?;
-    fields.ignore(&KIND_FIELDS);
+    fields.ignore(&IGNORED_RESULT_FIELDS);
     for (field, fix) in DEPRECATED {
         fields.refuse(field, "Kyverno has deprecated this field", fix);
     }

@@ -84,7 +84,7 @@ struct SuiteTest {
     constraint: PathBuf,
     expansion: Option<PathBuf>,
     /// The name of the constraint.
-    constrains: String,
+    constraint_name: String,
     cases: Vec<SuiteCase>,
     /// Whether the constraint must not fit its template; then the test has no cases.
     is_invalid: bool,
@@ -132,7 +132,7 @@ pub(super) fn read(root: &Node<'_>) -> Option<Vec<TestCase>> {
                 },
                 request: case.request,
                 expected: CaseExpectation::Violations {
-                    constraint: test.constrains.clone(),
+                    constraint: test.constraint_name.clone(),
                     assertions: case.assertions,
                 },
             });
@@ -164,7 +164,7 @@ fn grouped(tests: &[SuiteTest]) -> Vec<CaseHooks> {
             };
             members.first().is_some_and(is_alike)
                 && members.iter().all(|member| {
-                    member.constrains != test.constrains || member.constraint == test.constraint
+                    member.constraint_name != test.constraint_name || member.constraint == test.constraint
                 })
         };
         let index = match groups.iter().position(fits) {
@@ -238,8 +238,8 @@ fn read_test(node: &Node<'_>) -> Option<SuiteTest> {
     };
     let path = path?;
     let object = node.in_file(&path, |root| Some(root.json()))?;
-    let constrains = object.pointer("/metadata/name").and_then(Value::as_str);
-    if constrains.is_none() {
+    let constraint_name = object.pointer("/metadata/name").and_then(Value::as_str);
+    if constraint_name.is_none() {
         let message = format!("{} is no constraint: it has no name", path.display());
         constraint?.wrong(message, "write `metadata: { name: ... }` in it");
     }
@@ -248,7 +248,7 @@ fn read_test(node: &Node<'_>) -> Option<SuiteTest> {
         template: template?,
         constraint: path,
         expansion,
-        constrains: constrains?.to_owned(),
+        constraint_name: constraint_name?.to_owned(),
         cases,
         is_invalid,
         location: node.location(),

@@ -59,7 +59,7 @@ impl Config {
     }
 
     /// Returns the default configuration of a webhook server for AdmissionReviews at this address, over plain HTTP.
-    pub fn of_reviews(address: SocketAddr) -> Result<Self, Mistakes> {
+    pub fn for_reviews(address: SocketAddr) -> Result<Self, Mistakes> {
         let text =
             format!("{{\"listen\": {{\"address\": \"{address}\"}}, \"dialect\": {{\"kubernetes\": {{}}}}}}");
         let mut mistakes = Mistakes::new();

@@ -316,7 +316,7 @@ pub(crate) async fn echo() -> SocketAddr {
 }
 
 /// Starts an upstream that reports when a request has arrived, and answers it when the test releases it.
-pub(crate) async fn holding() -> (SocketAddr, Arc<Notify>, mpsc::UnboundedReceiver<()>) {
+pub(crate) async fn held_upstream() -> (SocketAddr, Arc<Notify>, mpsc::UnboundedReceiver<()>) {
     let release = Arc::new(Notify::new());
     let (arrived, arrivals) = mpsc::unbounded_channel();
     let routes = {

@@ -37,7 +37,7 @@ async fn a_missing_body_times_out() {
 
 #[tokio::test]
 async fn requests_beyond_the_limit_in_flight_are_refused() {
-    let (upstream, release, mut arrivals) = holding().await;
+    let (upstream, release, mut arrivals) = held_upstream().await;
     let driver = Arc::new(
         Setup::new(&[upstream])
             .limits(|limits| limits.concurrency = 1)

@@ -135,7 +135,7 @@ async fn unfinished_bodies_share_a_memory_limit() {
 }
 
 /// Starts an upstream that reports each request, and echoes its body.
-async fn telling() -> (SocketAddr, mpsc::UnboundedReceiver<()>) {
+async fn reporting_upstream() -> (SocketAddr, mpsc::UnboundedReceiver<()>) {
     let (arrived, arrivals) = mpsc::unbounded_channel();
     let routes = Router::new().fallback(async move |request: Request<Body>| {
         arrived.send(()).unwrap();
@@ -148,7 +148,7 @@ async fn telling() -> (SocketAddr, mpsc::UnboundedReceiver<()>) {
 #[tokio::test]
 async fn unfinished_bodies_of_one_client_do_not_lock_out_another() {
     raise_descriptor_limit();
-    let (upstream, mut arrivals) = telling().await;
+    let (upstream, mut arrivals) = reporting_upstream().await;
     let driver = Setup::new(&[upstream]).start().await;
     let mut open = Vec::new();
     for _ in 0..1024 {
@@ -171,7 +171,7 @@ async fn unfinished_bodies_of_one_client_do_not_lock_out_another() {
 
 #[tokio::test]
 async fn a_stalled_body_frees_its_slot() {
-    let (upstream, _arrivals) = telling().await;
+    let (upstream, _arrivals) = reporting_upstream().await;
     let driver = Setup::new(&[upstream])
         .limits(|limits| {
             limits.concurrency = 1;

@@ -9,7 +9,7 @@ use crate::harness::*;
 
 /// Starts a driver with one request in flight; also returns a switch with which the upstream answers the request.
 async fn in_flight(setup: impl FnOnce(Setup) -> Setup) -> (Arc<Running>, Flight) {
-    let (upstream, release, mut arrivals) = holding().await;
+    let (upstream, release, mut arrivals) = held_upstream().await;
     let driver = Arc::new(setup(Setup::new(&[upstream])).start().await);
     let reply = {
         let driver = driver.clone();

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use self::ensemble::Server;
 use crate::{
-    harness::{CLUSTER, Running, Setup, holding, refusing, request, send, serve, soon, text},
+    harness::{CLUSTER, Running, Setup, held_upstream, refusing, request, send, serve, soon, text},
     tls::until,
 };
 
@@ -184,7 +184,7 @@ async fn a_driver_without_zookeeper_is_not_ready() {
 #[tokio::test]
 async fn a_driver_is_registered_while_it_serves() {
     let server = tokio::task::spawn_blocking(Server::start).await.unwrap();
-    let (upstream, release, mut arrivals) = holding().await;
+    let (upstream, release, mut arrivals) = held_upstream().await;
     let driver = discovering(server.address())
         .bcs(|bcs| {
             bcs.servers = SchedulersConfig::Listed(vec![format!("http://{upstream}").parse().unwrap()]);

@@ -210,7 +210,7 @@ impl Host {
             let hash = built.hash;
             let done = self.finish(plan, built, store, base, how, origin.clone()).await?;
             if let Some(mut applied) = done {
-                applied.waits = self.0.waits && !how.dry_run && !self.until_live(hash).await;
+                applied.waits = self.0.goes_live_on_request && !how.dry_run && !self.until_live(hash).await;
                 return Ok(applied);
             }
         }
@@ -280,7 +280,7 @@ impl Host {
             };
             self.offer(&mut state, table, problem).await;
             // Only tables that went live are added to the history.
-            if self.0.waits && state.history.last() != Some(&entry) {
+            if self.0.goes_live_on_request && state.history.last() != Some(&entry) {
                 state.history.withdraw(&entry);
             }
         } else {
@@ -366,7 +366,7 @@ impl Host {
             entry: entry.clone(),
             slot,
         };
-        if self.0.waits {
+        if self.0.goes_live_on_request {
             self.offer(&mut state, table, problem).await;
         } else {
             // The revision is written before it goes live, so that the rollback survives a restart.
@@ -375,7 +375,7 @@ impl Host {
         }
         self.0.rollbacks.send_modify(|count| *count += 1);
         drop(state);
-        if self.0.waits && !self.until_live(hash).await {
+        if self.0.goes_live_on_request && !self.until_live(hash).await {
             return Err(ChangeError::Waits(to));
         }
         Ok(entry.revision().clone())

@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep_until};
 use crate::{Error, Host, RevisionModule, changes::reload::Reload, live::assembly::Servers};
 
 /// The time to wait for module files that are being written. If a file takes longer, its stage fails to load.
-const WRITERS_PATIENCE: Duration = Duration::from_secs(20);
+const INCOMPLETE_FILE_TIMEOUT: Duration = Duration::from_secs(20);
 
 struct Attempt {
     /// Whether definitions or modules changed, so that the part that needs no server goes live first. Otherwise, a
@@ -44,7 +44,7 @@ impl Host {
                 Some(attempt) => attempt,
                 None => self.next_attempt(&mut watch, &mut schedule).await,
             };
-            watch.writers().finished(WRITERS_PATIENCE).await;
+            watch.writers().finished(INCOMPLETE_FILE_TIMEOUT).await;
             let Attempt { is_change, refresh } = attempt;
             let mut result = if is_change {
                 self.follow_once(Servers::none(), &mut watch).await

@@ -7,21 +7,21 @@ use tokio::sync::oneshot;
 
 /// A limit on concurrent work that lets the smallest waiting item begin next. Cheap to clone.
 #[derive(Clone, Debug)]
-pub(crate) struct SmallestFirst(Arc<Mutex<State>>);
+pub(crate) struct SmallestFirstLimit(Arc<Mutex<State>>);
 
 #[derive(Debug)]
 struct State {
     limit: usize,
     working: usize,
-    waiting: BTreeMap<(usize, u64), oneshot::Sender<Turn>>,
+    waiting: BTreeMap<(usize, u64), oneshot::Sender<WorkPermit>>,
     arrivals: u64,
 }
 
 /// The permission to work on an item. Dropping it lets the next item begin.
 #[derive(Debug)]
-pub(crate) struct Turn(SmallestFirst);
+pub(crate) struct WorkPermit(SmallestFirstLimit);
 
-impl SmallestFirst {
+impl SmallestFirstLimit {
     pub(crate) fn new(limit: usize) -> Self {
         Self(Arc::new(Mutex::new(State {
             limit,
@@ -40,7 +40,7 @@ impl SmallestFirst {
     }
 
     /// Waits for permission to work on an item of this size. The smallest waiting item gets it first.
-    pub(crate) async fn turn(&self, size: usize) -> Turn {
+    pub(crate) async fn turn(&self, size: usize) -> WorkPermit {
         let (turn, given) = oneshot::channel();
         {
             let mut state = self.state();
@@ -73,7 +73,7 @@ impl SmallestFirst {
                 next
             };
             // If the receiver is dropped, sending drops the turn, which takes this lock; so the lock is released first.
-            drop(next.send(Turn(self.clone())));
+            drop(next.send(WorkPermit(self.clone())));
         }
     }
 
@@ -82,7 +82,7 @@ impl SmallestFirst {
     }
 }
 
-impl Drop for Turn {
+impl Drop for WorkPermit {
     fn drop(&mut self) {
         self.0.state().working -= 1;
         self.0.give();
@@ -97,7 +97,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_smallest_waiting_item_begins_next() {
-        let limit = SmallestFirst::new(1);
+        let limit = SmallestFirstLimit::new(1);
         let first = limit.turn(100).await;
         let mut large = Box::pin(limit.turn(50));
         let mut small = Box::pin(limit.turn(10));
@@ -117,7 +117,7 @@ mod tests {
 
     #[tokio::test]
     async fn lowering_the_limit_delays_the_next_item() {
-        let limit = SmallestFirst::new(2);
+        let limit = SmallestFirstLimit::new(2);
         let (first, second) = (limit.turn(1).await, limit.turn(1).await);
         limit.set_limit(1);
         let mut third = Box::pin(limit.turn(1));

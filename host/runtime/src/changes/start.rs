@@ -29,7 +29,11 @@ use crate::{
 };
 
 impl Host {
-    pub(crate) async fn start(mut source: Source, mut history: History, waits: bool) -> Result<Self, Error> {
+    pub(crate) async fn start(
+        mut source: Source,
+        mut history: History,
+        goes_live_on_request: bool,
+    ) -> Result<Self, Error> {
         complete_change(&source.stores, &mut history).await?;
         let slots = TableSlots::default();
         let slot = slots.take(Duration::ZERO).await?;
@@ -93,7 +97,7 @@ impl Host {
             assembler: source.assembler.clone(),
             observer: source.observer.clone(),
             state: Mutex::new(state),
-            waits,
+            goes_live_on_request,
             reread: Notify::new(),
             slots,
             disabled,

@@ -26,7 +26,7 @@ use tokio::{
 
 use crate::{
     Error, RevisionModule, StageError, StageErrorCause,
-    changes::smallest_first::SmallestFirst,
+    changes::smallest_first::SmallestFirstLimit,
     live::plugins::{LiveModules, Loaded, LoadedPlugin, Order, Plugins, Preparation, Progress},
     live::stage::{LiveChain, LiveStage},
     rollout::candidate::{HookWithCandidate, TrialIdentity, Trials},
@@ -99,7 +99,7 @@ pub(crate) struct Assembler {
     pub(crate) statistics: Statistics,
     pub(crate) fetchers: Semaphore,
     /// Limits concurrent compilation and configuration of plugins.
-    pub(crate) compilers: SmallestFirst,
+    pub(crate) compilers: SmallestFirstLimit,
     /// Limits concurrent loading. It is separate, so that loading a compiled plugin does not wait for the compiler.
     pub(crate) loaders: Semaphore,
     /// Whether to write modules and compiled plugins to the store.

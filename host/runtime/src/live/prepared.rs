@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// The time for which a requested change waits to go live before the request returns.
-const CHANGE_PATIENCE: Duration = Duration::from_secs(5);
+const GO_LIVE_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(crate) struct PreparedTable {
     pub(crate) built: BuiltTable,
@@ -123,7 +123,7 @@ impl Host {
         problem: Option<TableProblem>,
     ) -> Arc<Table> {
         let hash = table.built.hash;
-        if !self.0.waits || self.hash() == hash {
+        if !self.0.goes_live_on_request || self.hash() == hash {
             state.prepared.retire_newest();
             return self.go_live(state, table, problem).await;
         }
@@ -135,10 +135,10 @@ impl Host {
         self.table()
     }
 
-    /// Waits until a table with this content hash is live, but at most [`CHANGE_PATIENCE`]. Returns whether it is.
+    /// Waits until a table with this content hash is live, but at most [`GO_LIVE_TIMEOUT`]. Returns whether it is.
     pub(crate) async fn until_live(&self, hash: Digest) -> bool {
         let mut changes = self.changes();
         let live = async { while self.hash() != hash && changes.changed().await.is_ok() {} };
-        timeout(CHANGE_PATIENCE, live).await.is_ok()
+        timeout(GO_LIVE_TIMEOUT, live).await.is_ok()
     }
 }

@@ -20,7 +20,7 @@ use tokio::{
 
 use crate::{
     DecisionRecord, Error, Host, Table,
-    changes::smallest_first::SmallestFirst,
+    changes::smallest_first::SmallestFirstLimit,
     changes::start::modules_of,
     history::HistoryEntry,
     live::assembly::{Assembled, Assembler, MissingModules, Modules, Servers},
@@ -177,7 +177,7 @@ impl Evaluator {
             trials: Default::default(),
             statistics: Default::default(),
             fetchers: Semaphore::new(1),
-            compilers: SmallestFirst::new(1),
+            compilers: SmallestFirstLimit::new(1),
             loaders: Semaphore::new(1),
             fills_store: false,
             reach: live.reach.clone(),

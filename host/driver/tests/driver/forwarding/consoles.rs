@@ -25,7 +25,7 @@ fn with_consoles(
 }
 
 /// Starts a console that replies with the received request line, some headers, and the body.
-async fn telling() -> SocketAddr {
+async fn reporting_upstream() -> SocketAddr {
     let routes = Router::new().fallback(async |request: Request<Body>| {
         let (head, body) = request.into_parts();
         let header = |name: &str| {
@@ -55,7 +55,7 @@ async fn telling() -> SocketAddr {
 
 #[tokio::test]
 async fn requests_go_to_the_host_that_they_name() {
-    let scene = Scene::changed(with_consoles(telling().await, |_| ())).await;
+    let scene = Scene::changed(with_consoles(reporting_upstream().await, |_| ())).await;
     // (method, path and query, expected path at the console)
     for (method, path, expected) in [
         (

@@ -12,7 +12,7 @@ use crate::{harness::*, log::Log};
 #[tokio::test]
 async fn each_failure_has_the_reply_of_bcs_api() {
     let driver = Driver::start().await;
-    let (silent, _release, _arrivals) = holding().await;
+    let (silent, _release, _arrivals) = held_upstream().await;
     let clusters: [(&str, &[_]); 3] = [
         (CLUSTER, &[driver.address]),
         ("BCS-DOWN", &[refusing().await, refusing().await]),
@@ -162,7 +162,7 @@ async fn the_status_of_a_driver_is_passed_on() {
 
 #[tokio::test]
 async fn requests_beyond_the_limit_in_flight_are_refused() {
-    let (driver, release, mut arrivals) = holding().await;
+    let (driver, release, mut arrivals) = held_upstream().await;
     let gateway = gateway(&[(CLUSTER, &[driver])], |_| {})
         .limits(|limits| limits.concurrency = 1)
         .start()

@@ -172,7 +172,7 @@ async fn the_gateway_connects_to_drivers_with_mutual_tls() {
 
 #[tokio::test]
 async fn the_driver_with_the_fewest_requests_gets_the_next() {
-    let (busy, release, mut arrivals) = holding().await;
+    let (busy, release, mut arrivals) = held_upstream().await;
     let idle = Driver::start().await;
     let gateway = Arc::new(gateway(&[(CLUSTER, &[busy, idle.address])], |_| {}).start().await);
     let ask = |gateway: Arc<Running>| async move {
@@ -357,7 +357,7 @@ async fn the_status_lists_the_clusters() {
 
 #[tokio::test]
 async fn requests_in_flight_are_finished_at_shutdown() {
-    let (driver, release, mut arrivals) = holding().await;
+    let (driver, release, mut arrivals) = held_upstream().await;
     let gateway = gateway(&[(CLUSTER, &[driver])], |_| {}).start().await;
     let address = gateway.address;
     let asking = request("GET", &format!("{OUTER}/a"), Body::empty());

@@ -248,13 +248,13 @@ async fn tokens_are_forwarded_to_drivers_only_if_configured() {
 async fn a_changed_token_file_is_reloaded_unless_it_is_invalid() {
     let driver = Driver::start().await;
     let directory = tempfile::tempdir().unwrap();
-    let holding = |token: &str| {
+    let held_upstream = |token: &str| {
         format!(
             "tokens: [{{ name: a, sha256: {}, clusters: {{ '*': Read }} }}]\n",
             digest(token)
         )
     };
-    let path = written(directory.path(), &holding("first"));
+    let path = written(directory.path(), &held_upstream("first"));
     let table = TokenTable::read(&path).unwrap();
     let gateway = gateway(&[(CLUSTER, &[driver.address])], |config| {
         config.tokens = Some(TokensConfig::File(table));
@@ -274,7 +274,7 @@ async fn a_changed_token_file_is_reloaded_unless_it_is_invalid() {
     assert_eq!((status("first").await, status("second").await), (200, 401));
     assert_eq!(tokens().await, json!({"source": "file", "count": 1}));
 
-    written(directory.path(), &holding("second"));
+    written(directory.path(), &held_upstream("second"));
     until("the second token", async || status("second").await == 200).await;
     assert_eq!(status("first").await, 401);
 
@@ -546,7 +546,7 @@ async fn no_token_is_accepted_while_the_endpoint_does_not_answer() {
     );
     driver.received();
 
-    let (silent, _release, _arrivals) = holding().await;
+    let (silent, _release, _arrivals) = held_upstream().await;
     let late = EndpointConfig {
         timeout: Duration::from_millis(50),
         ..endpoint(&format!("http://{silent}/"))
