@@ -70,7 +70,7 @@ impl Object {
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`parse`](Self::parse).
+    /// Fails as [`parse`](Self::parse) does.
     pub fn within(document: &ByteString, part: &RawValue) -> Result<Self, ObjectError> {
         let head = Head::read_valid(part)?;
         Ok(Self::with_head(document.slice_ref(part.get()), head))
@@ -88,7 +88,7 @@ impl Object {
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`parse`](Self::parse), and an error for a duplicate key.
+    /// Fails as [`parse`](Self::parse) does, and when a key is duplicated.
     pub fn parse_unique(text: impl AsRef<[u8]>) -> Result<Self, ObjectError> {
         let object = Self::parse(text)?;
         unique_keys(object.text())?;
@@ -214,7 +214,7 @@ mod tests {
     use super::*;
     use crate::Spelling;
 
-    /// Parses the text as a part of a larger document, with the same result as alone; `None` if it is not JSON.
+    /// Parses the text as part of a larger document, which must not affect the result; `None` if it is not an object.
     fn part_of_a_document(text: &str) -> Option<Object> {
         let document = ByteString::from(format!("{{\"before\": 1, \"object\" : {text} }}"));
         let raw = document

@@ -86,7 +86,7 @@ pub enum PatchError {
 }
 
 impl PatchError {
-    /// Returns the kind of a stage's failure with this error.
+    /// Returns the kind of failure that this error causes in a stage.
     pub fn kind(&self) -> FailureKind {
         match self {
             Self::Malformed(_) => FailureKind::InvalidResponse,
@@ -128,7 +128,7 @@ impl Patch {
     /// The maximum number of bytes that all `copy` operations of a patch may copy, as in kube-apiserver.
     pub const MAX_COPIED_BYTES: usize = 3 << 20;
 
-    /// The size in bytes to which a patch may let an object grow; beyond it, only by [`Patch::MAX_GROWTH`].
+    /// The size in bytes to which a patch may let an object grow, even by more than [`Patch::MAX_GROWTH`].
     pub const MAX_RESULT_BYTES: usize = 16 << 20;
 
     /// The number of bytes by which a patch may let any object grow.
@@ -239,7 +239,7 @@ impl Patch {
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`apply`](Self::apply), and [`PatchError::DeadlinePassed`].
+    /// Fails as [`apply`](Self::apply) does, and with [`PatchError::DeadlinePassed`].
     pub fn apply_by(&self, object: &Object, deadline: Option<Deadline>) -> Result<Object, PatchError> {
         let size = object.text().len();
         let mut budget = Self::budget(size + self.size(), deadline);

@@ -61,7 +61,7 @@ impl Response {
     /// The maximum length of an audit annotation's value in bytes. Longer values are truncated.
     pub const MAX_ANNOTATION: usize = 4096;
 
-    /// Truncates long texts and drops excess entries, in verdicts of chains and of shadow runs.
+    /// Truncates long texts and drops excess entries.
     #[must_use]
     pub fn bounded(mut self) -> Self {
         if !self.warnings.is_empty() {

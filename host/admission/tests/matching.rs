@@ -1,4 +1,4 @@
-//! Rules, namespaceSelectors and objectSelectors. The rows come from kube-apiserver's tests of these predicates, and
+//! Rules, namespaceSelectors and objectSelectors. The cases come from kube-apiserver's tests of these predicates, and
 //! have the same names as in `tests/whole/kubernetes/conformance/list.rs`.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]

@@ -84,7 +84,7 @@ impl fmt::Display for ClusterKind {
     }
 }
 
-/// Reads resources for plugins. The sandbox checks the grant before a call, and waits until the deadline at most.
+/// Reads resources for plugins. The sandbox checks the grant before a call, and waits at most until the deadline.
 #[async_trait]
 pub trait ClusterReader: fmt::Debug + Send + Sync + 'static {
     /// Returns an object as JSON; `None` if it does not exist.
@@ -155,7 +155,7 @@ pub struct ClusterPage {
     pub rest: Option<String>,
 }
 
-/// The error of a request to the control plane.
+/// The reason why a request to the control plane failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClusterError {
     /// The control plane is unavailable, for this reason.

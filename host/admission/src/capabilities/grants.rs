@@ -59,7 +59,7 @@ impl Grants {
         !self.http.is_empty() || !self.images.is_empty()
     }
 
-    /// Adds the grants of `more`, but keeps this namespace.
+    /// Adds the grants of `more`, but not its namespace.
     pub fn extend(&mut self, more: Self) {
         let Self {
             cluster,

@@ -108,7 +108,7 @@ impl From<HttpOrigin> for HttpGrant {
 
 impl HttpGrant {
     /// Returns the first of `grants` that allows the request. The error is a message with the missing grant and the
-    /// fix, in which `sender` names the sender of the request, and `list` the place of the grants in the configuration.
+    /// fix. In the message, `sender` names the sender of the request, and `list` the configured list of grants.
     pub fn of<'a>(
         grants: &'a [Self],
         origin: &HttpOrigin,
@@ -295,7 +295,7 @@ const URL_MAX: usize = 16 << 10;
 /// The part of the remaining time after which a request times out.
 const TIME_FOR_REQUESTS: f64 = 0.9;
 
-/// The requests that Kyverno policies may send. The configuration grants them, because policies have no such field.
+/// The requests that Kyverno policies may send. The configuration grants them, because policies cannot.
 #[derive(Clone, Debug)]
 pub struct PolicyHttp {
     /// The granted requests. Every policy may send them.

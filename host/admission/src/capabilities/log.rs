@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Mode, words};
 
-/// The number of a call's lines that are kept, and the bytes of their texts.
+/// The maximum number of lines of a call, and the maximum size of their texts in bytes.
 const LINES: usize = 256;
 const BYTES: usize = 64 << 10;
 
@@ -65,7 +65,7 @@ fn change(change: impl FnOnce(&mut CallNotes)) {
 }
 
 impl LogLine {
-    /// Adds the line to the notes of the stage that this task is calling. Drops it without a call or beyond the limits.
+    /// Adds the line to the notes of the stage that this task is calling, if there is one and the limits allow it.
     pub fn keep(self) {
         change(|kept| {
             let size = self.context.len() + self.message.len();

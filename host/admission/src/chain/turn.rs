@@ -137,7 +137,7 @@ impl Turn<'_> {
         self.judge(phase, response.bounded(), deadline).await
     }
 
-    /// Returns the reason why the stage is not called, with the exception if it is one; `None` if the stage is called.
+    /// Returns the reason why the stage is not called, and the exception if that is the reason; `None` if it is called.
     async fn skip(
         &self,
         stage: &Stage,

@@ -25,7 +25,7 @@ impl Digest {
     ///
     /// # Errors
     ///
-    /// Returns the errors of the reader.
+    /// Fails when the reader fails.
     pub fn of_reader(reader: impl io::Read) -> io::Result<Self> {
         let mut reader = BufReader::with_capacity(64 << 10, reader);
         let mut hasher = Sha256::new();

@@ -88,7 +88,7 @@ impl<'a> Steps<'a> {
         }
     }
 
-    /// Adds the operations that merge a patch into an object, or into nothing.
+    /// Adds the operations that merge a patch into `target`; `None` stands for an empty object.
     fn merge(
         &mut self,
         patch: &Map<String, Value>,
@@ -111,7 +111,7 @@ impl<'a> Steps<'a> {
         Ok(())
     }
 
-    /// Adds the operations that change a merge patch, whose part at the path is `patch`, to result in `target`.
+    /// Adds the operations that amend `patch`, the part of the merge patch at the path, to yield `target`.
     fn amend(
         &mut self,
         patch: Option<&Value>,

@@ -62,7 +62,7 @@ impl Operation {
         self.path.len() + from + self.action.value().map_or(0, |value| value.get().len())
     }
 
-    /// Applies the operation, and returns whether it changed the object; with `has_changed`, even an equal value did.
+    /// Applies the operation. Returns whether it changed the object; with `has_changed`, equal values count as changes.
     pub(super) fn apply<'a>(
         &'a self,
         root: &mut Node<'a>,

@@ -13,7 +13,7 @@ use crate::{
     ReviewVersion, SpellingError, Uid, UnknownOperation, UserInfo,
 };
 
-/// The error of reading an AdmissionReview.
+/// The reason why an AdmissionReview cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReviewError {
     /// The text is not JSON, or a field has another type.

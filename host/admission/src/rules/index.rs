@@ -9,7 +9,7 @@ use crate::{Chain, Matcher, Operation, Outline, Phase, Request};
 #[derive(Clone, Debug, Default)]
 pub struct ChainIndex {
     by_resource: HashMap<String, Positions>,
-    /// The positions by kind in lower case.
+    /// The positions of chains, by kind in lower case.
     by_kind: HashMap<String, Positions>,
     for_everything: Positions,
     by_name: HashMap<Arc<str>, Vec<(Phase, usize)>>,

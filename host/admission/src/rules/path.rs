@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use percent_encoding::percent_decode_str;
 use url::form_urlencoded;
 
-/// The readings of a path by usual servers: decoded segment by segment, so that an encoded slash stays in its segment,
-/// and decoded before it is split, as in Go's servers. Both have no empty segments and no dot segments. A server that
-/// removes dot segments before it decodes reads an encoded one (`%2e.`) as a name.
+/// The readings of a path: how common servers understand it. Some decode it segment by segment, so that an encoded
+/// slash stays in its segment; others, such as Go's, decode it before they split it. Both remove empty segments and dot
+/// segments. A server that removes dot segments before it decodes takes an encoded one (`%2e.`) for a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathReadings {
     /// The path decoded segment by segment. Encoded slashes are still `%2F`, so that the path can be split.
@@ -66,9 +66,9 @@ const READINGS_SIZE: usize = 32 << 10;
 /// Represents a slash inside a segment. No accepted path contains a control character.
 const SLASH: &str = "\u{1}";
 
-/// Computes the readings of a path by lenient servers, which apply the steps below in any order, and decode the path at
-/// least once. Returns `None` if the path is encoded too often, contains control characters, characters that may become
-/// separators, or invalid UTF-8, or has too many readings.
+/// Computes the paths that lenient servers may read from a path. They apply the steps below in any order, and decode
+/// the path at least once. Returns `None` if the path is encoded too often, contains control characters, characters
+/// that may become separators, or invalid UTF-8, or has too many readings.
 ///
 /// Each combination and order of steps is a reading. For example, a server that ignores the parameters of segments may
 /// decode the path before or after it splits the path.
@@ -277,7 +277,7 @@ pub fn header_key(name: &str) -> String {
 mod tests {
     use super::*;
 
-    /// Each reading takes one more step than the previous one, or another step.
+    /// Each row has a path and some of its readings, which differ in the steps that a server applies.
     #[test]
     fn a_path_has_the_readings_of_lenient_servers() {
         for (path, expected) in [

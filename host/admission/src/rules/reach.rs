@@ -93,7 +93,7 @@ pub struct Unreached {
 }
 
 impl Reach {
-    /// Returns why a chain with these rules and this only namespace misses requests; `None` if it misses none.
+    /// Returns why a chain with these rules, in this namespace if any, misses requests; `None` if it misses none.
     pub fn misses(&self, namespace: Option<&str>, rules: &[Rule]) -> Option<Unreached> {
         let excluded =
             namespace.filter(|namespace| self.excluded_namespaces.iter().any(|name| name == namespace));

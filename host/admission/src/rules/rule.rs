@@ -115,7 +115,7 @@ enum Subresource {
     Any,
 }
 
-/// The error of parsing a rule.
+/// The reason why a rule cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RuleError {
     /// The entry of `resources` has an empty part.

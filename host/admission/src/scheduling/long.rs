@@ -21,7 +21,7 @@ use crate::{
     },
 };
 
-/// The processor time after which a call is long. It is counted after the call first yields, at a tick or to wait.
+/// The processor time after which a call is long, counted from the moment when it first yields, at a tick or to wait.
 const LONG: Duration = Duration::from_millis(1);
 
 /// The number of calls of a hook that begin on a thread for long work after a long call. So a hook that only sometimes
@@ -158,7 +158,7 @@ impl<T> MeasuredCall<T> {
 }
 
 /// Runs a call. It begins on this thread, and moves to a thread for long work after it has computed for long or called
-/// [`leave`]. If it is expected to be long, it begins there. Must be called within a tokio runtime.
+/// [`leave`]. If the call is expected to be long, it begins on such a thread. Must be called within a tokio runtime.
 pub async fn run_long<T: Send + 'static>(call: LongCall<T>, expectation: &Expectation) -> T {
     let mut call = MeasuredCall {
         call,

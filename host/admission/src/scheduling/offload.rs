@@ -20,8 +20,8 @@ use crate::{Deadline, Failure, FailureKind, scheduling::reschedule::reschedule_o
 /// The size in bytes up to which work is short enough for a serving thread.
 pub(crate) const SMALL: usize = 32 << 10;
 
-/// The nice value of threads for long work, with which each gets a quarter of a processor that another thread uses too.
-/// With much less, long calls would miss their deadlines on a machine with other busy programs.
+/// The nice value of threads for long work. Such a thread gets a quarter of a processor that it shares with a thread of
+/// normal priority. With much less, long calls would miss their deadlines on a machine with other busy programs.
 const NICE: i32 = 5;
 
 static PERMITS: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(thread_count()));
@@ -58,7 +58,7 @@ pub fn lower_priority() {
     }
 }
 
-/// Returns the number of threads for long work. One core is left to serving threads, which else wait up to 1 ms.
+/// Returns the number of threads for long work. One core is left to serving threads, to spare them waits of up to 1 ms.
 fn thread_count() -> usize {
     let cores = available_parallelism().map_or(1, NonZero::get);
     cores.saturating_sub(1).max(1)
@@ -113,7 +113,7 @@ pub fn on_thread_for_long_work<T: Send + 'static>(
     })
 }
 
-/// Continues the panic of a task that ended without a result, or waits: tasks are aborted only with the process.
+/// Resumes the panic of a failed task. If the task was aborted instead, the process is ending, so this waits.
 pub async fn ended<T>(error: JoinError) -> T {
     match error.try_into_panic() {
         Ok(panic) => resume_unwind(panic),

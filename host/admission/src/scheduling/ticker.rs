@@ -40,7 +40,7 @@ impl Ticker {
     ///
     /// # Errors
     ///
-    /// Returns the error of starting a thread.
+    /// Fails when a thread cannot be started.
     #[allow(
         clippy::disallowed_methods,
         reason = "they tick however busy other threads are"

@@ -37,7 +37,7 @@ async fn a_large_patch_is_applied_on_another_thread() {
         .map(|i| json!({"op": "copy", "from": "", "path": format!("/b{i}")}))
         .collect();
     let request = large();
-    // There is a thread for long work for each core but one.
+    // There is one thread for long work fewer than there are cores, but at least one.
     let all = (available_parallelism().unwrap().get() - 1).max(1);
     for mode in Mode::ALL {
         let mut stage = Stage::new("stage", Script::Patch(copies.clone().into()));

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// The rules are: one spelling, no duplicate keys, and the same identity.
+/// The object that a stage returns must have keys in the canonical spelling, no duplicate keys, and the same identity.
 #[tokio::test]
 async fn the_result_of_a_verdict_must_satisfy_the_rules_for_incoming_objects() {
     use Script::{Patch, Replace};

@@ -275,7 +275,7 @@ async fn warnings_and_annotations_are_kept_in_the_order_of_their_stages() {
 
 /// As in Gatekeeper 3.x (pkg/webhook/policy.go), the message has a line for each policy that denies the request.
 #[tokio::test(start_paused = true)]
-async fn denials_of_stages_that_name_themselves_are_joined() {
+async fn denials_that_name_their_policies_are_joined() {
     let named = |name: &str, script: Script| {
         let mut stage = Stage::new(name, script);
         stage.spec.names_itself = true;

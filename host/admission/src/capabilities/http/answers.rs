@@ -37,7 +37,7 @@ pub struct HttpAnswer {
     pub error: Option<HttpAnswerError>,
 }
 
-/// The error of a request that a server does not answer.
+/// The reason why a request gets no response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum HttpAnswerError {

@@ -39,7 +39,7 @@ fn an_origin_is_an_https_server_or_a_loopback_address() {
 }
 
 #[test]
-fn a_path_prefix_includes_only_paths_that_are_below_it_in_every_reading() {
+fn a_path_prefix_includes_only_paths_that_every_server_reads_as_below_it() {
     for (prefix, path, expected) in [
         ("/v1/", "/v1/rules", Some(true)),
         ("/v1/", "/v1", Some(false)),
