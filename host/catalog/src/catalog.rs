@@ -60,7 +60,7 @@ pub(crate) struct Inner {
     pub(crate) size_limit: u64,
 }
 
-/// The requirement of the signature policy for a module, and the source by which it was chosen.
+/// The signature policy's requirement for a module, and the module's source, which selects the requirement.
 pub(crate) struct Rule<'a> {
     source: Source,
     requirement: &'a Requirement,
@@ -106,7 +106,7 @@ impl Catalog {
             .await
     }
 
-    /// Creates a resolver for one table, which resolves each reference once.
+    /// Creates a resolver for the stages that go live together. It resolves each reference once.
     pub fn resolver(&self) -> Resolver {
         Resolver::new(self.clone())
     }

@@ -6,7 +6,7 @@ use tokio::sync::OnceCell;
 
 use crate::{Catalog, Digest, Error, Freshness, Module, ModuleReference, OnProgress};
 
-/// Resolves each reference once, and reads each file once, so that all stages of a table get the same version.
+/// Resolves each reference once, and reads each file once, so that stages that go live together get the same version.
 #[derive(Debug)]
 pub struct Resolver {
     catalog: Catalog,
@@ -34,7 +34,7 @@ impl Resolver {
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`Catalog::obtain`].
+    /// Fails as [`Catalog::obtain`] does.
     pub async fn obtain(
         &self,
         reference: &ModuleReference,

@@ -119,7 +119,7 @@ mod tests {
         }
     }
 
-    /// The plugins are embedded only in a build with this feature, as by `cargo task release`.
+    /// The plugins are embedded only in a build with this feature, such as `cargo task release` makes.
     #[cfg(feature = "stock")]
     #[test]
     fn every_embedded_module_can_be_decompressed() {

@@ -70,8 +70,8 @@ impl Repository<'_> {
             ));
         }
         let repository = self.artifact.repository();
-        // A push begins with the question whether a blob exists. The challenge for it allows only reading, so the scope
-        // of the push is requested instead.
+        // A push first asks whether a blob exists, and is challenged for read access only, so the scope of the whole
+        // push is requested instead.
         let scope = match self.access {
             Access::Pull => parameter("scope").unwrap_or_else(|| format!("repository:{repository}:pull")),
             Access::Push => format!("repository:{repository}:pull,push"),

@@ -27,7 +27,7 @@ pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Network {
     pub(super) fn new(config: NetworkConfig) -> Result<Self, Error> {
-        // A system without CA certificates is no error, because modules from files need none; only connections fail.
+        // A system without CA certificates is accepted, because modules from files need none; only connections fail.
         let tls = tls::client(Trust::SystemAnd(config.ca.as_deref()), None).map_err(Error::Ca)?;
         let options = ClientOptions {
             connect_timeout: CONNECT_TIMEOUT,

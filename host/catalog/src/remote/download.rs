@@ -286,8 +286,8 @@ impl Received {
     }
 }
 
-/// Works on the file on a blocking thread. After an error, the file is removed and the download continues in memory;
-/// storing the complete download will report the error.
+/// Runs `work` on the file, on a blocking thread. After an error, the file is removed and the download continues in
+/// memory; storing the complete download will report the error.
 async fn write_to<T: Send + 'static>(
     mut partial: Partial,
     work: impl FnOnce(&mut Partial) -> Result<T, Error> + Send + 'static,

@@ -37,7 +37,7 @@ enum Sources {
     },
 }
 
-/// A host, or every host with one more label than `*.example.com` shows.
+/// A host or, if `is_under`, every host that has one label before `name`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct HostPattern {
     name: String,

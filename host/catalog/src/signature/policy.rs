@@ -112,7 +112,7 @@ impl fmt::Display for Requirement {
     }
 }
 
-/// The requirements of a keyless signature. An authority of the trust root must have issued the certificate to the
+/// The requirements for a keyless signature. An authority of the trust root must have issued the certificate to the
 /// identity, and the certificate must have been valid when a log or timestamp authority of the trust root recorded the
 /// signature.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -124,7 +124,7 @@ pub struct Keyless {
     pub issuer: IssuerUrl,
 }
 
-/// The requirements of a signature by the owner of a known certificate, which need not contain an identity.
+/// The requirements for a signature by the owner of a known certificate, which need not contain an identity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Certified {
     pub certificate: SigningCertificate,

@@ -349,7 +349,7 @@ async fn content_that_is_not_webassembly_is_refused() {
 }
 
 #[tokio::test]
-async fn an_unreachable_server_or_one_without_trusted_tls_is_reported() {
+async fn a_server_that_is_unreachable_or_lacks_trusted_tls_is_reported() {
     let mut scene = Scene::new();
     scene.config.network.attempts = 2;
     let site = Site::start(&scene.authority).await;

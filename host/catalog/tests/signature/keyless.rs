@@ -26,7 +26,7 @@ fn good_payload() -> String {
 }
 
 #[test]
-fn a_keyless_signature_needs_the_identity_and_a_valid_certificate_at_signing() {
+fn a_keyless_signature_needs_the_identity_and_a_certificate_valid_at_signing() {
     const WORKFLOW: &str = "https://github.com/o/r/.github/workflows/release.yml@refs/tags/v1.0";
     let authority = Authority::new();
     let default = Request::default;

@@ -34,7 +34,7 @@ impl PublicKey {
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`from_pem`](Self::from_pem), and an error when the file cannot be read.
+    /// Fails as [`from_pem`](Self::from_pem) does, and when the file cannot be read.
     pub fn read(path: &Path) -> Result<Self, InvalidTrust> {
         let text = read_text(path)?;
         Self::parse(&text).map_err(invalid("public key", Some(path)))

@@ -38,7 +38,7 @@ impl TrustRoot {
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`from_json`](Self::from_json), and an error when the file cannot be read.
+    /// Fails as [`from_json`](Self::from_json) does, and when the file cannot be read.
     pub fn read(path: &Path) -> Result<Self, InvalidTrust> {
         let text = read_text(path)?;
         Self::parse(&text).map_err(invalid(WHAT, Some(path)))
