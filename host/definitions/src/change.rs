@@ -41,7 +41,7 @@ pub struct Change {
     pub effects: Vec<(DefinitionId, AppliedEffect)>,
     /// The files to write and remove; empty if nothing changes.
     pub files: Vec<FileChange>,
-    /// Warnings about parts of the texts that are lost, such as comments.
+    /// Warnings about what the change drops from the texts, such as comments.
     pub losses: Vec<String>,
 }
 

@@ -66,12 +66,14 @@ pub trait DocumentForm: fmt::Debug + Send + Sync + 'static {
         defined.chains.extend(all.chains());
     }
 
-    /// Returns what a store of entries gets when `applied` replaces `replaced`. `None`, the default, means `applied`.
+    /// Returns the object to store if `applied` replaces `replaced` in a store of entries. Default: `None`, for
+    /// `applied`.
     fn merge(&self, _applied: Json, _replaced: &Json) -> Option<Json> {
         None
     }
 
-    /// Returns the result, with a reason, if documents of this kind never become native chains. Default: `None`.
+    /// Returns the result of importing documents of this kind, and the reason, if it is always the same. Default:
+    /// `None`.
     fn import(&self, _kind: &DocumentKind) -> Option<(ImportResult, &'static str)> {
         None
     }

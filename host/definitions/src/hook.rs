@@ -64,8 +64,8 @@ pub trait HookKind: HookValue {
         Vec::new()
     }
 
-    /// Returns whether `now` may refuse fewer requests than this hook, which it replaces. Changes that truncating a
-    /// file cannot cause do not count, such as another module or URL, or other values in settings. Default: whether the
+    /// Returns whether `now`, the replacement of this hook, may refuse fewer requests. Changes that truncating a file
+    /// cannot cause do not count, such as another module or URL, or other values in settings. Default: whether the
     /// hooks differ.
     fn may_refuse_more_than(&self, now: &HookDefinition) -> bool {
         !self.equals(&**now)

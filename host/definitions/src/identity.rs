@@ -39,7 +39,7 @@ pub struct StageId {
     pub stage: String,
 }
 
-/// The error of parsing the name of a definition, chain or stage.
+/// The reason why a text is not the name of a definition, chain or stage.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidId {
     /// The text is not the name of a definition.

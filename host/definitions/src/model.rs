@@ -7,7 +7,7 @@ use crate::{
     CandidateDefinition, HookDefinition, Location, Mistake, PluginDefinition, PluginPart, PluginRole,
 };
 
-/// A chain as a document of any system defines it.
+/// A chain, whichever system's document defines it (native, Kubernetes, Kyverno, ...).
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ChainDefinition {

@@ -36,7 +36,7 @@ pub struct RolloutDefinition {
     pub refusals: RolloutLimit,
 }
 
-/// The property of requests by which they are divided between plugin and candidate: equal values go to the same one.
+/// The property of requests that selects plugin or candidate: requests with equal values are decided by the same one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum RolloutKey {
     /// The namespace, or the object's name if it has no namespace.
@@ -50,7 +50,7 @@ pub enum RolloutKey {
 
 words!(RolloutKey, "key of a rollout": Namespace = "namespace", User = "user", Uid = "uid");
 
-/// The number of requests during one [pause](RolloutDefinition::pause) at which a rollout ends.
+/// The number of failures or refusals during one step at which a rollout ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RolloutLimit {
     /// A number of requests, at least one.
@@ -60,8 +60,8 @@ pub enum RolloutLimit {
 }
 
 impl RolloutDefinition {
-    /// Returns whether the candidate of this stage decides the request when it has this share. Larger shares include
-    /// the requests of smaller ones. The result depends only on the arguments, so all replicas agree.
+    /// Returns whether the candidate of this stage decides the request at this share. Larger shares include the
+    /// requests of smaller ones. The result depends only on the arguments, so all replicas agree.
     pub fn includes(&self, stage: &str, request: &Request, share: Share) -> bool {
         if share == Share::ALL {
             return true;
@@ -93,7 +93,7 @@ impl RolloutDefinition {
 }
 
 impl RolloutLimit {
-    /// Returns the number of affected requests, out of `of`, at which the rollout ends.
+    /// Returns the number of affected requests at which the rollout ends, if there are `of` requests in all.
     pub fn out_of(self, of: u64) -> u64 {
         match self {
             Self::Count(limit) => limit,

@@ -202,8 +202,8 @@ fn covered_in_any_order(texts: &[&str]) -> Vec<(usize, String)> {
         .collect()
 }
 
-/// Finds the covered patterns that kube-apiserver rejects: a pattern with a subresource after the pattern that covers
-/// it; and the last pattern without a subresource.
+/// Finds the covered patterns that kube-apiserver rejects. With a subresource, a pattern is rejected after the pattern
+/// that covers it; without one, only the last such pattern is rejected, if the list contains `*`.
 fn covered_for_kubernetes(texts: &[&str]) -> Vec<(usize, String)> {
     let mut covered = Vec::new();
     for (index, text) in texts.iter().enumerate() {

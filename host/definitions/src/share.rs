@@ -4,7 +4,7 @@ use std::{fmt, num::NonZeroU16, str::FromStr};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Share(NonZeroU16);
 
-/// The error of parsing a share.
+/// The reason why a text is not a share.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not a valid share; write {fix}")]
 pub struct InvalidShare {

@@ -106,7 +106,7 @@ impl DefinitionFile {
         }
     }
 
-    /// Parses the documents. A text without any is a mistake: a lost text must not remove definitions.
+    /// Parses the documents. A text without any is a mistake, so that losing its content does not remove definitions.
     pub(crate) fn documents(&self, mistakes: &mut Mistakes) -> Vec<Document> {
         let before = mistakes.len();
         let documents = match self.kind {
@@ -167,7 +167,7 @@ pub trait DefinitionStore: Send + Sync + Debug + 'static {
     async fn changed(&self);
 }
 
-/// The errors of reading or writing a store.
+/// The reason why a store could not be read or written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
@@ -237,7 +237,7 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// Creates the error of a request to a store's server. After a temporary error, the store is read again.
+    /// Creates the error for a failed request to a store's server. After a temporary error, the store is read again.
     pub fn of_server(store: String, reason: String, is_temporary: bool) -> Self {
         if is_temporary {
             Self::Unreachable { store, reason }

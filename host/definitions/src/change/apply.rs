@@ -215,7 +215,7 @@ impl<'a> Applied<'a> {
         }
     }
 
-    /// Returns the document merged with the definition that it replaces; `None` if the system does not merge.
+    /// Returns the document merged with the definition that it replaces; `None` if nothing of the definition is kept.
     fn merged(&self, replaced: &Definition<'_>) -> Option<Json> {
         let form = &replaced.read.form;
         form.merge(
@@ -347,7 +347,7 @@ pub(crate) fn file_of(id: &DefinitionId, directory: &Path) -> PathBuf {
     directory.join(format!("{name}.yaml"))
 }
 
-/// Returns the first unused path, on disk and in `files`: `path`, or `path` with a number appended to its name.
+/// Returns `path`, or else `path` with a number appended to its name, that exists neither on disk nor in `files`.
 pub(crate) fn free_path(path: PathBuf, files: &[DefinitionFile]) -> PathBuf {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     let mut free = path.clone();

@@ -189,7 +189,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// Returns the result, and its reason, of a definition that is never converted.
+    /// Returns the result to report for a definition that is never converted, and the reason; `None` for others.
     fn stays(&self) -> Option<(ImportResult, &'static str)> {
         let ReadDefinition { form, kind, .. } = &**self.definition.read;
         form.import(kind)

@@ -9,7 +9,7 @@ pub fn to_yaml(value: &Json) -> String {
     let options = ser_options! { compact_list_indent: false, prefer_block_scalars: false };
     let mut text = "---\n".to_owned();
     if to_fmt_writer_with_options(&mut text, &Node(value), options).is_err() {
-        // Serialising to memory cannot fail. JSON would be valid YAML anyway.
+        // Serialising to memory cannot fail. The fallback is JSON, which is valid YAML.
         text = format!("---\n{value:#}\n");
     }
     text

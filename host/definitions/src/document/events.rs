@@ -26,7 +26,7 @@ pub(super) struct Events<'t> {
     anchors: HashMap<usize, Range<usize>>,
     /// The ranges of recorded events that must still be repeated, for each nested alias.
     repeating: Vec<Range<usize>>,
-    /// The position of the last written event, which during a repetition is the outermost alias.
+    /// The position of the last event in the text; during a repetition, the position of the outermost alias.
     written: Position,
     /// The number of values so far, including keys.
     values: usize,

@@ -36,7 +36,7 @@ fn not_json(position: Position, error: &serde_json::Error) -> SyntaxMistake {
     SyntaxMistake::new(position, format!("this is not JSON: {message}"), "")
 }
 
-/// Converts offsets to lines and columns, fast if they increase: a smaller one makes it count from the start.
+/// Converts offsets to lines and columns. It counts on from the previous offset, or from the start for a smaller one.
 struct Lines<'a> {
     text: &'a str,
     offset: usize,

@@ -99,7 +99,7 @@ impl fmt::Display for Mistake {
     }
 }
 
-/// Quotes a text for a message: on one line, and truncated after 60 characters.
+/// Quotes a string for a message: on one line, and truncated after 60 characters.
 pub fn quoted(text: &str) -> String {
     const LONGEST: usize = 60;
     match text.char_indices().nth(LONGEST) {
@@ -145,7 +145,7 @@ impl Mistakes {
     ///
     /// # Errors
     ///
-    /// Returns the unique mistakes, sorted by location. After 100 mistakes, the last one counts the rest.
+    /// Returns the unique mistakes, sorted by location. After 100 mistakes, a last one tells how many follow.
     pub fn into_result<T>(mut self, value: T) -> Result<T, Self> {
         if self.is_empty() {
             return Ok(value);

@@ -74,7 +74,7 @@ pub struct Document {
     texts: Texts,
 }
 
-/// A cache of the files that documents refer to: the text of each, or the mistake of reading it.
+/// A cache of the files that documents refer to: the text of each, or why it cannot be read.
 pub(crate) type Texts = Arc<Mutex<HashMap<PathBuf, Result<String, Mistake>>>>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,7 +115,7 @@ impl Document {
         own.and_then(|own| text.get(own)).unwrap_or(text)
     }
 
-    /// Returns the document with another directory for relative paths; with `None`, they are a mistake.
+    /// Returns the document with another directory for relative paths; `None` makes relative paths a mistake.
     pub(crate) fn within(&self, directory: Option<&Path>) -> Self {
         Self {
             directory: directory.map(Path::to_owned),
@@ -156,7 +156,7 @@ pub fn with_replaced(text: &str, mut parts: Vec<(Range<usize>, String)>) -> Stri
     replaced
 }
 
-/// Splits a YAML text at its markers: lines that begin with `---` or `...`, with which no content can begin.
+/// Splits a YAML text at its markers: lines that begin with `---` or `...`, as a line of content never does.
 fn parts(text: &str) -> Vec<Range<usize>> {
     let mut parts = Vec::new();
     let (mut start, mut offset) = (0, 0);

@@ -16,8 +16,8 @@ use super::{
 
 /// A value in a document. Methods that read it report mistakes, and then return `None`.
 ///
-/// Mistakes are added to the list that was passed to [`Document::root`] or to [`reporting_to`](Self::reporting_to) of
-/// this or a surrounding value. Without a list, they are ignored.
+/// Mistakes are added to the list that was passed to [`Document::root`], or later to
+/// [`reporting_to`](Self::reporting_to). Without such a list, mistakes are ignored.
 #[derive(Clone)]
 pub struct Node<'a> {
     document: &'a Document,

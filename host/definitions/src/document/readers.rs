@@ -50,7 +50,7 @@ pub fn network(node: &Node<'_>) -> Option<IpNet> {
     node.parse_with(parse)
 }
 
-/// Returns a reader of one of these words, case-sensitive. Messages call them `what`, such as `failure policy`.
+/// Returns a reader of one of these words, case-sensitive. `what` names them in messages, such as `failure policy`.
 pub fn one_of<T: Copy>(
     what: &'static str,
     words: &'static [(&'static str, T)],
@@ -58,14 +58,14 @@ pub fn one_of<T: Copy>(
     move |node| node.one_of(what, words)
 }
 
-/// Returns a reader of strings that `parse` converts. Its error becomes a mistake.
+/// Returns a reader of strings that converts them with `parse`. An error of `parse` becomes a mistake.
 pub fn parse_with<'a, T, E: fmt::Display>(
     parse: impl Fn(&'a str) -> Result<T, E>,
 ) -> impl Fn(&Node<'a>) -> Option<T> {
     move |node| node.parse_with(&parse)
 }
 
-/// Returns a reader of paths whose file `load` loads. Its error becomes a mistake.
+/// Returns a reader of paths that loads the file at the path with `load`. An error of `load` becomes a mistake.
 pub fn file_with<T, E: fmt::Display>(
     load: impl Fn(&Path) -> Result<T, E>,
 ) -> impl Fn(&Node<'_>) -> Option<T> {

@@ -4,7 +4,7 @@ use std::{borrow::Cow, ops::Range, slice};
 
 use granit_parser::{Event, Parser, StructureStyle};
 
-/// Replaces each of these tabs by one space, so that all positions stay the same.
+/// Replaces each tab that indents a line inside a flow collection by one space, so that all positions stay the same.
 pub(super) fn as_spaces(text: &str) -> Cow<'_, str> {
     let is_indented_by_tab = |line: &str| line.trim_start_matches(' ').starts_with('\t');
     if !text.lines().any(is_indented_by_tab) {
@@ -15,7 +15,7 @@ pub(super) fn as_spaces(text: &str) -> Cow<'_, str> {
     Cow::Owned(with_spaces(text, &flow_collections(&lenient)))
 }
 
-/// Replaces the tabs that indent lines which begin inside one of these sorted parts.
+/// Replaces the indenting tabs with spaces on lines that begin inside one of `parts`, which must be sorted.
 fn with_spaces(text: &str, parts: &[Range<usize>]) -> String {
     let mut written = String::with_capacity(text.len());
     let mut parts = parts.iter().peekable();

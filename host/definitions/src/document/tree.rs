@@ -70,7 +70,7 @@ pub(super) struct Ambiguity {
 }
 
 impl Ambiguity {
-    /// Creates the ambiguity of a scalar that is `read` in YAML 1.1 and `other` in YAML 1.2.
+    /// Creates the ambiguity of a scalar whose value is `read` in YAML 1.1, but `other` in YAML 1.2.
     pub(super) fn new(position: Position, path: String, text: &str, read: &str, other: &str) -> Self {
         Self {
             position,
@@ -91,7 +91,7 @@ pub(super) fn join(path: &str, key: &str) -> String {
     }
 }
 
-/// Returns the position after the last character that is not white space, the last position of any mistake.
+/// Returns the position after the last character that is not white space. No mistake is reported after it.
 pub(super) fn end_of(text: &str) -> Position {
     let text = text.trim_end();
     let is_break = |(index, byte): (usize, u8)| {

@@ -85,7 +85,7 @@ enum Content {
     List(Vec<Positioned>),
     Map {
         map: MapBuilder,
-        /// The last key, while its value is missing.
+        /// The key whose value has not been read yet.
         key: Option<Key>,
     },
 }
@@ -262,7 +262,7 @@ impl Builder<'_> {
         Ok(None)
     }
 
-    /// Returns the place for the next key if the innermost collection is a map that expects a key.
+    /// Returns where to store the next key if the innermost collection is a map that expects a key.
     fn missing_key(&mut self) -> Option<&mut Option<Key>> {
         match &mut self.open.last_mut()?.content {
             Content::Map { key, .. } if key.is_none() => Some(key),

@@ -193,7 +193,7 @@ fn read_group(fields: &mut Fields<'_>, warnings: &mut Vec<Mistake>) -> Option<Gr
     let parts = group::read_parts(fields, "policies", read_member);
     let message = fields.get_required("message", "write what clients are told", readers::text);
     let parts = parts?;
-    // Kubewarden accepts members that the expression does not use, so they are only warnings.
+    // Kubewarden accepts members that the expression does not use, so they only cause warnings.
     warnings.extend(parts.unused.iter().map(|(name, node)| {
         let fix = format!("write `{name}()` in the expression, or remove the policy");
         node.mistake("the expression does not use it", fix)

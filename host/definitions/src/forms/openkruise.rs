@@ -131,7 +131,7 @@ fn read(root: &Node<'_>) -> Option<(ChainDefinition, Option<Canary>)> {
     Some((chain, canary))
 }
 
-/// Returns the chain's name, with the prefix of OpenKruise's webhook, because names decide the order of calls.
+/// Returns the chain's name. Names decide the order of calls, so it begins like the name of OpenKruise's webhook.
 fn chain_name(name: &str) -> String {
     format!("kruise-sidecarset-{name}")
 }
@@ -209,7 +209,7 @@ fn warn_of_upgrades(container: &Node<'_>, warnings: &mut Vec<Mistake>) {
     }
 }
 
-/// Returns a field of an object. The plugin checks all other fields.
+/// Returns a field of an object. Unread fields are no mistake here, because the plugin checks them.
 fn field<'a>(node: &Node<'a>, name: &str) -> Option<Node<'a>> {
     let mut children = node.children().into_iter();
     children.find(|(key, _)| *key == Some(name)).map(|(_, node)| node)

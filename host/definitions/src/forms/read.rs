@@ -10,7 +10,7 @@ use crate::{
     document::{Mistakes, ValueLocation},
 };
 
-/// The content of a document, as its system reads it.
+/// The content of a document after its system has read it.
 #[derive(Default)]
 pub struct FormContent {
     names: Vec<TakenName>,
@@ -51,7 +51,7 @@ impl FormContent {
         Self::default().taking(of, phase, name, false).with_part(part)
     }
 
-    /// Adds another name. Definitions that add it by this method may share it.
+    /// Adds a name that several definitions may have, if each of them adds it with this method.
     #[must_use]
     pub fn sharing_name(self, of: &'static str, phase: Phase, name: impl Into<String>) -> Self {
         self.taking(of, phase, name, true)

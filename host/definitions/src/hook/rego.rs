@@ -31,7 +31,7 @@ pub(crate) fn read(node: &Node<'_>) -> Option<PluginDefinition> {
     }
     fields.finish();
     let (text, entrypoint) = (text?, entrypoint?);
-    // If the policy reads `data.inventory`, it contains the granted kinds.
+    // If the policy reads `data.inventory`, the inventory contains the granted kinds.
     if text.contains("inventory") && !plugin.allow.cluster.is_empty() {
         let kinds = plugin
             .allow

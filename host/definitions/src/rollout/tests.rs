@@ -157,7 +157,7 @@ fn mistakes_in_a_rollout_are_reported() {
 }
 
 #[test]
-fn requests_with_the_same_key_are_decided_by_the_same_version() {
+fn requests_with_the_same_key_are_decided_by_the_same_plugin() {
     let by = |by: &str| read(&format!("{{ percent: 50, by: {by} }}"));
     let half = share("50%");
     for number in 0..50 {
@@ -166,7 +166,7 @@ fn requests_with_the_same_key_are_decided_by_the_same_version() {
         let namespace = by("namespace");
         let first = includes(&namespace, &request(Some(&number), "a", "alice"));
         assert_eq!(includes(&namespace, &request(Some(&number), "b", "bob")), first);
-        // Without a namespace, the name is the key, so a Namespace has the same version as its objects.
+        // Without a namespace, the name is the key, so a Namespace is decided by the same plugin as its objects.
         assert_eq!(includes(&namespace, &request(None, &number, "bob")), first);
         let user = by("user");
         let first = includes(&user, &request(Some("a"), "a", &number));
@@ -204,7 +204,7 @@ fn a_larger_share_includes_the_requests_of_a_smaller_one() {
         before = now;
     }
     assert!(before.iter().all(|is_in| *is_in), "all of them at the end");
-    // In another stage, the first requests are those of other namespaces.
+    // Each stage picks its share differently: the namespaces in one stage's half differ from those in another's.
     let half = share("50%");
     assert_ne!(included(STAGE, half), included("Mutating:pods/labels", half));
     // The result is the same in all replicas and in later versions of the program.

@@ -44,7 +44,7 @@ pub struct Definitions {
     pub chains: Vec<ChainDefinition>,
     /// The exceptions, sorted by name.
     pub exceptions: Vec<ExceptionDefinition>,
-    /// Kind and name of each definition, sorted, that chains depend on without being chains, such as `SyncSet`.
+    /// The kind and name of each definition that supports chains without being one, such as a `SyncSet`; sorted.
     pub supporting: Vec<String>,
 }
 
@@ -61,7 +61,7 @@ impl Definitions {
     }
 }
 
-/// Returns the chains and exceptions that these documents define. `mistakes` are those of parsing them.
+/// Returns the chains and exceptions that these documents define. `mistakes` are those that the parser found.
 pub(crate) fn define<'a>(
     read: impl IntoIterator<Item = &'a Arc<ReadDefinition>>,
     mut mistakes: Mistakes,
@@ -116,7 +116,7 @@ impl Chains {
         }
     }
 
-    /// Returns the chains in this file that depend on no other definition; a policy with bindings is none of them.
+    /// Returns the chains in this file that depend on no other definition, unlike a policy with bindings.
     pub(crate) fn of_file(&self, file: &str) -> impl Iterator<Item = &ChainDefinition> {
         let all = self.accepted.iter().flat_map(|(_, definitions)| definitions);
         all.filter(move |definition| definition.location().file == file)

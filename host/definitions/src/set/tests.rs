@@ -198,7 +198,7 @@ fn entries(documents: &[String]) -> Vec<DefinitionFile> {
     documents.iter().map(entry).collect()
 }
 
-/// Describes the result: the chains with their stages, and the unusable entries.
+/// Describes the usable part of `now`: the chains with their stages, and the unusable entries.
 fn sorted(now: &[DefinitionFile], before: &[DefinitionFile], on_bad: OnBadDefinition) -> String {
     let usable = DefinitionSet::of_files(now.to_vec()).usable(before, on_bad);
     let mut text = String::new();

@@ -16,8 +16,8 @@ use crate::{
     document::{Mistake, Mistakes},
 };
 
-/// What happens to an invalid entry of a store: one with a mistake, or one with the name, or the BCS operation and
-/// kind, of another. The other definitions stay live.
+/// What happens to an invalid entry of a store, which has a mistake, or the same name or BCS operation and kind as
+/// another definition. The other definitions stay live.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum OnBadDefinition {
     /// The last valid version stays live, if there is one.
@@ -350,7 +350,7 @@ impl Usable {
     }
 }
 
-/// Returns the rank of a definition in a conflict, which the lower rank wins.
+/// Returns the rank of a definition. In a conflict, the definition with the lower rank wins.
 fn conflict_rank(file: &DefinitionFile, in_force: &[DefinitionFile]) -> u8 {
     match in_force.iter().find(|other| other.path == file.path) {
         Some(other) if other.normalized() == file.normalized() => 0,

@@ -84,9 +84,8 @@ impl FilesRead {
     }
 }
 
-/// Reads files repeatedly until all of them have been unchanged for a while. Otherwise, they might be read while a
-/// ConfigMap's link is swapped, while a directory is being removed and looks empty, or while a file is written that is
-/// valid at every moment.
+/// Reads files repeatedly until all of them have been unchanged for a while. This prevents reads while a ConfigMap's
+/// link is swapped, while a directory that is being removed looks empty, or while a half-written file is valid already.
 #[derive(Debug, Default)]
 pub(super) struct Reading {
     listing: Listing,
@@ -220,7 +219,7 @@ fn fix_of_unread(path: &Path) -> &'static str {
     }
 }
 
-/// Returns the files `*.yaml`, `*.yml` and `*.json` in a directory, sorted by name. Other paths are returned alone.
+/// Returns the files `*.yaml`, `*.yml` and `*.json` in a directory, sorted by name, or `path` alone if it is a file.
 ///
 /// # Errors
 ///

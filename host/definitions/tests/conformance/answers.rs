@@ -31,7 +31,7 @@ impl fmt::Display for Answer {
 }
 
 impl Answer {
-    /// Returns whether a policy refused the request. Messages of the API server's own validation have "is invalid".
+    /// Returns whether a policy refused the request. Messages of the API server's own validation contain "is invalid".
     fn is_of_policy(&self) -> bool {
         let message = self.message.as_deref().unwrap_or_default();
         self.status >= 400 && !message.contains(" is invalid: ")

@@ -1,4 +1,4 @@
-//! Tests that policies and bindings are accepted or refused as by the API server when they are created.
+//! Tests that the same policies and bindings are accepted and refused as when they are created in the API server.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ struct List {
 }
 
 #[test]
-fn documents_are_accepted_and_refused_as_by_kube_apiserver() {
+fn documents_are_accepted_and_refused_as_in_kube_apiserver() {
     let cases: Vec<Case> = lines("accepts.jsonl");
     let mut found = BTreeMap::new();
     for case in &cases {

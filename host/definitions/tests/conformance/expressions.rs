@@ -57,7 +57,7 @@ fn object(is_shown: bool) -> Object {
 }
 
 #[tokio::test]
-async fn expressions_compile_and_have_the_values_as_in_kube_apiserver() {
+async fn expressions_compile_and_evaluate_as_in_kube_apiserver() {
     let cases: Vec<Case> = lines("cel.jsonl");
     let mut found = BTreeMap::new();
     let mut all = Vec::new();

@@ -217,7 +217,7 @@ impl Recorded {
 
 /// The API server evaluated the policies of all cases together, so one host has all their chains.
 #[tokio::test]
-async fn requests_are_answered_as_by_kube_apiserver() {
+async fn requests_get_the_same_responses_as_from_kube_apiserver() {
     let cases: Vec<Case> = lines("cases.jsonl");
     let mut found = BTreeMap::new();
     let (mut all, mut objects): (Vec<ChainDefinition>, _) = (Vec::new(), Vec::new());

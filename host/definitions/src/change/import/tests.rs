@@ -12,7 +12,7 @@ fn of(text: &str) -> Import {
         .unwrap_or_else(|mistakes| panic!("{mistakes}"))
 }
 
-/// Returns the result, the chain, the notes and the new text for the only definition.
+/// Imports a text with one definition. Returns the result, the chain, the notes and the new text.
 fn one(text: &str) -> (ImportResult, Option<String>, Vec<String>, String) {
     let import = of(text);
     let [definition] = <[Imported; 1]>::try_from(import.definitions).unwrap();
@@ -72,7 +72,7 @@ fn a_webhook_without_a_native_form_is_not_converted() {
     let (result, _, notes, kept) = one(&webhook("").replace(", caBundle: ", " } #"));
     assert_eq!(result, ImportResult::Kept);
     assert!(notes[0].contains("caBundle"), "{notes:?}");
-    // The text is the file's document without changes.
+    // The new text contains the original document.
     assert!(
         kept.starts_with("---\napiVersion: admissionregistration.k8s.io/v1\n"),
         "{kept}"

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::{chain, json, line, set, text, to};
 use crate::{ChainDefinition, DefinitionId, Expected};
 
-/// Generates text without meaning that may separate two documents.
+/// Generates blank lines and comments to separate two documents.
 fn between() -> impl Strategy<Value = String> {
     let lines = prop_oneof![Just("\n"), Just("# A comment.\n"), Just("#\n"), Just("   \n")];
     prop::collection::vec(lines, 0..4).prop_map(|lines| lines.concat())

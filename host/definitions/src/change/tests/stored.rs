@@ -232,7 +232,7 @@ fn a_relative_path_in_an_entry_is_a_mistake() {
         there.chains().unwrap_err().to_string(),
         path("store:/x/b", column)
     );
-    // If such a text is applied, the mistake is reported at its position in the text.
+    // When a text with a relative path is applied to a store, the mistake is reported at its position in the text.
     let empty = with_stored(&[]);
     let error = empty
         .apply(&json("b"), "new", Expected::Any, &to_store)
@@ -243,7 +243,7 @@ fn a_relative_path_in_an_entry_is_a_mistake() {
         .apply(&json("b"), "new", Expected::Any, &to_store)
         .unwrap_err();
     assert_eq!(error.to_string(), path("new", column));
-    // In a file, the same text is valid.
+    // Applied to a file, this text is valid.
     empty
         .apply(&json("b"), "new", Expected::Any, &to(Path::new("chains")))
         .unwrap();

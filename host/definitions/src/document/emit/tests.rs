@@ -12,8 +12,8 @@ fn read(text: &str) -> Json {
 }
 
 #[test]
-fn ambiguous_texts_are_quoted() {
-    // (text, as it is written). Plain booleans, numbers, timestamps and merge keys of YAML 1.1 are quoted.
+fn ambiguous_strings_are_quoted() {
+    // (string, its YAML). Plain booleans, numbers, timestamps and merge keys of YAML 1.1 are quoted.
     for (text, written) in [
         ("pods", "pods"),
         ("/mutate", "/mutate"),

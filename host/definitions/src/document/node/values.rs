@@ -164,7 +164,7 @@ impl<'a> Node<'a> {
         self.one_of(W::WHAT, W::WORDS)
     }
 
-    /// Reads one of these words, case-sensitive. Messages call them `what`, such as `failure policy`.
+    /// Reads one of these words, case-sensitive. `what` names them in messages, such as `failure policy`.
     pub fn one_of<T: Copy>(&self, what: &str, words: &[(&str, T)]) -> Option<T> {
         self.matching_word(what, words, |text, word| text == word)
     }

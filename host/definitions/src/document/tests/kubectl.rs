@@ -50,7 +50,7 @@ fn a_duplicate_key_is_a_mistake_although_kubectl_uses_the_last_value() {
 }
 
 #[test]
-fn some_texts_are_read_differently_from_kubectl() {
+fn some_yaml_is_not_read_as_kubectl_reads_it() {
     // kubectl refuses these texts, which are valid YAML 1.2.
     for (text, values) in [
         ("%YAML 1.2\n---\na: 1\n", json!([{"a": 1}])),

@@ -157,7 +157,7 @@ impl StoredDefinition {
         self.read_bcs(object)
     }
 
-    /// Returns the text that replaces the object of this BCS definition when it is applied; `None` for other systems.
+    /// Returns the text to apply in order to replace the object in this BCS definition; `None` for other definitions.
     pub fn with_bcs_object(&self, object: &BcsObject) -> Option<String> {
         self.read_bcs(|document| {
             if !is_resource(document) {

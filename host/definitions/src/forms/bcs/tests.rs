@@ -5,7 +5,7 @@ use super::*;
 use crate::{PluginDefinition, certificates, load_text};
 
 /// The body for creating a definition in BCS's API documents. Its CA bundles are not base64. The page about migrating
-/// describes another example of BCS.
+/// describes another BCS example.
 const DOCUMENTED: &str = r#"{"apiVersion":"v4","kind":"admissionwebhook","metadata":{"name":"webhook-test","namespace":"defaultGroup"},
  "resourcesRef":{"operation":"Create","kind":"Application"},
  "admissionWebhooks":[
@@ -335,7 +335,7 @@ fn mistakes_in_hooks_are_reported_with_their_locations() {
 }
 
 #[test]
-fn mistakes_around_the_hooks_are_reported_with_their_locations() {
+fn mistakes_outside_the_hooks_are_reported_with_their_locations() {
     let table = [
         (
             "{}",

@@ -42,7 +42,7 @@ const POINTS: [(&str, Point); 5] = [
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Point {
     Admission,
-    /// The `ValidatingAdmissionPolicy` that Gatekeeper generates from a CEL template, also for admission.
+    /// The `ValidatingAdmissionPolicy` that Gatekeeper generates from a CEL template. It is enforced at admission too.
     KubernetesPolicy,
     Other,
 }
@@ -105,8 +105,8 @@ impl ConstraintDocument {
         spec.finish();
     }
 
-    /// Returns the actions on a violation; an empty list for a dry run. `row` selects the generated objects, and `None`
-    /// the objects of requests. Returns `None` if the constraint is not enforced at admission for these objects.
+    /// Returns the actions on a violation: none for a dry run, and `None` if the constraint is not enforced at
+    /// admission. With a `row`, they apply to the objects that it generates; without one, to the objects of requests.
     pub(super) fn actions(&self, is_cel: bool, row: Option<&Row<'_>>) -> Option<Vec<Action>> {
         let is_here = |point: &Point| match point {
             Point::Admission => true,

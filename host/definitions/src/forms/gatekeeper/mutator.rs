@@ -25,9 +25,9 @@ use crate::{
     selectors,
 };
 
-/// The name of the chain of all mutators, with the prefix of Gatekeeper's webhooks, as names decide the order of calls.
+/// The name of the chain with all mutators. Names decide the order of calls, so it begins like Gatekeeper's webhooks.
 pub(super) const CHAIN: &str = "gatekeeper-mutation";
-/// The name of the stage, which is that of Gatekeeper's webhook.
+/// The name of the stage, which Gatekeeper's webhook has too.
 const STAGE: &str = "mutation.gatekeeper.sh";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

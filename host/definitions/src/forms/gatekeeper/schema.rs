@@ -7,7 +7,7 @@ use crate::{
     document::{Mistakes, Node, ValueLocation, quoted},
 };
 
-/// A value with the locations of its parts, which may outlive its document.
+/// A value with the locations of its parts. It may outlive its document.
 #[derive(Clone, Debug)]
 pub(super) struct LocatedValue {
     location: ValueLocation,

@@ -91,7 +91,7 @@ impl ConstraintStage<'_> {
         }
     }
 
-    /// Returns the actions on a violation like [`ConstraintDocument::actions`]; `None` if there is no such stage.
+    /// Returns the actions on a violation; `None` if the constraint is not enforced at admission for these objects.
     fn actions(&self, is_cel: bool) -> Option<Vec<Action>> {
         self.constraint.actions(is_cel, self.row.as_ref())
     }
@@ -166,7 +166,7 @@ impl TemplateDocument {
         } else {
             mutators(&others.mutators, Source::Generated, &others.syncs).into()
         };
-        // Stages with the same row share its generator, so that each object is generated once.
+        // All stages for the objects of a row share its generator, so that each object is generated once.
         let with_generator = |row: Row<'a>| {
             let expansion: Arc<dyn ObjectGenerator> = Arc::new(row.expansion(&mutators));
             (expansion, row)

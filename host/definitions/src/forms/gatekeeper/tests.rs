@@ -349,7 +349,7 @@ fn a_template_that_reads_missing_input_gets_a_warning() {
 }
 
 #[test]
-fn definitions_that_support_chains_are_listed_by_name() {
+fn supporting_definitions_are_listed_by_kind_and_name() {
     let sync = "apiVersion: syncset.gatekeeper.sh/v1alpha1\nkind: SyncSet\nmetadata: { name: nodes }\n\
                 spec: { gvks: [ { version: v1, kind: Node } ] }\n";
     let expansion = "apiVersion: expansion.gatekeeper.sh/v1beta1\nkind: ExpansionTemplate\n\

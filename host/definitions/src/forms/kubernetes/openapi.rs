@@ -9,7 +9,7 @@ use serde_json::{Map, Value as Json};
 use super::resource::{Resource, ResourceDocument};
 use crate::document::Node;
 
-/// The field that identifies a document of version 3, and below, the field of version 2, which is not supported.
+/// The fields that identify documents of OpenAPI 3 and, below, of version 2, which is not supported.
 pub(super) const VERSION: &str = "openapi";
 pub(super) const VERSION_2: &str = "swagger";
 

@@ -12,7 +12,7 @@ use crate::{Location, ModuleReference, PluginDefinition, WebhookDefinition, cert
 
 mod validation;
 
-/// The fields of a webhook. In a document, each has a line, from line 5 on.
+/// The fields of a webhook. A document has each of them on a line of its own, from line 5 on.
 const WEBHOOK: [(&str, &str); 5] = [
     ("name", "a.hooks.example"),
     ("clientConfig", "{ url: 'https://h.example' }"),
@@ -289,7 +289,7 @@ fn unset_fields_have_the_defaults_of_their_version() {
 }
 
 #[test]
-fn a_service_without_ca_bundle_is_verified_with_the_cas_of_the_system() {
+fn a_service_without_ca_bundle_is_verified_with_the_operating_systems_cas() {
     for bundle in ["", ", caBundle: ''", ", caBundle: null"] {
         let change = format!("clientConfig: {{ service: {{ namespace: ns, name: m }}{bundle} }}");
         let stage = read("Mutating", "v1", &change).unwrap().stages.remove(0);
@@ -343,7 +343,7 @@ fn resources_match_as_in_the_api_server() {
 }
 
 #[test]
-fn a_webhook_without_rules_is_left_out() {
+fn a_webhook_without_rules_gets_no_stage() {
     for change in ["rules:", "rules: []"] {
         let chain = read("Mutating", "v1", change).unwrap();
         assert_eq!((chain.rules, chain.stages), (Vec::new(), Vec::new()), "{change}");
@@ -409,7 +409,7 @@ fn side_effects_and_review_versions_are_optional_for_a_plugin() {
 }
 
 #[test]
-fn mistakes_around_the_webhooks_are_reported() {
+fn mistakes_outside_the_webhooks_are_reported() {
     let table = [
         (
             "",

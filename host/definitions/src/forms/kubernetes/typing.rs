@@ -49,7 +49,7 @@ pub(super) fn structures(resources: &[&ResourceDocument]) -> Structures {
     Arc::new(structures.collect())
 }
 
-/// Provides the schemas to the CEL stages of native chains, and adds warnings about expressions that do not fit.
+/// Provides the schemas to the CEL stages of native chains, and adds warnings about expressions that contradict them.
 pub(crate) fn use_schemas(chains: &mut [ChainDefinition], resources: &[&ResourceDocument]) {
     let structures = structures(resources);
     for chain in chains {

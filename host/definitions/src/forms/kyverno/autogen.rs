@@ -5,7 +5,7 @@ use admittance_conditions::Role;
 
 use crate::forms::kubernetes::policy::Constraints;
 
-/// The place of a Pod, or of its template, in an object.
+/// Where an object contains a Pod or a Pod template.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Level {
     /// The object itself is the Pod, or another resource of the policy.
@@ -16,7 +16,7 @@ pub(super) enum Level {
     JobTemplate,
 }
 
-/// The resources that create Pods: their names, their groups, and the place of the Pod template.
+/// The resources that create Pods: their names, their groups, and where they contain the Pod template.
 const CONTROLLERS: [(&str, &str, Level); 6] = [
     ("daemonsets", "apps", Level::Template),
     ("deployments", "apps", Level::Template),
@@ -30,8 +30,8 @@ pub(super) fn controllers() -> [&'static str; 6] {
     CONTROLLERS.map(|(name, ..)| name)
 }
 
-/// Returns the additional levels of a policy, each with its constraints. There are some only if the policy is for all
-/// Pods and nothing else. `controllers` are the resources that the policy names; `None` means all.
+/// Returns the levels of Pod templates to which a policy also applies, each with its constraints; none unless the
+/// policy is for all Pods and nothing else. `controllers` are the resources that the policy names; `None` means all.
 pub(super) fn levels(constraints: &Constraints, controllers: Option<&[String]>) -> Vec<(Level, Constraints)> {
     let Some(pods) = pods_alone(constraints) else {
         return Vec::new();

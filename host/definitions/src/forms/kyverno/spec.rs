@@ -69,7 +69,7 @@ pub(super) fn read(root: &Node<'_>, scope: Scope) -> Option<ChainDefinition> {
     names?;
     let mut stages = vec![settings.stage(Level::Object, constraints?, policy, root.location())];
     for (level, constraints) in levels {
-        // Every variant of an expression has the same mistakes, so they are reported once.
+        // An expression has the same mistakes at every level, so they are reported only once.
         if is_valid && let Some(mut fields) = node.object() {
             let policy = read_policy(&mut fields, scope, namespace, level);
             stages.push(settings.stage(level, constraints, policy, root.location()));
@@ -147,7 +147,7 @@ fn read_policy(fields: &mut Fields<'_>, scope: Scope, namespace: Option<&str>, l
     policy
 }
 
-/// Reads `autogen`: the resources that create Pods and to which the policy also applies; `None` for all of them.
+/// Reads `autogen`: the Pod controllers to which the policy also applies; `None` for all of them.
 fn read_autogen(fields: &mut Fields<'_>, warnings: &mut Vec<Mistake>) -> Option<Vec<String>> {
     let mut fields = fields.optional("autogen")?.object()?;
     for field in ["validatingAdmissionPolicy", "mutatingAdmissionPolicy"] {

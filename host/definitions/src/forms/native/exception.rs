@@ -105,7 +105,7 @@ fn read_stage(node: &Node<'_>) -> Option<(StageId, ValueLocation)> {
     Some((node.parse()?, node.value_location()))
 }
 
-/// Reads a time, or a day, at whose end in UTC the exception ends.
+/// Reads when an exception ends: a time, or a day, which counts until its end in UTC.
 pub(crate) fn read_end(node: &Node<'_>) -> Option<Moment> {
     let read = |text: &str| {
         let is_day = text.len() == "2027-01-31".len();

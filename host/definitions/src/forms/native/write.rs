@@ -1,6 +1,6 @@
 //! Writes chains in the native form.
 //!
-//! Properties without a native form are left out. A caller can find them by comparing the written chain.
+//! Properties without a native form are left out. To find them, a caller can read the result and compare the chains.
 
 use std::time::Duration;
 

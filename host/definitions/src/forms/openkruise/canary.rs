@@ -65,7 +65,7 @@ fn is_of_openkruise(key: &str) -> bool {
 }
 
 impl Canary {
-    /// Reports mistakes for which OpenKruise rejects a canary on its own.
+    /// Reports mistakes that can be found without other SidecarSets, and for which OpenKruise rejects a canary.
     pub(super) fn check_alone(&self, is_updated: bool, root: &Node<'_>) {
         if self.base == self.name {
             let message = "a canary cannot be its own base";

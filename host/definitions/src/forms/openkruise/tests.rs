@@ -200,7 +200,7 @@ fn mistakes_in_a_sidecar_set_are_reported() {
 }
 
 #[test]
-fn a_mistake_of_the_plugin_is_located_in_the_sidecar_set() {
+fn a_mistake_that_the_plugin_reports_is_located_in_the_sidecar_set() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("sets.yaml");
     std::fs::write(&file, WHOLE).unwrap();

@@ -34,7 +34,7 @@ pub(crate) fn read_member(node: &Node<'_>) -> Option<(PluginDefinition, Option<D
     Some((written.without_defaults()?, timeout))
 }
 
-/// Reads `clientConfig` or `plugin` of a webhook or hook, which messages call `what`.
+/// Reads `clientConfig` or `plugin` of a webhook or BCS hook, whose noun in messages is `what`.
 pub(crate) fn read_in_place_of_client<'a>(
     fields: &mut Fields<'a>,
     what: &str,
@@ -129,7 +129,7 @@ impl PluginFields {
         Some(self.with_defaults(&PluginDefinition::new(self.source.clone()?)))
     }
 
-    /// Takes missing fields, and in any case the source, from `defaults`.
+    /// Returns the plugin with the source of `defaults`, which also provides missing settings, grants and memory limit.
     fn with_defaults(&self, defaults: &PluginDefinition) -> PluginDefinition {
         let settings = self.settings.as_ref().unwrap_or(&defaults.settings);
         let allow = self.allow.as_ref().unwrap_or(&defaults.allow);

@@ -60,7 +60,7 @@ fn definitions_are_loaded_from_directories_and_files() {
     };
     assert_eq!(plugin.source, crate::ModuleReference::File(path("s.wasm")));
 
-    // A file is read once even if its directory is also given, and in spite of its extension if it is given itself.
+    // A file is read once even if its directory is also given. A file that is given explicitly may have any extension.
     let named = load(&[path("2.yaml"), directory.path().to_owned(), path("other.txt")]).unwrap();
     assert_eq!(names(&named), ["a", "b", "c", "d", "m/x"]);
     assert_eq!(load(&[]).unwrap(), []);

@@ -143,7 +143,7 @@ async fn changes_are_reported_until_they_are_read() {
     place.changed().await;
     assert_eq!(place.read().await, "chains/a.yaml=1 more.yaml=2");
 
-    // Other callers read while one waits for changes. Even a change that is undone counts, because they have read it.
+    // Other callers read while one waits for changes. A change that they have read counts, even if it is undone later.
     let waiting = async {
         place.changed().await;
         place.read().await
@@ -187,7 +187,7 @@ async fn timed(place: &TestDirectory) -> (Duration, usize) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_removed_definition_is_accepted_only_after_a_wait() {
+async fn a_removal_takes_effect_only_after_a_wait() {
     const SOON: Duration = Duration::from_millis(1000);
     let place = TestDirectory::new();
     let both = format!("{}---\n{}", chain("a"), chain("b"));

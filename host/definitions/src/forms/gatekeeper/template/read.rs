@@ -100,7 +100,7 @@ pub(crate) fn read_operations(node: &Node<'_>) -> Option<Vec<Operation>> {
     Some(operations)
 }
 
-/// Reads the engines of a template, and returns the one that Gatekeeper prefers, which is CEL.
+/// Reads the engines of a template. If there are both CEL and Rego, returns CEL, as Gatekeeper prefers it.
 fn read_code(node: &Node<'_>) -> Option<Engine> {
     const ENGINES: [(&str, bool); 2] = [("K8sNativeValidation", true), ("Rego", false)];
     let fix = "list the policy: `{ engine: Rego, source: { rego: ... } }`";

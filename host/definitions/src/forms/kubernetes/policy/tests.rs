@@ -5,7 +5,7 @@ use admittance_conditions::Wording;
 
 use crate::{CelDefinition, ChainDefinition, load, load_text};
 
-/// The fields of a policy's spec. In a document, each has a line, from line 5 on.
+/// The fields of a policy's spec. A document has each of them on a line of its own, from line 5 on.
 const POLICY: [(&str, &str); 3] = [
     (
         "matchConstraints",

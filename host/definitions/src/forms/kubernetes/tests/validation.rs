@@ -12,7 +12,7 @@ fn hold(table: &Table) {
 }
 
 #[test]
-fn names_are_checked_as_kubernetes_does() {
+fn names_are_checked_by_the_rules_of_kubernetes() {
     hold(&[
         ("name: webhook.k8s.io", ""),
         (
@@ -43,7 +43,7 @@ fn names_are_checked_as_kubernetes_does() {
 }
 
 #[test]
-fn addresses_are_checked_as_kubernetes_does() {
+fn addresses_are_checked_by_the_rules_of_kubernetes() {
     hold(&[
         (
             "clientConfig:",
@@ -187,7 +187,7 @@ fn addresses_are_checked_as_kubernetes_does() {
 }
 
 #[test]
-fn policies_are_checked_as_kubernetes_does() {
+fn policies_are_checked_by_the_rules_of_kubernetes() {
     hold(&[
         (
             "failurePolicy: other",
@@ -244,7 +244,7 @@ fn policies_are_checked_as_kubernetes_does() {
 }
 
 #[test]
-fn review_versions_are_checked_as_kubernetes_does() {
+fn review_versions_are_checked_by_the_rules_of_kubernetes() {
     hold(&[
         (
             "admissionReviewVersions:",
@@ -281,7 +281,7 @@ fn review_versions_are_checked_as_kubernetes_does() {
 }
 
 #[test]
-fn selectors_are_checked_as_kubernetes_does() {
+fn selectors_are_checked_by_the_rules_of_kubernetes() {
     hold(&[
         ("namespaceSelector: {}", ""),
         (
@@ -344,7 +344,7 @@ fn selectors_are_checked_as_kubernetes_does() {
 }
 
 #[test]
-fn rules_are_checked_as_kubernetes_does() {
+fn rules_of_webhooks_are_checked_as_in_kubernetes() {
     hold(&[
         ("rules:", ""),
         ("rules: []", ""),

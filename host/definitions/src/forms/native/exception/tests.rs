@@ -123,7 +123,7 @@ spec:
 }
 
 #[test]
-fn the_requests_of_an_exception_are_read() {
+fn an_exception_is_read_with_all_its_fields() {
     let spec = "stages: [pods/images], rules: [{ operations: [CREATE], resources: [pods] }], namespaces: [shop, \"x-*\"], \
                 names: [\"web-*\"], users: [jane], groups: [\"system:*\"], matchConditions: [{ name: small, \
                 expression: \"object.spec.replicas < 3\" }]";

@@ -499,7 +499,7 @@ fn mistakes_in_phases_are_reported_with_their_locations() {
 }
 
 #[test]
-fn mistakes_around_the_chain_are_reported_with_their_locations() {
+fn mistakes_outside_the_chain_are_reported_with_their_locations() {
     let head = "apiVersion: admittance.dev/v1alpha1\nkind: AdmissionChain\n";
     let table = [
         (
