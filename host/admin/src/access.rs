@@ -30,7 +30,7 @@ pub struct AdminAccess(Arc<AccessPolicy>);
 
 #[derive(Debug)]
 enum AccessPolicy {
-    /// The port is on loopback without authentication: all programs of this machine have the role Admin.
+    /// The port is on loopback without authentication: all programs on this machine have the role Admin.
     Open,
     /// The port is reachable from the network without authentication: the API is refused.
     Closed,
@@ -89,7 +89,7 @@ pub enum Denied {
 }
 
 impl Denied {
-    /// Returns whether to log the refusal: for wrong credentials or a lacking role, but not for missing credentials.
+    /// Returns whether to log the refusal: for wrong credentials or too low a role, not for missing credentials.
     pub(crate) fn is_notable(&self) -> bool {
         !matches!(self, Self::Closed | Self::NoToken | Self::NoCertificate)
     }
@@ -171,7 +171,7 @@ impl AdminAccess {
     }
 }
 
-/// Identifies a client. A token takes precedence, because clients send it deliberately, but certificates unasked.
+/// Identifies a client. A token takes precedence, because it is sent on purpose, but a certificate automatically.
 fn authenticate(
     head: &Parts,
     tokens: &[Token],
@@ -183,7 +183,7 @@ fn authenticate(
         return Ok((Caller::Token(token.name.as_str().into()), token.role));
     }
     if head.extensions.get::<ClientCertificate>().is_some() {
-        // A browser presents the client certificate with requests of pages of any site, so browsers are refused.
+        // A browser presents the certificate even if another site's page causes the request, so browsers are refused.
         no_browser(head)?;
     }
     certified(head, tokens, clients)
@@ -209,8 +209,8 @@ fn certified(
     Ok((Caller::Certificate(client.name.as_str().into()), client.role))
 }
 
-/// Refuses a browser's request that a page of another site caused. The console's own pages, the address bar, links on
-/// other sites, and clients that are not browsers are accepted; if `changes` is true, only the console's own pages are.
+/// Refuses a browser's request that a page of another site caused. Requests from the console's own pages, the address
+/// bar, links on other sites, and other programs are accepted; with `changes`, only those from the console's own pages.
 pub(crate) fn from_own_page(head: &Parts, changes: bool) -> Result<(), Denied> {
     let text = |name: &HeaderName| head.headers.get(name).map(|value| value.as_bytes());
     let site = text(&SEC_FETCH_SITE);
@@ -254,7 +254,7 @@ fn is_own_origin(head: &Parts, origin: &[u8]) -> bool {
     named.is_some_and(|named| !named.is_empty() && named.eq_ignore_ascii_case(authority))
 }
 
-/// Refuses requests of browsers, because pages of any site can make a browser here send requests to this port.
+/// Refuses requests from browsers, because any site's page can make a browser on this machine send them.
 fn no_browser(head: &Parts) -> Result<(), Denied> {
     let is_of_page = head.headers.contains_key(ORIGIN)
         || head

@@ -45,7 +45,7 @@ pub struct CertificateStatus {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RevisionList {
-    /// The revisions that are kept, newest first.
+    /// The revisions in the history, newest first.
     pub revisions: Vec<ListedRevision>,
 }
 
@@ -56,9 +56,8 @@ pub struct ListedRevision {
     /// The revision without its definitions.
     #[serde(flatten)]
     pub revision: Revision,
-    /// The names of the definitions, and of the stages with another module, that differ from the revision before:
-    /// `added AdmissionChain/a`, `AdmissionChain/b`, `removed AdmissionChain/c`. Empty for the oldest revision that is
-    /// kept.
+    /// The names of the definitions that differ from the previous revision, and of the stages whose module differs:
+    /// `added AdmissionChain/a`, `AdmissionChain/b`, `removed AdmissionChain/c`. Empty for the oldest revision.
     pub changed: Vec<String>,
 }
 
@@ -132,8 +131,8 @@ pub struct EnableRequest {
 pub struct RolloutRequest {
     /// The stage: `pods/images`, or `Mutating:pods/images` if both phases have a chain of that name.
     pub stage: String,
-    /// `next` begins the next step now. `pause` keeps the current share. `resume` lets the rollout continue by itself,
-    /// after an abort from the first step. After `abort`, the plugin decides all requests again.
+    /// `next` begins the next step now. `pause` keeps the current share. `resume` lets the rollout continue by itself;
+    /// after an abort, it restarts at the first step. After `abort`, the plugin decides all requests again.
     pub action: RolloutAction,
 }
 

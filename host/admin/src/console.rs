@@ -1,4 +1,4 @@
-//! The console: pages for browsers, rendered on the server from the data of the API and with its roles.
+//! The console: pages for browsers, rendered on the server. They show the data of the API, to users with its roles.
 //!
 //! Its routes are not in the table of the API, because the OpenAPI document describes interfaces for programs.
 

@@ -35,7 +35,7 @@ pub(crate) const FOLLOWERS: usize = 64;
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct DecisionQuery {
-    /// A chain that the request passed.
+    /// A chain that the request matched.
     pub(crate) chain: Option<String>,
     /// A stage that was called; with `chain`, the stage of that chain.
     pub(crate) stage: Option<String>,

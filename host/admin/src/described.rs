@@ -1,4 +1,4 @@
-//! Reads requests as people describe them, for evaluations.
+//! Builds the requests that users describe, for evaluations.
 
 use admittance::admission::{GroupVersionKind, Object, Operation, Request, UserInfo, read_review};
 use admittance_definitions::document;
@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::{api::evaluation::DescribedRequest, error::ApiError};
 
 impl DescribedRequest {
-    /// Returns the request with its objects. Mistakes name the field in place of a file.
+    /// Returns the request with its objects. Mistakes begin with the name of the field.
     pub(crate) fn request(&self) -> Result<Request, ApiError> {
         let object = self
             .object
@@ -105,7 +105,7 @@ impl DescribedRequest {
     }
 }
 
-/// Reads a value: JSON, or a text in YAML or JSON.
+/// Reads a value: any JSON value, or a string that contains YAML or JSON.
 pub(crate) fn value(name: &str, value: &Value) -> Result<Value, ApiError> {
     match value {
         Value::String(text) => document::to_json(name, text)
@@ -116,7 +116,7 @@ pub(crate) fn value(name: &str, value: &Value) -> Result<Value, ApiError> {
 
 fn object(name: &str, given: &Value) -> Result<Object, ApiError> {
     let value = value(name, given)?;
-    // Stages get the same text as from a client.
+    // Stages get the object as JSON text, as they do from a client.
     Object::parse(value.to_string()).map_err(|error| mistake(format!("{name}: {error}")))
 }
 

@@ -10,7 +10,7 @@ use crate::api::{CertificateStatus, ListenerStatus};
 /// Certificates that expire within this time need attention.
 pub const EXPIRES_SOON: Duration = Duration::from_secs(14 * 24 * 3600);
 
-/// The colour of a state, whose word says the same. The last one needs attention most.
+/// The colour of a state, in addition to its words. A later variant needs more attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Tone {
     Plain,
@@ -27,14 +27,14 @@ pub struct HealthPanel {
     pub lines: Vec<HealthLine>,
 }
 
-/// A dependency, its state, and the problem with it. The subject is clear without the title of its panel.
+/// A dependency, its state, and the problem with it. The subject must make sense without the panel's title.
 #[derive(Clone, Debug)]
 pub struct HealthLine {
     pub subject: String,
     /// The state, as the parts of a sentence.
     pub state: Vec<StatePart>,
     pub problem: Option<String>,
-    /// The next step of an operator, for a line that needs attention.
+    /// What an operator should do next, for a line that needs attention.
     pub advice: Option<&'static str>,
 }
 
@@ -91,7 +91,7 @@ impl HealthLine {
         self.text(count(number as u64, one))
     }
 
-    /// Adds whether a server is in use, and since when it is not.
+    /// Adds whether a server is up; if it is down, since when.
     #[must_use]
     pub fn up(self, is_up: bool, since: Option<Moment>) -> Self {
         if is_up {
@@ -109,7 +109,7 @@ impl HealthLine {
         Self { problem, ..self }
     }
 
-    /// Sets what an operator does if the line needs attention. Nothing is set for a line that does not.
+    /// Sets what an operator should do. Has no effect on a line that needs no attention.
     #[must_use]
     pub fn advice(self, advice: &'static str) -> Self {
         let advice = self.needs_attention().then_some(advice);
@@ -200,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_certificate_needs_attention_two_weeks_before_it_ends() {
+    fn a_certificate_needs_attention_two_weeks_before_it_expires() {
         let now = Moment(SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000));
         let day = Duration::from_secs(24 * 3600);
         for (end, tone) in [

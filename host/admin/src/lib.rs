@@ -263,7 +263,7 @@ impl Handler for AdminService {
             self.answer(request, client).await
         };
         let headers = response.headers_mut();
-        // Replies must not be cached, except for assets of the console: each is a snapshot for its client.
+        // Each reply is a snapshot for its client, so only the console's assets may be cached.
         headers
             .entry(CACHE_CONTROL)
             .or_insert(HeaderValue::from_static("no-store"));

@@ -71,10 +71,10 @@ async fn healthz<H>(call: Call) -> Result<Health<H>, ApiError> {
 /// Whether the driver is ready for requests. `/v1/status` has details, and requires authentication.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 struct Readiness {
-    /// `true` after the driver has loaded its chains and until it is asked to stop, while it serves the table on which
-    /// its replicas have agreed; for a gateway with users, after it has read its database. It does not depend on the
-    /// upstream: clients of a driver that is not ready get refused connections instead of replies that explain the
-    /// problem.
+    /// Whether to send requests here. A driver is ready once its chains are loaded, as long as it serves the table that
+    /// the replicas agreed on, until it is asked to stop. A gateway with users is ready once it has read its database.
+    /// Readiness does not depend on the upstream: clients of a driver that is not ready get refused connections instead
+    /// of replies that explain the problem.
     ready: bool,
     /// The first digits of the content hash of the live table, which is the same on every replica with the same table.
     /// Absent while the driver starts.
@@ -134,7 +134,7 @@ async fn metrics(call: Call) -> Result<Text, ApiError> {
 }
 
 async fn rendered(render: RenderMetrics) -> Result<Text, ApiError> {
-    // With thousands of stages, the text is megabytes long, so only one scraper at a time gets it.
+    // With thousands of stages, the metrics are megabytes long, so only one scraper at a time gets them.
     static TURN: Semaphore = Semaphore::const_new(1);
     let _turn = TURN.acquire().await;
     let text = tokio::task::spawn_blocking(move || render())

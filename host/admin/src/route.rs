@@ -23,7 +23,7 @@ use crate::{
     v1::changes,
 };
 
-/// The largest body of definitions, and of what is evaluated with them.
+/// The largest body that contains definitions, with or without a request to evaluate.
 pub(crate) const LARGE_BODY: usize = 8 << 20;
 /// The largest body that describes a request: a review with two objects of the largest size that Kubernetes stores.
 pub(crate) const REQUEST_BODY: usize = 4 << 20;

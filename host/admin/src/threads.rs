@@ -26,7 +26,7 @@ pub(crate) fn threads() -> Handle {
         .map_or_else(Handle::current, |threads| threads.handle().clone())
 }
 
-/// Makes a reply, and its body, on these threads. The work ends when this is dropped.
+/// Makes a reply, and its body, on these threads. The work ends when the future is dropped.
 pub(crate) async fn reply(making: impl Future<Output = Response<Body>> + Send + 'static) -> Response<Body> {
     let making = long_polls(async { making.await.map(forwarded) });
     match AbortOnDropHandle::new(threads().spawn(making)).await {

@@ -29,7 +29,7 @@ fn is_zero(number: &usize) -> bool {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RateList {
-    /// The chains that requests passed in this time, by phase and name.
+    /// The chains that matched requests in this time, by phase and name.
     pub chains: Vec<ChainRates>,
 }
 
@@ -37,8 +37,7 @@ pub struct RateList {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ReplayRequest {
-    /// Whether the webhooks of the chains may be called. Without it, a request is only replayed if its chains have
-    /// none.
+    /// Whether the webhooks of the chains may be called. If not, a request whose chains have webhooks is not replayed.
     #[serde(default)]
     pub call_webhooks: bool,
 }

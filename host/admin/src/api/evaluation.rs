@@ -7,15 +7,15 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// A request as people describe it. Absent fields are guessed.
+/// A description of a request, in which absent fields are guessed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub struct DescribedRequest {
-    /// The object: JSON, or a text in YAML or JSON. An AdmissionReview is a complete request, so no other field may be
-    /// given.
+    /// The object: a JSON value, or a string of YAML or JSON. An AdmissionReview is a complete request, so no other
+    /// field may be given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub object: Option<Value>,
-    /// The object before the operation: JSON, or a text in YAML or JSON.
+    /// The object before the operation: a JSON value, or a string of YAML or JSON.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub old_object: Option<Value>,
     /// The operation: `CREATE`, `UPDATE`, `DELETE` or `CONNECT`. Default: `UPDATE` with both objects, `DELETE` with
@@ -55,11 +55,11 @@ pub struct EvaluateRequest {
     /// Phase and name of a live chain: `Mutating:pods`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chain: Option<String>,
-    /// Settings that replace the settings of plugins: JSON, or a text in YAML or JSON. The key is the name of a stage,
+    /// Settings that replace those of plugins: JSON values, or strings of YAML or JSON. The key is the name of a stage,
     /// or stage and member, such as `images/signed`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub settings: BTreeMap<String, Value>,
-    /// Whether webhooks of matching chains are called, as for a dry run. Without it, a chain with a webhook is refused.
+    /// Whether webhooks of matching chains are called, as for a dry run. If not, a chain with a webhook is refused.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub call_webhooks: bool,
     /// The request to evaluate.

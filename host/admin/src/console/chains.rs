@@ -361,7 +361,7 @@ fn stage_line(definitions: &[StoredDefinition], stage: &str) -> Option<(String, 
     })
 }
 
-/// Returns the number, in its file, of the text's first line. Comments above the definition are part of the text.
+/// Returns the line of the file at which the text begins: that of the first comment above the definition, if any.
 fn first_line(stored: &StoredDefinition) -> u32 {
     let is_before = |line: &&str| line.trim().is_empty() || line.trim_start().starts_with('#');
     let before = stored.text.lines().take_while(is_before).count();

@@ -225,7 +225,7 @@ fn article(
     }
 }
 
-/// Shows a link for each chain that saw the request: to the playground with the chain and, for Admin, the request.
+/// Links to the playground, for each chain that saw the request. The link of an Admin includes the request.
 fn playground_links(detail: &DecisionDetail) -> Markup {
     let decision = &detail.decision;
     let chains: BTreeSet<_> = decision

@@ -65,7 +65,7 @@ pub(super) fn read(dialect: &dyn Dialect, text: &str) -> Result<Request, ApiErro
         let before = text.get(..begin).unwrap_or_default().matches('\n').count();
         let line = before + error.line();
         let (column, reason) = (error.column(), error.to_string());
-        // The parser counts lines from the start of the body, not of the whole text, so the line is cut off.
+        // The parser counts lines from the start of the body, not of the whole text, so its line number is cut off.
         let reason = reason.split(" at line ").next().unwrap_or_default();
         return Err(mistake(format!(
             "object:{line}:{column}: the body is not JSON: {reason}"

@@ -295,7 +295,7 @@ fn folded(text: &str) -> Markup {
     }
 }
 
-/// Returns the message of a decision, or a note on each stage that changed the object, failed or was excepted.
+/// Returns the message of a decision, or a note on each stage that changed the object, failed or had an exception.
 fn why(decision: &DecisionRecord) -> String {
     if let Some(message) = &decision.message {
         return message.clone();

@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn links_and_images_of_other_files_are_left_out() {
+    fn links_to_other_files_and_images_become_text() {
         let text =
             ManualText::read("# T\n\n## A `b`\n\n[x](../a.rs) [y](tls.md#a-b) ![z](z.png)\n\n## A b\n");
         assert_eq!(

@@ -192,8 +192,8 @@ impl PlaygroundQuery {
                 Some(parsed.map_err(|error| ApiError::Malformed(format!("chain: {error}")))?)
             }
             Some(_) => return Err(session.read_only_error()),
-            // An example in HTTP means that the front end is not for Kubernetes, but the example chain is, so a live
-            // chain is shown.
+            // If the example is HTTP text, the front end is not for Kubernetes. The example chain is, so the page shows
+            // a live chain instead.
             None if example.is_some() && session.may_change() => first_chain(api),
             None => None,
         };
@@ -228,7 +228,7 @@ fn first_chain(api: &Api) -> Option<ChainId> {
 }
 
 /// Returns the request with this uid, or else the chain's last request. It is HTTP text if the front end's requests can
-/// be written so, and otherwise an AdmissionReview.
+/// be written as such, or else an AdmissionReview.
 async fn last_request(api: &Api, chain: String, uid: Option<String>) -> Result<Option<String>, ApiError> {
     let mut filter = DecisionFilter::default();
     filter.chain = Some(chain);

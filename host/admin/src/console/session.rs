@@ -28,7 +28,7 @@ use crate::{
 };
 
 pub(super) const LIFETIME: Duration = Duration::from_secs(12 * 60 * 60);
-/// The maximum number of sessions per token. Another session ends the oldest one of the token.
+/// The maximum number of sessions per token. At the limit, a new session ends the token's oldest one.
 const MOST_SESSIONS: usize = 128;
 
 /// The user who sent a request. As an extractor, it replies with the sign-in page to unauthenticated clients.
@@ -199,7 +199,7 @@ impl FromRequestParts<Api> for Session {
     }
 }
 
-/// Returns the user of a request; otherwise the reply. The caller has checked the request's origin.
+/// Returns the user of a request, or else the reply to send. The caller has checked the request's origin.
 pub(super) fn require_session(head: &Parts, api: &Api) -> Result<Session, Box<Response>> {
     let id = SessionId::of(head);
     if let Some(id) = &id

@@ -6,7 +6,7 @@ use url::Url;
 /// The sinks to which decisions are written, in addition to the log in memory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SinksConfig {
-    /// The share of requests allowed unchanged whose decisions are written; `None` for none. Others are always written.
+    /// The share of decisions to write for requests allowed unchanged; `None` for none. All others are written.
     pub share: Option<Share>,
     /// Whether to write the objects of requests too.
     pub objects: bool,

@@ -1,4 +1,4 @@
-//! Writes decisions to disk and servers without delaying requests: if a queue is full, they are dropped and counted.
+//! Writes decisions to disk and servers without delaying requests: a full queue drops and counts further decisions.
 
 mod events;
 mod http;

@@ -20,7 +20,7 @@ const REFUSALS: &[u16] = &[404, 408, 413, 415, 422, 503];
 /// The maximum number of concurrent replies of `/v1/applies`, which may evaluate all conditions with a large object.
 pub(crate) const EXPLANATIONS: usize = 1;
 
-/// The default name of a text of definitions in mistakes.
+/// The name of the definitions in messages, unless the request gives a name.
 const NAME: &str = "definitions";
 
 pub(super) fn routes() -> [Route; 2] {
@@ -80,7 +80,7 @@ pub(crate) async fn evaluated(
     evaluated_as(api, caller, request, request.request.request()?).await
 }
 
-/// Evaluates another request than the described one.
+/// Evaluates the request `described` in place of the one in `request`.
 pub(crate) async fn evaluated_as(
     api: &Api,
     caller: Option<Caller>,

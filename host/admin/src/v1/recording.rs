@@ -28,7 +28,7 @@ const MOST_SECONDS: u64 = 3600;
 const DEFAULT_COUNT: usize = 1000;
 const MOST_COUNT: usize = 1_000_000;
 
-/// The media type of JSON texts, one per line.
+/// The media type of JSON values, one per line.
 const NDJSON: &str = "application/x-ndjson";
 
 /// The number of lines that are buffered for a client.

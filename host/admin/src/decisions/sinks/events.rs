@@ -125,7 +125,7 @@ fn event(decision: &LoggedDecision, record: DecisionRecord) -> Event {
     } else {
         format!("{} {}", object.kind, object.name)
     };
-    // The message may quote the Secret's content, and more people may read events than Secrets.
+    // The message may quote a Secret's content, and more people may read events than Secrets.
     let why = record.message.filter(|_| !is_secret);
     let why = why.unwrap_or_else(|| {
         let denied = record.stages.iter().find(|stage| stage.result == "deny");

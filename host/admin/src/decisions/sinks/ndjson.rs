@@ -48,7 +48,7 @@ impl Ndjson {
             open: None,
             hangup: signal(SignalKind::hangup()).map_err(failed)?,
         };
-        // Writing nothing reports a file that cannot be written when the program starts.
+        // An empty write shows, when the program starts, whether the file can be written.
         file.write(Vec::new()).await?;
         Ok(Self::File(file))
     }
