@@ -3,8 +3,8 @@
 //! - [`ZooKeeper`] is one ensemble. It connects in the background while a clone exists, and reports its state
 //!   ([`SessionState`]). Every wait for it has a limit.
 //! - [`Followed`] lists follow the children of a node. While the session is lost, a list stays unchanged and has the
-//!   reason why it may be stale; a new session reads it again at once. The list of a node that does not exist is read
-//!   and empty; a list that was never read is unknown.
+//!   reason why it may be stale; a new session reads it again at once. If the node does not exist, the list counts as
+//!   read, and is empty; a list that was never read is unknown.
 //! - [`Registered`] keeps an ephemeral node in existence: it is created only once even if the connection breaks
 //!   meanwhile, and created again after the session is lost or the node is deleted.
 //!

@@ -1,7 +1,7 @@
 //! Queries an API server as the host does: `lookups --kubeconfig FILE default v1/ConfigMap`.
 //!
 //! An argument with a slash is a kind whose objects are listed; any other is a namespace whose labels are shown.
-//! Without `--kubeconfig`, the cluster is found as by kubectl.
+//! Without `--kubeconfig`, the cluster is found the way kubectl finds it.
 
 #![expect(clippy::print_stdout, reason = "this program prints")]
 

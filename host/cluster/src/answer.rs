@@ -55,7 +55,7 @@ pub enum AnswerError {
 }
 
 impl Cluster {
-    /// Sends a GET, again after each pause that an overloaded API server names. An error status is an answer.
+    /// Sends a GET, and repeats it after each pause that an overloaded API server names. An error status is an answer.
     pub async fn read(&self, path: &str) -> Result<Answer, AnswerError> {
         self.send(Method::GET, path, None).await
     }

@@ -28,7 +28,7 @@ pub(crate) struct Cache<V>(RwLock<CachedObjects<V>>);
 #[derive(Debug)]
 struct CachedObjects<V> {
     objects: BTreeMap<Key, V>,
-    /// The objects of a list of which more pages are expected.
+    /// The objects of an incomplete list, from the pages that have arrived so far.
     listed: BTreeMap<Key, V>,
     is_synced: bool,
 }

@@ -106,7 +106,7 @@ impl Cluster {
     }
 
     /// Forwards the path, the query, and the headers `Accept`, `Accept-Encoding` and `Content-Type` of a request with
-    /// this program's credentials. The body of the reply is streamed. An error status is a reply.
+    /// this program's credentials. The body of the reply is streamed. A reply with an error status is not an error.
     pub async fn forward(
         &self,
         request: Request<Bytes>,

@@ -30,7 +30,7 @@ pub enum ClusterSource {
     Infer,
 }
 
-/// The reason why the configuration cannot be used. An unavailable API server is not an error of the configuration.
+/// The reason why the configuration cannot be used. An unavailable API server is not a configuration error.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {

@@ -96,7 +96,7 @@ impl Connection {
         self.client.clone()
     }
 
-    /// Receives whether the API server answers, so that a watch can end its pause as soon as it does.
+    /// Returns a receiver of whether the API server answers, so that a watch can end its pause as soon as it does.
     pub(crate) fn answers(&self) -> watch::Receiver<bool> {
         self.answers.subscribe()
     }
@@ -178,7 +178,7 @@ impl Connection {
         }
     }
 
-    /// Returns a client for a list and its watch that reports the answers of the server to `health`. Without that, the
+    /// Returns a client for a list and its watch. The client reports the server's answers to `health`; otherwise, the
     /// health of a resumed watch would be unknown until something changes.
     pub(crate) fn observed(&self, health: Arc<Health>) -> Client {
         let client = self.client.clone();

@@ -51,7 +51,7 @@ impl Connection {
     }
 }
 
-/// Forwards a request. An error status is a reply; only a missing answer is an error.
+/// Forwards a request. A reply with an error status is not an error.
 pub(crate) async fn forward(
     connection: &Connection,
     request: Request<Bytes>,

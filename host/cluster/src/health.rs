@@ -1,4 +1,4 @@
-//! The health of a watch. By it, lookups decide whether to use the cache; the status and the log show it.
+//! The health of a watch, which the status and the log show, and which tells lookups whether to use the cache.
 
 use std::time::{Duration, Instant};
 

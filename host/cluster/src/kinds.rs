@@ -260,7 +260,7 @@ impl Kind {
             Some(Start::OfServer(token)) => (None, Some(token)),
             None => (None, None),
         };
-        // A list is continued where it began, so the cache is used only for the first page.
+        // A list that began at the API server continues there, because the cache does not know its tokens.
         if token.is_none() && self.view.is_usable() {
             return Ok(Start::page(&self.view.cache, query, after.as_ref(), selector));
         }
@@ -291,7 +291,7 @@ impl Kind {
 pub(crate) enum Start {
     /// After this object of the cache.
     After(Key),
-    /// At this token of the API server.
+    /// At the page for which the API server gave this token.
     OfServer(String),
 }
 

@@ -133,7 +133,7 @@ impl Members {
         });
     }
 
-    /// Receives a counter that grows with every change of a Lease, and whenever the watch goes down or up.
+    /// Returns a receiver of a counter that grows with every change of a Lease, and whenever the watch goes down or up.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.view.health.changes()
     }

@@ -32,7 +32,7 @@ pub(crate) enum Verb {
 
 words!(Verb, "purpose of a request": Get = "get", List = "list", Watch = "watch", Discover = "discover", Review = "review", Forward = "forward", Create = "create", Replace = "replace", Apply = "apply", Delete = "delete", Publish = "publish");
 
-/// Initializes the counters of failures to 0, so that the first failure is an increase. A missing object and a
+/// Initializes the counters of failures to 0, so that the first failure shows as an increase. A missing object and a
 /// concurrent change by another program do not count as failures.
 pub(crate) fn begin_at_zero() {
     for verb in Verb::ALL {

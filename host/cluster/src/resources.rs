@@ -78,7 +78,7 @@ impl ResourceError {
 
 /// The resources of one kind, in all namespaces. Cheap to clone; dropping the last clone ends its watch.
 ///
-/// Every read is a request to the API server. The watch only signals that something has changed, except in a status.
+/// Every read is a request to the API server. The watch only signals that something other than a status has changed.
 #[derive(Clone, Debug)]
 pub struct Resources(Arc<Inner>);
 

@@ -66,7 +66,7 @@ impl Pace {
         }
     }
 
-    /// Makes the next pause the first one again, after the watch has worked.
+    /// Starts again with the shortest pause, after the watch has worked.
     fn reset(&mut self) {
         self.waits.reset();
         self.has_expired = false;
@@ -91,7 +91,7 @@ impl Pace {
         self.answers.mark_unchanged();
     }
 
-    /// After the first expiry in a row, returns at once; after later ones, waits before the next list.
+    /// Returns at once when the watch expires, but waits if it expires again before it has worked.
     async fn expired(&mut self) {
         if std::mem::replace(&mut self.has_expired, true) {
             self.wait().await;

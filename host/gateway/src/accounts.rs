@@ -116,7 +116,8 @@ impl Accounts {
         })
     }
 
-    /// Receives the directory within a second after a change by any gateway; `None` before it was first read.
+    /// Returns a receiver of the directory, which follows changes by any gateway within a second; `None` until it is
+    /// read.
     pub fn changes(&self) -> watch::Receiver<Option<Arc<Directory>>> {
         self.0.directory.subscribe()
     }

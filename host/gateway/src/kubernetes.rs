@@ -193,7 +193,7 @@ impl Kubernetes {
         self.0.routes.until_agents_are_gone().await;
     }
 
-    /// Receives a signal after every change of the tunnels of agents to this gateway.
+    /// Returns a receiver that is notified when an agent's tunnel to this gateway begins or ends.
     pub(crate) fn tunnel_changes(&self) -> tokio::sync::watch::Receiver<()> {
         self.0.routes.changes()
     }

@@ -55,7 +55,7 @@ pub(super) struct Holder {
 
 impl Tokens {
     pub(super) fn new(config: TokensConfig, accounts: Option<&Accounts>) -> Result<Self, GatewayStartError> {
-        // The counters begin at zero, so that the first failure is an increase.
+        // The counters begin at zero, so that the first failure shows as an increase.
         for (source, results) in counted(&config) {
             for result in *results {
                 checks(source, result).absolute(0);

@@ -12,7 +12,7 @@ use http_body::{Frame, SizeHint};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-/// A body that drops a value after the body was sent completely, or was dropped.
+/// A body that holds a value, and drops it when the body has been sent completely, fails or is dropped.
 #[derive(Debug)]
 pub struct GuardedBody<G, B = Body> {
     body: B,

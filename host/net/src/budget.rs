@@ -10,8 +10,8 @@ use crate::{
     telemetry,
 };
 
-/// Limits the bytes of all bodies that are buffered at the same time, as an extension of requests. Clones share the
-/// limit. Like every [`FairLimit`], it gives one client address at most three quarters.
+/// Limits the bytes of all bodies that are buffered at the same time. Requests have it as an extension. Clones share
+/// the limit. Like every [`FairLimit`], it gives one client address at most three quarters.
 #[derive(Clone, Debug)]
 pub struct BodyBudget(FairLimit);
 
@@ -35,7 +35,7 @@ pub struct BodyMemory {
 }
 
 impl BodyBudget {
-    /// Returns the default budget: 256 MiB, or more for bodies whose [`least`](Self::least) budget is larger.
+    /// Returns the default budget: 256 MiB, or the [`least`](Self::least) budget for the largest body if that is more.
     pub fn default_for(largest_body: usize) -> usize {
         (256 << 20).max(Self::least(largest_body))
     }

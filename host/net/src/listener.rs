@@ -1,4 +1,4 @@
-//! A listening port: accepts and limits connections, and handles errors of accepting.
+//! A listening port: accepts and limits connections, and handles failures to accept one.
 
 mod activity;
 mod connection;
@@ -38,7 +38,7 @@ use crate::{
     workers::{StreamExecutor, Workers},
 };
 
-/// The pause after an error of accepting. If descriptors ran out, one is free again when a connection is closed.
+/// The pause after a failure to accept. If descriptors ran out, one is free again when a connection is closed.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// The number of connections that are served in addition to the limit, if [`Handler::beyond_limit`] returns a handler.
 const BEYOND_LIMIT: usize = 64;
@@ -212,7 +212,7 @@ impl Listener {
     }
 }
 
-/// Returns whether an error of accepting concerns only one client.
+/// Returns whether a failure to accept a connection concerns only one client.
 fn is_of_client(error: &io::Error) -> bool {
     matches!(
         error.kind(),

@@ -81,7 +81,7 @@ impl Identity {
     }
 }
 
-/// A certificate with its chain and key as PEM that is not stored in files. Clones share the PEM.
+/// A certificate with its chain and key, as PEM in memory instead of in files. Clones share the PEM.
 #[derive(Clone)]
 pub struct SharedIdentity {
     /// The source of the PEM, which messages name.

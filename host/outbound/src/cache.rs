@@ -114,7 +114,7 @@ const OPTIONS: CacheOptions = CacheOptions {
     ignore_cargo_cult: false,
 };
 
-/// The estimated memory of a response besides its texts, and of a header besides its name and value, in bytes.
+/// The estimated memory of a response besides its strings, and of a header besides its name and value, in bytes.
 const OVERHEAD: usize = 1 << 10;
 const HEADER_OVERHEAD: usize = 1 << 8;
 

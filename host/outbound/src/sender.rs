@@ -178,7 +178,8 @@ impl Credential {
     }
 }
 
-/// Reads the header's value from the credential's file. A plugin learns of an error only that there is no credential.
+/// Reads the header's value from the credential's file. On failure, a plugin learns only that the credential is
+/// unusable.
 async fn read(credential: &Credential, grant: &HttpGrant) -> Result<HeaderValue, HttpError> {
     let unusable = |reason: &dyn std::fmt::Display| {
         let (file, origin) = (credential.file.display(), &grant.origin);

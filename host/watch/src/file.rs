@@ -31,7 +31,7 @@ pub const NO_WAIT: i32 = OFlags::NONBLOCK.union(OFlags::NOCTTY).bits().cast_sign
 ///
 /// # Errors
 ///
-/// Returns the errors of opening a file; [`io::ErrorKind::InvalidInput`] if it is not a regular file.
+/// Fails if the file cannot be opened, with [`io::ErrorKind::InvalidInput`] if it is not a regular file.
 pub fn open(path: &Path) -> io::Result<File> {
     // The kind is checked before opening, because opening a device may rewind a tape or arm a watchdog.
     check_regular(&std::fs::metadata(path)?)?;
@@ -45,7 +45,7 @@ pub fn open(path: &Path) -> io::Result<File> {
 ///
 /// # Errors
 ///
-/// Returns the errors of [`open`].
+/// Fails for the same reasons as [`open`].
 pub fn append(path: &Path) -> io::Result<File> {
     match std::fs::metadata(path) {
         Ok(metadata) => check_regular(&metadata)?,
@@ -66,7 +66,7 @@ pub fn append(path: &Path) -> io::Result<File> {
 ///
 /// # Errors
 ///
-/// Returns the errors of creating a file; [`io::ErrorKind::AlreadyExists`] if the path exists.
+/// Fails if the file cannot be created, with [`io::ErrorKind::AlreadyExists`] if the path exists.
 pub fn create_private(path: &Path) -> io::Result<File> {
     OpenOptions::new()
         .write(true)
@@ -79,7 +79,7 @@ pub fn create_private(path: &Path) -> io::Result<File> {
 ///
 /// # Errors
 ///
-/// Returns the errors of opening and syncing the directory.
+/// Fails if the directory cannot be opened or synced.
 pub fn sync_directory(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
 }
@@ -90,7 +90,7 @@ pub fn sync_directory(path: &Path) -> io::Result<()> {
 ///
 /// # Errors
 ///
-/// Returns the errors of [`open`] and of reading; [`io::ErrorKind::FileTooLarge`] beyond the limit;
+/// Fails if the file cannot be opened or read: with [`io::ErrorKind::FileTooLarge`] beyond the limit, and with
 /// [`io::ErrorKind::ResourceBusy`] if it keeps changing.
 pub fn read_with_metadata(path: &Path, limit: u64) -> io::Result<(Vec<u8>, Metadata)> {
     for attempt in 0..ATTEMPTS {
@@ -113,7 +113,7 @@ pub fn read_with_metadata(path: &Path, limit: u64) -> io::Result<(Vec<u8>, Metad
 ///
 /// # Errors
 ///
-/// Returns the errors of [`read_with_metadata`].
+/// Fails for the same reasons as [`read_with_metadata`].
 pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     Ok(read_with_metadata(path, limit)?.0)
 }
@@ -122,7 +122,7 @@ pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
 ///
 /// # Errors
 ///
-/// Returns the errors of [`read_with_metadata`], and [`io::ErrorKind::InvalidData`] if it is not UTF-8.
+/// Fails like [`read_with_metadata`], and with [`io::ErrorKind::InvalidData`] if the content is not UTF-8.
 pub fn read_to_string(path: &Path, limit: u64) -> io::Result<String> {
     text(read(path, limit)?)
 }
@@ -213,7 +213,7 @@ pub fn read_secret(path: &Path, limit: u64) -> Result<Vec<u8>, SecretError> {
 ///
 /// # Errors
 ///
-/// Returns the errors of [`read_secret`], and [`io::ErrorKind::InvalidData`] if it is not UTF-8.
+/// Fails like [`read_secret`], and with [`io::ErrorKind::InvalidData`] if the content is not UTF-8.
 pub fn read_secret_to_string(path: &Path, limit: u64) -> Result<String, SecretError> {
     Ok(text(read_secret(path, limit)?)?)
 }

@@ -45,7 +45,7 @@ async fn changed(watch: &mut Watch) -> Vec<PathBuf> {
         .expect("no change is seen")
 }
 
-/// Waits until the change of a scratch file is reported. Without notifications, the first check could find any change.
+/// Waits until a change to a scratch file is reported. From then on, notifications find changes, not the first check.
 async fn armed(watch: &mut Watch, scratch: &Path) {
     fs::write(scratch, "armed").unwrap();
     assert_eq!(changed(watch).await, [scratch]);

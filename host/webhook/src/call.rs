@@ -191,7 +191,7 @@ fn add_trace(headers: &mut HeaderMap, trace: &TraceContext) {
 
 pub(crate) struct Refused {
     pub(crate) failure: Failure,
-    /// The pause before a retry, which the server demanded instead of processing the request; `None` without a retry.
+    /// The pause that the server demanded before a retry; `None` if it did not ask for a retry.
     pub(crate) retry_after: Option<Duration>,
 }
 

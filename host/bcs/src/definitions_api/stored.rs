@@ -31,7 +31,7 @@ impl Stored {
         })
     }
 
-    /// Returns the text of the definition with this object. It keeps its name and namespace unless it was invalid.
+    /// Returns the text of the definition after an update to `object`, with its old name and namespace if it was valid.
     pub(super) fn updated_to(&self, object: BcsObject, moment: &str) -> String {
         let after = match &self.object {
             Some(before) if self.definition.chain.is_some() => before.updated_to(object),

@@ -179,7 +179,7 @@ impl DefinitionStore for CustomResourceStore {
     }
 }
 
-/// Returns the version of a resource, which grows with every write in the cluster, or 0 without one.
+/// Returns the version of a resource, which grows with every write in the cluster, or 0 if it has none.
 fn version_of(resource: &Resource) -> u64 {
     let version = resource.metadata("resourceVersion");
     version

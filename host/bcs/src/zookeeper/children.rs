@@ -24,7 +24,7 @@ pub struct ChildList<T> {
 }
 
 pub trait Child: Clone + PartialEq + Send + Sync + Sized + 'static {
-    /// Reads the children of these names, without those that were deleted in the meantime.
+    /// Reads the children with these names, without those that were deleted in the meantime.
     fn read(
         client: &Client,
         path: &str,

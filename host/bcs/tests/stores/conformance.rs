@@ -10,7 +10,7 @@ use crate::documents::{
     soon, until, until_hook,
 };
 
-/// Keeps definitions for one test, such as a directory or a server. The test can also change them without a store.
+/// A directory or server with the definitions of one test, which can also change them without a store.
 pub(crate) trait StoreFixture: Sized {
     type Store: DefinitionStore;
 

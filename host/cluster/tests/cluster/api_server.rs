@@ -661,7 +661,7 @@ impl Shared {
         Response::new(StreamBody::new(Box::pin(lines)).boxed())
     }
 
-    /// Returns the next line after `seen` of a watch, the version after that line, and whether it is the last one.
+    /// Returns a watch's next line after version `seen`, the version after the line, and whether it is the last line.
     fn next_line(&self, target: &Target, seen: u64, is_partial: bool) -> Option<(String, u64, bool)> {
         let data = self.data();
         if seen < data.forgotten {

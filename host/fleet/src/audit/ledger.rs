@@ -16,7 +16,7 @@ use super::{
 /// The maximum number of findings in memory. Beyond it, verdicts are only counted.
 pub const FINDINGS: usize = 50_000;
 
-/// The verdicts on all objects, and the findings on objects that are not allowed unchanged, by namespace (or `None`).
+/// The verdicts on all objects, and the findings on objects that are not allowed unchanged, by namespace, if any.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     shards: BTreeMap<Option<String>, Shard>,

@@ -138,7 +138,7 @@ fn a_webhook_has_the_rules_of_its_chains() {
 }
 
 #[test]
-fn each_phase_or_each_chain_has_one_webhook() {
+fn webhooks_are_registered_for_each_phase_or_for_each_chain() {
     let jobs = "{ operations: [CREATE], apiGroups: [batch], apiVersions: [v1], resources: [jobs] }";
     let text = [
         chain("a", "Mutating", PODS, &["timeout: 1s"]),

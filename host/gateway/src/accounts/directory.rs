@@ -22,7 +22,7 @@ pub struct Directory {
     pub(super) users: BTreeMap<UserId, Arc<User>>,
     pub(super) tokens: HashMap<[u8; 32], UserToken>,
     pub(super) clusters: BTreeMap<String, Arc<Cluster>>,
-    /// IDs of clusters, by identifier.
+    /// The IDs of clusters, by their identifiers in the paths of tunnels.
     pub(super) identifiers: HashMap<String, String>,
     /// The granted roles as they are stored.
     pub(super) grants: BTreeSet<RoleGrant>,

@@ -263,7 +263,7 @@ fn is_listed(server: &Server, found: &FollowedServers) -> bool {
     found.servers.iter().any(|followed| followed.server == *server)
 }
 
-/// Announces the tunnels to this gateway, and every change of them, to another. Never returns.
+/// Tells another gateway about the tunnels to this one, and about every change of them. Never returns.
 async fn announce(session: &Session, kubernetes: &Kubernetes) {
     let routes = &kubernetes.0.routes;
     let mut changes = routes.changes();

@@ -294,7 +294,7 @@ impl Routes {
         }
     }
 
-    /// Receives a signal after every change of [`of_agents`](Self::of_agents).
+    /// Returns a receiver that is notified of every change of [`of_agents`](Self::of_agents).
     pub(super) fn changes(&self) -> watch::Receiver<()> {
         self.changed.subscribe()
     }

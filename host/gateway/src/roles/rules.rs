@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn dangerous_rights_are_granted_only_if_they_are_named() {
+    fn dangerous_rights_are_granted_only_if_the_operator_allows_them() {
         for role in GrantedRole::ALL {
             if role == GrantedRole::ClusterManage {
                 assert!(AllowedRights::default().check(role).is_err());
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn named_rights_are_granted() {
+    fn rights_that_the_operator_allows_are_granted() {
         assert!(text(GrantedRole::WorkloadsManage, &[Danger::Exec]).contains("pods/exec"));
         // Even reading `pods/exec` runs a command.
         assert!(!text(GrantedRole::WorkloadsView, &Danger::ALL).contains("pods/exec"));

@@ -30,7 +30,7 @@ use super::{
 
 /// The most data frames in the queue to the WebSocket.
 const DATA_QUEUE: usize = 4;
-/// The most other frames in the queue to the WebSocket. Only an attack causes more.
+/// The most frames without data in the queue to the WebSocket. Only an attack causes more.
 const CONTROL_QUEUE: usize = 1024;
 /// The size of a connection's buffer in each direction, in bytes.
 const BUFFER: usize = 16 << 10;
@@ -289,7 +289,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Returns the connection of this tunnel, perhaps this one, that holds the most memory of the same budget.
+    /// Returns this tunnel's connection that holds the most memory of `connection`'s budget; it may be `connection`.
     fn largest_in_budget(&self, number: i64, connection: &Arc<Connection>) -> (i64, Arc<Connection>) {
         let own = &connection.inbox.budget;
         let connections = self.connections.lock();

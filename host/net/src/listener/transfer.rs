@@ -320,7 +320,7 @@ impl LimitedBody {
         if let Some(stall) = flow.stall {
             return Err(stall);
         }
-        // hyper polls a reply's body again when the last part was sent, so only that poll ends a wait for the client.
+        // hyper polls a reply's body again only once the previous part was sent, so this ends a wait for the client.
         if is_reply == matches!(flow.waits, Some(Wait::Client(_))) {
             flow.end_wait(now);
             if flow.is_slow(&limits) {

@@ -10,7 +10,7 @@ use rustls_pki_types::UnixTime;
 use super::short_key::ShortKey;
 use crate::causes::without_link;
 
-/// The advice at the end of messages about one kind of client's failed TLS connections. Empty texts are omitted.
+/// Advice for one kind of client, appended to messages about its failed TLS connections. Empty strings are omitted.
 #[derive(Clone, Debug, Default)]
 pub struct TlsAdvice<'a> {
     /// Advice on how to trust the CA of the server's certificate.

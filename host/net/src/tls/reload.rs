@@ -206,7 +206,7 @@ impl<C: Send + Sync + 'static> Reloading<C> {
         }
     }
 
-    /// Loads material again that does not come from files.
+    /// Reloads material that does not come from files.
     pub async fn reload(&self) {
         if let Some(usage) = self.usage {
             let report = |loaded: Result<&_, &str>| self.report_reload(usage, loaded.map(drop));

@@ -134,7 +134,7 @@ impl TlsConnection {
         self.client.first()
     }
 
-    /// Waits until reloaded files no longer accept the client's certificate.
+    /// Waits until a reloaded configuration no longer accepts the client's certificate.
     pub async fn revoked(&mut self) {
         while self.current.changed().await.is_ok() {
             if !self.current.borrow_and_update().accepts(&self.client) {

@@ -1,6 +1,6 @@
-//! Explains errors about RSA keys that are too short for TLS, such as the CAs of 1024 bits that BCS's instructions
-//! create. The TLS library reports their signatures like any other invalid signature. The verifier in this module finds
-//! the short key, so that the message can name its size.
+//! Explains errors about RSA keys that are too short for TLS, such as the 1024-bit keys of CAs that follow the BCS
+//! documentation. The TLS library reports their signatures like any other invalid signature. The verifier in this
+//! module finds the short key, so that the message can name its size.
 
 use std::sync::Arc;
 

@@ -675,7 +675,7 @@ async fn an_answer_may_have_any_content_type_but_no_encoding() {
     }
 }
 
-/// Like kube-apiserver, denials carry them too, and empty warnings and annotations with an unqualified key are dropped.
+/// As in kube-apiserver, denials can warn and annotate too. Empty warnings and invalid annotation keys are dropped.
 #[tokio::test]
 async fn warnings_and_annotations_come_with_the_verdict() {
     for allowed in [true, false] {

@@ -148,7 +148,7 @@ async fn redirects_are_not_followed() {
 }
 
 #[tokio::test]
-async fn an_encoded_answer_is_invalid() {
+async fn an_answer_with_a_content_encoding_is_invalid() {
     let (_server, webhook) = serve(
         Protocol::BcsResource,
         always(|| {

@@ -21,8 +21,8 @@ impl Authority {
         Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
     }
 
-    /// Returns the certificate of a CA with an RSA key of 1024 bits, and a server whose certificate for `hook.ns` it
-    /// signed. Both are read from files because the TLS library cannot generate short keys.
+    /// Returns the certificate of a CA with a 1024-bit RSA key, and a server with a certificate for `hook.ns` from this
+    /// CA. Both are read from files because the TLS library cannot generate short keys.
     pub(crate) fn short() -> (CertificateDer<'static>, ServerConfig) {
         let certificate = |pem: &str| CertificateDer::from_pem_slice(pem.as_bytes()).unwrap();
         let key = PrivateKeyDer::from_pem_slice(include_bytes!("short_key/server.key")).unwrap();

@@ -106,7 +106,7 @@ async fn a_wrong_certificate_is_reported_with_its_problem() {
     }
 }
 
-/// BCS's instructions create such a CA with `openssl genrsa 1024`.
+/// The BCS documentation creates its CA with a 1024-bit key (`openssl genrsa 1024`).
 #[tokio::test]
 async fn a_ca_with_a_short_rsa_key_is_reported_with_the_key_size() {
     let (authority, server) = Authority::short();

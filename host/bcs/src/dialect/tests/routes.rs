@@ -37,7 +37,7 @@ fn every_route_of_the_table_is_matched_and_sent() {
         for name in target.parameters() {
             assert!(parameters.contains(&name), "{route:?} has no parameter {name}");
         }
-        // A target that contains a value of the body requires that the body is read.
+        // A target that contains a value from the body requires that the body is read.
         let of_body = ["{RunAs}", "{ID}", "{Instances}", "{metadata."];
         if of_body.iter().any(|place| call.target.contains(place)) {
             assert!(

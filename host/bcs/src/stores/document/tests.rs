@@ -5,7 +5,7 @@ fn object(text: &str) -> Map<String, Value> {
 }
 
 #[test]
-fn an_operation_and_kind_that_only_the_new_text_has_is_gained() {
+fn an_operation_and_kind_is_gained_if_only_the_new_text_has_it() {
     // (before, after, operation and kind that are newly covered)
     let create = r#"{"resourcesRef":{"operation":"Create","kind":"Application"}}"#;
     let respelled = r#"{"ResourcesRef":{"Kind":"application","Operation":"CREATE"}}"#;

@@ -28,7 +28,7 @@ impl ApiServer {
         self.change(|data| data.absent.remove(plural));
     }
 
-    /// Drops this field of webhooks, as an API server that is older than the field.
+    /// Drops this field of webhooks, as an API server older than the field would.
     pub(crate) fn forget_field(&self, field: &'static str) {
         self.change(|data| data.unknown_field = Some(field));
     }
