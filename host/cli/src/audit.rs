@@ -31,8 +31,7 @@ use crate::{arguments, cluster::ClusterArguments, host, logging, progress, repla
   admittance audit --config admittance.yaml --output json
   admittance audit chains/ --output reports | kubectl apply -f -")]
 pub(crate) struct Arguments {
-    /// Chain files, or directories of them [default: the definitions of --config, also those that are resources of the
-    /// cluster].
+    /// Chain files, or directories of them [default: the definitions of --config, including resources of the cluster].
     #[arg(value_name = "CHAINS", required_unless_present = "config", value_parser = arguments::existing)]
     chains: Vec<PathBuf>,
     /// Compare with these chains: show only the objects that the two sets of chains judge differently.
@@ -44,7 +43,7 @@ pub(crate) struct Arguments {
     /// the rules of a chain match].
     #[arg(long, value_name = "RESOURCE")]
     resource: Vec<String>,
-    /// Audit only the objects of this namespace, and none without a namespace.
+    /// Audit only the objects in this namespace, and no cluster-scoped ones.
     #[arg(long, short, value_name = "NAMESPACE")]
     namespace: Option<String>,
     /// The user of the requests.
@@ -59,8 +58,8 @@ pub(crate) struct Arguments {
     /// The number of objects in a page of a list.
     #[arg(long, value_name = "NUMBER", default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     page: u32,
-    /// Call the webhooks of the chains for each object, as live traffic does. Chains with webhooks are refused without
-    /// it.
+    /// Call the webhooks of the chains for each object, as live traffic does. Without this option, chains with webhooks
+    /// are refused.
     #[arg(long)]
     call_webhooks: bool,
     /// A configuration of `serve`, for its settings of modules, signatures and webhook addresses, and for the lists of
@@ -73,7 +72,7 @@ pub(crate) struct Arguments {
     /// The output format.
     #[arg(long, short, value_enum, default_value_t)]
     output: AuditFormat,
-    /// Show log lines of this level and above, also from plugins.
+    /// Show log lines of this level and above, including those of plugins.
     #[arg(long, value_name = "LEVEL", default_value = "warn", env = "ADMITTANCE_LOG")]
     log: String,
 }

@@ -50,7 +50,7 @@ pub(crate) struct Arguments {
     /// The output format.
     #[arg(long, short, value_enum, default_value_t)]
     output: Output,
-    /// Show log lines of this level and above, also from plugins.
+    /// Show log lines of this level and above, including those of plugins.
     #[arg(long, value_name = "LEVEL", default_value = "error", env = "ADMITTANCE_LOG")]
     log: String,
 }
@@ -58,10 +58,10 @@ pub(crate) struct Arguments {
 /// The duration of a round: long enough for thousands of calls, short enough that disturbances affect both versions.
 const ROUND: Duration = Duration::from_millis(50);
 
-/// The minimum number of rounds of each version, with which they can be compared.
+/// The minimum number of rounds of each version in a comparison.
 const LEAST_ROUNDS: u32 = 12;
 
-/// The number of requests for which memory is measured, after as many that only warm up.
+/// The number of requests for which memory is measured. The same number is sent before, to warm up.
 const MEMORY_REQUESTS: usize = 5;
 
 struct BenchedVersion {

@@ -224,8 +224,8 @@ fn authority(
     }
 }
 
-/// Writes both files as temporary files and then renames them, so that a reader is unlikely to see an old and a new
-/// one. The key is renamed first, because a certificate without its key causes less clear errors.
+/// Writes both files as temporary files and then renames them, so that a reader is unlikely to see an old file with a
+/// new one. The key is renamed first, because a certificate without its key causes less clear errors.
 fn write(files: &CertificateFiles, certificate: &str, key: &str, replace: bool) -> Result<(), String> {
     let directory = files::directory(&files.certificate);
     fs::create_dir_all(directory).map_err(files::at(directory))?;

@@ -38,7 +38,7 @@ pub(crate) struct Arguments {
     #[arg(value_name = "FILE", value_parser = existing)]
     files: Vec<PathBuf>,
     /// A configuration of `serve`, which is checked too, with the definitions that it names. Its settings of modules
-    /// and signatures apply, and so do the permissions that it gives to chains of namespaces in the cluster.
+    /// and signatures apply, and so do the permissions that it gives to namespaced chains in the cluster.
     #[arg(long, value_name = "FILE", value_parser = existing)]
     config: Option<PathBuf>,
     /// Check only the documents; load no plugins.
@@ -266,7 +266,7 @@ fn documents(arguments: &Arguments) -> Result<(Definitions, Option<Config>), Mis
     mistakes.into_result((definitions, config))
 }
 
-/// Finds uses in chains of namespaces that the configuration does not allow to such chains in the cluster. Files that
+/// Finds what the namespaced chains use although the configuration forbids it to such chains in the cluster. Files that
 /// the configuration names belong to the operator, so they are not limited.
 fn not_allowed(config: &Config, definitions: &Definitions) -> Vec<Mistake> {
     let namespaced = config.definitions.iter().find_map(|place| place.namespaced());

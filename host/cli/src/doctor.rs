@@ -29,9 +29,9 @@ use crate::{
 
 /// Look at a configuration and at this machine, and say what is wrong and what to do.
 ///
-/// Everything that `check` reports, whether modules can be fetched, and besides: ports, certificates and their dates,
-/// the store and the history, the rights of files, the kernel and its limits, the clock, and whether the upstream
-/// answers. Nothing is changed, but modules are fetched to the store. Exits with 1 when `serve` would not work.
+/// Besides everything that `check` checks: whether modules can be fetched, ports, certificates and their dates, the
+/// store and the history, file permissions, the kernel and its limits, the clock, and whether the upstream answers.
+/// Nothing is changed, except that modules are fetched into the store. Exits with 1 when `serve` would not work.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   admittance doctor

@@ -1,4 +1,4 @@
-//! Exports metrics. The number of values of labels that users choose is limited, and unused clusters are forgotten.
+//! Exports metrics. Limits the number of values of labels that users choose, and forgets unused clusters.
 
 use std::{
     borrow::Cow,
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn the_series_of_an_unused_cluster_are_replaced() {
+    fn series_of_unused_clusters_make_room_for_new_ones() {
         let exporter = Exporter::new(Duration::from_millis(20)).unwrap();
         let metrics = exporter.handles();
         let count = |cluster: String| {

@@ -22,8 +22,8 @@ pub(crate) struct Arguments {
     /// The URL of the gateway.
     #[arg(long, value_name = "URL", env = "ADMITTANCE_GATEWAY")]
     gateway: ServerUrl,
-    /// The file with your token, which kubectl reads. Without it, the kubeconfig contains the token in the environment
-    /// variable ADMITTANCE_TOKEN.
+    /// A file with your token, for the kubeconfig to refer to. Without this option, the token is taken from the
+    /// environment variable ADMITTANCE_TOKEN and written into the kubeconfig.
     #[arg(long, value_name = "FILE", env = "ADMITTANCE_TOKEN_FILE")]
     token_file: Option<PathBuf>,
     /// The CAs of the gateway, as PEM [default: the CAs of the system where kubectl runs].

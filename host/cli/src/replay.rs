@@ -37,7 +37,7 @@ use crate::{
   admittance replay requests.ndjson chains/ --module images-2.wasm --stage pods/images
   admittance replay reviews.json new-chains/ --against chains/")]
 pub(crate) struct Arguments {
-    /// A file from `record`, or a file of AdmissionReviews one after the other.
+    /// A file from `record`, or a file of concatenated AdmissionReviews.
     #[arg(value_name = "REQUESTS", value_parser = existing)]
     requests: PathBuf,
     /// Chain files, or directories of them [default: the definitions of --config].
@@ -65,7 +65,7 @@ pub(crate) struct Arguments {
     /// The output format.
     #[arg(long, short, value_enum, default_value_t)]
     output: Output,
-    /// Show log lines of this level and above, also from plugins.
+    /// Show log lines of this level and above, including those of plugins.
     #[arg(long, value_name = "LEVEL", default_value = "error", env = "ADMITTANCE_LOG")]
     log: String,
 }

@@ -149,7 +149,7 @@ pub(crate) fn is_http(bytes: &[u8]) -> bool {
     matches!(line.split_whitespace().collect::<Vec<_>>()[..], [_, _, version] if version.starts_with("HTTP/"))
 }
 
-/// Splits a text into JSON texts one after the other, or YAML documents. Items of a `List` are separate documents.
+/// Splits a file of concatenated JSON values, or of YAML documents, into documents. Each item of a `List` is one.
 fn documents(path: &Path, bytes: &[u8]) -> Result<Vec<RequestDocument>, String> {
     let name = path.display().to_string();
     let inputs = if bytes.trim_ascii_start().starts_with(b"{") {

@@ -69,7 +69,7 @@ pub(crate) struct Arguments {
     /// Register webhooks for this Service instead of dialect.kubernetes.webhookConfigurations.service.
     #[arg(long, value_name = "NAME.NAMESPACE", env = "ADMITTANCE_SERVICE")]
     service: Option<Service>,
-    /// Use this Lease of the leader, instead of the `lease` of `kubernetes` in definitions, or the default.
+    /// Elect the leader with this Lease, instead of the `lease` of `kubernetes` in definitions, or the default.
     #[arg(long, value_name = "NAME", value_parser = parse_lease, env = "ADMITTANCE_LEASE")]
     lease: Option<String>,
     /// Log lines of this level and above, or by this filter (`info,admittance=debug`), instead of log.level.

@@ -46,7 +46,7 @@ impl RequestSurroundings {
 /// The files that stand for a cluster and for servers.
 #[derive(Debug, Args)]
 pub(crate) struct SurroundingFiles {
-    /// A file or directory with the objects that lookups find; a Namespace among them has its labels. May be given
+    /// A file or directory with the objects that lookups find; a Namespace among them provides its labels. May be given
     /// more than once.
     #[arg(long, value_name = "FILE|DIRECTORY", value_parser = existing)]
     pub(crate) cluster: Vec<PathBuf>,

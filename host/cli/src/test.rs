@@ -33,8 +33,8 @@ use crate::{arguments::existing, files, logging, modules, project::Project, requ
 ///
 /// A project in Rust, JavaScript or Python is built first, unless nothing changed, and its native tests run afterwards.
 /// Cases are YAML: a request, the settings, the objects of a cluster, and what is expected. Suites of Gatekeeper
-/// (`kind: Suite`) and tests of Kyverno (`kyverno-test.yaml`) are read as they are, also from the directories in a
-/// directory. Exits with 0 when all pass, with 1 when one fails, and with 2 when a case cannot be read.
+/// (`kind: Suite`) and tests of Kyverno (`kyverno-test.yaml`) are read as they are, including those in subdirectories.
+/// Exits with 0 when all pass, with 1 when one fails, and with 2 when a case cannot be read.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   admittance test
@@ -56,7 +56,7 @@ pub(crate) struct Arguments {
     /// Run only these cases of Kyverno's tests. A `*` stands for any text.
     #[arg(long, short = 't', value_name = "policy=NAME,resource=NAME")]
     test_case_selector: Option<CaseSelector>,
-    /// Call the webhooks of chains. Chains with webhooks are refused without it.
+    /// Call the webhooks of chains. Without this option, chains with webhooks are refused.
     #[arg(long)]
     call_webhooks: bool,
     /// A configuration of `serve`, for its settings of modules and signatures, and its dialect.
@@ -68,7 +68,7 @@ pub(crate) struct Arguments {
     /// The output format.
     #[arg(long, short, value_enum, default_value_t)]
     output: TestFormat,
-    /// Show log lines of this level and above, also from plugins.
+    /// Show log lines of this level and above, including those of plugins.
     #[arg(long, value_name = "LEVEL", default_value = "error", env = "ADMITTANCE_LOG")]
     log: String,
 }

@@ -201,7 +201,7 @@ impl OriginalConfig {
         Some(format!("servers: [{}]", servers.join(", ")))
     }
 
-    /// Returns the section of ensembles with these names, whose settings are in these keys.
+    /// Returns the section of ensembles. Each is given by its name, its key here, and its default servers, if any.
     fn ensembles(&mut self, ensembles: &[(&str, &str, Option<&str>)]) -> String {
         let mut text = String::new();
         for &(name, key, default) in ensembles {
@@ -351,7 +351,7 @@ fn header(path: &Path) -> String {
     )
 }
 
-/// Returns the database of a DSN, without the password.
+/// Returns the configuration of the database that a DSN names, without the password.
 fn mysql(dsn: &str) -> Option<String> {
     let (login, place) = dsn.rsplit_once("@tcp(")?;
     let (server, database) = place.split_once(")/")?;

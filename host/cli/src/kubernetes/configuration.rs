@@ -48,7 +48,7 @@ pub(super) struct Configuration {
     /// The origin of the certificate; `None` unless the leader of the Pods writes the webhook configurations.
     pub(super) keeps_webhooks: Option<CertificateOrigin>,
     pub(super) audit: Option<AuditConfig>,
-    /// The modules, webhooks and grants that chains of namespaces may use.
+    /// The modules, webhooks and grants that namespaced chains may use.
     pub(super) namespaced: NamespacedChains,
     pub(super) policies: Vec<PolicySystem>,
     /// The longest time from a stop signal to the program's end.
@@ -240,9 +240,8 @@ impl Configuration {
         self.use_cluster();
     }
 
-    /// Returns whether the leader's Lease needs a name. That is the case if the configuration gives it none and the
-    /// leader writes no webhook configurations, after which the Lease would be named. Otherwise the leader of another
-    /// installation could hold the default Lease.
+    /// Returns whether the leader's Lease must be named after the installation, which could otherwise share the default
+    /// Lease with another one: if `kubernetes` in `definitions` names no Lease, or if audits alone need a leader.
     pub(super) fn needs_lease(&self) -> bool {
         let places = self.root.get("definitions").and_then(Json::as_array);
         let mut places = places.into_iter().flatten();

@@ -11,8 +11,7 @@ use super::layout::{CERTIFICATE_FILE, CLIENT_CA_FILE, CONFIG_FILE, KEY_FILE, REL
 
 pub(super) type MountedTexts = BTreeMap<String, String>;
 
-/// Collects the files in `modules`, `pluginHttp`, `tracing` and `signatures`, and replaces their paths by those in
-/// Pods.
+/// Collects the files in `modules`, `pluginHttp`, `tracing` and `signatures`; their paths become those in a Pod.
 pub(super) fn of_modules(root: &mut Json, directory: &Path) -> Result<MountedTexts, String> {
     let mut files = MountedTexts::new();
     let mut take =
@@ -33,8 +32,8 @@ pub(super) fn of_modules(root: &mut Json, directory: &Path) -> Result<MountedTex
     Ok(files)
 }
 
-/// Collects the files in the section `admin`, and replaces their paths by those in a Pod. Keys and tokens are among the
-/// files, so they are mounted from a Secret.
+/// Collects the files in the section `admin`, and replaces their paths with those in a Pod. Keys and tokens are among
+/// the files, so they are mounted from a Secret.
 pub(super) fn of_admin(section: &mut Map<String, Json>, directory: &Path) -> Result<MountedTexts, String> {
     let mut files = MountedTexts::new();
     let mut take = |node: Option<&mut Json>, name: &str| {

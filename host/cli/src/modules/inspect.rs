@@ -57,7 +57,7 @@ struct Inspected {
     /// The version of the contract between plugin and host.
     contract: Option<String>,
     imports: Vec<ModuleImport>,
-    /// The schema as JSON. In the description, it is a text.
+    /// The parsed JSON Schema of the settings, which the plugin's description contains as a string.
     settings_schema: Option<Value>,
     size: u64,
     digest: String,

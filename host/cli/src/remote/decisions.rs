@@ -23,7 +23,7 @@ use crate::{
     output::{self, BAD, DIM, GOOD, Output, WARN, harmless},
 };
 
-/// List the decisions on the latest requests that passed a chain, the newest last, or follow them.
+/// List the decisions on the latest requests that matched a chain, the newest last, or follow them.
 ///
 /// A driver keeps decisions in memory, and on disk if its configuration says so. Each replica has its own.
 #[derive(Debug, Args)]
@@ -35,7 +35,7 @@ pub(crate) struct DecisionsArguments {
     /// Print decisions as they are made, until Ctrl-C. Earlier ones come first if --since or --limit is given.
     #[arg(long, short)]
     follow: bool,
-    /// Only requests that passed this chain.
+    /// Only requests that matched this chain.
     #[arg(long, value_name = "NAME", add = completion::chain_names())]
     chain: Option<String>,
     /// Only requests for which this stage was called.

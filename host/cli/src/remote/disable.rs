@@ -13,7 +13,7 @@ use crate::{
     output::{BAD, DIM, GOOD, WARN, harmless},
 };
 
-/// Disable a stage for a time: requests pass without a call of the stage. The stage is enabled again automatically.
+/// Disable a stage for a time: requests are handled without calling it. The stage is enabled again automatically.
 ///
 /// The command takes effect at once, even if definitions, registries or stores have problems. It applies to this driver
 /// only: disable the stage in each replica.

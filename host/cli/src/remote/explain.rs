@@ -30,7 +30,7 @@ pub(crate) struct ExplainArguments {
     /// The uid of the request, as `decisions` and the log show it.
     #[arg(value_name = "UID")]
     uid: String,
-    /// Show decisions with a smaller id, which are the older ones of a uid with many.
+    /// If many decisions have this uid, show the older ones, with ids smaller than this id.
     #[arg(long, value_name = "ID", conflicts_with = "replay")]
     before: Option<u64>,
     /// Replay the request through the live chains, and show the differences.

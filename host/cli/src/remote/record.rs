@@ -28,7 +28,7 @@ use crate::{
     replay::recorded,
 };
 
-/// Record requests that pass chains, with their outcomes, for `replay`.
+/// Record requests that match a chain, with their outcomes, for `replay`.
 ///
 /// Each line is an AdmissionReview with request and response. Recording ends after --count requests, when the
 /// time is over, or with Ctrl-C. The contents of Secrets are always left out.

@@ -22,8 +22,8 @@ use crate::{
   admittance rollout pause images/registries
   admittance rollout abort images/registries")]
 pub(crate) struct RolloutArguments {
-    /// `next` begins the next step now. `pause` keeps the current share. `resume` lets the rollout continue by itself,
-    /// after an abort from the first step. After `abort`, the plugin decides all requests again.
+    /// `next` begins the next step now. `pause` keeps the current share. `resume` lets the rollout continue by itself;
+    /// after an abort, it restarts at the first step. After `abort`, the plugin decides all requests again.
     #[arg(value_name = "ACTION", value_parser = action())]
     action: RolloutAction,
     /// The stage: pods/images, or Mutating:pods/images if both phases have a chain of that name.

@@ -21,7 +21,7 @@ pub(super) struct ReplayReport {
     pub(super) differences: Vec<ReplayDifference>,
 }
 
-/// A request that got another answer.
+/// A request whose answers differ.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ReplayDifference {

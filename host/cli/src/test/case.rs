@@ -76,8 +76,7 @@ pub(super) enum CaseHooks {
 }
 
 impl TestCase {
-    /// Returns whether the case may pass without a called stage. In this program's own format, it must say `stages:
-    /// []`.
+    /// Returns whether the case may pass if no stage is called. In this program's own format, it must say `stages: []`.
     pub(super) fn may_call_no_stage(&self) -> bool {
         match &self.expected {
             // Kyverno's tests also have results for policies that do not match, or that an exception skips.

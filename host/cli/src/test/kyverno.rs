@@ -118,7 +118,7 @@ impl FromStr for CaseSelector {
 struct Scene {
     policies: Vec<PathBuf>,
     objects: Vec<Value>,
-    /// The content of the test's file of values.
+    /// The content of the test's values file.
     values: Value,
     user: Value,
     cluster: Manifests,
@@ -198,7 +198,7 @@ fn read_scene(fields: &mut Fields<'_>) -> Option<Scene> {
     })
 }
 
-/// Reads the answer to requests of a URL. If no method is named, it applies to both.
+/// Reads the answer to requests for a URL. If no method is named, the answer applies to GET and POST.
 fn read_answers(node: &Node<'_>) -> Option<Vec<HttpAnswer>> {
     let mut fields = node.object()?;
     let fix = "write the URL of the request, `https://policy.example.com/v1/rules`";
@@ -384,7 +384,7 @@ fn is_named(object: &Value, name: &str) -> bool {
     full_name(object) == name || metadata(object, "name") == Some(name)
 }
 
-/// Returns the request for an object, with properties from the values.
+/// Returns the request for an object, with properties from the values file.
 fn request_for(
     object: &Value,
     policy: &str,

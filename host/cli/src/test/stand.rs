@@ -132,7 +132,7 @@ fn enforced(files: &[PathBuf], policy: &str) -> crate::Result<Vec<ChainDefinitio
     Ok(chains)
 }
 
-/// Returns what is unmet if the template's schema accepts such a constraint, or if another file has a mistake.
+/// Returns an unmet expectation if the template's schema accepts the constraint, or if another file has a mistake.
 fn unrefused(constraints: &Constraints) -> Option<UnmetExpectation> {
     let is_of_constraint = |file: &str| {
         let mut paths = constraints.constraints.iter();
@@ -155,7 +155,7 @@ fn unrefused(constraints: &Constraints) -> Option<UnmetExpectation> {
 }
 
 impl Constraints {
-    /// Loads the chain of the template. It may read these kinds.
+    /// Loads the chain of the template, which may read objects of `kinds`.
     fn load(&self) -> crate::Result<Vec<ChainDefinition>> {
         let gvks = self.kinds.iter().map(|kind| {
             let gvk = GroupVersionKind::from_api_version(kind.api_version(), kind.kind());
