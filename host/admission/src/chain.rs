@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_selection_selects_by_phase_and_scope() {
+    fn a_selection_selects_chains_by_phase_and_scope() {
         let cluster = Chain::new("pods", Vec::new(), Vec::new());
         let namespaced = Chain {
             namespace: Some("shop".into()),

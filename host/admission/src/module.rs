@@ -182,7 +182,8 @@ impl ModuleReference {
         (*self == Self::stock(&name)).then_some(name)
     }
 
-    /// Returns the reference for a definition: a stock plugin by its name, because its path differs between machines.
+    /// Returns the reference to write in a definition, with a stock plugin's name for its path, which differs by
+    /// machine.
     pub fn portable(&self) -> String {
         match self.stock_name() {
             Some(name) => format!("stock:{name}"),

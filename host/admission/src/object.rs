@@ -21,7 +21,7 @@ use crate::{
 
 /// A JSON object: the resource of a request. Clones share the content.
 ///
-/// An object keeps its text or its tree, and makes the other form when it is needed.
+/// An object has a text or a tree, and creates the missing form when it is needed.
 #[derive(Clone)]
 pub struct Object(Arc<ObjectForms>);
 
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_that_are_not_objects_are_refused() {
+    fn input_that_is_not_one_json_object_is_refused() {
         for (case, text) in [
             ("nothing", ""),
             ("null", "null"),
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_from_which_no_tree_can_be_built_are_refused() {
+    fn json_from_which_no_tree_can_be_built_is_refused() {
         let deep = |depth: usize| format!(r#"{{"a":{}{}}}"#, "[".repeat(depth), "]".repeat(depth));
         for (case, text) in [
             ("a number beyond all", r#"{"a":1e999}"#.to_owned()),

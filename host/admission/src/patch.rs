@@ -40,7 +40,7 @@ impl Drop for Part {
     }
 }
 
-/// An error in a patch, or of applying it.
+/// The reason why a patch is invalid or cannot be applied.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PatchError {
@@ -279,7 +279,7 @@ impl Patch {
         )
     }
 
-    /// Returns the operations of this patch, followed by those of `other` for the value at `place`.
+    /// Returns this patch followed by `other`, whose paths are relative to the value at `place`.
     #[must_use]
     pub fn followed_by(&self, other: &Self, place: &crate::Pointer) -> Self {
         let place = place.segments();
@@ -366,7 +366,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_patch_may_reach_a_value_by_its_path_or_its_source() {
+    fn a_patch_may_reach_a_value_by_the_path_or_source_of_an_operation() {
         for (path, place, expected) in [
             ("/metadata/name", "/metadata/name", true),
             ("/metadata", "/metadata/name", true),

@@ -31,7 +31,7 @@ pub struct Request {
     pub namespace: Option<String>,
     /// The user of the request.
     pub user: UserInfo,
-    /// The object as the client sent it and previous stages changed it.
+    /// The object that the client sent, with the changes of previous stages.
     pub object: Option<Object>,
     /// The object that the control plane has stored.
     pub old_object: Option<Object>,

@@ -1,4 +1,4 @@
-//! Rules and selectors, which select the requests of chains and stages.
+//! Rules and selectors, which select the requests for chains and stages.
 
 pub(crate) mod condition;
 pub(crate) mod index;

@@ -138,7 +138,7 @@ pub struct ClusterQuery {
     pub namespace: Option<String>,
     /// The labels of the objects, as the text of a selector: `app in (web),!canary`. Empty selects all objects.
     pub label_selector: String,
-    /// The fields that the plugin gets. A reader may return more, which the sandbox removes.
+    /// The fields that the plugin gets. A reader may return more fields; the sandbox removes them.
     pub fields: FieldMask,
     /// The maximum number of objects; `None` lists all.
     pub limit: Option<NonZeroU32>,

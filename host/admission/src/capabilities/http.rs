@@ -78,7 +78,7 @@ impl fmt::Display for HttpOrigin {
     }
 }
 
-/// The requests to an origin that a stage grants.
+/// The requests that a stage lets its plugin send to one origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpGrant {
     /// The server that receives the requests.
@@ -197,7 +197,7 @@ impl FromStr for PathPrefix {
 /// Sends requests of plugins.
 ///
 /// The sandbox checks the grant before a call, and waits at most until the deadline. The sender checks the addresses of
-/// the host name, limits the size of the response, and follows no redirect, which may leave the origin.
+/// the host name, limits the size of the response, and follows no redirect, because it may lead to another origin.
 #[async_trait]
 pub trait HttpSender: fmt::Debug + Send + Sync + 'static {
     /// Sends one request, and returns the whole response.

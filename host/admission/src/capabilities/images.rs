@@ -18,7 +18,7 @@ pub trait ImageReader: fmt::Debug + Send + Sync + 'static {
     /// Fails when the manifest cannot be read. The plugin gets the error.
     async fn manifest(&self, image: &OciReference) -> Result<ImageManifest, ImageError>;
 
-    /// Returns the manifest and the configuration of an image. An index leads to the image for this platform.
+    /// Returns an image's manifest and configuration. For an index, they are those of the image for this platform.
     ///
     /// # Errors
     ///
@@ -55,7 +55,7 @@ pub struct Signers {
 /// A signer of images.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Signer {
-    /// The owner of the private key to this public key, as PEM.
+    /// The owner of the private key that belongs to this public key, which is in PEM.
     Key(String),
     /// An identity that an OpenID provider has confirmed.
     Identity {

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn each_call_keeps_its_own_lines() {
+    async fn each_call_has_its_own_log_lines() {
         let call = async |name: &str| {
             line(name).keep();
             tokio::task::yield_now().await;
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_lines_of_a_call_are_limited_in_number_and_size() {
+    async fn the_log_lines_of_a_call_are_limited_in_number_and_size() {
         let ((), many, _) = with_notes(Mode::Enforce, async {
             (0..2 * LINES).for_each(|_| line("a").keep())
         })

@@ -9,7 +9,7 @@ use crate::{ClusterKind, HttpAnswer};
 const ENTRIES: usize = 256;
 const BYTES: usize = 1 << 20;
 
-/// The responses to requests and lookups of plugins during one request. Clones share the recording.
+/// The responses to HTTP requests and lookups of plugins during one admission request. Clones share the recording.
 #[derive(Clone, Debug, Default)]
 pub struct Tape(Arc<Mutex<Taped>>);
 

@@ -19,7 +19,7 @@ use crate::{
 
 use self::audit::Audit;
 
-/// The sources of data that decide whether a stage is called. Lives as long as one request.
+/// Provides the data that decides whether a stage is called. Lives as long as one request.
 #[derive(Clone, Copy)]
 pub struct Surroundings<'a> {
     /// The source of namespace labels.
@@ -216,7 +216,7 @@ impl Evaluation {
                 is_long.then(|| Patch::between(&before, &after))
             }
         };
-        // On an error the patch stays, which is correct but not minimal.
+        // On an error, the patch stays as it is, because it is correct without being minimal.
         if let Ok(Some(patch)) = offload(bytes, self.deadline, shorter).await {
             self.patch = patch;
         }

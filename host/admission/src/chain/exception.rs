@@ -43,7 +43,7 @@ impl Exception {
         }
     }
 
-    /// Returns whether the exception matches no request because its time has ended.
+    /// Returns whether the exception has expired, so that it matches no request.
     pub fn has_expired(&self, now: Moment) -> bool {
         self.until <= now
     }
@@ -100,7 +100,7 @@ fn name(request: &Request) -> Cow<'_, str> {
 pub struct Glob(String);
 
 impl Glob {
-    /// Creates the glob of this text.
+    /// Creates a glob from this text.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }

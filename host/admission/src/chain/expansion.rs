@@ -11,7 +11,7 @@ use crate::{Deadline, Failure, Request, Rule, Surroundings};
 /// Stages see it instead of the request's object. `admittance-mutation` implements this for Gatekeeper.
 #[async_trait]
 pub trait ObjectGenerator: Any + fmt::Debug + Send + Sync {
-    /// Returns the rules for the requests from whose objects an object is generated.
+    /// Returns the rules, any of which a request must match for an object to be generated.
     fn generators(&self) -> &[Rule];
 
     /// Returns whether both generators make equal objects from equal requests.
@@ -36,7 +36,7 @@ impl PartialEq for dyn ObjectGenerator {
     }
 }
 
-/// The objects that stages share while they are called, by the addresses of their generator and request.
+/// The generated objects, which stages share, by the memory addresses of the generator and the request.
 #[derive(Default)]
 pub(crate) struct Generated(Mutex<Vec<((usize, usize), Option<Arc<Request>>)>>);
 

@@ -98,7 +98,7 @@ enum MemberAnswer {
 
 impl Group {
     /// Creates a group of named members. It allows a request if the formula is true, and otherwise returns `denial`
-    /// with a cause, whose `field` is `FIELD.NAME`, for each called member that did not allow the request.
+    /// with a cause for each called member that did not allow the request. The cause names `{field}.{member}`.
     pub fn new(
         members: Vec<(Arc<str>, Arc<dyn Hook>)>,
         formula: Formula,

@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mask_refuses_invalid_and_excessive_pointers() {
+    fn a_mask_refuses_invalid_pointers_and_too_many_pointers() {
         let of = |pointers: &[&str]| FieldMask::new(pointers.iter().copied()).unwrap();
         assert!(of(&[]).is_whole() && !of(&[]).is_metadata());
         assert!(of(&["/metadata/labels"]).is_metadata());

@@ -32,7 +32,7 @@ impl IdentityFields {
         Self(FieldSet::Kubernetes)
     }
 
-    /// Creates the identity of other objects from the pointers to its fields.
+    /// Creates the list of fields at these pointers, for objects of other control planes.
     pub fn new(pointers: impl IntoIterator<Item = Pointer>) -> Self {
         Self(FieldSet::Custom(pointers.into_iter().collect()))
     }

@@ -23,7 +23,7 @@ use serde_json::{Value, value::RawValue};
 
 pub(crate) use self::budget::{Budget, Problem};
 
-/// A value that is either still text, without white space around it, or opened.
+/// A value: a text without white space around it or, once it is opened, its members or elements.
 #[derive(Clone, Debug)]
 pub(crate) enum Node<'a> {
     Text(&'a str),

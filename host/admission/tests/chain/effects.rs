@@ -164,7 +164,7 @@ async fn a_verdict_may_set_a_name_that_would_be_generated() {
 }
 
 #[tokio::test]
-async fn a_verdict_cannot_change_the_object_of_a_request_that_has_none() {
+async fn a_change_by_a_verdict_fails_if_the_request_has_no_object() {
     let mut deletion = request(Operation::Delete);
     deletion.old_object = deletion.object.take();
     let outcome = run(
