@@ -8,9 +8,9 @@ use super::{
     source::{Scheme, canonical_host, is_docker_hub, registry_host},
 };
 
-/// A pattern of module references. `**` matches all references, and `https://**` all of one scheme. Otherwise, a
-/// pattern is `file:`, `https://` or `oci://`, and a path: in it, `*` matches any characters except `/`, and `**` as a
-/// whole part matches any number of parts. A host may begin with `*.`, which stands for exactly one label.
+/// A pattern of module references. `**` matches all references, and `https://**` all of one scheme. Any other pattern
+/// is `file:`, `https://` or `oci://`, and a path, in which `*` matches any characters except `/`, and `**` as a whole
+/// part matches any number of parts. A host may begin with `*.`, which stands for exactly one label.
 ///
 /// The tag and digest of an artifact and the query of a URL are ignored; a file is matched by its path after symbolic
 /// links.
