@@ -1,7 +1,7 @@
 //! Plans the writes for applying, deleting or promoting definitions.
 //!
-//! A file with one definition is replaced or removed as a whole. With several definitions, the change fails, and the
-//! error names the place to edit.
+//! A file with one definition is replaced or removed as a whole. The definitions in a file with several cannot be
+//! changed; the error names the place to edit.
 
 mod apply;
 mod error;

@@ -3,11 +3,11 @@
 //! [`load`] reads files and directories. The documents of these systems become [`ChainDefinition`]s. Each system is a
 //! row of [`DocumentForms`], and a program may add its own [`DocumentForm`]:
 //!
-//! - the native form, and `AdmissionException`, with requests for which stages are not called;
-//! - Kubernetes: webhook configurations, and policies in CEL with their bindings: a chain for a policy, and a stage of it
-//!   for each binding;
-//! - Kubewarden: its policies, and groups of them;
-//! - Gatekeeper: a chain for a template, and a stage of it for each constraint; all mutators, which are one stage;
+//! - the native form: chains, and `AdmissionException`, which excepts requests from stages;
+//! - Kubernetes: webhook configurations, and policies in CEL; each policy is a chain, and each of its bindings a stage;
+//! - Kubewarden: policies, and groups of policies;
+//! - Kyverno: policies in CEL, and exceptions to them;
+//! - Gatekeeper: templates, which are chains; their constraints, which are stages; all mutators, which are one stage;
 //! - OpenKruise: `SidecarSet`;
 //! - BCS: `admissionwebhook`, in the form of the driver's API, and as the custom resource in Kubernetes.
 //!

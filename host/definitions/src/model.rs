@@ -103,7 +103,7 @@ impl StageDefinition {
         }
     }
 
-    /// Returns every plugin of the stage, with its part: first the plugins of the hook, then the candidate's.
+    /// Returns every plugin of the stage with its [`PluginPart`]: first the plugins of the hook, then the candidate's.
     pub fn plugins(&self) -> impl Iterator<Item = (PluginPart<'_>, &PluginDefinition)> {
         let candidate = self
             .candidate

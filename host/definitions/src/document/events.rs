@@ -10,7 +10,7 @@ use super::{
     yaml::position,
 };
 
-/// The maximum ratio of repeated to written values, as in go-yaml, which lowers it above 400,000 values.
+/// The maximum ratio of repeated to written values, as in go-yaml, which has a lower maximum above 400,000 values.
 const MOST_REPEATED: usize = 99;
 
 /// The number of values up to which the ratio is not checked, as in go-yaml.

@@ -112,7 +112,7 @@ fn parsed(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|_| json!(text))
 }
 
-/// The fields that the API server sets after or between the policies, in all kinds.
+/// The fields that the API server sets after or between the policies, in objects of any kind.
 const FILLED_IN: [&str; 28] = [
     "defaultMode",
     "kubernetes.io/metadata.name",

@@ -104,7 +104,7 @@ fn label(key: &str, operator: LabelOperator, values: &[&str]) -> Requirement {
     Requirement::new(key, operator, values).unwrap()
 }
 
-/// The test reads a configuration as the API server returns it, and the same stage with a plugin.
+/// The configuration is as the API server returns it. It has a webhook that is never called, and a stage with a plugin.
 #[test]
 fn a_configuration_becomes_a_chain() {
     let text = format!(
