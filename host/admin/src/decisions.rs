@@ -162,7 +162,7 @@ impl DecisionsOfUid {
             } else {
                 0
             };
-            // The database also contains the decisions in memory, so only decisions older than those are read from it.
+            // The database also contains the decisions in memory, so only older decisions are read from it.
             let oldest = log.oldest().into_iter().chain(before).min();
             let (on_disk, older) = database.get(uid, oldest, room).await.map_err(unreadable)?;
             found.on_disk = on_disk;

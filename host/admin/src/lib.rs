@@ -144,8 +144,8 @@ impl Api {
     }
 }
 
-/// Returns the routes of this crate, and `more` of front ends. `S` is the body of `GET /v1/status`, and `H` the body of
-/// `/healthz` at a front end that has its own.
+/// Returns the routes of this crate, and `more`, those of front ends. `S` is the body of `GET /v1/status`, and `H` the
+/// body of `/healthz` at a front end that has its own.
 fn routes<S: JsonSchema + Send + 'static, H: JsonSchema + Send + 'static>(more: Vec<Route>) -> Vec<Route> {
     let mut routes = operations::routes::<H>();
     routes.extend(v1::routes::<S>(more));

@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn control_characters_of_untrusted_texts_are_replaced() {
+    fn control_characters_in_untrusted_text_are_replaced() {
         for (text, one_line, lines) in [
             ("plain", "plain", "plain"),
             ("a\nb\tc", "a b c", "a\nb\tc"),

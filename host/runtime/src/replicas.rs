@@ -170,7 +170,7 @@ impl Replicas {
             host.follow_rollouts(rollouts(&membership.replicas)).await;
             let target = membership.target;
             let agreement = agreement(target, &membership.replicas);
-            // Without the permission, this replica does not learn about others, so it goes live by itself.
+            // Without the permission to share reports, a replica that knows no target goes live by itself.
             let is_alone = membership.is_refused && self.known.lock().target.is_none();
             if membership.leads
                 && membership.problem.is_none()

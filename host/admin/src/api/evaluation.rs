@@ -49,7 +49,7 @@ pub struct EvaluateRequest {
     /// The text of one or more definitions, as in a file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub definitions: Option<String>,
-    /// The name of the text `definitions` in mistakes. Default: `definitions`.
+    /// The name by which messages refer to `definitions`, such as a file name. Default: `definitions`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Phase and name of a live chain: `Mutating:pods`.

@@ -144,7 +144,7 @@ fn difference_name(difference: Difference) -> &'static str {
     }
 }
 
-/// Shows how many older decisions have this uid, and links to the pages with older and the newest ones.
+/// Shows how many older decisions have this uid, with links to the older and to the newest decisions.
 fn others(uid: &str, is_older: bool, found: &DecisionDetails) -> Markup {
     let address = address(uid);
     html! {

@@ -80,7 +80,7 @@ fn texts(query: &mut DecisionQuery) -> [&mut Option<String>; 6] {
     [chain, stage, namespace, user, text, since]
 }
 
-/// Returns the address of `page` with the same filter, and for lists with the id before which the list begins.
+/// Returns the address of `page` with this filter. If it is a list, the list begins below the id `before`.
 fn address_with(query: &DecisionQuery, page: &str, before: Option<u64>) -> String {
     let query = DecisionQuery {
         before,

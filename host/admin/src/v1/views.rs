@@ -173,7 +173,7 @@ async fn stored<P, Q>(call: &Call<P, Q>) -> Result<Vec<StoredDefinition>, ApiErr
 pub(super) struct DefinitionPath {
     /// The kind: `AdmissionChain`, `admissionwebhook` and so on.
     pub(super) kind: String,
-    /// The name: `metadata.name`, or `{namespace}/{name}` for definitions of BCS.
+    /// The name: `metadata.name`, or `{namespace}/{name}` for BCS definitions.
     pub(super) name: String,
 }
 

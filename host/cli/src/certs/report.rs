@@ -33,7 +33,7 @@ pub(super) struct CertificateEntry {
 pub(super) struct FileEntry {
     #[serde(flatten)]
     pub(super) files: CertificateFiles,
-    /// Whether the file is new; otherwise an existing file was still valid.
+    /// Whether the file is new. If not, an existing file was still valid.
     #[serde(rename = "new")]
     pub(super) is_new: bool,
     #[serde(serialize_with = "rfc3339")]

@@ -151,7 +151,7 @@ pub(super) fn rendered(
     Ok(manifests)
 }
 
-/// The facts in `files/installation.yaml` about definitions and configuration, which values do not change.
+/// The facts in `files/installation.yaml` about definitions and configuration, which the chart's values cannot change.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct InstallationFacts<'a> {
@@ -163,7 +163,7 @@ struct InstallationFacts<'a> {
     /// Whether keys and tokens of the admin port are in the Secret `RELEASE-admin`.
     has_admin_secret: bool,
     grace_period_seconds: u64,
-    /// Whether the leader's Lease is named after the release. Otherwise, installations would share the default name.
+    /// Whether the leader's Lease is named after the release, so that installations do not share the default Lease.
     needs_lease: bool,
     calls_out: bool,
     stock_directory: Option<&'a str>,

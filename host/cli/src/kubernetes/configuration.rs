@@ -36,7 +36,7 @@ pub(super) struct Configuration {
     pub(super) files: MountedTexts,
     /// Whether the operator's configuration named registry credentials, which are left out.
     pub(super) had_credentials: bool,
-    /// Whether the operator's configuration named credentials for requests of plugins, which are left out.
+    /// Whether the operator's configuration named credentials for HTTP requests by plugins, which are left out.
     pub(super) had_plugin_credentials: bool,
     /// Whether the operator's configuration named headers or a key for the collector of traces, which are left out.
     pub(super) had_tracing_secrets: bool,

@@ -45,7 +45,7 @@ pub(super) fn path_of(id: &DefinitionId) -> Vec<&str> {
         .collect()
 }
 
-/// Joins the texts of definitions to one text, as in a file.
+/// Joins the texts of definitions, as in a file.
 fn texts(definitions: &[StoredDefinition]) -> String {
     let text = |definition: &StoredDefinition| {
         let text = harmless_lines(&definition.text);

@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_of_replies_explain_the_fix() {
+    fn error_replies_explain_the_fix() {
         let refusal = r#"{"error":{"message":"no\u001b","mistakes":["a.yaml:1: x","b"]}}"#;
         for (status, body, expected) in [
             (

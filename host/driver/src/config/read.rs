@@ -34,7 +34,7 @@ const KIB: u64 = 1024;
 const MIB: u64 = 1024 * KIB;
 const GIB: u64 = 1024 * MIB;
 
-/// Facts about some sections of the file, which the readers of others need.
+/// Facts about some sections of the file, which are needed to read other sections.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sections<'a> {
     pub(crate) listen: &'a ListenConfig,

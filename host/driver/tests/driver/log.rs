@@ -10,8 +10,8 @@ pub(crate) struct Log(Arc<Mutex<Vec<u8>>>);
 /// Collects the log lines of this thread until it is dropped.
 pub(crate) struct Listening {
     _subscriber: DefaultGuard,
-    /// With a single subscriber, the first thread that logs a line decides for all threads whether it is wanted. A
-    /// second subscriber makes `tracing` ask each thread's subscriber.
+    /// With a single subscriber, the first thread that logs a line decides for all threads whether to log it. A second
+    /// subscriber makes `tracing` ask each thread's subscriber.
     _second: tracing::Dispatch,
 }
 

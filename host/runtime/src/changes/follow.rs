@@ -16,7 +16,7 @@ use crate::{Error, Host, RevisionModule, changes::reload::Reload, live::assembly
 const INCOMPLETE_FILE_TIMEOUT: Duration = Duration::from_secs(20);
 
 struct Attempt {
-    /// Whether definitions or modules changed, so that the part that needs no server goes live first. Otherwise, a
+    /// Whether definitions or modules changed, so that the part that needs no server goes live first. If not, a
     /// scheduled refresh or a retry is due.
     is_change: bool,
     refresh: HashSet<ModuleReference>,

@@ -72,7 +72,7 @@ impl SmallestFirstLimit {
                 state.working += 1;
                 next
             };
-            // If the receiver is dropped, sending drops the turn, which takes this lock; so the lock is released first.
+            // If the receiver is gone, sending drops the permit, which takes this lock, so the lock is released first.
             drop(next.send(WorkPermit(self.clone())));
         }
     }

@@ -10,7 +10,7 @@ use admittance_admission::{Decision, FailurePolicy, Mode, Phase, StageResult, Tr
 
 use super::{ChainRates, packed::LogEntry};
 
-/// The number of parts of the period for which the rates are also computed separately.
+/// The number of equal parts into which the period is divided, each with rates of its own.
 const PARTS: usize = 12;
 
 #[derive(Default)]

@@ -62,7 +62,7 @@ pub struct RecordingNote {
     pub revision: u64,
     /// The number of redacted values, each written as `[redacted]`.
     pub redacted: usize,
-    /// The answers to HTTP requests of plugins, in order.
+    /// The answers to HTTP requests by plugins, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub http: Vec<Redacted<HttpAnswer>>,
     /// The objects that plugins looked up, and roles that grant what access reviews by plugins allowed; absent if

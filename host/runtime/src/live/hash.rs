@@ -10,8 +10,8 @@ use crate::{
     live::{assembly::Assembled, plugins::Loaded, stage::LiveChain},
 };
 
-/// Returns the digest of the texts of definitions, independent of their order. It includes the path of an entry in a
-/// shared store, which may be the only name of the entry, but not the paths of files.
+/// Returns the digest of the definitions' texts, whatever the order of the definitions. It includes the path of an
+/// entry in a shared store, which may be the only name of the entry, but not the paths of files.
 pub(crate) fn of_definitions(set: &DefinitionSet) -> Digest {
     let of_file = |file: &DefinitionFile| {
         let place = match file.kind {

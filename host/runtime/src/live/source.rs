@@ -76,7 +76,7 @@ pub(crate) struct BuiltTable {
     pub(crate) hash: Digest,
     /// The definitions that are invalid, or whose modules cannot be fetched.
     pub(crate) bad: Vec<BadDefinition>,
-    /// Whether a module is missing that a server may have, but no server was asked for it.
+    /// Whether a module is missing that was not requested from the servers that may have it.
     pub(crate) lacks_modules: bool,
 }
 

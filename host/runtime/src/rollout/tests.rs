@@ -87,7 +87,7 @@ async fn a_rollout_with_one_share_completes_after_a_pause() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_state_allows_only_some_actions_of_users() {
+async fn each_state_allows_only_some_user_actions() {
     let rollout = three();
     let mut rollouts = live(&rollout);
     for (action, expected) in [
@@ -176,7 +176,7 @@ async fn a_rollout_continues_after_a_restart() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_step_that_ran_out_while_the_host_was_stopped_ends_at_the_start() {
+async fn a_step_that_expired_while_the_host_was_stopped_ends_on_restart() {
     let rollout = three();
     let kept = serde_json::to_value(live(&rollout).list()).unwrap();
     let mut kept = serde_json::from_value::<Vec<serde_json::Value>>(kept).unwrap();
@@ -245,7 +245,7 @@ async fn a_reached_limit_aborts_a_rollout() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn limits_apply_to_the_requests_of_one_pause() {
+async fn limits_count_only_requests_within_one_pause() {
     let rollout = rollout("one", "{ percent: 10 }");
     let mut rollouts = live(&rollout);
     for _ in 0..4 {

@@ -76,7 +76,7 @@ impl Default for StageStatistics {
 }
 
 impl StageStatistics {
-    /// Returns whether the failure metrics must be initialized for this policy, which is the case once per policy.
+    /// Records the stage's policy. Returns whether it has changed, so that its failure metrics must be initialized.
     pub(crate) fn lacks_metrics(&self, policy: FailurePolicy) -> bool {
         let mut counts = self.0.lock();
         counts.metrics.replace(policy) != Some(policy)

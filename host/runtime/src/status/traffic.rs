@@ -103,7 +103,7 @@ impl Traffic {
     }
 }
 
-/// Returns the counts of the hour that ends with the minute `last`; all zero if that is `None`.
+/// Returns the counts of the hour that ends with the minute `last`; all zero for `None`, an hour before counting began.
 fn hour(threads: &[Minutes], last: Option<u64>) -> TrafficHour {
     let mut total = CountedMinute::new(0);
     let counts = (0..HOUR).rev().map(|back| {
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn each_minute_of_a_long_run_has_its_own_requests() {
+    fn requests_of_a_long_run_are_counted_in_their_own_minutes() {
         let begun = Instant::now();
         let traffic = Traffic::new(begun);
         for minute in 0..300 {

@@ -33,7 +33,7 @@ fn after(milliseconds: u64) -> Moment {
     Moment(SystemTime::now() + Duration::from_millis(milliseconds))
 }
 
-/// Returns the exceptions because of which stages are skipped for a new Pod of the user jane.
+/// Returns the exceptions that make the chains skip stages for a new Pod of the user jane.
 async fn used(host: &Host) -> Vec<String> {
     used_for(host, "Pod").await
 }

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::scene::{Scene, by, chain, live};
 
 #[tokio::test]
-async fn the_same_definitions_are_the_same_revision() {
+async fn unchanged_definitions_keep_their_revision_after_a_restart() {
     let scene = Scene::new();
     scene.write("a.yaml", &chain("a", "1"));
     for _ in 0..2 {

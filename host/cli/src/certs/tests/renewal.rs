@@ -2,8 +2,8 @@ use time::Duration;
 
 use super::*;
 
-/// Each row changes the certificates of `--service hook.ns --days 90`. It has the number of days after which the
-/// command line runs with `--renew`, and whether the certificate is then replaced.
+/// Each row changes the certificates of `--service hook.ns --days 90`, and runs its command line with `--renew` after
+/// this number of days. Its last column is whether the certificate is replaced.
 #[test]
 fn renewal_replaces_only_certificates_that_need_it() {
     const LINE: &str = "--service hook.ns";

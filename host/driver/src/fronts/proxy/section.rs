@@ -145,7 +145,7 @@ pub(crate) fn method(text: &str) -> Result<Method, String> {
 }
 
 fn resource(node: &Node<'_>) -> Option<GroupVersionResource> {
-    // The text `jobs` is short for `{ resource: jobs }`.
+    // The string `jobs` is short for `{ resource: jobs }`.
     if node.json().is_string() {
         return Some(GroupVersionResource {
             resource: node.text()?.to_owned(),
