@@ -23,7 +23,7 @@ use crate::{
 const FORWARDED: [&str; 2] = ["/mesosdriver/v4/webconsole/", "/mesosdriver/v4/customresource"];
 pub const CLUSTER_HEADER: &str = "BCS-ClusterID";
 
-/// The keys that only hooks read, as the BCS documents spell them. The driver's keys are in [`types`].
+/// The keys that only hooks read, as BCS's documentation spells them. The driver's keys are in [`types`].
 const KEYS: [&str; 3] = [
     "/spec/template/spec/volumes/*/name",
     "/spec/template/spec/volumes/*/volume/hostPath",

@@ -44,7 +44,7 @@ pub struct Leader {
     events: Events,
 }
 
-/// The state of this replica that one pass over all resources writes to their statuses.
+/// The state of this replica, as one pass over all resources writes it to their statuses.
 pub(crate) struct StatusPass {
     pub(crate) status: Status,
     /// Whether a status is written if only its counts of calls are new.
@@ -99,7 +99,7 @@ impl Leader {
         self.election.status()
     }
 
-    /// Returns the replicas that take part in this election, which switch to a new table at the same time.
+    /// Returns the replicas that take part in this election. They switch to a new table at the same time.
     pub fn replicas(&self) -> Replicas {
         Replicas::new(Leases::new(self.election.clone()))
     }

@@ -16,7 +16,7 @@ use tokio::time::sleep;
 
 use crate::chains::{SCHEME, entry};
 
-/// The interval of discovering kinds. It is short because each template of Gatekeeper creates a kind.
+/// The interval at which kinds are discovered. It is short because each template of Gatekeeper creates a kind.
 const DISCOVERY: Duration = Duration::from_secs(5);
 /// The interval of discovery while the API server does not answer.
 const RETRY: Duration = Duration::from_secs(1);

@@ -114,7 +114,7 @@ enum Trust {
 #[derive(Debug, Default)]
 pub(crate) struct KeptConfigurations {
     certificate: Option<SecretContents>,
-    /// The CAs that all webhook configurations contain, and the time since when they do.
+    /// The CAs that all webhook configurations contain, and the time at which they began to.
     trusted: Option<(String, Instant)>,
     written: HashMap<Phase, Option<WrittenConfiguration>>,
     /// The problems of rules for which no webhook is registered.

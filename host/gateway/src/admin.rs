@@ -1,4 +1,4 @@
-//! Routes for users and clusters of a gateway. Every change is in the audit log, with its user.
+//! Routes for users and clusters of a gateway. Every change is in the audit log, with the user who made it.
 
 mod health;
 mod types;

@@ -331,7 +331,7 @@ fn recipient(cluster: &Cluster, session: &Session) -> Recipient {
     (cluster.id.as_str().into(), session.user.name.as_str().into())
 }
 
-/// Forwards a request that has passed the chains to the cluster that it was admitted to.
+/// Forwards a request, which has passed the chains, to the cluster that it was admitted to.
 async fn forward(mut request: Request<Body>) -> Result<Response<Body>, Infallible> {
     let Some(route) = request.extensions_mut().remove::<Arc<Route>>() else {
         // Never reached, because `answer` adds the route.

@@ -35,7 +35,7 @@ pub(super) fn rewritten(uri: &Uri, outer: &str, inner: &str) -> Result<PathAndQu
     text.parse().map_err(|_| GatewayError::PathTooLong)
 }
 
-/// Returns whether no segment is empty, `.` or `..`, also between encoded slashes. The last segment may be empty.
+/// Returns whether no segment is empty, `.` or `..`, even between encoded slashes. The last segment may be empty.
 fn is_plain(rest: &str) -> bool {
     let decoded = decoded(rest);
     let mut segments: Vec<&str> = decoded.split('/').skip(1).collect();

@@ -86,7 +86,7 @@ pub struct Answer {
 }
 
 impl Gateway {
-    /// Creates a gateway. Requests for Kubernetes clusters pass the chains of `host`; `limits` apply to bodies.
+    /// Creates a gateway. Requests for Kubernetes clusters go through the chains of `host`; `limits` apply to bodies.
     pub async fn new(
         mut config: GatewayConfig,
         ports: Ports,

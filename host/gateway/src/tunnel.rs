@@ -30,14 +30,14 @@ pub use self::{
 const PING_INTERVAL: Duration = Duration::from_secs(5);
 /// A tunnel counts as lost if no message arrives for this time. Every ping is answered.
 const SILENCE: Duration = Duration::from_secs(20);
-/// The size of the data in one frame in bytes, which is the same in agents of bcs-api.
+/// The size of the data in one frame, in bytes. Agents of bcs-api use the same size.
 const CHUNK: usize = 32 << 10;
 /// The largest messages from an agent and from a gateway, in bytes. Announcements of gateways contain certificates.
 pub const LARGEST_OF_AGENT: usize = 64 << 10;
 pub(crate) const LARGEST_OF_GATEWAY: usize = 256 << 10;
 /// The largest memory of a tunnel with its connections, in bytes.
 pub(crate) const TUNNEL_LIMIT: usize = 96 << 20;
-/// The memory of a tunnel without connections in bytes, for the messages that are being read and written.
+/// The memory of a tunnel without connections, in bytes, for the messages that are being read and written.
 pub(crate) const TUNNEL_COST: usize = 256 << 10;
 
 /// Returns the limits of a WebSocket with this largest message. At most a few messages wait to be written.

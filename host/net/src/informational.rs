@@ -56,7 +56,7 @@ impl Credit {
         heads: 64,
         bytes: 64 << 10,
     };
-    /// The number of requests whose unused credit an HTTP/2 connection accumulates.
+    /// An HTTP/2 connection accumulates the unused credit of at most this many requests.
     const REQUESTS: usize = 64;
 
     fn grant(&mut self) {

@@ -168,7 +168,7 @@ fn check_regular(metadata: &Metadata) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::InvalidInput, message))
 }
 
-/// A secret file cannot be used.
+/// The reason why a secret file cannot be used.
 #[derive(Debug)]
 pub enum SecretError {
     /// The file cannot be read.

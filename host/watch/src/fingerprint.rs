@@ -20,8 +20,8 @@ pub struct Fingerprint {
     pub(crate) extensions: Extensions,
 }
 
-/// The extensions of the files in a directory that are read, ignoring case. With extensions, hidden files are left out;
-/// an empty list selects all files.
+/// The extensions, in any case, of those files in a directory that are read. With extensions, hidden files are left
+/// out; an empty list selects all files.
 pub type Extensions = &'static [&'static str];
 
 /// Returns whether an entry of a directory is read, by its name alone. Backups of editors are not: `a.yaml~`,

@@ -53,11 +53,11 @@ impl Default for WatchConfig {
     }
 }
 
-/// The factor of [`WatchConfig::debounce`] or [`WatchConfig::hold`] after which a check is no longer delayed.
+/// A check is delayed by at most this multiple of [`WatchConfig::debounce`] or [`WatchConfig::hold`].
 const PATIENCE: u32 = 10;
 
-/// The factor of [`WatchConfig::settle`] after which a change that may be incomplete is checked again. It is reported
-/// when two checks in a row find the same content.
+/// A change that may be incomplete is checked again after this multiple of [`WatchConfig::settle`]. It is reported when
+/// two checks in a row find the same content.
 const SECOND_LOOK: u32 = 5;
 
 /// Watches files and directories until it is dropped.

@@ -172,7 +172,7 @@ mod tests {
         }
     }
 
-    /// Unmarked rows follow kube-apiserver's validation of `clientConfig`; "BCS" rows, the BCS driver.
+    /// Unmarked rows follow kube-apiserver's validation of `clientConfig`; "BCS" rows follow the BCS driver.
     #[test]
     fn urls_of_webhooks_are_checked() {
         use Protocol::BcsResource;

@@ -32,8 +32,8 @@ impl fmt::Display for Address {
 }
 
 impl Resolve {
-    /// Creates a table from host names and addresses of the form `HOST:PORT`. The host in an address may be a name; DNS
-    /// resolves it, without the table.
+    /// Creates a table from host names and addresses of the form `HOST:PORT`. If the host in an address is a name, DNS
+    /// resolves it, not this table.
     pub fn parse<H: AsRef<str>, A: AsRef<str>>(
         entries: impl IntoIterator<Item = (H, A)>,
     ) -> Result<Self, Error> {

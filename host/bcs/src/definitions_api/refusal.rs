@@ -5,7 +5,7 @@ use admittance_definitions::{self as definitions, Location, Mistake, NoBcsObject
 
 use crate::{definition_name::DefinitionName, reply::Code, translation::PARAMETERS};
 
-/// Stands for the file in mistakes in a body. Their messages name only fields, because the client's lines may differ.
+/// The name of the file in mistakes in a body. Messages name only the fields, because the client's lines may differ.
 pub(super) const BODY: &str = "body";
 
 /// The most mistakes that are reported; a body may have a million of them.

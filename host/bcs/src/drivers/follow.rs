@@ -62,7 +62,7 @@ struct Reading<'a> {
 }
 
 impl Reading<'_> {
-    /// Reads a part, and returns its watch if the part exists. Adds further parts that have to be read to `due`.
+    /// Reads a part, and returns its watch if the part exists. Adds to `due` the parts that have to be read next.
     async fn read(&mut self, part: &Part, due: &mut Vec<Part>) -> Result<Option<NodeWatch>, ZooKeeperError> {
         match part {
             Part::Existence => {

@@ -15,7 +15,7 @@ use serde::Deserialize;
 use super::{definition_v1, plain};
 use crate::scheduler::{NextBody, definitions_reply};
 
-/// The largest reply in bytes that is read whole to rewrite it. All definitions of a kube-apiserver take less.
+/// The largest reply that is read whole and rewritten, in bytes. All definitions of a kube-apiserver take less.
 const REPLY_LIMIT: usize = 64 << 20;
 
 /// Forwards a request for definitions of custom resources, as `v1` if the server no longer has `v1beta1`. The reply

@@ -1,4 +1,4 @@
-//! The types of bcs-common that the driver decodes: every key as the documents spell it, with the type of its value.
+//! The types of bcs-common that the driver decodes: every key in the documented spelling, with the type of its value.
 //! The types come from `rc.go`, `deployment.go`, `daemonset.go`, `meta.go` and `constraint.go` of the package `types`.
 
 use super::go::{
@@ -193,7 +193,7 @@ const PROCESS: Type = Struct(&[
     Field("startGracePeriod", Integer(Signed64)),
 ]);
 
-/// The fields of this Go type have no JSON tags; the documents write them in lower case.
+/// The fields of this Go type have no JSON tags; the documentation writes them in lower case.
 const URI: Type = Struct(&[
     Field("value", Text),
     Field("user", Text),

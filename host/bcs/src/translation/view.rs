@@ -61,7 +61,7 @@ impl<'a> View<'a> {
     }
 }
 
-/// Copies the members of `from` that the translation does not read, and that bcs-mesos-driver would drop, to `into`.
+/// Copies to `into` the members of `from` that the translation does not read, and that bcs-mesos-driver would drop.
 ///
 /// Members that the scheduler would read as its own fields are left out: those that `into` already has, and the
 /// `optional` ones. The scheduler would refuse them, or act on values that the driver has not checked.

@@ -10,7 +10,7 @@ use crate::documents::{
     soon, until, until_hook,
 };
 
-/// A directory or server with the definitions of one test, which can also change them without a store.
+/// A directory or server with the definitions of one test. The test can also change them without a store.
 pub(crate) trait StoreFixture: Sized {
     type Store: DefinitionStore;
 
@@ -435,7 +435,7 @@ pub(crate) async fn definitions_that_bcs_wrote_are_read<G: StoreFixture>() {
         ground.put(&path, written).await;
         let read = store.read().await.unwrap();
         assert_eq!(ids(&read), [id("defaultGroup", "hooks")]);
-        // A definition in either form can be replaced and deleted by the text that was read.
+        // A definition in either form can be replaced and deleted, given the text that was read.
         let second = hooks("second");
         store
             .commit(&[replacement(&path, &read[0].text, &second)])

@@ -37,7 +37,7 @@ use crate::{
 const QUIET: Duration = Duration::from_secs(5);
 /// The time for which changed verdicts are collected before reports are written.
 const DEBOUNCE: Duration = Duration::from_secs(2);
-/// The interval of looking for an API of reports while the API server has none.
+/// The interval at which the leader looks for an API of reports while the API server has none.
 const REPORT_DISCOVERY: Duration = Duration::from_secs(10);
 /// The key of a problem that concerns no single resource or group.
 const AUDIT: &str = "audit";

@@ -59,7 +59,7 @@ pub struct AuditStatus {
     /// `wgpolicyk8s.io/v1alpha2`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reports: Option<String>,
-    /// The errors of lists, of watches and of writing reports, by resource, group or task.
+    /// The problems with lists, watches and written reports, by resource, group or task.
     #[serde(default)]
     pub problems: BTreeMap<String, String>,
 }

@@ -38,7 +38,7 @@ const REGISTER_TOKENS: &str = "register_tokens";
 /// bcs-api's number for the type of plain tokens. `POST users/{id}/tokens` returns them.
 pub(crate) const PLAIN_TOKEN: i64 = 3;
 
-/// The result of an import. Rows of earlier imports do not count.
+/// The result of an import. Rows that earlier imports copied do not count.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ImportedAccounts {

@@ -172,7 +172,7 @@ impl Directory {
         found.is_kubernetes().then_some(&*found.id)
     }
 
-    /// Returns the roles in a cluster of the users that exist.
+    /// Returns the roles that existing users have in a cluster.
     pub(crate) fn bindings_in(&self, cluster: &Cluster) -> Option<&BTreeSet<GrantedBinding>> {
         self.bindings.get(&cluster.id)
     }
@@ -273,7 +273,7 @@ impl Accounts {
     }
 }
 
-/// Deletes grants with the statement `deletion`, and stores these. Returns their number for the audit log.
+/// Deletes grants with the statement `deletion`, and stores `grants`. Returns how many it stored, for the audit log.
 async fn replace(
     change: &mut Change,
     deletion: &'static str,

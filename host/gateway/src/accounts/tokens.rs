@@ -147,7 +147,8 @@ impl Accounts {
         self.commit(change, by, "revoke token", &subject).await
     }
 
-    /// Encrypts all encrypted tokens with the first key of the file. Tokens that cannot be decrypted stay as they are.
+    /// Encrypts all encrypted tokens again, with the file's first key. Tokens that cannot be decrypted stay as they
+    /// are.
     pub async fn reencrypt(&self, by: &str) -> Result<Reencrypted, AccountsError> {
         self.0.keys.reload().map_err(AccountsError::Invalid)?;
         let mut change = self.0.database.change().await?;

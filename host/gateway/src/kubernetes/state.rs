@@ -1,4 +1,4 @@
-//! Gets what the chains need besides a request from the API server: the stored object, and the result of a patch.
+//! Asks the API server for what the chains need besides the request: the stored object, and the result of a patch.
 
 use admittance::{BodyError, BodyLimits, Passage};
 use admittance_admission::{Object, Operation};

@@ -1,4 +1,4 @@
-//! The roles that an authorization system sends over a WebSocket, in the same messages as to bcs-api.
+//! The roles that an authorization system sends over a WebSocket, in the messages that it sends to bcs-api.
 
 use std::{
     path::{Path, PathBuf},
@@ -61,7 +61,7 @@ impl SubscriptionConfig {
     }
 }
 
-/// A message of the authorization system. Messages other than `data` and `list` need no action.
+/// A message from the authorization system. Messages other than `data` and `list` need no action.
 #[derive(Debug, Deserialize)]
 struct Received {
     #[serde(rename = "type")]

@@ -11,7 +11,7 @@ use tokio::sync::{Notify, futures::Notified};
 /// take all of the memory, and a part that holds nothing can always get some.
 const SHARE: usize = 3;
 
-/// A limit on bytes of memory, which are also charged to the larger budget, if any. Dropping it releases them.
+/// A limit on memory, in bytes. Charges also count in the larger budget, if any, and are released when this is dropped.
 #[derive(Debug)]
 pub struct Budget {
     limit: usize,

@@ -12,7 +12,7 @@ use super::{budget::Budget, inbox::Inbox};
 
 /// The memory of an idle connection in bytes: its buffers, TLS and HTTP.
 const CONNECTION_COST: usize = 64 << 10;
-/// The most memory of a connection. When it is used up, nothing more is read from the tunnel for a limited time. The
+/// The maximum memory of a connection. When it is used up, nothing more is read from the tunnel for a limited time. The
 /// limit must have room for the megabytes that can still be in the buffers of the kernels when a pause is requested.
 pub(super) const MOST_HELD: usize = 16 << 20;
 /// A connection that holds more than `HIGH` bytes is paused, and resumed at `LOW` bytes.

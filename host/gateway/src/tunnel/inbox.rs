@@ -10,7 +10,7 @@ use super::{CHUNK, budget::Budget};
 /// The smallest chunk, in bytes. Frames are copied into chunks, so that an empty frame takes no memory, small frames
 /// share a chunk, and no frame keeps the buffer alive in which it was received.
 const SMALLEST_CHUNK: usize = 512;
-/// The memory of a chunk besides its data in bytes: its allocation, and its entry in the queue.
+/// The memory of a chunk in addition to its data, in bytes: its allocation, and its entry in the queue.
 const CHUNK_COST: usize = 64;
 
 /// A queue of bytes, whose memory is charged to a budget.

@@ -51,7 +51,7 @@ const ORIGINAL: [&str; 16] = [
      (1, 1, 'plain-dev', 'cluster-view', 0)",
 ];
 
-/// Returns a gateway whose database has the tables of bcs-api, after these changes to the tables.
+/// Returns a gateway whose database has the tables of bcs-api, changed by these statements.
 async fn with_tables(changes: &[&'static str]) -> Scene {
     let scene = Scene::mysql().await;
     let key = rcgen::KeyPair::generate().unwrap();

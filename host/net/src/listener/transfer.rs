@@ -25,7 +25,7 @@ const LARGEST_CHUNK: usize = 16 * 1024;
 pub struct TransferLimits {
     /// The idle timeout of a client that sends a request's body or reads a reply.
     pub client: Duration,
-    /// The minimum rate of a client in bytes per second, averaged over waits that add up to `client`; 0 for none.
+    /// The minimum rate of a client in bytes per second, measured whenever waits for it add up to `client`; 0 for none.
     pub minimum_rate: u64,
     /// The idle timeout of an upstream that reads a request's body or sends a reply.
     pub upstream: Duration,
@@ -75,7 +75,7 @@ pub struct Transfer {
     ended: CancellationToken,
 }
 
-/// The state of both bodies, which the connection checks.
+/// The state of the request's body and the reply's, which the connection checks.
 #[derive(Debug)]
 pub(super) struct TransferState {
     client: SocketAddr,
@@ -101,7 +101,7 @@ struct Flow {
     waits: Option<Wait>,
     /// The bytes that the client sent or read since its rate was last computed.
     bytes: u64,
-    /// The time of waiting for the client since its rate was last computed.
+    /// The time spent waiting for the client since its rate was last computed.
     waited: Duration,
     /// The reason why the body was aborted.
     stall: Option<Stall>,

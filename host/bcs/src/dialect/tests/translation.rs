@@ -284,7 +284,7 @@ fn the_scheduler_gets_defaults_and_derived_values() {
         ("create.go secrets", "application", "C/secrets", Some(json!([{"secretName": "s"}])), "/Container/0/Secrets", json!([{"secretName": "s"}])),
         ("create.go flow limit", "application", "/spec/template/spec/netLimit", Some(json!({"egressLimit": 5})), "/Container/0/NetLimit", json!({"egressLimit": 5})),
         ("create.go flow limit", "application", "/spec/template/spec/netLimit", Some(json!({"egressLimit": 5})), "/Container/0/DataClass/NetLimit", json!({"egressLimit": 5})),
-        // Keys are read in any case, and forwarded as the documents spell them.
+        // Keys are read in any case, and forwarded in the documented spelling.
         ("5 Go takes keys in any case", "application", "/spec/template/spec/NETWORKTYPE", Some(json!("cni")), "/raw_json/spec/template/spec/networkType", json!("cni")),
         ("5 Go takes keys in any case", "application", "C/Image", Some(json!("other")), "/Container/0/Docker/Image", json!("other")),
     ] {

@@ -24,9 +24,9 @@ use super::{
 };
 use crate::yaml;
 
-/// The largest file with credentials in bytes. Tokens and CAs have a few kilobytes.
+/// The largest file with credentials, in bytes. Tokens and CAs have a few kilobytes.
 const LARGEST_FILE: u64 = 1 << 20;
-/// The largest reply with endpoints in bytes.
+/// The largest reply with endpoints, in bytes.
 const LARGEST_REPLY: usize = 1 << 20;
 /// The path of the endpoints of all API servers, which the API servers keep up to date.
 const ENDPOINTS: &str = "/api/v1/namespaces/default/endpoints/kubernetes";
@@ -217,7 +217,7 @@ struct Kubeconfig {
     users: Vec<NamedEntry>,
 }
 
-/// A named entry of a list of the kubeconfig.
+/// A named entry in a list of the kubeconfig.
 #[derive(Deserialize)]
 struct NamedEntry {
     name: String,
