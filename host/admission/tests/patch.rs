@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 /// Each row has an object, a patch, and the resulting object or the error.
 #[test]
-fn a_patch_passes_the_examples_of_the_rfc() {
+fn patches_have_the_results_of_the_examples_in_the_rfc() {
     let table: &[(&str, Value, Value, Result<Value, &str>)] = &[
         // RFC 6902, appendix A.
         (

@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_glob_matches_any_characters_at_each_star() {
+    fn each_star_of_a_glob_matches_any_characters() {
         for (glob, text, expected) in [
             ("web", "web", true),
             ("web", "web-1", false),

@@ -226,7 +226,7 @@ mod tests {
     ];
 
     #[test]
-    fn a_merge_patch_passes_the_examples_of_the_rfc() {
+    fn merge_patches_have_the_results_of_the_examples_in_the_rfc() {
         for (before, text, after) in MERGES {
             let result = patch(text).apply(&object(before)).unwrap();
             assert_eq!(result.text(), after, "{before} {text}");

@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn the_clients_kind_and_resource_are_kept_if_they_were_converted() {
+    fn the_clients_kind_and_resource_are_kept_if_the_object_was_converted() {
         let mut review = review();
         let request = read_review(review.to_string()).unwrap().request;
         assert_eq!(request.requested, None);

@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_requirement_compares_a_label_by_its_operator() {
+    fn a_requirement_is_met_according_to_its_operator() {
         use LabelOperator::*;
         let labels: Labels = [("tier".into(), "web".into()), ("empty".into(), "".into())].into();
         // (key, operator, values, whether it is met); source: Kubernetes' apimachinery, labels.Requirement.

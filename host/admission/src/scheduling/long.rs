@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_long_call_ends_on_another_thread_where_the_next_calls_begin() {
+    async fn a_long_call_moves_to_another_thread_and_the_next_calls_begin_there() {
         let here = current().name().unwrap_or_default().to_owned();
         let expectation = Expectation::default();
         let first = [(0, here.as_str()), (1, &here), (2, "long-work"), (3, "long-work")];

@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_priority_is_lowered_once_and_for_one_thread() {
+    fn a_priority_is_lowered_only_once_and_only_for_the_calling_thread() {
         let nice = || getpriority_process(None).unwrap();
         let before = nice();
         let lowered = thread::spawn(move || {

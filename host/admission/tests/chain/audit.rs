@@ -107,7 +107,7 @@ async fn a_stage_in_audit_mode_does_not_delay_other_stages() {
 
 /// A stage in mode `Audit` is also called again if it asks for reinvocation.
 #[tokio::test]
-async fn a_stage_in_audit_mode_sees_the_object_as_it_was_in_its_turn() {
+async fn a_stage_in_audit_mode_sees_the_object_as_of_its_turn() {
     let denies = |key: &str| {
         let mut stage = Stage::new(key, Script::Deny("would deny"));
         stage.spec.mode = Mode::Audit;

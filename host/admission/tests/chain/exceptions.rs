@@ -193,7 +193,7 @@ async fn an_exception_matches_a_generated_name_by_its_prefix() {
 }
 
 #[tokio::test]
-async fn an_exception_matches_while_its_conditions_are_true_until_it_expires() {
+async fn an_exception_applies_while_its_conditions_are_true_and_it_has_not_expired() {
     for (exception, expected) in [
         (with_condition(Ok(true)), true),
         (with_condition(Ok(false)), false),
@@ -211,7 +211,7 @@ async fn an_exception_matches_while_its_conditions_are_true_until_it_expires() {
 
 /// An exception is recorded for a stage that applies, or if it cannot be determined whether the stage applies.
 #[tokio::test]
-async fn a_stage_that_does_not_apply_is_skipped_for_its_own_reason() {
+async fn a_stage_that_does_not_apply_is_skipped_without_recording_an_exception() {
     let exception = Exception::new("legacy", after(3600));
     let mut stage = excepted(Script::Deny("no"), &exception);
     stage.spec.match_conditions = MatchConditions::new(Condition(Ok(false)));

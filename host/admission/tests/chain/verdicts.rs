@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn verdicts_and_failures_take_effect_under_both_policies() {
+async fn verdicts_and_failures_take_effect_under_both_failure_policies() {
     use FailurePolicy::{Fail, Ignore};
     use Script::*;
     let label = |name: &str| add(&format!("/metadata/labels/{name}"), json!("x"));
@@ -231,7 +231,7 @@ async fn verdicts_and_failures_take_effect_under_both_policies() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_kind_of_failure_follows_the_policy() {
+async fn the_failure_policy_applies_to_every_kind_of_failure() {
     for &kind in FailureKind::ALL {
         for policy in FailurePolicy::ALL {
             let stages = vec![
