@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn an_identity_pattern_matches_with_wildcards_and_the_whole_identity() {
+    fn an_identity_pattern_has_wildcards_and_matches_whole_identities() {
         for (pattern, identity, expected) in [
             ("a@example.com", "a@example.com", true),
             ("a@example.com", "b@example.com", false),

@@ -34,7 +34,7 @@ async fn push_with(
 }
 
 #[tokio::test]
-async fn a_module_is_pushed_as_the_standard_artifact() {
+async fn a_module_is_pushed_as_a_standard_wasm_artifact() {
     let scene = Scene::new();
     let registry = Registry::start(Access::Open, None).await;
     let catalog = scene.catalog();

@@ -71,7 +71,7 @@ fn a_pattern_matches_its_sources() {
 }
 
 #[test]
-fn files_match_by_the_path_after_symbolic_links() {
+fn files_are_matched_by_their_path_after_symbolic_links() {
     let directory = tempfile::tempdir().unwrap();
     let root = directory.path().canonicalize().unwrap();
     for name in ["good", "evil"] {
