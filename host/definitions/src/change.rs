@@ -32,7 +32,7 @@ use crate::{
     set::{Definition, chains, id_of, reads::ReadFile},
 };
 
-/// A change of definitions that was checked but not yet written.
+/// A change to definitions that has been checked, but not written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     /// The definitions after the change.
@@ -93,7 +93,7 @@ pub struct FileChange {
 }
 
 impl FileChange {
-    /// Creates the change of this file from one text to another; `None` stands for a missing file.
+    /// Creates the change that replaces one text of this file with another; `None` stands for a missing file.
     pub fn new(path: impl Into<PathBuf>, before: Option<String>, after: Option<String>) -> Self {
         Self {
             path: path.into(),

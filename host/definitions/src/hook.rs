@@ -79,7 +79,7 @@ pub trait HookKind: HookValue {
         Vec::new()
     }
 
-    /// Lists the differences in behaviour of the native form, one sentence each. Default: none.
+    /// Lists the ways in which the native form behaves differently, one sentence each. Default: none.
     fn differences_of_native(&self) -> Vec<&'static str> {
         Vec::new()
     }

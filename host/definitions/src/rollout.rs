@@ -30,9 +30,9 @@ pub struct RolloutDefinition {
     pub by: RolloutKey,
     /// The duration of each step.
     pub pause: Duration,
-    /// The limit on the candidate's failures, which ends the rollout.
+    /// The number of the candidate's failures at which the rollout ends.
     pub failures: RolloutLimit,
-    /// The limit on denials by the candidate of requests that the plugin allows, which ends the rollout.
+    /// The number of requests, denied by the candidate although the plugin allows them, at which the rollout ends.
     pub refusals: RolloutLimit,
 }
 

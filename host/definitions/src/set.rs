@@ -122,7 +122,7 @@ impl DefinitionSet {
     ///
     /// # Errors
     ///
-    /// Returns every mistake of every file.
+    /// Returns every mistake in every file.
     pub fn chains(&self) -> Result<Vec<ChainDefinition>, Mistakes> {
         Ok(self.definitions()?.chains)
     }
@@ -131,7 +131,7 @@ impl DefinitionSet {
     ///
     /// # Errors
     ///
-    /// Returns every mistake of every file.
+    /// Returns every mistake in every file.
     pub fn definitions(&self) -> Result<Definitions, Mistakes> {
         self.definitions_after(Mistakes::new())
     }
@@ -205,7 +205,7 @@ impl DefinitionSet {
     ///
     /// # Errors
     ///
-    /// Returns every mistake in the text, or that the text defines no chain.
+    /// Fails if the text has mistakes, with all of them, or if it defines no chain.
     pub fn chains_of(
         &self,
         text: &str,

@@ -77,7 +77,7 @@ pub(crate) fn apply(
     });
     let goals = goals.collect::<Result<Vec<_>, _>>()?;
 
-    // Unchanged definitions come first, so that a conflict is reported at the applied text.
+    // Unchanged definitions come first, so that a conflict is reported for the applied text.
     let is_replaced = |file: usize, document: usize| {
         let mut targets = goals.iter().filter_map(WriteTarget::target);
         targets.any(|target| (target.file, target.document) == (file, document))

@@ -46,16 +46,16 @@ pub struct Imported {
     /// The location of the definition.
     #[serde(flatten)]
     pub location: Location,
-    /// Whether the definition was converted, and how exactly.
+    /// Whether the definition was converted, and whether the native chain is equivalent.
     pub result: ImportResult,
     /// The chain to which the definition belongs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub chain: Option<String>,
-    /// The differences of the native chain, or the reasons for the result.
+    /// How the native chain differs, or the reasons for the result.
     pub notes: Vec<String>,
 }
 
-/// Whether a definition was converted, and how exactly.
+/// Whether a definition was converted, and whether the native chain is equivalent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ImportResult {
     /// The native chain is equivalent.

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::*;
 
-/// Returns the mistakes of parsing `text`, as lines.
+/// Returns the mistakes that are found in parsing `text`, as lines.
 fn reading(name: &str, text: &str) -> String {
     let mut mistakes = Mistakes::new();
     read_text(name, text, &mut mistakes);
@@ -24,7 +24,7 @@ fn looking(text: &str, look: impl FnOnce(&Node<'_>)) -> String {
 }
 
 #[test]
-fn json_and_yaml_are_read_to_the_same_values() {
+fn json_and_yaml_yield_the_same_values() {
     let table = [
         ("a byte order mark", "f.yaml", "\u{feff}a: 1", json!({"a": 1})),
         (

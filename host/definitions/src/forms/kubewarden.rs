@@ -57,7 +57,7 @@ struct PolicyKind {
 const EVALUATION_TIMEOUT: Duration = Duration::from_secs(2);
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The scheme of module references that have none.
+/// The scheme of module references that are written without one.
 const REGISTRY: &str = "registry://";
 
 const MODES: [(&str, Mode); 2] = [("protect", Mode::Enforce), ("monitor", Mode::Audit)];

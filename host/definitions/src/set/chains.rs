@@ -53,7 +53,7 @@ impl Definitions {
     ///
     /// # Errors
     ///
-    /// Returns every mistake of every file.
+    /// Returns every mistake in every file.
     pub fn load(paths: &[PathBuf]) -> Result<Self, Mistakes> {
         let mut mistakes = Mistakes::new();
         let files = read_readable_files(paths, &mut mistakes);

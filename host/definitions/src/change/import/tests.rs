@@ -337,7 +337,7 @@ fn items_of_a_list_are_imported_one_by_one() {
 }
 
 #[test]
-fn gatekeeper_documents_are_left_unconverted_together() {
+fn gatekeeper_documents_are_not_converted() {
     let documents = [
         "apiVersion: templates.gatekeeper.sh/v1
 kind: ConstraintTemplate

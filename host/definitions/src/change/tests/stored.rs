@@ -35,7 +35,7 @@ fn with_metadata(labels: &str, annotations: &str) -> String {
 }
 
 #[test]
-fn labels_and_annotations_of_other_writers_are_kept() {
+fn labels_and_annotations_that_other_tools_wrote_are_kept() {
     let there = with_metadata(r#"{"team": "a", "helm": "x"}"#, r#"{"backup": "1"}"#);
     let old = with_stored(&[("store:/x/b", &there)]);
     let kept = |team: &str| {

@@ -384,7 +384,7 @@ fn a_definition_without_hooks_is_a_chain_without_stages() {
 }
 
 #[test]
-fn a_custom_resource_without_inner_metadata_names_its_definition() {
+fn a_definition_without_metadata_has_the_name_of_its_custom_resource() {
     let text = "apiVersion: bkbcs.tencent.com/v2\nkind: AdmissionWebhookConfiguration\nmetadata: {name: a, namespace: b}\n\
                 spec:\n  resourcesRef: {operation: Create, kind: Application}\n  admissionWebhooks: []\n";
     assert_eq!(load_text("f", text).unwrap()[0].name, "b/a");

@@ -153,7 +153,7 @@ spec:
 }
 
 #[test]
-fn only_actions_of_admission_points_are_enforced() {
+fn only_actions_for_gatekeepers_admission_webhook_are_enforced() {
     let scoped = |entries: &str| {
         format!(
             "{{ parameters: {{ most: 1 }}, enforcementAction: scoped, scopedEnforcementActions: [{entries}] }}"

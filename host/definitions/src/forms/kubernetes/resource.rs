@@ -7,7 +7,7 @@ use serde_json::Map;
 use super::read_head;
 use crate::document::{Node, readers};
 
-/// The schemas of a CustomResourceDefinition, or of an OpenAPI document, whose name is its file's.
+/// The schemas of a CustomResourceDefinition, or of an OpenAPI document, which has the name of its file.
 #[derive(Debug)]
 pub(crate) struct ResourceDocument {
     pub(super) name: String,
@@ -24,7 +24,7 @@ pub(super) struct Resource {
     pub(super) structure: Structure,
 }
 
-/// Reads a CustomResourceDefinition, as far as its schemas need.
+/// Reads a CustomResourceDefinition, as far as needed for its schemas.
 pub(super) fn read_resource(root: &Node<'_>) -> Option<ResourceDocument> {
     let (name, mut spec) = read_head(root, "write the resource")?;
     let group = spec.get_required("group", "write the group, `example.com`", readers::text);

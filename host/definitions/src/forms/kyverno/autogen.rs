@@ -1,4 +1,4 @@
-//! Adds stages to a policy for Pods, for the resources that create Pods.
+//! Adds stages for the resources that create Pods to a policy for Pods.
 
 use admittance_admission::{Matcher, Phase, ResourcePattern, Rule};
 use admittance_conditions::Role;

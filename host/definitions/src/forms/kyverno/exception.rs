@@ -155,7 +155,7 @@ impl ExceptionDocument {
     }
 }
 
-/// Returns the name of the policy of a chain, without its namespace.
+/// Returns the name of the policy that defines a chain, without its namespace.
 fn own_name(chain: &ChainDefinition) -> &str {
     chain.name.rsplit_once('/').map_or(&*chain.name, |(_, name)| name)
 }

@@ -375,7 +375,7 @@ fn an_exception_without_a_namespace_is_in_the_default_namespace() {
 }
 
 #[test]
-fn labels_and_annotations_must_be_strings_as_for_an_api_server() {
+fn labels_and_annotations_must_be_strings_as_in_an_api_server() {
     for (metadata, expected) in [
         (
             "labels: { a: 1 }",

@@ -226,7 +226,7 @@ fn canary_of(base: &str) -> String {
 
 /// Source: `sidecarsetMutatingPod` of OpenKruise.
 #[test]
-fn a_base_is_not_injected_into_pods_of_its_canaries() {
+fn a_base_is_not_injected_into_pods_that_its_canary_selects() {
     let text = [
         set("base", "", "a"),
         set("first", &canary_of("base"), "b"),

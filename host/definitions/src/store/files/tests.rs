@@ -195,7 +195,7 @@ async fn a_removal_takes_effect_only_after_a_wait() {
     place.write("chains/c.yaml", &chain("c"));
     let (took, files) = timed(&place).await;
     assert!(took < SOON && files == 2, "at the first read: {took:?}");
-    // A file with one of its two chains is not read if the other one follows in time.
+    // A file that has lost one of its two chains is not read if the chain comes back in time.
     place.write("more.yaml", &chain("a"));
     let completed = async {
         tokio::time::sleep(SOON).await;

@@ -42,7 +42,7 @@ spec:
 ";
 
 #[test]
-fn changes_that_enforce_less_are_losses() {
+fn changes_that_enforce_less_count_as_losses() {
     let read = |text: &str| {
         let text = text.replace("BUNDLE", &certificates::bundle());
         let files = vec![DefinitionFile::file("f.yaml", text)];

@@ -712,7 +712,7 @@ fn only_the_version_of_an_unsupported_policy_is_reported() {
 }
 
 #[test]
-fn stages_of_chains_use_the_schemas_of_custom_kinds() {
+fn stages_of_native_chains_use_the_schemas_of_custom_kinds() {
     let chain = |phase: &str, cel: &str| {
         format!(
             "apiVersion: admittance.dev/v1alpha1
