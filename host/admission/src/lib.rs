@@ -1,7 +1,7 @@
 //! Defines admission requests, and the chains that decide about them.
 //!
 //! A [`Request`] to create or change a resource passes through [`Chain`]s of [`Stage`]s. Each stage calls a [`Hook`] (a
-//! plugin, a webhook, or native code), which returns a [`Verdict`] or a [`Failure`]. All chains result in an
+//! plugin, a webhook, or native code), which returns a [`Verdict`] or a [`Failure`]. All chains together result in one
 //! [`Outcome`].
 //!
 //! This crate opens no sockets, reads no files, and knows neither WebAssembly nor CEL. All other crates use it.

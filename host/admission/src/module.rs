@@ -182,8 +182,7 @@ impl ModuleReference {
         (*self == Self::stock(&name)).then_some(name)
     }
 
-    /// Returns the reference to write in a definition, with a stock plugin's name for its path, which differs by
-    /// machine.
+    /// Returns the reference for definitions: by name for a stock plugin, because its path differs between machines.
     pub fn portable(&self) -> String {
         match self.stock_name() {
             Some(name) => format!("stock:{name}"),

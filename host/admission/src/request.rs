@@ -54,7 +54,7 @@ pub struct Request {
 pub struct FrontEnd {
     /// The name of the dialect, such as `kubernetes`, `bcs` or `rest`.
     pub dialect: Option<Arc<str>>,
-    /// The address on which it listens.
+    /// The address on which the front end listens.
     pub listener: Option<Arc<str>>,
     /// The cluster of the request, if it is known.
     pub cluster: Option<Arc<str>>,

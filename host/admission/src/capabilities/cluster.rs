@@ -177,7 +177,7 @@ pub struct RecordedCluster<'a> {
 }
 
 impl<'a> RecordedCluster<'a> {
-    /// Creates the reader for a request with this tape.
+    /// Creates a reader for one request, which records on the tape, if any.
     pub fn new(reader: &'a dyn ClusterReader, tape: Option<&'a Tape>) -> Self {
         Self { reader, tape }
     }

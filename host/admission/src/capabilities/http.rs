@@ -162,7 +162,7 @@ pub struct PathPrefix(String);
 pub struct InvalidPathPrefix(pub String);
 
 impl PathPrefix {
-    /// Returns whether the prefix includes this path in every way in which servers could read it.
+    /// Returns whether the prefix includes this path, however a server reads it.
     fn includes(&self, path: &str) -> bool {
         let rest = path.strip_prefix(self.0.as_str());
         let is_included =

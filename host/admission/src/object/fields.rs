@@ -24,8 +24,8 @@ pub struct FieldMask(Fields);
 struct Fields(BTreeMap<String, Fields>);
 
 impl FieldMask {
-    /// Creates a mask that selects the fields at these JSON Pointers, in which the segment `*` matches every element of
-    /// a list, and `/metadata/name` and `/metadata/namespace`. Without pointers, it selects whole objects.
+    /// Creates a mask that selects `/metadata/name`, `/metadata/namespace`, and the fields at these JSON Pointers, in
+    /// which the segment `*` matches every element of a list. Without pointers, it selects whole objects.
     ///
     /// # Errors
     ///

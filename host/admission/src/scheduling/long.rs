@@ -235,7 +235,7 @@ mod tests {
         let here = current().name().unwrap_or_default().to_owned();
         let expectation = Expectation::default();
         let first = [(0, here.as_str()), (1, &here), (2, "long-work"), (3, "long-work")];
-        // After a long call, this many short calls begin on a thread for long work. The next ones begin here again.
+        // After a long call, this many short calls begin on a thread for long work. Later ones begin on this thread.
         let short = std::iter::repeat_n((0, "long-work"), usize::from(WARY));
         let next = [(0, here.as_str()), (2, "long-work")];
         for (ticks, thread) in first.into_iter().chain(short).chain(next) {

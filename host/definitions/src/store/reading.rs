@@ -171,7 +171,7 @@ impl Listing {
         listing
     }
 
-    /// Returns the time since the last change of any file or path; zero if that is in the future.
+    /// Returns the time since the last change of any file or path; zero if the change is in the future.
     fn age(&self) -> Duration {
         let now = Moment::now().0;
         let files = self.files.iter().filter_map(|(_, stamp)| stamp.as_ref());

@@ -49,7 +49,7 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    /// The units of work between two checks of the clock, which take about a millisecond.
+    /// The units of work between two checks of the clock, about a millisecond's worth.
     const STRIDE: usize = 1 << 20;
     /// The cost of an operation, in addition to the bytes and elements.
     pub(crate) const OPERATION: usize = 128;
