@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn server_info_is_written_as_json_of_bcs() {
+    fn server_info_is_written_in_the_json_format_of_bcs() {
         let info = ServerInfo {
             ip: "127.0.0.1".into(),
             port: 8090,

@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn statuses_of_drivers_become_200_if_this_is_configured() {
+    fn driver_statuses_become_200_if_configured() {
         for (status, ok) in [
             (200, 200),
             (201, 200),

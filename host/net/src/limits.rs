@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_of_one_network_are_one_client() {
+    fn addresses_of_one_network_count_as_one_client() {
         for (one, other, is_same) in [
             ("192.0.2.1", "::ffff:192.0.2.1", true),
             ("192.0.2.1", "192.0.2.2", false),

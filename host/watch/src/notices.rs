@@ -59,8 +59,8 @@ impl Notifier {
         self.is_settled.load(Ordering::Acquire)
     }
 
-    /// Returns whether a file was being written within this time. The time limit matters if the notification about the
-    /// end of a write is lost: all checks would wait for it.
+    /// Returns whether a file was being written within this time. Without the limit, a lost notification about the end
+    /// of a write would hold up all checks.
     pub(crate) fn is_written_to(&self, within: Duration) -> bool {
         !self.written_to(within).is_empty()
     }
@@ -254,7 +254,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn events_of_readers_are_ignored() {
+    async fn only_events_that_may_change_content_are_signalled() {
         for (kind, expected) in [
             (EventKind::Access(AccessKind::Open(AccessMode::Any)), None),
             (EventKind::Access(AccessKind::Close(AccessMode::Read)), None),

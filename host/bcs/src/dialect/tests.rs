@@ -264,7 +264,7 @@ fn a_canonical_body_is_returned_only_if_it_differs_from_the_body() {
 
 #[test]
 #[rustfmt::skip]
-fn each_end_of_a_request_has_the_reply_of_bcs_mesos_driver() {
+fn a_request_that_ends_here_gets_the_reply_of_bcs_mesos_driver() {
     let refusal = |cause| Refusal { chain: "c".into(), stage: "s".into(), cause };
     let denied = refusal(RefusalCause::Denied(Denial::new(422, "Bad", "no \"latest\" here")));
     let failed = refusal(RefusalCause::Failed(Failure::new(FailureKind::Trap, "it broke")));

@@ -35,7 +35,7 @@ fn registrar(
 }
 
 #[tokio::test]
-async fn each_registration_has_the_node_and_data_of_bcs() {
+async fn each_registration_has_the_node_and_data_that_bcs_uses() {
     let both = ZooKeeperConfig {
         cluster: Some(ensemble("127.0.0.1:1")),
         service: Some(ensemble("127.0.0.1:2")),
@@ -93,7 +93,7 @@ async fn each_registration_has_the_node_and_data_of_bcs() {
 }
 
 #[tokio::test]
-async fn registrations_have_the_defaults_of_bcs() {
+async fn registrations_have_the_same_defaults_as_in_bcs() {
     let service = ZooKeeperConfig {
         cluster: None,
         service: Some(ensemble("127.0.0.1:2")),

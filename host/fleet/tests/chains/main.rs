@@ -202,7 +202,7 @@ async fn written_exceptions_are_read_back() {
 }
 
 #[tokio::test]
-async fn written_chains_of_namespaces_are_read_back() {
+async fn written_namespaced_chains_are_read_back() {
     let setting = Setting::new();
     let store = store(&setting).await;
     let in_namespace = |namespace: &str, stage: &str| {

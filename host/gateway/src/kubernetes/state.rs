@@ -201,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_write_becomes_a_dry_run_by_its_query() {
+    fn the_query_turns_a_write_into_a_dry_run() {
         for (uri, expected) in [
             ("/a", "/a?dryRun=All"),
             ("/a?", "/a?dryRun=All"),

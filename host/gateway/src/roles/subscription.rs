@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_written_once_its_clusters_are_up_to_date() {
+    fn a_change_counts_as_written_when_its_clusters_are_up_to_date() {
         let change = |cluster: Option<&str>| Unacknowledged {
             worker_id: Value::Null,
             data_id: Value::Null,

@@ -204,7 +204,7 @@ async fn permissions_are_granted_and_withdrawn() {
 }
 
 #[tokio::test]
-async fn only_one_of_concurrent_changes_is_made() {
+async fn only_one_of_several_concurrent_changes_is_made() {
     for scene in Scene::all().await {
         let accounts = &scene.accounts;
         let name = UserName::plain("alice").unwrap();

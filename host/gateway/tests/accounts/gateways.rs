@@ -160,7 +160,7 @@ async fn an_unavailable_database_stops_only_changes() {
 }
 
 #[tokio::test]
-async fn a_backup_that_is_restored_is_used() {
+async fn a_restored_backup_is_used() {
     let scene = Scene::mysql().await;
     let DatabaseConfig::MySql(database) = &scene.database else {
         unreachable!("it is MySQL")

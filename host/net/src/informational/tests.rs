@@ -191,7 +191,7 @@ async fn a_request_to_a_server_that_never_sends_a_final_response_fails() {
 }
 
 #[tokio::test]
-async fn a_few_informational_responses_for_each_request_pass() {
+async fn a_few_informational_responses_to_each_request_are_allowed() {
     let of_http1 = [CONTINUE.repeat(60), OK.to_vec()].concat();
     let of_http2 = |number: u8| {
         let stream = 2 * number + 1;

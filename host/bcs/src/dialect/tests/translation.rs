@@ -85,7 +85,7 @@ fn created(object: &Value) -> Value {
 }
 
 #[test]
-fn an_application_becomes_a_version_of_the_scheduler() {
+fn an_application_becomes_a_scheduler_version() {
     let object = application();
     let (target, version) = sent("POST", APPLICATIONS, &object.to_string());
     assert_eq!(target, "POST /v1/apps");
@@ -145,7 +145,7 @@ fn an_application_becomes_a_version_of_the_scheduler() {
 }
 
 #[test]
-fn a_deployment_becomes_a_deployment_def_of_the_scheduler() {
+fn a_deployment_becomes_a_scheduler_deployment_def() {
     let object = deployment();
     let (target, definition) = sent("POST", DEPLOYMENTS, &object.to_string());
     assert_eq!(target, "POST /v1/deployment/ns/deployment-test");
@@ -193,7 +193,7 @@ fn a_deployment_without_a_template_binds_an_application() {
 }
 
 #[test]
-fn a_daemonset_becomes_a_daemonset_def_of_the_scheduler() {
+fn a_daemonset_becomes_a_scheduler_daemonset_def() {
     let mut object = of_kind("daemonset");
     object["other"] = json!({"a": 1});
     object["Labels"] = json!("the scheduler would take it for those of the metadata");

@@ -188,7 +188,7 @@ fn a_body_with_invalid_utf8_is_refused() {
 
 #[test]
 #[rustfmt::skip]
-fn an_unreachable_scheduler_causes_the_reply_of_bcs_mesos_driver() {
+fn an_unreachable_scheduler_is_reported_as_bcs_mesos_driver_reports_it() {
     for (source, reason, expected) in [
         ("1.4, 6 no scheduler", "scheduler not exist", r#"{"result":false,"code":1405009,"message":"(bcs-mesos-driver):do http request failed!scheduler not exist","data":{}}"#),
         ("1.4 unreachable", "connection refused", r#"{"result":false,"code":1405009,"message":"(bcs-mesos-driver):do http request failed!connection refused","data":{}}"#),

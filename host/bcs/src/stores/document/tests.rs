@@ -122,7 +122,7 @@ fn documents_that_differ_in_order_and_spacing_are_equal() {
 }
 
 #[test]
-fn only_json_of_a_definition_can_be_written() {
+fn only_a_definition_as_json_can_be_written() {
     // (text, expected error)
     for (text, expected) in [
         (r#"{"kind":"AdmissionWebhook"}"#, None),

@@ -319,7 +319,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn credentials_are_only_read_from_files() {
+    async fn credentials_are_read_only_from_regular_files() {
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| directory.path().join(name);
         fs::write(path("text"), " text\n").unwrap();
