@@ -60,7 +60,7 @@ impl AdminConfig {
         self
     }
 
-    /// Sets the tokens of clients. On an address that is not on loopback, [TLS](Self::with_tls) must be set before.
+    /// Sets the tokens of clients. On an address that is not on loopback, [TLS](Self::with_tls) must be set first.
     pub fn with_tokens(mut self, tokens: Vec<Token>) -> Result<Self, TokensInTheClear> {
         self.tokens = tokens;
         self.checked()

@@ -133,7 +133,7 @@ struct Api {
     followers: FairLimit<Caller>,
     /// A permit for each request whose body may be large.
     large_bodies: FairLimit<Caller>,
-    /// The OpenAPI document, once it was requested, and the routes that it is made from.
+    /// The OpenAPI document, once it has been requested, and the routes that it is made from.
     document: Arc<OnceLock<Value>>,
     routes: Arc<[Route]>,
 }

@@ -1,5 +1,5 @@
-//! Runs the threads on which replies of the admin port are made and decisions are written. The driver's port, accepting
-//! connections, and probes use other threads.
+//! Runs the threads on which replies of the admin port are made and decisions are written. Other threads serve the
+//! driver's port, accept connections, and answer probes.
 
 use std::sync::LazyLock;
 

@@ -27,7 +27,7 @@ use crate::{
 
 /// Measure a plugin or a chain in the sandbox, without a server.
 ///
-/// Requests pass the hooks one after the other, on one core; each call of a plugin has its own instance, as under
+/// Requests go through the hooks one after the other, on one core; each call of a plugin has its own instance, as under
 /// `serve`. INSTANCE is the time in which instances of plugins are created and ended, GUEST the time in which they
 /// compute, and MEMORY the size of the pages that they write, each of which is copied for a call. With --compare,
 /// rounds of the two versions alternate, and the verdict says whether the difference is more than noise.

@@ -34,7 +34,7 @@ use crate::{
   admittance check chains/
   admittance check --config admittance.yaml --output json")]
 pub(crate) struct Arguments {
-    /// Files with definitions, or directories, of which *.yaml, *.yml and *.json are read.
+    /// Files with definitions, or directories, whose *.yaml, *.yml and *.json files are read.
     #[arg(value_name = "FILE", value_parser = existing)]
     files: Vec<PathBuf>,
     /// A configuration of `serve`, which is checked too, with the definitions that it names. Its settings of modules

@@ -37,8 +37,8 @@ use crate::{
   admittance import --bcs-api bcs-api.yaml --to admittance.yaml
   kubectl get validatingadmissionpolicies,validatingadmissionpolicybindings -o yaml | admittance import - --to chains/imported.yaml")]
 pub(crate) struct Arguments {
-    /// Manifests: files, directories, of which *.yaml, *.yml and *.json are read, or `-` for standard input. Documents
-    /// that are not policies are skipped.
+    /// Manifests: files, directories, whose *.yaml, *.yml and *.json files are read, or `-` for standard input.
+    /// Documents that are not policies are skipped.
     #[arg(value_name = "FILE", required_unless_present_any = ["cluster", "kubeconfig", "context", "bcs_api", "bcs_mesos_driver"], value_parser = existing)]
     files: Vec<PathBuf>,
     /// Read the policies of a cluster: the one that kubectl would use, unless --kubeconfig or --context names another.

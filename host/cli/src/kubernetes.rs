@@ -91,8 +91,8 @@ struct Installation {
     #[arg(long, value_name = "PATH", num_args = 1.., required_unless_present_any = ["config", "agent"], value_parser = existing)]
     definitions: Vec<PathBuf>,
     /// A configuration of `serve` with the dialect `kubernetes`, whose definitions are installed. Its settings of
-    /// limits, webhooks, modules, signatures, sandbox, requests of plugins, log, clients and the admin port apply to
-    /// the Pods. Namespaces come from the cluster.
+    /// limits, webhooks, modules, signatures, sandbox, HTTP requests by plugins, log, clients and the admin port apply
+    /// to the Pods. Namespaces come from the cluster.
     #[arg(long, value_name = "FILE", value_parser = existing)]
     config: Option<PathBuf>,
     /// Files and directories of definitions that are resources of the cluster, for a configuration with `definitions: [
@@ -161,7 +161,7 @@ struct Installation {
     /// Print a ServiceMonitor for the Prometheus Operator, in place of the annotations `prometheus.io/scrape`.
     #[arg(long)]
     service_monitor: bool,
-    /// The priority class of the Pods. With system-cluster-critical, a full node keeps them.
+    /// The priority class of the Pods. With system-cluster-critical, a full node does not evict them.
     #[arg(long, value_name = "NAME")]
     priority_class: Option<String>,
     /// The CPU request of a Pod.

@@ -271,7 +271,7 @@ pub struct TracingConfig {
     pub protocol: TracingProtocol,
     /// The headers of each request. Their values are read from files again for each request.
     pub headers: Vec<(HeaderName, PathBuf)>,
-    /// The share of traces that are sampled. It applies to traces that start in this driver.
+    /// The share of traces to sample, out of those that start in this driver.
     pub sampling: Option<Share>,
     pub timeout: Option<Duration>,
     pub tls: ClientTls,

@@ -101,8 +101,8 @@ pub struct Driver {
 impl Driver {
     /// Binds the port for clients. `connections` and `admin` must have been opened with this configuration.
     ///
-    /// The host must also have been built with this configuration, such as its `limits.request_timeout`, `sandbox` and
-    /// `definitions`.
+    /// The host must also have been built with this configuration, including its `limits.request_timeout`, `sandbox`
+    /// and `definitions`.
     pub async fn bind(
         config: Config,
         connections: Connections,

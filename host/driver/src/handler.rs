@@ -95,7 +95,8 @@ struct FrontMetrics {
     requests_in_flight: Gauge,
     streams_open: Gauge,
     durations: Histogram,
-    /// The counters of successful replies, in the order of [`PASSAGES`]. Others are rare, so they are looked up.
+    /// The counters of successful replies, in the order of [`PASSAGES`]. Other counters are rarely needed, so they are
+    /// looked up.
     successes: [OnceLock<Counter>; PASSAGES.len()],
 }
 

@@ -29,7 +29,7 @@ use crate::{
     status::traffic::Traffic,
 };
 
-/// Builds a [`Host`]: the sources of its chains, and the resources that they may use.
+/// Builds a [`Host`] from the sources of its chains and the resources that these may use.
 ///
 /// ```
 /// # async fn example() -> Result<(), admittance::Error> {
@@ -237,7 +237,7 @@ impl HostBuilder {
     }
 
     /// Trusts CAs in the `caBundle` of webhooks even if their RSA keys have only 1024 to 2047 bits. Such keys can be
-    /// broken, so this is a temporary measure until the CAs are replaced. Default: calls of these webhooks fail.
+    /// broken, so this is a temporary measure until the CAs are replaced. Default: calls to these webhooks fail.
     pub fn accept_short_webhook_keys(mut self) -> Self {
         self.accepts_short_keys = true;
         self
@@ -266,8 +266,8 @@ impl HostBuilder {
     ///
     /// # Errors
     ///
-    /// Fails if definitions are invalid or stages cannot be built. The error lists all mistakes of all files, or all
-    /// these stages.
+    /// Fails if definitions are invalid or stages cannot be built. The error lists all mistakes in all files, or all
+    /// stages that cannot be built.
     pub async fn build(self) -> Result<Host, Error> {
         let history = match &self.history {
             Some(directory) => History::open(directory, self.keep)?,

@@ -35,7 +35,7 @@ pub struct RolloutStatus {
     pub by: RolloutKey,
     /// The start of the current step or of the current state, whichever is later.
     pub since: Moment,
-    /// The time at which the next step begins, or the last one is completed; absent if only a user can continue.
+    /// The time at which the next step begins, or the last step is completed; absent if only a user can continue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<Moment>,
     /// The reason for an abort, or the user who paused the rollout; with the name of the replica unless it is this one.

@@ -23,7 +23,7 @@ use crate::{DisabledStage, Moment, Origin};
 pub struct Status {
     /// The version of the program.
     pub version: String,
-    /// The revision of the live table, from 1; with a history it continues after a restart.
+    /// The revision of the live table, counted from 1. With a history, the count continues after a restart.
     pub revision: u64,
     /// The content hash of the live table, which is the same on every replica that serves this table.
     #[schemars(with = "String")]

@@ -1,4 +1,4 @@
-//! Serves the style sheet, scripts and icon, which are compiled into the program and cached until it changes.
+//! Serves the style sheet, scripts and icon, which are compiled into the program and cached until the program changes.
 
 use std::sync::LazyLock;
 

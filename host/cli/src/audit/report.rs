@@ -40,7 +40,7 @@ pub(super) struct AuditReport {
     findings: Vec<Finding>,
     /// The number of findings beyond that limit.
     left_out: u64,
-    /// Whether an object would be refused that the compared table, if there is one, does not refuse.
+    /// Whether an object would be newly refused: not by the compared table, if there is one, but by this table.
     refuses: bool,
     /// The resources that could not be listed completely, with the reasons.
     not_listed: Vec<(String, String)>,

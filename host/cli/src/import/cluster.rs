@@ -87,7 +87,7 @@ pub(super) async fn read(arguments: &ClusterArguments) -> crate::Result<Vec<Defi
     Ok(lists)
 }
 
-/// Returns the plural of a kind, for its paths. Gatekeeper's mutators and expansion templates have the singular there.
+/// Returns the plural of a kind for API paths, in which Gatekeeper's mutators and expansion templates are singular.
 fn plural(version: &str, kind: &str) -> String {
     match version.split_once('.') {
         Some(("mutations" | "expansion", _)) => kind.to_lowercase(),

@@ -32,7 +32,7 @@ pub(super) fn cluster_rules(prepared: &PreparedInstallation) -> Vec<Json> {
     rules
 }
 
-/// Permits the Pods to read chains that are resources and report on them, and users of the admin API to change them.
+/// Permits the Pods to read chains in the cluster and report on them, and users of the admin API to change chains.
 fn of_resources(has_users: bool) -> Vec<Json> {
     let group = "admittance.dev";
     let statuses = RESOURCES.map(|resource| format!("{resource}/status"));

@@ -25,7 +25,7 @@ const NO_UPSTREAM: &str = "the dialect `kubernetes` answers kube-apiserver and h
 pub struct ReviewsConfig {
     /// The webhook configurations that the leader of the replicas writes; `None` for none.
     pub webhooks: Option<WebhooksConfig>,
-    /// The audits of the cluster that the leader of the replicas runs; `None` for none.
+    /// The cluster audits that the leader of the replicas runs; `None` for none.
     pub audit: Option<AuditConfig>,
 }
 

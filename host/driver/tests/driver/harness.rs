@@ -80,7 +80,7 @@ pub(crate) fn application(name: &str) -> String {
 /// The setup of a driver that is not started yet.
 pub(crate) struct Setup {
     pub(crate) config: Config,
-    /// Whether the driver serves on the test's thread, so that its metrics and log contain nothing of other tests.
+    /// Whether the driver serves on the test's thread, so that its metrics and log contain nothing from other tests.
     is_on_this_thread: bool,
 }
 

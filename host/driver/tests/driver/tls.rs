@@ -527,7 +527,7 @@ async fn a_changed_client_certificate_is_used_for_the_upstream() {
     assert_eq!(certificate(&outer).await["certificate"], "upstream");
 }
 
-/// The driver runs on this test's only thread, so that log and metrics contain nothing of other tests.
+/// The driver runs on this test's only thread, so that log and metrics contain nothing from other tests.
 #[tokio::test]
 async fn problems_with_certificates_are_logged_and_counted() {
     let recorder = PrometheusBuilder::new().build_recorder();

@@ -322,8 +322,8 @@ impl Host {
         Ok(find(from)?.detail.compare(&find(to)?.detail))
     }
 
-    /// Returns up to `most` revisions, the newest first, each with the names of the definitions, and of the stages with
-    /// another module, that it added, changed or removed. The oldest revision in the history has no names.
+    /// Returns up to `most` revisions, the newest first, each with the names of the definitions that it added, changed
+    /// or removed, and of the stages whose module it changed. The oldest revision in the history has no names.
     pub fn revision_changes(&self, most: usize) -> Vec<(Revision, Vec<String>)> {
         let live = self.0.live.load();
         // One more revision is read, to compare the oldest returned revision with it.

@@ -172,7 +172,7 @@ impl Stores {
         self.set(files_of(self.known()))
     }
 
-    /// Returns the definitions with these contents. A store that could not be read keeps its known content.
+    /// Returns the definitions after these contents were read. A store that could not be read keeps its known content.
     pub(crate) fn set_after_reading(&self, contents: &Contents) -> DefinitionSet {
         contents
             .parsed
@@ -191,7 +191,7 @@ fn sorted(mut files: Vec<DefinitionFile>) -> StoreContent {
 }
 
 impl Contents {
-    /// Returns the snapshots with these contents. A store that could not be read keeps its content in `known`.
+    /// Returns the snapshots after this reading. A store that could not be read keeps its content in `known`.
     fn after(&self, known: &[StoreSnapshot]) -> Vec<StoreSnapshot> {
         let after = |(read, known): (&Result<StoreContent, StoreError>, &StoreSnapshot)| StoreSnapshot {
             content: read.as_ref().ok().or(known.content.as_ref()).cloned(),

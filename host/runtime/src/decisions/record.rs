@@ -89,7 +89,7 @@ pub struct StageRecord {
     pub phase: Phase,
     /// The name of the stage.
     pub stage: String,
-    /// 1, or 2 when it was called again because the object had changed after its first call.
+    /// 1, or 2 if the stage was called again because the object had changed since its first call.
     pub round: u8,
     /// Whether the verdict is enforced. In mode `Audit` it is only recorded.
     pub mode: Mode,
@@ -246,14 +246,14 @@ pub struct ChainRates {
     /// The number of requests that were refused because a stage of the chain failed.
     pub failed: u64,
     /// The median of the time in the chain, in microseconds. Stages in mode `Audit` count only if the chain called no
-    /// other.
+    /// others.
     pub p50_microseconds: u64,
     /// The time in the chain that 99 of 100 requests do not exceed, in microseconds.
     pub p99_microseconds: u64,
     /// The requests in each twelfth of the requested period, the oldest first.
     #[serde(default)]
     pub requests_series: Vec<u64>,
-    /// The time that 99 of 100 requests do not exceed in each twelfth, in microseconds; 0 without requests.
+    /// For each twelfth, the time that 99 of 100 requests do not exceed, in microseconds; 0 without requests.
     #[serde(default)]
     pub p99_series: Vec<u64>,
 }

@@ -51,7 +51,7 @@ pub enum Origin {
         /// The stage, by phase, chain and name: `Mutating:pods/images`.
         stage: String,
     },
-    /// `rollback`: an earlier revision went live again. It stays until the files change.
+    /// `rollback`: an earlier revision went live again, until the files change.
     RolledBack {
         /// The earlier revision.
         to: u64,

@@ -162,7 +162,7 @@ impl Host {
         let disabled = {
             let mut stages = self.0.disabled.lock();
             let disabled = stages.list();
-            // A disabled stage may be missing in the live table, so the names are taken from the list.
+            // A disabled stage may be missing in the live table, so the names are those of the disabled stages.
             let names = disabled.iter().map(|disabled| disabled.stage.clone());
             let name = resolve_stage(stage, names.collect(), &missing, "disabled stages are")?;
             stages.remove(|disabled, _| disabled.stage == name);

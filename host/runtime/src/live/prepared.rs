@@ -135,7 +135,7 @@ impl Host {
         self.table()
     }
 
-    /// Waits until a table with this content hash is live, but at most [`GO_LIVE_TIMEOUT`]. Returns whether it is.
+    /// Waits up to [`GO_LIVE_TIMEOUT`] for a table with this content hash to go live. Returns whether it is live.
     pub(crate) async fn until_live(&self, hash: Digest) -> bool {
         let mut changes = self.changes();
         let live = async { while self.hash() != hash && changes.changed().await.is_ok() {} };

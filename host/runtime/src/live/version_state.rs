@@ -1,4 +1,4 @@
-//! Reports whether individual definitions are live, so that stores can show it to their authors.
+//! Reports whether individual definitions are live, which stores show to the authors of the definitions.
 
 use std::{collections::HashMap, path::Path, sync::atomic::Ordering};
 

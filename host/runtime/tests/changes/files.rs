@@ -179,7 +179,7 @@ async fn definitions_can_be_changed_while_a_file_has_lost_its_definitions() {
         assert_eq!(live(&host), "4 a=2 b=1 d=1 !", "{expected}");
         let _following = FollowTask::of(&host);
         if scene.chains().join("b.yaml").is_file() {
-            // Applying the definition in force restores the file; applying a changed one replaces it.
+            // Applying the definition in force restores the file, and applying a changed one replaces the file.
             for (path, expected) in [("1", "4 a=2 b=1 d=1"), ("2", "5 a=2 b=2 d=1")] {
                 lose(&scene.chains().join("b.yaml"));
                 until_problem(&host, mistake).await;

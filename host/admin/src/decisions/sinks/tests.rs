@@ -221,7 +221,7 @@ async fn decisions_beyond_the_queue_are_dropped_and_counted() {
         objects: false,
     };
     let counter = Counter::from_arc(dropped.clone());
-    // The queue has room for ten decisions, and no sink reads it. The half allows for longer numbers in durations.
+    // The queue has room for ten decisions, and no sink reads it. Another half allows for durations with more digits.
     let room = 10 * size + size / 2;
     let reading = read(decisions, sender, room, selection, counter, stop);
     let ends = async {

@@ -49,7 +49,7 @@ fn a_new_authority_is_trusted_together_with_the_previous_one() {
         "it was not touched, and is trusted still"
     );
 
-    // After an interruption between both files, the key shows which CA to sign with.
+    // If only one of the files was replaced before an interruption, the key shows which CA to sign with.
     let second_key = std::fs::read(directory.path().join("ca.key")).unwrap();
     std::fs::write(directory.path().join("ca.key"), first_key).unwrap();
     certs(&directory, "--service between.ns").unwrap();

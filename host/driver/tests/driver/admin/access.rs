@@ -421,7 +421,7 @@ async fn certificates_identify_clients_of_the_admin_port() {
         (by_certificate, None, "/v1/status", &[], Some(403), "certificate"),
         (by_certificate, None, "/healthz", &[], Some(200), "ok"),
         (by_certificate, Some(&stranger), "/healthz", &[], None, ""),
-        // A browser presents the certificate with requests of any page, so the origin decides.
+        // A browser presents the certificate with requests from any page, so the origin decides.
         (
             by_certificate,
             Some(&ops),

@@ -314,7 +314,7 @@ async fn no_route_shows_values_of_objects_to_readers() {
     let document: Value = serde_json::from_str(&get(READER, "/v1/openapi.json").await.1).unwrap();
     let mut shown = 0;
     for (path, methods) in document["paths"].as_object().unwrap() {
-        // Streams do not end, and the replies about definitions and revisions contain nothing of requests.
+        // Streams do not end, and the replies about definitions and revisions contain nothing from requests.
         if methods.get("get").is_none() || path.ends_with("/events") || path == "/v1/requests" {
             continue;
         }
@@ -323,6 +323,6 @@ async fn no_route_shows_values_of_objects_to_readers() {
         assert!(!reply.contains("s3cret"), "{path}: {reply}");
         shown += usize::from(get(ADMIN, &path).await.1.contains("s3cret"));
     }
-    // Three routes contain the decision: its page, the list, and the list of candidates.
+    // Three routes show the request: the decision's own, the list of decisions, and the list of candidates.
     assert_eq!(shown, 3);
 }

@@ -16,7 +16,7 @@ use crate::{
     tls::Authority,
 };
 
-/// The driver runs on this test's thread, so that its log and metrics contain nothing of other tests.
+/// The driver runs on this test's thread, so that its log and metrics contain nothing from other tests.
 #[tokio::test]
 async fn requests_for_definitions_are_logged_and_counted() {
     let directory = TempDir::new().unwrap();

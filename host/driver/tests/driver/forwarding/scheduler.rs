@@ -1,4 +1,4 @@
-//! Simulates a scheduler that records requests and replies as told, with a driver in front of it.
+//! Simulates a scheduler that records requests and gives configured replies, with a driver in front of it.
 
 use std::sync::{Arc, Mutex};
 

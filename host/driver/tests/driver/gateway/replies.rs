@@ -255,8 +255,8 @@ async fn the_access_log_names_the_cluster_and_the_user() {
         gateway.send(asking).await;
     };
     ask("GET").await;
-    // `tracing` caches, at the first use of a log line, whether it is wanted. Another test's thread may have been
-    // first, so the cache is rebuilt.
+    // `tracing` decides at the first use of a log line whether to log it, and caches that. Another test's thread may
+    // have been first, so the cache is rebuilt.
     tracing::callsite::rebuild_interest_cache();
     ask("GET").await;
     ask("POST").await;

@@ -191,7 +191,7 @@ fn apply_to(value: &mut Value, is_secret: bool, redactions: &[Redaction]) -> usi
     all.map(|redaction| redact(value, &redaction.0)).sum()
 }
 
-/// Redacts the Secrets in a value. Items without a kind have the kind that follows from `list`, their list's kind.
+/// Redacts the Secrets in a value. Items without a kind get it from `list`, the kind of the list that contains them.
 fn redact_secrets(value: &mut Value, list: &str) -> usize {
     let kind = match value.get("kind") {
         Some(kind) => kind.as_str().unwrap_or_default().to_owned(),
