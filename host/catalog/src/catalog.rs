@@ -93,7 +93,8 @@ impl Catalog {
     ///
     /// # Errors
     ///
-    /// Returns an error when the module cannot be fetched or read, is too large, or lacks the digest or the signature.
+    /// Returns an error when the module cannot be fetched or read, is too large, has another digest, or lacks the
+    /// signature.
     pub async fn obtain(
         &self,
         reference: &ModuleReference,
@@ -145,7 +146,7 @@ impl Catalog {
             .await
     }
 
-    /// Loads a module that was obtained earlier from the store, even if the reference now resolves to another digest.
+    /// Loads an earlier module of a reference from the store, even if the reference now resolves to another digest.
     /// Nothing is fetched; the stored signatures are checked again.
     ///
     /// # Errors

@@ -122,7 +122,7 @@ impl From<SignatureError> for Error {
 }
 
 impl Error {
-    /// Returns whether a retry may succeed without a change of definitions, as after network errors or a full disk.
+    /// Returns whether a retry may succeed without a change to definitions, as after network errors or a full disk.
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Unreachable { .. }

@@ -22,7 +22,7 @@ pub struct Module {
     pub(crate) material: Option<Arc<Material>>,
 }
 
-/// A module whose digest was checked, but not yet its signature.
+/// A module with a checked digest, whose signature is not yet checked.
 #[derive(Clone, Debug)]
 pub(crate) struct FetchedModule {
     pub(crate) bytes: Bytes,

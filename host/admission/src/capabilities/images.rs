@@ -18,7 +18,7 @@ pub trait ImageReader: fmt::Debug + Send + Sync + 'static {
     /// Fails when the manifest cannot be read. The plugin gets the error.
     async fn manifest(&self, image: &OciReference) -> Result<ImageManifest, ImageError>;
 
-    /// Returns an image's manifest and configuration. For an index, they are those of the image for this platform.
+    /// Returns the manifest and configuration of an image or, for an index, of its image for this platform.
     ///
     /// # Errors
     ///

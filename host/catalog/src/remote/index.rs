@@ -26,7 +26,7 @@ const SIGNATURE_ARTIFACT_TYPE: &str = "application/vnd.dev.cosign.artifact.sig.v
 /// The prefix of the media types of sigstore bundles; the version follows it.
 pub(super) const BUNDLE_TYPE: &str = "application/vnd.dev.sigstore.bundle";
 
-/// The annotation of a referrer with the predicate type of its statement.
+/// A referrer's annotation that contains the predicate type of its statement.
 const STATEMENT: &str = "dev.sigstore.bundle.predicateType";
 
 #[derive(Deserialize)]

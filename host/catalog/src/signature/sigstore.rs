@@ -124,7 +124,7 @@ pub(super) fn by_certificate(
     artifact: &[u8],
 ) -> Result<Verified, Refusal> {
     let certificate = &certified.certificate;
-    // The certificate replaces the one that the registry lists, because the log entry must be for this certificate.
+    // The policy's certificate replaces the registry's, because the log entry must be for the policy's certificate.
     let mut found = found.clone();
     if let FoundSignature::SimpleSigning {
         certificate: given,

@@ -29,7 +29,7 @@ impl Store {
             .chain(compiled)
             .map(|(kind, name)| self.path(kind, name))
             .collect();
-        // Temporary files and partial downloads have their own rule of removal.
+        // Temporary files and partial downloads are removed by rules of their own.
         let mut entries: Vec<_> = [Kind::Module, Kind::Compiled, Kind::Resolution, Kind::Signature]
             .into_iter()
             .flat_map(|kind| files_in(&self.directory_of(kind)))

@@ -25,7 +25,7 @@ pub(crate) enum Fault {
     Status(u16, Option<&'static str>),
     /// The response has the whole body, although a range was requested.
     Whole,
-    /// The response has a range with another offset than requested.
+    /// The response has a range that begins at another offset than requested.
     WrongPart,
     /// The `Content-Length` of the response is this number, and wrong.
     Length(u64),

@@ -101,8 +101,8 @@ impl PublicKey {
     }
 }
 
-/// Returns the accepted signature schemes of a key. cosign uses SHA-256 for every curve; other tools use the hash with
-/// the size of the curve.
+/// Returns the accepted signature schemes of a key. cosign uses SHA-256 for every curve; other tools use the hash of
+/// the curve's size.
 fn schemes(algorithm: KeyAlgorithm) -> &'static [SigningScheme] {
     match algorithm {
         KeyAlgorithm::EcdsaP256 => &[SigningScheme::EcdsaP256Sha256],

@@ -10,7 +10,7 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct SyncDocument {
     pub(super) kinds: Vec<ClusterKind>,
-    /// The namespaces in which constraints are not enforced at admission. Both fields may contain globs.
+    /// The namespaces in which constraints are not enforced at admission. Names may be globs, as in the next field.
     pub(super) excluded_namespaces: Vec<String>,
     pub(super) excluded_from_mutation: Vec<String>,
 }
