@@ -20,7 +20,7 @@ use crate::{
     },
 };
 
-/// The node of the service ensemble that has a node for each cluster, below which the drivers of the cluster register.
+/// The node in the service ensemble below which each cluster has a node. Drivers register below their cluster's node.
 const DRIVERS: &str = "/bcs/services/endpoints/mesosdriver";
 /// The node below which gateways and bcs-api register.
 const GATEWAYS: &str = "/bcs/services/endpoints/apiserver";

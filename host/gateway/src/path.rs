@@ -45,7 +45,7 @@ fn is_plain(rest: &str) -> bool {
     !segments.iter().any(|segment| matches!(*segment, "" | "." | ".."))
 }
 
-/// The most times that the servers between client and driver may decode a path.
+/// The maximum number of times that the servers between client and driver may decode a path.
 const ROUNDS: usize = 4;
 
 /// Returns whether every server reads this path in the same way: nothing is encoded twice, and no slash is encoded.

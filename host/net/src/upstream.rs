@@ -52,7 +52,7 @@ pub struct UpstreamConfig {
     pub tls: ClientTls,
     /// The timeout for DNS, connection and TLS handshake together. Default: 2 s.
     pub connect_timeout: Duration,
-    /// The timeout from the end of a request to the head of its reply, and of idle bodies. Default: 60 s.
+    /// The timeout from the end of a request to the head of its reply, and the timeout of idle bodies. Default: 60 s.
     pub response_timeout: Duration,
     /// The health check of servers; without one, only requests find out whether a server is up.
     pub health: Option<HealthCheck>,

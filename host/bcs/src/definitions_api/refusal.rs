@@ -8,7 +8,7 @@ use crate::{definition_name::DefinitionName, reply::Code, translation::PARAMETER
 /// The name of the file in mistakes in a body. Messages name only the fields, because the client's lines may differ.
 pub(super) const BODY: &str = "body";
 
-/// The most mistakes that are reported; a body may have a million of them.
+/// The maximum number of reported mistakes; a body may have a million of them.
 const MAX_REPORTED: usize = 50;
 
 /// The reason why a request about a definition fails. `Display` is the message of bcs-mesos-driver, with details added.

@@ -7,7 +7,7 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode, header::CONTENT_TYPE};
 use super::Relay;
 use crate::reply::{Code, failure};
 
-/// The most characters of a reply that are quoted to the client if the reply is not an envelope.
+/// The maximum number of characters that are quoted to the client from a reply that is not an envelope.
 const MAX_QUOTED: usize = 300;
 
 /// The version of definitions of custom resources that is requested first from the kube-apiserver.

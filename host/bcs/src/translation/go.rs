@@ -4,7 +4,7 @@ use admittance_admission::Pattern;
 use serde_json::Value;
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 
-/// The most mistakes that are reported; a body may have a million of them.
+/// The maximum number of reported mistakes; a body may have a million of them.
 const MAX_REPORTED: usize = 16;
 
 /// The JSON form of a type of a Go program. `null` is accepted for every type, and means its zero value.

@@ -14,7 +14,7 @@ use ring::{
 use super::types::Secret;
 
 const KEY_LENGTH: usize = 32;
-/// The largest key file in bytes, which has room for many old keys.
+/// The largest key file, in bytes. It has room for many old keys.
 const LONGEST_FILE: u64 = 64 * 1024;
 
 /// The keys in a file, one on each line. The first one encrypts new secrets; the others decrypt older ones.

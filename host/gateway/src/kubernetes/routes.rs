@@ -25,7 +25,7 @@ use crate::{
 
 /// The name in the certificate of every API server.
 const SERVER_NAME: &str = "kubernetes";
-/// The most tunnels that the agents of a cluster may have open here. Other gateways announce one tunnel each.
+/// The maximum number of tunnels that a cluster's agents may have open here. Other gateways announce one tunnel each.
 const MOST_TUNNELS: usize = 8;
 
 /// The timeout of a connection with its TLS handshake, long enough for distant clusters and mass reconnects.

@@ -4,7 +4,7 @@ use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 
-/// The most answers in the cache, which bounds the memory that a client can use by trying tokens.
+/// The maximum number of cached answers. It bounds the memory that a client can use by trying tokens.
 const CAPACITY: usize = 10_000;
 
 /// The digest of a whole request. The token itself is not stored, and the server may decide by any part of the request.

@@ -28,9 +28,9 @@ use super::{
     frame::{Announcement, Content, EOF, Frame, TunnelDestination},
 };
 
-/// The most data frames in the queue to the WebSocket.
+/// The maximum number of data frames in the queue to the WebSocket.
 const DATA_QUEUE: usize = 4;
-/// The most frames without data in the queue to the WebSocket. Only an attack causes more.
+/// The maximum number of frames without data in the queue to the WebSocket. Only an attack causes more.
 const CONTROL_QUEUE: usize = 1024;
 /// The size of a connection's buffer in each direction, in bytes.
 const BUFFER: usize = 16 << 10;
@@ -229,7 +229,7 @@ impl Shared {
             }
             (Content::Announcement(announcement), _) => accepts.announced(announcement)?,
             (Content::Data(bytes), Some(connection)) => self.queue_data(number, &connection, bytes).await?,
-            // The connection has ended on this side. If the queue is full, the next data gets the same answer.
+            // The connection has ended on this side, so the answer is `EOF`; with a full queue, the next data gets it.
             (Content::Data(_), None) => drop(self.queue_control(number, Content::Error(EOF.to_owned()))),
             (Content::Error(text), Some(connection)) => {
                 if text != EOF {

@@ -7,7 +7,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::definition_name::DefinitionName;
 
-/// The most characters in the readable part of a derived name.
+/// The maximum length of the readable part of a derived name.
 const READABLE: usize = 200;
 /// The number of bytes of the digest that makes derived names unique.
 const DIGEST: usize = 8;

@@ -33,9 +33,9 @@ use crate::tunnel::{
     AllowedConnections, Announcement, Budget, LARGEST_OF_GATEWAY, Session, connect::TIMEOUT,
 };
 
-/// The most clusters that one gateway may announce.
+/// The maximum number of clusters that one gateway may announce.
 const MOST_CLUSTERS: usize = 16 * 1024;
-/// The most tunnels that other gateways may have open to this one. Each gateway has one, and two while it reconnects.
+/// The maximum number of tunnels from other gateways. Each gateway has one tunnel, and two while it reconnects.
 const MOST_GATEWAYS: usize = 256;
 
 /// Counts a tunnel of another gateway until this is dropped.

@@ -8,7 +8,7 @@ use ring::hmac::{self, HMAC_SHA256};
 
 use crate::accounts::Secret;
 
-/// The fewest characters of a secret, since a shorter one could be guessed.
+/// The minimum length of a secret, since a shorter one could be guessed.
 const SHORTEST: usize = 32;
 const LONGEST_FILE: u64 = 4096;
 
