@@ -1,6 +1,6 @@
 //! Lets the drivers of a cluster switch together to the same table of chains. Each driver reports in an ephemeral node
 //! which table it serves and which one it has prepared. The driver that was registered first is the leader. It writes
-//! the target, the table to which all switch, into the parent node.
+//! the target, the table that all switch to, into the parent node.
 
 mod follow;
 

@@ -63,7 +63,7 @@ pub struct ServerHealth {
     /// The time at which it went down.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Moment>,
-    /// The reason for which it is down.
+    /// The reason why it is down.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }

@@ -4,7 +4,7 @@ use admittance_admission::{
     LabelOperator, LabelSelector, Labels, NAME_PART_LENGTH, Requirement, is_dns_subdomain, is_name_part,
 };
 
-// The longest selector in bytes, and the most requirements, each of which is compared with the labels of every object.
+// The longest selector, in bytes, and the maximum number of requirements. Every object is compared with each one.
 const LENGTH: usize = 4 << 10;
 const REQUIREMENTS: usize = 64;
 

@@ -109,7 +109,7 @@ impl Registration {
 }
 
 impl RegisteredChain<'_> {
-    /// Describes the problem of a chain with a rule for which no webhook can be registered.
+    /// Describes the problem if no webhook can be registered for a rule of the chain.
     pub fn problem(&self) -> Option<String> {
         self.rules.iter().any(Rule::is_by_kind_alone).then(|| {
             format!(

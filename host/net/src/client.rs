@@ -116,7 +116,7 @@ impl ClientRequest {
 #[derive(Clone, Debug, Default)]
 pub struct RequestBody {
     rest: Bytes,
-    /// The size of the body, and the counter to which the bytes that were sent are added.
+    /// The size of the body, and the counter of the bytes that were sent.
     counted: Option<(usize, Arc<AtomicU64>)>,
 }
 

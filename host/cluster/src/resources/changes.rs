@@ -62,7 +62,7 @@ impl Resources {
         self.0.view.health.is_watching()
     }
 
-    /// Reads all resources, and stores the result, with which [`changed`](Self::changed) compares.
+    /// Reads all resources, and stores the result for [`changed`](Self::changed) to compare with.
     pub async fn read(&self) -> Result<Vec<Resource>, ResourceError> {
         let changes = self.changes();
         let result = self.list().await;
