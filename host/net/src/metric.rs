@@ -35,6 +35,7 @@ macro_rules! metric_table {
     ($($visibility:vis $constant:ident = $kind:ident $($unit:ident)? $name:literal [$($label:ident),*] $help:literal;)*) => {
         $($visibility const $constant: &str = $name;)*
 
+        /// All metrics of the crate.
         pub const METRICS: &[$crate::Metric] = &[$($crate::Metric {
             name: $name,
             kind: $crate::MetricKind::$kind,
