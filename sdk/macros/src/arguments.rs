@@ -22,11 +22,10 @@ pub(crate) struct ResourceRule {
     pub(crate) resources: Vec<String>,
 }
 
-/// A capability that the plugin requests.
-pub(crate) enum Capability {
-    Cluster(String),
-    Http(String),
-    Environment(String),
+/// A capability that the plugin requests: the variant of the contract's `Capability`, and its text.
+pub(crate) struct Capability {
+    pub(crate) variant: Ident,
+    pub(crate) text: String,
 }
 
 impl Parse for Arguments {
@@ -166,10 +165,18 @@ fn is_version(part: &str) -> bool {
 impl Parse for Capability {
     fn parse(input: ParseStream<'_>) -> Result<Self> {
         let kind: Ident = input.parse()?;
-        let make: fn(String) -> Self = match kind.to_string().as_str() {
-            "cluster" => Self::Cluster,
-            "http" => Self::Http,
-            "environment" => Self::Environment,
+        let (variant, is_right, right): (_, fn(&str) -> bool, _) = match kind.to_string().as_str() {
+            "cluster" => (
+                "Cluster",
+                |text| text.contains('/'),
+                "a kind with its version: \"v1/Node\", \"apps/v1/Deployment\"",
+            ),
+            "http" => (
+                "Http",
+                |text| text == "*" || text.starts_with("https://"),
+                "an origin, \"https://policy.example.com\", or \"*\" for one from the settings",
+            ),
+            "environment" => ("Environment", |text| !text.is_empty(), "a name"),
             _ => {
                 return Err(Error::new(
                     kind.span(),
@@ -184,20 +191,11 @@ impl Parse for Capability {
             return Err(content.error("expected exactly one string"));
         }
         let text = literal.value();
-        let mistake = match make(String::new()) {
-            Self::Cluster(_) if !text.contains('/') => {
-                Some("a kind with its version: \"v1/Node\", \"apps/v1/Deployment\"")
-            }
-            Self::Http(_) if text != "*" && !text.starts_with("https://") => {
-                Some("an origin, \"https://policy.example.com\", or \"*\" for one from the settings")
-            }
-            _ if text.is_empty() => Some("a name"),
-            _ => None,
-        };
-        match mistake {
-            Some(right) => Err(Error::new(literal.span(), format!("this must be {right}"))),
-            None => Ok(make(text)),
+        if !is_right(&text) {
+            return Err(Error::new(literal.span(), format!("this must be {right}")));
         }
+        let variant = Ident::new(variant, kind.span());
+        Ok(Self { variant, text })
     }
 }
 

@@ -103,12 +103,7 @@ fn description(arguments: &Arguments) -> TokenStream {
             }
         },
     );
-    let capabilities = capabilities.iter().map(|capability| {
-        let (variant, text) = match capability {
-            Capability::Cluster(text) => (quote!(Cluster), text),
-            Capability::Http(text) => (quote!(Http), text),
-            Capability::Environment(text) => (quote!(Environment), text),
-        };
+    let capabilities = capabilities.iter().map(|Capability { variant, text }| {
         quote!(::admittance_sdk::Capability::#variant(::std::string::String::from(#text)))
     });
     quote! {
