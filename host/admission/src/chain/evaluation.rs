@@ -270,18 +270,17 @@ impl Evaluation {
     }
 
     fn reserve(&mut self, visit: Visit<'_>, round: u8) -> usize {
+        let spec = &visit.stage.spec;
+        let row = TraceRow::new(
+            visit.chain.clone(),
+            visit.phase,
+            spec.name.clone(),
+            StageResult::NotReached,
+        );
         self.trace.push(TraceRow {
-            chain: visit.chain.clone(),
-            phase: visit.phase,
-            stage: visit.stage.spec.name.clone(),
-            mode: visit.stage.spec.mode,
+            mode: spec.mode,
             round,
-            result: StageResult::NotReached,
-            exception: None,
-            start: Duration::ZERO,
-            duration: Duration::ZERO,
-            log: Vec::new(),
-            by_candidate: false,
+            ..row
         });
         self.trace.len() - 1
     }

@@ -128,7 +128,7 @@ pub(super) fn read(root: &Node<'_>) -> Option<Vec<TestCase>> {
                 hooks: hooks.clone(),
                 surroundings: RequestSurroundings {
                     cluster: Some(cluster),
-                    http: None,
+                    ..RequestSurroundings::default()
                 },
                 request: case.request,
                 expected: CaseExpectation::Violations {
