@@ -22,7 +22,7 @@ pub struct DecisionRecord {
     pub uid: String,
     /// The number of the revision of the table.
     pub revision: u64,
-    /// The dialect of the request: `kubernetes`, `bcs` or `rest`; absent if the program called the chains itself.
+    /// The dialect of the request, such as `rest`; absent if the program called the chains itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dialect: Option<String>,
     /// The address of the listener.
