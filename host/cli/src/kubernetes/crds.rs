@@ -193,16 +193,16 @@ fn structural(schema: &Json, root: &Json) -> Json {
         result.insert("items".to_owned(), structural(items, root));
     }
     for keyword in ["oneOf", "anyOf"] {
-        let alternatives = schema.get(keyword).and_then(Json::as_array);
-        let requires = |schema: &Json| {
-            let keys = schema.as_object().map(|schema| schema.keys().collect::<Vec<_>>());
-            keys.is_some_and(|keys| keys == ["required"])
+        let Some(alternatives) = schema.get(keyword).and_then(Json::as_array) else {
+            continue;
         };
-        match alternatives {
-            // A rule in CEL requires one of the fields instead, because it can have a better message.
-            Some(alternatives) if alternatives.iter().all(requires) => {}
-            Some(alternatives) => return joined(alternatives, root).unwrap_or_else(|| any(&result)),
-            None => {}
+        match alternatives.iter().map(only_required).collect::<Option<Vec<_>>>() {
+            // The message of a rule is better than an API server's.
+            Some(fields) => {
+                let rule = rules::requiring_one(&fields, keyword == "oneOf");
+                result.insert(rules::VALIDATIONS.to_owned(), json!([rule]));
+            }
+            None => return joined(alternatives, root).unwrap_or_else(|| any(&result)),
         }
     }
     let is_described = ["properties", "additionalProperties", "items"]
@@ -213,6 +213,14 @@ fn structural(schema: &Json, root: &Json) -> Json {
         Some("object" | "array") if !is_described => any(&result),
         Some(_) => result.into(),
     }
+}
+
+/// Returns the field that a schema requires, if it says nothing else.
+fn only_required(schema: &Json) -> Option<&str> {
+    let required = schema
+        .get("required")
+        .filter(|_| schema.as_object().is_some_and(|all| all.len() == 1));
+    required?.as_array()?.first()?.as_str()
 }
 
 /// Merges the schemas of all forms of an object into one with all their fields. A rule in CEL distinguishes the forms.

@@ -1,6 +1,7 @@
 //! Adds rules in CEL for requirements that structural schemas cannot express. API servers evaluate them from Kubernetes
 //! 1.25 on. They first estimate the cost of rules, so the lists and strings that rules read need bounds.
 
+use admittance_admission::enumerated;
 use serde_json::{Map, Value as Json, json};
 
 /// Keywords to add to fields in the schema of `spec`, whose paths have the syntax of [`schema_at`].
@@ -19,6 +20,7 @@ enum Keywords {
 
 use Keywords::{Items, Key, Length, Rules, Set};
 
+pub(super) const VALIDATIONS: &str = "x-kubernetes-validations";
 const LIST_TYPE: &str = "x-kubernetes-list-type";
 
 /// The lists in `spec` that match requests to a chain.
@@ -53,10 +55,6 @@ const OWN_RULES: &[&str] = &["rules[]"];
 const ALL_RULES: &[&str] = &["rules[]", "stages[].rules[]"];
 
 const OF_RULES: Keywords = Rules(&[
-    (
-        "has(self.resources) || has(self.kinds)",
-        "the rule names neither resources nor kinds",
-    ),
     (
         "!('*' in self.operations) || self.operations.size() == 1",
         "`*` in `operations` stands for everything and must be alone",
@@ -109,11 +107,6 @@ const CHAIN: &[Addition] = &[
         &["stages[]"],
         Rules(&[
             (
-                "[has(self.plugin), has(self.webhook), has(self.cel), has(self.rego), has(self.group)]\
-                 .exists_one(is, is)",
-                "a stage has exactly one of `plugin`, `webhook`, `cel`, `rego` and `group`",
-            ),
-            (
                 "!has(self.candidate) || has(self.plugin)",
                 "a candidate is compared with a plugin, and the stage has none",
             ),
@@ -127,10 +120,6 @@ const CHAIN: &[Addition] = &[
     (
         &["stages[].candidate.rollout"],
         Rules(&[
-            (
-                "has(self.percent) || has(self.steps)",
-                "a rollout has a `percent` or `steps`",
-            ),
             (
                 "!has(self.steps) || (self.steps.isSorted() && (!has(self.percent) || \
                  self.steps.all(s, s > self.percent)))",
@@ -176,27 +165,17 @@ const CHAIN: &[Addition] = &[
     ),
     (
         &["stages[].rego"],
-        Rules(&[
-            (
-                "has(self.text) != has(self.file)",
-                "a policy in Rego has either a `text` or a `file`",
-            ),
-            (
-                "(!has(self.file) || self.file.startsWith('/')) && \
-                 (!has(self.libs) || self.libs.all(lib, lib.startsWith('/')))",
-                "the path of a file is absolute in a resource",
-            ),
-        ]),
+        Rules(&[(
+            "(!has(self.file) || self.file.startsWith('/')) && \
+             (!has(self.libs) || self.libs.all(lib, lib.startsWith('/')))",
+            "the path of a file is absolute in a resource",
+        )]),
     ),
     (&["stages[].rego.file"], Length(4096)),
     (&["stages[].rego.libs"], Items(64, 4096)),
     (
         &["stages[].webhook"],
         Rules(&[
-            (
-                "has(self.url) != has(self.service)",
-                "a webhook has either a `url` or a `service`",
-            ),
             (
                 "!has(self.versions) || self.protocol == 'AdmissionReview'",
                 "only the protocol AdmissionReview has `versions`",
@@ -239,17 +218,11 @@ const CHAIN: &[Addition] = &[
     (&["stages[].webhook.versions"], Items(2, 0)),
     (
         &["stages[].cel"],
-        Rules(&[
-            (
-                "!has(self.validations) || !has(self.mutations)",
-                "expressions are either `validations` or `mutations`: make two stages",
-            ),
-            (
-                "(has(self.validations) && self.validations.size() > 0) || \
-                 (has(self.mutations) && self.mutations.size() > 0)",
-                "`cel` has `validations` or `mutations`",
-            ),
-        ]),
+        Rules(&[(
+            "(!has(self.validations) || self.validations.size() > 0) && \
+             (!has(self.mutations) || self.mutations.size() > 0)",
+            "a list of expressions has at least one",
+        )]),
     ),
     (
         &["stages[].cel.variables", "stages[].matchConditions"],
@@ -259,8 +232,7 @@ const CHAIN: &[Addition] = &[
     (
         &["stages[].cel.mutations[]"],
         Rules(&[(
-            "has(self.applyConfiguration) == (self.patchType == 'ApplyConfiguration') && \
-             has(self.jsonPatch) == (self.patchType == 'JSONPatch')",
+            "has(self.applyConfiguration) != (self.patchType == 'JSONPatch')",
             "a mutation has the field of its `patchType`: `applyConfiguration` or `jsonPatch`",
         )]),
     ),
@@ -284,12 +256,6 @@ const EXCEPTION: &[Addition] = &[
     (
         &[""],
         Rules(&[
-            (
-                "has(self.rules) || has(self.namespaces) || has(self.names) || has(self.users) || has(self.groups) || \
-                 has(self.matchConditions)",
-                "it is for every request: write `rules`, `namespaces`, `names`, `users`, `groups` or \
-                 `matchConditions`",
-            ),
             (
                 "self.owner.trim() != '' && self.reason.trim() != ''",
                 "`owner` says who answers for it, and `reason` why it is needed",
@@ -315,6 +281,18 @@ pub(super) fn of_chains(spec: &mut Json) {
 
 pub(super) fn of_exceptions(spec: &mut Json) {
     add(spec, EXCEPTION);
+}
+
+/// Returns the rule for an object that must have one of these fields.
+pub(super) fn requiring_one(fields: &[&str], is_exclusive: bool) -> Json {
+    let present: Vec<_> = fields.iter().map(|field| format!("has(self.{field})")).collect();
+    let names = fields.iter().map(|field| format!("`{field}`"));
+    if is_exclusive {
+        let rule = format!("[{}].exists_one(is, is)", present.join(", "));
+        json!({"rule": rule, "message": format!("write exactly one of {}", enumerated(names, "and"))})
+    } else {
+        json!({"rule": present.join(" || "), "message": format!("write {}", enumerated(names, "or"))})
+    }
 }
 
 /// Finds the schema at a path such as `a.b`, `list[].c` or `map.<name>`. The empty path is the root.
@@ -346,9 +324,7 @@ fn add(spec: &mut Json, additions: &[Addition]) {
                     let rules = rules
                         .iter()
                         .map(|(rule, message)| json!({"rule": rule, "message": message}));
-                    let all = schema
-                        .entry("x-kubernetes-validations")
-                        .or_insert_with(|| json!([]));
+                    let all = schema.entry(VALIDATIONS).or_insert_with(|| json!([]));
                     if let Some(all) = all.as_array_mut() {
                         all.extend(rules);
                     }

@@ -18,8 +18,6 @@ use self::evaluator::Schemas;
 use super::{super::structural, *};
 use crate::schema;
 
-const VALIDATIONS: &str = "x-kubernetes-validations";
-
 /// The maximum costs that an API server allows for one rule, and for all rules of a definition.
 const RULE_COST: u64 = 10_000_000;
 const TOTAL_COST: u64 = 100_000_000;
