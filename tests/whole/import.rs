@@ -440,6 +440,11 @@ async fn policies_of_a_cluster_are_imported() {
         "/apis/mutations.gatekeeper.sh/v1beta1/assignmetadata" => Some(json!({"items": [{
             "metadata": {"name": "owner", "generation": 1}, "spec": {"location": "metadata.labels.owner",
             "parameters": {"assign": {"value": "a"}}}, "status": {"byPod": []}}]})),
+        "/apis/policies.kyverno.io/v1/validatingpolicies" => {
+            let rules = json!([{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}]);
+            let spec = json!({"matchConstraints": {"resourceRules": rules}, "validations": [{"expression": "true"}]});
+            Some(json!({"items": [{"metadata": {"name": "data"}, "spec": spec}]}))
+        }
         _ => None,
     };
     let port = listen(directory.path(), "localhost", &[], move |_, request| async move {
@@ -484,6 +489,7 @@ async fn policies_of_a_cluster_are_imported() {
             ("Labels", "kept"),
             ("ConstraintTemplate", "kept"),
             ("AssignMetadata", "kept"),
+            ("ValidatingPolicy", "differs"),
         ]
     );
     let checked = admittance(&directory, &["check", "--documents-only", "a.yaml"]).await;

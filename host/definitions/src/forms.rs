@@ -179,6 +179,16 @@ impl DocumentForms {
     pub fn and(&self, form: Arc<dyn DocumentForm>) -> Self {
         Self::new(self.list.iter().cloned().chain([form]).collect())
     }
+
+    /// Returns the kinds that an import converts or keeps.
+    pub fn importable(&self) -> impl Iterator<Item = &'static DocumentKind> {
+        let is_left_out =
+            |form: &dyn DocumentForm, kind| matches!(form.import(kind), Some((ImportResult::LeftOut, _)));
+        let kinds = self
+            .kinds()
+            .filter(move |(form, kind)| !is_left_out(&***form, kind));
+        kinds.map(|(_, kind)| kind)
+    }
 }
 
 impl Default for DocumentForms {

@@ -2,63 +2,10 @@
 
 use admittance::admission::GroupVersionKind;
 use admittance_cluster::Cluster;
-use admittance_definitions::DefinitionFile;
+use admittance_definitions::{DefinitionFile, DocumentForms, DocumentKind};
 use serde_json::{Value as Json, json};
 
 use crate::cluster::ClusterArguments;
-
-/// The kinds of policies of each API group, and the group's versions, the newest first.
-const GROUPS: [(&[&str], &[&str]); 9] = [
-    (
-        &[
-            "admissionregistration.k8s.io/v1",
-            "admissionregistration.k8s.io/v1beta1",
-        ],
-        &[
-            "MutatingWebhookConfiguration",
-            "ValidatingWebhookConfiguration",
-            "MutatingAdmissionPolicy",
-            "MutatingAdmissionPolicyBinding",
-            "ValidatingAdmissionPolicy",
-            "ValidatingAdmissionPolicyBinding",
-        ],
-    ),
-    (
-        &["policies.kubewarden.io/v1"],
-        &[
-            "ClusterAdmissionPolicy",
-            "AdmissionPolicy",
-            "ClusterAdmissionPolicyGroup",
-            "AdmissionPolicyGroup",
-        ],
-    ),
-    (
-        &["templates.gatekeeper.sh/v1", "templates.gatekeeper.sh/v1beta1"],
-        &[TEMPLATE],
-    ),
-    (&["config.gatekeeper.sh/v1alpha1"], &["Config"]),
-    (&["syncset.gatekeeper.sh/v1alpha1"], &["SyncSet"]),
-    (
-        &[
-            "expansion.gatekeeper.sh/v1beta1",
-            "expansion.gatekeeper.sh/v1alpha1",
-        ],
-        &["ExpansionTemplate"],
-    ),
-    (
-        &[
-            "mutations.gatekeeper.sh/v1",
-            "mutations.gatekeeper.sh/v1beta1",
-            "mutations.gatekeeper.sh/v1alpha1",
-        ],
-        &["Assign", "AssignImage", "AssignMetadata", "ModifySet"],
-    ),
-    (
-        &["apps.kruise.io/v1beta1", "apps.kruise.io/v1alpha1"],
-        &["SidecarSet"],
-    ),
-    (&["bkbcs.tencent.com/v2"], &["AdmissionWebhookConfiguration"]),
-];
 
 /// The kind of Gatekeeper's templates. Each template defines a kind of constraints.
 const TEMPLATE: &str = "ConstraintTemplate";
@@ -69,14 +16,17 @@ const CONSTRAINTS: &str = "constraints.gatekeeper.sh/v1beta1";
 pub(super) async fn read(arguments: &ClusterArguments) -> crate::Result<Vec<DefinitionFile>> {
     let cluster = arguments.connect().await?;
     let mut lists = Vec::new();
-    let kinds = GROUPS
-        .iter()
-        .flat_map(|(versions, kinds)| kinds.iter().map(move |kind| (versions, *kind)));
-    for (versions, kind) in kinds {
-        for version in *versions {
+    let forms = DocumentForms::default();
+    for DocumentKind {
+        name: kind, versions, ..
+    } in forms.importable()
+    {
+        // A version of an API server has a group, and one that ends in `/` stands for others.
+        let served = |version: &&&str| version.contains('/') && !version.ends_with('/');
+        for version in versions.iter().filter(served) {
             let path = format!("/apis/{version}/{}", plural(version, kind));
             if let Some(items) = list(&cluster, &path).await? {
-                if kind == TEMPLATE {
+                if *kind == TEMPLATE {
                     lists.extend(constraints(&cluster, &items).await?);
                 }
                 lists.push(list_file(version, kind, &path, items));

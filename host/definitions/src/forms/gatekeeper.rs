@@ -32,12 +32,21 @@ use crate::{
     document::{Mistakes, Node, quoted},
 };
 
-const MUTATIONS: &[&str] = &["mutations.gatekeeper.sh/v1", "mutations.gatekeeper.sh/"];
+const MUTATIONS: &[&str] = &[
+    "mutations.gatekeeper.sh/v1",
+    "mutations.gatekeeper.sh/v1beta1",
+    "mutations.gatekeeper.sh/v1alpha1",
+    "mutations.gatekeeper.sh/",
+];
 
 static KINDS: [DocumentKind; 9] = [
     DocumentKind::new(
         "ConstraintTemplate",
-        &["templates.gatekeeper.sh/v1", "templates.gatekeeper.sh/"],
+        &[
+            "templates.gatekeeper.sh/v1",
+            "templates.gatekeeper.sh/v1beta1",
+            "templates.gatekeeper.sh/",
+        ],
     ),
     // Each template defines the kind of its constraints.
     DocumentKind::new(
@@ -54,7 +63,11 @@ static KINDS: [DocumentKind; 9] = [
     ),
     DocumentKind::supporting(
         "ExpansionTemplate",
-        &["expansion.gatekeeper.sh/v1beta1", "expansion.gatekeeper.sh/"],
+        &[
+            "expansion.gatekeeper.sh/v1beta1",
+            "expansion.gatekeeper.sh/v1alpha1",
+            "expansion.gatekeeper.sh/",
+        ],
     ),
     DocumentKind::new(MutatorKind::Assign.as_str(), MUTATIONS),
     DocumentKind::new(MutatorKind::AssignImage.as_str(), MUTATIONS),

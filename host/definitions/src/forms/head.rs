@@ -94,7 +94,7 @@ impl DocumentForms {
         definitions
     }
 
-    fn kinds(&self) -> impl Iterator<Item = (&Arc<dyn DocumentForm>, &'static DocumentKind)> {
+    pub(super) fn kinds(&self) -> impl Iterator<Item = (&Arc<dyn DocumentForm>, &'static DocumentKind)> {
         let forms = self.list.iter();
         forms.flat_map(|form| form.kinds().iter().map(move |kind| (form, kind)))
     }
