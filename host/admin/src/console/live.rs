@@ -371,7 +371,7 @@ fn rates_rows(rates: &[ChainRates]) -> Markup {
                 (rate_cells(Some(chain)))
             }
         }
-        @if rates.is_empty() { tr { td.muted colspan=(RATE_COLUMNS.len() + 1) { "No request passed a chain in the last minute." } } }
+        @if rates.is_empty() { tr { td.muted colspan=(RATE_COLUMNS.len() + 1) { "No request matched a chain in the last minute." } } }
     }
 }
 

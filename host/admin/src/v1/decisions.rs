@@ -94,8 +94,8 @@ pub(super) fn routes() -> Vec<Route> {
             replay,
         )
         .description(
-            "The request passes the live chains again. Nothing is forwarded or counted, and webhooks are only called if \
-             the body allows it.",
+            "The live chains are called again for the request. Nothing is forwarded or counted, and webhooks are only \
+             called if the body allows it.",
         )
         .refusals(&[404, 409]),
     ]

@@ -19,9 +19,9 @@ pub(super) fn routes() -> [Route; 3] {
     let routes = [
         Route::new(Post, role, "/v1/stages/disable", "disableStage", "Disable a stage for a time", disable)
             .description(
-                "Requests pass without a call of the stage, or it is only audited. This takes effect at once, even if \
-                 definitions or stores have problems, and in this driver only. It ends by itself. If the stage is \
-                 disabled already, the new time and reason replace the old ones.",
+                "Requests continue without a call of the stage, or the stage is only audited. This takes effect at \
+                 once, even if definitions or stores have problems, and in this driver only. It ends by itself. If the \
+                 stage is disabled already, the new time and reason replace the old ones.",
             ),
         Route::new(Post, role, "/v1/stages/enable", "enableStage", "Enable a disabled stage", enable)
             .description("The stage is enabled before its time ends."),

@@ -122,7 +122,7 @@ async fn record(arguments: &RecordArguments, client: &AdminClient) -> crate::Res
         anstream::eprintln!("{DIM}interrupted{DIM:#}");
     }
     if lines.count == 0 {
-        anstream::eprintln!("{WARN}note:{WARN:#} no request passed a chain in this time");
+        anstream::eprintln!("{WARN}note:{WARN:#} no request matched a chain in this time");
     } else if let (Some(_), Some(path)) = (&arguments.as_tests, &output) {
         let cases = path.with_extension("yaml");
         files::replace(&cases, cases_of(path)?.as_bytes(), files::SECRET)?;
