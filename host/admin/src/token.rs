@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use admittance_net::bearer::TokenDigest;
 use admittance_watch::{
-    Reloaded,
+    FileValue,
     file::{self, SecretError},
 };
 use futures_util::future::join_all;
@@ -50,7 +50,7 @@ const MAX_LENGTH: usize = 1024;
 ///
 /// While the file is invalid or missing, the previous token is not accepted either: removing the file revokes it.
 #[derive(Clone, Debug)]
-pub struct TokenFile(Reloaded<Option<TokenDigest>>);
+pub struct TokenFile(FileValue<Option<TokenDigest>>);
 
 impl TokenFile {
     /// Reads the file. Whitespace around the token is ignored.
@@ -64,7 +64,7 @@ impl TokenFile {
             });
             Ok(token.ok())
         };
-        Reloaded::load([path.to_owned()], load).map(Self)
+        FileValue::load([path.to_owned()], load).map(Self)
     }
 }
 

@@ -7,7 +7,7 @@ use admittance_definitions::{
     Mistakes,
     document::{self, Node, readers},
 };
-use admittance_watch::Reloaded;
+use admittance_watch::FileValue;
 
 /// Where the labels of namespaces come from without a cluster.
 #[derive(Clone, Debug)]
@@ -27,12 +27,12 @@ impl Default for NamespacesConfig {
 /// The file contains `name: { label: value }` for each namespace, or the documents that `kubectl get namespaces
 /// --output yaml` prints: Namespaces, or a List of them. Other namespaces have only their name as a label.
 #[derive(Clone, Debug)]
-pub struct FileNamespaces(Reloaded<StaticNamespaces>);
+pub struct FileNamespaces(FileValue<StaticNamespaces>);
 
 impl FileNamespaces {
     pub fn read(path: &Path) -> Result<Self, Mistakes> {
         let path = path.to_owned();
-        Reloaded::load([path.clone()], move || read(&path)).map(Self)
+        FileValue::load([path.clone()], move || read(&path)).map(Self)
     }
 
     /// Reloads the file when it changes, and keeps the previous content if the file is invalid. Never completes.

@@ -9,7 +9,7 @@ use std::{collections::HashMap, path::Path, sync::Arc, time::Duration};
 use admittance::{Host, Moment, admission::Phase};
 use admittance_cluster::{Cluster, ResourceError, Resources, next_change};
 use admittance_net::tls::{self, ServerTls, TlsError};
-use admittance_watch::Reloaded;
+use admittance_watch::FileValue;
 use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -40,7 +40,7 @@ pub enum CertificateConfig {
     /// This program issues the certificate, in the Secret `NAME-tls` in the namespace of the Service.
     Own(OwnCertificate),
     /// The certificate is in files that the port's configuration names; the value is the PEM of its CAs.
-    Files(Reloaded<String>),
+    Files(FileValue<String>),
 }
 
 impl CertificateConfig {
@@ -49,7 +49,7 @@ impl CertificateConfig {
         let path = authorities.to_owned();
         // Only certificates are published; a private key in the same file is skipped.
         let load = move || tls::certificates(&path).map(|found| certificates::to_pem(&found));
-        Reloaded::load([authorities.to_owned()], load).map(Self::Files)
+        FileValue::load([authorities.to_owned()], load).map(Self::Files)
     }
 }
 
@@ -107,7 +107,7 @@ struct Inner {
 #[derive(Debug)]
 enum Trust {
     Own(CertificateSecret),
-    Files(Reloaded<String>),
+    Files(FileValue<String>),
 }
 
 /// The state that the leader keeps between two comparisons.

@@ -24,7 +24,7 @@ pub use self::{
     certificate::{not_after, subject_names},
     client::{ClientTls, InvalidServerName, Trust, client, client_of_short_keys},
     pem::{PemError, certificates, certificates_in, private_key, private_key_in},
-    reload::{CertificateStatus, Reloading},
+    reload::{CertificateStatus, ReloadableTls},
     server::{ServerTls, TlsConnection},
     short_key::{SHORTEST_RSA_KEY, rsa_bits},
 };
@@ -107,7 +107,7 @@ impl SharedIdentity {
         self.pem.lock().clone()
     }
 
-    /// Replaces the certificate and the key. They are used for new connections after a [reload](Reloading::reload).
+    /// Replaces the certificate and the key. They are used for new connections after a [reload](ReloadableTls::reload).
     pub fn replace(&self, pem: IdentityPem) {
         *self.pem.lock() = pem;
     }

@@ -8,9 +8,9 @@
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 pub mod file;
+mod file_value;
 mod fingerprint;
 mod notices;
-mod reloaded;
 mod trail;
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
@@ -18,13 +18,13 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 use parking_lot::Mutex;
 use tokio::time::{Instant, timeout_at};
 
+pub use self::{
+    file_value::FileValue,
+    fingerprint::{Extensions, Fingerprint, Stamp, counts},
+};
 use self::{
     fingerprint::Digests,
     notices::{Notices, Notifier},
-};
-pub use self::{
-    fingerprint::{Extensions, Fingerprint, Stamp, counts},
-    reloaded::Reloaded,
 };
 
 /// The delays after which a [`Watch`] checks for changes.

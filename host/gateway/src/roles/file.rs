@@ -6,7 +6,7 @@ use admittance_definitions::{
     Mistakes,
     document::{self, Node, readers},
 };
-use admittance_watch::Reloaded;
+use admittance_watch::FileValue;
 use tokio::sync::watch;
 
 use super::AllowedRights;
@@ -14,7 +14,7 @@ use crate::accounts::{GrantScope, GrantSource, GrantedClusters, GrantedRole, Rol
 
 /// The roles in a file, which is read again when it changes. While it is invalid, the last valid content is used.
 #[derive(Clone, Debug)]
-pub struct RoleTable(Reloaded<BTreeSet<RoleGrant>>);
+pub struct RoleTable(FileValue<BTreeSet<RoleGrant>>);
 
 impl RoleTable {
     /// Reads a file whose roles are limited to these rights.
@@ -24,7 +24,7 @@ impl RoleTable {
     /// Returns the mistakes in the file.
     pub fn read(path: &Path, allowed: &AllowedRights) -> Result<Self, Mistakes> {
         let (path, allowed) = (path.to_owned(), allowed.clone());
-        Reloaded::load([path.clone()], move || read(&path, &allowed)).map(Self)
+        FileValue::load([path.clone()], move || read(&path, &allowed)).map(Self)
     }
 
     pub(super) fn contents(&self) -> watch::Receiver<Arc<BTreeSet<RoleGrant>>> {

@@ -12,7 +12,7 @@ use admittance_definitions::{
     document::{self, Node, readers},
 };
 use admittance_net::bearer::TokenDigest;
-use admittance_watch::Reloaded;
+use admittance_watch::FileValue;
 use metrics::gauge;
 
 use super::AccessRequest;
@@ -26,7 +26,7 @@ const ANY_CLUSTER: &str = "*";
 ///
 /// The file holds only digests of tokens. If it becomes invalid or is removed, the last valid content stays in use.
 #[derive(Clone, Debug)]
-pub struct TokenTable(Reloaded<Vec<Holder>>);
+pub struct TokenTable(FileValue<Vec<Holder>>);
 
 #[derive(Clone, Debug)]
 struct Holder {
@@ -48,7 +48,7 @@ impl Holder {
 impl TokenTable {
     pub fn read(path: &Path) -> Result<Self, Mistakes> {
         let path = path.to_owned();
-        Reloaded::load([path.clone()], move || read(&path)).map(Self)
+        FileValue::load([path.clone()], move || read(&path)).map(Self)
     }
 
     /// Returns the holder of this token and its namespaces, if the access is allowed. Takes the same time for every

@@ -9,7 +9,7 @@ use rustls_pki_types::{CertificateDer, DnsName};
 
 use super::{
     Identity, TlsError, certificates, provider,
-    reload::{CertificateStatus, Material, Reloading, Usage},
+    reload::{CertificateStatus, Material, ReloadableTls, Usage},
     short_key::KeySizeVerifier,
     short_rsa,
 };
@@ -135,7 +135,7 @@ fn load(trust: Trust<'_>, identity: Option<&Identity>) -> Result<Material<Client
 /// The CAs that a client trusts, its certificate, and the server name that it requires. Clones share the certificates.
 #[derive(Clone, Debug)]
 pub struct ClientTls {
-    material: Reloading<ClientConfig>,
+    material: ReloadableTls<ClientConfig>,
     server_name: Option<ServerName<'static>>,
 }
 
@@ -151,7 +151,7 @@ impl ClientTls {
             .iter()
             .flat_map(|identity| [&identity.certificate, &identity.key]);
         let files = files.chain(&ca).cloned().collect();
-        let material = Reloading::load(Usage::Upstream, files, move || {
+        let material = ReloadableTls::load(Usage::Upstream, files, move || {
             load(Trust::file_or_system(ca.as_deref()), identity.as_ref())
         })?;
         Ok(Self {
@@ -185,17 +185,17 @@ impl ClientTls {
         ServerName::try_from(bare.unwrap_or(host).to_owned()).map_err(|_| InvalidServerName(host.to_owned()))
     }
 
-    /// See [`Reloading::warning`].
+    /// See [`ReloadableTls::warning`].
     pub fn warning(&self) -> Option<String> {
         self.material.warning()
     }
 
-    /// See [`Reloading::status`].
+    /// See [`ReloadableTls::status`].
     pub fn status(&self) -> Option<CertificateStatus> {
         self.material.status()
     }
 
-    /// See [`Reloading::keep_fresh`].
+    /// See [`ReloadableTls::keep_fresh`].
     pub async fn keep_fresh(&self) {
         self.material.keep_fresh().await;
     }

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use admittance_watch::{Reloaded, file};
+use admittance_watch::{FileValue, file};
 use metrics::{counter, gauge};
 use rustls::{InconsistentKeys, server::danger::ClientCertVerifier};
 use rustls_pki_types::CertificateDer;
@@ -21,8 +21,8 @@ use crate::telemetry;
 const REMINDER: Duration = Duration::from_secs(24 * 3600);
 
 /// TLS material that is loaded again when its files change. Clones share it. The last valid material stays in use.
-pub struct Reloading<C> {
-    material: Reloaded<Material<C>>,
+pub struct ReloadableTls<C> {
+    material: FileValue<Material<C>>,
     /// `None` for a configuration that never changes, because it does not come from files.
     usage: Option<Usage>,
 }
@@ -113,7 +113,7 @@ impl<C> Material<C> {
     }
 }
 
-impl<C> Clone for Reloading<C> {
+impl<C> Clone for ReloadableTls<C> {
     fn clone(&self) -> Self {
         Self {
             material: self.material.clone(),
@@ -122,32 +122,32 @@ impl<C> Clone for Reloading<C> {
     }
 }
 
-impl<C> fmt::Debug for Reloading<C> {
+impl<C> fmt::Debug for ReloadableTls<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reloading")
+        f.debug_struct("ReloadableTls")
             .field("usage", &self.usage)
             .finish_non_exhaustive()
     }
 }
 
-impl<C> From<C> for Reloading<C> {
+impl<C> From<C> for ReloadableTls<C> {
     /// Creates material with a configuration that never changes.
     fn from(config: C) -> Self {
         Self {
-            material: Reloaded::fixed(config.into()),
+            material: FileValue::fixed(config.into()),
             usage: None,
         }
     }
 }
 
-impl<C: Send + Sync + 'static> Reloading<C> {
+impl<C: Send + Sync + 'static> ReloadableTls<C> {
     pub(super) fn load(
         usage: Usage,
         files: Vec<PathBuf>,
         load: impl Fn() -> Result<Material<C>, TlsError> + Send + Sync + 'static,
     ) -> Result<Self, TlsError> {
         Ok(Self {
-            material: Reloaded::load(files, load)?,
+            material: FileValue::load(files, load)?,
             usage: Some(usage),
         })
     }

@@ -10,11 +10,11 @@ use tokio::sync::watch;
 
 use super::{
     Identity, SharedIdentity, TlsError, Trust, provider,
-    reload::{Material, Reloading, Usage},
+    reload::{Material, ReloadableTls, Usage},
 };
 
 /// The certificate of a port, and the CAs of the client certificates that the port accepts.
-pub type ServerTls = Reloading<ServerConfig>;
+pub type ServerTls = ReloadableTls<ServerConfig>;
 
 impl ServerTls {
     /// Loads the TLS configuration of the client port. With `client_ca`, client certificates of these CAs are required.
@@ -28,7 +28,7 @@ impl ServerTls {
     }
 
     /// Creates the TLS configuration of the client port from a certificate that is not in a file. Call
-    /// [`reload`](Reloading::reload) after replacing the certificate.
+    /// [`reload`](ReloadableTls::reload) after replacing the certificate.
     pub fn of_shared(identity: SharedIdentity) -> Result<Self, TlsError> {
         Self::load(Usage::Listen, Vec::new(), move || {
             let (chain, key) = identity.load()?;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use admittance_watch::{Reloaded, file};
+use admittance_watch::{FileValue, file};
 use base64::{Engine, prelude::BASE64_STANDARD};
 use ring::hmac::{self, HMAC_SHA256};
 
@@ -15,7 +15,7 @@ const LONGEST_FILE: u64 = 4096;
 /// The secrets in a file, one on each line, which is reloaded when it changes. Proofs are made with the first secret,
 /// and accepted with any of them. Cheap to clone; lives as long as the gateway.
 #[derive(Clone, Debug)]
-pub struct PeerSecrets(Reloaded<Vec<PeerSecret>>);
+pub struct PeerSecrets(FileValue<Vec<PeerSecret>>);
 
 /// A secret, which is never sent itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,7 +80,7 @@ impl PeerSecrets {
     /// machine may read it, or if a secret is too short.
     pub fn read(path: &Path) -> Result<Self, String> {
         let path = path.to_owned();
-        Reloaded::load([path.clone()], move || read(&path)).map(Self)
+        FileValue::load([path.clone()], move || read(&path)).map(Self)
     }
 
     pub(super) fn first(&self) -> Option<PeerSecret> {

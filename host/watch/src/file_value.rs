@@ -6,7 +6,7 @@ use tokio::sync::watch;
 use crate::{Fingerprint, Watch, WatchConfig, blocking};
 
 /// A value that is loaded from files, and again when they change. Clones share it. The last valid value stays in use.
-pub struct Reloaded<T>(Arc<Inner<T>>);
+pub struct FileValue<T>(Arc<Inner<T>>);
 
 struct Inner<T> {
     current: watch::Sender<Arc<T>>,
@@ -22,7 +22,7 @@ struct Source<T> {
     problem: Mutex<Option<String>>,
 }
 
-impl<T> Reloaded<T> {
+impl<T> FileValue<T> {
     /// Creates a value that never changes.
     pub fn fixed(value: T) -> Self {
         Self::new(value, None)
@@ -71,7 +71,7 @@ impl<T> Reloaded<T> {
     }
 }
 
-impl<T: Send + Sync + 'static> Reloaded<T> {
+impl<T: Send + Sync + 'static> FileValue<T> {
     /// Loads the value again whenever the files change, and reports the new value or the error. Never completes.
     pub async fn follow(&self, mut report: impl FnMut(Result<&T, &str>)) {
         let Some(source) = &self.0.source else {
@@ -109,18 +109,18 @@ impl<T: Send + Sync + 'static> Reloaded<T> {
     }
 }
 
-impl<T> Clone for Reloaded<T> {
+impl<T> Clone for FileValue<T> {
     fn clone(&self) -> Self {
         Self(self.0.clone())
     }
 }
 
 /// Omits the value, which may be secret.
-impl<T> fmt::Debug for Reloaded<T> {
+impl<T> fmt::Debug for FileValue<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let files = self.0.source.as_ref().map(|source| &source.seen);
         let files: Vec<_> = files.iter().flat_map(|seen| seen.contents.keys()).collect();
-        f.debug_struct("Reloaded")
+        f.debug_struct("FileValue")
             .field("files", &files)
             .finish_non_exhaustive()
     }
@@ -141,7 +141,7 @@ mod tests {
             let path = path.clone();
             move || fs::read_to_string(&path).unwrap().parse::<u8>()
         };
-        let number = Reloaded::load([path.clone()], load).unwrap();
+        let number = FileValue::load([path.clone()], load).unwrap();
         // The file changes before `follow` is called.
         fs::write(&path, "2").unwrap();
         let (reports, mut reported) = tokio::sync::mpsc::unbounded_channel();
