@@ -26,7 +26,7 @@ struct Address<'a> {
     node_name: Option<Text<'a>>,
 }
 
-/// Moves the not ready addresses of kept nodes (see [`Judge`](crate::node::Judge)) behind the ready addresses.
+/// Moves the not ready addresses on [nodes presumed reachable](crate::node::Reachability) behind the ready addresses.
 pub(crate) fn patch<'r>(request: &'r Request, nodes: &mut Nodes<'r>) -> Result<Patch, Error> {
     let mut patch = Patch::new();
     let subsets = request
@@ -47,25 +47,25 @@ fn move_addresses<'r>(
     patch: &mut Patch,
 ) -> Result<(), Error> {
     let not_ready = subset.not_ready_addresses.as_deref().unwrap_or_default();
-    let mut kept = Vec::new();
+    let mut reachable = Vec::new();
     for (at, address) in not_ready.iter().enumerate() {
-        if nodes.keeps(address.as_ref().and_then(|address| address.node_name.as_ref()))? {
-            kept.push(at);
+        if nodes.is_presumed_reachable(address.as_ref().and_then(|address| address.node_name.as_ref()))? {
+            reachable.push(at);
         }
     }
-    if kept.is_empty() {
+    if reachable.is_empty() {
         return Ok(());
     }
     let from = pointer!["subsets", index, "notReadyAddresses"];
     let to = pointer!["subsets", index, "addresses"];
-    let all = kept.len() == not_ready.len();
+    let all = reachable.len() == not_ready.len();
     if all && subset.addresses.as_ref().is_none_or(Vec::is_empty) {
         patch.move_to(&from, &to);
         return Ok(());
     }
     patch.ensure_array(&to, subset.addresses.is_some());
     let end = to.with_trailing_token("-");
-    for (moved, at) in kept.into_iter().enumerate() {
+    for (moved, at) in reachable.into_iter().enumerate() {
         // Each move shifts the elements that follow by one.
         patch.move_to(from.with_trailing_token(at - moved), &end);
     }

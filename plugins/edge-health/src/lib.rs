@@ -39,7 +39,7 @@ mod slices;
 
 use admittance_sdk::prelude::*;
 
-use node::Judge;
+use node::Reachability;
 use nodes::Nodes;
 pub use settings::Settings;
 
@@ -49,7 +49,7 @@ type List<T> = Option<Vec<Option<T>>>;
 /// The configured plugin.
 #[derive(Debug)]
 pub struct EdgeHealth {
-    judge: Judge,
+    reachability: Reachability,
 }
 
 #[plugin(
@@ -65,7 +65,7 @@ impl Plugin for EdgeHealth {
 
     fn configure(Settings { always_reachable }: Settings) -> Result<Self, SettingsErrors> {
         Ok(Self {
-            judge: Judge { always_reachable },
+            reachability: Reachability { always_reachable },
         })
     }
 
@@ -80,16 +80,16 @@ impl Plugin for EdgeHealth {
             kind.kind.as_str(),
             request.operation(),
         ) {
-            ("", "v1", "Node", Operation::Update) => node::patch(request, self.judge)?,
+            ("", "v1", "Node", Operation::Update) => node::patch(request, self.reachability)?,
             ("", "v1", "Endpoints", Operation::Create | Operation::Update) => {
-                endpoints::patch(request, &mut Nodes::of_the_cluster(self.judge))?
+                endpoints::patch(request, &mut Nodes::from_cluster(self.reachability))?
             }
             (
                 "discovery.k8s.io",
                 "v1" | "v1beta1",
                 "EndpointSlice",
                 Operation::Create | Operation::Update,
-            ) => slices::patch(request, &mut Nodes::of_the_cluster(self.judge))?,
+            ) => slices::patch(request, &mut Nodes::from_cluster(self.reachability))?,
             _ => Patch::new(),
         };
         Ok(Response::patch(patch))

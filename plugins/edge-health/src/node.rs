@@ -48,17 +48,17 @@ struct Condition {
     status: Option<String>,
 }
 
-/// Decides which nodes are kept: they count as reachable although the control plane has lost contact with them.
+/// Decides which nodes are presumed reachable although the control plane has lost contact with them.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Judge {
+pub(crate) struct Reachability {
     /// Whether to ignore the annotation [`UNHEALTHY`].
     pub(crate) always_reachable: bool,
 }
 
-impl Judge {
-    /// Returns whether the control plane has lost contact with the node. A node that is marked as unhealthy is not
-    /// kept, unless marks are ignored.
-    pub(crate) fn keeps(self, node: &Node) -> bool {
+impl Reachability {
+    /// Returns whether the control plane has lost contact with the node, but the node counts as reachable. A node that
+    /// is marked as unhealthy does not, unless marks are ignored.
+    pub(crate) fn is_presumed_reachable(self, node: &Node) -> bool {
         node.is_unknown() && (self.always_reachable || !node.is_marked_unhealthy())
     }
 }
@@ -88,13 +88,13 @@ impl Taint {
     }
 }
 
-/// Removes the taints that would evict the Pods of a kept node.
-pub(crate) fn patch(request: &Request, judge: Judge) -> Result<Patch, Error> {
+/// Removes the taints that would evict the Pods of a node that is presumed reachable.
+pub(crate) fn patch(request: &Request, reachability: Reachability) -> Result<Patch, Error> {
     let mut patch = Patch::new();
     let Some(node) = request.object::<Node>()? else {
         return Ok(patch);
     };
-    if !judge.keeps(&node) {
+    if !reachability.is_presumed_reachable(&node) {
         return Ok(patch);
     }
     let taints = node.spec.and_then(|spec| spec.taints).unwrap_or_default();

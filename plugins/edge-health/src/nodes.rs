@@ -3,48 +3,49 @@ use std::collections::BTreeMap;
 use admittance_sdk::prelude::*;
 use admittance_sdk::{Text, cluster};
 
-use crate::node::{Judge, Node};
+use crate::node::{Node, Reachability};
 
 /// Returns the Node of this name, if it exists.
 type NodeLookup<'r> = Box<dyn FnMut(&str) -> Result<Option<Node>, cluster::Error> + 'r>;
 
 /// The nodes that a request needs, each of which is looked up once.
 pub(crate) struct Nodes<'r> {
-    judge: Judge,
+    reachability: Reachability,
     look_up: NodeLookup<'r>,
-    kept: BTreeMap<Text<'r>, bool>,
+    presumed_reachable: BTreeMap<Text<'r>, bool>,
 }
 
 impl<'r> Nodes<'r> {
     /// Returns an empty cache; `look_up` is called once per node.
     pub(crate) fn new(
-        judge: Judge,
+        reachability: Reachability,
         look_up: impl FnMut(&str) -> Result<Option<Node>, cluster::Error> + 'r,
     ) -> Self {
         Self {
-            judge,
+            reachability,
             look_up: Box::new(look_up),
-            kept: BTreeMap::new(),
+            presumed_reachable: BTreeMap::new(),
         }
     }
 
     /// Creates a cache that looks up nodes in the control plane.
-    pub(crate) fn of_the_cluster(judge: Judge) -> Self {
-        Self::new(judge, |name| cluster::get("v1", "Node", None, name))
+    pub(crate) fn from_cluster(reachability: Reachability) -> Self {
+        Self::new(reachability, |name| cluster::get("v1", "Node", None, name))
     }
 
-    /// Returns whether the node of this name is kept; false without a name, or if the node does not exist.
-    pub(crate) fn keeps(&mut self, name: Option<&Text<'r>>) -> Result<bool, Error> {
+    /// Returns whether this node is presumed reachable; false without a name, or if the node does not exist.
+    pub(crate) fn is_presumed_reachable(&mut self, name: Option<&Text<'r>>) -> Result<bool, Error> {
         let Some(name) = name.filter(|name| !name.is_empty()) else {
             return Ok(false);
         };
-        if let Some(kept) = self.kept.get(name) {
-            return Ok(*kept);
+        if let Some(is_presumed_reachable) = self.presumed_reachable.get(name) {
+            return Ok(*is_presumed_reachable);
         }
         let node = (self.look_up)(name)
             .map_err(|error| Error::other(format!("the Node \"{name}\" cannot be looked up: {error}")))?;
-        let kept = node.is_some_and(|node| self.judge.keeps(&node));
-        self.kept.insert(name.clone(), kept);
-        Ok(kept)
+        let is_presumed_reachable = node.is_some_and(|node| self.reachability.is_presumed_reachable(&node));
+        self.presumed_reachable
+            .insert(name.clone(), is_presumed_reachable);
+        Ok(is_presumed_reachable)
     }
 }

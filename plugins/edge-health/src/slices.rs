@@ -38,7 +38,7 @@ struct Topology<'a> {
     hostname: Option<Text<'a>>,
 }
 
-/// Marks the endpoints on kept nodes as ready.
+/// Marks the endpoints on nodes that are presumed reachable as ready.
 pub(crate) fn patch<'r>(request: &'r Request, nodes: &mut Nodes<'r>) -> Result<Patch, Error> {
     let mut patch = Patch::new();
     let has_topology = request.kind().version == "v1beta1";
@@ -56,7 +56,7 @@ pub(crate) fn patch<'r>(request: &'r Request, nodes: &mut Nodes<'r>) -> Result<P
                 let topology = endpoint.topology.as_ref().filter(|_| has_topology)?;
                 topology.hostname.as_ref()
             });
-        if !nodes.keeps(node)? {
+        if !nodes.is_presumed_reachable(node)? {
             continue;
         }
         let at = pointer!["endpoints", index, "conditions"];

@@ -187,10 +187,10 @@ fn a_node_that_cannot_be_read_is_a_failure() {
 #[test]
 fn each_node_is_looked_up_once() {
     let asked = RefCell::new(Vec::new());
-    let judge = Judge {
+    let reachability = Reachability {
         always_reachable: false,
     };
-    let mut nodes = Nodes::new(judge, |name: &str| {
+    let mut nodes = Nodes::new(reachability, |name: &str| {
         asked.borrow_mut().push(name.to_owned());
         let object = nodes().into_iter().find(|node| node["metadata"]["name"] == name);
         object
@@ -207,10 +207,10 @@ fn each_node_is_looked_up_once() {
         ("", false),
     ];
     for (name, expected) in table {
-        let kept = nodes
-            .keeps(Some(&Text::from(name)))
+        let is_presumed_reachable = nodes
+            .is_presumed_reachable(Some(&Text::from(name)))
             .expect("the nodes can be read");
-        assert_eq!(kept, expected, "{name}");
+        assert_eq!(is_presumed_reachable, expected, "{name}");
     }
     drop(nodes);
     assert_eq!(asked.into_inner(), ["lost", "near", "nobody"]);
