@@ -46,7 +46,7 @@ const KEYS: [&str; 3] = [
 #[derive(Clone, Debug)]
 pub struct Bcs {
     cluster: ClusterId,
-    behind: UpstreamKind,
+    upstream_kind: UpstreamKind,
     spelling: Spelling,
 }
 
@@ -69,20 +69,20 @@ impl Bcs {
         let patterns = keys.chain(kinds.iter().flat_map(|kind| kind.patterns()));
         Self {
             cluster,
-            behind: UpstreamKind::default(),
+            upstream_kind: UpstreamKind::default(),
             spelling: Spelling::new([], patterns),
         }
     }
 
     /// Sets the kind of the upstream.
     #[must_use]
-    pub fn in_front_of(mut self, behind: UpstreamKind) -> Self {
-        self.behind = behind;
+    pub fn in_front_of(mut self, upstream_kind: UpstreamKind) -> Self {
+        self.upstream_kind = upstream_kind;
         self
     }
 
-    pub fn behind(&self) -> UpstreamKind {
-        self.behind
+    pub fn upstream_kind(&self) -> UpstreamKind {
+        self.upstream_kind
     }
 
     /// Returns the headers that every request for the cluster has.
@@ -115,7 +115,7 @@ impl Bcs {
     /// hooks. `is_read` says whether the hooks see the body.
     fn check_spelling(&self, head: &Parts, is_read: bool) -> Result<(), Rejection> {
         // The scheduler only gets requests that this program writes from its table of routes.
-        if self.behind == UpstreamKind::Scheduler {
+        if self.upstream_kind == UpstreamKind::Scheduler {
             return Ok(());
         }
         let is_hooked = |path: &String| {
@@ -153,7 +153,7 @@ impl Bcs {
                 .any(|path| needs_kind(&head.method, &in_one_case(path))),
             None => true,
         };
-        match self.behind {
+        match self.upstream_kind {
             UpstreamKind::Driver if may_have_kind() => Err(malformed("the object has no `kind`")),
             UpstreamKind::Driver | UpstreamKind::Scheduler => Ok(Reading::Nothing),
         }
@@ -248,7 +248,7 @@ impl Dialect for Bcs {
             End::Overloaded { .. } => Code::Driver,
             // The driver replies 200, whatever the scheduler's result is.
             _ => {
-                let program = (self.behind == UpstreamKind::Scheduler).then_some(DRIVER);
+                let program = (self.upstream_kind == UpstreamKind::Scheduler).then_some(DRIVER);
                 let message = format!("do http request failed!{end}");
                 return handler_error(program, StatusCode::OK, Code::HttpDo, &message);
             }

@@ -51,7 +51,7 @@ impl Discovery {
             path: self.path.to_string(),
             known: servers.is_known,
             registrations: servers.servers.iter().map(|server| server.name.clone()).collect(),
-            problem: servers.lost.clone(),
+            problem: servers.stale_reason.clone(),
         }
     }
 
@@ -94,7 +94,7 @@ fn servers(members: &ChildList<Member>, path: &NodePath, kind: ServerKind) -> Fo
     FollowedServers {
         servers: members.children.iter().filter_map(server).collect(),
         is_known: members.is_read,
-        lost: members.lost.clone(),
+        stale_reason: members.stale_reason.clone(),
     }
 }
 
@@ -108,7 +108,7 @@ fn read(member: &Member, kind: ServerKind) -> Result<Server, String> {
 }
 
 fn log_change(before: &FollowedServers, now: &FollowedServers, path: &NodePath, kind: ServerKind) {
-    match (&before.lost, &now.lost) {
+    match (&before.stale_reason, &now.stale_reason) {
         (None, Some(reason)) if now.is_known => {
             tracing::warn!(%path, reason, "discovery is stale: the last known servers are used");
         }

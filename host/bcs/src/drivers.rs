@@ -58,11 +58,11 @@ pub struct Drivers {
 #[derive(Clone, Debug, Default, PartialEq)]
 struct DriverNodes {
     /// The version and data of the parent node, if the node exists.
-    above: Option<(i32, Option<Digest>)>,
+    parent: Option<(i32, Option<Digest>)>,
     /// The drivers by the names of their nodes; `None` for a node that cannot be read.
     drivers: BTreeMap<String, Option<Entry>>,
     /// The reason why the state may be stale.
-    lost: Option<String>,
+    stale_reason: Option<String>,
     is_refused: bool,
 }
 
@@ -100,7 +100,7 @@ impl Drivers {
             ),
             own: OnceLock::new(),
             seen: Mutex::new(DriverNodes {
-                lost: Some("the other drivers are not read yet".to_owned()),
+                stale_reason: Some("the other drivers are not read yet".to_owned()),
                 ..DriverNodes::default()
             }),
             changes: watch::Sender::new(0),
@@ -123,15 +123,16 @@ impl Drivers {
 
     fn lose(&self, error: &ZooKeeperError) {
         let mut seen = self.seen.lock().clone();
-        seen.lost = Some(error.to_string());
+        seen.stale_reason = Some(error.to_string());
         seen.is_refused = error.is_refused();
         self.update(&seen);
     }
 
     /// Reads the nodes after every change, in one session after another. Never returns.
     async fn follow(&self) {
-        let follow =
-            |client| async move { follow::session(&client, &self.path, |seen| self.update(seen)).await };
+        let follow = |client| async move {
+            follow::follow_session(&client, &self.path, |seen| self.update(seen)).await
+        };
         self.zookeeper
             .in_sessions(|error| self.lose(&error), follow)
             .await;
@@ -189,13 +190,13 @@ impl Transport for Drivers {
         self.changes.subscribe()
     }
 
-    fn look(&self) -> Membership {
+    fn membership(&self) -> Membership {
         let own = self.own.get().map(Registered::state);
         membership(&self.seen.lock(), own.as_ref(), &self.name)
     }
 
     async fn publish(&self, target: Digest) {
-        let Some((version, _)) = self.seen.lock().above else {
+        let Some((version, _)) = self.seen.lock().parent else {
             return;
         };
         let written = self.write(version, target).await;
@@ -254,12 +255,12 @@ fn membership(seen: &DriverNodes, own: Option<&RegistrationState>, name: &str) -
     let missing = missing.map(|reason| format!("they are not told what this driver has: {reason}"));
     let leads = is_registered && replicas.first().is_some_and(|first| first.name == name);
     Membership {
-        target: seen.above.and_then(|(_, target)| target),
+        target: seen.parent.and_then(|(_, target)| target),
         leads,
         is_led: !leads && !replicas.is_empty(),
         replicas,
         is_refused: seen.is_refused || is_refused,
-        problem: seen.lost.clone().or(missing),
+        problem: seen.stale_reason.clone().or(missing),
     }
 }
 

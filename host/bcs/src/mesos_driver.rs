@@ -27,7 +27,7 @@ use crate::{
 pub struct BcsConfig {
     pub cluster: ClusterId,
     /// The servers that get the requests. Default: the discovered schedulers, or else a bcs-mesos-driver.
-    pub behind: UpstreamKind,
+    pub upstream_kind: UpstreamKind,
     pub servers: SchedulersConfig,
     pub upstream: UpstreamConfig,
     /// The consoles, which are served if the upstream is the scheduler.
@@ -53,7 +53,7 @@ impl SchedulersConfig {
 
 impl BcsConfig {
     pub fn dialect(&self) -> Bcs {
-        Bcs::new(self.cluster.clone()).in_front_of(self.behind)
+        Bcs::new(self.cluster.clone()).in_front_of(self.upstream_kind)
     }
 
     /// Returns the servers behind the driver, or an error if they have to be discovered and no ensemble is configured.
@@ -69,7 +69,7 @@ impl BcsConfig {
                 (Servers::Followed(discovery.servers()), Some(discovery))
             }
         };
-        let choice = match self.behind {
+        let choice = match self.upstream_kind {
             UpstreamKind::Driver => Choice::Turns,
             UpstreamKind::Scheduler => Choice::Master,
         };
@@ -177,7 +177,7 @@ impl MesosDriver {
         let inner = &self.0;
         let discovered = inner.discovery.as_ref().map(Discovery::servers);
         let discovered = discovered.map(|servers| servers.borrow().clone());
-        (inner.dialect.behind() == UpstreamKind::Scheduler).then(|| {
+        (inner.dialect.upstream_kind() == UpstreamKind::Scheduler).then(|| {
             HealthInfo::new(
                 &inner.cluster,
                 ip,

@@ -82,7 +82,7 @@ impl Scheduler {
     }
 
     async fn send(&self, request: Request<Body>) -> Response<Body> {
-        if self.dialect.behind() == UpstreamKind::Driver {
+        if self.dialect.upstream_kind() == UpstreamKind::Driver {
             let reply = self.upstream.send(request).await;
             return reply.unwrap_or_else(|error| self.unreachable(error));
         }

@@ -25,9 +25,9 @@ const REPLY_LIMIT: Duration = Duration::from_secs(65);
 const NAMESPACE_LIMIT: Duration = Duration::from_secs(10);
 
 /// The forwarded request headers. Others could carry credentials or impersonate a user.
-const HANDED_ON: [HeaderName; 3] = [ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE];
+const FORWARDED_HEADERS: [HeaderName; 3] = [ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE];
 /// The response headers that concern only the connection.
-const OF_THE_CONNECTION: [HeaderName; 4] = [
+const CONNECTION_HEADERS: [HeaderName; 4] = [
     CONNECTION,
     HeaderName::from_static("keep-alive"),
     TRANSFER_ENCODING,
@@ -66,7 +66,7 @@ pub(crate) async fn forward(
     *next.headers_mut() = forwarded_headers(&head.headers);
     let (result, answer) = match timeout(REPLY_LIMIT, connection.client().send(next)).await {
         Ok(Ok(mut response)) => {
-            for name in OF_THE_CONNECTION {
+            for name in CONNECTION_HEADERS {
                 response.headers_mut().remove(name);
             }
             (result(response.status()), Ok(response))
@@ -83,7 +83,7 @@ pub(crate) async fn forward(
 
 fn forwarded_headers(headers: &HeaderMap) -> HeaderMap {
     let mut kept = HeaderMap::new();
-    for name in HANDED_ON {
+    for name in FORWARDED_HEADERS {
         for value in headers.get_all(&name) {
             kept.append(name.clone(), value.clone());
         }

@@ -139,7 +139,7 @@ impl Members {
     }
 
     /// Returns the current replicas. Must be called every second, as the expiry of Leases is measured between calls.
-    pub fn look(&self) -> LeaseMembership {
+    pub fn membership(&self) -> LeaseMembership {
         let mut seen = self.seen.lock();
         let now = Instant::now();
         let is_watching = self.view.health.is_watching();

@@ -52,7 +52,7 @@ impl Leases {
         let mut turns = interval(CLEANUP);
         loop {
             turns.tick().await;
-            let membership = self.members.look();
+            let membership = self.members.membership();
             if !self.leads() || membership.problem.is_some() {
                 continue;
             }
@@ -78,8 +78,8 @@ impl Transport for Leases {
         self.members.changes()
     }
 
-    fn look(&self) -> Membership {
-        let membership = self.members.look();
+    fn membership(&self) -> Membership {
+        let membership = self.members.membership();
         Membership {
             target: membership.leader.as_ref().and_then(target),
             replicas: membership.members.iter().filter_map(replica).collect(),

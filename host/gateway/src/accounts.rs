@@ -31,7 +31,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tracing::Instrument;
 
-use self::database::{Change, Database};
+use self::database::{Database, DatabaseTransaction};
 pub use self::{
     agents::Report,
     changes::{ClusterName, CreatedRegisterToken},
@@ -69,7 +69,7 @@ struct Inner {
     directory: watch::Sender<Option<Arc<Directory>>>,
     /// Held while the database is read, so that an older copy does not replace a newer one.
     loading: tokio::sync::Mutex<()>,
-    problem: Mutex<Option<String>>,
+    stale_reason: Mutex<Option<String>>,
     register_token_lifetime: Duration,
     clusters_per_user: usize,
     local_servers: Vec<IpNet>,
@@ -100,7 +100,7 @@ impl Accounts {
             database,
             directory: watch::Sender::new(None),
             loading: tokio::sync::Mutex::default(),
-            problem: Mutex::default(),
+            stale_reason: Mutex::default(),
             register_token_lifetime: config.register_token_lifetime,
             clusters_per_user: config.clusters_per_user,
             local_servers: config.local_servers,
@@ -109,10 +109,10 @@ impl Accounts {
     }
 
     /// Returns the directory that was last read, or an error if none has been read yet.
-    pub fn now(&self) -> Result<Arc<Directory>, AccountsError> {
+    pub fn directory(&self) -> Result<Arc<Directory>, AccountsError> {
         self.0.directory.borrow().clone().ok_or_else(|| {
-            let problem = self.problem();
-            AccountsError::Unavailable(problem.unwrap_or_else(|| "it was not read yet".to_owned()))
+            let stale_reason = self.stale_reason();
+            AccountsError::Unavailable(stale_reason.unwrap_or_else(|| "it was not read yet".to_owned()))
         })
     }
 
@@ -123,8 +123,8 @@ impl Accounts {
     }
 
     /// Returns the reason why the directory may be stale.
-    pub fn problem(&self) -> Option<String> {
-        self.0.problem.lock().clone()
+    pub fn stale_reason(&self) -> Option<String> {
+        self.0.stale_reason.lock().clone()
     }
 
     pub(crate) fn status(&self) -> AccountsStatus {
@@ -134,16 +134,16 @@ impl Accounts {
             read: directory.is_some(),
             users: directory.map_or(0, |directory| directory.users.len()),
             clusters: directory.map_or(0, |directory| directory.clusters.len()),
-            problem: self.problem(),
+            problem: self.stale_reason(),
         }
     }
 
     /// Waits until the user no longer has this permission for the target: the token was revoked or has expired, the
     /// permission was withdrawn, or the user or cluster was removed.
-    pub async fn until_denied(&self, session: &Session, place: &AccessTarget, needed: Permission) -> Denied {
+    pub async fn until_denied(&self, session: &Session, target: &AccessTarget, needed: Permission) -> Denied {
         let check = |directory: &Directory| {
             let current = directory.session(session.digest)?;
-            directory.may(&current.user, place, needed)
+            directory.may(&current.user, target, needed)
         };
         let left = session.expires_at.0.duration_since(Moment::now().0);
         tokio::select! {
@@ -225,16 +225,16 @@ impl Accounts {
 
     fn report_poll(&self, polled: Result<(), AccountsError>) {
         gauge!(metric_names::ACCOUNTS_READ).set(f64::from(u8::from(polled.is_ok())));
-        let mut problem = self.0.problem.lock();
+        let mut stale_reason = self.0.stale_reason.lock();
         match polled {
             Err(error) => {
                 let text = error.to_string();
-                if problem.is_none() {
+                if stale_reason.is_none() {
                     tracing::error!("{text}; users and clusters stay as they were last read");
                 }
-                *problem = Some(text);
+                *stale_reason = Some(text);
             }
-            Ok(()) if problem.take().is_some() => {
+            Ok(()) if stale_reason.take().is_some() => {
                 tracing::info!("the database of users and clusters can be used again");
             }
             Ok(()) => {}
@@ -245,7 +245,7 @@ impl Accounts {
     /// the change is made nevertheless, and the next poll reads it.
     async fn commit(
         &self,
-        change: Change,
+        change: DatabaseTransaction,
         by: &str,
         action: &'static str,
         subject: &str,

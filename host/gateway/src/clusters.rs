@@ -30,7 +30,7 @@ pub(super) struct KnownClusters {
     pub(super) clusters: BTreeMap<ClusterId, Arc<Drivers>>,
     /// Whether the list of clusters was ever read.
     pub(super) is_known: bool,
-    pub(super) lost: Option<String>,
+    pub(super) stale_reason: Option<String>,
     /// Whether these clusters count in the metric of known clusters, which has only Mesos clusters.
     is_counted: bool,
 }
@@ -98,8 +98,8 @@ impl Drivers {
     /// Returns the reason why requests to the drivers fail, or why the list of drivers may be stale.
     fn problem(&self) -> Option<String> {
         let servers = self.followed()?;
-        match (&servers.lost, self.no_driver()) {
-            (Some(lost), _) => Some(lost.clone()),
+        match (&servers.stale_reason, self.no_driver()) {
+            (Some(reason), _) => Some(reason.clone()),
             (None, Some(no_driver)) => Some(no_driver.to_owned()),
             (None, None) if servers.is_known => None,
             (None, None) => Some("the registered drivers are not known yet".to_owned()),
@@ -135,7 +135,7 @@ impl Clusters {
         let known = KnownClusters {
             clusters: listed,
             is_known: found.is_none(),
-            lost: None,
+            stale_reason: None,
             is_counted,
         };
         known.update_metric();
@@ -238,7 +238,7 @@ impl ClusterWatch {
         KnownClusters {
             clusters,
             is_known: names.is_read,
-            lost: names.lost.clone(),
+            stale_reason: names.stale_reason.clone(),
             is_counted: before.is_counted,
         }
     }
@@ -247,7 +247,7 @@ impl ClusterWatch {
         let path = &self.path;
         let now = self.sender.borrow();
         now.update_metric();
-        match (&before.lost, &now.lost) {
+        match (&before.stale_reason, &now.stale_reason) {
             (None, Some(reason)) if now.is_known => {
                 tracing::warn!(%path, reason, "discovery of clusters is stale: the last known clusters are used");
             }

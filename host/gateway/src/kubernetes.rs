@@ -45,7 +45,7 @@ use self::{
     path::ClusterPath,
     peers::Peers,
     routes::{Route, Routes},
-    state::Question,
+    state::StateRequest,
 };
 use crate::{
     accounts::{AccessTarget, Accounts, Cluster, Session},
@@ -87,10 +87,10 @@ pub(crate) struct OtherGateways<'a> {
 }
 
 /// A request that may be forwarded to its cluster.
-struct Entry {
+struct AdmittedRequest {
     cluster: Arc<Cluster>,
     session: Session,
-    place: AccessTarget,
+    target: AccessTarget,
     needed: Permission,
     route: Arc<Route>,
 }
@@ -124,7 +124,7 @@ impl Kubernetes {
     }
 
     /// Returns whether a request is for a cluster, or opens a tunnel.
-    pub(crate) fn handles(path: &str) -> bool {
+    pub(crate) fn is_cluster_or_tunnel_path(path: &str) -> bool {
         path.starts_with(path::PREFIX) || path == headers::PATH
     }
 
@@ -135,8 +135,8 @@ impl Kubernetes {
         let inner = &*self.0;
         let is_upgrade = is_upgrade(&request) && switches(request.headers());
         let (mut head, body) = request.into_parts();
-        let entry = match inner.admit(&mut head, is_upgrade).await {
-            Ok(entry) => entry,
+        let admitted = match inner.admit(&mut head, is_upgrade).await {
+            Ok(admitted) => admitted,
             Err((error, recipient)) => {
                 return LoggedReply {
                     response: ended(&error),
@@ -146,29 +146,29 @@ impl Kubernetes {
         };
         let watched = Watched::new(
             &inner.accounts,
-            &entry.session,
-            entry.place,
-            entry.needed,
-            entry.route.clone(),
+            &admitted.session,
+            admitted.target,
+            admitted.needed,
+            admitted.route.clone(),
         );
         if is_upgrade {
             watched.guard_tunnel(&mut head.extensions);
         }
-        let question = Question {
-            upstream: &entry.route.upstream,
+        let state_request = StateRequest {
+            upstream: &admitted.route.upstream,
             limits: inner.limits,
         };
         let table = inner.host.table();
-        let settled = question.settle(&mut head, body, |inspection| {
+        let settled = state_request.settle(&mut head, body, |inspection| {
             table.may_match(&inspection.outline())
         });
         let response = match settled.await {
             Err(reply) => *reply,
             Ok(body) => {
-                head.extensions.insert(entry.route.clone());
+                head.extensions.insert(admitted.route.clone());
                 let front = head.extensions.get::<Arc<FrontEnd>>();
                 head.extensions.insert(Arc::new(FrontEnd {
-                    cluster: Some(entry.cluster.id.as_str().into()),
+                    cluster: Some(admitted.cluster.id.as_str().into()),
                     ..front.map(|front| (**front).clone()).unwrap_or_default()
                 }));
                 match inner.chains.clone().call(Request::from_parts(head, body)).await {
@@ -179,7 +179,7 @@ impl Kubernetes {
         };
         LoggedReply {
             response: response.map(|body| watched.body(body)),
-            recipient: Some(recipient(&entry.cluster, &entry.session)),
+            recipient: Some(recipient(&admitted.cluster, &admitted.session)),
         }
     }
 
@@ -203,7 +203,7 @@ impl Kubernetes {
     }
 
     pub(crate) fn clusters(&self) -> Vec<KubernetesCluster> {
-        let Ok(directory) = self.0.accounts.now() else {
+        let Ok(directory) = self.0.accounts.directory() else {
             return Vec::new();
         };
         let clusters = directory.clusters().filter(|cluster| cluster.is_kubernetes());
@@ -274,10 +274,10 @@ impl Inner {
         &self,
         head: &mut http::request::Parts,
         is_upgrade: bool,
-    ) -> Result<Entry, (KubernetesError, Option<Recipient>)> {
+    ) -> Result<AdmittedRequest, (KubernetesError, Option<Recipient>)> {
         let unknown = |error: KubernetesError| (error, None);
         let path = ClusterPath::of(&head.uri).map_err(unknown)?;
-        let directory = self.accounts.now().map_err(|error| unknown(error.into()))?;
+        let directory = self.accounts.directory().map_err(|error| unknown(error.into()))?;
         let token = token_of(&head.headers).map_err(unknown)?;
         let session = directory
             .authenticate(token)
@@ -289,9 +289,9 @@ impl Inner {
             .ok_or_else(|| unknown(KubernetesError::NoCluster(path.identifier.to_owned())))?;
         let known = |error: KubernetesError| (error, Some(recipient(&cluster, &session)));
         let needed = path::needed_permission(&head.method, &path.target, is_upgrade);
-        let place = AccessTarget::Cluster(cluster.id.clone());
+        let target = AccessTarget::Cluster(cluster.id.clone());
         directory
-            .may(&session.user, &place, needed)
+            .may(&session.user, &target, needed)
             .map_err(|denied| known(denied.into()))?;
         let route = self.routes.to(&cluster, &self.accounts).map_err(known)?;
         let user = &session.user;
@@ -317,10 +317,10 @@ impl Inner {
         info.extra
             .insert(CLUSTER_KEY.to_owned(), vec![cluster.id.clone()]);
         head.extensions.insert(info);
-        Ok(Entry {
+        Ok(AdmittedRequest {
             cluster,
             session,
-            place,
+            target,
             needed,
             route,
         })

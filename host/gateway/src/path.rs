@@ -21,16 +21,16 @@ pub(super) fn driver_path(uri: &Uri) -> Result<PathAndQuery, GatewayError> {
     rewritten(uri, prefix, PREFIX)
 }
 
-/// Returns the path with `inner` in place of its beginning, `outer`. The query and percent-encoding stay the same.
-pub(super) fn rewritten(uri: &Uri, outer: &str, inner: &str) -> Result<PathAndQuery, GatewayError> {
-    let rest = uri.path().strip_prefix(outer).filter(|rest| rest.len() > 1);
+/// Returns the path with `new_prefix` in place of `prefix`. The query and percent-encoding stay the same.
+pub(super) fn rewritten(uri: &Uri, prefix: &str, new_prefix: &str) -> Result<PathAndQuery, GatewayError> {
+    let rest = uri.path().strip_prefix(prefix).filter(|rest| rest.len() > 1);
     let rest = rest.ok_or(GatewayError::NoRoute)?;
     if !is_plain(rest) {
         return Err(GatewayError::DotSegment);
     }
     let text = match uri.query() {
-        Some(query) => format!("{inner}{rest}?{query}"),
-        None => format!("{inner}{rest}"),
+        Some(query) => format!("{new_prefix}{rest}?{query}"),
+        None => format!("{new_prefix}{rest}"),
     };
     text.parse().map_err(|_| GatewayError::PathTooLong)
 }

@@ -75,7 +75,7 @@ async fn reply(
     holder: &mut Option<Arc<str>>,
 ) -> Result<Value, RestError> {
     let (row, parameter) = find(&head.method, head.uri.path())?;
-    let directory = accounts.now()?;
+    let directory = accounts.directory()?;
     let caller = match row.needs {
         AllowedCallers::Nothing => None,
         AllowedCallers::User | AllowedCallers::SuperUser | AllowedCallers::Cluster(_) => {

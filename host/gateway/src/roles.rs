@@ -81,7 +81,7 @@ impl Roles {
 
     pub(crate) fn status(&self) -> RolesStatus {
         let is_writer = *self.is_writer.borrow();
-        let directory = self.accounts.now().ok();
+        let directory = self.accounts.directory().ok();
         let unwritten = self.pass.borrow().unwritten.clone();
         let mut problems: Vec<String> = unwritten
             .iter()
@@ -159,7 +159,7 @@ impl Roles {
     }
 
     async fn store(&self, wanted: &BTreeSet<RoleGrant>) -> Result<(), AccountsError> {
-        let directory = self.accounts.now()?;
+        let directory = self.accounts.directory()?;
         let stored = directory.role_grants().iter();
         if stored
             .filter(|grant| grant.source == GrantSource::Configuration)

@@ -186,7 +186,7 @@ impl Gateway {
 
     /// Returns the reply to a request for this path if it ended before it was forwarded.
     pub fn reply(&self, path: &str, end: &End<'_>) -> Response<Bytes> {
-        if self.0.kubernetes.is_some() && Kubernetes::handles(path) {
+        if self.0.kubernetes.is_some() && Kubernetes::is_cluster_or_tunnel_path(path) {
             return KubernetesApi.reply(end);
         }
         GatewayError::from(end).reply(self.0.statuses)
@@ -211,8 +211,8 @@ impl Gateway {
 
     pub fn status(&self) -> GatewayStatus {
         let known = self.0.clusters.now();
-        let problem = match (&known.lost, known.is_known) {
-            (Some(lost), _) => Some(lost.clone()),
+        let problem = match (&known.stale_reason, known.is_known) {
+            (Some(reason), _) => Some(reason.clone()),
             (None, false) => Some("the clusters are not known yet".to_owned()),
             (None, true) => None,
         };

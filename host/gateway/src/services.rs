@@ -23,42 +23,50 @@ const ENDPOINTS: &str = "/bcs/services/endpoints";
 
 /// A service: its prefix at the gateway, the name of the ZooKeeper node of its servers, and its prefix at the servers.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Row {
-    outer: &'static str,
+pub(super) struct ServiceRoute {
+    gateway_prefix: &'static str,
     node: &'static str,
-    inner: &'static str,
+    server_prefix: &'static str,
 }
 
-const fn row(outer: &'static str, node: &'static str, inner: &'static str) -> Row {
-    Row { outer, node, inner }
+const fn route(
+    gateway_prefix: &'static str,
+    node: &'static str,
+    server_prefix: &'static str,
+) -> ServiceRoute {
+    ServiceRoute {
+        gateway_prefix,
+        node,
+        server_prefix,
+    }
 }
 
-const SERVICES: [Row; 5] = [
-    row("/bcsapi/v4/storage", "storage", "/bcsstorage/v1"),
-    row("/bcsapi/v4/detection", "networkdetection", "/detection/v4"),
-    row("/bcsapi/v4/metric", "metricservice", "/api/v1/metric"),
-    row("/bcsapi/v4/netservice", "netservice", "/v1"),
-    row(
+const SERVICES: [ServiceRoute; 5] = [
+    route("/bcsapi/v4/storage", "storage", "/bcsstorage/v1"),
+    route("/bcsapi/v4/detection", "networkdetection", "/detection/v4"),
+    route("/bcsapi/v4/metric", "metricservice", "/api/v1/metric"),
+    route("/bcsapi/v4/netservice", "netservice", "/v1"),
+    route(
         "/bcsapi/v4/clusterkeeper",
         "clusterkeeper",
         "/bcsclusterkeeper/v1",
     ),
 ];
 /// The drivers of Kubernetes clusters, each below the node of its cluster.
-const KUBERNETES: Row = row("/bcsapi/v4/scheduler/k8s", "kubernetedriver", "/k8sdriver/v4");
+const KUBERNETES: ServiceRoute = route("/bcsapi/v4/scheduler/k8s", "kubernetedriver", "/k8sdriver/v4");
 
 /// The name in permissions that stands for every cluster. No cluster has it.
 pub(super) const EVERY_CLUSTER: &str = "*";
 
 #[derive(Debug)]
 pub(super) struct Services {
-    services: Vec<(Row, Arc<Drivers>)>,
+    services: Vec<(ServiceRoute, Arc<Drivers>)>,
     kubernetes: Clusters,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum ServiceTarget<'a> {
-    Service(Row, &'a Arc<Drivers>),
+    Service(ServiceRoute, &'a Arc<Drivers>),
     /// The driver of the Kubernetes cluster that the header names.
     KubernetesDriver,
 }
@@ -71,11 +79,11 @@ impl Services {
             health: None,
             ..config.clone()
         };
-        let services = SERVICES.iter().filter_map(|row| {
-            let (id, node) = (ClusterId::of_node(row.node).ok()?, node(*row)?);
+        let services = SERVICES.iter().filter_map(|route| {
+            let (id, node) = (ClusterId::of_node(route.node).ok()?, node(*route)?);
             let discovery = Discovery::start(zookeeper, node, ServerKind::Gateways);
             let servers = Servers::Followed(discovery.servers());
-            Some((*row, Drivers::new(&config, id, servers, Some(discovery))))
+            Some((*route, Drivers::new(&config, id, servers, Some(discovery))))
         });
         Self {
             services: services.collect(),
@@ -87,21 +95,21 @@ impl Services {
     }
 
     pub(super) fn find(&self, path: &str) -> Option<ServiceTarget<'_>> {
-        let is_below = |row: &Row| {
-            path.strip_prefix(row.outer)
+        let is_below = |route: &ServiceRoute| {
+            path.strip_prefix(route.gateway_prefix)
                 .is_some_and(|rest| rest.starts_with('/'))
         };
         if is_below(&KUBERNETES) {
             return Some(ServiceTarget::KubernetesDriver);
         }
-        let found = self.services.iter().find(|(row, _)| is_below(row));
-        found.map(|(row, drivers)| ServiceTarget::Service(*row, drivers))
+        let found = self.services.iter().find(|(route, _)| is_below(route));
+        found.map(|(route, drivers)| ServiceTarget::Service(*route, drivers))
     }
 
-    pub(super) fn servers(row: Row, drivers: &Arc<Drivers>) -> Result<Arc<Drivers>, GatewayError> {
+    pub(super) fn servers(route: ServiceRoute, drivers: &Arc<Drivers>) -> Result<Arc<Drivers>, GatewayError> {
         match drivers.no_driver() {
             None => Ok(drivers.clone()),
-            Some(_) => Err(GatewayError::NoService(row.node.to_owned())),
+            Some(_) => Err(GatewayError::NoService(route.node.to_owned())),
         }
     }
 
@@ -123,17 +131,21 @@ impl Services {
 }
 
 impl ServiceTarget<'_> {
-    fn row(&self) -> Row {
+    fn route(&self) -> ServiceRoute {
         match self {
-            Self::Service(row, _) => *row,
+            Self::Service(route, _) => *route,
             Self::KubernetesDriver => KUBERNETES,
         }
     }
 
     /// Rewrites the path for the service. Returns the permission that the request needs.
     pub(super) fn rewrite(&self, head: &mut Parts) -> Result<Permission, GatewayError> {
-        let Row { outer, inner, .. } = self.row();
-        head.uri = path::rewritten(&head.uri, outer, inner)?.into();
+        let ServiceRoute {
+            gateway_prefix,
+            server_prefix,
+            ..
+        } = self.route();
+        head.uri = path::rewritten(&head.uri, gateway_prefix, server_prefix)?.into();
         let is_kubernetes = matches!(self, Self::KubernetesDriver);
         let is_method = [Method::GET, Method::POST, Method::PUT, Method::DELETE].contains(&head.method)
             || (is_kubernetes && head.method == Method::PATCH);
@@ -150,6 +162,6 @@ impl ServiceTarget<'_> {
     }
 }
 
-fn node(row: Row) -> Option<NodePath> {
-    format!("{ENDPOINTS}/{}", row.node).parse().ok()
+fn node(route: ServiceRoute) -> Option<NodePath> {
+    format!("{ENDPOINTS}/{}", route.node).parse().ok()
 }

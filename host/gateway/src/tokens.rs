@@ -112,11 +112,11 @@ impl Tokens {
 fn of_accounts(accounts: &Accounts, token: &[u8], access: AccessRequest<'_>) -> Result<Holder, GatewayError> {
     let unread = "users and clusters have not been read from the database yet";
     let directory = accounts
-        .now()
+        .directory()
         .map_err(|_| GatewayError::AuthUnavailable(unread))?;
-    let place = AccessTarget::Drivers(access.cluster.to_owned());
+    let target = AccessTarget::Drivers(access.cluster.to_owned());
     let admitted = directory.authenticate(token).and_then(|session| {
-        directory.may(&session.user, &place, access.needed)?;
+        directory.may(&session.user, &target, access.needed)?;
         Ok(session)
     });
     let session = admitted.map_err(|denied| match denied {
@@ -131,7 +131,7 @@ fn of_accounts(accounts: &Accounts, token: &[u8], access: AccessRequest<'_>) -> 
         watched: Some(Watched::new(
             accounts,
             &session,
-            place,
+            target,
             access.needed,
             Arc::new(()),
         )),

@@ -78,7 +78,7 @@ fn known(servers: &[(&str, SocketAddr)]) -> Arc<FollowedServers> {
     Arc::new(FollowedServers {
         servers: servers.iter().map(server).collect(),
         is_known: true,
-        lost: None,
+        stale_reason: None,
     })
 }
 
@@ -138,7 +138,7 @@ async fn requests_are_sent_only_to_the_master() {
     let (upstream, sender) = followed(&[("n1", a), ("n2", b)], Choice::Master);
     let lost = |servers: &[(&str, SocketAddr)]| {
         let mut servers = (*known(servers)).clone();
-        servers.lost = Some("the session is away".to_owned());
+        servers.stale_reason = Some("the session is away".to_owned());
         Arc::new(servers)
     };
     // (known servers, expected status and reply)
@@ -285,7 +285,7 @@ async fn requests_wait_until_the_servers_are_known() {
         let upstream = upstream(Servers::Followed(receiver), choice, LONG);
         let waiting = tokio::spawn(async move { post(&upstream, "x").await });
         sender.send_replace(Arc::new(FollowedServers {
-            lost: Some("not yet".to_owned()),
+            stale_reason: Some("not yet".to_owned()),
             ..FollowedServers::default()
         }));
         sender.send_replace(known(&[("n1", a)]));

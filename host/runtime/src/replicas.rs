@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// The interval at which replicas are checked, because their entries can expire without any notification.
-const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// The time after the start for which a replica without a target is not ready, because it may still receive one.
 const TARGET_PATIENCE: Duration = Duration::from_secs(5);
 /// The time after which the log names replicas that are still preparing a change.
@@ -46,7 +46,7 @@ pub trait Transport: fmt::Debug + Send + Sync {
     fn changes(&self) -> watch::Receiver<u64>;
 
     /// Returns all replicas and the target, as this replica knows them now. It is called at least every second.
-    fn look(&self) -> Membership;
+    fn membership(&self) -> Membership;
 
     /// Publishes the target to all replicas, if this replica still leads. After a failure, the caller tries again.
     async fn publish(&self, target: Digest);
@@ -141,7 +141,7 @@ impl Replicas {
     /// on which the replicas agree. The future never completes: drop it to stop, and then call [`leave`](Self::leave).
     pub async fn follow(&self, host: &Host) {
         let mut report = None;
-        let membership = self.transport.look();
+        let membership = self.transport.membership();
         let own = new_report(host, self.transport.name(), &membership, &mut report);
         self.transport.report(&own);
         tokio::join!(self.transport.take_part(), self.agree(host, report));
@@ -154,12 +154,12 @@ impl Replicas {
 
     async fn agree(&self, host: &Host, mut report: Option<Report>) {
         let (mut changes, mut others) = (host.changes(), self.transport.changes());
-        let mut looks = interval(LOOK_INTERVAL);
+        let mut checks = interval(CHECK_INTERVAL);
         let mut waiting = WaitingLog::default();
         loop {
             changes.mark_unchanged();
             others.mark_unchanged();
-            let mut membership = self.transport.look();
+            let mut membership = self.transport.membership();
             let own = new_report(host, self.transport.name(), &membership, &mut report);
             self.transport.report(&own);
             let of_this = |replica: &&mut Replica| replica.name == self.transport.name();
@@ -193,7 +193,7 @@ impl Replicas {
             tokio::select! {
                 _ = changes.changed() => {}
                 _ = others.changed() => {}
-                _ = looks.tick() => {}
+                _ = checks.tick() => {}
             }
         }
     }

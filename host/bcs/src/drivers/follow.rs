@@ -10,7 +10,7 @@ use crate::zookeeper::{AtNode, NodeWatch, ZooKeeperError, join, sequence};
 
 /// The nodes that are read and watched separately.
 #[derive(Debug)]
-enum Part {
+enum WatchedNode {
     /// Whether the parent node exists.
     Existence,
     /// The data of the parent node.
@@ -20,29 +20,33 @@ enum Part {
 }
 
 /// Calls `show` with the nodes, first at once and then after every change, until a request fails.
-pub(super) async fn session(client: &Client, path: &str, show: impl Fn(&DriverNodes)) -> ZooKeeperError {
+pub(super) async fn follow_session(
+    client: &Client,
+    path: &str,
+    show: impl Fn(&DriverNodes),
+) -> ZooKeeperError {
     let mut reading = Reading {
         client,
         path,
         seen: DriverNodes::default(),
     };
-    let mut due = vec![Part::Names, Part::Target];
+    let mut due = vec![WatchedNode::Names, WatchedNode::Target];
     let mut watches = FuturesUnordered::new();
     loop {
-        while let Some(part) = due.pop() {
-            match reading.read(&part, &mut due).await {
+        while let Some(node) = due.pop() {
+            match reading.read(&node, &mut due).await {
                 Ok(None) => {}
-                Ok(Some(watch)) => watches.push(async move { (part, watch.fired().await) }),
+                Ok(Some(watch)) => watches.push(async move { (node, watch.fired().await) }),
                 Err(error) => return error,
             }
         }
         show(&reading.seen);
         match watches.next().await {
-            Some((Part::Existence, Ok(()))) => {
+            Some((WatchedNode::Existence, Ok(()))) => {
                 watches.clear();
-                due.extend([Part::Names, Part::Target]);
+                due.extend([WatchedNode::Names, WatchedNode::Target]);
             }
-            Some((part, Ok(()))) => due.push(part),
+            Some((node, Ok(()))) => due.push(node),
             Some((_, Err(source))) => {
                 return ZooKeeperError::Refused {
                     action: "following",
@@ -63,42 +67,46 @@ struct Reading<'a> {
 
 impl Reading<'_> {
     /// Reads a part, and returns its watch if the part exists. Adds to `due` the parts that have to be read next.
-    async fn read(&mut self, part: &Part, due: &mut Vec<Part>) -> Result<Option<NodeWatch>, ZooKeeperError> {
-        match part {
-            Part::Existence => {
-                let (node, watch) = NodeWatch::node(self.client, self.path)
+    async fn read(
+        &mut self,
+        node: &WatchedNode,
+        due: &mut Vec<WatchedNode>,
+    ) -> Result<Option<NodeWatch>, ZooKeeperError> {
+        match node {
+            WatchedNode::Existence => {
+                let (stat, watch) = NodeWatch::node(self.client, self.path)
                     .await
                     .at("reading", self.path)?;
-                if node.is_some() {
-                    due.extend([Part::Names, Part::Target]);
+                if stat.is_some() {
+                    due.extend([WatchedNode::Names, WatchedNode::Target]);
                     return Ok(None);
                 }
                 Ok(Some(watch))
             }
-            Part::Target => match NodeWatch::data(self.client, self.path).await {
+            WatchedNode::Target => match NodeWatch::data(self.client, self.path).await {
                 Ok(((data, stat), watch)) => {
                     let published: Option<ParentData> = serde_json::from_slice(&data).ok();
-                    self.seen.above = Some((stat.version, published.map(|published| published.target)));
+                    self.seen.parent = Some((stat.version, published.map(|published| published.target)));
                     Ok(Some(watch))
                 }
                 Err(Error::NoNode) => {
                     self.seen = DriverNodes::default();
                     due.clear();
-                    due.push(Part::Existence);
+                    due.push(WatchedNode::Existence);
                     Ok(None)
                 }
                 Err(error) => Err(error).at("reading", self.path),
             },
-            Part::Names => match NodeWatch::children(self.client, self.path).await {
+            WatchedNode::Names => match NodeWatch::children(self.client, self.path).await {
                 Ok((names, watch)) => {
-                    self.name(names, due);
+                    self.update_drivers(names, due);
                     Ok(Some(watch))
                 }
                 // The parent node does not exist. The watch of its existence fires when it is created.
                 Err(Error::NoNode) => Ok(None),
                 Err(error) => Err(error).at("reading the children of", self.path),
             },
-            Part::Driver(name) => {
+            WatchedNode::Driver(name) => {
                 let path = join(self.path, name);
                 match NodeWatch::data(self.client, &path).await {
                     Ok(((data, _), watch)) => {
@@ -117,13 +125,13 @@ impl Reading<'_> {
     }
 
     /// Adds new nodes to the parts to read, and forgets nodes that are gone.
-    fn name(&mut self, names: Vec<String>, due: &mut Vec<Part>) {
+    fn update_drivers(&mut self, names: Vec<String>, due: &mut Vec<WatchedNode>) {
         let mut before = std::mem::take(&mut self.seen.drivers);
         let mut known = BTreeMap::new();
         for name in names.into_iter().filter(|name| sequence(name).is_some()) {
             match before.remove(&name) {
                 Some(entry) => _ = known.insert(name, entry),
-                None => due.push(Part::Driver(name)),
+                None => due.push(WatchedNode::Driver(name)),
             }
         }
         self.seen.drivers = known;

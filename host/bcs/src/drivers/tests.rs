@@ -45,7 +45,7 @@ fn seen(nodes: &[(u32, Option<&str>)], own: Option<&RegistrationState>) -> (Vec<
         .iter()
         .map(|(number, name)| (format!("_c_0-x{number:010}"), name.map(entry)));
     let seen = DriverNodes {
-        above: Some((3, Some(Digest::of("A")))),
+        parent: Some((3, Some(Digest::of("A")))),
         drivers: drivers.collect(),
         ..DriverNodes::default()
     };
@@ -129,7 +129,7 @@ fn the_reason_why_the_known_nodes_may_be_stale_is_reported() {
     let registered = RegistrationState::Registered {
         path: "/x".to_owned(),
     };
-    for (lost, is_refused, own, problem, refused) in [
+    for (stale_reason, is_refused, own, problem, refused) in [
         (None, false, Some(registered.clone()), None, false),
         (Some("away"), false, Some(registered.clone()), Some("away"), false),
         (Some("away"), false, Some(missing(false)), Some("away"), false),
@@ -150,7 +150,7 @@ fn the_reason_why_the_known_nodes_may_be_stale_is_reported() {
         ),
     ] {
         let seen = DriverNodes {
-            lost: lost.map(str::to_owned),
+            stale_reason: stale_reason.map(str::to_owned),
             is_refused,
             ..DriverNodes::default()
         };
@@ -158,7 +158,7 @@ fn the_reason_why_the_known_nodes_may_be_stale_is_reported() {
         assert_eq!(
             (membership.problem.as_deref(), membership.is_refused),
             (problem, refused),
-            "{lost:?} {own:?}"
+            "{stale_reason:?} {own:?}"
         );
     }
 }

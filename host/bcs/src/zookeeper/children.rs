@@ -20,7 +20,7 @@ pub struct ChildList<T> {
     /// Whether the list was ever read. Until then it is unknown.
     pub is_read: bool,
     /// The reason why the list may be stale. The last known children are kept.
-    pub lost: Option<String>,
+    pub stale_reason: Option<String>,
 }
 
 pub trait Child: Clone + PartialEq + Send + Sync + Sized + 'static {
@@ -111,7 +111,7 @@ impl<T: Child> Followed<T> {
         let (sender, list) = watch::channel(Arc::new(ChildList {
             children: Vec::new(),
             is_read: false,
-            lost: None,
+            stale_reason: None,
         }));
         let path = path.to_owned();
         let task = tokio::spawn(async move { follow(&zookeeper, &path, &sender).await });
@@ -190,7 +190,7 @@ fn publish<T: Child>(sender: &watch::Sender<Arc<ChildList<T>>>, children: Vec<T>
     let list = ChildList {
         children,
         is_read: true,
-        lost: None,
+        stale_reason: None,
     };
     sender.send_if_modified(|known| {
         let is_new = **known != list;
@@ -203,9 +203,9 @@ fn publish<T: Child>(sender: &watch::Sender<Arc<ChildList<T>>>, children: Vec<T>
 
 fn publish_loss<T: Child>(sender: &watch::Sender<Arc<ChildList<T>>>, reason: &str) {
     sender.send_if_modified(|known| {
-        let is_new = known.lost.as_deref() != Some(reason);
+        let is_new = known.stale_reason.as_deref() != Some(reason);
         if is_new {
-            Arc::make_mut(known).lost = Some(reason.to_owned());
+            Arc::make_mut(known).stale_reason = Some(reason.to_owned());
         }
         is_new
     });

@@ -61,12 +61,15 @@ async fn other_users_are_refused_with_a_reason() {
         let theirs = ZooKeeper::open(config);
         let members = theirs.members("/acl/of/ours");
         let list = until(&mut members.receiver(), |list| {
-            list.lost
+            list.stale_reason
                 .as_ref()
                 .is_some_and(|reason| reason.contains("not allowed"))
         })
         .await;
-        assert!(list.lost.as_ref().unwrap().contains("/acl/of/ours"), "{list:?}");
+        assert!(
+            list.stale_reason.as_ref().unwrap().contains("/acl/of/ours"),
+            "{list:?}"
+        );
         assert!(!list.is_read, "{list:?}");
         let refused = theirs.register(registration("/acl/of/ours", "y"));
         until(

@@ -16,7 +16,7 @@ async fn until_data(
     expected: &[&str],
 ) -> Arc<ChildList<Member>> {
     until(list, |list| {
-        list.lost.is_none() && list.is_read && data_of(list) == expected
+        list.stale_reason.is_none() && list.is_read && data_of(list) == expected
     })
     .await
 }
@@ -95,7 +95,7 @@ async fn changes_of_child_names_are_followed() {
         all.children,
         ["BCS-MESOS-10001", "BCS-MESOS-10002", "_c_x0000000001"]
     );
-    assert!(all.is_read && all.lost.is_none(), "{all:?}");
+    assert!(all.is_read && all.stale_reason.is_none(), "{all:?}");
 }
 
 #[tokio::test]
@@ -103,9 +103,9 @@ async fn an_invalid_path_has_no_members() {
     let zookeeper = ZooKeeper::open(config(shared()));
     for path in ["bcs", "", "/bcs/", "/bcs//x"] {
         let members = zookeeper.members(path);
-        let state = until(&mut members.receiver(), |list| list.lost.is_some()).await;
+        let state = until(&mut members.receiver(), |list| list.stale_reason.is_some()).await;
         assert!(!state.is_read, "{path}");
-        let reason = state.lost.clone().unwrap();
+        let reason = state.stale_reason.clone().unwrap();
         assert!(reason.contains("is not a valid node"), "{path}: {reason}");
     }
 }
@@ -125,14 +125,14 @@ async fn members_stay_listed_while_the_server_is_unavailable() {
     until_data(&mut list, &["one"]).await;
     drop(registered);
     server.stop();
-    let old = until(&mut list, |list| list.lost.is_some()).await;
+    let old = until(&mut list, |list| list.stale_reason.is_some()).await;
     assert_eq!(data_of(&old), ["one"]);
     assert!(old.is_read, "{old:?}");
-    let reason = old.lost.clone().unwrap();
+    let reason = old.stale_reason.clone().unwrap();
     assert!(reason.contains(server.address()), "{reason}");
     // A list that is opened while the server is unavailable was never read.
     let unknown = zookeeper.members("/m");
-    let first = until(&mut unknown.receiver(), |list| list.lost.is_some()).await;
+    let first = until(&mut unknown.receiver(), |list| list.stale_reason.is_some()).await;
     assert!(!first.is_read && first.children.is_empty(), "{first:?}");
     server.start_again();
     until_data(&mut list, &["one"]).await;
@@ -181,7 +181,7 @@ async fn members_stay_listed_when_the_ensemble_loses_its_leader() {
     let before = registered.state();
     let leader = ensemble.leader();
     ensemble.kill(leader);
-    let old = until(&mut list, |list| list.lost.is_some()).await;
+    let old = until(&mut list, |list| list.stale_reason.is_some()).await;
     assert_eq!(data_of(&old), ["one"]);
     until_data(&mut list, &["one"]).await;
     // The session has outlived the leader, so the node is still the same.

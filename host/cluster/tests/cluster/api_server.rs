@@ -44,17 +44,17 @@ struct Shared {
     /// Signals every change of `data` to watches and delayed replies.
     changed: watch::Sender<()>,
     /// The number of times that all connections were broken. When it changes, every open connection ends.
-    era: watch::Sender<u64>,
+    connection_generation: watch::Sender<u64>,
 }
 
 #[derive(Default)]
 struct Data {
-    is_away: bool,
+    is_unavailable: bool,
     version: u64,
     objects: BTreeMap<ObjectKey, Value>,
     changes: Vec<Change>,
     /// The version up to which changes are deleted, so that earlier watches expire.
-    forgotten: u64,
+    compacted: u64,
     /// The verbs and plurals of requests that are refused.
     forbidden: BTreeSet<(String, String)>,
     held: BTreeSet<(String, String)>,
@@ -128,17 +128,17 @@ impl ApiServer {
                 ..Data::default()
             }),
             changed: watch::Sender::new(()),
-            era: watch::Sender::new(0),
+            connection_generation: watch::Sender::new(0),
         });
         let acceptor = TlsAcceptor::from(Arc::new(tls));
         let served = shared.clone();
         let task = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                if served.data().is_away {
+                if served.data().is_unavailable {
                     continue;
                 }
                 let (shared, acceptor) = (served.clone(), acceptor.clone());
-                let mut era = shared.era.subscribe();
+                let mut connection_generation = shared.connection_generation.subscribe();
                 tokio::spawn(async move {
                     let connection = async {
                         // A client may abort the handshake.
@@ -156,7 +156,7 @@ impl ApiServer {
                     };
                     tokio::select! {
                         () = connection => {}
-                        _ = era.changed() => {}
+                        _ = connection_generation.changed() => {}
                     }
                 });
             }
@@ -183,24 +183,26 @@ impl ApiServer {
     }
 
     pub(crate) fn break_connections(&self) {
-        self.shared.era.send_modify(|era| *era += 1);
+        self.shared
+            .connection_generation
+            .send_modify(|connection_generation| *connection_generation += 1);
     }
 
     /// Breaks all connections, and refuses new ones until the server comes back.
     pub(crate) fn leave(&self) {
-        self.change(|data| data.is_away = true);
+        self.change(|data| data.is_unavailable = true);
         self.break_connections();
     }
 
     pub(crate) fn come_back(&self) {
-        self.change(|data| data.is_away = false);
+        self.change(|data| data.is_unavailable = false);
     }
 
-    /// Deletes all changes so far, as etcd deletes old ones, so that earlier watches expire.
+    /// Deletes all changes so far, like a compaction of etcd, so that earlier watches expire.
     pub(crate) fn forget(&self) {
         self.change(|data| {
             data.version += 1;
-            data.forgotten = data.version;
+            data.compacted = data.version;
             data.changes.clear();
         });
     }
@@ -664,7 +666,7 @@ impl Shared {
     /// Returns a watch's next line after version `seen`, the version after the line, and whether it is the last line.
     fn next_line(&self, target: &Target, seen: u64, is_partial: bool) -> Option<(String, u64, bool)> {
         let data = self.data();
-        if seen < data.forgotten {
+        if seen < data.compacted {
             let object = json!({"kind": "Status", "status": "Failure", "code": 410, "reason": "Expired",
                                 "message": "too old resource version"});
             return Some((line("ERROR", &object), seen, true));

@@ -39,7 +39,7 @@ impl Replica {
         let alive = |member: LeaseMember| member.is_alive.then(|| member.annotations["says"].clone());
         let mut says: Vec<_> = self
             .members
-            .look()
+            .membership()
             .members
             .into_iter()
             .filter_map(alive)
@@ -70,7 +70,7 @@ async fn a_replica_receives_the_reports_of_the_others() {
         replica.until_received(&["a", "b"]).await;
     }
     eventually("one leader", async || {
-        let members = second.members.look().members;
+        let members = second.members.membership().members;
         members.iter().filter(|member| member.is_leader).count() == 1
     })
     .await;
@@ -78,16 +78,22 @@ async fn a_replica_receives_the_reports_of_the_others() {
         .members
         .annotate(Annotations::from([("says".to_owned(), "c".to_owned())]));
     first.until_received(&["a", "c"]).await;
-    assert_eq!(first.members.look().problem, None);
+    assert_eq!(first.members.membership().problem, None);
 
     second.vanish().await;
     second.members.leave().await;
     first.until_received(&["a"]).await;
 
     setting.server.leave();
-    eventually("the problem", async || first.members.look().problem.is_some()).await;
+    eventually("the problem", async || {
+        first.members.membership().problem.is_some()
+    })
+    .await;
     setting.server.come_back();
-    eventually("no problem", async || first.members.look().problem.is_none()).await;
+    eventually("no problem", async || {
+        first.members.membership().problem.is_none()
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -98,10 +104,10 @@ async fn the_lease_of_a_replica_that_disappears_expires() {
     first.until_received(&["a", "b"]).await;
     second.vanish().await;
     first.until_received(&["a"]).await;
-    assert_eq!(first.members.look().members.len(), 2);
+    assert_eq!(first.members.membership().members.len(), 2);
     for member in first
         .members
-        .look()
+        .membership()
         .members
         .iter()
         .filter(|member| !member.is_alive)
@@ -109,7 +115,7 @@ async fn the_lease_of_a_replica_that_disappears_expires() {
         first.members.remove(&member.name).await;
     }
     eventually("its Lease is gone", async || {
-        first.members.look().members.len() == 1
+        first.members.membership().members.len() == 1
     })
     .await;
 }
@@ -119,6 +125,6 @@ async fn a_refused_watch_is_reported_differently_from_an_outage() {
     let setting = Setting::new();
     setting.server.forbid("list", "leases");
     let replica = Replica::of(&setting, LONG, "a").await;
-    eventually("the refusal", async || replica.members.look().is_refused).await;
-    assert!(replica.members.look().problem.is_some());
+    eventually("the refusal", async || replica.members.membership().is_refused).await;
+    assert!(replica.members.membership().problem.is_some());
 }

@@ -35,18 +35,18 @@ pub(super) const ROW: FrontRow = FrontRow {
         let registration = fields.get_optional("registration", |node| registration(node, cluster, sections));
         let (servers, upstream, lists) = upstream_section(fields, sections)?;
         let bcs = bcs?;
-        let behind = match (bcs.behind, &servers) {
+        let upstream_kind = match (bcs.behind, &servers) {
             (None, SchedulersConfig::Listed(_)) => UpstreamKind::Driver,
             (None, SchedulersConfig::Discovered(_)) => UpstreamKind::Scheduler,
             (Some(UpstreamKind::Driver), SchedulersConfig::Discovered(_)) => {
                 let why = "schedulers are discovered, and `dialect.bcs.behind` says that a driver is behind";
                 return refuse_discovery(fields, why, "write `servers`, or `behind: scheduler`");
             }
-            (Some(behind), _) => behind,
+            (Some(upstream_kind), _) => upstream_kind,
         };
         let config = BcsConfig {
             cluster: bcs.cluster,
-            behind,
+            upstream_kind,
             servers,
             upstream,
             console: bcs.console,

@@ -114,7 +114,9 @@ impl Front for Gateway {
     }
 
     fn not_ready(&self) -> Option<&'static str> {
-        let is_unread = self.accounts().is_some_and(|accounts| accounts.now().is_err());
+        let is_unread = self
+            .accounts()
+            .is_some_and(|accounts| accounts.directory().is_err());
         is_unread.then_some(
             "the database of users and clusters has not been read yet; the log and /v1/status say why",
         )

@@ -108,7 +108,7 @@ impl Setup {
                 replicas: None,
                 front: Box::new(BcsConfig {
                     cluster: CLUSTER.parse().unwrap(),
-                    behind: UpstreamKind::Driver,
+                    upstream_kind: UpstreamKind::Driver,
                     servers: SchedulersConfig::Listed(servers),
                     upstream: UpstreamConfig {
                         tls: without_tls(),

@@ -28,7 +28,7 @@ const NO_SCHEDULER: &str = "cannot connect to any scheduler";
 /// Returns the setup of a driver that discovers schedulers in this ensemble.
 fn discovering(server: &str) -> Setup {
     let mut setup = Setup::new(&[]).bcs(|bcs| {
-        bcs.behind = UpstreamKind::Scheduler;
+        bcs.upstream_kind = UpstreamKind::Scheduler;
         bcs.servers = SchedulersConfig::Discovered(SCHEDULERS.parse().unwrap());
     });
     setup.config.zookeeper = ZooKeeperConfig {

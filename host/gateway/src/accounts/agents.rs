@@ -14,7 +14,7 @@ use sqlx::query;
 
 use super::{
     Accounts, AccountsError, Cluster, Credentials, Secret,
-    database::{Change, now, seconds},
+    database::{DatabaseTransaction, now, seconds},
     error::violation,
     rows::digest_text,
 };
@@ -48,7 +48,7 @@ impl Accounts {
         cluster_id: &str,
         register_token: &[u8],
     ) -> Result<Arc<Cluster>, AccountsError> {
-        let directory = self.now()?;
+        let directory = self.directory()?;
         let cluster = directory.agent(cluster_id, register_token)?;
         let cluster_id = cluster.id.as_str();
         let is_new = |token: &super::RegisterToken| token.used_at.is_none();
@@ -64,7 +64,7 @@ impl Accounts {
             let by = format!("agent of {cluster_id}");
             self.commit(change, &by, "use register token", cluster_id).await?;
         }
-        let directory = self.now()?;
+        let directory = self.directory()?;
         Ok(directory.agent(cluster_id, register_token)?.clone())
     }
 
@@ -75,7 +75,7 @@ impl Accounts {
         register_token: &[u8],
         report: Report,
     ) -> Result<(), AccountsError> {
-        self.now()?.agent(cluster_id, register_token)?;
+        self.directory()?.agent(cluster_id, register_token)?;
         let reported = self.reachable(report)?;
         let cluster = self.use_register_token(cluster_id, register_token).await?;
         let cluster_id = cluster.id.as_str();
@@ -105,7 +105,7 @@ impl Accounts {
     /// Stores the credentials of a cluster that has none, with the token encrypted.
     pub(super) async fn insert_credentials(
         &self,
-        change: &mut Change,
+        change: &mut DatabaseTransaction,
         cluster_id: &str,
         credentials: &Credentials,
     ) -> Result<(), AccountsError> {

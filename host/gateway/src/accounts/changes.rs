@@ -106,7 +106,7 @@ impl Accounts {
     }
 
     pub fn user(&self, name: &str) -> Result<Arc<User>, AccountsError> {
-        let directory = self.now()?;
+        let directory = self.directory()?;
         let user = directory.users().find(|user| user.name.as_str() == name);
         user.cloned()
             .ok_or_else(|| AccountsError::Unknown("user", name.to_owned()))
@@ -193,7 +193,7 @@ impl Accounts {
     }
 
     pub fn cluster(&self, id: &str) -> Result<Arc<Cluster>, AccountsError> {
-        let directory = self.now()?;
+        let directory = self.directory()?;
         let cluster = directory.cluster(id).cloned();
         cluster.ok_or_else(|| AccountsError::Unknown("cluster", id.to_owned()))
     }

@@ -51,7 +51,7 @@ const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
 const REVISION: &str = "SELECT revision FROM admittance_state WHERE id = 1";
 
 /// A connection in a transaction.
-pub(super) type Change = Transaction<'static, Any>;
+pub(super) type DatabaseTransaction = Transaction<'static, Any>;
 
 #[derive(Debug)]
 pub(super) struct Database {
@@ -114,7 +114,7 @@ impl Database {
     }
 
     /// Waits until no gateway has a change in progress, and begins one. No other change can begin before it ends.
-    pub(super) async fn change(&self) -> Result<Change, AccountsError> {
+    pub(super) async fn change(&self) -> Result<DatabaseTransaction, AccountsError> {
         let mut change = self.pool.begin().await?;
         query("UPDATE admittance_state SET revision = revision + 1 WHERE id = 1")
             .execute(&mut *change)
@@ -132,23 +132,23 @@ impl Database {
 }
 
 /// Returns the revision of the database, including a change in this transaction.
-pub(super) async fn revision_in(read: &mut Change) -> Result<i64, AccountsError> {
-    Ok(query_scalar(REVISION).fetch_one(&mut **read).await?)
+pub(super) async fn revision_in(transaction: &mut DatabaseTransaction) -> Result<i64, AccountsError> {
+    Ok(query_scalar(REVISION).fetch_one(&mut **transaction).await?)
 }
 
 /// Reads the whole content. Credentials that are unchanged since `previous` keep their `Arc`.
 pub(super) async fn read_directory(
-    read: &mut Change,
+    transaction: &mut DatabaseTransaction,
     keys: &KeyFile,
     previous: Option<&Directory>,
 ) -> Result<Directory, AccountsError> {
     let mut directory = Directory {
-        revision: revision_in(read).await?,
-        users: users(read).await?,
-        tokens: tokens(read).await?,
+        revision: revision_in(transaction).await?,
+        users: users(transaction).await?,
+        tokens: tokens(transaction).await?,
         ..Directory::default()
     };
-    for mut cluster in clusters(read, keys).await? {
+    for mut cluster in clusters(transaction, keys).await? {
         let known = previous
             .and_then(|previous| previous.cluster(&cluster.id))
             .and_then(|known| known.credentials.as_ref());
@@ -162,7 +162,7 @@ pub(super) async fn read_directory(
             .insert(cluster.identifier.clone(), cluster.id.clone());
         directory.clusters.insert(cluster.id.clone(), Arc::new(cluster));
     }
-    directory.add_grants(role_grants(read).await?);
+    directory.add_grants(role_grants(transaction).await?);
     Ok(directory)
 }
 
@@ -199,10 +199,10 @@ fn utf8(path: &Path) -> Result<&str, AccountsError> {
         .ok_or_else(|| AccountsError::Unavailable(format!("{} is not UTF-8", path.display())))
 }
 
-async fn users(read: &mut Change) -> Result<BTreeMap<UserId, Arc<User>>, AccountsError> {
+async fn users(transaction: &mut DatabaseTransaction) -> Result<BTreeMap<UserId, Arc<User>>, AccountsError> {
     let rows: Vec<(i64, String, i64, String, i64)> =
         query_as("SELECT id, name, is_super_user, user_groups, created_at FROM admittance_users")
-            .fetch_all(&mut **read)
+            .fetch_all(&mut **transaction)
             .await?;
     let rows = rows
         .into_iter()
@@ -219,10 +219,12 @@ async fn users(read: &mut Change) -> Result<BTreeMap<UserId, Arc<User>>, Account
     rows.collect()
 }
 
-async fn tokens(read: &mut Change) -> Result<HashMap<[u8; 32], UserToken>, AccountsError> {
+async fn tokens(
+    transaction: &mut DatabaseTransaction,
+) -> Result<HashMap<[u8; 32], UserToken>, AccountsError> {
     let rows: Vec<(i64, i64, String, i64, i64)> =
         query_as("SELECT id, user_id, digest, created_at, expires_at FROM admittance_user_tokens")
-            .fetch_all(&mut **read)
+            .fetch_all(&mut **transaction)
             .await?;
     let rows = rows
         .into_iter()
@@ -250,16 +252,19 @@ type ClusterRow = (
     Option<String>,
 );
 
-async fn clusters(read: &mut Change, keys: &KeyFile) -> Result<Vec<Cluster>, AccountsError> {
+async fn clusters(
+    transaction: &mut DatabaseTransaction,
+    keys: &KeyFile,
+) -> Result<Vec<Cluster>, AccountsError> {
     let rows: Vec<ClusterRow> = query_as(
         "SELECT id, identifier, provider, creator_id, created_at, project_id, bcs_cluster_id, cluster_type \
          FROM admittance_clusters",
     )
-    .fetch_all(&mut **read)
+    .fetch_all(&mut **transaction)
     .await?;
-    let mut grants = grants(read).await?;
-    let mut tokens = register_tokens(read).await?;
-    let mut credentials = credentials(read, keys).await?;
+    let mut grants = grants(transaction).await?;
+    let mut tokens = register_tokens(transaction).await?;
+    let mut credentials = credentials(transaction, keys).await?;
     let rows = rows.into_iter().map(|row| {
         let (id, identifier, provider, creator, created_at, project_id, cluster_id, kind) = row;
         let bcs = match (project_id, cluster_id, kind) {
@@ -287,10 +292,10 @@ async fn clusters(read: &mut Change, keys: &KeyFile) -> Result<Vec<Cluster>, Acc
 
 type Grants = HashMap<String, BTreeMap<UserId, Access>>;
 
-async fn grants(read: &mut Change) -> Result<Grants, AccountsError> {
+async fn grants(transaction: &mut DatabaseTransaction) -> Result<Grants, AccountsError> {
     let rows: Vec<(String, i64, String)> =
         query_as("SELECT cluster_id, user_id, permission FROM admittance_permissions")
-            .fetch_all(&mut **read)
+            .fetch_all(&mut **transaction)
             .await?;
     let mut grants = Grants::new();
     for (cluster, user, permission) in rows {
@@ -300,11 +305,13 @@ async fn grants(read: &mut Change) -> Result<Grants, AccountsError> {
     Ok(grants)
 }
 
-async fn register_tokens(read: &mut Change) -> Result<HashMap<String, RegisterToken>, AccountsError> {
+async fn register_tokens(
+    transaction: &mut DatabaseTransaction,
+) -> Result<HashMap<String, RegisterToken>, AccountsError> {
     let rows: Vec<(String, String, i64, i64, Option<i64>)> = query_as(
         "SELECT cluster_id, digest, created_at, expires_at, used_at FROM admittance_register_tokens",
     )
-    .fetch_all(&mut **read)
+    .fetch_all(&mut **transaction)
     .await?;
     let rows = rows
         .into_iter()
@@ -321,14 +328,14 @@ async fn register_tokens(read: &mut Change) -> Result<HashMap<String, RegisterTo
 }
 
 async fn credentials(
-    read: &mut Change,
+    transaction: &mut DatabaseTransaction,
     keys: &KeyFile,
 ) -> Result<HashMap<String, Arc<Credentials>>, AccountsError> {
     let rows: Vec<(String, String, String, String, String, i64)> = query_as(
         "SELECT cluster_id, server_addresses, ca, sealed_token, cluster_domain, reported_at \
          FROM admittance_credentials",
     )
-    .fetch_all(&mut **read)
+    .fetch_all(&mut **transaction)
     .await?;
     let mut credentials = HashMap::new();
     for (cluster, addresses, ca, sealed, cluster_domain, reported_at) in rows {

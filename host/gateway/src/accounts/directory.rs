@@ -197,8 +197,8 @@ impl Directory {
     }
 
     /// Checks that a user may send requests that need this permission to the target.
-    pub fn may(&self, user: &User, place: &AccessTarget, needed: Permission) -> Result<(), Denied> {
-        let (permission, name) = match place {
+    pub fn may(&self, user: &User, target: &AccessTarget, needed: Permission) -> Result<(), Denied> {
+        let (permission, name) = match target {
             AccessTarget::Cluster(id) => {
                 let cluster = self.cluster(id);
                 let access = cluster.and_then(|cluster| self.access(user, cluster));

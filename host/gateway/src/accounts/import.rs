@@ -24,10 +24,10 @@ use self::{
 };
 use super::{
     Access, Accounts, AccountsError, Directory, RegisterToken, Report, Secret, TokenId, UserId, UserName,
-    database::{Change, moment, now, read_directory},
+    database::{DatabaseTransaction, moment, now, read_directory},
     rows::{
         UserTokenRow, digest_text, insert_cluster, insert_grant, insert_register_token, insert_token,
-        insert_user, token_place,
+        insert_user, token_row_name,
     },
 };
 
@@ -150,12 +150,12 @@ impl Accounts {
 
     async fn insert_source_token(
         &self,
-        change: &mut Change,
+        change: &mut DatabaseTransaction,
         token: &SourceToken,
     ) -> Result<(), AccountsError> {
         let digest = digest_text(TokenDigest::of(&token.value));
         let value = (token.kind == PLAIN_TOKEN).then(|| Secret(token.value.clone()));
-        let sealed_value = value.map(|value| self.0.keys.seal(&value, &token_place(&digest)));
+        let sealed_value = value.map(|value| self.0.keys.seal(&value, &token_row_name(&digest)));
         let row = UserTokenRow {
             id: Some(TokenId(token.id)),
             user: UserId(token.user_id),
@@ -171,7 +171,7 @@ impl Accounts {
     /// unchecked what agents reported. Returns whether they were inserted.
     async fn insert_source_credentials(
         &self,
-        change: &mut Change,
+        change: &mut DatabaseTransaction,
         reported: SourceCredentials,
         done: &mut ImportedAccounts,
     ) -> Result<bool, AccountsError> {
@@ -208,7 +208,11 @@ impl Accounts {
 }
 
 /// Deletes the replaced users, inserts the imported ones, and gives them the clusters of their namesakes.
-async fn insert_users(change: &mut Change, plan: &Plan, here: &Directory) -> Result<(), AccountsError> {
+async fn insert_users(
+    change: &mut DatabaseTransaction,
+    plan: &Plan,
+    here: &Directory,
+) -> Result<(), AccountsError> {
     for id in plan.replaced.keys() {
         query("DELETE FROM admittance_users WHERE id = ?")
             .bind(id.0)
@@ -240,7 +244,7 @@ fn successor(plan: &Plan, replaced: UserId) -> Option<UserId> {
 
 /// Inserts the register token of an agent. It does not expire, because the agent already uses it.
 async fn insert_used_register_token(
-    change: &mut Change,
+    change: &mut DatabaseTransaction,
     cluster: &str,
     token: &str,
 ) -> Result<(), AccountsError> {

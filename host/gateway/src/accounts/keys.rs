@@ -68,9 +68,9 @@ impl KeyFile {
         Ok(())
     }
 
-    /// Encrypts a secret. `place` identifies the row that will contain it. Decryption needs the same `place`, so a copy
+    /// Encrypts a secret. `row_name` identifies the row that will contain it. Decryption needs the same name, so a copy
     /// in another row is useless.
-    pub(super) fn seal(&self, secret: &Secret, place: &str) -> Result<String, String> {
+    pub(super) fn seal(&self, secret: &Secret, row_name: &str) -> Result<String, String> {
         let keys = self.keys.load();
         let key = keys.first().ok_or("there is no key")?;
         let mut nonce = [0; NONCE_LEN];
@@ -80,27 +80,31 @@ impl KeyFile {
             .map_err(|_| "there are no random numbers")?;
         let mut sealed = secret.0.clone().into_bytes();
         key.key
-            .seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), Aad::from(place), &mut sealed)
+            .seal_in_place_append_tag(
+                Nonce::assume_unique_for_key(nonce),
+                Aad::from(row_name),
+                &mut sealed,
+            )
             .map_err(|_| "it cannot be encrypted")?;
         let bytes = [nonce.as_slice(), &sealed].concat();
         Ok(format!("{}:{}", key.name, BASE64_STANDARD.encode(bytes)))
     }
 
     /// Decrypts a secret. Reads the file again if no key fits, because another gateway may have used a newer key.
-    pub(super) fn reload_and_open(&self, sealed: &str, place: &str) -> Result<Secret, String> {
-        self.open(sealed, place).or_else(|_| {
+    pub(super) fn reload_and_open(&self, sealed: &str, row_name: &str) -> Result<Secret, String> {
+        self.open(sealed, row_name).or_else(|_| {
             self.reload()?;
-            self.open(sealed, place)
+            self.open(sealed, row_name)
         })
     }
 
     /// Decrypts a sealed secret, and encrypts it with the first key.
-    pub(super) fn reseal(&self, sealed: &str, place: &str) -> Result<String, String> {
-        self.open(sealed, place)
-            .and_then(|secret| self.seal(&secret, place))
+    pub(super) fn reseal(&self, sealed: &str, row_name: &str) -> Result<String, String> {
+        self.open(sealed, row_name)
+            .and_then(|secret| self.seal(&secret, row_name))
     }
 
-    pub(super) fn open(&self, sealed: &str, place: &str) -> Result<Secret, String> {
+    pub(super) fn open(&self, sealed: &str, row_name: &str) -> Result<Secret, String> {
         let (name, text) = sealed.split_once(':').ok_or("it is not an encrypted value")?;
         let keys = self.keys.load();
         let key = keys.iter().find(|key| key.name == name).ok_or_else(|| {
@@ -114,7 +118,7 @@ impl KeyFile {
         let nonce = Nonce::assume_unique_for_key(*nonce);
         let text = key
             .key
-            .open_in_place(nonce, Aad::from(place), &mut rest)
+            .open_in_place(nonce, Aad::from(row_name), &mut rest)
             .map_err(|_| broken())?;
         String::from_utf8(text.to_vec()).map(Secret).map_err(|_| broken())
     }

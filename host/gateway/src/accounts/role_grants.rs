@@ -13,7 +13,7 @@ use sqlx::{query, query_as};
 
 use super::{
     Access, Accounts, AccountsError, Cluster, Directory, UserName,
-    database::{Change, now, parsed, revision_in, seconds},
+    database::{DatabaseTransaction, now, parsed, revision_in, seconds},
 };
 
 /// A role that can be granted. bcs-api has the same roles.
@@ -275,7 +275,7 @@ impl Accounts {
 
 /// Deletes grants with the statement `deletion`, and stores `grants`. Returns how many it stored, for the audit log.
 async fn replace(
-    change: &mut Change,
+    change: &mut DatabaseTransaction,
     deletion: &'static str,
     grants: &BTreeSet<RoleGrant>,
 ) -> Result<String, AccountsError> {
@@ -286,7 +286,7 @@ async fn replace(
     Ok(format!("{} roles", grants.len()))
 }
 
-async fn insert(change: &mut Change, grant: &RoleGrant) -> Result<(), AccountsError> {
+async fn insert(change: &mut DatabaseTransaction, grant: &RoleGrant) -> Result<(), AccountsError> {
     write(
         change,
         "INSERT INTO admittance_role_grants (user_name, role, cluster, namespace, source) VALUES (?, ?, ?, ?, ?)",
@@ -295,7 +295,7 @@ async fn insert(change: &mut Change, grant: &RoleGrant) -> Result<(), AccountsEr
     .await
 }
 
-async fn delete(change: &mut Change, grant: &RoleGrant) -> Result<(), AccountsError> {
+async fn delete(change: &mut DatabaseTransaction, grant: &RoleGrant) -> Result<(), AccountsError> {
     write(
         change,
         "DELETE FROM admittance_role_grants \
@@ -305,7 +305,11 @@ async fn delete(change: &mut Change, grant: &RoleGrant) -> Result<(), AccountsEr
     .await
 }
 
-async fn write(change: &mut Change, sql: &'static str, grant: &RoleGrant) -> Result<(), AccountsError> {
+async fn write(
+    change: &mut DatabaseTransaction,
+    sql: &'static str,
+    grant: &RoleGrant,
+) -> Result<(), AccountsError> {
     query(sql)
         .bind(grant.user.as_str().to_owned())
         .bind(grant.role.as_str())
@@ -317,10 +321,12 @@ async fn write(change: &mut Change, sql: &'static str, grant: &RoleGrant) -> Res
     Ok(())
 }
 
-pub(super) async fn role_grants(read: &mut Change) -> Result<BTreeSet<RoleGrant>, AccountsError> {
+pub(super) async fn role_grants(
+    transaction: &mut DatabaseTransaction,
+) -> Result<BTreeSet<RoleGrant>, AccountsError> {
     let rows: Vec<(String, String, String, String, String)> =
         query_as("SELECT user_name, role, cluster, namespace, source FROM admittance_role_grants")
-            .fetch_all(&mut **read)
+            .fetch_all(&mut **transaction)
             .await?;
     let rows = rows.into_iter().map(|(user, role, cluster, namespace, source)| {
         Ok(RoleGrant {
@@ -393,7 +399,7 @@ mod tests {
             source,
         };
         let bindings = |id: &str| {
-            let directory = accounts.now().unwrap();
+            let directory = accounts.directory().unwrap();
             let cluster = directory.cluster(id).unwrap().clone();
             let bindings = directory.bindings_in(&cluster).map_or(0, BTreeSet::len);
             (bindings, directory.access(&user, &cluster))

@@ -6,7 +6,7 @@ use sqlx::{query, query_scalar};
 
 use super::{
     Access, AccountsError, Cluster, RegisterToken, TokenId, User, UserId,
-    database::{Change, seconds},
+    database::{DatabaseTransaction, seconds},
     error::violation,
 };
 
@@ -14,14 +14,14 @@ pub(super) fn digest_text(digest: TokenDigest) -> String {
     hex::encode(digest.as_bytes())
 }
 
-/// Returns the `place` for which the value of a user's token is [sealed](super::KeyFile::seal). It contains a space, so
-/// it never equals the place of a cluster's token, which is the cluster's ID.
-pub(super) fn token_place(digest: &str) -> String {
+/// Returns the `row_name` with which the value of a user's token is [sealed](super::KeyFile::seal). It contains a
+/// space, so it never equals the name for a cluster's token, which is the cluster's ID.
+pub(super) fn token_row_name(digest: &str) -> String {
     format!("user token {digest}")
 }
 
 /// Inserts a user. If the user's number is [`UserId::NOBODY`], the database chooses a number.
-pub(super) async fn insert_user(change: &mut Change, user: User) -> Result<User, AccountsError> {
+pub(super) async fn insert_user(change: &mut DatabaseTransaction, user: User) -> Result<User, AccountsError> {
     query(
         "INSERT INTO admittance_users (id, name, is_super_user, user_groups, created_at) VALUES (?, ?, ?, ?, ?)",
     )
@@ -53,7 +53,10 @@ pub(super) struct UserTokenRow {
     pub(super) sealed_value: Option<String>,
 }
 
-pub(super) async fn insert_token(change: &mut Change, token: UserTokenRow) -> Result<(), sqlx::Error> {
+pub(super) async fn insert_token(
+    change: &mut DatabaseTransaction,
+    token: UserTokenRow,
+) -> Result<(), sqlx::Error> {
     query(
         "INSERT INTO admittance_user_tokens (id, user_id, digest, created_at, expires_at, sealed_value) \
          VALUES (?, ?, ?, ?, ?, ?)",
@@ -70,7 +73,7 @@ pub(super) async fn insert_token(change: &mut Change, token: UserTokenRow) -> Re
 }
 
 pub(super) async fn insert_cluster(
-    change: &mut Change,
+    change: &mut DatabaseTransaction,
     cluster: &Cluster,
     name: &str,
 ) -> Result<(), AccountsError> {
@@ -95,7 +98,7 @@ pub(super) async fn insert_cluster(
 }
 
 pub(super) async fn insert_grant(
-    change: &mut Change,
+    change: &mut DatabaseTransaction,
     user: UserId,
     cluster: &str,
     access: Access,
@@ -110,7 +113,7 @@ pub(super) async fn insert_grant(
 }
 
 pub(super) async fn insert_register_token(
-    change: &mut Change,
+    change: &mut DatabaseTransaction,
     cluster: &str,
     token: &RegisterToken,
 ) -> Result<(), AccountsError> {
@@ -129,7 +132,10 @@ pub(super) async fn insert_register_token(
     Ok(())
 }
 
-pub(super) async fn delete_register_token(change: &mut Change, cluster: &str) -> Result<u64, AccountsError> {
+pub(super) async fn delete_register_token(
+    change: &mut DatabaseTransaction,
+    cluster: &str,
+) -> Result<u64, AccountsError> {
     let deleted =
         query("DELETE FROM admittance_register_tokens WHERE cluster_id = ?").bind(cluster.to_owned());
     Ok(deleted.execute(&mut **change).await?.rows_affected())

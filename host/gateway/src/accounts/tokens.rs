@@ -11,10 +11,10 @@ use sqlx::{query, query_as, query_scalar};
 use super::{
     Accounts, AccountsError, Secret, TokenId, User,
     changes::{after, unavailable},
-    database::{Change, moment, now, seconds},
+    database::{DatabaseTransaction, moment, now, seconds},
     error::violation,
     keys::random_token,
-    rows::{UserTokenRow, digest_text, insert_token, token_place},
+    rows::{UserTokenRow, digest_text, insert_token, token_row_name},
 };
 
 const USER_TOKEN_LENGTH: usize = 32;
@@ -72,7 +72,7 @@ impl Accounts {
         .fetch_all(&mut *change)
         .await?;
         for (id, digest, sealed, created_at, expires_at) in rows {
-            match self.0.keys.reload_and_open(&sealed, &token_place(&digest)) {
+            match self.0.keys.reload_and_open(&sealed, &token_row_name(&digest)) {
                 Ok(value) => {
                     return Ok(CreatedToken {
                         id: TokenId(id),
@@ -91,7 +91,7 @@ impl Accounts {
 
     async fn insert_new_token(
         &self,
-        mut change: Change,
+        mut change: DatabaseTransaction,
         by: &str,
         user: &User,
         lifetime: Duration,
@@ -111,7 +111,7 @@ impl Accounts {
         let digest = digest_text(TokenDigest::of(&value.0));
         let created_at = now();
         let expires_at = after(created_at, lifetime);
-        let sealed_value = can_be_shown_again.then(|| self.0.keys.seal(&value, &token_place(&digest)));
+        let sealed_value = can_be_shown_again.then(|| self.0.keys.seal(&value, &token_row_name(&digest)));
         let token = UserTokenRow {
             id: None,
             user: user.id,
@@ -177,9 +177,9 @@ impl Accounts {
         .await?;
         for (id, digest, sealed) in rows {
             let update = "UPDATE admittance_user_tokens SET sealed_value = ? WHERE digest = ?";
-            let place = token_place(&digest);
+            let row_name = token_row_name(&digest);
             match self
-                .reseal(&mut change, &sealed, &place, (update, &digest))
+                .reseal(&mut change, &sealed, &row_name, (update, &digest))
                 .await?
             {
                 Ok(()) => done.user_tokens += 1,
@@ -200,12 +200,12 @@ impl Accounts {
     /// identifies. The inner error says why the token cannot be decrypted.
     async fn reseal(
         &self,
-        change: &mut Change,
+        change: &mut DatabaseTransaction,
         sealed: &str,
-        place: &str,
+        row_name: &str,
         (update, key): (&'static str, &str),
     ) -> Result<Result<(), String>, AccountsError> {
-        let sealed = match self.0.keys.reseal(sealed, place) {
+        let sealed = match self.0.keys.reseal(sealed, row_name) {
             Ok(sealed) => sealed,
             Err(why) => return Ok(Err(why)),
         };

@@ -84,12 +84,12 @@ impl Kubernetes {
     /// is gone, or until its token or secret is no longer valid.
     pub(crate) async fn connect(&self, request: Request<Body>) -> LoggedReply {
         let is_of_gateway = request.headers().contains_key(ID);
-        let entered = match is_websocket(&request) {
+        let accepted = match is_websocket(&request) {
             Ok(()) if is_of_gateway => self.accept_gateway(request),
             Ok(()) => self.accept_agent(request).await,
             Err(error) => Err(error),
         };
-        entered.unwrap_or_else(|error| LoggedReply {
+        accepted.unwrap_or_else(|error| LoggedReply {
             response: ended(&error),
             recipient: None,
         })

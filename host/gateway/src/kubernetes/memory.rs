@@ -46,7 +46,7 @@ impl Memory {
 
     /// Returns the budget that the tunnels of this cluster's owner share.
     pub(super) fn of_owner(&self, cluster: &str, accounts: &Accounts) -> Arc<Budget> {
-        let directory = accounts.now().ok();
+        let directory = accounts.directory().ok();
         let creator = directory.as_ref().and_then(|directory| {
             let creator = directory.user(directory.cluster(cluster)?.creator)?;
             (!creator.is_super_user).then_some(creator.id)

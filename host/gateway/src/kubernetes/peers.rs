@@ -31,7 +31,7 @@ use tokio::{sync::watch, task::JoinSet, time::Instant};
 use tokio_tungstenite::tungstenite::{Message, handshake::client::generate_key};
 
 pub use self::secrets::PeerSecrets;
-use self::secrets::{ConnectionContext, Role};
+use self::secrets::{ConnectionContext, HandshakeStep};
 use super::{
     Kubernetes, OtherGateways,
     agents::{STOPPING, params},
@@ -221,7 +221,7 @@ impl Peers {
             return Err(PeerError::Plain);
         }
         let secret = self.secrets.first().ok_or(PeerError::NoSecret)?;
-        let mut occasion = ConnectionContext {
+        let mut connection = ConnectionContext {
             id: self.id.clone(),
             key: generate_key(),
             server: text,
@@ -229,17 +229,17 @@ impl Peers {
         };
         let headers = vec![
             (ID, self.id.clone()),
-            (TOKEN, secret.proof(Role::Opens, &occasion)),
+            (TOKEN, secret.proof(HandshakeStep::Opens, &connection)),
         ];
         let uri = at_path(&uri, PATH)?;
         let (mut socket, reply) =
-            websocket(&self.connector, uri, &occasion.key, headers, LARGEST_OF_GATEWAY).await?;
+            websocket(&self.connector, uri, &connection.key, headers, LARGEST_OF_GATEWAY).await?;
         let of_reply = |name| reply.get(name).and_then(|value| value.to_str().ok());
-        occasion.challenge = of_reply(CHALLENGE).unwrap_or_default().to_owned();
-        if !of_reply(TOKEN).is_some_and(|proof| secret.accepts(proof, Role::Accepts, &occasion)) {
+        connection.challenge = of_reply(CHALLENGE).unwrap_or_default().to_owned();
+        if !of_reply(TOKEN).is_some_and(|proof| secret.accepts(proof, HandshakeStep::Accepts, &connection)) {
             return Err(PeerError::Unproven);
         }
-        let answer = Message::text(secret.proof(Role::Answers, &occasion));
+        let answer = Message::text(secret.proof(HandshakeStep::Answers, &connection));
         let answered = tokio::time::timeout(TIMEOUT, socket.send(answer)).await;
         answered
             .map_err(|_| ConnectError::Timeout)?

@@ -20,7 +20,7 @@ use super::{end_reply, send};
 const APPLY: &str = "application/apply-patch";
 
 /// The headers of a client's request that the gateway does not copy to its own requests for the stored object.
-const NOT_ASKED: [HeaderName; 13] = [
+const UNCOPIED_HEADERS: [HeaderName; 13] = [
     ACCEPT_ENCODING,
     CONNECTION,
     CONTENT_ENCODING,
@@ -37,7 +37,7 @@ const NOT_ASKED: [HeaderName; 13] = [
 ];
 
 /// Reads the state of an object from the API server before the chains see a request for the object.
-pub(super) struct Question<'a> {
+pub(super) struct StateRequest<'a> {
     pub(super) upstream: &'a Upstream,
     pub(super) limits: BodyLimits,
 }
@@ -45,7 +45,7 @@ pub(super) struct Question<'a> {
 /// The reply that ends a request before it is forwarded.
 type EarlyReply = Box<Response<Body>>;
 
-impl Question<'_> {
+impl StateRequest<'_> {
     /// Adds the [`StoredState`] that the chains need, if `may_match` says that one of them may match. Returns the body,
     /// or the reply that ends the request. An error reply of the API server ends the request, because the API server
     /// would refuse the request too.
@@ -127,7 +127,7 @@ impl Question<'_> {
         body: Body,
     ) -> Result<Response<Body>, EarlyReply> {
         let mut headers = head.headers.clone();
-        for name in NOT_ASKED {
+        for name in UNCOPIED_HEADERS {
             headers.remove(name);
         }
         if method == Method::GET {

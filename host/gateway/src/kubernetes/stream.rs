@@ -24,7 +24,7 @@ type UntilDenied = Pin<Box<dyn Future<Output = Denied> + Send>>;
 pub(crate) struct Watched {
     accounts: Accounts,
     session: Session,
-    place: AccessTarget,
+    target: AccessTarget,
     needed: Permission,
     /// Held until the request has ended, by [`until_denied`](Self::until_denied).
     _held: Arc<dyn Any + Send + Sync>,
@@ -34,14 +34,14 @@ impl Watched {
     pub(crate) fn new(
         accounts: &Accounts,
         session: &Session,
-        place: AccessTarget,
+        target: AccessTarget,
         needed: Permission,
         held: Arc<dyn Any + Send + Sync>,
     ) -> Self {
         Self {
             accounts: accounts.clone(),
             session: session.clone(),
-            place,
+            target,
             needed,
             _held: held,
         }
@@ -54,12 +54,12 @@ impl Watched {
             let Self {
                 accounts,
                 session,
-                place,
+                target,
                 needed,
                 ..
             } = &watched;
-            let denied = accounts.until_denied(session, place, *needed).await;
-            let (AccessTarget::Cluster(cluster) | AccessTarget::Drivers(cluster)) = place;
+            let denied = accounts.until_denied(session, target, *needed).await;
+            let (AccessTarget::Cluster(cluster) | AccessTarget::Drivers(cluster)) = target;
             tracing::info!(cluster, by = %session.user.name, "a request is ended: {denied}");
             denied
         })

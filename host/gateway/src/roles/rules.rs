@@ -68,7 +68,7 @@ const WORKLOADS: [(&str, &[&str]); 4] = [
     ("autoscaling", &["horizontalpodautoscalers"]),
 ];
 /// The resources that the roles for workloads can also read.
-const AROUND_WORKLOADS: [&str; 8] = [
+const READABLE_WITH_WORKLOADS: [&str; 8] = [
     "limitranges",
     "resourcequotas",
     "resourcequotas/status",
@@ -79,7 +79,7 @@ const AROUND_WORKLOADS: [&str; 8] = [
     "events",
 ];
 /// The subresources through which a user reaches into a Pod. Reading them gives as much access as writing.
-const INTO_PODS: [&str; 4] = ["pods/attach", "pods/exec", "pods/portforward", "pods/proxy"];
+const POD_ACCESS_SUBRESOURCES: [&str; 4] = ["pods/attach", "pods/exec", "pods/portforward", "pods/proxy"];
 /// The resources of the core group that `cluster-readonly` reads: all but Secrets and ways into Pods and nodes.
 const CORE: [&str; 20] = [
     "bindings",
@@ -185,7 +185,7 @@ fn rules(role: GrantedRole, allowed: &AllowedRights) -> Vec<Value> {
     let workloads = |verbs: &[&str]| {
         let workloads = WORKLOADS.map(|(group, resources)| rule(group, resources, verbs));
         let mut rules = Vec::from(workloads);
-        rules.push(rule("", &AROUND_WORKLOADS, &READ));
+        rules.push(rule("", &READABLE_WITH_WORKLOADS, &READ));
         rules
     };
     match role {
@@ -209,7 +209,7 @@ fn rules(role: GrantedRole, allowed: &AllowedRights) -> Vec<Value> {
         GrantedRole::WorkloadsManage => {
             let mut rules = workloads(&MANAGE);
             if allowed.allow(Danger::Exec) {
-                rules.push(rule("", &INTO_PODS, &["get", "create"]));
+                rules.push(rule("", &POD_ACCESS_SUBRESOURCES, &["get", "create"]));
             }
             rules
         }

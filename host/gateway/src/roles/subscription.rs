@@ -289,7 +289,7 @@ impl Roles {
     async fn store_change(&self, data: &str) -> Result<(i64, Option<String>), ChangeError> {
         let change: PolicyChange = serde_json::from_str(data)?;
         let grant = change.grant()?;
-        let directory = self.accounts.now()?;
+        let directory = self.accounts.directory()?;
         let cluster = match &grant.clusters {
             GrantedClusters::Every => None,
             GrantedClusters::Named(name) => Some(directory.cluster_of_grant(name).unwrap_or(name).to_owned()),

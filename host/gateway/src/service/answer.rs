@@ -45,15 +45,15 @@ impl Inner {
     pub(super) async fn answer(&self, request: Request<Body>) -> Answer {
         let started = Instant::now();
         if let Some(kubernetes) = &self.kubernetes
-            && Kubernetes::handles(request.uri().path())
+            && Kubernetes::is_cluster_or_tunnel_path(request.uri().path())
         {
-            return entered(kubernetes, request, started).await;
+            return answer_kubernetes(kubernetes, request, started).await;
         }
         let (mut head, body) = request.into_parts();
         if let Some(accounts) = &self.accounts
             && rest::is_rest(head.uri.path())
         {
-            return self.managed(accounts, &head, body, started).await;
+            return self.answer_management(accounts, &head, body, started).await;
         }
         let services = self.services.as_ref();
         let is_service = services.is_some_and(|services| services.find(head.uri.path()).is_some());
@@ -123,7 +123,13 @@ impl Inner {
         }
     }
 
-    async fn managed(&self, accounts: &Accounts, head: &Parts, body: Body, started: Instant) -> Answer {
+    async fn answer_management(
+        &self,
+        accounts: &Accounts,
+        head: &Parts,
+        body: Body,
+        started: Instant,
+    ) -> Answer {
         let answer = rest::answer(accounts, head, body, self.limits, self.statuses).await;
         let passage = Passage::Ended(answer.word);
         count(answer.response.status(), passage, None, started);
@@ -186,7 +192,7 @@ impl Inner {
             tokens::remove(&mut head.headers);
         }
         let drivers = match target {
-            ServiceTarget::Service(row, drivers) => Services::servers(row, drivers)?,
+            ServiceTarget::Service(route, drivers) => Services::servers(route, drivers)?,
             ServiceTarget::KubernetesDriver => services.kubernetes_driver(&name).await?,
         };
         Ok(Admitted {
@@ -260,13 +266,13 @@ impl Inner {
 }
 
 /// Returns the answer to a request for a Kubernetes cluster, or from its agent.
-async fn entered(kubernetes: &Kubernetes, request: Request<Body>, started: Instant) -> Answer {
-    let entered = kubernetes.answer(request).await;
-    let recipient = entered.recipient.map(|(cluster, holder)| Recipient {
+async fn answer_kubernetes(kubernetes: &Kubernetes, request: Request<Body>, started: Instant) -> Answer {
+    let reply = kubernetes.answer(request).await;
+    let recipient = reply.recipient.map(|(cluster, holder)| Recipient {
         cluster: Some(cluster),
         holder: Some(holder),
     });
-    let response = entered.response;
+    let response = reply.response;
     let passage = response.extensions().get().copied().unwrap_or(Passage::Untouched);
     count(response.status(), passage, recipient.as_ref(), started);
     Answer {

@@ -15,12 +15,12 @@ const CONNECTION_COST: usize = 64 << 10;
 /// The maximum memory of a connection. When it is used up, nothing more is read from the tunnel for a limited time. The
 /// limit must have room for the megabytes that can still be in the buffers of the kernels when a pause is requested.
 pub(super) const MOST_HELD: usize = 16 << 20;
-/// A connection that holds more than `HIGH` bytes is paused, and resumed at `LOW` bytes.
-const HIGH: usize = 1 << 20;
-const LOW: usize = 256 << 10;
+/// A connection that holds more than `PAUSE_AT` bytes is paused, and resumed at `RESUME_AT` bytes.
+const PAUSE_AT: usize = 1 << 20;
+const RESUME_AT: usize = 256 << 10;
 /// The limits while less than half of the memory of the tunnel, the user or the gateway is free.
-const SHORT_HIGH: usize = 128 << 10;
-const SHORT_LOW: usize = 96 << 10;
+const SCARCE_PAUSE_AT: usize = 128 << 10;
+const SCARCE_RESUME_AT: usize = 96 << 10;
 
 #[derive(Debug)]
 pub(super) struct Connection {
@@ -61,9 +61,9 @@ impl Connection {
 
     fn thresholds(&self) -> (usize, usize) {
         if self.inbox.budget.has_less_than_one_in(2) {
-            (SHORT_HIGH, SHORT_LOW)
+            (SCARCE_PAUSE_AT, SCARCE_RESUME_AT)
         } else {
-            (HIGH, LOW)
+            (PAUSE_AT, RESUME_AT)
         }
     }
 }

@@ -168,7 +168,7 @@ async fn keys_are_rotated_while_other_gateways_serve() {
     let text = fs::read_to_string(scene.key_file()).unwrap();
     fs::write(scene.key_file(), text.lines().next().unwrap()).unwrap();
     let third = scene.another().await;
-    let directory = third.accounts.now().unwrap();
+    let directory = third.accounts.directory().unwrap();
     assert!(directory.cluster(&cluster.id).unwrap().credentials.is_none());
 }
 
@@ -202,7 +202,7 @@ async fn a_token_that_cannot_be_decrypted_does_not_affect_other_tokens() {
         // No other cluster needs the previous key.
         fs::write(scene.key_file(), newest).unwrap();
         let another = scene.another().await;
-        let directory = another.accounts.now().unwrap();
+        let directory = another.accounts.directory().unwrap();
         for (id, is_known) in [("plain-lost", false), ("plain-kept", true), ("plain-zebra", true)] {
             let credentials = &directory.cluster(id).unwrap().credentials;
             assert_eq!(credentials.is_some(), is_known, "{id}");
@@ -234,6 +234,6 @@ async fn a_missing_key_is_not_replaced_while_it_is_needed() {
     KeyFile::create(&scene.key_file()).unwrap();
     fs::write(scene.key_file(), key).unwrap();
     let restored = scene.another().await;
-    let directory = restored.accounts.now().unwrap();
+    let directory = restored.accounts.directory().unwrap();
     assert!(directory.cluster(&cluster.id).unwrap().credentials.is_some());
 }

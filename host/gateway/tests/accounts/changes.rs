@@ -15,7 +15,7 @@ async fn a_token_identifies_its_user_until_it_is_revoked() {
         let alice = scene.user("alice").await;
         assert_eq!(alice.name.as_str(), "plain:alice");
         let (first, second) = (scene.token(&alice).await, scene.token(&alice).await);
-        let directory = accounts.now().unwrap();
+        let directory = accounts.directory().unwrap();
         let session = directory.authenticate(&first).unwrap();
         assert_eq!(session.user, alice);
         assert!(session.expires_at.0 > std::time::SystemTime::now() + DAY / 2);
@@ -28,7 +28,7 @@ async fn a_token_identifies_its_user_until_it_is_revoked() {
             .revoke_token("test", &alice, session.token)
             .await
             .unwrap();
-        let directory = accounts.now().unwrap();
+        let directory = accounts.directory().unwrap();
         assert_eq!(directory.authenticate(&first).unwrap_err(), Denied::Unknown);
         assert!(directory.authenticate(&second).is_ok());
         let again = accounts.revoke_token("test", &alice, session.token).await;
@@ -38,7 +38,7 @@ async fn a_token_identifies_its_user_until_it_is_revoked() {
         );
 
         accounts.delete_user("test", "plain:alice").await.unwrap();
-        let directory = accounts.now().unwrap();
+        let directory = accounts.directory().unwrap();
         assert_eq!(directory.authenticate(&second).unwrap_err(), Denied::Unknown);
         // A new user with the name of a deleted one has another ID.
         assert_ne!(scene.user("alice").await.id, alice.id);
@@ -61,7 +61,11 @@ async fn the_plain_token_of_a_user_is_returned_until_it_is_revoked() {
             assert_eq!(plain(&alice).await, first);
         }
         assert_ne!(plain(&bob).await, first);
-        let session = accounts.now().unwrap().authenticate(first.1.as_bytes()).unwrap();
+        let session = accounts
+            .directory()
+            .unwrap()
+            .authenticate(first.1.as_bytes())
+            .unwrap();
         assert_eq!((session.user.id, session.token), (alice.id, first.0));
 
         prepend_key(&scene.key_file());
@@ -94,7 +98,7 @@ async fn a_cluster_id_belongs_to_the_first_project_that_registers_it() {
             assert_eq!(refused, AccountsError::ForeignClusterId(id.to_owned()));
             assert!(refused.to_string().contains("clusters delete"), "{refused}");
         }
-        let directory = accounts.now().unwrap();
+        let directory = accounts.directory().unwrap();
         assert_eq!(directory.first_with_platform_id("bcs-k8s-1"), Some(&first));
         accounts.delete_cluster("test", &first.id).await.unwrap();
         create("BCS-K8S-1", "p2").await.unwrap();
@@ -110,7 +114,7 @@ async fn an_expired_token_still_names_its_user() {
         .create_token("test", &alice, Duration::ZERO)
         .await
         .unwrap();
-    let directory = scene.accounts.now().unwrap();
+    let directory = scene.accounts.directory().unwrap();
     let denied = directory.authenticate(token.value.0.as_bytes()).unwrap_err();
     assert_eq!(denied.to_string(), "this token has expired for user: plain:alice");
 }
@@ -135,11 +139,11 @@ async fn permissions_are_granted_and_withdrawn() {
         assert_eq!(root.groups, ["ops"]);
         let cluster = scene.cluster("dev", Some(&alice)).await;
         let of = |user| {
-            let directory = accounts.now().unwrap();
+            let directory = accounts.directory().unwrap();
             directory.permission(user, directory.cluster(&cluster.id).unwrap())
         };
         let access = |user| {
-            let directory = accounts.now().unwrap();
+            let directory = accounts.directory().unwrap();
             directory.access(user, directory.cluster(&cluster.id).unwrap())
         };
         assert_eq!(of(&alice), Some(Permission::Write));
@@ -170,7 +174,7 @@ async fn permissions_are_granted_and_withdrawn() {
                 .await;
             granted.unwrap();
             assert_eq!(access(user), Some(Access::Cluster));
-            let directory = accounts.now().unwrap();
+            let directory = accounts.directory().unwrap();
             let place = AccessTarget::Cluster(cluster.id.clone());
             assert!(directory.may(user, &place, Permission::Hooks).is_ok());
         }
@@ -195,7 +199,7 @@ async fn permissions_are_granted_and_withdrawn() {
         accounts.delete_cluster("test", &cluster.id).await.unwrap();
         assert!(
             accounts
-                .now()
+                .directory()
                 .unwrap()
                 .by_identifier(&cluster.identifier)
                 .is_none()
@@ -240,7 +244,7 @@ async fn only_one_of_several_concurrent_changes_is_made() {
         let created = join_all(tokens).await;
         let created: Vec<_> = created.into_iter().filter_map(Result::ok).collect();
         assert_eq!(created.len(), 1);
-        let directory = accounts.now().unwrap();
+        let directory = accounts.directory().unwrap();
         assert!(
             directory
                 .agent(&cluster.id, created[0].value.0.as_bytes())

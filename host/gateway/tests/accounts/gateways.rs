@@ -33,7 +33,12 @@ async fn revoking_a_token_at_one_gateway_ends_its_requests_at_another() {
     another
         .until("the token", |directory| directory.authenticate(&token).is_ok())
         .await;
-    let session = another.accounts.now().unwrap().authenticate(&token).unwrap();
+    let session = another
+        .accounts
+        .directory()
+        .unwrap()
+        .authenticate(&token)
+        .unwrap();
     let place = AccessTarget::Cluster(cluster.id.clone());
     let watch = |needed| another.accounts.until_denied(&session, &place, needed);
     let (reading, writing) = (watch(Permission::Read), watch(Permission::Write));
@@ -81,7 +86,7 @@ async fn a_token_that_expires_ends_its_requests() {
         .unwrap();
     let session = scene
         .accounts
-        .now()
+        .directory()
         .unwrap()
         .authenticate(token.value.0.as_bytes())
         .unwrap();
@@ -130,18 +135,18 @@ async fn an_unavailable_database_stops_only_changes() {
     })
     .await
     .unwrap();
-    assert!(scene.accounts.now().unwrap().authenticate(&token).is_ok());
+    assert!(scene.accounts.directory().unwrap().authenticate(&token).is_ok());
     let refused = scene.accounts.create_token("test", &alice, DAY).await;
     assert!(
         matches!(refused, Err(AccountsError::Unavailable(_))),
         "{refused:?}"
     );
     let begin = std::time::Instant::now();
-    while scene.accounts.problem().is_none() {
+    while scene.accounts.stale_reason().is_none() {
         assert!(begin.elapsed() < NEVER);
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    assert!(scene.accounts.now().unwrap().authenticate(&token).is_ok());
+    assert!(scene.accounts.directory().unwrap().authenticate(&token).is_ok());
 
     let server = tokio::task::spawn_blocking(move || {
         server.start_again();
@@ -149,13 +154,13 @@ async fn an_unavailable_database_stops_only_changes() {
     })
     .await
     .unwrap();
-    while scene.accounts.problem().is_some() {
+    while scene.accounts.stale_reason().is_some() {
         assert!(begin.elapsed() < NEVER);
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     let more = scene.token(&alice).await;
-    assert!(scene.accounts.now().unwrap().authenticate(&more).is_ok());
-    assert!(scene.accounts.now().unwrap().authenticate(&token).is_ok());
+    assert!(scene.accounts.directory().unwrap().authenticate(&more).is_ok());
+    assert!(scene.accounts.directory().unwrap().authenticate(&token).is_ok());
     drop(server);
 }
 
@@ -195,20 +200,20 @@ async fn a_change_is_made_even_if_it_cannot_be_read_back() {
     let DatabaseConfig::MySql(database) = &scene.database else {
         unreachable!("it is MySQL")
     };
-    let (alice, before) = (scene.user("alice").await, scene.accounts.now().unwrap());
+    let (alice, before) = (scene.user("alice").await, scene.accounts.directory().unwrap());
     // The gateway cannot read this row, and notices it only when the revision changes.
     let unreadable = "INSERT INTO admittance_users (name, is_super_user, user_groups, created_at) \
                       VALUES ('unreadable', 0, '', 0)";
     mariadb::shared().run(&database.database, &[unreadable]).await;
     let token = scene.token(&alice).await;
-    let known = scene.accounts.now().unwrap();
+    let known = scene.accounts.directory().unwrap();
     assert!(Arc::ptr_eq(&known, &before) && known.authenticate(&token).is_err());
     let begin = std::time::Instant::now();
-    while scene.accounts.problem().is_none() {
+    while scene.accounts.stale_reason().is_none() {
         assert!(begin.elapsed() < NEVER);
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    let problem = scene.accounts.problem().unwrap();
+    let problem = scene.accounts.stale_reason().unwrap();
     assert!(problem.contains("invalid value"), "{problem}");
 
     let repair = "DELETE FROM admittance_users WHERE name = 'unreadable'";
@@ -216,7 +221,7 @@ async fn a_change_is_made_even_if_it_cannot_be_read_back() {
     scene
         .until("the token", |directory| directory.authenticate(&token).is_ok())
         .await;
-    while scene.accounts.problem().is_some() {
+    while scene.accounts.stale_reason().is_some() {
         assert!(begin.elapsed() < NEVER);
         tokio::time::sleep(Duration::from_millis(10)).await;
     }

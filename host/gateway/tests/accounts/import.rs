@@ -92,7 +92,7 @@ async fn users_tokens_and_clusters_of_bcs_api_keep_their_ids() {
     );
     assert_eq!(done.skipped.len(), 4, "{done:?}");
 
-    let directory = accounts.now().unwrap();
+    let directory = accounts.directory().unwrap();
     let authenticated = |token: &str| directory.authenticate(token.as_bytes());
     let root = authenticated("rootstokenrootstokenrootstoken12").unwrap();
     assert!(root.user.is_super_user && root.user.name.as_str() == "plain:root");
@@ -152,7 +152,7 @@ async fn importing_again_copies_new_rows_and_restores_nothing() {
     assert_eq!(again, nothing);
     assert_eq!(revision(&scene).await, before, "it changed the database");
 
-    let directory = accounts.now().unwrap();
+    let directory = accounts.directory().unwrap();
     let alice = directory.user(UserId(5)).unwrap();
     accounts.revoke_token("test", alice, TokenId(12)).await.unwrap();
     accounts.delete_user("test", "plain:root").await.unwrap();
@@ -169,7 +169,7 @@ async fn importing_again_copies_new_rows_and_restores_nothing() {
         .await;
     let again = accounts.import("test", &[]).await.unwrap();
     assert_eq!((again.users, again.tokens, again.clusters), (1, 1, 0));
-    let directory = accounts.now().unwrap();
+    let directory = accounts.directory().unwrap();
     for gone in [
         "alicestokenalicestokenalicestok1",
         "rootstokenrootstokenrootstoken12",
@@ -218,7 +218,7 @@ async fn conflicts_are_named_and_nothing_is_imported() {
     let text = refused.to_string();
     assert!(text.contains("--replace"), "{text}");
     assert_eq!(revision(&scene).await, before, "it changed the database");
-    let directory = accounts.now().unwrap();
+    let directory = accounts.directory().unwrap();
     assert_eq!(directory.users().collect::<Vec<_>>(), [&dan, &alice]);
 }
 
@@ -246,7 +246,7 @@ async fn conflicting_users_are_replaced_only_on_request() {
     let replace = ["dan", "alice", "carol", "nobody"].map(|name| UserName::plain(name).unwrap());
     let done = accounts.import("test", &replace).await.unwrap();
     assert_eq!(done.replaced, ["plain:dan", "plain:alice"]);
-    let directory = accounts.now().unwrap();
+    let directory = accounts.directory().unwrap();
     for gone in [&dans, &alices] {
         assert_eq!(directory.authenticate(gone).unwrap_err(), Denied::Unknown);
     }
@@ -302,11 +302,11 @@ async fn importing_again_copies_new_tokens_and_credentials_of_clusters() {
         "{again:?}"
     );
     let is_valid = |token: &[u8]| {
-        let directory = accounts.now().unwrap();
+        let directory = accounts.directory().unwrap();
         directory.agent("bcs-bcs-k8s-1-k3f9x2ab", token).is_ok()
     };
     assert!(is_valid(b"latertoken"));
-    let directory = accounts.now().unwrap();
+    let directory = accounts.directory().unwrap();
     let cluster = directory.cluster("bcs-bcs-k8s-1-k3f9x2ab").unwrap();
     accounts.revoke_register_token("test", cluster).await.unwrap();
     let last = accounts.import("test", &[]).await.unwrap();

@@ -77,7 +77,7 @@ impl Scene {
         let like_this = changes.wait_for(|directory| directory.as_deref().is_some_and(&is));
         match tokio::time::timeout(NEVER, like_this).await {
             Ok(found) => found.unwrap().clone().unwrap(),
-            Err(_) => panic!("waited for: {what}; {:?}", self.accounts.problem()),
+            Err(_) => panic!("waited for: {what}; {:?}", self.accounts.stale_reason()),
         }
     }
 

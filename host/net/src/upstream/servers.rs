@@ -28,7 +28,7 @@ pub struct FollowedServers {
     /// Whether the list was read. Until then, it is empty, and requests wait.
     pub is_known: bool,
     /// The reason why the list is stale; `None` if it is current.
-    pub lost: Option<String>,
+    pub stale_reason: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -158,9 +158,9 @@ fn replies_of_the_scheduler_are_passed_on_with_status_200() {
         }
     }
     // Only an empty reply with status 200 means that the scheduler did nothing.
-    for (status, body, is_idle) in [(200, "", true), (200, "\n", false), (204, "", false), (500, "", false)] {
+    for (status, body, is_unprocessed) in [(200, "", true), (200, "\n", false), (204, "", false), (500, "", false)] {
         let relayed = relay(StatusCode::from_u16(status).unwrap(), body.as_bytes());
-        assert_eq!(matches!(relayed, Relay::Idle(_)), is_idle, "{status} {body:?}");
+        assert_eq!(matches!(relayed, Relay::Idle(_)), is_unprocessed, "{status} {body:?}");
     }
     // The quotation of the scheduler's reply is shortened, whatever its bytes are.
     let Relay::Reply(response) = relay(StatusCode::BAD_GATEWAY, &[0xff; 5000]) else {

@@ -108,7 +108,7 @@ impl Scene {
 
 /// Treats the servers of the setup as schedulers.
 pub(super) fn in_front_of_schedulers(setup: Setup) -> Setup {
-    setup.bcs(|bcs| bcs.behind = UpstreamKind::Scheduler)
+    setup.bcs(|bcs| bcs.upstream_kind = UpstreamKind::Scheduler)
 }
 
 pub(super) fn below(path: &str) -> String {

@@ -27,7 +27,7 @@ use super::{
         routes::{ConnectVia, OpenTunnel, Route, Routes},
     },
     Peers, REMOVED,
-    secrets::{ConnectionContext, PeerSecret, Role},
+    secrets::{ConnectionContext, HandshakeStep, PeerSecret},
 };
 use crate::tunnel::{
     AllowedConnections, Announcement, Budget, LARGEST_OF_GATEWAY, Session, connect::TIMEOUT,
@@ -62,30 +62,30 @@ impl Kubernetes {
             let message = "gateways connect with TLS: configure `listen.tls`";
             return Err(KubernetesError::Tunnel(message.to_owned()));
         }
-        let (secret, occasion) = peers.check(request.headers())?;
+        let (secret, connection) = peers.check(request.headers())?;
         let counted = CountedTunnel(peers.accepted.clone());
         if peers.accepted.fetch_add(1, Ordering::Relaxed) >= MOST_GATEWAYS {
             let message = "too many gateways have tunnels to this one";
             return Err(KubernetesError::Tunnel(message.to_owned()));
         }
         let replied = [
-            (CHALLENGE, occasion.challenge.clone()),
-            (TOKEN, secret.proof(Role::Accepts, &occasion)),
+            (CHALLENGE, connection.challenge.clone()),
+            (TOKEN, secret.proof(HandshakeStep::Accepts, &connection)),
         ];
         let kubernetes = self.clone();
         let mut response = switch(request, LARGEST_OF_GATEWAY, async move |mut socket, guard| {
             let _counted = counted;
             let is_answered = tokio::select! {
-                is_answered = is_answered(&mut socket, &secret, &occasion) => is_answered,
+                is_answered = is_answered(&mut socket, &secret, &connection) => is_answered,
                 () = closed(guard.as_ref()) => return,
             };
             if is_answered {
                 kubernetes
-                    .carry_gateway(&occasion.id, &peers, &secret, socket, guard)
+                    .serve_gateway_tunnel(&connection.id, &peers, &secret, socket, guard)
                     .await;
             } else {
                 tracing::warn!(
-                    gateway = occasion.id,
+                    gateway = connection.id,
                     "a gateway has opened a tunnel, but does not prove that it knows the secret"
                 );
             }
@@ -102,7 +102,7 @@ impl Kubernetes {
     }
 
     /// Serves another gateway's tunnel until it ends. Requests may use the tunnels that the other gateway announces.
-    async fn carry_gateway(
+    async fn serve_gateway_tunnel(
         &self,
         id: &str,
         peers: &Peers,
@@ -117,7 +117,7 @@ impl Kubernetes {
             let (inner, session, announced) = (self.0.clone(), session.clone(), announced.clone());
             AllowedConnections::Announcements(Box::new(move |announcement| {
                 let memory = |cluster: &str| inner.memory.of_owner(cluster, &inner.accounts);
-                learn(
+                apply_announcement(
                     announcement,
                     &inner.routes,
                     &session,
@@ -146,7 +146,7 @@ impl Peers {
             return Err(KubernetesError::Tunnel(message.to_owned()));
         }
         let key = headers.get(SEC_WEBSOCKET_KEY);
-        let mut occasion = ConnectionContext {
+        let mut connection = ConnectionContext {
             id: id.to_owned(),
             key: key
                 .and_then(|key| key.to_str().ok())
@@ -156,32 +156,32 @@ impl Peers {
             challenge: String::new(),
         };
         let proof = header(headers, TOKEN)?;
-        let secret = self.secrets.accept(proof, Role::Opens, &occasion).ok_or_else(|| {
+        let secret = self.secrets.accept(proof, HandshakeStep::Opens, &connection).ok_or_else(|| {
             let message = format!(
                 "the gateway does not know the secret, or connects to another address than {}, which is registered",
                 self.own
             );
             KubernetesError::Unauthenticated(message)
         })?;
-        occasion.challenge = generate_key();
-        Ok((secret, occasion))
+        connection.challenge = generate_key();
+        Ok((secret, connection))
     }
 }
 
 /// Returns whether the first message of a gateway that opens a tunnel answers the challenge of this connection. A
 /// recorded message does not, because every connection has a new challenge.
-async fn is_answered<S>(socket: &mut S, secret: &PeerSecret, occasion: &ConnectionContext) -> bool
+async fn is_answered<S>(socket: &mut S, secret: &PeerSecret, connection: &ConnectionContext) -> bool
 where
     S: Stream<Item = Result<Message, WsError>> + Unpin,
 {
     match tokio::time::timeout(TIMEOUT, socket.next()).await {
-        Ok(Some(Ok(Message::Text(answer)))) => secret.accepts(&answer, Role::Answers, occasion),
+        Ok(Some(Ok(Message::Text(answer)))) => secret.accepts(&answer, HandshakeStep::Answers, connection),
         _ => false,
     }
 }
 
 /// Applies an announcement of another gateway. An error ends the tunnel to that gateway.
-fn learn(
+fn apply_announcement(
     announcement: Announcement,
     routes: &Arc<Routes>,
     session: &Session,

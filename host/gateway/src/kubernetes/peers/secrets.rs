@@ -23,7 +23,7 @@ pub(super) struct PeerSecret(Secret);
 
 /// The step of opening a tunnel at which one side proves that it has the secret.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Role {
+pub(super) enum HandshakeStep {
     /// The proof in the request. Anyone who has seen it can send it again, so it only keeps out strangers.
     Opens,
     /// The proof in the reply, for the random key of the request.
@@ -50,29 +50,29 @@ impl PeerSecret {
         hmac::Key::new(HMAC_SHA256, self.0.0.as_bytes())
     }
 
-    pub(super) fn proof(&self, role: Role, occasion: &ConnectionContext) -> String {
-        BASE64_STANDARD.encode(hmac::sign(&self.key(), text(role, occasion).as_bytes()))
+    pub(super) fn proof(&self, step: HandshakeStep, connection: &ConnectionContext) -> String {
+        BASE64_STANDARD.encode(hmac::sign(&self.key(), text(step, connection).as_bytes()))
     }
 
-    pub(super) fn accepts(&self, proof: &str, role: Role, occasion: &ConnectionContext) -> bool {
+    pub(super) fn accepts(&self, proof: &str, step: HandshakeStep, connection: &ConnectionContext) -> bool {
         let proof = BASE64_STANDARD.decode(proof).unwrap_or_default();
-        hmac::verify(&self.key(), text(role, occasion).as_bytes(), &proof).is_ok()
+        hmac::verify(&self.key(), text(step, connection).as_bytes(), &proof).is_ok()
     }
 }
 
-fn text(role: Role, occasion: &ConnectionContext) -> String {
-    let role = match role {
-        Role::Opens => "opens",
-        Role::Accepts => "accepts",
-        Role::Answers => "answers",
+fn text(step: HandshakeStep, connection: &ConnectionContext) -> String {
+    let step = match step {
+        HandshakeStep::Opens => "opens",
+        HandshakeStep::Accepts => "accepts",
+        HandshakeStep::Answers => "answers",
     };
     let ConnectionContext {
         id,
         key,
         server,
         challenge,
-    } = occasion;
-    format!("{role}\n{id}\n{key}\n{server}\n{challenge}")
+    } = connection;
+    format!("{step}\n{id}\n{key}\n{server}\n{challenge}")
 }
 
 impl PeerSecrets {
@@ -88,11 +88,16 @@ impl PeerSecrets {
     }
 
     /// Returns the secret with which this proof was made.
-    pub(super) fn accept(&self, proof: &str, role: Role, occasion: &ConnectionContext) -> Option<PeerSecret> {
+    pub(super) fn accept(
+        &self,
+        proof: &str,
+        step: HandshakeStep,
+        connection: &ConnectionContext,
+    ) -> Option<PeerSecret> {
         let secrets = self.0.current();
         let known = secrets
             .iter()
-            .find(|secret| secret.accepts(proof, role, occasion));
+            .find(|secret| secret.accepts(proof, step, connection));
         known.cloned()
     }
 
@@ -168,37 +173,43 @@ mod tests {
         }
         let before = write(&format!("{old}\n"), 0o600).unwrap();
         let both = write(&format!("{new}\n{old}\n"), 0o600).unwrap();
-        let occasion = |change: fn(&mut ConnectionContext)| {
-            let mut occasion = ConnectionContext {
+        let connection = |change: fn(&mut ConnectionContext)| {
+            let mut connection = ConnectionContext {
                 id: "a".to_owned(),
                 key: "k".to_owned(),
                 server: "https://10.0.0.1:8443".to_owned(),
                 challenge: "c".to_owned(),
             };
-            change(&mut occasion);
-            occasion
+            change(&mut connection);
+            connection
         };
-        let this = occasion(|_| {});
-        let proof = before.first().unwrap().proof(Role::Answers, &this);
-        assert!(both.accept(&proof, Role::Answers, &this).is_some());
-        for (role, other) in [
-            (Role::Opens, this.clone()),
-            (Role::Accepts, this.clone()),
-            (Role::Answers, occasion(|other| "b".clone_into(&mut other.id))),
-            (Role::Answers, occasion(|other| "l".clone_into(&mut other.key))),
+        let this = connection(|_| {});
+        let proof = before.first().unwrap().proof(HandshakeStep::Answers, &this);
+        assert!(both.accept(&proof, HandshakeStep::Answers, &this).is_some());
+        for (step, other) in [
+            (HandshakeStep::Opens, this.clone()),
+            (HandshakeStep::Accepts, this.clone()),
             (
-                Role::Answers,
-                occasion(|other| "https://10.0.0.2:8443".clone_into(&mut other.server)),
+                HandshakeStep::Answers,
+                connection(|other| "b".clone_into(&mut other.id)),
             ),
             (
-                Role::Answers,
-                occasion(|other| "d".clone_into(&mut other.challenge)),
+                HandshakeStep::Answers,
+                connection(|other| "l".clone_into(&mut other.key)),
+            ),
+            (
+                HandshakeStep::Answers,
+                connection(|other| "https://10.0.0.2:8443".clone_into(&mut other.server)),
+            ),
+            (
+                HandshakeStep::Answers,
+                connection(|other| "d".clone_into(&mut other.challenge)),
             ),
         ] {
-            assert!(both.accept(&proof, role, &other).is_none(), "{role:?} {other:?}");
+            assert!(both.accept(&proof, step, &other).is_none(), "{step:?} {other:?}");
         }
-        let proof = both.first().unwrap().proof(Role::Answers, &this);
-        assert!(before.accept(&proof, Role::Answers, &this).is_none());
-        assert!(before.accept("?", Role::Answers, &this).is_none());
+        let proof = both.first().unwrap().proof(HandshakeStep::Answers, &this);
+        assert!(before.accept(&proof, HandshakeStep::Answers, &this).is_none());
+        assert!(before.accept("?", HandshakeStep::Answers, &this).is_none());
     }
 }

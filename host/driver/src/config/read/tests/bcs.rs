@@ -20,7 +20,7 @@ pub(super) fn bcs(config: &Config) -> &BcsConfig {
 fn the_kind_of_upstream_follows_from_its_servers() {
     let listed = "servers: [\"http://127.0.0.1:1\"]";
     // (dialect, upstream, expected kind of upstream and path of discovery)
-    for (dialect, upstream, behind, path) in [
+    for (dialect, upstream, upstream_kind, path) in [
         ("", listed, UpstreamKind::Driver, None),
         (", behind: driver", listed, UpstreamKind::Driver, None),
         (", behind: scheduler", listed, UpstreamKind::Scheduler, None),
@@ -41,7 +41,7 @@ fn the_kind_of_upstream_follows_from_its_servers() {
             "{CLUSTER}\ndialect: {{ bcs: {{ cluster: BCS-MESOS-10001{dialect} }} }}\nupstream: {{ {upstream} }}"
         );
         let config = read(&text).unwrap();
-        assert_eq!(bcs(&config).behind, behind, "{text}");
+        assert_eq!(bcs(&config).upstream_kind, upstream_kind, "{text}");
         let discovered = match &bcs(&config).servers {
             SchedulersConfig::Listed(_) => None,
             SchedulersConfig::Discovered(path) => Some(path.as_str()),

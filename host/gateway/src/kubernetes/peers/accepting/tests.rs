@@ -23,28 +23,28 @@ async fn announcements_of_an_ended_tunnel_do_not_affect_its_successor() {
     let (mut before, mut after) = (HashMap::new(), HashMap::new());
     let budget = Budget::new(1 << 20);
     let (old, new) = (Session::new(budget.clone()).0, Session::new(budget.clone()).0);
-    let learn = |announcement, session: &Session, announced: &mut HashMap<_, _>| {
-        learn(announcement, &routes, session, |_| budget.clone(), announced)
+    let apply_announcement = |announcement, session: &Session, announced: &mut HashMap<_, _>| {
+        apply_announcement(announcement, &routes, session, |_| budget.clone(), announced)
     };
-    learn(added("a"), &old, &mut before).unwrap();
+    apply_announcement(added("a"), &old, &mut before).unwrap();
     // A newer tunnel of the same agent replaces its older tunnel.
-    learn(added("a"), &old, &mut before).unwrap();
+    apply_announcement(added("a"), &old, &mut before).unwrap();
     assert_eq!(known(), 1);
     // The other gateway has connected again, and this gateway has not noticed yet that the old connection is gone.
-    learn(added("a"), &new, &mut after).unwrap();
+    apply_announcement(added("a"), &new, &mut after).unwrap();
     drop(before);
     assert_eq!(known(), 1);
-    learn(Announcement::Removed("b".to_owned()), &new, &mut after).unwrap();
+    apply_announcement(Announcement::Removed("b".to_owned()), &new, &mut after).unwrap();
     assert_eq!(known(), 1);
-    learn(Announcement::Removed("a".to_owned()), &new, &mut after).unwrap();
+    apply_announcement(Announcement::Removed("a".to_owned()), &new, &mut after).unwrap();
     assert_eq!(known(), 0);
 
     // An announcement with invalid credentials is skipped; an unreadable one ends the tunnel.
     let broken = Announcement::Added(Bytes::from_static(b"a\n?"));
-    assert!(learn(broken, &new, &mut after).is_ok() && after.is_empty());
+    assert!(apply_announcement(broken, &new, &mut after).is_ok() && after.is_empty());
     for text in [&b"a"[..], b"\xff\n"] {
         let unreadable = Announcement::Added(Bytes::copy_from_slice(text));
-        assert!(learn(unreadable, &new, &mut after).is_err());
+        assert!(apply_announcement(unreadable, &new, &mut after).is_err());
     }
 }
 #[tokio::test(start_paused = true)]
@@ -54,19 +54,22 @@ async fn a_recorded_proof_does_not_answer_a_new_challenge() {
     std::fs::write(&path, "0123456789abcdef0123456789abcdef").unwrap();
     std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).unwrap();
     let secret = PeerSecrets::read(&path).unwrap().first().unwrap();
-    let occasion = |challenge: &str| ConnectionContext {
+    let connection = |challenge: &str| ConnectionContext {
         id: "a".to_owned(),
         key: "k".to_owned(),
         server: "https://10.0.0.1:8443".to_owned(),
         challenge: challenge.to_owned(),
     };
-    let proof = |role, challenge| secret.proof(role, &occasion(challenge));
+    let proof = |step, challenge| secret.proof(step, &connection(challenge));
     for (message, expected) in [
-        (Some(Message::text(proof(Role::Answers, "now"))), true),
-        (Some(Message::binary(proof(Role::Answers, "now"))), false),
+        (Some(Message::text(proof(HandshakeStep::Answers, "now"))), true),
+        (Some(Message::binary(proof(HandshakeStep::Answers, "now"))), false),
         // These proofs were recorded earlier, or sent by the gateway itself.
-        (Some(Message::text(proof(Role::Answers, "before"))), false),
-        (Some(Message::text(proof(Role::Accepts, "now"))), false),
+        (
+            Some(Message::text(proof(HandshakeStep::Answers, "before"))),
+            false,
+        ),
+        (Some(Message::text(proof(HandshakeStep::Accepts, "now"))), false),
         (Some(Message::Close(None)), false),
         (None, false),
     ] {
@@ -76,7 +79,7 @@ async fn a_recorded_proof_does_not_answer_a_new_challenge() {
         if let Some(message) = message.clone() {
             opening.send(message).await.unwrap();
         }
-        let is_answered = is_answered(&mut accepting, &secret, &occasion("now")).await;
+        let is_answered = is_answered(&mut accepting, &secret, &connection("now")).await;
         assert_eq!(is_answered, expected, "{message:?}");
     }
 }
