@@ -110,7 +110,7 @@ impl<'a> Workload<'a> {
     }
 
     fn read_document(request: &'a Request, document: Document) -> Result<Option<Self>, Error> {
-        let control_plane = ControlPlane::of(request);
+        let control_plane = ControlPlane::from_request(request);
         let read = if is_pod(request) {
             request
                 .read::<shape::Pod<'a>>(document)
@@ -296,7 +296,7 @@ enum ControlPlane {
 }
 
 impl ControlPlane {
-    fn of(request: &Request) -> Self {
+    fn from_request(request: &Request) -> Self {
         let kind = request.kind();
         if kind.group.is_empty() && kind.version == "v4" {
             Self::Bcs

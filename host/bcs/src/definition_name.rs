@@ -26,7 +26,7 @@ impl DefinitionName {
         (!namespace.is_empty() && !name.is_empty() && !name.contains('/')).then(|| Self::new(namespace, name))
     }
 
-    pub(crate) fn of(id: &DefinitionId) -> Option<Self> {
+    pub(crate) fn from_id(id: &DefinitionId) -> Option<Self> {
         id.kind
             .eq_ignore_ascii_case(KIND)
             .then(|| Self::parse(&id.name))
@@ -69,7 +69,7 @@ mod tests {
                 name: name.into(),
             };
             let expected = expected.map(|(namespace, name)| DefinitionName::new(namespace, name));
-            assert_eq!(DefinitionName::of(&id), expected, "{kind} {name}");
+            assert_eq!(DefinitionName::from_id(&id), expected, "{kind} {name}");
         }
     }
 }

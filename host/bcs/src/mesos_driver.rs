@@ -146,7 +146,7 @@ impl MesosDriver {
 
     pub async fn answer(&self, request: Request<Body>) -> Response<Body> {
         let (head, body) = request.into_parts();
-        let definition_request = DefinitionRequest::of(&head);
+        let definition_request = DefinitionRequest::parse(&head);
         let request = Request::from_parts(head, body);
         match definition_request {
             Some(definition_request) => self.0.definitions.answer(definition_request, request).await,

@@ -257,8 +257,8 @@ impl PreparedInstallation {
         }
         let definitions = set.definitions()?;
         let chains = chains(installation, &configuration, &definitions)?;
-        let bundle = Bundle::of(&set, &definitions, installation.modules_in_image.as_deref())?;
-        let needs = ClusterNeeds::of(&chains, &configuration.namespaced);
+        let bundle = Bundle::collect(&set, &definitions, installation.modules_in_image.as_deref())?;
+        let needs = ClusterNeeds::from_chains(&chains, &configuration.namespaced);
         if needs.cluster() || configuration.uses_cluster() {
             configuration.use_cluster();
         }

@@ -63,7 +63,7 @@ impl Cluster {
                 Err(RequestError::NotFound(_)) => continue,
                 Err(failure) => {
                     let advice = "allow this program's account to read the API server's discovery";
-                    return Err(ResourceError::of(failure, advice));
+                    return Err(ResourceError::from_request_error(failure, advice));
                 }
             }
             let is_found = |plural: &&str| match *plural {

@@ -119,7 +119,7 @@ impl Resource {
         self.object.get("metadata")?.get(field)?.as_str()
     }
 
-    fn of(item: Item) -> Self {
+    fn from_item(item: Item) -> Self {
         let Key { namespace, name } = item.key();
         Self {
             namespace,
@@ -189,14 +189,14 @@ impl Resources {
             RequestError::NotFound(_) => ResourceError::NotFound(self.no_such_kind()),
             other => self.error("list", other),
         })?;
-        Ok(items.into_iter().map(Resource::of).collect())
+        Ok(items.into_iter().map(Resource::from_item).collect())
     }
 
     /// Returns the resource of this name, if there is one.
     pub async fn get(&self, namespace: &str, name: &str) -> Result<Option<Resource>, ResourceError> {
         let answer = self.ask(Verb::Get, self.api(namespace).get(name)).await;
         match answer {
-            Ok(item) => Ok(Some(Resource::of(item))),
+            Ok(item) => Ok(Some(Resource::from_item(item))),
             Err(RequestError::NotFound(_)) => Ok(None),
             Err(failure) => Err(self.error("get", failure)),
         }
@@ -243,7 +243,7 @@ impl Resources {
             answer = self.ask(Verb::Create, api.create(&params, &item)).await;
         }
         match answer {
-            Ok(item) => Ok(Resource::of(item)),
+            Ok(item) => Ok(Resource::from_item(item)),
             Err(RequestError::NotFound(_)) => Err(ResourceError::NotFound(self.no_such_kind())),
             Err(failure) => Err(self.error("create", failure)),
         }
@@ -272,7 +272,7 @@ impl Resources {
         let (api, params) = (self.api(&resource.namespace), written());
         self.ask(Verb::Replace, api.replace(&resource.name, &params, &item))
             .await
-            .map(Resource::of)
+            .map(Resource::from_item)
             .map_err(|failure| self.error("update", failure))
     }
 
@@ -328,7 +328,7 @@ impl Resources {
             Err(failure) => {
                 let ApiResource { plural, group, .. } = &self.0.resource;
                 let needed = permission("`patch`", &format!("{plural}/status"), group);
-                Err(ResourceError::of(failure, &needed))
+                Err(ResourceError::from_request_error(failure, &needed))
             }
         }
     }
@@ -388,13 +388,13 @@ impl Resources {
 
     fn error(&self, verb: &str, failure: RequestError) -> ResourceError {
         let ApiResource { plural, group, .. } = &self.0.resource;
-        ResourceError::of(failure, &permission(&format!("`{verb}`"), plural, group))
+        ResourceError::from_request_error(failure, &permission(&format!("`{verb}`"), plural, group))
     }
 }
 
 impl ResourceError {
     /// Converts an error; `needed` is the permission that the account needs.
-    pub(crate) fn of(failure: RequestError, needed: &str) -> Self {
+    pub(crate) fn from_request_error(failure: RequestError, needed: &str) -> Self {
         let message = failure.advice(needed);
         match failure {
             RequestError::NotFound(_) => Self::NotFound(message),

@@ -98,7 +98,7 @@ impl<'a> List<'a> {
 
     pub(crate) fn get(&self, index: usize) -> Option<Value<'a>> {
         match self {
-            Self::Tree(items) => items.get(index).map(Value::of),
+            Self::Tree(items) => items.get(index).map(Value::from_tree),
             Self::Shared(items) => items.get(index).cloned(),
         }
     }
@@ -140,7 +140,7 @@ impl<'a> Map<'a> {
 
     pub(crate) fn field(&self, name: &str) -> Option<Value<'a>> {
         match self {
-            Self::Tree(members) => members.get(name).map(Value::of),
+            Self::Tree(members) => members.get(name).map(Value::from_tree),
             Self::Shared(entries) => entries.iter().find_map(|(key, value)| match key {
                 Value::String(key) if **key == *name => Some(value.clone()),
                 _ => None,
@@ -164,7 +164,7 @@ impl<'a> Map<'a> {
             Self::Tree(members) => Box::new(
                 members
                     .iter()
-                    .map(|(key, value)| (Value::text(key.as_str()), Value::of(value))),
+                    .map(|(key, value)| (Value::text(key.as_str()), Value::from_tree(value))),
             ),
             Self::Shared(entries) => {
                 let entries = Arc::clone(entries);
@@ -180,7 +180,7 @@ impl<'a> Map<'a> {
 
 impl<'a> Value<'a> {
     /// Creates the value of a part of an object. Whole numbers become ints, other numbers become doubles.
-    pub(crate) fn of(tree: &'a Tree) -> Self {
+    pub(crate) fn from_tree(tree: &'a Tree) -> Self {
         match tree {
             Tree::Null => Self::Null,
             Tree::Bool(value) => Self::Bool(*value),

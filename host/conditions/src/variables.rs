@@ -91,7 +91,7 @@ impl<'a> Variables<'a> {
     pub(crate) fn with(self, namespace: Option<&'a Json>, params: Option<&'a Json>) -> Self {
         Self {
             namespace: namespace.map_or(Value::Null, namespace_value),
-            params: params.map_or(Value::Null, Value::of),
+            params: params.map_or(Value::Null, Value::from_tree),
             ..self
         }
     }
@@ -119,7 +119,7 @@ impl<'a> Variables<'a> {
 }
 
 fn tree(object: Option<&Object>) -> Value<'_> {
-    object.map_or(Value::Null, |object| Value::of(object.value()))
+    object.map_or(Value::Null, |object| Value::from_tree(object.value()))
 }
 
 /// Creates a record. As in an AdmissionReview, empty fields are absent: `has` is false, and a selection fails.
@@ -228,7 +228,7 @@ fn namespace_value(namespace: &Json) -> Value<'_> {
                 (Json::String(text), "creationTimestamp" | "deletionTimestamp") => {
                     Value::Timestamp(read_timestamp(text)?)
                 }
-                (value, _) => Value::of(value),
+                (value, _) => Value::from_tree(value),
             };
             Some((Value::text(shown), value))
         });

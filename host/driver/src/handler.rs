@@ -134,7 +134,7 @@ enum RequestClass {
 
 impl RequestClass {
     /// Classifies a request by its method, path and headers.
-    fn of<B>(request: &Request<B>) -> Self {
+    fn from_request<B>(request: &Request<B>) -> Self {
         let is_watch = || {
             let query = request.uri().query().unwrap_or_default();
             form_urlencoded::parse(query.as_bytes()).any(|(key, value)| {
@@ -225,7 +225,7 @@ impl<S: FrontService> Handler for FrontHandler<S> {
         let uri = request.uri().clone();
         let path = uri.path();
         let is_http_1 = request.version() < Version::HTTP_2;
-        let kind = RequestClass::of(&request);
+        let kind = RequestClass::from_request(&request);
         let limit = match kind {
             RequestClass::Request => &front.requests,
             RequestClass::Stream => &front.streams,
@@ -342,7 +342,7 @@ mod tests {
                 Request::builder().method(method).uri(uri),
                 |request, (name, value)| request.header(*name, *value),
             );
-            let is = RequestClass::of(&request.body(()).unwrap()) == RequestClass::Stream;
+            let is = RequestClass::from_request(&request.body(()).unwrap()) == RequestClass::Stream;
             assert_eq!(is, is_stream, "{method} {uri} {headers:?}");
         }
     }

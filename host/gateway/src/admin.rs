@@ -135,7 +135,7 @@ fn removed(what: &str, name: &str) -> Json<Removed> {
 
 async fn list_users(call: Call) -> Result<Json<UserList>, ApiError> {
     let directory = accounts(&call)?.directory()?;
-    let users = directory.users().map(|user| UserEntry::of(user, &directory));
+    let users = directory.users().map(|user| UserEntry::new(user, &directory));
     Ok(Json(UserList {
         users: users.collect(),
     }))
@@ -144,7 +144,7 @@ async fn list_users(call: Call) -> Result<Json<UserList>, ApiError> {
 async fn get_user(call: Call<UserPath>) -> Result<Json<UserEntry>, ApiError> {
     let accounts = accounts(&call)?;
     let user = user(accounts, &call.path.name)?;
-    Ok(Json(UserEntry::of(&user, &*accounts.directory()?)))
+    Ok(Json(UserEntry::new(&user, &*accounts.directory()?)))
 }
 
 async fn create_user(call: Call<Nothing, Nothing, Json<NewUser>>) -> Result<Json<UserEntry>, ApiError> {
@@ -156,7 +156,7 @@ async fn create_user(call: Call<Nothing, Nothing, Json<NewUser>>) -> Result<Json
     }) = &call.body;
     let name = user_name(name)?;
     let user = accounts.create_user(&by, &name, *super_user, groups).await?;
-    Ok(Json(UserEntry::of(&user, &*accounts.directory()?)))
+    Ok(Json(UserEntry::new(&user, &*accounts.directory()?)))
 }
 
 async fn delete_user(call: Call<UserPath>) -> Result<Json<Removed>, ApiError> {
@@ -196,7 +196,7 @@ async fn list_clusters(call: Call) -> Result<Json<ClusterList>, ApiError> {
     let directory = accounts(&call)?.directory()?;
     let clusters = directory
         .clusters()
-        .map(|cluster| ClusterEntry::of(cluster, &directory));
+        .map(|cluster| ClusterEntry::new(cluster, &directory));
     Ok(Json(ClusterList {
         clusters: clusters.collect(),
     }))
@@ -224,7 +224,7 @@ async fn create_cluster(
     let cluster = accounts
         .create_cluster(&call.by(), creator.as_deref(), &name)
         .await?;
-    Ok(Json(ClusterEntry::of(&cluster, &*accounts.directory()?)))
+    Ok(Json(ClusterEntry::new(&cluster, &*accounts.directory()?)))
 }
 
 async fn delete_cluster(call: Call<ClusterPath>) -> Result<Json<Removed>, ApiError> {
@@ -266,7 +266,7 @@ async fn grant(
         .map_err(|error| ApiError::Malformed(format!("permission: {error}")))?;
     accounts.grant(&call.by(), &user, &cluster, Some(access)).await?;
     let cluster = accounts.cluster(&cluster.id)?;
-    Ok(Json(ClusterEntry::of(&cluster, &*accounts.directory()?)))
+    Ok(Json(ClusterEntry::new(&cluster, &*accounts.directory()?)))
 }
 
 async fn withdraw(call: Call<PermissionPath>) -> Result<Json<Removed>, ApiError> {

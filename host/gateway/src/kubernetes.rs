@@ -276,7 +276,7 @@ impl Inner {
         is_upgrade: bool,
     ) -> Result<AdmittedRequest, (KubernetesError, Option<Recipient>)> {
         let unknown = |error: KubernetesError| (error, None);
-        let path = ClusterPath::of(&head.uri).map_err(unknown)?;
+        let path = ClusterPath::parse(&head.uri).map_err(unknown)?;
         let directory = self.accounts.directory().map_err(|error| unknown(error.into()))?;
         let token = token_of(&head.headers).map_err(unknown)?;
         let session = directory

@@ -20,7 +20,7 @@ impl Growth {
     const INTERVAL: usize = 1024;
 
     /// Creates the limits for an object of this size in bytes.
-    pub(crate) fn of(size: usize, deadline: Deadline) -> Self {
+    pub(crate) fn for_size(size: usize, deadline: Deadline) -> Self {
         let limit = Patch::result_limit(size);
         Self {
             limit,

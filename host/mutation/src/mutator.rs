@@ -204,7 +204,7 @@ pub(crate) async fn mutate(
     let (namespace, name) = (request.namespace.clone(), request.name.clone());
     let mutators = Arc::clone(mutators);
     let work = move || {
-        let metadata = AssignableMetadata::of(&object, namespace.as_deref(), &name);
+        let metadata = AssignableMetadata::read(&object, namespace.as_deref(), &name);
         let selected = selected.iter().filter_map(|index| mutators.get(*index)).collect();
         let run = Run {
             selected,
@@ -224,7 +224,7 @@ pub(crate) struct AssignableMetadata {
 
 impl AssignableMetadata {
     /// Reads name and namespace from the object, or else from the request: the control plane may add them later.
-    fn of(object: &Object, namespace: Option<&str>, name: &str) -> Self {
+    fn read(object: &Object, namespace: Option<&str>, name: &str) -> Self {
         let of = |pointer: &str, otherwise: &str| {
             let text = object.value().pointer(pointer).and_then(Value::as_str);
             text.unwrap_or(otherwise).to_owned()
@@ -245,7 +245,7 @@ struct Run<'a> {
 impl Run<'_> {
     fn mutate(&self, object: &Object, deadline: Deadline) -> Result<Response, Failure> {
         let original = object.value();
-        let mut growth = Growth::of(object.text().len(), deadline);
+        let mut growth = Growth::for_size(object.text().len(), deadline);
         let mut current = original.clone();
         // The object of the previous round is kept as a hash, because a copy would take as much memory as the object.
         // The keys of the hash are random, so that no client can prepare objects with equal hashes.

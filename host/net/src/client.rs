@@ -315,18 +315,18 @@ fn dial(proxies: Arc<Matcher>, tls: ClientConfig) -> Dial {
         let (tcp, to_proxy) = (tcp.clone(), to_proxy.clone());
         async move {
             let Some(proxy) = proxy else {
-                return Ok::<_, BoxError>(Wire::of(tcp.oneshot(server).await?));
+                return Ok::<_, BoxError>(Wire::from_hyper(tcp.oneshot(server).await?));
             };
             if server.scheme() != Some(&Scheme::HTTPS) {
                 let stream = to_proxy.oneshot(proxy.uri().clone()).await?;
-                return Ok(Wire::of(stream).with_proxy());
+                return Ok(Wire::from_hyper(stream).with_proxy());
             }
             let mut tunnel = Tunnel::new(proxy.uri().clone(), to_proxy);
             if let Some(password) = proxy.basic_auth() {
                 tunnel = tunnel.with_auth(password.clone());
             }
             let stream = tunnel.oneshot(server).await.map_err(|error| refusal(&error))?;
-            Ok(Wire::of(stream))
+            Ok(Wire::from_hyper(stream))
         }
     }))
 }

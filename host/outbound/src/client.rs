@@ -64,7 +64,7 @@ impl Pools {
         })
     }
 
-    pub(crate) fn of(&self, networks: Vec<IpNet>) -> Pool {
+    pub(crate) fn pool_for(&self, networks: Vec<IpNet>) -> Pool {
         let mut pools = self.pools.lock();
         if let Some(pool) = pools.get(&networks) {
             return pool.clone();

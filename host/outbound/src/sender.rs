@@ -98,7 +98,7 @@ impl Outbound {
             let value = read(credential, grant).await?;
             sent.headers.insert(credential.name(), value);
         }
-        let pool = self.pools.of(networks);
+        let pool = self.pools.pool_for(networks);
         let changes = self.cache.as_ref().filter(|_| !parts.method.is_safe());
         // Cached responses are removed before sending too, because a request may take effect before its response.
         if let Some(cache) = changes {

@@ -114,8 +114,8 @@ impl Host {
         let store = store.map(|store| store.directory().to_owned());
         let history = self.0.live.load().history.directory.clone();
         let read = move || {
-            let store = store.map(|directory| StorageStatus::of("store", directory, limit));
-            let history = history.map(|directory| StorageStatus::of("history", directory, None));
+            let store = store.map(|directory| StorageStatus::measure("store", directory, limit));
+            let history = history.map(|directory| StorageStatus::measure("history", directory, None));
             store.into_iter().chain(history).collect()
         };
         // The task fails only when the runtime shuts down.

@@ -132,7 +132,7 @@ impl Replicas {
             waiting: known.waiting.iter().map(Missing::sentence).collect(),
             problem: known.problem.clone(),
             replicas: replicas
-                .map(|replica| ReplicaStatus::of(replica, self.transport.name(), known.target))
+                .map(|replica| ReplicaStatus::new(replica, self.transport.name(), known.target))
                 .collect(),
         }
     }

@@ -122,7 +122,7 @@ pub struct BadDefinitionStatus {
 }
 
 impl BadDefinitionStatus {
-    pub(crate) fn of(bad: &BadDefinition) -> Self {
+    pub(crate) fn new(bad: &BadDefinition) -> Self {
         Self {
             location: bad.path.display().to_string(),
             id: bad.id.as_ref().map(ToString::to_string),
@@ -183,7 +183,7 @@ pub struct StorageStatus {
 
 impl StorageStatus {
     /// Sums up the sizes of the files in the directory. Blocks. Skips files that disappear meanwhile.
-    pub(crate) fn of(name: &str, directory: PathBuf, limit: Option<u64>) -> Self {
+    pub(crate) fn measure(name: &str, directory: PathBuf, limit: Option<u64>) -> Self {
         let mut status = Self {
             name: name.to_owned(),
             bytes: 0,

@@ -101,7 +101,8 @@ pub fn read_with_metadata(path: &Path, limit: u64) -> io::Result<(Vec<u8>, Metad
         let before = file.metadata()?;
         let bytes = read_from(&mut file, &before, limit)?;
         let after = file.metadata()?;
-        if Stamp::of(&before) == Stamp::of(&after) && bytes.len() as u64 == after.len() {
+        if Stamp::from_metadata(&before) == Stamp::from_metadata(&after) && bytes.len() as u64 == after.len()
+        {
             return Ok((bytes, after));
         }
     }

@@ -43,7 +43,7 @@ impl<T> FileValue<T> {
         load: impl Fn() -> Result<T, E> + Send + Sync + 'static,
     ) -> Result<Self, E> {
         // The fingerprint is taken before the files are read, so that no change is missed.
-        let seen = Fingerprint::of(files);
+        let seen = Fingerprint::read(files);
         let value = load()?;
         let source = Source {
             load: Arc::new(move || load().map_err(|error| error.to_string())),

@@ -50,12 +50,12 @@ pub(crate) enum Content {
 
 impl Fingerprint {
     /// Reads these paths, and all files of directories. This blocks.
-    pub fn of(paths: impl IntoIterator<Item = PathBuf>) -> Self {
-        Self::of_extensions(paths, &[])
+    pub fn read(paths: impl IntoIterator<Item = PathBuf>) -> Self {
+        Self::read_extensions(paths, &[])
     }
 
     /// Reads these paths; of directories, only the files with these extensions. This blocks.
-    pub fn of_extensions(paths: impl IntoIterator<Item = PathBuf>, extensions: Extensions) -> Self {
+    pub fn read_extensions(paths: impl IntoIterator<Item = PathBuf>, extensions: Extensions) -> Self {
         Self::with(paths, extensions, &mut Digests::default())
     }
 
@@ -80,7 +80,7 @@ impl Fingerprint {
         let contents = paths
             .into_iter()
             .map(|path| {
-                let content = Content::of(&path, extensions, digests);
+                let content = Content::read(&path, extensions, digests);
                 (path, content)
             })
             .collect();
@@ -125,18 +125,18 @@ impl Content {
         }
     }
 
-    fn of(path: &Path, extensions: Extensions, digests: &mut Digests) -> Self {
-        Self::read(path, extensions, digests).unwrap_or_else(|error| match error.kind() {
+    fn read(path: &Path, extensions: Extensions, digests: &mut Digests) -> Self {
+        Self::try_read(path, extensions, digests).unwrap_or_else(|error| match error.kind() {
             // The file does not exist, a link is dangling, or a file is in place of a directory.
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Self::Absent,
             kind => Self::Unreadable(kind),
         })
     }
 
-    fn read(path: &Path, extensions: Extensions, digests: &mut Digests) -> io::Result<Self> {
+    fn try_read(path: &Path, extensions: Extensions, digests: &mut Digests) -> io::Result<Self> {
         let metadata = std::fs::metadata(path)?;
         if metadata.is_file() {
-            return digests.of(path, &metadata).map(Self::File);
+            return digests.read_digest(path, &metadata).map(Self::File);
         }
         if !metadata.is_dir() {
             // Opening a pipe would wait for a writer.
@@ -154,7 +154,7 @@ impl Content {
             let content = if is_directory {
                 Self::Other
             } else {
-                Self::of(&path, extensions, digests)
+                Self::read(&path, extensions, digests)
             };
             entries.insert(entry.file_name(), content);
         }
@@ -184,8 +184,8 @@ impl Digests {
         self.last = std::mem::take(&mut self.next);
     }
 
-    fn of(&mut self, path: &Path, metadata: &Metadata) -> io::Result<[u8; 32]> {
-        let stamp = Stamp::of(metadata);
+    fn read_digest(&mut self, path: &Path, metadata: &Metadata) -> io::Result<[u8; 32]> {
+        let stamp = Stamp::from_metadata(metadata);
         if let Some((known, digest)) = self.last.get(path)
             && *known == stamp
         {
@@ -200,7 +200,7 @@ impl Digests {
         let now = SystemTime::now();
         let mut file = file::open(path)?;
         // The path may lead to a different file than before, so the stamp of the open file is taken.
-        let stamp = Stamp::of(&file.metadata()?);
+        let stamp = Stamp::from_metadata(&file.metadata()?);
         let digest = digest(&mut (&mut file).take(LARGEST))?;
         if stamp.is_settled(now) {
             self.next.insert(path.to_owned(), (stamp, digest));
@@ -233,7 +233,7 @@ pub struct Stamp {
 
 impl Stamp {
     /// Returns the stamp of a file.
-    pub fn of(metadata: &Metadata) -> Self {
+    pub fn from_metadata(metadata: &Metadata) -> Self {
         let seconds = u64::try_from(metadata.ctime()).ok();
         let nanoseconds = u32::try_from(metadata.ctime_nsec()).ok();
         let changed = seconds.zip(nanoseconds).and_then(|(seconds, nanoseconds)| {

@@ -87,7 +87,7 @@ impl Watch {
     /// The paths need not exist. The files of a directory are watched, but not its subdirectories.
     pub async fn new(paths: impl IntoIterator<Item = PathBuf>, config: WatchConfig) -> Self {
         let paths: Vec<PathBuf> = paths.into_iter().collect();
-        let seen = blocking(move || Fingerprint::of(paths)).await;
+        let seen = blocking(move || Fingerprint::read(paths)).await;
         Self::since(seen, config)
     }
 

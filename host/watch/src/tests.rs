@@ -31,7 +31,7 @@ fn none_left(_: notices::Handler) -> notify::Result<notify::RecommendedWatcher> 
 }
 
 fn watch(paths: &[PathBuf], is_noticed: bool) -> Watch {
-    let seen = Fingerprint::of(paths.to_vec());
+    let seen = Fingerprint::read(paths.to_vec());
     if is_noticed {
         Watch::since(seen, NOTICED)
     } else {
@@ -203,7 +203,7 @@ async fn every_way_of_changing_a_file_is_reported() {
                     "{case}, step {number}, noticed: {is_noticed}"
                 );
                 // A step with two changes may be reported once or twice.
-                while !Fingerprint::of([path.clone()])
+                while !Fingerprint::read([path.clone()])
                     .differs_from(&watch.seen)
                     .is_empty()
                 {
@@ -276,7 +276,7 @@ async fn the_watched_paths_can_be_replaced() {
     armed(&mut watch, &a).await;
     fs::write(&a, "2").unwrap();
     fs::write(&c, "before").unwrap();
-    watch.expect(Fingerprint::of([b.clone(), c.clone()]));
+    watch.expect(Fingerprint::read([b.clone(), c.clone()]));
     fs::write(&b, "2").unwrap();
     assert_eq!(watch.paths().collect::<Vec<_>>(), [&b, &c]);
     // `a` is no longer watched, and `c` has not changed.
@@ -291,7 +291,7 @@ async fn changes_since_a_fingerprint_are_reported() {
     let directory = TempDir::new().unwrap();
     let file = directory.path().join("file");
     fs::write(&file, "1").unwrap();
-    let seen = Fingerprint::of([file.clone()]);
+    let seen = Fingerprint::read([file.clone()]);
     fs::write(&file, "2").unwrap();
     let mut watch = Watch::since(seen, NOTICED);
     assert_eq!(changed(&mut watch).await, [file]);
@@ -307,7 +307,7 @@ async fn a_closed_file_is_reported_at_once() {
         debounce: NEVER,
         ..NOTICED
     };
-    let mut watch = Watch::since(Fingerprint::of(paths), config);
+    let mut watch = Watch::since(Fingerprint::read(paths), config);
     armed(&mut watch, &scratch).await;
     fs::write(&file, "1").unwrap();
     assert_eq!(changed(&mut watch).await, [file]);
@@ -323,7 +323,7 @@ async fn an_open_file_is_reported_after_its_last_write() {
         hold: NEVER,
         ..NOTICED
     };
-    let mut watch = Watch::since(Fingerprint::of(paths.clone()), held);
+    let mut watch = Watch::since(Fingerprint::read(paths.clone()), held);
     armed(&mut watch, &scratch).await;
     for step in ["made", "written anew"] {
         let mut writer = fs::File::create(&file).unwrap();
@@ -335,7 +335,7 @@ async fn an_open_file_is_reported_after_its_last_write() {
         }
         drop(writer);
         assert_eq!(changed(&mut watch).await, std::slice::from_ref(&file), "{step}");
-        assert_eq!(watch.seen, Fingerprint::of(paths.clone()), "{step}");
+        assert_eq!(watch.seen, Fingerprint::read(paths.clone()), "{step}");
     }
     // Writes to other files do not delay the check.
     let mut neighbour = fs::File::create(directory.path().join("neighbour")).unwrap();
@@ -348,7 +348,7 @@ async fn an_open_file_is_reported_after_its_last_write() {
         ..NOTICED
     };
     fs::write(&scratch, "not armed").unwrap();
-    let mut watch = Watch::since(Fingerprint::of(paths), brief);
+    let mut watch = Watch::since(Fingerprint::read(paths), brief);
     armed(&mut watch, &scratch).await;
     let mut writer = fs::File::create(&file).unwrap();
     writer.write_all(b"a half").unwrap();
@@ -365,7 +365,7 @@ async fn a_file_that_is_still_being_written_is_reported() {
         hold: NEVER,
         ..NOTICED
     };
-    let mut watch = Watch::since(Fingerprint::of([file.clone()]), held);
+    let mut watch = Watch::since(Fingerprint::read([file.clone()]), held);
     armed(&mut watch, &file).await;
     let writers = watch.writers();
     assert_eq!(writers.finished(NEVER).await, [] as [PathBuf; 0]);
@@ -387,7 +387,7 @@ async fn a_file_that_is_still_being_written_is_reported() {
 
 #[test]
 fn devices_are_not_read() {
-    let fingerprint = Fingerprint::of(["/dev/zero".into(), "/dev/null".into()]);
+    let fingerprint = Fingerprint::read(["/dev/zero".into(), "/dev/null".into()]);
     for (path, content) in fingerprint.contents {
         assert_eq!(content, fingerprint::Content::Other, "{}", path.display());
     }

@@ -24,7 +24,7 @@ pub(crate) fn sprintf(format: &str, arguments: &[Value]) -> String {
                     let _ = write!(text, "%!{verb}(MISSING)");
                 }
                 Some(argument) => {
-                    let printed = spec.print(verb, &Argument::of(argument));
+                    let printed = spec.print(verb, &Argument::from_value(argument));
                     text.push_str(&printed);
                 }
             },
@@ -32,7 +32,7 @@ pub(crate) fn sprintf(format: &str, arguments: &[Value]) -> String {
     }
     text.push_str(rest);
     let extra: Vec<String> = arguments
-        .map(|argument| Argument::of(argument).described())
+        .map(|argument| Argument::from_value(argument).described())
         .collect();
     if !extra.is_empty() {
         let _ = write!(text, "%!(EXTRA {})", extra.join(", "));
@@ -114,7 +114,7 @@ enum Argument {
 }
 
 impl Argument {
-    fn of(value: &Value) -> Self {
+    fn from_value(value: &Value) -> Self {
         match value {
             Value::String(text) => Self::Text(text.to_string()),
             Value::Number(number) if number.is_integer() => {

@@ -161,7 +161,7 @@ impl Rego {
 
     /// Evaluates the rule whose value is the verdict.
     fn evaluate(&self, request: &Request, parameters: &Value, objects: Objects) -> Result<Value, Error> {
-        let mut review = review::of(request)?;
+        let mut review = review::from_request(request)?;
         if let Some(namespace) = objects.namespace {
             let unstable = object([("namespace", namespace.clone())]);
             set(

@@ -122,7 +122,7 @@ pub(crate) struct Scope {
 }
 
 impl Scope {
-    pub(crate) fn of(module: &Module) -> Self {
+    pub(crate) fn from_module(module: &Module) -> Self {
         let import = |import: &Import| {
             let path = import.refr.span().text().to_owned();
             let last = path.rsplit('.').next().unwrap_or_default().to_owned();
@@ -195,7 +195,7 @@ pub(crate) fn defined(modules: &[Ref<Module>]) -> BTreeSet<String> {
 
 /// Returns a mistake for each call of a missing function. The engine would report one only when the call is evaluated.
 fn unknown_functions(module: &Module, defined: &BTreeSet<String>) -> Vec<String> {
-    let scope = Scope::of(module);
+    let scope = Scope::from_module(module);
     let mut unknown = Vec::new();
     walk::expressions(module, &mut |expression| {
         let Expr::Call { fcn, .. } = expression else {

@@ -110,7 +110,7 @@ pub(crate) fn remembering(
     rule: &str,
     new: impl Fn() -> Result<Engine, String>,
 ) -> Option<(Engine, Remembered)> {
-    let definitions = Definitions::of(modules)?;
+    let definitions = Definitions::find(modules)?;
     let found = definitions.worthwhile(modules);
     if found.is_empty() {
         return None;
@@ -177,7 +177,7 @@ fn replaced(
 ) -> Vec<Text> {
     let mut result = texts.to_vec();
     for (module, (_, text)) in modules.iter().zip(&mut result) {
-        let scope = Scope::of(module);
+        let scope = Scope::from_module(module);
         let mut calls: Vec<(usize, usize, String)> = Vec::new();
         walk::expressions(module, &mut |expression| {
             let Expr::Call { fcn, params, .. } = expression else {

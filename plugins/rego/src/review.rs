@@ -5,7 +5,7 @@ use admittance_sdk::serde_json::{self, Map, Value as Json, json};
 use regorus::Value;
 
 /// Returns the review of a request. For a DELETE, the object is the stored one, as in Gatekeeper.
-pub(crate) fn of(request: &Request) -> Result<Value, Error> {
+pub(crate) fn from_request(request: &Request) -> Result<Value, Error> {
     let old_object = request.old_object_json();
     let object = match (request.operation(), request.object_json()) {
         (Operation::Delete, None) => old_object,

@@ -61,7 +61,7 @@ async fn decision(
     match found.await {
         Ok((is_older, found)) => {
             let overview = (api.sources.overview)();
-            let place = CommandTargets::of(&session, &overview, &headers);
+            let place = CommandTargets::new(&session, &overview, &headers);
             let is_one_of_several = is_older || found.older > 0 || found.decisions.len() > 1;
             let content = html! {
                 div.actions {
@@ -171,7 +171,7 @@ struct CommandTargets {
 }
 
 impl CommandTargets {
-    fn of(session: &Session, overview: &Overview, headers: &HeaderMap) -> Self {
+    fn new(session: &Session, overview: &Overview, headers: &HeaderMap) -> Self {
         let of = |name: &str| {
             overview
                 .listeners

@@ -29,7 +29,7 @@ pub(super) fn problems(error: &ApiError) -> Markup {
 }
 
 fn with_link(mistake: &str) -> Markup {
-    match MistakePosition::of(mistake) {
+    match MistakePosition::parse(mistake) {
         Some(MistakePosition { field, line, rest }) => html! {
             a href={ "#" (field) } data-editor=(field) data-line=(line) title=(rest) { (field_name(field)) ", line " (line) }
             ": " (rest)
@@ -56,7 +56,7 @@ struct MistakePosition<'a> {
 
 impl<'a> MistakePosition<'a> {
     /// Parses a message with a position, `chain:9:7: spec.stages: missing`.
-    fn of(mistake: &'a str) -> Option<Self> {
+    fn parse(mistake: &'a str) -> Option<Self> {
         let (place, rest) = mistake.split_once(": ")?;
         let mut parts = place.split(':');
         let (name, line, column) = (parts.next()?, parts.next()?, parts.next()?);
@@ -89,7 +89,7 @@ mod tests {
             ("other:9:7: no", None),
             ("no", None),
         ] {
-            assert_eq!(MistakePosition::of(mistake), expected, "{mistake}");
+            assert_eq!(MistakePosition::parse(mistake), expected, "{mistake}");
         }
     }
 }

@@ -139,7 +139,7 @@ impl SessionId {
     }
 
     /// Reads the session id from a request's cookie.
-    fn of(head: &Parts) -> Option<Self> {
+    fn from_cookie(head: &Parts) -> Option<Self> {
         let name = cookie_name(is_tls(head));
         let cookies = head.headers.get_all(COOKIE).into_iter();
         let mut pairs = cookies
@@ -201,7 +201,7 @@ impl FromRequestParts<Api> for Session {
 
 /// Returns the user of a request, or else the reply to send. The caller has checked the request's origin.
 pub(super) fn require_session(head: &Parts, api: &Api) -> Result<Session, Box<Response>> {
-    let id = SessionId::of(head);
+    let id = SessionId::from_cookie(head);
     if let Some(id) = &id
         && let Some(session) = api.sessions.find(id)
     {
@@ -296,7 +296,7 @@ mod tests {
             (&["admittance=a"], true, None),
             (&["__Host-admittance=a"], true, Some("a")),
         ] {
-            let found = SessionId::of(&head(cookies, is_tls));
+            let found = SessionId::from_cookie(&head(cookies, is_tls));
             let expected = expected.map(|id| SessionId(id.to_owned()));
             assert_eq!(found, expected, "{cookies:?} {is_tls}");
         }

@@ -23,7 +23,7 @@ pub(crate) enum DefinitionRequest {
 
 impl DefinitionRequest {
     /// Returns the request if it is one for definitions.
-    pub(crate) fn of(head: &Parts) -> Option<Self> {
+    pub(crate) fn parse(head: &Parts) -> Option<Self> {
         let path = head.uri.path();
         // Every route of definitions contains this segment, so most other requests are ruled out without a lookup.
         if !path.contains(KIND) && !path.contains('%') {
@@ -97,7 +97,7 @@ mod tests {
         ] {
             let request = Request::builder().method(method).uri(format!("/mesosdriver/v4{path}"));
             let (head, ()) = request.body(()).unwrap().into_parts();
-            assert_eq!(DefinitionRequest::of(&head), expected, "{method} {path}");
+            assert_eq!(DefinitionRequest::parse(&head), expected, "{method} {path}");
         }
     }
 }

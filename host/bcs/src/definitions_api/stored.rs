@@ -16,13 +16,13 @@ pub(super) struct Stored {
 }
 
 impl Stored {
-    fn of(definition: StoredDefinition) -> Option<Self> {
+    fn parse(definition: StoredDefinition) -> Option<Self> {
         let object = definition.bcs_object();
         let name = match &object {
             Some(object) if !object.name().is_empty() => {
                 DefinitionName::new(object.namespace(), object.name())
             }
-            _ => DefinitionName::of(&definition.id)?,
+            _ => DefinitionName::from_id(&definition.id)?,
         };
         Some(Self {
             definition,
@@ -53,7 +53,7 @@ impl Stored {
 /// Returns all definitions by namespace and name.
 pub(super) async fn all(host: &Host) -> Result<Vec<Stored>, Refusal> {
     let definitions = host.definitions().await.map_err(Refusal::failed)?;
-    let mut stored: Vec<Stored> = definitions.into_iter().filter_map(Stored::of).collect();
+    let mut stored: Vec<Stored> = definitions.into_iter().filter_map(Stored::parse).collect();
     stored.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(stored)
 }

@@ -58,7 +58,7 @@ impl CustomResourceStore {
         };
         let is_own = |resource: &Resource| path_of(&name_of(resource)) == change.path;
         let is_rival = |resource: &Resource| {
-            !is_own(resource) && OperationAndKind::of(&text_of(resource)).as_ref() == Some(subject)
+            !is_own(resource) && OperationAndKind::parse(&text_of(resource)).as_ref() == Some(subject)
         };
         let list = async || self.resources.list().await.map_err(|error| self.error(&error));
         if let Some(other) = list().await?.iter().find(|resource| is_rival(resource)) {
@@ -150,7 +150,7 @@ impl DefinitionStore for CustomResourceStore {
     }
 
     fn path_for(&self, id: &DefinitionId) -> Option<PathBuf> {
-        let name = name::of(&DefinitionName::of(id)?, &self.namespace);
+        let name = name::resource_name(&DefinitionName::from_id(id)?, &self.namespace);
         Some(path_of(&DefinitionName::new(&self.namespace, &name)))
     }
 

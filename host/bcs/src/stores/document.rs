@@ -19,7 +19,7 @@ pub(crate) struct OperationAndKind {
 
 impl OperationAndKind {
     /// Returns the operation and kind of a definition; `None` if they are missing.
-    pub(crate) fn of(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         let document: Map<String, Value> = serde_json::from_str(text).ok()?;
         let reference = field(&document, "resourcesRef")?.as_object()?;
         let lower = |key| Some(field(reference, key)?.as_str()?.to_ascii_lowercase());
@@ -31,8 +31,8 @@ impl OperationAndKind {
 
     /// Returns the operation and kind that the definition has only after the change.
     pub(crate) fn gained(change: &FileChange) -> Option<Self> {
-        let after = Self::of(change.after.as_deref()?)?;
-        let before = change.before.as_deref().and_then(Self::of);
+        let after = Self::parse(change.after.as_deref()?)?;
+        let before = change.before.as_deref().and_then(Self::parse);
         (before.as_ref() != Some(&after)).then_some(after)
     }
 }

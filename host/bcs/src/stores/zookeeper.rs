@@ -164,7 +164,7 @@ impl ZooKeeperStore {
         let (data, stat, nodes) = read.await.map_err(|error| self.error(&error))?;
         for file in nodes.iter().filter_map(Self::file) {
             let is_changed = changes.iter().any(|change| change.path == file.path);
-            let rival = OperationAndKind::of(&file.text).filter(|_| !is_changed);
+            let rival = OperationAndKind::parse(&file.text).filter(|_| !is_changed);
             let change = changes
                 .iter()
                 .find(|change| rival.is_some() && OperationAndKind::gained(change) == rival);
@@ -318,7 +318,7 @@ impl DefinitionStore for ZooKeeperStore {
     }
 
     fn path_for(&self, id: &DefinitionId) -> Option<PathBuf> {
-        let node = format!("{}/{}", self.root, DefinitionName::of(id)?);
+        let node = format!("{}/{}", self.root, DefinitionName::from_id(id)?);
         check_path(&node).ok()?;
         Some(PathBuf::from(format!("{SCHEME}:{node}")))
     }

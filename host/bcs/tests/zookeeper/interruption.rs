@@ -35,7 +35,7 @@ pub(crate) struct Interruption {
 
 impl Interruption {
     /// Starts a proxy that breaks the connection in which the first ephemeral node with a sequence is created.
-    pub(crate) async fn of(server: &str, moment: Moment) -> Self {
+    pub(crate) async fn start(server: &str, moment: Moment) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let was = Arc::new(AtomicBool::new(false));

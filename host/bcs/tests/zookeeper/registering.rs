@@ -197,7 +197,7 @@ async fn a_node_is_created_once_however_the_connection_breaks() {
         let client = other_client(shared()).await;
         let options = crate::scene::PERSISTENT;
         client.mkdir(parent, &options).await.unwrap();
-        let interruption = Interruption::of(shared(), moment).await;
+        let interruption = Interruption::start(shared(), moment).await;
         let zookeeper = ZooKeeper::open(config(interruption.address()));
         let before = session(&zookeeper, None).await;
         let registered = zookeeper.register(registration(parent, "x"));

@@ -107,7 +107,7 @@ impl From<BenchedVersion> for VersionFigures {
 impl VersionComparison {
     /// Compares the medians of both versions round by round. The bounds are a confidence interval of the median ratio:
     /// the number of ratios below the true median is binomially distributed, like the number of heads in coin tosses.
-    fn of(first: &[Duration], second: &[Duration]) -> Option<Self> {
+    fn new(first: &[Duration], second: &[Duration]) -> Option<Self> {
         let ratios = first.iter().zip(second);
         let ratios = ratios.map(|(first, second)| second.as_secs_f64() / first.as_secs_f64());
         let mut ratios: Vec<_> = ratios.filter(|ratio| ratio.is_finite()).collect();
@@ -134,7 +134,7 @@ impl VersionComparison {
 impl BenchReport {
     pub(super) fn new(versions: Vec<BenchedVersion>) -> Self {
         let comparison = match versions.as_slice() {
-            [first, second] => VersionComparison::of(&first.round_medians, &second.round_medians),
+            [first, second] => VersionComparison::new(&first.round_medians, &second.round_medians),
             _ => None,
         };
         Self {
@@ -226,14 +226,14 @@ mod tests {
             // A few disturbed rounds do not change the verdict.
             (&[100], &[90, 90, 90, 90, 500], ComparisonVerdict::Faster),
         ] {
-            let comparison = VersionComparison::of(&rounds(first), &rounds(second)).unwrap();
+            let comparison = VersionComparison::new(&rounds(first), &rounds(second)).unwrap();
             assert_eq!(
                 comparison.verdict, verdict,
                 "{first:?} {second:?}: {comparison:?}"
             );
             assert!(comparison.least <= comparison.ratio && comparison.ratio <= comparison.most);
         }
-        assert_eq!(VersionComparison::of(&[], &[]), None);
+        assert_eq!(VersionComparison::new(&[], &[]), None);
     }
 
     #[test]

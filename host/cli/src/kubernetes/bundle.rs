@@ -39,7 +39,7 @@ pub(super) struct BundledModule {
 
 impl Bundle {
     /// Collects the texts of definitions, and the modules that they name unless the image contains them.
-    pub(super) fn of(
+    pub(super) fn collect(
         set: &DefinitionSet,
         definitions: &Definitions,
         image_directory: Option<&str>,
@@ -55,7 +55,7 @@ impl Bundle {
                     let source = format!("file:{directory}/{file_name}");
                     let new = NewSource {
                         may_be_implied: plugin.source.stock_name().is_some(),
-                        ..NewSource::of(&part, source)
+                        ..NewSource::new(&part, source)
                     };
                     by_file.entry(new.at.file.clone()).or_default().push(new);
                 }

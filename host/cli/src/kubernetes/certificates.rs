@@ -49,7 +49,7 @@ pub(super) struct CertifiedServer {
 }
 
 impl CertifiedServer {
-    pub(super) fn of(installation: &Installation) -> Self {
+    pub(super) fn from_installation(installation: &Installation) -> Self {
         if installation.static_pod {
             return Self {
                 host: LOOPBACK.to_owned(),
@@ -78,7 +78,7 @@ impl Certificates {
         });
         Ok(Self::validated(
             pems,
-            &CertifiedServer::of(installation).host,
+            &CertifiedServer::from_installation(installation).host,
             now,
         )?)
     }
@@ -89,7 +89,7 @@ impl Certificates {
         installation: &Installation,
         now: OffsetDateTime,
     ) -> crate::Result<Self> {
-        let server = CertifiedServer::of(installation);
+        let server = CertifiedServer::from_installation(installation);
         let command = format!(
             "admittance certs {} --out {}",
             server.argument,

@@ -21,7 +21,7 @@ pub(super) struct ClusterNeeds {
 
 impl ClusterNeeds {
     /// Determines the needs of these chains, and of namespaced chains that users may add.
-    pub(super) fn of(chains: &[ChainDefinition], namespaced: &NamespacedChains) -> Self {
+    pub(super) fn from_chains(chains: &[ChainDefinition], namespaced: &NamespacedChains) -> Self {
         let namespace = || ClusterKind::new("v1", "Namespace");
         let mut needs = Self {
             calls_out: !namespaced.modules.is_empty()

@@ -159,7 +159,7 @@ fn configuration_notes(configuration: &Configuration) -> Vec<String> {
 /// Describes when the certificate expires, and how to renew it.
 pub(super) fn certificate_note(installation: &Installation, certificates: &Certificates) -> String {
     let certs = &installation.certs;
-    let argument = CertifiedServer::of(installation).argument;
+    let argument = CertifiedServer::from_installation(installation).argument;
     let directory = certs.as_deref().unwrap_or(Path::new("certs")).display();
     let command = format!("admittance certs {argument} --out {directory}");
     let last_day = certificates.last_day;

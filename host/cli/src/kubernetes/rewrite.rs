@@ -19,7 +19,7 @@ pub(super) struct NewSource {
 }
 
 impl NewSource {
-    pub(super) fn of(part: &PluginPart<'_>, source: String) -> Self {
+    pub(super) fn new(part: &PluginPart<'_>, source: String) -> Self {
         let field = if part.is_candidate { "candidate" } else { "plugin" };
         Self {
             at: part.location.clone(),
@@ -101,7 +101,7 @@ mod tests {
         let new: Vec<_> = stages
             .flat_map(|stage| stage.plugins())
             .enumerate()
-            .map(|(index, (part, _))| NewSource::of(&part, format!("file:new-{index}")))
+            .map(|(index, (part, _))| NewSource::new(&part, format!("file:new-{index}")))
             .collect();
         sources(name, text, &new).map_err(|error| error.to_string())
     }

@@ -322,7 +322,7 @@ struct Target {
 }
 
 impl Target {
-    fn of(path: &str, defined: &[DefinedKind]) -> Option<Self> {
+    fn parse(path: &str, defined: &[DefinedKind]) -> Option<Self> {
         let parts: Vec<_> = path.trim_matches('/').split('/').collect();
         let of_defined = defined.iter().find_map(|kind| {
             let rest = path.strip_prefix("/apis/")?.strip_prefix(&kind.api_version)?;
@@ -429,7 +429,7 @@ impl Shared {
             .filter_map(|pair| pair.split_once('='))
             .map(|(key, value)| (key.to_owned(), value.to_owned()))
             .collect();
-        let target = Target::of(&path, &self.data().kinds);
+        let target = Target::parse(&path, &self.data().kinds);
         let verb = match (&head.method, &target) {
             (&Method::POST, _) => "create",
             (&Method::PUT, _) => "replace",

@@ -27,7 +27,7 @@ struct Candidate {
 }
 
 impl Candidate {
-    async fn of(setting: &Setting, terms: ElectionTimes) -> Self {
+    async fn start(setting: &Setting, terms: ElectionTimes) -> Self {
         let election = Arc::new(setting.cluster().await.election(NAME, terms));
         let part = election.clone();
         Self {
@@ -62,14 +62,14 @@ impl Candidate {
 #[tokio::test]
 async fn one_candidate_leads_until_it_resigns() {
     let setting = Setting::new();
-    let first = Candidate::of(&setting, LONG).await;
+    let first = Candidate::start(&setting, LONG).await;
     first.until_leader(true).await;
     let lease = setting.server.object("leases", "default", NAME).unwrap();
     assert_eq!(lease["spec"]["leaseDurationSeconds"], 600);
     assert_eq!(lease["spec"]["leaseTransitions"], 0);
     let identity = lease["spec"]["holderIdentity"].clone();
 
-    let second = Candidate::of(&setting, LONG).await;
+    let second = Candidate::start(&setting, LONG).await;
     let seen = setting.server.count("get", "leases");
     eventually("the second looks at the Lease", async || {
         setting.server.count("get", "leases") > seen + 2
@@ -99,9 +99,9 @@ async fn one_candidate_leads_until_it_resigns() {
 #[tokio::test]
 async fn a_leader_that_disappears_is_replaced() {
     let setting = Setting::new();
-    let first = Candidate::of(&setting, SHORT).await;
+    let first = Candidate::start(&setting, SHORT).await;
     first.until_leader(true).await;
-    let second = Candidate::of(&setting, SHORT).await;
+    let second = Candidate::start(&setting, SHORT).await;
     first.vanish().await;
     second.until_leader(true).await;
 
@@ -124,7 +124,7 @@ async fn a_leader_that_disappears_is_replaced() {
 async fn a_candidate_leads_only_if_it_may_write_the_lease() {
     let setting = Setting::new();
     setting.server.forbid("create", "leases");
-    let candidate = Candidate::of(&setting, SHORT).await;
+    let candidate = Candidate::start(&setting, SHORT).await;
     eventually("attempts", async || setting.server.count("create", "leases") > 1).await;
     assert!(!candidate.leads());
     setting.server.allow("create", "leases");

@@ -23,7 +23,7 @@ struct Replica {
 }
 
 impl Replica {
-    async fn of(setting: &Setting, terms: ElectionTimes, says: &str) -> Self {
+    async fn start(setting: &Setting, terms: ElectionTimes, says: &str) -> Self {
         let election = setting.cluster().await.election("admittance", LONG);
         let members = Arc::new(election.members(terms));
         members.annotate(Annotations::from([("says".to_owned(), says.to_owned())]));
@@ -64,8 +64,8 @@ impl Replica {
 #[tokio::test]
 async fn a_replica_receives_the_reports_of_the_others() {
     let setting = Setting::new();
-    let first = Replica::of(&setting, LONG, "a").await;
-    let second = Replica::of(&setting, LONG, "b").await;
+    let first = Replica::start(&setting, LONG, "a").await;
+    let second = Replica::start(&setting, LONG, "b").await;
     for replica in [&first, &second] {
         replica.until_received(&["a", "b"]).await;
     }
@@ -99,8 +99,8 @@ async fn a_replica_receives_the_reports_of_the_others() {
 #[tokio::test]
 async fn the_lease_of_a_replica_that_disappears_expires() {
     let setting = Setting::new();
-    let first = Replica::of(&setting, SHORT, "a").await;
-    let second = Replica::of(&setting, SHORT, "b").await;
+    let first = Replica::start(&setting, SHORT, "a").await;
+    let second = Replica::start(&setting, SHORT, "b").await;
     first.until_received(&["a", "b"]).await;
     second.vanish().await;
     first.until_received(&["a"]).await;
@@ -124,7 +124,7 @@ async fn the_lease_of_a_replica_that_disappears_expires() {
 async fn a_refused_watch_is_reported_differently_from_an_outage() {
     let setting = Setting::new();
     setting.server.forbid("list", "leases");
-    let replica = Replica::of(&setting, LONG, "a").await;
+    let replica = Replica::start(&setting, LONG, "a").await;
     eventually("the refusal", async || replica.members.membership().is_refused).await;
     assert!(replica.members.membership().problem.is_some());
 }

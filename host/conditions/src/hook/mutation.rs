@@ -97,15 +97,15 @@ impl Change {
     /// large, writing starts again on a thread for long work.
     async fn written(value: &Value<'_>, limit: usize, deadline: Deadline) -> Result<Self, Failure> {
         if may_leave() {
-            match Self::of(value, limit.min(BRIEF), deadline) {
+            match Self::from_value(value, limit.min(BRIEF), deadline) {
                 Err(failure) if failure.kind == FailureKind::OutputTooLarge => leave().await,
                 written => return written,
             }
         }
-        Self::of(value, limit, deadline)
+        Self::from_value(value, limit, deadline)
     }
 
-    fn of(value: &Value<'_>, limit: usize, deadline: Deadline) -> Result<Self, Failure> {
+    fn from_value(value: &Value<'_>, limit: usize, deadline: Deadline) -> Result<Self, Failure> {
         let writer = apply::Writer::new(limit, deadline);
         match value {
             Value::List(operations) => Ok(Self::Patch {

@@ -114,7 +114,7 @@ impl FileStore {
                     _ => QUIET,
                 };
                 // The state is recorded before the texts are read, so that changes during the read are noticed.
-                let seen = Fingerprint::of_extensions(paths.iter().cloned(), EXTENSIONS);
+                let seen = Fingerprint::read_extensions(paths.iter().cloned(), EXTENSIONS);
                 (seen, reading.look(&paths, quiet), reading)
             };
             let (seen, found);

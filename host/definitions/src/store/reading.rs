@@ -189,7 +189,7 @@ impl Listing {
         for (path, stamp) in &self.files {
             match document::text_of(path) {
                 // The state is that of the opened file, because a link may briefly lead to another file.
-                Ok((_, metadata)) if *stamp != Some(Stamp::of(&metadata)) => return None,
+                Ok((_, metadata)) if *stamp != Some(Stamp::from_metadata(&metadata)) => return None,
                 Ok((text, _)) => found.files.push(DefinitionFile::file(path, text)),
                 Err(mut mistake) => {
                     if mistake.fix.is_empty() {
@@ -205,7 +205,7 @@ impl Listing {
 
 /// Returns the state of a path; `None` if it is not accessible.
 fn stamp(metadata: io::Result<fs::Metadata>) -> Option<Stamp> {
-    metadata.ok().map(|metadata| Stamp::of(&metadata))
+    metadata.ok().map(|metadata| Stamp::from_metadata(&metadata))
 }
 
 fn fix_of_unread(path: &Path) -> &'static str {

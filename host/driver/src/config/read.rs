@@ -75,7 +75,7 @@ fn config(root: &Node<'_>) -> Option<Config> {
     let admin = fields.get_optional("admin", admin::admin);
     let sections = Sections {
         listen: &listen,
-        ensembles: ConfiguredEnsembles::of(&fields),
+        ensembles: ConfiguredEnsembles::read(&fields),
         has_cluster: fields.has("cluster"),
     };
     let front = fronts::read(&mut fields, sections);

@@ -181,7 +181,7 @@ pub struct Removed {
 }
 
 impl UserEntry {
-    pub(crate) fn of(user: &User, directory: &Directory) -> Self {
+    pub(crate) fn new(user: &User, directory: &Directory) -> Self {
         let tokens = directory.tokens_of(user.id);
         Self {
             id: user.id.0,
@@ -201,7 +201,7 @@ impl UserEntry {
 }
 
 impl ClusterEntry {
-    pub(crate) fn of(cluster: &Cluster, directory: &Directory) -> Self {
+    pub(crate) fn new(cluster: &Cluster, directory: &Directory) -> Self {
         let name = |id| directory.user(id).map(|user: &Arc<User>| user.name.to_string());
         let credentials = cluster.credentials.as_ref();
         let servers = credentials.map(|known| known.servers().collect());

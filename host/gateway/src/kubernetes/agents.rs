@@ -55,7 +55,7 @@ struct TunnelRequest {
 }
 
 impl TunnelRequest {
-    fn of(request: &Request<Body>) -> Result<Self, KubernetesError> {
+    fn parse(request: &Request<Body>) -> Result<Self, KubernetesError> {
         let headers = request.headers();
         let module = header(headers, MODULE)?;
         if !MODULES.contains(&module) {
@@ -96,7 +96,7 @@ impl Kubernetes {
     }
 
     async fn accept_agent(&self, request: Request<Body>) -> Result<LoggedReply, KubernetesError> {
-        let opening = self.open(TunnelRequest::of(&request)?).await?;
+        let opening = self.open(TunnelRequest::parse(&request)?).await?;
         let id: Arc<str> = opening.cluster.id.as_str().into();
         let kubernetes = self.clone();
         let carry = async move |socket, guard| kubernetes.carry(opening, socket, guard).await;

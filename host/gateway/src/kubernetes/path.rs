@@ -29,7 +29,7 @@ pub(super) struct ClusterPath<'u> {
 }
 
 impl<'u> ClusterPath<'u> {
-    pub(super) fn of(uri: &'u Uri) -> Result<Self, KubernetesError> {
+    pub(super) fn parse(uri: &'u Uri) -> Result<Self, KubernetesError> {
         let after = uri.path().strip_prefix(PREFIX).ok_or(KubernetesError::NoRoute)?;
         let (identifier, rest) = after.split_once('/').unwrap_or((after, ""));
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
@@ -105,7 +105,7 @@ mod tests {
             ("/tunnels/other", None),
         ] {
             let uri: Uri = uri.parse().unwrap();
-            let path = ClusterPath::of(&uri).ok();
+            let path = ClusterPath::parse(&uri).ok();
             let found = path.as_ref().map(|path| (path.identifier, path.rest.to_string()));
             assert_eq!(found, expected.map(|(identifier, rest)| (identifier, rest.to_owned())), "{uri}");
         }

@@ -185,7 +185,7 @@ struct Tunnels {
 }
 
 impl Tunnels {
-    fn of(&mut self, via: &ConnectVia) -> &mut HashMap<String, Vec<Arc<Route>>> {
+    fn table_for(&mut self, via: &ConnectVia) -> &mut HashMap<String, Vec<Arc<Route>>> {
         match via {
             ConnectVia::Gateway(..) => &mut self.of_gateways,
             ConnectVia::Direct(_) | ConnectVia::Tunnel(_) => &mut self.of_agents,
@@ -263,7 +263,10 @@ impl Routes {
     pub(super) fn open(self: &Arc<Self>, cluster: &str, route: Arc<Route>) -> Option<OpenTunnel> {
         let mut tunnels = self.tunnels.lock();
         let is_limited = matches!(route.via, ConnectVia::Tunnel(_));
-        let of_cluster = tunnels.of(&route.via).entry(cluster.to_owned()).or_default();
+        let of_cluster = tunnels
+            .table_for(&route.via)
+            .entry(cluster.to_owned())
+            .or_default();
         if is_limited && of_cluster.len() >= MOST_TUNNELS {
             return None;
         }
@@ -380,7 +383,7 @@ impl Drop for OpenTunnel {
     fn drop(&mut self) {
         let mut tunnels = self.routes.tunnels.lock();
         self.route.is_newest.send_replace(false);
-        let table = tunnels.of(&self.route.via);
+        let table = tunnels.table_for(&self.route.via);
         // Removes only this tunnel: the cluster may have others, including newer ones.
         if let Some(of_cluster) = table.get_mut(&self.cluster) {
             of_cluster.retain(|route| !Arc::ptr_eq(route, &self.route));

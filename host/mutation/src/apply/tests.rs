@@ -27,7 +27,7 @@ fn applied(
     let mut after = object.clone();
     let deadline = Deadline::after(Duration::from_secs(60));
     let is_changed = mutator
-        .apply(&mut after, &metadata, &mut Growth::of(0, deadline))
+        .apply(&mut after, &metadata, &mut Growth::for_size(0, deadline))
         .map_err(|failure| failure.message)?;
     assert_eq!(is_changed, after != *object, "{at}: {after}");
     Ok(is_changed.then_some(after))
@@ -330,7 +330,7 @@ fn a_mutation_stops_at_its_deadline() {
         name: String::new(),
     };
     let mut pod = json!({"spec": {"containers": vec![json!({}); 2 * Growth::INTERVAL]}});
-    let mut growth = Growth::of(0, Deadline::after(Duration::ZERO));
+    let mut growth = Growth::for_size(0, Deadline::after(Duration::ZERO));
     let failure = mutator.apply(&mut pod, &metadata, &mut growth).unwrap_err();
     assert_eq!(failure.kind, FailureKind::Timeout);
 }

@@ -42,10 +42,10 @@ impl<T: Read + Write + Send + Unpin> WireStream for T {}
 
 impl Wire {
     pub fn new(stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) -> Self {
-        Self::of(TokioIo::new(stream))
+        Self::from_hyper(TokioIo::new(stream))
     }
 
-    pub(crate) fn of(stream: impl Read + Write + Send + Unpin + 'static) -> Self {
+    pub(crate) fn from_hyper(stream: impl Read + Write + Send + Unpin + 'static) -> Self {
         Self {
             stream: Box::new(stream),
             is_to_proxy: false,
@@ -113,7 +113,7 @@ pub(super) fn tcp() -> Dial {
     let tcp = tcp_connector();
     let dial = service_fn(move |server: Uri| {
         let connecting = tcp.clone().oneshot(server);
-        async move { Ok::<_, BoxError>(Wire::of(connecting.await?)) }
+        async move { Ok::<_, BoxError>(Wire::from_hyper(connecting.await?)) }
     });
     BoxCloneSyncService::new(dial)
 }

@@ -288,7 +288,7 @@ impl Host {
         }
         if plan.pending.is_none() {
             // If a rollback follows immediately, it must be compared with the definitions that were just written.
-            let contents = Contents::of(&self.0.stores, &plan.change.set);
+            let contents = Contents::from_set(&self.0.stores, &plan.change.set);
             let _ = state.source.record_contents(contents).await;
         }
         Ok(Some(applied))

@@ -200,7 +200,7 @@ impl Contents {
         self.stores.iter().zip(known).map(after).collect()
     }
 
-    pub(crate) fn of(stores: &Stores, set: &DefinitionSet) -> Self {
+    pub(crate) fn from_set(stores: &Stores, set: &DefinitionSet) -> Self {
         let of_store = |store: &Arc<dyn DefinitionStore>| {
             let files = set.all().filter(|file| store.owns(&file.path));
             Ok(sorted(files.cloned().collect()))

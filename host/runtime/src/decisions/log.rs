@@ -167,7 +167,7 @@ impl DecisionLog {
             let ring = self.0.memory.ring();
             ring.gone > 0 && ring.oldest().is_some_and(|id| id >= since)
         };
-        rates::of(recent, within, now, is_full)
+        rates::chain_rates(recent, within, now, is_full)
     }
 
     /// Returns the id of the oldest decision in the log.

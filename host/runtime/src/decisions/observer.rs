@@ -37,7 +37,7 @@ pub(crate) struct Observed<'a> {
 impl Observer {
     pub(crate) fn observe(&self, table: &Table, observed: Observed<'_>, recorders: Vec<Arc<Recorder>>) {
         let outcome = observed.outcome;
-        let verdict = DecisionVerdict::of(outcome);
+        let verdict = DecisionVerdict::from_outcome(outcome);
         self.metrics.record(verdict, outcome, observed.duration);
         table.count(outcome);
         self.traffic.record(verdict, observed.duration, Instant::now());
@@ -68,7 +68,7 @@ impl Observed<'_> {
             taped,
             request,
             selection: self.selection.clone(),
-            verdict: DecisionVerdict::of(self.outcome),
+            verdict: DecisionVerdict::from_outcome(self.outcome),
             outcome,
             at: self.at,
             revision: self.revision,

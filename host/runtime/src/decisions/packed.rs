@@ -92,7 +92,7 @@ enum PassiveResult {
 
 impl<'a> Row<'a> {
     /// Packs a trace row; returns `None` for a change, a denial, a failure, or a row with log lines.
-    fn of(row: &'a TraceRow) -> Option<Self> {
+    fn pack(row: &'a TraceRow) -> Option<Self> {
         let result = match &row.result {
             StageResult::Skipped(reason) => PassiveResult::Skipped(*reason),
             StageResult::NotReached => PassiveResult::NotReached,
@@ -140,13 +140,13 @@ fn rows(outcome: &Outcome) -> Option<Vec<Row<'_>>> {
     outcome
         .trace
         .iter()
-        .map(Row::of)
+        .map(Row::pack)
         .collect::<Option<_>>()
         .filter(|_| is_plain)
 }
 
 impl<'a> Objects<'a> {
-    fn of(request: &'a Request) -> Self {
+    fn from_request(request: &'a Request) -> Self {
         let text = |object: &'a Option<Object>| object.as_ref().map(Object::text);
         Self {
             object: text(&request.object),
@@ -162,7 +162,7 @@ impl<'a> Objects<'a> {
 }
 
 impl<'a> Packed<'a> {
-    fn of(observed: &'a Observed<'_>, objects: Option<Objects<'a>>, rows: Vec<Row<'a>>) -> Self {
+    fn new(observed: &'a Observed<'_>, objects: Option<Objects<'a>>, rows: Vec<Row<'a>>) -> Self {
         let request = &observed.request;
         let (phase, chain) = match observed.selection {
             Selection::All => (None, None),
@@ -195,7 +195,7 @@ impl<'a> Packed<'a> {
                 .trace
                 .as_ref()
                 .map(|trace| (trace.to_string().into(), trace.state())),
-            verdict: DecisionVerdict::of(observed.outcome),
+            verdict: DecisionVerdict::from_outcome(observed.outcome),
             revision: observed.revision,
             duration: observed.duration,
             rows,
@@ -266,7 +266,7 @@ impl RequestOrigin {
 impl Unpacked {
     /// Appends the packed part to `bytes`. Leaves out the content of Secrets, and objects larger than `most` bytes.
     /// `origin` is the origin of the previous decision.
-    pub(super) fn of(
+    pub(super) fn pack(
         observed: &Observed<'_>,
         most: usize,
         origin: &mut RequestOrigin,
@@ -274,13 +274,13 @@ impl Unpacked {
     ) -> Self {
         let Observed { request, outcome, .. } = observed;
         let is_secret = is_secret(request);
-        let objects = Objects::of(request);
+        let objects = Objects::from_request(request);
         let objects = (!is_secret && objects.bytes() <= most).then_some(objects);
         let rows = rows(outcome);
         let whole = rows
             .is_none()
             .then(|| Arc::new(without_objects(outcome, is_secret)));
-        let packed = Packed::of(observed, objects, rows.unwrap_or_default());
+        let packed = Packed::new(observed, objects, rows.unwrap_or_default());
         // Serializing can only fail if the buffer is full, but this buffer grows.
         *bytes = postcard::to_extend(&packed, std::mem::take(bytes)).unwrap_or_default();
         origin.update(request);
@@ -298,7 +298,7 @@ impl Unpacked {
 }
 
 impl LogEntry {
-    /// Reads the packed part. The result is never `None`, because [`Unpacked::of`] wrote the bytes.
+    /// Reads the packed part. The result is never `None`, because [`Unpacked::pack`] wrote the bytes.
     pub(super) fn read(&self) -> Option<Packed<'_>> {
         postcard::from_bytes(&self.packed).ok()
     }
@@ -522,7 +522,7 @@ mod tests {
                 let kept = LogEntry {
                     id: 1,
                     size: 0,
-                    unpacked: Unpacked::of(&observed, 1 << 20, &mut origin, &mut bytes),
+                    unpacked: Unpacked::pack(&observed, 1 << 20, &mut origin, &mut bytes),
                     packed: bytes.into(),
                 };
                 let kept = kept.unpack().unwrap();

@@ -173,7 +173,7 @@ words!(DecisionVerdict, "verdict": Allowed = "allowed", Changed = "changed", Den
 
 impl DecisionVerdict {
     /// Returns the verdict of an outcome.
-    pub fn of(outcome: &Outcome) -> Self {
+    pub fn from_outcome(outcome: &Outcome) -> Self {
         let Decision::Refused(refusal) = &outcome.decision else {
             return if outcome.is_changed() {
                 Self::Changed

@@ -98,7 +98,7 @@ impl Memory {
             } = &mut *collected.lock();
             let start = bytes.len();
             // The limit keeps a single decision from displacing all others.
-            let unpacked = Unpacked::of(observed, self.bytes / 16, origin, bytes);
+            let unpacked = Unpacked::pack(observed, self.bytes / 16, origin, bytes);
             decisions.push((unpacked, start..bytes.len()));
             decisions.len() >= COLLECTED || bytes.len() >= COLLECTED_BYTES
         };

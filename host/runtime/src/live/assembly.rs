@@ -160,7 +160,7 @@ impl Assembler {
         let (phase, name) = (chain.phase, chain.name.clone());
         let stage = |stage: &Stage| {
             let address = address(phase, &name, &stage.spec.name);
-            LiveStage::native(stage.clone(), self.statistics.of(&address, "native"))
+            LiveStage::native(stage.clone(), self.statistics.get_or_create(&address, "native"))
         };
         let stages = chain.stages.iter().map(stage).collect();
         Arc::new(chain.clone().with_stages(stages))
@@ -206,7 +206,7 @@ impl Assembler {
         };
         match stage.hook.prepare(given) {
             Ok(prepared) => {
-                let statistics = self.statistics.of(&address, &prepared.identity);
+                let statistics = self.statistics.get_or_create(&address, &prepared.identity);
                 Some(LiveStage::new(stage.spec, prepared, shadowed, statistics))
             }
             Err(error) => {
@@ -251,7 +251,7 @@ impl Assembler {
         };
         let trial = self
             .trials
-            .of(identity, plugin.status.clone(), candidate.status.clone());
+            .get_or_create(identity, plugin.status.clone(), candidate.status.clone());
         Arc::new(HookWithCandidate {
             plugin: plugin.plugin.clone(),
             candidate: candidate.plugin.clone(),

@@ -123,7 +123,7 @@ impl Source {
             // Invalid definitions name no modules. They are read again when they change.
             let chains = served.chains().unwrap_or_default();
             let plugins = || chains.iter().flat_map(plugins);
-            let modules = Fingerprint::of(plugins().flat_map(files));
+            let modules = Fingerprint::read(plugins().flat_map(files));
             let refreshed = plugins().filter_map(|plugin| Some((plugin.source.clone(), plugin.refresh?)));
             (modules, refreshed.collect(), served.is_current())
         })

@@ -104,8 +104,8 @@ impl LiveStage {
 pub(crate) fn with_disabled(chain: &Arc<LiveChain>, disabled: &Stages) -> Arc<LiveChain> {
     let state = |stage: &LiveStage| {
         let name = &stage.spec.name;
-        let progress = disabled.rollouts().of(chain.phase, &chain.name, name);
-        (disabled.of(chain.phase, &chain.name, name), progress)
+        let progress = disabled.rollouts().get(chain.phase, &chain.name, name);
+        (disabled.get(chain.phase, &chain.name, name), progress)
     };
     let is_as_defined = |stage: &LiveStage| {
         stage.disabled.is_none() && stage.progress.is_none() && matches!(state(stage), (None, None))

@@ -195,7 +195,7 @@ pub struct ReplicaStatus {
 
 impl ReplicaStatus {
     /// Returns the status of a replica. `own` is the name of the replica that asks.
-    pub fn of(replica: &Replica, own: &str, target: Option<Digest>) -> Self {
+    pub fn new(replica: &Replica, own: &str, target: Option<Digest>) -> Self {
         let Report {
             live,
             prepared,

@@ -102,7 +102,7 @@ pub struct UnmatchedChain {
 
 impl UnmatchedChain {
     /// Returns why a chain does not match; `None` if it matches.
-    pub(crate) fn of(chain: &LiveChain, request: &Request) -> Option<Self> {
+    pub(crate) fn explain(chain: &LiveChain, request: &Request) -> Option<Self> {
         Some(Self {
             chain: chain.name.to_string(),
             phase: chain.phase,
@@ -267,7 +267,7 @@ impl Host {
         request.dry_run = true;
         let unmatched = chains
             .iter()
-            .filter_map(|chain| UnmatchedChain::of(chain, &request))
+            .filter_map(|chain| UnmatchedChain::explain(chain, &request))
             .collect();
         let table = Table {
             revision: self.table().revision(),

@@ -92,7 +92,7 @@ impl Trials {
         }
     }
 
-    pub(crate) fn of(
+    pub(crate) fn get_or_create(
         &self,
         identity: TrialIdentity,
         plugin: PluginStatus,
@@ -213,8 +213,8 @@ impl Trial {
         by_candidate: bool,
         deadline: Deadline,
     ) {
-        let ours = Answer::of(&request, ours, deadline).await;
-        let theirs = Answer::of(&request, theirs, deadline).await;
+        let ours = Answer::evaluate(&request, ours, deadline).await;
+        let theirs = Answer::evaluate(&request, theirs, deadline).await;
         if let Some(rollout) = self.rollout.as_ref().filter(|_| by_candidate)
             && let Ok(effect) = &ours.effect
         {

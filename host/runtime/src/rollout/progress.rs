@@ -98,7 +98,7 @@ impl Rollouts {
         is_changed
     }
 
-    pub(crate) fn of(&self, phase: Phase, chain: &str, stage: &str) -> Option<Arc<RolloutProgress>> {
+    pub(crate) fn get(&self, phase: Phase, chain: &str, stage: &str) -> Option<Arc<RolloutProgress>> {
         let mut live = self.live.iter();
         let live = live.find(|live| is_stage(&live.progress.stage, phase, chain, stage))?;
         Some(live.progress.clone())

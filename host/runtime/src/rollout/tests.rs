@@ -46,7 +46,7 @@ fn live(rollout: &Arc<Rollout>) -> Rollouts {
 
 /// Returns the state, share and reason that the status shows.
 fn shown(rollouts: &Rollouts, rollout: &Rollout) -> (RolloutState, String, Option<String>) {
-    let progress = rollouts.of(Phase::Mutating, "pods", "images").unwrap();
+    let progress = rollouts.get(Phase::Mutating, "pods", "images").unwrap();
     let status = progress.status(rollout);
     assert_eq!(status.next.is_some(), status.state == RolloutState::Progressing);
     (status.state, status.share, status.reason)
@@ -144,7 +144,7 @@ async fn a_rollout_continues_in_a_new_table_with_the_same_candidate() {
     assert!(rollouts.adopt([other.clone()].into_iter()));
     assert_eq!(shown(&rollouts, &other), (Progressing, "10%".to_owned(), None));
     assert!(rollouts.adopt(std::iter::empty()));
-    assert!(rollouts.of(Phase::Mutating, "pods", "images").is_none());
+    assert!(rollouts.get(Phase::Mutating, "pods", "images").is_none());
     assert_eq!(rollouts.next_end(), None);
 }
 

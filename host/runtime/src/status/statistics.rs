@@ -46,7 +46,7 @@ pub(crate) struct Statistics(Mutex<HashMap<(String, String), Weak<StageStatistic
 
 impl Statistics {
     /// Returns the statistics of this stage with this hook, which tables share until none has the stage.
-    pub(crate) fn of(&self, stage: &str, hook: &str) -> Arc<StageStatistics> {
+    pub(crate) fn get_or_create(&self, stage: &str, hook: &str) -> Arc<StageStatistics> {
         let mut statistics = self.0.lock();
         let key = (stage.to_owned(), hook.to_owned());
         if let Some(known) = statistics.get(&key).and_then(Weak::upgrade) {

@@ -73,7 +73,7 @@ async fn a_file_is_read_once_it_is_written_completely() {
         let expected = format!("{path} a={path} b={path} c={path}");
         assert_eq!(live(&host), expected);
     }
-    let _following = FollowTask::of(&host);
+    let _following = FollowTask::start(&host);
     scene.write("ab.yaml", &chain("a", "4"));
     tokio::time::sleep(pause).await;
     assert_eq!(live(&host), "3 a=3 b=3 c=3");
@@ -91,7 +91,7 @@ async fn a_file_that_loses_its_definitions_keeps_them_in_force() {
     scene.write("a.yaml", &chain("a", "1"));
     scene.write("b.yaml", &chain("b", "1"));
     let host = scene.start().await.unwrap();
-    let _following = FollowTask::of(&host);
+    let _following = FollowTask::start(&host);
     let path = scene.chains().join("b.yaml");
     type Loss = fn(&Path);
     let losses: [(Loss, &str); 6] = [
@@ -163,7 +163,7 @@ async fn definitions_can_be_changed_while_a_file_has_lost_its_definitions() {
             scene.write(&format!("{name}.yaml"), &chain(name, "1"));
         }
         let host = scene.start().await.unwrap();
-        let following = FollowTask::of(&host);
+        let following = FollowTask::start(&host);
         lose(&scene.chains().join("b.yaml"));
         until_problem(&host, expected).await;
         let applied = host.apply(&chain("a", "2"), "a", &by("ci")).await.unwrap();
@@ -177,7 +177,7 @@ async fn definitions_can_be_changed_while_a_file_has_lost_its_definitions() {
         drop(host);
         let host = restarted(&scene).await;
         assert_eq!(live(&host), "4 a=2 b=1 d=1 !", "{expected}");
-        let _following = FollowTask::of(&host);
+        let _following = FollowTask::start(&host);
         if scene.chains().join("b.yaml").is_file() {
             // Applying the definition in force restores the file, and applying a changed one replaces the file.
             for (path, expected) in [("1", "4 a=2 b=1 d=1"), ("2", "5 a=2 b=2 d=1")] {
@@ -217,7 +217,7 @@ async fn a_file_that_is_configured_by_name_is_not_deleted() {
     assert!(error.to_string().contains(fix), "{error}");
     assert_eq!(live(&host), "1 a=1 b=1");
     fs::remove_file(&path).unwrap();
-    let _following = FollowTask::of(&host);
+    let _following = FollowTask::start(&host);
     until_problem(&host, "are removed with its entry in `definitions`").await;
     host.apply(&chain("a", "2"), "a", &by("ci")).await.unwrap();
     assert_eq!(live(&host), "2 a=2 b=1 !");

@@ -89,7 +89,7 @@ async fn a_hanging_apply_delays_no_other_change() {
 async fn a_newer_change_of_files_cancels_a_hanging_one() {
     let scene = Scene::new();
     let host = start(&scene).await;
-    let _following = FollowTask::of(&host);
+    let _following = FollowTask::start(&host);
     scene.write("b.yaml", &hanging(&scene, "b"));
     until_building(&host, true).await;
 
@@ -102,7 +102,7 @@ async fn a_newer_change_of_files_cancels_a_hanging_one() {
 async fn a_rollback_cancels_a_hanging_change() {
     let scene = Scene::new();
     let host = start(&scene).await;
-    let _following = FollowTask::of(&host);
+    let _following = FollowTask::start(&host);
     scene.write("b.yaml", &hanging(&scene, "b"));
     until_building(&host, true).await;
 

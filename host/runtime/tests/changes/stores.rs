@@ -45,7 +45,7 @@ pub(crate) async fn until(host: &Host, expected: &str) {
 pub(crate) struct FollowTask(tokio::task::JoinHandle<()>);
 
 impl FollowTask {
-    pub(crate) fn of(host: &Host) -> Self {
+    pub(crate) fn start(host: &Host) -> Self {
         Self(tokio::spawn(host.clone().follow()))
     }
 }
@@ -63,7 +63,7 @@ async fn definitions_of_stores_and_files_are_live_together() {
     memory.put("n/x", &bcs("x", "Application", "1"));
     let host = builder(&scene, &memory).build().await.unwrap();
     assert_eq!(live(&host), "1 a=1 n/x=1");
-    let _following = FollowTask::of(&host);
+    let _following = FollowTask::start(&host);
 
     memory.put("n/x", &bcs("x", "Application", "2"));
     until(&host, "2 a=1 n/x=2").await;
@@ -155,7 +155,7 @@ async fn a_table_stays_live_while_its_store_is_lost() {
     scene.write("a.yaml", &chain("a", "1"));
     memory.put("n/x", &bcs("x", "Application", "1"));
     let host = builder(&scene, &memory).build().await.unwrap();
-    let _following = FollowTask::of(&host);
+    let _following = FollowTask::start(&host);
 
     memory.set_lost(true);
     until(&host, "1 a=1 n/x=1 !").await;
@@ -218,7 +218,7 @@ async fn a_start_without_the_store_serves_the_last_live_table() {
     memory.set_lost(true);
     let host = builder().build().await.unwrap();
     assert_eq!(live(&host), "1 n/x=1 !");
-    let _following = FollowTask::of(&host);
+    let _following = FollowTask::start(&host);
     memory.put("n/x", &bcs("x", "Application", "2"));
     memory.set_lost(false);
     until(&host, "2 n/x=2").await;
@@ -234,7 +234,7 @@ async fn a_change_that_was_read_but_not_used_goes_live_later() {
     memory.put("n/x", &bcs("x", "Application", "2"));
     host.definitions().await.unwrap();
     assert_eq!(live(&host), "1 n/x=1");
-    let following = FollowTask::of(&host);
+    let following = FollowTask::start(&host);
     until(&host, "2 n/x=2").await;
     drop(following);
 
@@ -243,7 +243,7 @@ async fn a_change_that_was_read_but_not_used_goes_live_later() {
         .await
         .unwrap_err();
     assert_eq!(live(&host), "2 n/x=2");
-    let _following = FollowTask::of(&host);
+    let _following = FollowTask::start(&host);
     until(&host, "3 n/x=3").await;
 }
 

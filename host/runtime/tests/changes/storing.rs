@@ -21,7 +21,7 @@ async fn changed_definitions_are_written_back_to_their_store() {
     let host = builder(&scene, &memory).build().await.unwrap();
     memory.put("n/x", &bcs("x", "Application", "1"));
     host.reload().await.unwrap();
-    let _following = FollowTask::of(&host);
+    let _following = FollowTask::start(&host);
 
     let new = bcs("x", "Application", "2");
     host.apply(&new, "new", &dry_run()).await.unwrap();

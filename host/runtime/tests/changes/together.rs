@@ -96,7 +96,7 @@ async fn an_agreed_change_goes_live_before_its_reversal_does() {
     let second = prepare(&scene, &host, "2").await;
     assert_eq!(prepare(&scene, &host, "1").await, first);
     assert_eq!(host.prepared().earlier, Some(second));
-    let _following = FollowTask::of(&host);
+    let _following = FollowTask::start(&host);
     assert!(host.go_live_with(second).await);
     assert_eq!(live(&host), "2 a=2");
     until_prepared(&host, first).await;

@@ -31,7 +31,7 @@ fn a_file_is_read_again_when_its_stamp_has_changed() {
     let path = directory.path().join("file");
     std::fs::write(&path, "1").unwrap();
     let mut digests = Digests::default();
-    let stamp = Stamp::of(&path.metadata().unwrap());
+    let stamp = Stamp::from_metadata(&path.metadata().unwrap());
     // A wrong digest in the cache shows that the file was not read.
     let kept = [7; 32];
     digests.last.insert(path.clone(), (stamp, kept));
@@ -52,7 +52,7 @@ fn the_digest_depends_on_paths_and_contents() {
     let directory = tempfile::tempdir().unwrap();
     let [a, b] = ["a", "b"].map(|name| directory.path().join(name));
     std::fs::write(&a, "1").unwrap();
-    let of = |paths: &[&PathBuf]| Fingerprint::of(paths.iter().map(|path| (*path).clone())).digest();
+    let of = |paths: &[&PathBuf]| Fingerprint::read(paths.iter().map(|path| (*path).clone())).digest();
     let before = [
         of(&[&a]),
         of(&[&a, &b]),
@@ -75,10 +75,10 @@ fn a_file_that_is_too_large_is_not_read() {
     let path = directory.path().join("file");
     let file = std::fs::File::create(&path).unwrap();
     file.set_len(1 << 40).unwrap();
-    let before = Fingerprint::of([path.clone()]);
-    assert_eq!(Fingerprint::of([path.clone()]), before);
+    let before = Fingerprint::read([path.clone()]);
+    assert_eq!(Fingerprint::read([path.clone()]), before);
     file.set_len((1 << 40) + 1).unwrap();
-    assert_ne!(Fingerprint::of([path]), before);
+    assert_ne!(Fingerprint::read([path]), before);
 }
 
 /// A second write within the clock's resolution may leave the stamp of the file unchanged.
@@ -97,7 +97,7 @@ fn files_with_other_extensions_are_ignored() {
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name);
     let of = || {
-        Fingerprint::of_extensions(
+        Fingerprint::read_extensions(
             [directory.path().to_owned(), path("named.log")],
             &["yaml", "json"],
         )

@@ -47,7 +47,7 @@ pub(super) struct Definitions {
 
 impl Definitions {
     /// Finds the functions that modules define; `None` if an expression uses `with`, which changes its input.
-    pub(super) fn of(modules: &[Ref<Module>]) -> Option<Self> {
+    pub(super) fn find(modules: &[Ref<Module>]) -> Option<Self> {
         let mut has_with = false;
         for module in modules {
             walk::queries(module, &mut |query| {
@@ -60,10 +60,10 @@ impl Definitions {
         if has_with {
             return None;
         }
-        let rules = Rules::of(modules);
+        let rules = Rules::from_modules(modules);
         let mut known: BTreeMap<String, Option<Definition>> = BTreeMap::new();
         for (index, module) in modules.iter().enumerate() {
-            let scope = Scope::of(module);
+            let scope = Scope::from_module(module);
             for rule in &module.policy {
                 let Some((path, read)) = rules.function(rule, index, &scope) else {
                     continue;
@@ -147,7 +147,7 @@ impl Definitions {
     pub(super) fn worthwhile(&self, modules: &[Ref<Module>]) -> Vec<&Definition> {
         let mut sites: BTreeMap<String, usize> = BTreeMap::new();
         for module in modules {
-            let scope = Scope::of(module);
+            let scope = Scope::from_module(module);
             walk::expressions(module, &mut |expression| {
                 if let Expr::Call { fcn, .. } = expression
                     && let Some(path) = self.callee(&scope, fcn.span().text())
@@ -173,10 +173,10 @@ struct Rules {
 }
 
 impl Rules {
-    fn of(modules: &[Ref<Module>]) -> Self {
+    fn from_modules(modules: &[Ref<Module>]) -> Self {
         let mut evaluated = BTreeSet::new();
         for module in modules {
-            let scope = Scope::of(module);
+            let scope = Scope::from_module(module);
             for rule in &module.policy {
                 let refr = match &**rule {
                     Rule::Spec {

@@ -17,7 +17,7 @@ const DIGEST: usize = 8;
 ///
 /// A definition in `namespace`, the only one that BCS uses, has the name that BCS gives its resource. Unlike
 /// Kubernetes, BCS allows capitals and dots anywhere in a name.
-pub(super) fn of(definition: &DefinitionName, namespace: &str) -> String {
+pub(super) fn resource_name(definition: &DefinitionName, namespace: &str) -> String {
     if definition.namespace == namespace
         && is_dns_subdomain(&definition.name)
         && !is_derived(&definition.name)
@@ -75,17 +75,20 @@ mod tests {
         ];
         let mut seen = HashSet::new();
         for (namespace, name, expected) in rows {
-            let derived = of(&DefinitionName::new(namespace, name), "bkbcs");
+            let derived = resource_name(&DefinitionName::new(namespace, name), "bkbcs");
             assert!(derived.starts_with(expected), "{namespace}/{name}: {derived}");
             assert!(is_dns_subdomain(&derived), "{namespace}/{name}: {derived}");
             assert_eq!(derived == expected, !is_derived(&derived), "{derived}");
-            assert_eq!(derived, of(&DefinitionName::new(namespace, name), "bkbcs"));
+            assert_eq!(
+                derived,
+                resource_name(&DefinitionName::new(namespace, name), "bkbcs")
+            );
             assert!(seen.insert(derived.clone()), "{derived} is there twice");
         }
         // The name of another definition never equals a derived name.
         for derived in seen.iter().filter(|derived| is_derived(derived)) {
             let name = derived.as_str();
-            assert!(!seen.contains(&of(&DefinitionName::new("bkbcs", name), "bkbcs")));
+            assert!(!seen.contains(&resource_name(&DefinitionName::new("bkbcs", name), "bkbcs")));
         }
     }
 }

@@ -17,7 +17,7 @@ pub(crate) struct ConfiguredEnsembles {
 }
 
 impl ConfiguredEnsembles {
-    pub(super) fn of(root: &Fields<'_>) -> Self {
+    pub(super) fn read(root: &Fields<'_>) -> Self {
         let zookeeper = root.node().json().get("zookeeper").cloned().unwrap_or_default();
         let has = |name| zookeeper.get(name).is_some_and(|ensemble| !ensemble.is_null());
         Self {

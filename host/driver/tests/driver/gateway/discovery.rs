@@ -14,7 +14,7 @@ use crate::{harness::*, tls::until, zookeeper::ensemble::Server};
 
 const PATH: &str = GatewayConfig::DEFAULT_PATH;
 
-fn of(server: &str) -> EnsembleConfig {
+fn ensemble_config(server: &str) -> EnsembleConfig {
     EnsembleConfig::new(server.parse::<Servers>().unwrap())
 }
 
@@ -70,7 +70,7 @@ async fn other_services_are_discovered_through_zookeeper() {
     });
     setup.config.zookeeper = ZooKeeperConfig {
         cluster: None,
-        service: Some(of(server.address())),
+        service: Some(ensemble_config(server.address())),
     };
     let gateway = setup.start().await;
     let send = async |method: &str, path: &str, token: &str, cluster: &str| {
@@ -90,7 +90,7 @@ async fn other_services_are_discovered_through_zookeeper() {
         send("GET", "storage/x", "all", "").await == 502
     })
     .await;
-    let registering = ZooKeeper::open(of(server.address()));
+    let registering = ZooKeeper::open(ensemble_config(server.address()));
     let _storage = register(
         &registering,
         "/bcs/services/endpoints/storage",
@@ -151,7 +151,7 @@ async fn drivers_are_discovered_through_zookeeper() {
     });
     setup.config.zookeeper = ZooKeeperConfig {
         cluster: None,
-        service: Some(of(server.address())),
+        service: Some(ensemble_config(server.address())),
     };
     let gateway = setup.start().await;
     // The first request waits until the gateway has read the nodes, which do not contain a driver yet.
@@ -163,7 +163,7 @@ async fn drivers_are_discovered_through_zookeeper() {
     assert_eq!(reply(&gateway, "BCS-LISTED").await.0, 0);
     assert_eq!(detail(&gateway).await["discovery"], PATH);
 
-    let registering = ZooKeeper::open(of(server.address()));
+    let registering = ZooKeeper::open(ensemble_config(server.address()));
     // A driver also creates a node for schedulers, next to the nodes of clusters. The gateway must ignore it.
     let _beside = register(&registering, PATH, one.address, None);
     let first = register(&registering, &format!("{PATH}/BCS-1"), one.address, None);
@@ -240,7 +240,7 @@ async fn without_zookeeper_only_listed_drivers_are_known() {
     });
     setup.config.zookeeper = ZooKeeperConfig {
         cluster: None,
-        service: Some(of(&refusing().await.to_string())),
+        service: Some(ensemble_config(&refusing().await.to_string())),
     };
     let gateway = setup.start().await;
     assert_eq!(reply(&gateway, "BCS-LISTED").await.0, 0);

@@ -146,7 +146,7 @@ impl Stages {
         missing
     }
 
-    pub(crate) fn of(&self, phase: Phase, chain: &str, stage: &str) -> Option<Arc<DisabledStage>> {
+    pub(crate) fn get(&self, phase: Phase, chain: &str, stage: &str) -> Option<Arc<DisabledStage>> {
         let mut stages = self.stages.iter().map(|(disabled, _)| disabled);
         stages
             .find(|disabled| is_stage(&disabled.stage, phase, chain, stage))

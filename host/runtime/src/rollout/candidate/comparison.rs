@@ -27,7 +27,11 @@ pub(super) struct Answer {
 
 impl Answer {
     /// Evaluates an answer by the same rules and limits as the answer of a stage.
-    pub(super) async fn of(request: &Request, answer: Result<Response, Failure>, deadline: Deadline) -> Self {
+    pub(super) async fn evaluate(
+        request: &Request,
+        answer: Result<Response, Failure>,
+        deadline: Deadline,
+    ) -> Self {
         match answer.map(Response::bounded) {
             Ok(response) => Self {
                 effect: response.verdict.effect(request, deadline).await,

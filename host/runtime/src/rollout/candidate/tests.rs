@@ -63,7 +63,7 @@ fn identity(candidate: &str, share: &str) -> TrialIdentity {
 }
 
 fn shadowed(plugin: impl Hook, candidate: impl Hook, share: &str) -> HookWithCandidate {
-    let trial = Trials::default().of(
+    let trial = Trials::default().get_or_create(
         identity("candidate", share),
         status("plugin"),
         status("candidate"),
@@ -137,8 +137,8 @@ async fn answers_are_compared_by_their_effects_and_warnings() {
         // While the candidate waits, the request gets the plugin's answer.
         let deadline = Deadline::after(Duration::from_secs(1));
         let (answer, plugin) = (
-            Answer::of(&request(), answer, deadline).await,
-            Answer::of(&request(), plugin(), deadline).await,
+            Answer::evaluate(&request(), answer, deadline).await,
+            Answer::evaluate(&request(), plugin(), deadline).await,
         );
         assert!(answer.is_same(&plugin), "{row}");
         let status = settled(&shadowed).await;
@@ -234,7 +234,7 @@ async fn a_slow_candidate_is_skipped_and_does_not_delay_requests() {
 fn a_trial_continues_in_tables_with_the_same_candidate() {
     let trials = Trials::default();
     let of = |candidate: &str, share: &str| {
-        trials.of(identity(candidate, share), status("plugin"), status(candidate))
+        trials.get_or_create(identity(candidate, share), status("plugin"), status(candidate))
     };
     let first = of("one", "10%");
     assert!(Arc::ptr_eq(&first, &of("one", "10%")));
@@ -253,7 +253,7 @@ async fn samples_contain_no_secrets_and_no_redacted_values() {
         let redact: Vec<_> = redact.iter().map(|text| text.parse().unwrap()).collect();
         let trials = Trials::redacting(&redact);
         let mut shadowed = shadowed(FixedAnswer(patch), FixedAnswer(allow), "100%");
-        shadowed.trial = trials.of(
+        shadowed.trial = trials.get_or_create(
             identity("candidate", "100%"),
             status("plugin"),
             status("candidate"),
@@ -296,7 +296,7 @@ fn rolled_out(plugin: AnswerFn, candidate: AnswerFn, share: &str) -> (HookWithCa
         plugin: Arc::new(FixedAnswer(plugin)),
         candidate: Arc::new(FixedAnswer(candidate)),
         timeout: Duration::from_secs(1),
-        trial: trials.of(identity, status("plugin"), status("candidate")),
+        trial: trials.get_or_create(identity, status("plugin"), status("candidate")),
         decides: None,
     };
     (shadowed.deciding(share.parse().unwrap()), trials)

@@ -53,13 +53,13 @@ fn failure_metrics_are_initialized_once_for_each_policy() {
 #[test]
 fn statistics_continue_while_a_table_has_the_stage_with_the_same_hook() {
     let statistics = Statistics::default();
-    let first = statistics.of("a/b", "1");
-    assert!(Arc::ptr_eq(&first, &statistics.of("a/b", "1")));
-    assert!(!Arc::ptr_eq(&first, &statistics.of("a/b", "2")));
-    assert!(!Arc::ptr_eq(&first, &statistics.of("a/c", "1")));
+    let first = statistics.get_or_create("a/b", "1");
+    assert!(Arc::ptr_eq(&first, &statistics.get_or_create("a/b", "1")));
+    assert!(!Arc::ptr_eq(&first, &statistics.get_or_create("a/b", "2")));
+    assert!(!Arc::ptr_eq(&first, &statistics.get_or_create("a/c", "1")));
     first.record(&row(StageResult::Allowed));
     drop(first);
-    assert_eq!(statistics.of("a/b", "1").status().0, StageState::Idle);
+    assert_eq!(statistics.get_or_create("a/b", "1").status().0, StageState::Idle);
 }
 
 #[test]

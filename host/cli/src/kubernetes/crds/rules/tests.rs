@@ -35,7 +35,7 @@ fn spec_schema(kind: &str) -> Json {
 
 fn schemas_of_kinds() -> BTreeMap<&'static str, Schemas> {
     ["AdmissionChain", "NamespacedAdmissionChain", "AdmissionException"]
-        .map(|kind| (kind, Schemas::of(kind)))
+        .map(|kind| (kind, Schemas::for_kind(kind)))
         .into()
 }
 

@@ -26,14 +26,14 @@ pub(super) struct Schemas {
 }
 
 impl Schemas {
-    pub(super) fn of(kind: &str) -> Self {
+    pub(super) fn for_kind(kind: &str) -> Self {
         let text = match kind {
             "AdmissionException" => schema::EXCEPTION,
             _ => CHAIN_SCHEMA,
         };
         let of_files: Json = serde_json::from_str(text).unwrap();
         let mut spec = spec_schema(kind);
-        let rules = Rules::of(&spec);
+        let rules = Rules::from_schema(&spec);
         without_unknown(&mut spec);
         let mut of_resources = of_files.clone();
         of_resources["properties"]["spec"] = spec;
@@ -75,7 +75,7 @@ pub(super) struct Rules {
 }
 
 impl Rules {
-    pub(super) fn of(schema: &Json) -> Self {
+    pub(super) fn from_schema(schema: &Json) -> Self {
         let object = json!({"type": "object", "properties": {"self": schema}});
         let compile = |rule: &Json| {
             let text = rule["rule"].as_str().unwrap().replace("self", "object.self");
@@ -91,9 +91,9 @@ impl Rules {
         let each = ["items", "additionalProperties"]
             .iter()
             .filter_map(|keyword| schema.get(keyword))
-            .map(|schema| (EACH.to_owned(), Self::of(schema)));
+            .map(|schema| (EACH.to_owned(), Self::from_schema(schema)));
         let properties = schema["properties"].as_object().into_iter().flatten();
-        let properties = properties.map(|(name, schema)| (name.clone(), Self::of(schema)));
+        let properties = properties.map(|(name, schema)| (name.clone(), Self::from_schema(schema)));
         Self {
             own: rules.map(compile).collect(),
             inner: properties.chain(each).collect(),

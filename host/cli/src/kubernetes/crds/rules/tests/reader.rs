@@ -181,7 +181,7 @@ const DIFFERENCES: &[(&str, &[Kind], Refused, &str)] = &[
 /// Returns the changes to an example that the schemas and the reader judge differently.
 async fn differences(example: Example) -> Vec<(String, Change, Refused)> {
     let Example { document, under } = example;
-    let schemas = Schemas::of(document["kind"].as_str().unwrap());
+    let schemas = Schemas::for_kind(document["kind"].as_str().unwrap());
     let refused = async |document: &Json| {
         [
             schemas.files_refuse(document),
