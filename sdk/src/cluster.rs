@@ -140,7 +140,7 @@ impl List {
         self
     }
 
-    /// Sets the most objects that are in memory at once. The default, and the maximum, is 500.
+    /// Sets the maximum number of objects in memory at once. The default, and the maximum, is 500.
     pub fn page_size(mut self, objects: u32) -> Self {
         self.0.limit = objects;
         self

@@ -1,4 +1,4 @@
-//! The errors with which `admit` fails.
+//! The reasons why `admit` fails.
 
 use std::fmt;
 

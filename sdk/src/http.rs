@@ -53,7 +53,7 @@ pub enum Error {
 pub struct Request(contract::Request);
 
 impl Request {
-    /// Builds a request of any method to an absolute URL: `https`, or `http` for a loopback address.
+    /// Builds a request with any method to an absolute URL: `https`, or `http` for a loopback address.
     pub fn new(method: impl Into<String>, url: impl Into<String>) -> Self {
         Self(contract::Request {
             method: method.into(),
@@ -74,7 +74,7 @@ impl Request {
     }
 
     /// Adds a header. The host sets `host`, `content-length`, hop-by-hop headers and the header of a granted
-    /// credential: a request with one of them is invalid.
+    /// credential: a request that sets one of these headers is invalid.
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.0.headers.push((name.into(), value.into()));
         self

@@ -106,7 +106,7 @@ fn pair(before: &[Value], after: &[Value]) -> Vec<Option<usize>> {
             .collect();
     }
     let mut sources = vec![None; after.len()];
-    // If the number of elements between two unchanged ones is the same as before, they were changed in place.
+    // If the number of elements between two unchanged ones is still the same, those between were changed in place.
     let mut from = 0;
     let mut to = 0;
     for (old, new) in common(before, after)

@@ -99,8 +99,8 @@ impl Patch {
         self.with_source("copy", from.as_ref(), path.as_ref())
     }
 
-    /// Creates an empty object at a path unless it exists. `exists` says whether the object of the request has one
-    /// there (`null` does not count). Calling it again for the same path does nothing.
+    /// Creates an empty object at a path unless it exists. `exists` says whether the request's object has an object at
+    /// this path (`null` does not count). Calling it again for the same path does nothing.
     pub fn ensure_object(&mut self, path: impl AsRef<Pointer>, exists: bool) -> &mut Self {
         self.ensure(path.as_ref(), exists, "{}")
     }

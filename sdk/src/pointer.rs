@@ -49,7 +49,7 @@ pub(crate) fn from_path(path: &serde_path_to_error::Path) -> PointerBuf {
     pointer
 }
 
-/// Returns the message of `serde_json` without its line and column, which are not those of the operator's file.
+/// Returns the message of `serde_json` without its line and column, which do not refer to the operator's file.
 pub(crate) fn message(error: &serde_json::Error) -> String {
     let mut message = error.to_string();
     if error.line() > 0

@@ -234,7 +234,7 @@ fn tree(object: &impl Serialize) -> Result<Value, Error> {
     })
 }
 
-/// A type that a document of the request can be parsed as. [`#[view]`](macro@crate::view) makes a type one.
+/// A type that a document of the request can be parsed as, such as a type with [`#[view]`](macro@crate::view).
 #[diagnostic::on_unimplemented(
     message = "the request cannot be read as `{Self}`",
     label = "put `#[view]` on `{Self}`, and on the types of its fields",
@@ -245,8 +245,8 @@ pub trait View<'de>: Deserialize<'de> {}
 #[diagnostic::do_not_recommend]
 impl<'de, T: Deserialize<'de>> View<'de> for T {}
 
-/// Finds the position of an error by parsing again with path tracking, so that valid documents are parsed without its
-/// cost.
+/// Finds the position of an error by parsing again with path tracking, so that tracking costs nothing for valid
+/// documents.
 #[cold]
 fn explain<'a, T: Deserialize<'a>>(document: Document, text: &'a str, error: &serde_json::Error) -> Error {
     let pointer =

@@ -80,7 +80,7 @@ impl Response {
         Self::new(Verdict::Deny(denial.into()))
     }
 
-    /// Allows the request with this change; with an empty patch, unchanged.
+    /// Allows the request with this change, or unchanged if the patch is empty.
     pub fn patch(patch: Patch) -> Self {
         if patch.is_empty() {
             Self::allow()
@@ -102,7 +102,7 @@ impl Response {
         Ok(Self::new(Verdict::Replace(text)))
     }
 
-    /// Adds a warning for the client that sent the request; also returned if the request is allowed.
+    /// Adds a warning for the client that sent the request, which is returned even if the request is allowed.
     pub fn warn(mut self, warning: impl Into<String>) -> Self {
         self.0.warnings.push(warning.into());
         self

@@ -11,8 +11,8 @@ use crate::pointer;
 
 pub use crate::bindings::admittance::plugin::types::SettingsError;
 
-/// A type that can be the settings of a plugin: [`#[settings]`](macro@crate::settings) makes it one. The required
-/// traits are not supertraits, because the compiler would name them in errors instead of this trait.
+/// A type that can be the settings of a plugin, such as a type with [`#[settings]`](macro@crate::settings). The
+/// required traits are not supertraits, because the compiler would name them in errors instead of this trait.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the settings of a plugin",
     label = "put `#[settings]` on `{Self}`",

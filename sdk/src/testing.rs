@@ -57,7 +57,7 @@ pub fn describe<P: Plugin + Describe>() -> Description {
 
 /// Returns the CREATE of an object, given as JSON text or a [`Value`].
 ///
-/// Kind, resource, name and namespace are taken from the object, as far as it has them.
+/// Kind, resource, name and namespace are taken from the object if it has them.
 pub fn create(object: impl fmt::Display) -> RequestBuilder {
     RequestBuilder::new(Operation::Create, Some(object.to_string()), None)
 }
@@ -158,7 +158,7 @@ impl RequestBuilder {
         self.with(|contract| contract.options = Some(options.to_string()))
     }
 
-    /// Makes it a dry run: the result will not be stored.
+    /// Makes the request a dry run, whose result will not be stored.
     pub fn dry_run(self) -> Self {
         self.with(|contract| contract.dry_run = true)
     }

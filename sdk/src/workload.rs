@@ -81,8 +81,8 @@ pub struct PodTemplate<'a> {
 
 /// A field on the path to the containers whose name is spelled in another case.
 ///
-/// BCS decodes JSON as Go does, where `Containers` is the same as `containers`; a plugin that looks for one could be
-/// bypassed with the other. Kubernetes is case-sensitive, so this is never reported there.
+/// BCS decodes JSON as Go does, where `Containers` is the same as `containers`; a plugin that looks for one spelling
+/// could be bypassed with another. Kubernetes is case-sensitive, so this is never reported there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Misspelt {
     /// The path of the object with the field.
@@ -95,8 +95,8 @@ impl<'a> Workload<'a> {
     /// Returns the workload in the object of a request; `None` without an object, or if it has no pod template.
     ///
     /// # Errors
-    /// Fails if the object is of a kind that has containers, but cannot be parsed as one. Objects of other kinds are
-    /// errors only if they contain containers.
+    /// Fails if the object is of a kind that has containers, but cannot be parsed. Objects of other kinds are errors
+    /// only if they contain containers.
     pub fn read(request: &'a Request) -> Result<Option<Self>, Error> {
         Self::read_document(request, Document::Object)
     }
@@ -290,7 +290,7 @@ impl<'a> PodTemplate<'a> {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ControlPlane {
-    /// `apiVersion: v4`, the only one of BCS.
+    /// `apiVersion: v4`, the only version that BCS has.
     Bcs,
     Kubernetes,
 }

@@ -16,14 +16,14 @@ pub(crate) enum Means {
     Policy(fn() -> Result<Vec<u8>, Error>),
     /// Clients create objects for which these expressions are evaluated.
     Expressions(&'static str),
-    /// Clients create objects for which a webhook in Audit mode is called that never answers.
+    /// Clients create objects for which a webhook is called in Audit mode. The webhook never answers.
     SilentWebhook,
     /// Clients create objects, and this server answers the program's calls with endless informational responses.
     Informational(Server),
     /// A client at another address opens this many connections and sends an incomplete request on each.
     UnfinishedBodies { connections: usize, request: Unfinished },
-    /// The agent of a cluster floods a gateway with this reply, which it sends to all requests: for `Body`, to 256
-    /// watches that no client reads; otherwise to clients with sequential requests.
+    /// The agent of a cluster floods a gateway with this reply. For `Body`, 256 watches that no client reads get it;
+    /// for `Informational`, clients that send requests one after another.
     Tunnel(EndlessReply),
     /// A dry run applies a definition of the guest `misbehaves` with this behaviour and a limit of 1 GiB of memory.
     Configuring(&'static str),
@@ -36,8 +36,8 @@ pub(crate) enum Means {
     /// Clients send this request to the admin port. Each well-behaved request uses a new connection and is followed by
     /// a probe of the admin port.
     Admin(fn() -> Call),
-    /// Clients open the console's page of a uid with which this many objects of 9 KiB were created. It is measured like
-    /// `Admin`.
+    /// Clients open the console's page for a UID that the requests for this many objects of 9 KiB had in common. It is
+    /// measured like `Admin`.
     Decisions(usize),
 }
 
@@ -60,7 +60,7 @@ pub(crate) struct Call {
 pub(crate) enum Server {
     Upstream,
     Webhook,
-    /// The server of a plugin's HTTP requests.
+    /// The server to which a plugin sends HTTP requests.
     OfPlugin,
 }
 

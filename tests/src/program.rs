@@ -52,7 +52,7 @@ impl Mark {
 }
 
 impl Admittance {
-    /// Returns a command for the program without arguments, with all environment variables removed that affect it.
+    /// Returns a command for the program without arguments, and without the environment variables that affect it.
     pub fn command() -> Result<Command, Error> {
         Ok(Self::command_of(&Artifacts::find()?.program("admittance")?))
     }

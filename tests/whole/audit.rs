@@ -349,7 +349,7 @@ pub(crate) fn looking_up() -> Value {
                     "object.metadata.name != 'by-namespace'",
                     "not in this namespace",
                 )},
-                // The plugin always fails, with the Node that it read in its message.
+                // The plugin always fails, with a message that contains the Node that it read.
                 {
                     "name": "plugin",
                     "timeout": "10s",

@@ -583,7 +583,7 @@ cases:
 }
 
 #[tokio::test]
-async fn a_recording_is_a_request() {
+async fn a_case_can_take_its_request_from_a_recording() {
     let folder = tempfile::tempdir().unwrap();
     let reviews = repository().join("tests/whole/kubernetes/reviews");
     let reviews = ["pod-create.json", "ns-create.json"].map(|name| {

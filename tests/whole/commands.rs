@@ -196,7 +196,7 @@ spec:
     ] {
         let text = chain(settings);
         let file = write(&directory, "images.yaml", &text);
-        // Some requests name the place of the value.
+        // In some rows, `{}` in the expected message stands for the column of the value.
         let value = text
             .lines()
             .nth(7)

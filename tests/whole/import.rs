@@ -33,8 +33,7 @@ fn stock(directory: &TempDir) -> std::path::PathBuf {
     plugins
 }
 
-/// Returns what the file's chains answer to each request: the decision, the object and the warnings, and the messages
-/// if both forms of the chains have the same.
+/// Returns the decision, the object and the warnings for each request, with the messages if `with_messages`.
 async fn decisions(directory: &TempDir, chains: &str, with_messages: bool) -> Vec<Value> {
     let ran = admittance(directory, &["run", chains, "requests.json", "--output", "json"]).await;
     assert!(ran.code < Some(2), "{chains}: {}{}", ran.stdout, ran.stderr);
@@ -66,7 +65,7 @@ fn pod(name: &str, labels: &Value) -> Value {
 
 const PODS: &str = "{ apiGroups: [\"\"], apiVersions: [v1], resources: [pods], operations: [CREATE] }";
 
-/// Returns a webhook that denies Pods with a label, and one that changes all others.
+/// Returns a webhook that denies Pods with a label, and one that changes all other Pods.
 fn webhooks(port: u16, bundle: &str) -> String {
     let webhook = |name: &str, path: &str, selector: &str| {
         format!(

@@ -133,7 +133,7 @@ impl Writer {
         self.push(":")
     }
 
-    /// Writes the members of an object. With a `path`, the fields of this part must have their types.
+    /// Writes the members of an object. With a `path`, objects in its fields must have the type names below it.
     fn members(&mut self, members: &Map<'_>, path: Option<&str>) -> WriteResult {
         self.push("{")?;
         for (place, (key, value)) in members.entries().enumerate() {
@@ -148,7 +148,7 @@ impl Writer {
         self.push("}")
     }
 
-    /// Writes a part of an object to apply, which must have the type name `path`.
+    /// Writes a part of an object to apply. Its type name must be `path`.
     fn part(&mut self, part: &Part<'_>, path: &str) -> WriteResult {
         if &*part.path != path {
             return Err(failed(format!(

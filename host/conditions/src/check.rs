@@ -85,7 +85,7 @@ pub(crate) struct Checker<'s> {
     lookups: Vec<ClusterKind>,
     depth: usize,
     height: usize,
-    /// Whether lists and maps may have items of several types, as the arguments of `format` do.
+    /// Whether the items of a list or map may differ in type, as the arguments of `format` may.
     mixed: bool,
 }
 
@@ -272,7 +272,7 @@ impl<'s> Checker<'s> {
         match so_far {
             None => Ok(kind),
             Some(so_far) if self.mixed => Ok(join(&so_far, &kind).unwrap_or(Type::Dyn)),
-            // A dynamic item has another type than the others, even if its value turns out to have their type.
+            // A dynamic item has a type of its own, even if its value turns out to have the type of the other items.
             Some(so_far) => match join(&so_far, &kind).filter(|_| so_far.may_be(&kind)) {
                 Some(joined) => Ok(joined),
                 None => fail(node, format!("expected type '{so_far}' but found '{kind}'")),

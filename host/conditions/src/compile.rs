@@ -1,4 +1,4 @@
-//! Compiles the name and the text of a condition.
+//! Checks the name of a condition, and parses its expression.
 
 use std::thread;
 

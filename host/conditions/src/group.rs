@@ -48,7 +48,7 @@ impl PartialEq for GroupExpression {
     }
 }
 
-/// The deepest nesting of operators. The parser balances a chain `a() && b() && ...`, so that it nests little.
+/// The deepest nesting of operators. The parser balances a chain `a() && b() && ...`, so a long chain is not deep.
 const MAX_DEPTH: usize = 64;
 
 fn formula(node: &IdedExpr, members: &[&str], depth: usize) -> Result<Formula, Mistake> {

@@ -234,7 +234,7 @@ impl PolicyHook {
         found
     }
 
-    /// Returns the parameters; a single `None` if the binding has none. The inner error is why they cannot be read.
+    /// Returns the parameters; a single `None` if the binding has none. The inner error says why reading them failed.
     async fn params(
         &self,
         request: &Request,

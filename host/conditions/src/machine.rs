@@ -51,7 +51,7 @@ pub(crate) struct Machine<'a> {
 struct Meter {
     cost: u64,
     limit: u64,
-    /// The error for exceeding the limit, which is that of the expression or of all expressions.
+    /// The error if the limit is exceeded: that of a single expression, or that of all expressions together.
     exceeded: Halt,
     asked: u64,
     next_deadline_check: u64,
@@ -262,7 +262,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Evaluates `&&` or `||`. An operand with the value `decisive` decides, even if the other one fails.
+    /// Evaluates `&&` or `||`. An operand with the value `decisive` decides, even if the other operand fails.
     #[inline(never)]
     fn decided(&mut self, sides: &'a [Expression; 2], decisive: bool) -> Outcome<'a> {
         let [one, other] = sides;
@@ -365,7 +365,7 @@ fn field<'a>(operand: &Value<'a>, name: &str) -> Result<Option<Value<'a>>, Fault
     }
 }
 
-/// Returns the item of a list or map. The inner error means that it is missing: an optional index has no value.
+/// Returns the item of a list or map. The inner error means that the item is missing.
 fn item<'a>(operand: &Value<'a>, key: &Value<'a>) -> Result<Outcome<'a>, Fault> {
     match operand {
         Value::Map(map) => Ok(map.get(key).ok_or_else(|| Fault::no_key(&key_text(key)))),

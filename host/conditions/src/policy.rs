@@ -165,7 +165,7 @@ impl PolicyCompiler {
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`MatchCondition::compile`].
+    /// Fails like [`MatchCondition::compile`].
     pub fn condition(&mut self, name: &str, expression: &str) -> Result<MatchCondition, ConditionError> {
         let of_kubernetes = Scope {
             params: self.scope.params,

@@ -90,7 +90,7 @@ enum Node {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Field {
     kind: usize,
-    /// The default value, which is the key of a list item without this field.
+    /// The default value, which is the key of list items that lack this field.
     default: Option<Json>,
 }
 

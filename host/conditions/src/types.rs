@@ -177,7 +177,7 @@ impl Bindings {
         }
     }
 
-    /// Replaces type parameters by the types to which they are bound. An unbound one becomes [`Type::Free`].
+    /// Replaces type parameters by the types to which they are bound. An unbound parameter becomes [`Type::Free`].
     pub(crate) fn apply(&self, to: &Type) -> Type {
         match to {
             Type::Any(index) => self.0.get(*index).cloned().flatten().unwrap_or(Type::Free),

@@ -79,7 +79,7 @@ pub trait Dialect: Send + Sync + Debug + 'static {
     }
 
     /// Returns an HTTP request without credentials that the dialect reads as this admission request, or an example of
-    /// such a request if `request` is `None`. Returns `None` if there is none, which is the default.
+    /// such a request if `request` is `None`. Without such a request, returns `None`, like the default.
     fn written(&self, request: Option<&Request>) -> Option<http::Request<String>> {
         let _ = request;
         None
@@ -143,8 +143,8 @@ pub enum Reading {
     Admit {
         /// The request. The caller sets its UID.
         request: Box<Request>,
-        /// The body with a canonical spelling of keys, if the received body is spelled otherwise. Once a chain has seen
-        /// the request, this body is forwarded in place of the received one.
+        /// The body with a canonical spelling of keys, if the keys of the received body have another spelling. Once a
+        /// chain has seen the request, this body is forwarded in place of the received one.
         canonical: Option<Bytes>,
     },
     /// The chains decide about the request, but cannot change its object, because the body is not the object.
@@ -165,7 +165,7 @@ pub struct StoredQuery {
     pub pointer: Pointer,
     /// The spelling of keys that the upstream uses in the object.
     pub spelling: Spelling,
-    /// Whether a reply 404 of the upstream means that there is no object. Otherwise the client gets the 404.
+    /// Whether a 404 from the upstream means that there is no object. Otherwise the client gets the 404.
     pub may_be_absent: bool,
 }
 

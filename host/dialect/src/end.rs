@@ -10,7 +10,7 @@ use http::{
     uri::PathAndQuery,
 };
 
-/// The reason why a request ends at the front door without a reply of the upstream.
+/// The reason why a request ends at the front door without a reply from the upstream.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum End<'a> {

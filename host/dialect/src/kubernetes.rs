@@ -213,7 +213,7 @@ fn kind_of(object: &Object) -> Result<GroupVersionKind, Rejection> {
     }
 }
 
-/// Parses the options in the body. Go clients may send Protocol Buffers, which hooks cannot read; they are left out.
+/// Parses the options in the body. Go clients may send Protocol Buffers, which hooks cannot read: those are left out.
 fn delete_options(head: &Parts, body: &Bytes) -> Option<Object> {
     let readable = is_json(head) && !body.is_empty();
     readable.then(|| Object::parse(body).ok()).flatten()

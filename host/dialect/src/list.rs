@@ -71,12 +71,12 @@ pub struct ItemRequest {
 #[derive(Clone, Debug)]
 pub struct ItemPath(Template<Pointer>);
 
-/// The error for a text that is not an [`ItemPath`].
+/// The error for a string that is not an [`ItemPath`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a path with pointers into an item: write `/v1/job/{{/ID}}`")]
 pub struct InvalidItemPath(String);
 
-/// The error of reading a reply or one of its items.
+/// Why a list or one of its items could not be read.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ListError {

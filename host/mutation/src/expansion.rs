@@ -1,4 +1,4 @@
-//! Generates the objects that a control plane will generate from others, as Gatekeeper's `ExpansionTemplate` describes.
+//! Generates objects that a control plane will generate from other objects, as Gatekeeper's `ExpansionTemplate` does.
 
 use std::{any::Any, borrow::Cow, sync::Arc};
 

@@ -63,7 +63,7 @@ pub enum PathTestError {
     /// The path is not the beginning of the location.
     #[error("{test} is not the beginning of the location {location}")]
     Elsewhere {
-        /// The path of the test.
+        /// The path that the test checks.
         test: String,
         /// The location of the mutator.
         location: String,

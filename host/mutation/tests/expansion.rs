@@ -179,7 +179,7 @@ async fn a_generator_without_an_object_at_the_source_is_a_failure() {
     );
 }
 
-/// Allows every request, and remembers the text of its object.
+/// Allows every request, and records the address of its object's text.
 struct Remember(Arc<Mutex<Vec<usize>>>);
 
 #[async_trait]

@@ -9,7 +9,7 @@ const TURNS: usize = 2;
 
 /// Limits concurrent compilations once requests are served.
 pub(crate) struct Background {
-    /// The thread for compilations in this process, if it compiles. The cell is set when serving starts.
+    /// The compilation thread, if modules are compiled in this process. The cell is set when serving starts.
     begun: OnceLock<Option<Arc<ThreadPool>>>,
     turns: Arc<Semaphore>,
 }

@@ -242,7 +242,7 @@ mod tests {
     #[test]
     fn snapshots_that_differ_only_in_data_are_equal_with_fillers() {
         let snapshot = |data: &str| {
-            // One segment is the empty one that wizer leaves for a passive segment, to which the code refers.
+            // One segment is empty: wizer leaves it in place of a passive segment that the code refers to.
             let text = format!(
                 "(component (core module (memory 3) (func (export \"f\") (data.drop 0)) (data \"\") {data}))"
             );

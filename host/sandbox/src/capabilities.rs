@@ -91,7 +91,7 @@ pub(crate) fn is_wasi(version: &str) -> bool {
     version.starts_with("0.2.")
 }
 
-/// Returns the row of an import such as `wasi:io/poll@0.2.6`; `None` if this host does not provide it.
+/// Returns the interface that an import such as `wasi:io/poll@0.2.6` names; `None` if this host does not provide it.
 pub(crate) fn provided(import: &str) -> Option<&'static Provided> {
     let (interface, version) = import.split_once('@').unwrap_or((import, ""));
     let mut all = PROVIDED.iter();

@@ -25,9 +25,9 @@ pub struct SandboxConfig {
     pub compile_memory: u64,
     /// The maximum processor time for compiling one component, in whole seconds. Default 60 s.
     pub compile_time: Duration,
-    /// The wall-clock limit of one compilation, without the time in the queue. It must only end a
-    /// [`compiler`](Self::compiler) that hangs, because processor time limits all others: a large module must not fail
-    /// because the machine is busy. Default 1 h.
+    /// The wall-clock limit of one compilation, without the time in the queue. It should only end a
+    /// [`compiler`](Self::compiler) that hangs. The limit on processor time ends any other, so that a large module does
+    /// not fail because the machine is busy. Default 1 h.
     pub prepare_timeout: Duration,
     /// The maximum processor time of `describe` or `configure`. The wall-clock time may be ten times that. Default 10
     /// s.

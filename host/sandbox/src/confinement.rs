@@ -61,7 +61,7 @@ mod filters {
         libc::SYS_writev,
     ];
 
-    /// Confines all threads of this process, also later ones. The process can no longer gain privileges.
+    /// Confines all threads of this process, including later ones. The process can no longer gain privileges.
     pub(super) fn apply() -> Result<(), Error> {
         // Filters cannot see the flags of `clone3`, which are in memory. After `ENOSYS`, C libraries use `clone`.
         let unknown = SeccompAction::Errno(libc::ENOSYS.cast_unsigned());

@@ -183,7 +183,7 @@ pub(crate) enum Effort {
     Full,
 }
 
-/// Creates the settings of a compiler, in any process. Code of any effort runs in the same engine.
+/// Creates the settings of a compiler, in any process. The same engine runs code that was compiled with any effort.
 pub(crate) fn compile_settings(effort: Effort) -> Config {
     let mut config = Config::new();
     config

@@ -3,7 +3,7 @@ use std::fmt;
 use admittance_admission::Failure;
 use serde::{Deserialize, Serialize};
 
-/// An error of creating a sandbox, or of preparing or loading a plugin.
+/// Why a sandbox cannot be created, or a plugin cannot be prepared or loaded.
 ///
 /// A failed call of a loaded plugin is a [`Failure`] instead.
 #[derive(Debug, thiserror::Error)]
@@ -20,7 +20,7 @@ pub enum Error {
     /// The ticker thread cannot be started.
     #[error("the epoch timer thread cannot be started: {0}")]
     Ticker(#[source] std::io::Error),
-    /// This host does not allow the module, or a limit of its stage. The text gives the reason and the fix.
+    /// This host does not allow the module, or a limit that its stage sets. The text gives the reason and the fix.
     #[error("{0}")]
     Unusable(String),
     /// The module is truncated.

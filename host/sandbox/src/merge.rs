@@ -100,6 +100,7 @@ impl<T> PerKind<T> {
 enum Item {
     /// A core function that the component defines, such as a lowered host function, by its number.
     Canonical(usize),
-    /// A definition in a module, by the number of the module and its own number among those of its kind.
+    /// A definition in a module: the module's number, and the definition's number among those of its kind in the
+    /// module.
     Defined { member: usize, definition: u32 },
 }

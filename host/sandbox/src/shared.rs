@@ -10,8 +10,8 @@ use tokio::sync::{self, OnceCell};
 
 use crate::Sandbox;
 
-/// Keeps a module's compiled forms that do not depend on settings for the next preparation. Without it, only
-/// preparations at the same time share them, and each later one compiles again.
+/// Keeps the compiled forms of a module that do not depend on settings, so that the next preparation reuses them.
+/// Without it, only concurrent preparations share them.
 #[derive(Clone, Debug)]
 #[must_use = "the compiled forms are dropped with the last of these"]
 pub struct SharedModule(pub(crate) Arc<Shared>);

@@ -26,7 +26,7 @@ struct Address<'a> {
     node_name: Option<Text<'a>>,
 }
 
-/// Moves the not ready addresses on [nodes presumed reachable](crate::node::Reachability) behind the ready addresses.
+/// Moves unready addresses on [nodes presumed reachable](crate::node::Reachability) behind the ready addresses.
 pub(crate) fn patch<'r>(request: &'r Request, nodes: &mut Nodes<'r>) -> Result<Patch, Error> {
     let mut patch = Patch::new();
     let subsets = request

@@ -22,7 +22,7 @@ struct Endpoint<'a> {
     topology: Option<Topology<'a>>,
 }
 
-/// The conditions of an endpoint. An absent one is unknown, which consumers treat as ready.
+/// The conditions of an endpoint. An absent condition is unknown, which consumers treat as ready.
 #[view]
 #[derive(Clone, Copy)]
 struct Conditions {

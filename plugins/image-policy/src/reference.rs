@@ -324,7 +324,7 @@ fn is_tag(tag: &str) -> bool {
             .all(|byte| is_word(byte) || matches!(byte, b'.' | b'-'))
 }
 
-/// Returns whether a text is an algorithm with its number of hexadecimal digits (unknown ones: 32 or more).
+/// Returns whether a string is a digest: an algorithm with its number of digits (32 or more if it is unknown).
 fn is_digest(digest: &str) -> bool {
     let Some((algorithm, value)) = digest.split_once(':') else {
         return false;

@@ -112,7 +112,7 @@ mod tests {
 
     /// The cases are from OPA's `test/cases/testdata/netcidrmerge` and `netcidrintersects`, and its documentation.
     #[test]
-    fn networks_are_merged_as_by_opa() {
+    fn networks_are_merged_as_in_opa() {
         for (networks, expected) in [
             (r#"[]"#, Some(vec![])),
             (r#"["192.0.128.0/24"]"#, Some(vec!["192.0.128.0/24"])),

@@ -1,4 +1,4 @@
-//! `sprintf` with the output of Go's `fmt.Sprintf`, as in OPA: wrong numbers of arguments and verbs are not errors.
+//! `sprintf` with the output of Go's `fmt.Sprintf`, as in OPA: a wrong verb or number of arguments is not an error.
 
 use std::fmt::Write as _;
 

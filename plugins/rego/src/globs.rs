@@ -24,13 +24,13 @@ impl Part {
     }
 }
 
-/// Returns whether a text that is not empty matches both globs; `None` if one is invalid, or both are very long.
+/// Returns whether a text that is not empty matches both globs; `None` if a glob is invalid, or both are very long.
 pub(crate) fn have_common_text(one: &str, other: &str) -> Option<bool> {
     let (one, other) = (parts(one)?, parts(other)?);
     if one.len().saturating_mul(other.len()) > MOST_PAIRS {
         return None;
     }
-    // The pairs of positions in both globs that a common text can lead to, each with whether that text is not empty.
+    // The pairs of positions, one in each glob, that a common text can reach, and whether that text is not empty.
     let mut reached = BTreeSet::from([(0, 0, false)]);
     let mut open = vec![(0, 0, false)];
     while let Some((at, other_at, has_text)) = open.pop() {
@@ -153,7 +153,7 @@ mod tests {
             ("mamama.*", &["dadada.*", "nanana.*"], Some(false)),
             (".*mamama", &[".*dadada", ".*nanana"], Some(false)),
             (".xyz.", &["paaap", ".*pqr.*"], Some(false)),
-            // Only the empty text matches both.
+            // Only the empty text matches each pair of globs, and it does not count.
             ("a*", &["b*", ""], Some(false)),
         ] {
             for other in others {

@@ -12,7 +12,7 @@
 //! ```
 //!
 //! A stage with `rego:`, and the templates of Gatekeeper, are stages of this plugin. The policy is compiled by
-//! `configure`, so that calls start with it.
+//! `configure`, so that calls start with the compiled policy.
 
 mod cidr;
 mod format;
@@ -52,7 +52,7 @@ pub struct Rego {
     /// The path of the rule whose value is the verdict.
     rule: String,
     parameters: Value,
-    /// The constraints of a template of Gatekeeper, by name; empty with an entry point.
+    /// The constraints of a Gatekeeper template, by name; empty if the settings have an entry point.
     constraints: BTreeMap<String, PreparedConstraint>,
     inventory: Vec<(String, String)>,
     /// Whether the policy reads the object of the request's namespace.

@@ -161,7 +161,7 @@ fn canonical(rule: &str) -> String {
     }
 }
 
-/// Returns the mistake and its line on one line, from a report that draws the position over several lines.
+/// Returns the mistake and its line number as one line, from a report that draws the position over several lines.
 pub(crate) fn readable(report: &str) -> String {
     let place = report.lines().find_map(|line| line.trim().strip_prefix("--> "));
     let line = place.and_then(|place| place.rsplit(':').nth(1)?.parse::<u32>().ok());

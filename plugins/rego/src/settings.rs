@@ -25,7 +25,7 @@ pub struct Settings {
     #[serde(default)]
     pub parameters: Map<String, Json>,
     /// Instead of an entry point: the constraints of a template of Gatekeeper, by name. If there are several, the
-    /// environment variable `CONSTRAINT` of a stage names its own.
+    /// environment variable `CONSTRAINT` of a stage selects the constraint for that stage.
     #[serde(default)]
     pub constraints: BTreeMap<String, Constraint>,
     /// The kinds of objects in `data.inventory`, such as `v1/Service`. Each must be granted in `allow.cluster`.
@@ -43,7 +43,7 @@ pub struct Constraint {
     /// The effects of a violation.
     #[serde(default)]
     pub actions: Vec<Action>,
-    /// The beginning of its messages; by default, its name in brackets.
+    /// The beginning of the constraint's messages; by default, the constraint's name in brackets.
     pub prefix: Option<String>,
 }
 

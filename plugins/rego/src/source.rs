@@ -8,7 +8,7 @@
 //!   it;
 //! - a second body of a rule, `violation[...] { ... } { ... }`, gets its own head;
 //! - `not f(x.y)` is false if `x.y` is undefined: references and calls in it are bound before the `not`. OPA does so
-//!   for all negated calls and comparisons, except that of the sides of `==` and `=` it binds only calls;
+//!   for all negated calls and comparisons, but on the sides of `==` and `=`, it binds only calls;
 //! - `any(x, result)` becomes `result = any(x)`, because regorus does not accept the result as an argument of an added
 //!   function.
 
@@ -228,7 +228,7 @@ impl Bindings<'_> {
                 }
                 _ => continue,
             };
-            // Statements with `with` are skipped, because it would have to apply to the bound values too.
+            // Statements with `with` are skipped, because the `with` would have to apply to the bound values too.
             if !statement.with_mods.is_empty() {
                 continue;
             }

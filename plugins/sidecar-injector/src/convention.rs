@@ -101,7 +101,8 @@ impl Conventions {
         self.main.style == Style::KubeSidecarInjector && is_system(namespace)
     }
 
-    /// Returns the choice in an annotation of a template or its workload; the convention's take precedence.
+    /// Returns the choice in an annotation of a template or its workload; annotations of the convention take
+    /// precedence.
     pub(crate) fn answer<'a>(
         &'a self,
         template: &'a PodTemplate<'_>,

@@ -26,9 +26,9 @@ pub struct Settings {
     /// Volumes to add, written as in a pod spec. Each needs a `name`.
     #[serde(default, deserialize_with = "null_is_empty")]
     pub volumes: Vec<Map<String, Value>>,
-    /// Image pull secrets to add, written as in a pod spec. Each needs a `name`. Kubernetes gives a Pod
-    /// those of its service account only if it has none of its own: list them too if workloads rely
-    /// on them and their templates are injected.
+    /// Image pull secrets to add, written as in a pod spec. Each needs a `name`. Kubernetes gives a Pod the secrets of
+    /// its service account only if the Pod has none of its own: if injected workloads rely on those secrets, list them
+    /// too.
     #[serde(default, deserialize_with = "null_is_empty")]
     pub image_pull_secrets: Vec<Map<String, Value>>,
     /// Annotations to add; an existing one keeps its value.
@@ -50,7 +50,7 @@ pub struct Settings {
     /// `sidecar-injector.admittance.dev/status` by default; with the convention `kubeSidecarInjector` it
     /// is `sidecar-injector-webhook.morven.me/status` with the value `injected`.
     pub status_annotation: Option<String>,
-    /// A SidecarSet of OpenKruise, which is injected into the Pods that are created as OpenKruise does. It cannot be
+    /// A SidecarSet of OpenKruise, which is injected into new Pods in the same way as by OpenKruise. It cannot be
     /// combined with other settings. A SidecarSet among the definitions is a stage with this setting.
     pub sidecar_set: Option<SidecarSet>,
 }
@@ -60,10 +60,10 @@ pub struct Settings {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Convention {
     /// The annotations named by `annotation` and `statusAnnotation`. If a workload does not have the first,
-    /// `sidecar-injector-webhook.morven.me/inject` is read as by kube-sidecar-injector: `"yes"`
-    /// opts in, except in `kube-system` and `kube-public`, and `"no"` opts out. Such a workload also
-    /// gets `sidecar-injector-webhook.morven.me/status: injected`, and one that has it is not injected
-    /// again, unless the mode is `always`.
+    /// `sidecar-injector-webhook.morven.me/inject` is read the way kube-sidecar-injector reads it: `"yes"` opts in,
+    /// except in `kube-system` and `kube-public`, and `"no"` opts out. Such a workload also gets
+    /// `sidecar-injector-webhook.morven.me/status: injected`, and one that has it is not injected again, unless the
+    /// mode is `always`.
     #[default]
     Both,
     /// Only the annotations named by `annotation` and `statusAnnotation`.

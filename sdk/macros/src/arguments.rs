@@ -117,7 +117,7 @@ fn list<T: Parse>(input: ParseStream<'_>) -> Result<Punctuated<T, Token![,]>> {
     Punctuated::parse_terminated(&content)
 }
 
-/// Reads `v1/pods`, `apps/v1/deployments`; resources of one group and version become one rule.
+/// Parses resources such as `v1/pods`. Resources of the same group and version become one rule.
 fn resources(list: &Punctuated<LitStr, Token![,]>) -> Result<Vec<ResourceRule>> {
     let mut rules: Vec<ResourceRule> = Vec::new();
     for literal in list {

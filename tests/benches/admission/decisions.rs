@@ -78,7 +78,7 @@ pub(crate) async fn measure(directory: &Path, requests: usize, many: usize, rows
     table.print();
 }
 
-/// Measures what counting a request for the console's trends costs, which must be below 1 % of the request.
+/// Measures the cost of counting a request for the console's trends, which must be below 1 % of the request's time.
 fn trends(request: Times) -> String {
     const REQUESTS: u32 = 1_000_000;
     let begun = Instant::now();

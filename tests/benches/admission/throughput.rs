@@ -232,7 +232,7 @@ fn compare(title: &str, time: Duration, targets: &[Target]) -> bool {
         let rows = measure_in_turns(targets, connections, count, time);
         for (target, rounds) in &rows {
             let figures = Figures::median(rounds);
-            // Another server has a single row, which is the base of both builds.
+            // Another server has a single row, which is the base of the rows of both builds.
             let mut bases = rows
                 .iter()
                 .filter(|(base, _)| base.is_base && (base.suffix == target.suffix || base.name == NGINX));

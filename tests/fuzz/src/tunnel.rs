@@ -12,8 +12,8 @@ use crate::block_on;
 /// The memory limit of the tunnel in bytes. Two connections take half of it.
 const LIMIT: usize = 256 << 10;
 
-/// Sends messages of an agent to a gateway; the input gives for each a number of repetitions, a length and its bytes.
-/// The connections 1 and 2 are open, and nothing reads the data of connection 1.
+/// Sends messages of an agent to a gateway; for each message, the input gives a number of repetitions, a length and
+/// bytes. The connections 1 and 2 are open, and nothing reads the data of connection 1.
 pub fn tunnel(input: &[u8]) {
     block_on(async {
         let (ours, theirs) = tokio::io::duplex(64 << 10);

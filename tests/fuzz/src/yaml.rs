@@ -9,9 +9,9 @@ use crate::definitions::check_mistakes;
 /// The maximum size of a body in bytes.
 const LIMIT: usize = 1 << 16;
 
-/// Reads a request body of the gateway as YAML. Checks that the result is JSON within the limit, whatever aliases
-/// repeat, or a mistake with a position. The value must be the same when the text is in a file, and when the value is
-/// written and read again.
+/// Reads a request body of the gateway as YAML. Checks that the result is JSON within the limit, even if aliases repeat
+/// large values, or else a mistake with a position. The value must be the same when the text is in a file, and when the
+/// value is written and read again.
 pub fn yaml(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else {
         return;

@@ -1,4 +1,4 @@
-//! The state of a cluster, changed like by the handlers in the original's `sched/api/api.go`.
+//! The state of a cluster, changed in the same way as by the handlers in the original's `sched/api/api.go`.
 
 use std::{
     collections::BTreeMap,

@@ -28,8 +28,8 @@ pub(crate) struct Dist {
     /// Package this program instead of compiling a release, to try the packages.
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
-    /// Package the program for this architecture, `x86_64` or `aarch64`. For another one than this machine's, it is
-    /// cross-compiled with Debian's compiler, and runs in QEMU to print its man pages.
+    /// Package the program for this architecture, `x86_64` or `aarch64`. If that is not this machine's architecture,
+    /// the program is cross-compiled with Debian's compiler, and runs in QEMU to print its man pages.
     #[arg(long, value_name = "ARCHITECTURE", default_value = env::consts::ARCH)]
     machine: Machine,
 }

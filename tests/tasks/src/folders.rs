@@ -7,7 +7,7 @@ use std::{
 
 use crate::command::{Error, say};
 
-/// Locks out other processes until the file is dropped. `purpose` is what all of them do, as shown while one waits.
+/// Locks out other processes until the file is dropped. A waiting process shows the common `purpose` of all of them.
 pub(crate) fn lock(path: &Path, purpose: &str) -> Result<File, Error> {
     let file = File::create(path).map_err(at(path))?;
     match file.try_lock() {

@@ -26,7 +26,7 @@ const RESULT: &str = "host/conditions/src/structure/builtin.txt";
 pub(crate) struct Kinds {
     /// The source of k8s.io/client-go.
     client_go: PathBuf,
-    /// Its version, which is noted in the file.
+    /// The version of client-go, which is noted in the file.
     version: String,
 }
 

@@ -85,7 +85,7 @@ enum Task {
     },
     /// Write the bill of materials of the program (CycloneDX) to target/sbom.
     Sbom,
-    /// Compile a release of the program that contains the list of its dependencies and the stock plugins.
+    /// Compile a release of the program, which contains the stock plugins and the list of its dependencies.
     Release,
     /// Write what a release publishes to target/dist: an archive, a Debian package, an image, the bill of materials and
     /// checksums.

@@ -106,7 +106,7 @@ fn build_policies() -> Result<(), Error> {
     cargo(arguments)
 }
 
-/// Runs the cases in the directories `tests` of the plugins.
+/// Runs the cases in the plugins' directories `tests`.
 pub(crate) fn test() -> Result<(), Error> {
     let folder = root().join("plugins");
     for plugin in packages(&folder)? {

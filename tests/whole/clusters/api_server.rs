@@ -234,7 +234,7 @@ async fn answer(State(shared): State<Arc<Shared>>, mut request: Request) -> Resp
 }
 
 impl Shared {
-    /// Returns the objects of a resource in all namespaces that match the query's label selector.
+    /// Returns the objects of a resource that match the query's label selector, from all namespaces.
     fn list(&self, path: &str, query: &str) -> Response {
         let resource = path.rsplit('/').next().unwrap();
         let mut selectors = form_urlencoded::parse(query.as_bytes());

@@ -135,7 +135,7 @@ async fn a_gateway_without_the_secret_is_refused() {
 async fn a_replayed_request_opens_no_tunnel() {
     let place = ZooKeeperNode::shared("recorded").await;
     let scene = Scene::with_peers(&place.config()).await;
-    // An attacker may have recorded this request of a gateway that has the secret.
+    // An attacker may have recorded this request from a gateway that has the secret.
     let (id, key) = ("recorded", "AAAAAAAAAAAAAAAAAAAAAA==");
     let secret = hmac::Key::new(hmac::HMAC_SHA256, SECRET.as_bytes());
     let proof = |text: String| BASE64_STANDARD.encode(hmac::sign(&secret, text.as_bytes()));

@@ -124,7 +124,7 @@ async fn roles_of_the_configuration_are_bound_in_the_cluster() {
     assert_eq!(got.values("impersonate-user"), ["plain.bob"]);
     assert!(got.values("impersonate-group").is_empty());
 
-    // The gateway reads the file again while it runs, and withdraws exactly the roles that it no longer lists.
+    // The gateway reads the file again while it runs, and withdraws exactly the roles that the file no longer lists.
     let roles = "roles: [ { user: alice, cluster: plain-dev, roles: [workloads-view] } ]\n";
     fs::write(scene.directory.path().join("roles.yaml"), roles).unwrap();
     until_bound(

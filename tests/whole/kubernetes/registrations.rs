@@ -266,7 +266,7 @@ async fn webhook_configurations_follow_the_live_chains() {
         let all = [VALIDATING, MUTATING, "secrets"].map(|plural| count(&format!("/{plural}?")));
         assert!(all.iter().all(|count| *count > 0), "{verb}: {all:?}");
         let named = [NAME, SECRET].map(|name| count(&format!("fieldSelector=metadata.name%3D{name}")));
-        // The Secret's name begins with that of the configurations.
+        // The configurations' name is a prefix of the Secret's name, so requests for the Secret count for both.
         assert_eq!(named, [all.iter().sum(), all[2]], "{verb}");
         assert_eq!(
             count(&format!("/namespaces/{NAMESPACE}/secrets?")),

@@ -35,8 +35,8 @@ fn renewed(lease: &Value) -> Timestamp {
 
 /// Checks all versions of all Leases in the order of their writes, and returns the number of targets. A table may
 /// become the target only when all replicas that serve the previous target have prepared it. No replica may serve a
-/// table before it is the target or much later, or return to an earlier target. A killed replica must have a Lease that
-/// expires.
+/// table before it is the target, put off serving a target that it has prepared, or return to an earlier target. A
+/// killed replica must have a Lease that expires.
 ///
 /// A slow replica may serve a target, and report so, after the next target is published, because the leader waits only
 /// until the replica has prepared the next target.
@@ -176,7 +176,7 @@ async fn replicas_continue_without_a_killed_one_and_without_the_api_server() {
     second.program.suspend().unwrap();
     setting.server.put(PLURAL, chain("pods", "second"));
     until_waiting(&leader.program, "has not prepared").await;
-    // The Lease has the state later than `/v1/status`.
+    // The state appears in the Lease later than in `/v1/status`.
     eventually("the Lease of the leader says what is prepared", async || {
         let replicas = replicas(&third.program).await;
         let mut known = replicas["replicas"].as_array().into_iter().flatten();

@@ -224,7 +224,7 @@ async fn rights_and_webhooks_are_printed_for_chains_as_resources() {
         .unwrap();
     assert!(config.contains("oci://registry.example.com/**"), "{config}");
 
-    // Policies of other systems may be read but not written, and only the configured systems.
+    // Policies of other systems may be read but not written, and only the policies of configured systems.
     assert!(!with.object("ClusterRole", "").to_string().contains("gatekeeper"));
     let directory = tempfile::tempdir().unwrap();
     let policies = "{ kubernetes: { policies: [Kubernetes, Gatekeeper, Kubewarden, Kyverno] } } ]";

@@ -18,7 +18,7 @@ const CLIENTS: usize = 8;
 enum Goes {
     /// The master crashes while requests are in flight, and its node disappears later.
     Dies,
-    /// The master deletes its node, and then answers as a scheduler that is not the master.
+    /// The master deletes its node, and then answers like a scheduler that is not the master.
     StepsDown,
 }
 
@@ -83,7 +83,7 @@ async fn change(goes: Goes) {
     assert_eq!(mistakes, [""; 0]);
     let wrong = wrong(&written, &cluster, &received);
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    // Every client got a valid reply, in which a failure has its reason.
+    // Every client got a valid reply. A failure is reported with its reason.
     for written in &written {
         let is_clean = match &written.answer {
             Answer::Created => true,

@@ -198,7 +198,7 @@ impl Candidate {
         }
     }
 
-    /// Deletes the node, and answers as a scheduler that is not the master.
+    /// Deletes the node, and answers like a scheduler that is not the master.
     pub(super) async fn resign(self) {
         self.election.abort();
         (self.lead)(false);

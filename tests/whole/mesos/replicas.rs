@@ -146,7 +146,7 @@ async fn three_drivers_go_live_with_each_change_together() {
     if soak.is_some() {
         assert!(overlap < Duration::from_secs(1), "{overlap:?}");
     }
-    // The first table and each change were a target once.
+    // The first table, and the table of each change, became the target exactly once.
     let (published, stat) = nodes.get(&above()).await.unwrap();
     assert_eq!(usize::try_from(stat.version).unwrap(), changes + 1);
     for driver in &drivers {

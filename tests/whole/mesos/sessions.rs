@@ -15,7 +15,7 @@ fn of_cluster() -> String {
     format!("{DRIVERS}/{CLUSTER}")
 }
 
-/// Returns the driver's only node in each of its two locations. The second one also has nodes of clusters.
+/// Returns the driver's only node in each of its two locations. The second location also has nodes of clusters.
 async fn registered(nodes: &Nodes) -> (Node, Node) {
     let is_driver = |node: &Node| node.name.starts_with("_c_");
     let in_service = nodes

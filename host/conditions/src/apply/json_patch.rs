@@ -149,7 +149,7 @@ impl Operation {
     }
 }
 
-/// Returns the error of an operation whose path does not exist.
+/// Returns the error message for an operation whose path does not exist.
 fn missing(operation: &str, what: &str, path: &str) -> String {
     format!("{operation} operation does not apply: doc is missing {what}: {path}: {MISSING}")
 }

@@ -159,7 +159,7 @@ impl Checker<'_> {
         Ok(Some((Expression::Each(Box::new(each)), checked)))
     }
 
-    /// Checks Kyverno's `cel.bind(variable, value, body)`, which is a macro over a list with only `value`.
+    /// Checks Kyverno's `cel.bind(variable, value, body)` as a macro over the list `[value]`.
     pub(super) fn bind(&mut self, variable: &IdedExpr, value: &IdedExpr, body: &IdedExpr) -> Typed {
         let name = variable_name(variable)?;
         let (value, kind) = self.check(value)?;

@@ -1,4 +1,4 @@
-//! The functions `format` and `strings.quote` of CEL's strings extension. Numbers are formatted as Go does for English.
+//! The functions `format` and `strings.quote` of CEL's strings extension. Numbers have Go's format for English.
 
 use std::{collections::HashMap, fmt::Write};
 

@@ -1,4 +1,4 @@
-//! Kubernetes' named formats, such as `format.dns1123Label().validate(text)`, which returns the mistakes in a text.
+//! Kubernetes' named formats, such as `format.dns1123Label().validate(text)`, which returns the mistakes in a string.
 
 use std::sync::{Arc, LazyLock};
 
@@ -260,7 +260,7 @@ fn qualified_name(text: &str) -> Vec<String> {
     wrong
 }
 
-/// Replaces a dash at the end of a prefix. The dash is valid, because more characters follow in a name.
+/// Replaces a dash that ends the prefix of a name: it is valid there, because the name continues after the prefix.
 fn masked(text: &str) -> String {
     match text.strip_suffix('-') {
         Some(front) if !front.is_empty() => {
@@ -306,7 +306,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn named_formats_accept_and_reject_texts_as_in_kubernetes() {
+    fn named_formats_accept_and_reject_the_same_strings_as_in_kubernetes() {
         // Source: the tests of Kubernetes' format library.
         let long = "a".repeat(64);
         for (name, good, bad, why) in [

@@ -1,8 +1,8 @@
-//! Formats numbers as Go does for English, and quotes texts.
+//! Formats numbers the way Go formats them for English, and quotes strings.
 
 use std::{fmt::Write, iter::repeat_n};
 
-/// The largest number of decimals that Rust's formatter is asked for. More decimals are zeros that are appended.
+/// The largest number of decimals to request from Rust's formatter. Further decimals are appended as zeros.
 const EXACT: usize = 1100;
 
 /// Formats a number with commas between thousands.

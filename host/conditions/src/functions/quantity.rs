@@ -31,7 +31,7 @@ impl Quantity {
         if whole.is_empty() && part.is_empty() || part.contains('.') {
             return None;
         }
-        // The amount is the digits times a power of ten (for point and suffix) times a power of two (for the suffix).
+        // The amount is the digits times a power of ten (for the decimal point and the suffix) times a power of two.
         let (twos, tens) = scale(suffix)?;
         let digits = format!("{whole}{part}");
         let digits = digits.trim_start_matches('0');
@@ -61,7 +61,7 @@ impl Quantity {
     }
 }
 
-/// Returns the powers of two and ten that a suffix means.
+/// Returns the powers of two and ten for which a suffix stands.
 fn scale(suffix: &str) -> Option<(u32, i32)> {
     Some(match suffix {
         "n" => (0, -9),

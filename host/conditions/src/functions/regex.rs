@@ -232,7 +232,7 @@ fn from_go(source: &str) -> Result<String, String> {
     let mut out = String::with_capacity(source.len() + 16);
     let mut rest = source;
     let mut class = false;
-    // The text from the last repetition on, if that ended right before `rest`.
+    // The text from the previous repetition on, if that repetition ends where `rest` begins.
     let mut repetition: Option<&str> = None;
     while let Some(character) = rest.chars().next() {
         let after = rest.get(character.len_utf8()..).unwrap_or_default();

@@ -395,7 +395,7 @@ mod tests {
                     damaged[place] ^= change;
                     let encoded = BASE64_STANDARD.encode(&damaged);
                     let text = format!("-----BEGIN {label}-----\n{encoded}\n-----END {label}-----\n");
-                    // Most results are errors, but some changes are in a signature or a name.
+                    // Most changes cause errors, but not those in a signature or a name.
                     let _ = decode(&text);
                 }
             }

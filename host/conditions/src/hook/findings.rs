@@ -79,7 +79,7 @@ impl PolicyHook {
                 return Ok(response);
             }
             Wording::Native => {
-                // An expression that fails does not cancel another one's denial.
+                // An expression that fails does not cancel the denial of another expression.
                 let (failed, denied): (Vec<_>, Vec<_>) = objections
                     .into_iter()
                     .chain(refusals)

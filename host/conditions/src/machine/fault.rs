@@ -37,7 +37,7 @@ impl Fault {
         Self::Error(text)
     }
 
-    /// Returns the error of a call whose values no overload accepts.
+    /// Returns the error for a call whose arguments no overload accepts.
     pub(crate) fn no_overload() -> Self {
         Self::error("no such overload")
     }

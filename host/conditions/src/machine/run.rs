@@ -22,8 +22,9 @@ pub(crate) struct Sources<'s> {
 }
 
 impl<'a> Machine<'a> {
-    /// Evaluates an expression. When it needs a value from a source, or becomes expensive, the evaluation ends. It
-    /// starts again with the value, or on a thread for long work. The cost limit allows two calls of the authorizer.
+    /// Evaluates an expression. If a value from a source is needed, the evaluation stops, and starts again with the
+    /// value. If it becomes expensive, it starts again on a thread for long work. The cost limit allows two authorizer
+    /// calls.
     pub(crate) async fn settle(&mut self, expression: &'a Expression, sources: Sources<'_>) -> Outcome<'a> {
         let outcome = loop {
             match self.run(expression) {

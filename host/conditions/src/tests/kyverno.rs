@@ -384,7 +384,7 @@ fn functions_that_policies_cannot_call_are_refused_with_the_reason() {
         let error = compile(namespace, &[expression]).unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
     }
-    // Policies of other systems cannot call these functions.
+    // Only Kyverno policies can call these functions.
     for expression in [
         "image('a').tag() == ''",
         "md5('a') == ''",
@@ -552,7 +552,7 @@ async fn responses_to_a_policy_are_recorded() {
         .http
         .into_iter()
         .map(|answer| (answer.method, answer.body));
-    // Equal requests of a policy are sent only once.
+    // Equal requests from a policy are sent only once.
     let expected = ("POST".to_owned(), json!({"ok": true}));
     assert_eq!(sent.collect::<Vec<_>>(), [expected]);
 }

@@ -196,7 +196,7 @@ async fn validations_decide_according_to_actions_and_parameters() {
         (&["when object.kind == 'Service'", "validate false"], deny(), "allow".into()),
         (&["when object.nope == 1", "validate true"], deny(), "422 Invalid: pods \"web\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: expression 'object.nope == 1' resulted in error: no such key: nope".into()),
         (&["when object.nope == 1", "validate false"], ignore(), "allow".into()),
-        // The following rows have other actions than `Deny` alone.
+        // In the following rows, `Deny` is not the only action.
         (&["validate false | no"], bound(&[Action::Warn]), "allow; Validation failed for ValidatingAdmissionPolicy 'p' with binding 'b': no".into()),
         (&["validate false | no"], bound(&[Action::Audit, Action::Deny]), format!("{DENIED}no; validation_failure=[{{\"message\":\"no\",\"policy\":\"p\",\"binding\":\"b\",\"expressionIndex\":0,\"validationActions\":[\"Audit\",\"Deny\"]}}]")),
         // Audit annotations.
@@ -409,9 +409,9 @@ async fn the_size_of_mutated_objects_is_limited() {
     }
 }
 
-/// The cost limits the lengths of messages and annotations, and errors do not repeat texts of clients.
+/// The cost limits the lengths of messages and annotations, and error messages do not repeat text from clients.
 #[tokio::test]
-async fn the_texts_of_policies_are_limited() {
+async fn the_lengths_of_messages_and_annotations_of_policies_are_limited() {
     let mut request = pod();
     let object = json!({"metadata": {"name": "x".repeat(1_000_000)}, "spec": {"n": [1, 2]}});
     request.object = Object::from_value(object);

@@ -63,7 +63,7 @@ impl Matched {
 }
 
 impl Rest {
-    /// Returns the first route that matches the method and this reading of the path.
+    /// Returns the first route that matches the method and the path, which is decoded in one of the possible ways.
     fn find(&self, method: &Method, path: &str) -> Option<Matched> {
         self.routes
             .iter()
@@ -71,7 +71,7 @@ impl Rest {
             .find_map(|route| Matched::new(route, &route.template, path, path::parameter))
     }
 
-    /// Returns whether a server that ignores case could match this reading to another route or parameters than `first`.
+    /// Returns whether a server that ignores case could match this path to another route or parameters than `first`.
     fn is_other(&self, first: Option<&Matched>, method: &Method, path: &str) -> bool {
         let find = |template: fn(&PreparedRoute) -> &Router<()>, path: &str| {
             self.routes

@@ -1,4 +1,4 @@
-//! Applies patches of clients for the stages, and sends the stages' changes on as a patch of the same type.
+//! Applies a client's patch, so that stages see the result, and forwards their changes as a patch of the same type.
 
 use admittance_admission::{MergePatch, Object, Patch, PatchError};
 use bytes::Bytes;
@@ -97,7 +97,7 @@ impl Matched {
                 "the result of the patch has a key twice, or not in the spelling of the API",
             ));
         }
-        // The stored object was fetched by the request's names, which the patch must not change.
+        // The stored object was fetched by the names in the request, which the patch must not change.
         if self.stored_uri(head, text)? != self.stored_uri(head, "")? {
             return Err(ambiguous("the patch names another object than the request"));
         }

@@ -54,7 +54,7 @@ pub struct Route {
     /// The sources of the namespace: the first value that is not empty applies. The order must be the control plane's.
     /// Otherwise a client could name one namespace to the chains and another to the control plane.
     pub namespace: Vec<ValueSource>,
-    /// The sources of the name, in the control plane's order like those of the namespace.
+    /// The sources of the name, in the control plane's order, as for the namespace.
     pub name: Vec<ValueSource>,
     /// The path of the object in the body. Default: the whole body.
     pub object: Pointer,

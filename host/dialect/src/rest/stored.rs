@@ -59,7 +59,7 @@ impl StoredPath {
     }
 }
 
-/// Finds mistakes in the settings of a route about patches and the stored object.
+/// Finds mistakes in a route's settings for patches and for the stored object.
 pub(super) fn mistakes(route: &Route) -> Vec<(&'static str, RouteProblem)> {
     let changes = matches!(route.operation, Operation::Create | Operation::Update);
     let patches = changes && route.methods.contains(&Method::PATCH);

@@ -422,7 +422,7 @@ fn name_and_namespace_fields_are_the_default_identity() {
     assert_eq!(prepared.identity, IdentityFields::new([pointer("/Type")]));
 }
 
-/// The object that a stage returns is written with the spelling that the body has below the object's path.
+/// The keys of a stage's object are written in the spelling that the route configures for this part of the body.
 #[test]
 fn the_object_has_the_spelling_of_the_body() {
     let prepared = PreparedRoute::new(0, register("/v1/jobs")).unwrap();

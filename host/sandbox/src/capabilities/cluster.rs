@@ -31,7 +31,7 @@ impl CallState {
         kind: String,
     ) -> wasmtime::Result<Result<(Arc<dyn ClusterReader>, ClusterKind), cluster::Error>> {
         let kind = ClusterKind::new(api_version, kind);
-        // `configure` has no grants, but a plugin may warm up with a sample request in it, so this is only an error.
+        // `configure` has no grants, but a plugin may warm up with a sample request there, so the call must not trap.
         if self.preparing {
             return Ok(Err(cluster::Error::Unavailable(PREPARING.to_owned())));
         }

@@ -208,7 +208,7 @@ pub(super) async fn answer(
     let Some(reader) = state.sandbox.config.images.clone() else {
         return Ok(Err("this host reads no images of registries".to_owned()));
     };
-    // The answer of a registry may have several megabytes, which are hashed and parsed.
+    // A registry may answer with several megabytes, which are hashed and parsed.
     leave().await;
     let answer = ask(&*reader, operation, &image, &signers);
     Ok(match timeout_at(state.deadline.instant(), answer).await {

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_of_a_policy_becomes_a_verdict() {
+    fn a_policys_answer_becomes_a_verdict() {
         let same = r#"{"kind":"Pod","apiVersion":"v1","metadata":{"namespace":"n","name":"a"}}"#;
         let changed = same.replace("\"a\"", "\"b\"");
         let with = |object: &str| format!(r#"{{"accepted":true,"mutated_object":{object}}}"#);

@@ -93,7 +93,7 @@ impl Preparation {
         Ok((store, instance))
     }
 
-    /// Starts an instance of a waPC policy, unless its module is a snapshot of one, and checks its protocol version.
+    /// Starts an instance of a waPC policy, unless its module is a snapshot of a started one, and checks its protocol.
     pub(super) async fn start(
         &self,
         module: &Module,
@@ -144,7 +144,7 @@ impl Preparation {
     }
 }
 
-/// Reads the response to `validate_settings`. A failed call is a mistake too: usually an unknown field.
+/// Reads the response to `validate_settings`. If the call fails, this counts as a mistake, usually an unknown field.
 fn check_settings(answer: Result<Vec<u8>, String>) -> Result<(), Error> {
     let mistake = match answer {
         Ok(answer) => messages::settings(&answer).map_err(|error| {

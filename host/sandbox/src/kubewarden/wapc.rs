@@ -81,7 +81,7 @@ pub(super) fn define(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
     Ok(())
 }
 
-/// Returns the answer to the last host call if it is an error or a result, as demanded; otherwise nothing.
+/// Returns the error of the last host call if `is_error`, or else its result; empty if the call had the other outcome.
 fn host_answer(exchange: &Exchange, is_error: bool) -> &[u8] {
     if exchange.host_failed == is_error {
         &exchange.host_answer

@@ -73,7 +73,7 @@ impl<'a> Parts<'a> {
                 for function in section {
                     match function.ok()? {
                         lift @ CanonicalFunction::Lift { .. } => lifts.push(lift),
-                        // After a lifted function, the function may refer to an item that exists only then.
+                        // A function after a lifted one may refer to an item that exists only from there on.
                         _ if !lifts.is_empty() || !self.after.is_empty() => return None,
                         function => self.canonical(function)?,
                     }

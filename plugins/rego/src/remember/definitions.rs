@@ -46,7 +46,7 @@ pub(super) struct Definitions {
 }
 
 impl Definitions {
-    /// Finds the functions that modules define; `None` if an expression uses `with`, which changes its input.
+    /// Finds the functions that modules define; `None` if they use `with`, which changes the input.
     pub(super) fn find(modules: &[Ref<Module>]) -> Option<Self> {
         let mut has_with = false;
         for module in modules {

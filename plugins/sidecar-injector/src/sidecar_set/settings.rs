@@ -57,7 +57,7 @@ pub enum PatchPolicy {
     Retain,
     /// The existing annotation is replaced.
     Overwrite,
-    /// Its value, a JSON text, is changed by this JSON Merge Patch.
+    /// The existing value, which is JSON, is changed by this value, a JSON Merge Patch.
     MergePatchJson,
 }
 

@@ -55,7 +55,7 @@ pub(crate) async fn role_bindings_of_the_cluster_decide(cluster: Arc<Cluster>) {
     let message = reply.json().unwrap()["message"].to_string();
     assert!(message.contains("agent"), "{message}");
 
-    // The original's agent has an account with `cluster-admin`. With it, super users need no role binding.
+    // The agent of the original BCS has an account with `cluster-admin`, with which super users need no role binding.
     gate.administer("delete clusterrolebinding admittance-system-admittance-agent-cluster-admin")
         .await;
     tell(&gate.scene, "users create root --super-user")

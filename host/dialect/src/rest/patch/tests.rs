@@ -234,7 +234,7 @@ fn stages_see_the_result_of_a_patch() {
 }
 
 #[test]
-fn changes_of_chains_are_sent_on_as_a_patch() {
+fn changes_that_chains_make_are_forwarded_as_a_patch() {
     let (plain, envelope) = (dialect(route()), dialect(enveloped()));
     for (case, dialect, content_type, body, changes, expected) in [
         (
