@@ -217,7 +217,7 @@ mod tests {
     use crate::pointer;
 
     #[test]
-    fn every_operation_is_applied_in_the_same_way_by_another_library() {
+    fn another_patch_library_applies_every_operation_in_the_same_way() {
         let mut patch = Patch::new();
         patch
             .test(pointer!["a"], &1)

@@ -139,8 +139,8 @@ impl<'a> Workload<'a> {
         &self.templates
     }
 
-    /// Returns a field that BCS reads as another one because of its spelling. A plugin that enforces a policy should
-    /// deny such an object.
+    /// Returns a field that BCS reads as a different field because of its spelling. A plugin that enforces a policy
+    /// should deny such an object.
     pub fn misspelt(&self) -> Option<&Misspelt> {
         self.misspelt.as_ref()
     }

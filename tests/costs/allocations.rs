@@ -28,24 +28,24 @@ static BYTES: AtomicU64 = AtomicU64::new(0);
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size());
-        // SAFETY: The caller keeps the same contract.
+        // SAFETY: The caller upholds the same contract.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         count(layout.size());
-        // SAFETY: The caller keeps the same contract.
+        // SAFETY: The caller upholds the same contract.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         count(size);
-        // SAFETY: The caller keeps the same contract.
+        // SAFETY: The caller upholds the same contract.
         unsafe { System.realloc(block, layout, size) }
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: The caller keeps the same contract.
+        // SAFETY: The caller upholds the same contract.
         unsafe { System.dealloc(block, layout) }
     }
 }

@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_version_is_a_module_of_its_own() {
+    fn each_version_is_a_separate_module() {
         let versions = Versions::find().unwrap();
         let (zero, one) = (versions.module(0), versions.module(123_456));
         assert_eq!((zero.len(), one.len()), (versions.size(), versions.size()));

@@ -379,7 +379,7 @@ pub(crate) const LOOKED_UP: [(&str, &str, &str); 4] = [
     ("by-user", "denied", "not by an auditor"),
 ];
 
-/// Creates these objects in a cluster, and others that no finding is about.
+/// Creates these objects in a cluster, and others without findings.
 pub(crate) fn put_looking_up(setting: &Setting) {
     let server = &setting.server;
     for (name, labels) in [

@@ -207,7 +207,7 @@ impl Browser {
         cdp.send_raw("Emulation.setEmulatedMedia", media).await.unwrap();
     }
 
-    /// Replaces the matches of regular expressions in all texts on the page and in its editors.
+    /// Replaces the matches of regular expressions in all text on the page and in its editors.
     pub(crate) async fn replace_texts(&self, replaced: &[(&str, &str)]) {
         let script = "
             const change = (text) => arguments[0].reduce((text, [from, to]) => text.replace(new RegExp(from, 'g'), to), text);

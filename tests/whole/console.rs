@@ -297,7 +297,7 @@ async fn a_refusal_names_the_patches_that_it_discarded() {
 
 /// Clients choose names and images, and plugin authors choose messages, so all of these may contain markup.
 #[tokio::test]
-async fn texts_of_requests_are_never_markup() {
+async fn text_from_requests_is_never_shown_as_markup() {
     let Some(browser) = Browser::start().await else {
         return;
     };

@@ -142,7 +142,7 @@ async fn a_trace_is_passed_on_and_is_in_every_line_of_the_log() {
     let headers = [("traceparent", parent.as_str()), ("tracestate", "a=1,b=2")];
     assert_eq!(traced.create("good", &headers).await.status, 200);
     assert_eq!(traced.create("bad", &headers).await.status, 400);
-    // Two webhooks get each request, and the upstream gets those that they allow.
+    // Two webhooks get each request, and the upstream gets the requests that the webhooks allow.
     assert_eq!(traced.sent("traceparent"), vec![Some(parent); 5]);
     assert_eq!(traced.sent("tracestate"), vec![Some("a=1,b=2".to_owned()); 5]);
     for (uid, least) in [("good", 1), ("bad", 2)] {

@@ -370,7 +370,7 @@ async fn closed_address() -> SocketAddr {
 }
 
 #[tokio::test]
-async fn answers_of_webhooks_have_their_effects_under_both_policies() {
+async fn webhook_answers_have_the_expected_effects_under_each_failure_policy() {
     let directory = tempfile::tempdir().unwrap();
     let (right, wrong) = (directory.path().join("right"), directory.path().join("wrong"));
     let bundle = certificate(&right, "--service", "hook.hooks").await;

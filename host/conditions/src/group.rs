@@ -5,7 +5,7 @@ use cel::common::ast::{CallExpr, Expr, IdedExpr, LiteralValue, operators};
 
 use crate::{ConditionError, check::Mistake, compile};
 
-/// A compiled expression over the members of a group. Expressions with equal texts are equal.
+/// A compiled expression over the members of a group. Expressions with the same text are equal.
 #[derive(Clone, Debug)]
 pub struct GroupExpression {
     text: Box<str>,

@@ -162,7 +162,7 @@ impl Hook for PolicyHook {
 
 impl PolicyHook {
     async fn evaluate(&self, request: &Request, deadline: Deadline) -> Result<Response, Failure> {
-        // Evaluation parses the texts of the objects, which takes long if they are large.
+        // Evaluation parses the objects, which takes long if they are large.
         let objects = [&request.object, &request.old_object].into_iter().flatten();
         leave_for(objects.map(|object| object.text().len()).sum()).await;
         let mut findings = Findings::default();

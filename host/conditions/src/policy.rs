@@ -88,7 +88,7 @@ pub enum Role {
     JsonPatch,
 }
 
-/// A compiled expression. Expressions with equal texts and types are equal.
+/// A compiled expression. Expressions with the same text and type are equal.
 #[derive(Debug)]
 pub struct PolicyExpression {
     text: Box<str>,

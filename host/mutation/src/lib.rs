@@ -1,7 +1,8 @@
 //! Implements the mutators and expansion templates of Gatekeeper.
 //!
 //! [`Mutators`] is a hook that sets values at locations of an object. An [`Expansion`] shows a stage the object that
-//! the control plane will generate from the object of a request. The documents of both are parsed in another crate.
+//! the control plane will generate from the object of a request. Another crate parses the documents of mutators and
+//! expansions.
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 mod apply;

@@ -213,7 +213,7 @@ pub(crate) async fn on_blocking_thread<T: Send + 'static>(
 
 pub(crate) struct Preparation {
     pub(crate) sandbox: Arc<Inner>,
-    /// The permit to compile. An abandoned compilation in this process keeps it, so that such work cannot accumulate.
+    /// The permit to prepare. An abandoned compilation in this process keeps it, so that such work cannot accumulate.
     place: Arc<OwnedSemaphorePermit>,
     pub(crate) fingerprint: String,
     pub(crate) settings: String,

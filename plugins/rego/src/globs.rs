@@ -124,7 +124,7 @@ mod tests {
 
     /// The cases are from `gintersect`, the library that OPA uses, and from OPA's documentation.
     #[test]
-    fn globs_intersect_if_a_text_matches_both() {
+    fn globs_intersect_if_the_same_text_matches_both() {
         for (one, others, expected) in [
             ("abcd", &["abcd", "....", "[a-d]*"][..], Some(true)),
             ("pqrs", &[".qrs", "p.rs", "pq.s", "pqr."], Some(true)),

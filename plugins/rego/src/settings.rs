@@ -9,9 +9,9 @@ use admittance_sdk::serde_json::{Map, Value as Json};
 #[settings]
 #[derive(Debug, Default)]
 pub struct Settings {
-    /// The text of the policy, a module.
+    /// The policy, as the text of a module.
     pub rego: String,
-    /// The texts of further modules, which it imports.
+    /// The texts of further modules, which the policy imports.
     #[serde(default)]
     pub libs: Vec<String>,
     /// The version of the language.

@@ -105,7 +105,7 @@ fn violations_have_the_name_of_the_constraint() {
 }
 
 #[test]
-fn the_object_of_a_deletion_is_the_deleted_one() {
+fn the_object_of_a_deletion_is_the_deleted_object() {
     let rego = r#"package t
         violation[{"msg": input.review.object.metadata.name}] { input.review.operation == "DELETE" }"#;
     let settings = template(rego, json!({"c": {"actions": ["deny"]}}));
@@ -178,7 +178,7 @@ fn a_function_with_arguments_of_a_wrong_type_is_undefined() {
 }
 
 #[test]
-fn mistakes_are_reported_with_place_and_line() {
+fn mistakes_are_reported_with_path_and_line() {
     let constraints = json!({"c": {"actions": ["deny"]}});
     for (rego, place, expected) in [
         (

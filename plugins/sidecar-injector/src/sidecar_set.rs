@@ -229,8 +229,8 @@ fn merge_patch(value: &mut Value, change: Value) {
     }
 }
 
-/// Puts containers into a list of the Pod: in place of those with the same names, before the others, or after them.
-/// With `by_name`, containers after the others are sorted by name, together with those that other SidecarSets appended.
+/// Puts containers into a list of the Pod: in place of those with the same names, before its other containers, or after
+/// them. With `by_name`, the appended containers are sorted by name, together with those of other SidecarSets.
 fn merge(
     list: &str,
     (sidecars, injected): (&[Sidecar], Vec<Value>),

@@ -242,7 +242,7 @@ fn keys_that_only_bcs_reads_case_insensitively_are_reported() {
 }
 
 #[test]
-fn texts_borrow_from_the_request() {
+fn strings_borrow_from_the_request() {
     let object = json!({"apiVersion": "v1", "kind": "Pod", "spec": {
         "containers": [{"name": "a", "image": "b"}],
         "volumes": [{"name": "v", "image": {"reference": "r"}}],

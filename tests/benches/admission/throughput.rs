@@ -1,5 +1,5 @@
-//! The program as a separate process under load, with concurrent requests on kept connections, compared with nginx and
-//! haproxy if they are installed.
+//! The program as a separate process under load, with concurrent requests on persistent connections, compared with
+//! nginx and haproxy if they are installed.
 
 use std::{
     fs,

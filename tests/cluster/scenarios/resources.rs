@@ -148,7 +148,7 @@ pub(crate) async fn chains_are_written_with_kubectl(cluster: Arc<Cluster>) {
         .await
         .fails_with(&["spec.stages[0].cel.validations[0].expression"]);
 
-    // The leader maintains the webhook configuration, whose rules are those of the chain.
+    // The leader maintains the webhook configuration, with the rules of the chain.
     let rules = async || {
         let said = scene
             .run(&format!(

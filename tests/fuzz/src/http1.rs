@@ -14,7 +14,7 @@ type Responder = dyn Fn(&str) -> Answer + Send + Sync;
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
-    /// The header lines, except the one with the length.
+    /// The header lines, except `Content-Length`.
     pub(crate) headers: String,
     pub(crate) body: Vec<u8>,
 }

@@ -4,7 +4,7 @@ use serde_json::Value;
 use crate::parts;
 
 /// Applies a JSON Patch to an object. Checks that the result equals that of the crate json-patch and can be parsed,
-/// that the patch survives a round trip, and that the diff of both objects transforms the first into the second.
+/// that the patch survives a round trip, and that the diff between the objects transforms the original into the result.
 pub fn patch(input: &[u8]) {
     let [document, patch] = parts(input);
     let (Ok(object), Ok(parsed)) = (Object::parse(document), Patch::parse(patch)) else {

@@ -143,7 +143,7 @@ fn change(directory: &Path, content: &[u8]) {
         .definitions(&definitions)
         .history(&history)
         .store(store.path());
-    // If the texts are not definitions, the program serves the last live ones.
+    // If the resulting files are not valid definitions, the program serves the last live ones.
     block_on(builder.build()).expect("the change can be completed");
     for (path, held, before, after) in files {
         let expected = if held == before { after } else { held };

@@ -35,7 +35,7 @@ fn read_input() -> Result<Vec<u8>, String> {
 
 fn call(namespace: &str, operation: &str, message: &[u8]) -> Result<Vec<u8>, String> {
     let binding = "kubewarden";
-    // SAFETY: the host only reads these texts.
+    // SAFETY: the host only reads these strings.
     let code = unsafe {
         call_host(
             binding.as_ptr(),

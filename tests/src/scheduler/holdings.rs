@@ -59,7 +59,7 @@ pub(super) enum Does {
     /// Returns an object's `raw_json`, the JSON from which it was created.
     Define(Kind),
     Versions,
-    /// The route does not change the state that the fake keeps.
+    /// The route does not change the fake's state.
     Nothing,
 }
 

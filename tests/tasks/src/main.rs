@@ -280,7 +280,7 @@ fn build_programs() -> Result<(), Error> {
 
 /// Compiles the driver and the demo, without dependencies that only tests need.
 ///
-/// The selected test has no dependencies; it gives the others the same features as `build_programs`.
+/// The selected test has no dependencies; it gives the other packages the same features as `build_programs`.
 fn build_demo() -> Result<(), Error> {
     say("Compiling the driver (some minutes the first time)");
     cargo(with(

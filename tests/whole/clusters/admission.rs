@@ -22,7 +22,7 @@ async fn refused(scene: &Scene, method: Method, path: &str, body: Value) -> (u16
 }
 
 #[tokio::test]
-async fn writes_pass_the_chains_on_their_way() {
+async fn writes_to_a_cluster_go_through_the_chains() {
     let scene = Scene::start(true).await;
     scene.report(&[&scene.server], SERVICE_ACCOUNT).await;
     let path = format!("{PODS}/a");
@@ -156,7 +156,7 @@ async fn connections_are_judged_by_their_options() {
 }
 
 #[tokio::test]
-async fn a_body_that_cannot_be_inspected_does_not_pass() {
+async fn a_body_that_cannot_be_inspected_is_refused() {
     let scene = Scene::start(true).await;
     scene.report(&[&scene.server], SERVICE_ACCOUNT).await;
     for media_type in ["application/yaml", "application/vnd.kubernetes.protobuf"] {

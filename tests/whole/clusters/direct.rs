@@ -11,7 +11,7 @@ use super::{
 };
 
 #[tokio::test]
-async fn users_work_in_a_cluster_with_their_own_names() {
+async fn users_act_in_a_cluster_under_their_own_names() {
     let scene = Scene::start(false).await;
     let early = scene.send(Method::GET, "/version", Value::Null).await;
     let status = early.json().unwrap();

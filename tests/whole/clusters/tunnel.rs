@@ -18,7 +18,7 @@ use super::{
 };
 
 #[tokio::test]
-async fn requests_watches_and_upgrades_pass_the_tunnel() {
+async fn requests_watches_and_upgrades_go_through_the_tunnel() {
     let scene = Scene::behind_a_tunnel().await;
     let agent = scene.agent().await;
     scene.until_reached().await;
@@ -125,7 +125,7 @@ async fn an_agent_follows_the_api_servers_of_its_cluster() {
 }
 
 #[tokio::test]
-async fn a_tunnel_returns_after_its_agent_or_gateway_is_killed() {
+async fn a_tunnel_is_reopened_after_its_agent_or_gateway_is_killed() {
     let mut scene = Scene::behind_a_tunnel().await;
     let agent = scene.agent().await;
     scene.until_reached().await;

@@ -165,7 +165,7 @@ const CONTRAST: &str = "
     })";
 
 #[tokio::test]
-async fn all_texts_have_the_contrast_of_level_aa() {
+async fn all_text_has_the_contrast_of_wcag_level_aa() {
     let Some(browser) = Browser::start().await else {
         return;
     };

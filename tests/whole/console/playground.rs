@@ -188,7 +188,7 @@ async fn edited_text_is_saved_and_shared() {
     browser.edit("object", POD).await;
     browser.find_with("#outcome h2", "changed").await;
 
-    // The chain passes the saved case.
+    // The saved case passes.
     let script = "
         const [form, done] = [document.querySelector('form.playground'), arguments[0]];
         return fetch('/playground/test-case', { method: 'POST', body: new URLSearchParams(new FormData(form)) })

@@ -101,7 +101,7 @@ async fn a_client_that_connects_again_gets_what_it_missed() {
 }
 
 #[tokio::test]
-async fn a_slow_client_delays_no_other_and_gets_the_number_of_missed_decisions() {
+async fn a_slow_client_gets_the_number_of_missed_decisions_and_delays_no_other_client() {
     let scene = Scene::start("decisions: { memory: { count: 10 } }").await;
     let mut slow = EventClient::open(&scene, "/v1/decisions/events", "").await;
     slow.until("content-type").await;

@@ -43,7 +43,7 @@ async fn readers_see_decisions_without_values() {
 }
 
 #[tokio::test]
-async fn a_stream_ends_with_its_token() {
+async fn a_stream_ends_when_its_token_is_removed() {
     let directory = tempfile::tempdir().unwrap();
     let admin = tokens(&directory);
     let scene = Scene::start_in(directory, &admin).await;

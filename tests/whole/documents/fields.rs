@@ -51,7 +51,7 @@ async fn schema_of(document: &str) -> BTreeSet<String> {
     found
 }
 
-/// Returns the fields that the program reads at these places, from its message about an unknown field.
+/// Returns the fields that the program reads in place of `?` in each text, from its message about an unknown field.
 fn known_in(places: &[(&str, &str)], known: impl Fn(&str) -> Vec<String>) -> BTreeSet<String> {
     let fields = places.iter().flat_map(|(prefix, text)| {
         let names = known(&with_unknown(text)).into_iter();

@@ -178,7 +178,7 @@ async fn an_unwritable_history_is_reported_before_anything_is_served() {
 }
 
 #[tokio::test]
-async fn a_plugin_goes_live_when_the_store_cannot_keep_it() {
+async fn a_plugin_goes_live_even_if_the_store_cannot_save_it() {
     if !can_mount() {
         return;
     }

@@ -11,7 +11,7 @@ use crate::scene::{source, write};
 
 /// Like kube-apiserver, Admittance sorts configurations by name and calls mutating webhooks one after another.
 #[tokio::test]
-async fn mutating_webhooks_are_called_in_order_and_see_what_was_changed() {
+async fn mutating_webhooks_are_called_in_order_and_see_earlier_changes() {
     let directory = tempfile::tempdir().unwrap();
     let hooks = Hooks::start(directory.path(), |call, _| async move {
         Answer::label(call.path.trim_start_matches('/'), "seen")

@@ -121,7 +121,7 @@ async fn documents_of_kubewarden_are_served() {
     let labels = changed.applied_to(&object)["metadata"]["labels"].take();
     assert_eq!(labels, json!({"team": "a", "checked": "yes"}));
 
-    // Policies of a namespace have messages of their own.
+    // Policies of a namespace have their own messages.
     let (_, refused) = review(&server, "programs", &none, &none).await;
     assert!(refused.message().contains("ask the owners"), "{refused:?}");
     let causes = &refused.response["status"]["details"]["causes"];

@@ -123,7 +123,7 @@ const FILES: [(&str, usize, Change, Images); 22] = [
     ("token-request", 1, Change::None, Images::Good),
 ];
 
-/// Returns the stages of the chain for all resources, and those of the chain for a few simple resources.
+/// Returns the stages of the chain for all resources, and the stages of the chain for a few simple resources.
 fn chains() -> String {
     let (injector, images) = (source("sidecar-injector"), source("image-policy"));
     let guest = source("guest-misbehaves");

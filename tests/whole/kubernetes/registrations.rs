@@ -314,7 +314,7 @@ async fn nothing_is_registered_before_a_pod_is_ready() {
 /// A chain of a namespace that matches all kinds is not called for other namespaces, and no chain is called twice for a
 /// request.
 #[tokio::test]
-async fn chains_of_a_namespace_are_called_only_for_it() {
+async fn chains_of_a_namespace_are_called_only_for_that_namespace() {
     let setting = setting();
     let mut everything = in_namespace(chain("all", "of a team"), "test");
     everything["spec"]["rules"] = json!([{"operations": ["*"], "resources": ["*/*"]}]);

@@ -212,7 +212,7 @@ pub(super) fn in_namespace(mut chain: Value, namespace: &str) -> Value {
 }
 
 #[tokio::test]
-async fn chains_of_a_namespace_apply_only_in_it() {
+async fn chains_of_a_namespace_apply_only_in_that_namespace() {
     let setting = Setting::new();
     // Rules that match everything are restricted to the chain's namespace.
     let mut of_other = chain("all", "other");

@@ -261,7 +261,7 @@ async fn rights_and_webhooks_are_printed_for_chains_as_resources() {
     assert!(verbs.as_array().unwrap().contains(&json!("delete")), "{verbs}");
 }
 
-/// The leader may change the webhook configurations of its own name and the Secret that it creates.
+/// The leader may change the webhook configurations with its own name and the Secret that it creates.
 #[tokio::test]
 async fn the_leader_may_write_its_own_webhook_configurations() {
     let directory = || {

@@ -138,7 +138,7 @@ cluster: {{}}
 /// With its default values, the chart installs the same objects as manifests whose leader writes the webhook
 /// configurations, so that the API server calls no webhook before a Pod is ready.
 #[tokio::test]
-async fn a_chart_with_its_defaults_renders_the_manifests() {
+async fn a_chart_with_default_values_renders_the_manifests() {
     let pods = "definitions: [pods.yaml]\n";
     let kept =
         "dialect: { kubernetes: { webhookConfigurations: {} } }\ncluster: {}\ndefinitions: [pods.yaml]\n";

@@ -161,7 +161,7 @@ impl Surroundings {
 }
 
 #[tokio::test]
-async fn both_drivers_serve_a_change_made_through_one() {
+async fn two_drivers_serve_a_change_made_through_one_of_them() {
     let place = ZooKeeperNode::shared("definitions").await;
     let around = Surroundings::new(&place).await;
     let (one, two) = (around.driver(&place).await, around.driver(&place).await);
@@ -250,7 +250,7 @@ async fn both_drivers_serve_a_change_made_through_one() {
 
 /// One node contains no definition, and another conflicts with a valid definition.
 #[tokio::test]
-async fn bad_nodes_do_not_prevent_other_definitions() {
+async fn invalid_nodes_do_not_stop_valid_definitions_from_being_served() {
     let place = ZooKeeperNode::shared("bad").await;
     let around = Surroundings::new(&place).await;
     let one = around.driver(&place).await;

@@ -168,7 +168,7 @@ async fn three_drivers_go_live_with_each_change_together() {
 }
 
 #[tokio::test]
-async fn a_hanging_driver_delays_the_others_and_is_named() {
+async fn a_hanging_driver_delays_the_other_drivers_and_is_named() {
     let place = ZooKeeperNode::shared("hangs").await;
     let around = Surroundings::new(&place).await;
     let nodes = Nodes::connect(&place.connection()).await;
@@ -216,7 +216,7 @@ async fn a_hanging_driver_delays_the_others_and_is_named() {
 }
 
 #[tokio::test]
-async fn drivers_continue_without_a_killed_one_and_without_zookeeper() {
+async fn drivers_go_on_after_a_kill_and_without_zookeeper() {
     let server = blocking(Server::start).await;
     let place = ZooKeeperNode::root(server.address());
     // The scheduler is registered in another ensemble, so it stays known when this server stops.

@@ -88,7 +88,7 @@ const VECTORS: &[Vector] = &[
     Vector { source: "1.4 no kind", namespace: "kinds", ask: (Method::POST, "/namespaces/{ns}/services"), body: Text("{}"), reply: (200, 1_405_008, "(bcs-mesos-driver):Kind  is invalid"), ..USUAL },
     Vector { source: "2.1 wrong kind of a definition", namespace: "kinds", ask: (Method::POST, "/namespaces/{ns}/admissionwebhook"), body: Object("application"), reply: (200, 1_405_008, "Kind application is invalid"), ..USUAL },
     Vector { source: "2.4 the hooks are for the kind of the body; the kind is checked behind them", namespace: "wrong", hooks: SEEN, ask: (Method::POST, "/namespaces/{ns}/deployments"), reply: (200, 1_405_008, "Kind application is invalid"), called: &["annotates"], ..USUAL },
-    // Errors of the scheduler, whose codes are kept.
+    // Errors from the scheduler, whose codes the driver keeps.
     Vector { source: "2.2 of a scheduler: created", namespace: "twice", ask: (Method::POST, "/namespaces/{ns}/configmaps"), body: Object("configmap"), received: Some("POST /v1/configmap"), ..USUAL },
     Vector { source: "2.2 of a scheduler: create twice", namespace: "twice", ask: (Method::POST, "/namespaces/{ns}/configmaps"), body: Object("configmap"), reply: (200, 1_405_201, "(bcs-scheduler):configmap already exist"), received: Some("POST /v1/configmap"), ..USUAL },
     Vector { source: "2.2 of a scheduler: update absent", namespace: "twice", ask: (Method::PUT, "/namespaces/{ns}/secrets"), body: Object("secret"), reply: (200, 1_405_202, "(bcs-scheduler):secret not exist"), received: Some("PUT /v1/secret"), ..USUAL },

@@ -1,4 +1,4 @@
-//! Kyverno's `random`, which returns random texts that match a regular expression.
+//! Kyverno's `random`, which returns random strings that match a regular expression.
 
 use regex_syntax::{
     ParserBuilder,

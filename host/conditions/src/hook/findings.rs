@@ -273,7 +273,7 @@ fn object_name(request: &Request) -> String {
 
 fn replaced(request: &Request, object: Option<Object>) -> Verdict {
     match object {
-        // It suffices to compare the texts here. Later checks find out whether they differ as JSON.
+        // Comparing text suffices here. Later checks find out whether the objects differ as JSON.
         Some(object) if request.object.as_ref().map(Object::text) != Some(object.text()) => {
             Verdict::Replace(object)
         }

@@ -22,7 +22,7 @@ const BYTES: usize = 1 << 20;
 /// The longest time to live of a value.
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
-/// The values of one policy, until they expire. Plugins do not share them.
+/// The values that a policy has stored, until they expire. Each policy has its own.
 #[derive(Default)]
 pub(crate) struct Cache(Mutex<HashMap<String, CachedValue>>);
 

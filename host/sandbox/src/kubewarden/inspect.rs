@@ -13,7 +13,7 @@ use crate::{
 };
 
 impl Preparation {
-    /// Inspects a policy. A waPC policy is started, because only its code knows its version of the protocol.
+    /// Inspects a policy. A waPC policy is started, because only its code can report the version of its protocol.
     pub(crate) async fn inspect_policy(&self, module: Bytes) -> Result<ModuleInspection, Error> {
         let metadata = Metadata::of(&module)?;
         let artifact = self.compile(module, Effort::Least).await?;

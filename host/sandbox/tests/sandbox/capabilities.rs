@@ -34,7 +34,7 @@ fn get() -> String {
 
 /// Returns a guest that reads the Node, and denies with the text of the object or of the error.
 fn reader() -> Guest {
-    // In a `result<option<json>, error>`, a tag precedes both texts, so they have the same offset.
+    // In a `result<option<json>, error>`, a tag precedes the object or the error's text, so both have the same offset.
     let deny = format!(
         "(i32.store8 (i32.const {verdict}) (i32.const 3))
          (i32.store (i32.const {message}) (i32.load (i32.const {text})))

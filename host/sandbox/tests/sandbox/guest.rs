@@ -1,8 +1,8 @@
 //! Small guests: core modules in text form, wrapped as components of the contract's world.
 //!
 //! A guest's memory contains the results of `describe`, `configure` and `admit` at `DESCRIPTION`, `CONFIGURED` and
-//! `ANSWER`, scratch data at `SCRATCH`, the texts of the results at `TEXT`, and values from the host at `HEAP`.
-//! Initially everything is zero, which encodes a description with empty texts, valid settings, and the verdict allow.
+//! `ANSWER`, scratch data at `SCRATCH`, the strings in the results at `TEXT`, and values from the host at `HEAP`.
+//! Initially everything is zero, which encodes a description with empty strings, valid settings, and the verdict allow.
 
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::Resolve;
@@ -215,7 +215,7 @@ impl Answer {
         }
     }
 
-    /// Encodes a `result<response, string>` in the canonical ABI, whose texts are at `texts`.
+    /// Encodes a `result<response, string>` in the canonical ABI, whose strings are at `texts`.
     fn encode(&self, texts: u32) -> Vec<u8> {
         let length = |text: &str| u32::try_from(text.len()).unwrap();
         let mut words = [0_u32; 11];

@@ -129,7 +129,7 @@ fn lists(limit: u32, field: &str) -> Guest {
 
 /// Returns a guest that lists objects in a namespace, or in all namespaces.
 fn lists_in(namespace: Option<&str>, limit: u32, field: &str) -> Guest {
-    // The list of fields follows the texts. It contains the address and length of its only element.
+    // The list of fields follows the strings. It contains the address and length of its only element.
     let list = TEXT + 64;
     let call = format!(
         "(call $page (i32.const {TEXT}) (i32.const 2) (i32.const {}) (i32.const 4)
@@ -268,7 +268,7 @@ async fn pages_contain_only_the_requested_fields() {
 fn asks(other: bool) -> Guest {
     let (action, option) = (TEXT + 64, TEXT + 128);
     let words = |words: &[u32]| -> Vec<u8> { words.iter().flat_map(|word| word.to_le_bytes()).collect() };
-    // The arguments are `path` with two texts, and the optional user, whose first text is the name.
+    // The arguments are `path` with two strings, and the optional user, whose first string is the name.
     let path = words(&[1, TEXT, 3, TEXT + 3, 2]);
     let user = words(&[u32::from(other), TEXT + 5, 2]);
     let call = format!("(call $can (i32.const {action}) (i32.const {SCRATCH}))");

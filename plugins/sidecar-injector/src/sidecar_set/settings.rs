@@ -17,7 +17,7 @@ pub struct SidecarSet {
     /// The name of the SidecarSet, which is noted in an annotation of the Pod.
     pub name: String,
     /// Containers, written as in a pod spec, with the fields `podInjectPolicy`, `shareVolumePolicy`,
-    /// `shareVolumeDevicePolicy`, `transferEnv` and `upgradeStrategy` of a SidecarSet. The last one has no effect.
+    /// `shareVolumeDevicePolicy`, `transferEnv` and `upgradeStrategy` of a SidecarSet. `upgradeStrategy` has no effect.
     #[serde(default, deserialize_with = "null_is_empty")]
     pub containers: Vec<Map<String, Value>>,
     /// Init containers, written as the containers. They are injected in the order of their names.

@@ -243,7 +243,7 @@ fn a_sidecar_set_changes_only_created_pods() {
 }
 
 #[test]
-fn every_mistake_is_reported_with_its_place() {
+fn every_mistake_is_reported_with_its_path() {
     let container = |extra: Value| {
         let mut container = json!({"name": "x"});
         let fields = container.as_object_mut().expect("an object");

@@ -125,7 +125,7 @@ pub(crate) async fn gateways_survive_an_outage_of_the_database(cluster: Arc<Clus
     };
     let gate = Gate::configured(cluster, setting).await;
     shared.server.kill().await.unwrap();
-    // During an outage of the database, a gateway keeps using what it last read.
+    // During an outage of the database, a gateway keeps using the data that it last read.
     let create = async |name: &str| {
         let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
         let path = gate.path("configmaps");

@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_package_depends_on_the_newest_symbols_of_its_program() {
+    fn a_package_requires_the_newest_glibc_version_that_its_program_uses() {
         let program = b"\0GLIBC_2.9\0GLIBC_2.34\0GLIBC_2.2.5\0GLIBC_2.x";
         assert_eq!(newest_glibc(program).as_deref(), Some("2.34"));
         assert_eq!(newest_glibc(b"static"), None);

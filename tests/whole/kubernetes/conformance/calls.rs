@@ -31,7 +31,7 @@ async fn one_by_one(server: &Server, hooks: &Hooks, chains: &[&str]) -> Vec<usiz
 }
 
 #[tokio::test]
-async fn connections_are_kept_by_server_and_authority() {
+async fn connections_are_pooled_by_server_and_authority() {
     let directory = tempfile::tempdir().unwrap();
     let hooks = Hooks::over(&["h2"], directory.path(), |_, _| async { Answer::allow() }).await;
     let at_url = json!({"clientConfig": hooks.by_url("/allow")});

@@ -52,8 +52,7 @@ fn rows() -> Vec<Row> {
     ]
 }
 
-/// The webhooks of a row are tested in one configuration, and again with a configuration each: both must give the same
-/// results.
+/// The webhooks of a row are tested in one configuration, and again in separate configurations, with the same results.
 #[tokio::test]
 async fn a_webhook_is_reinvoked_after_later_changes() {
     let directory = tempfile::tempdir().unwrap();

@@ -393,7 +393,7 @@ fn the_stored_object_is_fetched_from_its_path() {
         };
         assert_eq!(got, expected, "{method} {uri}");
     }
-    // The chains would see a patch of one object, and the upstream would apply it to another one.
+    // The chains would see a patch of one object, and the upstream would apply the patch to another object.
     let dialect = dialect(get("/get/{namespace}/{name}"));
     let moved = read(&dialect, MERGE, STORED, r#"{"ns":"x"}"#).map(|_| ());
     assert_eq!(
