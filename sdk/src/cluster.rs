@@ -107,7 +107,7 @@ pub fn list<T: DeserializeOwned>(
 pub struct List(PageRequest);
 
 impl List {
-    /// Returns all objects of a kind, in all namespaces, whole. `api_version` is `v1` or `apps/v1`.
+    /// Lists all objects of a kind, in all namespaces, with all fields. `api_version` is `v1` or `apps/v1`.
     pub fn of(api_version: impl Into<String>, kind: impl Into<String>) -> Self {
         Self(PageRequest {
             api_version: api_version.into(),
@@ -133,8 +133,8 @@ impl List {
     }
 
     /// Reads only these fields, given as JSON Pointers in which `*` stands for every element of a list:
-    /// `/spec/containers/*/image`. Name and namespace are always included. A list of which only fields below
-    /// `/metadata` are read costs least.
+    /// `/spec/containers/*/image`. Name and namespace are always included. Reading only fields below `/metadata` costs
+    /// least.
     pub fn fields<P: Into<String>>(mut self, pointers: impl IntoIterator<Item = P>) -> Self {
         self.0.fields.extend(pointers.into_iter().map(Into::into));
         self

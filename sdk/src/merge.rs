@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::Error;
 
-/// The most comparisons for pairing the elements of two lists. Lists that need more are paired by index.
+/// The maximum number of comparisons for pairing the elements of two lists. Lists that need more are paired by index.
 const COMPARISONS: usize = 1 << 18;
 
 /// Applies the change from `before` to `after` to `original`.

@@ -178,7 +178,7 @@ impl Scene {
         self.serve()?.start().await
     }
 
-    /// Applies a set and waits for the response. The inner error is the reason of a refusal.
+    /// Applies a set and waits for the response. The inner error is the reason for a refusal.
     async fn apply(&self, program: &Admittance, generation: u32) -> Result<Result<(), String>, Error> {
         let request = self.application(program, generation)?;
         let reply = Client::new()?.send(request).await?;
@@ -194,8 +194,8 @@ impl Scene {
         self.modules.put(&fetched, self.versions.module(generation));
         let file = self.path("modules").join(&fetched);
         if !file.exists() {
-            // The file has another version than the fetched module, so that a response shows whether each stage runs
-            // its own module.
+            // The file and the fetched module have different versions, so that a response shows which module each stage
+            // runs.
             write(&file, self.versions.module(generation + 500_000))?;
         }
         let text: String = CHAINS

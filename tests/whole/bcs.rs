@@ -139,7 +139,7 @@ async fn creations_and_changes_go_through_the_chain() {
 }
 
 #[tokio::test]
-async fn a_refusal_says_which_stage_and_why_and_nothing_is_stored() {
+async fn a_refusal_names_the_stage_and_the_reason_and_nothing_is_stored() {
     let scene = scene().await;
     let reply = scene
         .create(&application("shop", "refused", "docker.io/library/nginx:latest"))

@@ -124,7 +124,7 @@ async fn decisions_are_shown_as_they_are_made() {
     assert_eq!(browser.all("table.live tbody tr").await.len(), 5);
 
     // A filter is part of the URL, and applies to later decisions too. The fields are inside a closed element that
-    // folds them on small screens, so the driver cannot see them before it is opened.
+    // folds them on small screens, so the WebDriver cannot see them before it is opened.
     let unfold = "document.querySelector('details.filtering').open = true";
     browser.evaluate::<()>(unfold, Vec::new()).await;
     let suggested = "return [...document.querySelectorAll('#namespace-suggestions option')].map((option) => option.value)";

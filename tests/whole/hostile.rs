@@ -25,7 +25,7 @@ enum Expected {
 
 use Expected::{DoesNotLoad, Fails, Passes, RunsOn};
 
-/// Returns the expected result of a behaviour. The `match` makes a new behaviour without a result a compile error.
+/// Returns the expected result of a behaviour. A new behaviour without a result does not compile.
 fn expected(behaviour: Behaviour) -> Expected {
     match behaviour {
         Behaviour::WellBehaved | Behaviour::LogsTooMuch => Passes,

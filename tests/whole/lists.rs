@@ -245,7 +245,7 @@ upstream:
 definitions: [chains.yaml]
 ";
 
-/// Answers like a BCS driver with two applications in a namespace. The definition of a third is lost.
+/// Answers like a BCS driver with two applications in a namespace. The definition of a third application is lost.
 fn bcs(request: &Request) -> Response {
     let cluster = request.headers().get("BCS-ClusterID");
     if cluster.is_none_or(|cluster| cluster != "BCS-MESOS-10001") {

@@ -1,7 +1,7 @@
 //! The functions that expressions may call.
 //!
 //! Each overload is registered as a closure, whose Rust types determine its CEL types. The checker uses them to resolve
-//! a call. If types are not known before the evaluation, they select the overload then.
+//! a call. Types that are known only during the evaluation select the overload then.
 
 use std::{collections::HashMap, fmt, sync::LazyLock};
 

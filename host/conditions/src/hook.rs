@@ -56,7 +56,7 @@ pub struct Binding {
     pub failure_policy: FailurePolicy,
     /// The objects for each of which the policy is evaluated, as `params`.
     pub params: Option<Params>,
-    /// The exceptions of a Kyverno policy that only allow images and values, which expressions read as `exceptions`.
+    /// The exceptions of a Kyverno policy that only allow images and values. Expressions read them as `exceptions`.
     pub allowances: Vec<Arc<Allowance>>,
     /// The structures of kinds, which replace the built-in ones.
     pub structures: Arc<Vec<(GroupVersionKind, Structure)>>,
@@ -278,7 +278,7 @@ impl PolicyHook {
     }
 
     /// Reads the Namespace of the request, if an expression uses it. As in kube-apiserver, a request for a Namespace
-    /// has none. The error is the reason why it cannot be read.
+    /// itself has none. The error is the reason why it cannot be read.
     async fn namespace(&self, request: &Request, deadline: Deadline) -> Result<Option<Json>, String> {
         let (true, Some(cluster), Some(name)) = (
             self.policy.uses_namespace(),

@@ -23,8 +23,8 @@ pub(crate) use self::{
 
 /// The cost limit of an expression, as in kube-apiserver.
 const EXPRESSION_COST: u64 = 1_000_000;
-/// The cost between two checks of the deadline, for which an evaluation takes less than a millisecond. A longer
-/// evaluation moves from a serving thread to a thread for long work.
+/// The cost between two checks of the deadline. Evaluating this much takes less than a millisecond. A longer evaluation
+/// moves from a serving thread to a thread for long work.
 const DEADLINE_INTERVAL: u64 = 10_000;
 
 pub(crate) type Outcome<'a> = Result<Value<'a>, Fault>;

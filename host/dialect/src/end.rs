@@ -57,7 +57,7 @@ pub enum End<'a> {
         /// The reason, as a sentence.
         reason: &'a str,
     },
-    /// No upstream could be connected to, or the connection broke before the head of the reply.
+    /// No connection to an upstream could be made, or it broke before the head of the reply.
     UpstreamUnreachable {
         /// The reason, as a sentence.
         reason: &'a str,

@@ -10,7 +10,7 @@ use wasmparser::{DataKind, DataSectionReader, MemoryType, Operator, Parser, Payl
 
 use crate::kubewarden::CORE_MODULE;
 
-/// The data of a snapshot is extended to multiples of this size, so that it has the same bounds with other settings.
+/// The data of a snapshot is extended to multiples of this size, so that other settings give it the same bounds.
 const UNIT: u64 = 64 << 10;
 
 /// If the data spans more bytes than this, it is only replaced if segments contain more than half of them. Wasmtime

@@ -61,8 +61,8 @@ impl Meter {
 }
 
 impl Measured<'_> {
-    /// Ends a call. `return_memory` must return the memory of its instance. `guest` is the time at which the guest
-    /// began, and at which it ended.
+    /// Ends a call. `return_memory` must return the memory of its instance. `guest` contains the times at which the
+    /// guest began and ended.
     pub(crate) fn end(self, guest: Option<(Instant, Instant)>, return_memory: impl FnOnce()) {
         let before = self.memory;
         let after = self.meter.of_memory.then(written).flatten();

@@ -51,7 +51,7 @@ pub(crate) struct Base {
 }
 
 impl Base {
-    /// Logs once that a plugin changes an object although its description, by which operators choose it, denies that.
+    /// Logs once that a plugin changes an object although its description, on which operators rely, denies that.
     fn warn_of_undeclared(&self, response: &types::Response, stage: &str) {
         let is_change = matches!(
             response.verdict,

@@ -6,8 +6,8 @@ use admittance_sdk::prelude::*;
 #[settings]
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Settings {
-    /// Treat every node whose condition `Ready` is `Unknown` as reachable, also one with the
-    /// annotation `nodeunhealth`. For clusters where nothing sets that annotation properly.
+    /// Treat every node whose condition `Ready` is `Unknown` as reachable, even one with the annotation `nodeunhealth`.
+    /// For clusters where nothing sets that annotation properly.
     #[serde(default)]
     pub always_reachable: bool,
 }

@@ -71,7 +71,7 @@ pub(crate) fn why_missing(name: &str) -> &'static str {
     }
 }
 
-/// The most memory of a compiled pattern, in bytes. The default of regorus, 100 KiB, is too little for `^\w{1,63}$`.
+/// The maximum memory of a compiled pattern, in bytes. The default of regorus, 100 KiB, is too little for `^\w{1,63}$`.
 const REGEX_SIZE: usize = 10 << 20;
 
 /// The compiled patterns. Patterns that the policy used while it was warmed up are part of the snapshot.

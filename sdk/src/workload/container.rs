@@ -42,7 +42,7 @@ impl<'a> Container<'a> {
         self.part("env", self.env.as_ref())
     }
 
-    /// Returns the container's own security context, without the fields of the Pod's.
+    /// Returns the container's own security context, without the fields of the Pod's context.
     ///
     /// # Errors
     /// Fails as [`Container::resources`] does.

@@ -10,8 +10,8 @@ use crate::{
     verdict::{chain, judge},
 };
 
-/// The address of the guest's answer in its memory. The input is written here, so that its pointers can refer to
-/// itself.
+/// The address of the guest's answer in its memory. The input is written here, so that its pointers can refer to the
+/// input.
 const ANSWER: usize = 2048;
 /// Longer inputs are truncated, because they would overlap the host's data.
 const LONGEST: usize = 16 << 10;

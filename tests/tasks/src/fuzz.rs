@@ -28,7 +28,7 @@ const TIMEOUT: u32 = 30;
 /// The maximum length of generated inputs in bytes: enough for every kind of document, and fast to mutate.
 const LONGEST: u32 = 8192;
 
-/// The number of output lines that are shown of a failed target.
+/// The number of output lines to show for a failed target.
 const SHOWN: usize = 40;
 
 #[derive(Debug, Args)]

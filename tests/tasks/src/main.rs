@@ -102,7 +102,7 @@ enum Task {
     /// Change modules under load and kill the program, and then replicas of it, for about half an hour; then measure an
     /// audit of many objects, and a start with many chains.
     Soak {
-        /// The number of changes of chains that three replicas serve, and three drivers; 0 for none.
+        /// The number of changes to chains that three replicas and three drivers serve; 0 for none.
         #[arg(long, default_value_t = 500)]
         changes: u32,
         /// Passed on to the program that does it; see `cargo task soak -- --help`.
@@ -115,9 +115,10 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         rest: Vec<OsString>,
     },
-    /// Write the manual as a book that can be searched to target/book. The first time, mdBook is compiled.
+    /// Write the manual as a searchable book to target/book. The first time, mdBook is compiled.
     Book,
-    /// Renew the screenshots of the console in docs/console. Chromium is installed if it is missing and this is root.
+    /// Renew the screenshots of the console in docs/console. Chromium is installed if it is missing and this user is
+    /// root.
     Screenshots,
     /// Compile the plugins and run the benchmarks.
     Bench(bench::Bench),

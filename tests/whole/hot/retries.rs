@@ -114,7 +114,7 @@ fn remote_chain(source: &str, policy: &str) -> String {
     format!("{chain}      failurePolicy: {policy}\n")
 }
 
-/// Returns the result for a deployment, which only the chain with the server's module matches.
+/// Returns the result for a deployment. Only the chain whose module is on the server matches deployments.
 async fn deployment(hot: &Hot, program: &Admittance) -> (u16, String) {
     let object = json!({
         "apiVersion": "v4",

@@ -122,7 +122,7 @@ async fn two_programs_do_not_share_a_history() {
     ] {
         assert!(ended.stderr.contains(words), "{words}: {}", ended.stderr);
     }
-    // Both programs share the store. The killed one no longer locks its history.
+    // Both programs share the store. The killed program no longer locks its history.
     let other = hot
         .serve()
         .history(hot.path("other-history"))

@@ -269,7 +269,7 @@ async fn chains_of_a_namespace_apply_only_in_that_namespace() {
         "{mistake}"
     );
     assert!(server.message().await.contains("first"), "its last version stays");
-    // `admittance apply` refuses this use too, in the unchanged stage and in a renamed one.
+    // `admittance apply` refuses the capability too, in the unchanged stage and in a renamed one.
     for stage in [wanting["spec"]["stages"][0]["name"].clone(), json!("other")] {
         wanting["spec"]["stages"][0]["name"] = stage;
         let file = write(&server.directory, "new.json", wanting.to_string());

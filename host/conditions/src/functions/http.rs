@@ -84,7 +84,7 @@ fn send<'a>(
 }
 
 impl HttpLookup {
-    /// Returns the response like Kyverno: the body's object with `statusCode` added, or `body` and `statusCode`.
+    /// Returns the response in Kyverno's form: the body's object with `statusCode` added, or `body` and `statusCode`.
     pub(super) async fn find(
         &self,
         http: Option<&PolicyHttp>,

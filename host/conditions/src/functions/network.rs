@@ -61,7 +61,7 @@ fn parse_ip(text: &str) -> Option<IpAddr> {
     }
 }
 
-/// Parses a network. Leading zeros are refused, which `ipnet` accepts. Bits after the prefix are kept.
+/// Parses a network. Leading zeros, which `ipnet` accepts, are refused. Bits after the prefix are kept.
 fn parse_cidr(text: &str) -> Option<IpNet> {
     let (address, prefix) = text.split_once('/')?;
     let is_decimal = prefix.bytes().all(|byte| byte.is_ascii_digit());

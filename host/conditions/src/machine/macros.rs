@@ -40,7 +40,7 @@ impl<'a> Machine<'a> {
         outcome
     }
 
-    /// Evaluates `all` or `exists`. An item whose test has the value `decisive` decides, even if others fail.
+    /// Evaluates `all` or `exists`. An item whose test has the value `decisive` decides, even if other items fail.
     fn until(
         &mut self,
         each: &'a Each,

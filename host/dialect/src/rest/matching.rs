@@ -50,7 +50,7 @@ impl Matched {
         Arc::ptr_eq(&self.route, &other.route) && self.parameters == other.parameters
     }
 
-    /// Converts the parameters to lower case, as a server does that ignores the case of paths.
+    /// Converts the parameters to lower case, like a server that ignores the case of paths.
     fn in_one_case(&self) -> Self {
         let parameters = self.parameters.iter();
         Self {

@@ -90,7 +90,7 @@ impl Matched {
         let stored = self.stored(head)?;
         let result = patch.apply(&self.body_of(&stored)?).map_err(refused)?;
         let text = result.text();
-        // A server that ignores the case of keys would read another object than the chains see.
+        // A server that ignores the case of keys would read an object that differs from what the chains see.
         let is_plain = Object::parse_unique(text).is_ok() && *self.canonical(text)? == *text;
         if !is_plain {
             return Err(ambiguous(

@@ -127,7 +127,7 @@ impl CallLog {
         }
     }
 
-    /// Logs a request that the host sent for the plugin, without its query, and the status of the answer.
+    /// Logs a request that the host sent for the plugin, without the query of its URL, and the status of the answer.
     pub(crate) fn sent(&self, request: &str, status: Result<u16, &HttpError>) {
         let mut lines = self.lines();
         if lines.is_closed {

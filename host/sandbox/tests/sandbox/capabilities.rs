@@ -133,7 +133,7 @@ async fn the_cluster_is_read_when_it_is_granted() {
         cluster: [ClusterKind::new("v1", "Node")].into(),
         ..Grants::default()
     };
-    // Two tags precede the text, both in the result `some(text)` and, without a reader, in the error.
+    // In the result `some(text)`, and in the error without a reader, two tags precede the text.
     let echo = sandbox_with(|config| config.cluster = Some(Arc::new(Echo::default())));
     for (sandbox, says) in [
         (&echo, "v1/Node None a"),

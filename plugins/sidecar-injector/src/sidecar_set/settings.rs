@@ -20,7 +20,7 @@ pub struct SidecarSet {
     /// `shareVolumeDevicePolicy`, `transferEnv` and `upgradeStrategy` of a SidecarSet. `upgradeStrategy` has no effect.
     #[serde(default, deserialize_with = "null_is_empty")]
     pub containers: Vec<Map<String, Value>>,
-    /// Init containers, written as the containers. They are injected in the order of their names.
+    /// Init containers, written like the containers. They are injected in the order of their names.
     #[serde(default, deserialize_with = "null_is_empty")]
     pub init_containers: Vec<Map<String, Value>>,
     /// Volumes, written as in a pod spec. Those that an injected container mounts, or has as a device, are added to the

@@ -195,7 +195,7 @@ fn volumes_and_variables_of_the_pod_are_shared() {
 }
 
 #[test]
-fn annotations_are_added_to_the_pod_by_their_patch_policy() {
+fn annotations_are_added_to_the_pod_according_to_their_patch_policy() {
     let set = json!({"name": "a", "containers": [{"name": "x"}], "patchPodMetadata": [
         {"annotations": {"kept": "new", "added": "new"}},
         {"annotations": {"replaced": "new"}, "patchPolicy": "Overwrite"},

@@ -1,6 +1,6 @@
-//! A plugin in any number of versions that need no compiler: its version is a fixed-length string in its data, which
-//! tests replace in the component's bytes. Each version is a module with its own digest, and writes its version into
-//! every answer.
+//! A plugin of which tests make any number of versions without a compiler: its version is a fixed-length string in its
+//! data, which tests replace in the component's bytes. Each version is a module with its own digest, and writes its
+//! version into every answer.
 //!
 //! It uses the contract directly, because the SDK's `#[plugin]` needs a version that the compiler knows.
 
