@@ -168,10 +168,7 @@ impl ModuleReference {
     pub fn stock(name: &str) -> Self {
         let directory = env::var_os(Self::STOCK_DIRECTORY)
             .map(PathBuf::from)
-            .unwrap_or_else(|| {
-                let program = env::current_exe().unwrap_or_default();
-                program.with_file_name("plugins")
-            });
+            .unwrap_or_else(|| env::current_exe().unwrap_or_default().with_file_name("plugins"));
         Self::File(directory.join(format!("{}.wasm", name.replace('-', "_"))))
     }
 
@@ -237,13 +234,10 @@ impl FromStr for ModuleReference {
                     .map(Self::Https)
                     .ok_or_else(|| wrong("is not a valid URL of a module", fix))
             }
-            Some(("http", rest)) => {
-                let fix = format!("write `https:{rest}`");
-                Err(wrong(
-                    "uses http, which does not protect the module from changes in transit",
-                    &fix,
-                ))
-            }
+            Some(("http", rest)) => Err(wrong(
+                "uses http, which does not protect the module from changes in transit",
+                &format!("write `https:{rest}`"),
+            )),
             // Kubewarden writes `registry` for `oci`.
             Some(("oci" | "registry", name)) => {
                 let name = name

@@ -35,8 +35,7 @@ impl Serialize for Moment {
 
 impl<'de> Deserialize<'de> for Moment {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = Cow::<str>::deserialize(deserializer)?;
-        humantime::parse_rfc3339(&text)
+        humantime::parse_rfc3339(&Cow::<str>::deserialize(deserializer)?)
             .map(Self)
             .map_err(D::Error::custom)
     }

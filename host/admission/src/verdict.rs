@@ -133,9 +133,8 @@ pub struct Denial {
 impl Denial {
     /// Creates a denial. A `code` outside 400 to 599 becomes 403.
     pub fn new(code: u16, reason: impl Into<String>, message: impl Into<String>) -> Self {
-        let code = if (400..600).contains(&code) { code } else { 403 };
         Self {
-            code,
+            code: if (400..600).contains(&code) { code } else { 403 },
             reason: reason.into(),
             message: message.into(),
             is_whole: false,
@@ -145,7 +144,7 @@ impl Denial {
 
     /// Adds a message to the `causes` in the details. `field` is the path of the field that caused the denial.
     pub fn add_cause(&mut self, field: Option<&str>, message: impl Into<String>) {
-        let field = field.map(|field| ("field".to_owned(), Value::String(field.to_owned())));
+        let field = field.map(|path| ("field".to_owned(), Value::String(path.to_owned())));
         let message = ("message".to_owned(), Value::String(message.into()));
         let causes = self
             .details

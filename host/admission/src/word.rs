@@ -74,8 +74,7 @@ macro_rules! words {
 
         impl<'de> $crate::__serde::Deserialize<'de> for $type {
             fn deserialize<D: $crate::__serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                let text = String::deserialize(deserializer)?;
-                text.parse().map_err($crate::__serde::de::Error::custom)
+                String::deserialize(deserializer)?.parse().map_err($crate::__serde::de::Error::custom)
             }
         }
 

@@ -116,8 +116,8 @@ impl HttpGrant {
         (sender, list): (&str, &str),
     ) -> Result<&'a Self, String> {
         let (method, path) = (request.method.as_str(), request.url.path());
-        let headers = request.headers.iter();
-        let headers = headers.map(|(name, value)| (name.as_str(), value.as_bytes()));
+        let sent = request.headers.iter();
+        let headers = sent.map(|(name, value)| (name.as_str(), value.as_bytes()));
         let overridden = overridden(method, &request.url[Position::BeforePath..], headers);
         let mut is_overridden = false;
         let mut fix = format!("add `{origin}` to {list}");
@@ -280,9 +280,8 @@ impl HttpRequest {
     ) -> Result<HttpResponse, HttpError> {
         let taped = tape.map(|tape| (tape, self.method.clone(), self.url.clone()));
         let deadline = Deadline::after(deadline.remaining().mul_f64(TIME_FOR_REQUESTS));
-        let answer = sender.send(grant, self, deadline);
-        let answer = tokio::time::timeout_at(deadline.instant(), answer).await;
-        let answer = answer.unwrap_or(Err(HttpError::Timeout));
+        let answered = tokio::time::timeout_at(deadline.instant(), sender.send(grant, self, deadline)).await;
+        let answer = answered.unwrap_or(Err(HttpError::Timeout));
         if let Some((tape, method, url)) = taped {
             tape.http(HttpAnswer::recorded(&method, &url, &answer));
         }

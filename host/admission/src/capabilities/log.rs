@@ -90,8 +90,7 @@ pub fn is_audit() -> bool {
 
 /// Lets a future add to the current notes, in whichever task it is polled.
 pub(crate) fn with_current_notes<F: Future>(future: F) -> impl Future<Output = F::Output> {
-    let notes = CURRENT.try_with(Arc::clone).unwrap_or_default();
-    CURRENT.scope(notes, future)
+    CURRENT.scope(CURRENT.try_with(Arc::clone).unwrap_or_default(), future)
 }
 
 /// Runs a call. Returns its output, its log lines, and whether the stage's candidate decided.

@@ -53,8 +53,7 @@ impl Verdict {
             Self::Replace(after) => after.text().len(),
             Self::Allow | Self::Deny(_) => 0,
         };
-        let bytes = size + written;
-        offload(bytes, deadline, move || match self {
+        offload(size + written, deadline, move || match self {
             Self::Patch(patch) => rules.patch(patch, deadline),
             Self::Replace(after) => rules.replace(after),
             Self::Allow | Self::Deny(_) => Ok(Effect::None),
@@ -101,8 +100,7 @@ impl ChangeRules {
             ));
         }
         unique_keys(text).map_err(invalid)?;
-        let after = self.respelled(&after)?.unwrap_or(after);
-        self.difference(after)
+        self.difference(self.respelled(&after)?.unwrap_or(after))
     }
 
     fn respelled(&self, after: &Object) -> Result<Option<Object>, Failure> {

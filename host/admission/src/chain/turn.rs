@@ -76,8 +76,7 @@ impl Stage {
             return Ok(Some(SkipReason::Disabled));
         }
         let seen = turn.seen(&self.spec, deadline).await;
-        let skipped = turn.skip(self, &seen, deadline).await?;
-        Ok(skipped.map(|(reason, _)| reason))
+        Ok(turn.skip(self, &seen, deadline).await?.map(|(reason, _)| reason))
     }
 }
 
@@ -130,8 +129,9 @@ impl Turn<'_> {
         stage: &Stage,
         deadline: Deadline,
     ) -> Result<(Effect, ResponseNotes), Failure> {
-        let response = self.call(stage, deadline).await?;
-        let response = response
+        let response = self
+            .call(stage, deadline)
+            .await?
             .with_message(stage.spec.message.as_deref())
             .named_by(&stage.spec);
         self.judge(phase, response.bounded(), deadline).await

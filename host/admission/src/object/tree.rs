@@ -194,8 +194,7 @@ impl<'a> Node<'a> {
             }
         }
         for node in [self, other] {
-            let limit = budget.work / Budget::TREE;
-            let size = node.size(limit).ok_or(Problem::Work)?;
+            let size = node.size(budget.work / Budget::TREE).ok_or(Problem::Work)?;
             budget.charge(size.saturating_mul(Budget::TREE))?;
         }
         // A value that cannot be parsed is not equal to any other.
@@ -319,12 +318,11 @@ impl<'a> Members<'a> {
     const FEW: usize = 32;
 
     fn position(&self, name: &str) -> Option<usize> {
-        let few = self
-            .entries
+        self.entries
             .iter()
             .take(Self::FEW)
-            .position(|(key, _)| key == name);
-        few.or_else(|| self.index.get(name).copied())
+            .position(|(key, _)| key == name)
+            .or_else(|| self.index.get(name).copied())
     }
 
     fn get_mut(&mut self, name: &str) -> Option<&mut Node<'a>> {

@@ -18,8 +18,7 @@ impl PatchBuilder {
     ///
     /// See [`PatchBuilder`].
     pub fn add(self, pointer: &str, value: &(impl Serialize + ?Sized)) -> Result<Self, PatchError> {
-        let value = written(value)?;
-        self.push(pointer, Action::Add(value))
+        self.push(pointer, Action::Add(written(value)?))
     }
 
     /// Replaces an existing value.
@@ -28,8 +27,7 @@ impl PatchBuilder {
     ///
     /// See [`PatchBuilder`].
     pub fn replace(self, pointer: &str, value: &(impl Serialize + ?Sized)) -> Result<Self, PatchError> {
-        let value = written(value)?;
-        self.push(pointer, Action::Replace(value))
+        self.push(pointer, Action::Replace(written(value)?))
     }
 
     /// Removes an existing value.
@@ -47,8 +45,7 @@ impl PatchBuilder {
     ///
     /// See [`PatchBuilder`].
     pub fn test(self, pointer: &str, value: &(impl Serialize + ?Sized)) -> Result<Self, PatchError> {
-        let value = written(value)?;
-        self.push(pointer, Action::Test(value))
+        self.push(pointer, Action::Test(written(value)?))
     }
 
     /// Returns the patch.

@@ -60,8 +60,7 @@ impl MergePatch {
             steps
                 .amend(Some(patched), result.as_object()?, target.as_object()?)
                 .ok()?;
-            let amended = Patch::from_operations(steps.operations).apply(&patch.0);
-            patch = Self(amended.ok()?);
+            patch = Self(Patch::from_operations(steps.operations).apply(&patch.0).ok()?);
         }
         (patch.apply(before).ok()? == *after).then_some(patch)
     }

@@ -99,8 +99,7 @@ impl Operation {
                 return Ok(false);
             }
             Action::Move(from) if is_same_or_below(from.as_str(), path.as_str()) => {
-                let reason = "a value cannot be moved into itself".to_owned();
-                return Err((Problem::Nothing, reason));
+                return Err((Problem::Nothing, "a value cannot be moved into itself".to_owned()));
             }
             Action::Move(from) => {
                 let value = root

@@ -143,12 +143,12 @@ fn audit_annotations(outcome: &Outcome) -> BTreeMap<String, &str> {
                     '-'
                 }
             };
-            let key: String = "failed-open."
+            let truncated: String = "failed-open."
                 .chars()
                 .chain(row.stage.chars().map(legal))
                 .take(NAME_PART_LENGTH)
                 .collect();
-            let key = key.trim_end_matches(|c: char| !c.is_ascii_alphanumeric());
+            let key = truncated.trim_end_matches(|c: char| !c.is_ascii_alphanumeric());
             annotations.entry(key.to_owned()).or_insert(kind);
         }
     }
@@ -289,8 +289,7 @@ fn base64(response: &ReplyFields<'_>) -> Result<Option<Vec<u8>>, Failure> {
         return Ok(None);
     };
     // Go's decoder, which kube-apiserver uses, ignores line breaks.
-    let text = text.replace(['\r', '\n'], "");
-    match BASE64_STANDARD.decode(text) {
+    match BASE64_STANDARD.decode(text.replace(['\r', '\n'], "")) {
         Ok(bytes) => Ok(Some(bytes).filter(|bytes| !bytes.is_empty())),
         Err(error) => Err(invalid(format!("`response.patch` is not base64: {error}"))),
     }

@@ -64,8 +64,7 @@ impl MatchConditions {
         authorizer: &dyn Authorizer,
         deadline: Deadline,
     ) -> Result<bool, Failure> {
-        let first_false = self.first_false(request, authorizer, deadline).await?;
-        Ok(first_false.is_none())
+        Ok(self.first_false(request, authorizer, deadline).await?.is_none())
     }
 
     /// Returns the name of the first condition that is false for the request; `None` if all are true.

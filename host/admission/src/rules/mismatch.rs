@@ -87,9 +87,9 @@ fn requested(request: &Request) -> String {
         kind,
         ..
     } = request;
-    let subresource = subresource.as_ref().map(|name| format!("/{name}"));
-    let subresource = subresource.unwrap_or_default();
-    format!("{operation} of {resource}{subresource}, kind {}", kind.kind)
+    let suffix = subresource.as_ref().map(|name| format!("/{name}"));
+    let suffix = suffix.unwrap_or_default();
+    format!("{operation} of {resource}{suffix}, kind {}", kind.kind)
 }
 
 fn wanted(part: RulePart, rule: &Rule) -> String {
@@ -100,11 +100,11 @@ fn wanted(part: RulePart, rule: &Rule) -> String {
         }
     }
     fn names<T: Display>(values: &[T]) -> String {
-        let values = values.iter().map(|value| match value.to_string() {
+        let texts = values.iter().map(|value| match value.to_string() {
             text if text.is_empty() => "\"\"".to_owned(),
             text => text,
         });
-        values.collect::<Vec<_>>().join(", ")
+        texts.collect::<Vec<_>>().join(", ")
     }
     match part {
         RulePart::Operations => format!("`operations` has {}", list(&rule.operations)),

@@ -40,8 +40,7 @@ impl PathReadings {
                 let path = normalize(path.split('/'));
                 path.split('/').map(decode_segment).collect::<Vec<_>>().join("/")
             });
-        let decoded = decode(path);
-        let whole = normalize(decoded.split('/'));
+        let whole = normalize(decode(path).split('/'));
         Self {
             whole: (whole != by_segment).then_some(whole),
             by_segment,
@@ -253,11 +252,10 @@ pub fn overridden<'a>(
             PATH_HEADERS.contains(&name.as_str()) && value != target.as_bytes()
         }
     };
-    let mut headers = headers
-        .into_iter()
-        .filter(|(name, _)| name.starts_with(['x', 'X']));
-    if let Some((name, _)) = headers.find(|(name, value)| is_other(name, value)) {
-        return Some(format!("the header {name}"));
+    for (name, value) in headers {
+        if name.starts_with(['x', 'X']) && is_other(name, value) {
+            return Some(format!("the header {name}"));
+        }
     }
     // Some servers accept semicolons between parameters.
     let (_, query) = target.split_once('?').unwrap_or_default();

@@ -49,8 +49,7 @@ impl GroupVersionResource {
 
 /// Returns whether no hook is called for a resource of a group; for `None`, for any resource of the group.
 fn is_never_hooked(group: &str, resource: Option<&str>) -> bool {
-    let mut groups = NEVER_HOOKED.iter();
-    groups.any(|(own, resources)| {
+    NEVER_HOOKED.iter().any(|(own, resources)| {
         group == *own && resource.is_none_or(|resource| resources.contains(&resource))
     })
 }
@@ -102,10 +101,9 @@ impl Reach {
                 "no request in the namespace {namespace} reaches chains, because the webhook configurations exclude it; \
                  move the chain, or let the operator include the namespace"
             );
-            let reasons = vec![reason];
             return Some(Unreached {
                 is_whole: true,
-                reasons,
+                reasons: vec![reason],
             });
         }
         let reasons: Vec<_> = rules

@@ -10,8 +10,7 @@ use crate::scheduling::ticker::{Ticker, TickerGuard};
 
 /// The threads that wake every millisecond. If they cannot be started, serving threads wait longer.
 static RESCHEDULER: LazyLock<Option<Ticker>> = LazyLock::new(|| {
-    let started = rescheduler();
-    started
+    rescheduler()
         .inspect_err(|error| tracing::debug!(%error, "no threads for rescheduling can be started"))
         .ok()
 });

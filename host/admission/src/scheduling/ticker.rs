@@ -52,9 +52,9 @@ impl Ticker {
         };
         for (name, tick) in threads {
             let state = Arc::clone(&this.shared);
-            let thread = thread::Builder::new().name(name);
+            let builder = thread::Builder::new().name(name);
             this.threads
-                .push(thread.spawn(move || state.run(idle_ticks, tick))?);
+                .push(builder.spawn(move || state.run(idle_ticks, tick))?);
         }
         Ok(this)
     }
