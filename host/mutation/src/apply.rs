@@ -105,8 +105,7 @@ impl Walk<'_> {
     /// Applies the steps from `index` on to a value. Returns whether the value was changed.
     fn at(&mut self, value: &mut Value, index: usize) -> Result<bool, Failure> {
         self.growth.visit()?;
-        let steps = self.steps;
-        match (steps.get(index), value) {
+        match (self.steps.get(index), value) {
             (Some(Step::Field(name)), Value::Object(object)) => self.field(object, name, index),
             (Some(Step::Items { value: None, .. }), Value::Array(list)) => self.each(list, index),
             (Some(Step::Items { key, value: Some(of) }), Value::Array(list)) => {
