@@ -20,8 +20,7 @@ pub fn find<'a, T: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<
 }
 
 fn wrapped<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static)> {
-    let inner = error.downcast_ref::<io::Error>()?.get_ref()?;
-    Some(inner)
+    Some(error.downcast_ref::<io::Error>()?.get_ref()?)
 }
 
 /// Returns the message of the last of the [`causes`]. The outer messages often say only that a request failed.

@@ -88,8 +88,7 @@ pub fn host_address(host: &str) -> Option<IpAddr> {
 
 /// Returns whether the host of a URL is an IP address to which only programs on this machine can connect.
 pub fn is_loopback_host(url: &Uri) -> bool {
-    let address = host_address(url.host().unwrap_or_default());
-    address.is_some_and(|ip| is_loopback((ip, 0).into()))
+    host_address(url.host().unwrap_or_default()).is_some_and(|ip| is_loopback((ip, 0).into()))
 }
 
 /// Limits on the connections of a port.

@@ -303,8 +303,7 @@ impl Upstream {
             let run = async {
                 let (client, server) = tokio::try_join!(client, server)?;
                 let (mut client, mut server) = (TokioIo::new(client), TokioIo::new(server));
-                let copied = tokio::io::copy_bidirectional(&mut client, &mut server).await;
-                Ok::<_, hyper::Error>(copied)
+                Ok::<_, hyper::Error>(tokio::io::copy_bidirectional(&mut client, &mut server).await)
             };
             let ran = tokio::select! {
                 ran = run => Some(ran),

@@ -138,8 +138,8 @@ impl<H: Handler> Connection<H> {
             address: self.address,
             is_tls: tls.is_some(),
         };
-        let certificate = tls.as_ref().and_then(TlsConnection::client_certificate);
-        let certificate = certificate.map(|certificate| ClientCertificate(Arc::new(certificate.clone())));
+        let presented = tls.as_ref().and_then(TlsConnection::client_certificate);
+        let certificate = presented.map(|presented| ClientCertificate(Arc::new(presented.clone())));
         let service = service_fn(|mut request: Request<Incoming>| {
             let is_http2 = request.version() == Version::HTTP_2;
             let transfer = activity.begin_request(client.address, is_http2, ended.clone());
@@ -247,9 +247,8 @@ async fn sleep_until(at: Option<Instant>) {
 
 /// Returns whether a TLS handshake failed because the client does not use TLS.
 fn is_without_tls(error: &io::Error) -> bool {
-    let cause = error.get_ref().and_then(|cause| cause.downcast_ref());
     matches!(
-        cause,
+        error.get_ref().and_then(|cause| cause.downcast_ref()),
         Some(rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType))
     )
 }

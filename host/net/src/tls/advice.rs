@@ -52,8 +52,8 @@ impl TlsAdvice<'_> {
                 return no_alternative_name(host);
             }
             E::NotValidForNameContext { presented, .. } => {
-                let names: Vec<_> = presented.iter().map(|name| bare(name)).collect();
-                let names = names.join(", ");
+                let presented_names: Vec<_> = presented.iter().map(|name| bare(name)).collect();
+                let names = presented_names.join(", ");
                 (
                     format!("its certificate is for {names}; the subjectAltName must hold {host}"),
                     self.name,

@@ -70,9 +70,9 @@ pub fn subject_names(certificate: &CertificateDer<'_>) -> Vec<String> {
         .iter_common_name()
         .filter_map(|name| name.as_str().ok());
     // A certificate with a repeated subjectAltName extension is invalid, and counts as having no alternative names.
-    let alternative = parsed.subject_alternative_name().ok().flatten();
-    let alternative = alternative.iter().flat_map(|names| &names.value.general_names);
-    let alternative = alternative.filter_map(|name| match name {
+    let extension = parsed.subject_alternative_name().ok().flatten();
+    let subject_names = extension.iter().flat_map(|names| &names.value.general_names);
+    let alternative = subject_names.filter_map(|name| match name {
         GeneralName::DNSName(name) | GeneralName::URI(name) => Some(*name),
         _ => None,
     });

@@ -105,9 +105,8 @@ impl<C> Material<C> {
         config: impl FnOnce() -> Result<C, TlsError>,
     ) -> Result<Self, TlsError> {
         let validity = chain.first().map(Validity::read).transpose();
-        let validity = validity.map_err(|error| TlsError::rejected(path, &error))?;
         Ok(Self {
-            validity,
+            validity: validity.map_err(|error| TlsError::rejected(path, &error))?,
             ..Self::from(config()?)
         })
     }

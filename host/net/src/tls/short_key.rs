@@ -50,19 +50,18 @@ impl KeySizeVerifier {
         let (_, last) = parse_x509_certificate(chain.last()?).ok()?;
         let issuer = last.issuer().as_raw();
         // rustls stores the name of a root without its DER tag and length.
-        let roots = self.roots.roots.iter();
-        let roots = roots.filter(|root| issuer.ends_with(&root.subject));
+        let all = self.roots.roots.iter();
+        let roots = all.filter(|root| issuer.ends_with(&root.subject));
         let from_roots = roots.filter_map(|root| {
             let key = Sequence::new((&*root.subject_public_key_info).into())
                 .to_der_vec()
                 .ok()?;
             key_bits(&SubjectPublicKeyInfo::from_der(&key).ok()?.1)
         });
-        let intermediates = chain
+        chain
             .iter()
             .skip(1)
-            .filter_map(|certificate| rsa_bits(certificate));
-        intermediates
+            .filter_map(|certificate| rsa_bits(certificate))
             .chain(from_roots)
             .find(|bits| *bits < SHORTEST_RSA_KEY)
     }
@@ -106,15 +105,14 @@ impl ServerCertVerifier for KeySizeVerifier {
         ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        let verified =
-            self.inner
-                .verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
-        verified.map_err(|error| {
-            explained(error, || {
-                let chain: Vec<_> = std::iter::once(end_entity).chain(intermediates).collect();
-                self.short_authority(&chain).map(ShortKey::Authority)
+        self.inner
+            .verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
+            .map_err(|error| {
+                explained(error, || {
+                    let chain: Vec<_> = std::iter::once(end_entity).chain(intermediates).collect();
+                    self.short_authority(&chain).map(ShortKey::Authority)
+                })
             })
-        })
     }
 
     fn verify_tls12_signature(

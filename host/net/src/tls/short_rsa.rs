@@ -42,8 +42,7 @@ static ALGORITHMS: LazyLock<WebPkiSupportedAlgorithms> = LazyLock::new(|| {
     let all: Vec<Algorithm> = std::iter::once(&ShortRsa as Algorithm)
         .chain(usual.all.iter().copied())
         .collect();
-    let others = usual.mapping.iter().copied();
-    let others = others.filter(|(scheme, _)| {
+    let others = usual.mapping.iter().copied().filter(|(scheme, _)| {
         !matches!(
             scheme,
             SignatureScheme::RSA_PKCS1_SHA256

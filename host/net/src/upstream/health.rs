@@ -77,8 +77,7 @@ pub(super) async fn check(servers: &ServerSet, pool: &Pool, check: &HealthCheck)
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        let targets = servers.targets();
-        join_all(targets.iter().map(|target| async {
+        join_all(servers.targets().iter().map(|target| async {
             let (server, health) = (&target.server, &target.health);
             let reason = probe(server, pool, check).await.err();
             if let Some(reason) = &reason {

@@ -181,8 +181,7 @@ async fn close_idle(idle: Weak<IdleConnections>, first: Instant) {
 /// Polls without a waker: responses and bodies arrive only while a connection is driven, and the driver polls for them
 /// afterwards. The poll must not use the cooperative budget, which could make it wait for a wake that never comes.
 fn poll_unwoken<T>(poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> Poll<T> {
-    let polling = pin!(unconstrained(poll_fn(poll)));
-    polling.poll(&mut Context::from_waker(Waker::noop()))
+    pin!(unconstrained(poll_fn(poll))).poll(&mut Context::from_waker(Waker::noop()))
 }
 
 impl UpstreamConnection {
@@ -206,8 +205,7 @@ impl UpstreamConnection {
             let _ = self.drive(cx);
             poll_unwoken(|cx| replying.as_mut().poll(cx))
         });
-        let response = replied.await?;
-        Ok(response.map(|incoming| ReplyBody {
+        Ok(replied.await?.map(|incoming| ReplyBody {
             incoming,
             lease: Some(Lease {
                 connection: Some(self),
