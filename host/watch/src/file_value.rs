@@ -65,8 +65,7 @@ impl<T> FileValue<T> {
 
     /// Returns the error if the current content of the files cannot be loaded; otherwise `None`.
     pub fn problem(&self) -> Option<String> {
-        let source = self.0.source.as_ref()?;
-        let problem = source.problem.lock();
+        let problem = self.0.source.as_ref()?.problem.lock();
         problem.clone()
     }
 }

@@ -236,14 +236,13 @@ impl Stamp {
     pub fn from_metadata(metadata: &Metadata) -> Self {
         let seconds = u64::try_from(metadata.ctime()).ok();
         let nanoseconds = u32::try_from(metadata.ctime_nsec()).ok();
-        let changed = seconds.zip(nanoseconds).and_then(|(seconds, nanoseconds)| {
-            SystemTime::UNIX_EPOCH.checked_add(Duration::new(seconds, nanoseconds))
-        });
         Self {
             file: (metadata.dev(), metadata.ino()),
             length: metadata.len(),
             modified: metadata.modified().ok(),
-            changed,
+            changed: seconds.zip(nanoseconds).and_then(|(seconds, nanoseconds)| {
+                SystemTime::UNIX_EPOCH.checked_add(Duration::new(seconds, nanoseconds))
+            }),
         }
     }
 
