@@ -52,8 +52,7 @@ impl Resolver {
 pub(crate) fn networks(grant: &HttpGrant) -> Vec<IpNet> {
     let mut networks = grant.networks.clone();
     if grant.origin.is_localhost() {
-        let v4 = IpNet::new(Ipv4Addr::LOCALHOST.into(), 8);
-        networks.extend(v4);
+        networks.extend(IpNet::new(Ipv4Addr::LOCALHOST.into(), 8));
         networks.push(IpAddr::from(Ipv6Addr::LOCALHOST).into());
     }
     networks

@@ -79,8 +79,7 @@ impl Outbound {
 
     async fn answer(&self, grant: &HttpGrant, request: HttpRequest) -> Result<Answer, HttpError> {
         let credential = self.credential(grant)?;
-        let header = credential.map(Credential::name);
-        let (parts, body) = parse(request, header.as_ref())?;
+        let (parts, body) = parse(request, credential.map(Credential::name).as_ref())?;
         let networks = address::networks(grant);
         let key = Key::new(networks.clone(), grant.credential.clone(), &parts);
         let cache = self.cache.as_ref().filter(|_| Cache::is_for(&parts));
