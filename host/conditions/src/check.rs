@@ -349,11 +349,10 @@ impl<'s> Checker<'s> {
             let (Some(operand), Some(otherwise)) = (sides.next(), sides.next()) else {
                 return fail(node, "this cannot be read");
             };
-            let value = name == "orValue";
             let parts = OrElse {
                 operand,
                 otherwise,
-                value,
+                value: name == "orValue",
             };
             return Ok((Expression::OrElse(Box::new(parts)), kind));
         }

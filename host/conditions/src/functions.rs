@@ -232,8 +232,7 @@ pub(crate) fn find_for_kyverno(name: &str, style: Style) -> Option<&'static Func
 
 /// Returns the names of all functions with this call style.
 pub(crate) fn names(style: Style, for_kyverno: bool) -> impl Iterator<Item = &'static str> {
-    let kyverno = for_kyverno.then_some(&*KYVERNO);
-    let libraries = kyverno.into_iter().chain([&*LIBRARY]);
+    let libraries = for_kyverno.then_some(&*KYVERNO).into_iter().chain([&*LIBRARY]);
     libraries.flat_map(move |library| library.names(style))
 }
 

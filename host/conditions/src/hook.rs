@@ -225,8 +225,7 @@ impl PolicyHook {
         let variables = Variables::new(request, Uses::ALL);
         for allowance in &self.binding.allowances {
             let mut machine = Machine::new(&variables, &[], TOTAL_COST, deadline);
-            let conditions = &allowance.conditions;
-            let first_false = first_false(&mut machine, conditions, self.sources(request)).await;
+            let first_false = first_false(&mut machine, &allowance.conditions, self.sources(request)).await;
             if now < allowance.until && matches!(first_false, Ok(None)) {
                 found.push(&**allowance);
             }
@@ -291,8 +290,8 @@ impl PolicyHook {
             return Ok(None);
         }
         let kind = ClusterKind::new("v1", "Namespace");
-        let found = cluster.get(&kind, None, name, deadline).await;
-        let found = found.map_err(|error| format!("namespace {name}: {error}"))?;
+        let answer = cluster.get(&kind, None, name, deadline).await;
+        let found = answer.map_err(|error| format!("namespace {name}: {error}"))?;
         let text = found.ok_or_else(|| format!("namespace {name} not found"))?;
         serde_json::from_str(&text)
             .map(Some)
@@ -380,9 +379,8 @@ impl PolicyHook {
                     continue;
                 }
             }
-            let message = self.message(&mut machine, validation, sources).await;
             findings.objections.push(Objection {
-                message,
+                message: self.message(&mut machine, validation, sources).await,
                 reason: validation.reason,
                 index,
                 failed: false,

@@ -319,8 +319,7 @@ impl<'a> Machine<'a> {
         self.charge_items(items.len())?;
         let mut values = Vec::with_capacity(items.len());
         for item in items {
-            let value = self.evaluate(&item.value)?;
-            values.extend(unwrap_optional(value, item.optional)?);
+            values.extend(unwrap_optional(self.evaluate(&item.value)?, item.optional)?);
         }
         Ok(Value::list(values))
     }

@@ -206,10 +206,8 @@ impl<'a> Value<'a> {
             Tree::String(text) => Value::string(text.as_str()),
             Tree::Array(items) => Value::list(items.iter().map(Self::owned).collect()),
             Tree::Object(members) => {
-                let members = members
-                    .iter()
-                    .map(|(key, value)| (Value::string(key.as_str()), Self::owned(value)));
-                Value::map(members.collect())
+                let owned = |(key, value): (&String, _)| (Value::string(key.as_str()), Self::owned(value));
+                Value::map(members.iter().map(owned).collect())
             }
         }
     }

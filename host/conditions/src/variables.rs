@@ -194,8 +194,8 @@ fn user(user: &UserInfo) -> Value<'_> {
         fields = fields.always("groups", texts(&user.groups));
     }
     if !user.extra.is_empty() {
-        let extra = user.extra.iter();
-        let extra = extra.map(|(key, values)| (Value::text(key), texts(values)));
+        let entries = user.extra.iter();
+        let extra = entries.map(|(key, values)| (Value::text(key), texts(values)));
         fields = fields.always("extra", Value::map(extra.collect()));
     }
     fields.value()

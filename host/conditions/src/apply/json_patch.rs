@@ -119,9 +119,9 @@ impl Operation {
             "copy" => {
                 let missing = |what: &str, path: &str| missing("copy", what, path);
                 let (container, key) = find(document, &from).ok_or_else(|| missing("from path", &from))?;
-                let copy =
+                let source =
                     get(container, &key).map_err(|why| format!("error in copy for from: '{from}': {why}"))?;
-                let copy = copy.map(|value| value.clone()).unwrap_or_default();
+                let copy = source.map(|value| value.clone()).unwrap_or_default();
                 *copied = copied.saturating_add(copy.to_string().len());
                 let (container, key) =
                     find(document, &path).ok_or_else(|| missing("destination path", &path))?;
@@ -193,8 +193,7 @@ fn add(container: &mut Json, key: &str, value: Json) -> Result<(), String> {
                 Ok(_) => why,
                 Err(_) => format!("value was not a proper array index: '{key}': {why}"),
             };
-            let index = index(key, items.len() + 1).map_err(proper)?;
-            items.insert(index, value);
+            items.insert(index(key, items.len() + 1).map_err(proper)?, value);
         }
         _ => {}
     }

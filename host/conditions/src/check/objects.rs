@@ -287,8 +287,8 @@ impl Checker<'_> {
         };
         let Some(constructor) = constructor else {
             let null = name == "Value" && fields.iter().any(|field| field.name == "null_value");
-            let value = fields.pop().map(|field| field.value);
-            let value = value
+            let given = fields.pop().map(|field| field.value);
+            let value = given
                 .filter(|_| !null)
                 .unwrap_or_else(|| Expression::Constant(zero(&kind)));
             return Ok((value, kind));

@@ -145,8 +145,7 @@ pub(crate) struct Answers(Vec<(Question, Arc<Answer>)>);
 
 impl Answers {
     fn get(&self, question: &Question) -> Option<Arc<Answer>> {
-        let mut answers = self.0.iter();
-        let (_, answer) = answers.find(|(answered, _)| answered == question)?;
+        let (_, answer) = self.0.iter().find(|(answered, _)| answered == question)?;
         Some(Arc::clone(answer))
     }
 

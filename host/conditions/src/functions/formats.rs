@@ -95,10 +95,8 @@ pub(super) fn register(library: &mut Library) {
         Ok(found.map(|format| Arc::new(Value::Format(format))))
     });
     library.member::<(Named, Str), OptionalOf<ListOf<Str>>>("validate", |machine, (format, text)| {
-        let text_cost = (text.len() as u64 + 1).div_ceil(10);
-        machine.charge(text_cost * format.size.div_ceil(4))?;
-        let wrong = (format.check)(&text);
-        let wrong: List<'_> = wrong.into_iter().map(Value::string).collect();
+        machine.charge((text.len() as u64 + 1).div_ceil(10) * format.size.div_ceil(4))?;
+        let wrong: List<'_> = (format.check)(&text).into_iter().map(Value::string).collect();
         Ok((wrong.len() > 0).then(|| Arc::new(Value::List(wrong))))
     });
 }

@@ -57,12 +57,12 @@ fn send<'a>(
     body: Option<&Value<'a>>,
     headers: Option<&Map<'a>>,
 ) -> Outcome<'a> {
-    let headers = headers.into_iter().flat_map(|headers| headers.entries());
-    let headers = headers.map(|(name, value)| match (name, value) {
+    let entries = headers.into_iter().flat_map(|headers| headers.entries());
+    let sent_headers = entries.map(|(name, value)| match (name, value) {
         (Value::String(name), Value::String(value)) => Ok((name.to_string(), value.to_string())),
         _ => Err(Fault::no_overload()),
     });
-    let headers = headers.collect::<Result<_, _>>()?;
+    let headers = sent_headers.collect::<Result<_, _>>()?;
     let body = match body {
         Some(body) => {
             let written = Writer::new(LONGEST_BODY, machine.deadline()).json(body);
@@ -98,8 +98,8 @@ impl HttpLookup {
         request.headers.clone_from(&self.headers);
         request.body.clone_from(&self.body);
         let grant = HttpGrant::of(&http.grants, &origin, &request, POLICY).map_err(failed)?;
-        let answer = request.send(grant, &*http.sender, tape, deadline).await;
-        let answer = answer.map_err(|error| failed(error.to_string()))?;
+        let sent = request.send(grant, &*http.sender, tape, deadline).await;
+        let answer = sent.map_err(|error| failed(error.to_string()))?;
         leave_for(answer.body.len()).await;
         // As in Go's decoder, anything after the body's first JSON value is ignored.
         let mut values = serde_json::Deserializer::from_slice(&answer.body).into_iter::<Json>();

@@ -151,8 +151,7 @@ fn register_texts(library: &mut Library) {
     library.global::<(Str,), Bytes>("gzip.compress", |machine, (text,)| {
         machine.charge_bytes(text.len().saturating_mul(TREE_COST))?;
         let mut bytes = Vec::new();
-        let mut reader = GzEncoder::new(text.as_bytes(), Compression::default());
-        let read = reader.read_to_end(&mut bytes);
+        let read = GzEncoder::new(text.as_bytes(), Compression::default()).read_to_end(&mut bytes);
         read.map_err(|error| Fault::error(error.to_string()))?;
         Ok(bytes.into())
     });
@@ -182,10 +181,10 @@ pub(super) fn with_doubles(tree: Json) -> Json {
     match tree {
         Json::Number(number) => number.as_f64().into(),
         Json::Array(items) => items.into_iter().map(with_doubles).collect(),
-        Json::Object(members) => {
-            let members = members.into_iter();
-            members.map(|(key, value)| (key, with_doubles(value))).collect()
-        }
+        Json::Object(members) => members
+            .into_iter()
+            .map(|(key, value)| (key, with_doubles(value)))
+            .collect(),
         other => other,
     }
 }

@@ -132,8 +132,8 @@ impl ObjectLookup {
                 let mut query = ClusterQuery::default();
                 query.namespace = self.namespace.clone();
                 query.label_selector = self.labels.to_string();
-                let page = cluster.list(&self.kind, &query, deadline).await;
-                let page = page.map_err(|error| failed(error.to_string()))?;
+                let listed = cluster.list(&self.kind, &query, deadline).await;
+                let page = listed.map_err(|error| failed(error.to_string()))?;
                 let items = page.objects.iter().map(|text| serde_json::from_str(text));
                 let items: Result<Vec<Json>, _> = items.collect();
                 let (version, kind) = (self.kind.api_version(), format!("{}List", self.kind.kind()));

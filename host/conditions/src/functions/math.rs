@@ -9,11 +9,10 @@ use crate::{
 
 pub(super) fn register(library: &mut Library) {
     for (name, is_greatest) in [("math.greatest", true), ("math.least", false)] {
-        let signatures = (1..=4).map(|count| (vec![Type::Dyn; count], Type::Dyn));
         library.polymorphic(
             name,
             Style::Global,
-            signatures,
+            (1..=4).map(|count| (vec![Type::Dyn; count], Type::Dyn)),
             move |machine, values| match values {
                 [Value::List(list)] => extreme(machine, &list.iter().collect::<Vec<_>>(), is_greatest),
                 values => extreme(machine, values, is_greatest),

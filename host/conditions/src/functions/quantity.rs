@@ -81,8 +81,7 @@ fn scale(suffix: &str) -> Option<(u32, i32)> {
         "Pi" => (50, 0),
         "Ei" => (60, 0),
         other => {
-            let power = other.strip_prefix(['e', 'E'])?;
-            let power: i32 = power.parse().ok()?;
+            let power: i32 = other.strip_prefix(['e', 'E'])?.parse().ok()?;
             if !(-100..=100).contains(&power) {
                 return None;
             }

@@ -17,8 +17,7 @@ const MOST_REPETITIONS: u32 = 32;
 
 pub(super) fn text<'a>(machine: &mut Machine<'_>, pattern: &str) -> Result<Text<'a>, Fault> {
     machine.charge_bytes(pattern.len().saturating_mul(16))?;
-    let mut parser = ParserBuilder::new().nest_limit(50).build();
-    let parsed = parser.parse(pattern);
+    let parsed = ParserBuilder::new().nest_limit(50).build().parse(pattern);
     let parsed =
         parsed.map_err(|error| Fault::error(format!("{pattern:?} is not a regular expression: {error}")))?;
     let mut text = String::new();
@@ -63,12 +62,10 @@ fn generate(machine: &mut Machine<'_>, pattern: &Hir, text: &mut String) -> Resu
 fn choose(machine: &mut Machine<'_>, class: &Class) -> Result<Option<char>, Fault> {
     let ranges: Vec<(char, char)> = match class {
         Class::Unicode(class) => class.iter().map(|range| (range.start(), range.end())).collect(),
-        Class::Bytes(class) => {
-            let ranges = class
-                .iter()
-                .map(|range| (range.start().into(), range.end().into()));
-            ranges.collect()
-        }
+        Class::Bytes(class) => class
+            .iter()
+            .map(|range| (range.start().into(), range.end().into()))
+            .collect(),
     };
     machine.charge_items(ranges.len())?;
     let printable = ranges

@@ -127,16 +127,15 @@ fn extract_all<'a>(
     pattern: &Value<'_>,
     times: usize,
 ) -> Result<List<'a>, Fault> {
-    let most = text.len().saturating_add(1).min(times);
-    machine.charge_items(most.saturating_mul(3))?;
+    machine.charge_items(text.len().saturating_add(1).min(times).saturating_mul(3))?;
     let pattern = compiled(machine, text, pattern)?;
     if pattern.regex.captures_len() > 2 {
         return Err(Fault::error(
             "regular expression has more than one capturing group",
         ));
     }
-    let found = pattern.regex.captures_iter(text).take(times);
-    let found = found.filter_map(|groups| groups.get(groups.len() - 1));
+    let captures = pattern.regex.captures_iter(text).take(times);
+    let found = captures.filter_map(|groups| groups.get(groups.len() - 1));
     Ok(found.map(|found| Value::string(found.as_str())).collect())
 }
 
@@ -162,8 +161,7 @@ fn find_all<'a>(
     times: usize,
 ) -> Result<List<'a>, Fault> {
     // In the worst case, there is a match at every character.
-    let most = text.len().saturating_add(1).min(times);
-    machine.charge_items(most.saturating_mul(3))?;
+    machine.charge_items(text.len().saturating_add(1).min(times).saturating_mul(3))?;
     let pattern = compiled(machine, text, pattern)?;
     let found = pattern.regex.find_iter(text).take(times);
     Ok(found.map(|found| Value::string(found.as_str())).collect())
@@ -201,8 +199,7 @@ impl Pattern {
                 .build()
                 .map(|regex| {
                     // kube-apiserver charges only for a pattern's length. Here, a large compiled pattern costs more.
-                    let length = (source.len() as u64).div_ceil(4);
-                    let weight = length.max((*size as u64) >> 10);
+                    let weight = (source.len() as u64).div_ceil(4).max((*size as u64) >> 10);
                     Self { regex, weight }
                 })
                 .map_err(|error| error.to_string());

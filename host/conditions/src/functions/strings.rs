@@ -147,8 +147,8 @@ fn split<'a>(
         match separator {
             // An empty separator splits between all characters. The last part is the rest of the text.
             "" => {
-                let ends = text.char_indices().skip(1).map(|(byte, _)| byte);
-                let ends = ends.take(times.saturating_sub(1)).chain([text.len()]);
+                let starts = text.char_indices().skip(1).map(|(byte, _)| byte);
+                let ends = starts.take(times.saturating_sub(1)).chain([text.len()]);
                 let mut start = 0;
                 let parts = ends.filter_map(move |end| text.get(std::mem::replace(&mut start, end)..end));
                 Box::new(parts.filter(|part| !part.is_empty()).take(times))

@@ -35,8 +35,8 @@ pub(super) fn register(library: &mut Library) {
     library.global::<(OffsetDateTime,), Str>("string", |_, (time,)| Ok(timestamp_text(time)?.into()));
     // Literals of `google.protobuf.Timestamp` and `Duration` are compiled to calls of these functions.
     library.global::<(i64, i64), OffsetDateTime>("@timestamp", |_, (seconds, nanos)| {
-        let time = OffsetDateTime::from_unix_timestamp(seconds).ok();
-        let time = time.and_then(|time| time.checked_add(::time::Duration::nanoseconds(nanos)));
+        let second = OffsetDateTime::from_unix_timestamp(seconds).ok();
+        let time = second.and_then(|time| time.checked_add(::time::Duration::nanoseconds(nanos)));
         some_or(time, NOT_A_TIMESTAMP)
     });
     library.global::<(i64, i64), Duration>("@duration", |_, (seconds, nanos)| {
@@ -141,10 +141,9 @@ pub(crate) fn duration_text(nanoseconds: i64) -> String {
     let sign = if nanoseconds < 0 { "-" } else { "" };
     let size = nanoseconds.unsigned_abs();
     let (seconds, part) = (size / 1_000_000_000, size % 1_000_000_000);
-    let part = format!(".{part:09}");
     format!(
         "{sign}{seconds}{}s",
-        part.trim_end_matches('0').trim_end_matches('.')
+        format!(".{part:09}").trim_end_matches('0').trim_end_matches('.')
     )
 }
 

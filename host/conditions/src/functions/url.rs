@@ -256,10 +256,8 @@ fn query<'a>(machine: &mut Machine<'a>, query: &str) -> Result<Map<'a>, Fault> {
             None => entries.push((key, vec![value])),
         }
     }
-    let entries = entries
-        .into_iter()
-        .map(|(key, values)| (Value::string(key), Value::list(values)));
-    Ok(Map::Shared(entries.collect()))
+    let shared = |(key, values)| (Value::string(key), Value::list(values));
+    Ok(Map::Shared(entries.into_iter().map(shared).collect()))
 }
 
 #[cfg(test)]

@@ -132,8 +132,8 @@ fn request(der: &[u8]) -> Result<Json, String> {
         .find_map(|attribute| match attribute.parsed_attribute() {
             ParsedCriAttribute::ExtensionRequest(requested) => Some(requested.extensions.as_slice()),
             _ => None,
-        });
-    let requested = requested.unwrap_or_default();
+        })
+        .unwrap_or_default();
     let mut fields = Fields::new();
     for name in ["DNSNames", "EmailAddresses", "IPAddresses"] {
         fields.insert(name.to_owned(), Json::Null);
@@ -272,8 +272,7 @@ fn add_extension(fields: &mut Fields<String, Json>, extension: &X509Extension<'_
         ParsedExtension::ExtendedKeyUsage(_) => {
             // Go keeps the order of the usages, which the parsed form loses.
             let usages = <Vec<Oid<'_>>>::from_der(extension.value).map(|(_, usages)| usages);
-            let usages = usages.unwrap_or_default();
-            for usage in usages.iter().filter_map(key_usage) {
+            for usage in usages.unwrap_or_default().iter().filter_map(key_usage) {
                 push(fields, "ExtKeyUsage", usage.into());
             }
         }
@@ -370,9 +369,8 @@ fn key_usage(usage: &Oid<'_>) -> Option<u64> {
 }
 
 fn ip_address(bytes: &[u8]) -> Result<Json, String> {
-    let address = <[u8; 4]>::try_from(bytes).map(IpAddr::from);
-    let address = address.or_else(|_| <[u8; 16]>::try_from(bytes).map(IpAddr::from));
-    match address {
+    let v4 = <[u8; 4]>::try_from(bytes).map(IpAddr::from);
+    match v4.or_else(|_| <[u8; 16]>::try_from(bytes).map(IpAddr::from)) {
         Ok(address) => Ok(address.to_string().into()),
         Err(_) => Err(format!("x509: cannot parse IP address of length {}", bytes.len())),
     }

@@ -46,9 +46,8 @@ impl PolicyHook {
             };
             let changed = match given {
                 Ok(change) => {
-                    let structure = structure.clone();
                     change
-                        .applied_to(&current, structure, limit, inputs.deadline)
+                        .applied_to(&current, structure.clone(), limit, inputs.deadline)
                         .await
                 }
                 Err(failure) => Err(failure),

@@ -85,8 +85,7 @@ impl<'a> Machine<'a> {
         if let Some(Some(known)) = self.composed.get(index) {
             return known.clone().map_err(Fault::Error);
         }
-        let definitions = self.definitions;
-        let Some(definition) = definitions.get(index) else {
+        let Some(definition) = self.definitions.get(index) else {
             return Err(Fault::error("no such attribute"));
         };
         let outer = self.meter.cost;

@@ -30,8 +30,7 @@ struct Builtin {
 static BUILTIN: LazyLock<Builtin> = LazyLock::new(|| Reader::default().read(TEXT));
 
 pub(super) fn find(kind: &GroupVersionKind) -> Option<Structure> {
-    let root = *BUILTIN.kinds.get(kind)?;
-    Some(structure(root))
+    Some(structure(*BUILTIN.kinds.get(kind)?))
 }
 
 pub(super) fn kinds() -> impl Iterator<Item = &'static GroupVersionKind> {
@@ -153,9 +152,8 @@ impl<'t> Reader<'t> {
                 return self.node(word);
             }
         }
-        let name = name.rsplit('.').next().unwrap_or(name);
         Node::Map {
-            name: name.into(),
+            name: name.rsplit('.').next().unwrap_or(name).into(),
             fields,
             values: None,
             atomic,

@@ -37,8 +37,7 @@ impl Structure {
             ..Walk::default()
         };
         walk.applied(at, value);
-        let found = walk.found.pop();
-        found.or_else(|| {
+        walk.found.pop().or_else(|| {
             walk.atomic(at, value);
             let is_atomic = !walk.found.is_empty();
             is_atomic.then(|| format!("{place} is replaced as a whole, which only a JSONPatch can do"))
@@ -73,11 +72,10 @@ impl Structure {
                 walk.unknown.first()?
             ))
         };
-        let misfit = walk
-            .found
+        walk.found
             .first()
-            .map(|why| format!("the value for {path:?} does not fit: {why}"));
-        misfit.or_else(unknown)
+            .map(|why| format!("the value for {path:?} does not fit: {why}"))
+            .or_else(unknown)
     }
 
     /// Checks the result of a JSON Patch. The error has kube-apiserver's wording. Mistakes that the object had before
@@ -151,8 +149,8 @@ pub(super) fn item_name(list: Cursor<'_>, index: usize, item: &Json) -> Result<S
                 ));
             }
             named.sort_by_key(|(key, _)| *key);
-            let named = named.iter().map(|(key, value)| format!("{key}={value}"));
-            Ok(format!("[{}]", named.collect::<Vec<_>>().join(",")))
+            let pairs = named.iter().map(|(key, value)| format!("{key}={value}"));
+            Ok(format!("[{}]", pairs.collect::<Vec<_>>().join(",")))
         }
     }
 }
@@ -173,8 +171,7 @@ impl Walk {
     }
 
     fn push_here(&mut self, mistake: &str) {
-        let mistake = format!("{}: {mistake}", self.path);
-        self.push(mistake);
+        self.push(format!("{}: {mistake}", self.path));
     }
 
     fn within(&mut self, name: &str, walk: impl FnOnce(&mut Self)) {

@@ -107,8 +107,8 @@ impl<'s> Reader<'s> {
             }),
             Some("number") => Node::Scalar(Scalar::Double),
             Some("array") => {
-                let keys = schema.get("x-kubernetes-list-map-keys").and_then(Json::as_array);
-                let keys = keys.into_iter().flatten().filter_map(Json::as_str).map(Box::from);
+                let list = schema.get("x-kubernetes-list-map-keys").and_then(Json::as_array);
+                let keys = list.into_iter().flatten().filter_map(Json::as_str).map(Box::from);
                 let merge = match text("x-kubernetes-list-type") {
                     Some("set") => ListMerge::Set,
                     Some("map") => ListMerge::Keys(keys.collect()),
