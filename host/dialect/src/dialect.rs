@@ -177,8 +177,8 @@ impl StoredQuery {
     /// Returns the reason why the reply has no object, as the end of a sentence.
     pub fn object(&self, reply: &[u8]) -> Result<Object, String> {
         let text = std::str::from_utf8(reply).map_err(|error| error.to_string())?;
-        let object = self.pointer.locate(text).and_then(|place| text.get(place));
-        let object = object.ok_or_else(|| format!("there is nothing at `{}`", self.pointer))?;
+        let found = self.pointer.locate(text).and_then(|place| text.get(place));
+        let object = found.ok_or_else(|| format!("there is nothing at `{}`", self.pointer))?;
         let respelled = self.spelling.canonical(object).map_err(|error| match error {
             SpellingError::Json(error) | SpellingError::Ambiguous(error) => error.to_string(),
         })?;

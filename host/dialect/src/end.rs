@@ -206,8 +206,8 @@ pub fn ambiguous(why: &str) -> Rejection {
 /// Returns the rejection of a request if a header or query parameter overrides its method or path.
 pub fn overridden(head: &Parts) -> Option<Rejection> {
     let target = head.uri.path_and_query().map_or("/", PathAndQuery::as_str);
-    let headers = head.headers.iter();
-    let headers = headers.map(|(name, value)| (name.as_str(), value.as_bytes()));
+    let sent = head.headers.iter();
+    let headers = sent.map(|(name, value)| (name.as_str(), value.as_bytes()));
     let name = path::overridden(head.method.as_str(), target, headers)?;
     Some(ambiguous(&format!(
         "{name} names another method or path than the request's own; remove it"

@@ -88,9 +88,9 @@ impl Dialect for KubernetesApi {
     }
 
     fn read(&self, head: &Parts, inspection: &Inspection, body: &Bytes) -> Result<Reading, Rejection> {
-        let target = inspection.detail.get::<ResourceTarget>();
+        let found = inspection.detail.get::<ResourceTarget>();
         // The target is always known, because `classify` has stored it.
-        let target = target.ok_or_else(|| unsettled("its target"))?;
+        let target = found.ok_or_else(|| unsettled("its target"))?;
         let query = head.uri.query().unwrap_or_default();
         let is_patch = head.method == Method::PATCH;
         if inspection.operation == Operation::Delete && target.name.is_none() {
@@ -173,8 +173,8 @@ impl Dialect for KubernetesApi {
 
 fn object_of(head: &Parts, body: &Bytes) -> Result<Object, Rejection> {
     if !is_json(head) {
-        let sent = head.headers.get(CONTENT_TYPE);
-        let sent = sent.map(|value| String::from_utf8_lossy(value.as_bytes()));
+        let content_type = head.headers.get(CONTENT_TYPE);
+        let sent = content_type.map(|value| String::from_utf8_lossy(value.as_bytes()));
         let message = format!(
             "chains inspect this request, and read JSON; its Content-Type is `{}`: send application/json",
             sent.unwrap_or_default()

@@ -213,8 +213,8 @@ impl ListRoute {
             pointer: self.items.clone(),
             reason,
         };
-        let list = self.items.locate(body).and_then(|place| body.get(place));
-        let list = list.ok_or_else(|| wrong("the reply is something else".to_owned()))?;
+        let found = self.items.locate(body).and_then(|place| body.get(place));
+        let list = found.ok_or_else(|| wrong("the reply is something else".to_owned()))?;
         // Servers written in Go encode an empty list as null.
         let items: Option<Vec<Box<RawValue>>> =
             serde_json::from_str(list).map_err(|error| wrong(error.to_string()))?;

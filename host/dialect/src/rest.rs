@@ -288,8 +288,8 @@ impl Dialect for Rest {
         if matched.is_applied(head) {
             return matched.read_patch(head, body);
         }
-        let old_object = head.extensions.get::<StoredState>();
-        let old_object = old_object.and_then(|stored| stored.object.clone());
+        let state = head.extensions.get::<StoredState>();
+        let old_object = state.and_then(|stored| stored.object.clone());
         let (mut request, canonical) = match matched.document(head, body)? {
             Document::Nothing => return Ok(Reading::Nothing),
             Document::Empty => {

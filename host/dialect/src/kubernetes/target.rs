@@ -100,8 +100,8 @@ fn segments(path: &str) -> Result<Vec<String>, Rejection> {
         let message = format!("the path {path:?} {what}: servers may read it differently");
         Rejection::new(RejectionKind::Ambiguous, message)
     };
-    let inner = path.strip_prefix('/').unwrap_or(path);
-    let inner = inner.strip_suffix('/').unwrap_or(inner);
+    let rest = path.strip_prefix('/').unwrap_or(path);
+    let inner = rest.strip_suffix('/').unwrap_or(rest);
     if inner.is_empty() {
         return Ok(Vec::new());
     }

@@ -108,15 +108,14 @@ impl Matched {
             .map_err(|error| malformed(format!("the result of the patch is {error}")))?;
         let mut request = self.request(head, text, Some(object))?;
         request.old_object = Some(stored);
-        let canonical = match &patch {
-            ClientPatch::Merge(patch) if patch.text().as_bytes() != body => {
-                Some(Bytes::copy_from_slice(patch.text().as_bytes()))
-            }
-            _ => None,
-        };
         Ok(Reading::Admit {
             request: Box::new(request),
-            canonical,
+            canonical: match &patch {
+                ClientPatch::Merge(patch) if patch.text().as_bytes() != body => {
+                    Some(Bytes::copy_from_slice(patch.text().as_bytes()))
+                }
+                _ => None,
+            },
         })
     }
 
@@ -154,8 +153,8 @@ impl Matched {
     }
 
     fn stored(&self, head: &Parts) -> Result<Object, Rejection> {
-        let stored = head.extensions.get::<StoredState>();
-        let stored = stored.and_then(|stored| stored.object.clone());
+        let state = head.extensions.get::<StoredState>();
+        let stored = state.and_then(|state| state.object.clone());
         stored.ok_or_else(|| malformed("it is a patch, and the stored object is not known"))
     }
 

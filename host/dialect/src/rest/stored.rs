@@ -139,16 +139,15 @@ impl Matched {
             ))),
         };
         let first = |sources: &[ValueSource]| {
-            let value = self.first(sources, head, body, None)?;
-            Ok::<_, Rejection>(value.unwrap_or_default())
+            Ok::<_, Rejection>(self.first(sources, head, body, None)?.unwrap_or_default())
         };
         let text = template.filled(|placeholder| match placeholder {
             Placeholder::Name => segment("name", &first(&route.name)?),
             Placeholder::Namespace => segment("namespace", &first(&route.namespace)?),
             Placeholder::Parameter(name) => segment(name, self.parameter(name).unwrap_or_default()),
             Placeholder::Rest(name) => {
-                let segments = self.parameter(name).unwrap_or_default().split('/');
-                let segments = segments.map(|value| segment(name, value));
+                let values = self.parameter(name).unwrap_or_default().split('/');
+                let segments = values.map(|value| segment(name, value));
                 Ok(segments.collect::<Result<Vec<_>, _>>()?.join("/"))
             }
         })?;

@@ -61,8 +61,7 @@ impl ReviewAddress {
             ("definitions", None) => None,
             _ => return Err(unknown()),
         };
-        let query = uri.query().unwrap_or_default().as_bytes();
-        let timeout = form_urlencoded::parse(query)
+        let timeout = form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes())
             .find(|(name, _)| name == "timeout")
             .map(|(_, value)| {
                 humantime::parse_duration(&value).map_err(|_| AddressError::Timeout(value.into_owned()))
