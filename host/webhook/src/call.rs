@@ -234,8 +234,7 @@ async fn beginning(mut body: Incoming) -> Vec<u8> {
 
 /// Shortens a server's text and joins its lines, so that a message can quote it.
 fn printable(bytes: &[u8]) -> String {
-    let text = String::from_utf8_lossy(bytes);
-    let clean: String = text
+    let clean: String = String::from_utf8_lossy(bytes)
         .chars()
         .map(|c| if c.is_control() { ' ' } else { c })
         .collect();

@@ -52,10 +52,9 @@ impl Webhook {
                 service: endpoint.host().to_owned(),
             });
         }
-        let client = clients.client(config.ca_bundle.as_deref(), config.connect_timeout)?;
         Ok(Self {
             caller: Caller {
-                client,
+                client: clients.client(config.ca_bundle.as_deref(), config.connect_timeout)?,
                 endpoint,
                 response_limit: config.response_limit,
             },
