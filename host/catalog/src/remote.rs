@@ -164,11 +164,11 @@ impl Fetch<'_> {
     async fn recorded(&self) -> Result<Recorded, Error> {
         let (reference, pinned) = (self.reference.clone(), self.pinned);
         let recorded = self.inner.in_store(move |store| {
-            let resolution = match pinned {
+            let recorded_resolution = match pinned {
                 Some(digest) => store.resolution_to(&reference, digest),
                 None => store.resolution(&reference),
             };
-            let resolution = resolution?;
+            let resolution = recorded_resolution?;
             let found = FetchedModule {
                 bytes: store.module(resolution.module)?,
                 digest: resolution.module,

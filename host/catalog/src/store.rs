@@ -215,8 +215,7 @@ impl Store {
 
     /// Reads the signature material of a module by this reference. A damaged entry is removed and counts as missing.
     pub(crate) fn material(&self, reference: &ModuleReference, module: Digest) -> Option<Material> {
-        let content = self.sealed(Kind::Signature, name_with(reference, module))?;
-        serde_json::from_slice(&content).ok()
+        serde_json::from_slice(&self.sealed(Kind::Signature, name_with(reference, module))?).ok()
     }
 
     pub(crate) fn keep_material(
@@ -245,10 +244,9 @@ impl Store {
     }
 
     pub(crate) fn keep_sealed(&self, kind: Kind, name: Digest, content: &[u8]) -> Result<(), Error> {
-        let digest = Digest::of(content);
         self.write(
             &self.path(kind, name),
-            &[MAGIC, digest.as_bytes().as_slice(), content],
+            &[MAGIC, Digest::of(content).as_bytes().as_slice(), content],
         )
     }
 
@@ -327,9 +325,9 @@ fn compiled_form(file: &File, mapped: Option<&PathBuf>) -> io::Result<Option<Com
         return Ok(None);
     };
     file.read_exact_at(&mut trailer, end)?;
-    let (size, seal) = trailer.split_at(8);
+    let (length, seal) = trailer.split_at(8);
     let digest = Digest::of_reader(file.take(end + 8))?;
-    let size = size.try_into().map_or(0, u64::from_le_bytes);
+    let size = length.try_into().map_or(0, u64::from_le_bytes);
     if seal != [digest.as_bytes().as_slice(), MAGIC].concat() || size > end {
         return Ok(None);
     }

@@ -89,8 +89,7 @@ impl Fetch<'_> {
                 }
             },
         );
-        let downloaded = downloaded.await?.ok_or_else(|| download.not_modified())?;
-        Ok(downloaded.bytes)
+        Ok(downloaded.await?.ok_or_else(|| download.not_modified())?.bytes)
     }
 }
 
@@ -107,8 +106,8 @@ impl Fetch<'_> {
         if layer.size > limit {
             return Err(too_large(layer.size));
         }
-        let archive = repository.small_blob(layer.digest, limit).await?;
-        let archive = archive.ok_or_else(|| Error::NotFound {
+        let blob = repository.small_blob(layer.digest, limit).await?;
+        let archive = blob.ok_or_else(|| Error::NotFound {
             place: place.clone(),
             message: "the registry has no such layer".to_owned(),
         })?;

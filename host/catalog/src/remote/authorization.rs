@@ -129,8 +129,7 @@ impl Repository<'_> {
             return Err(self.refusal(response, place).await);
         }
         let response = self.allowed(response, place).await?;
-        let body = self.network.body(response, place, TOKEN_LIMIT).await?;
-        serde_json::from_slice::<Answer>(&body)
+        serde_json::from_slice::<Answer>(&self.network.body(response, place, TOKEN_LIMIT).await?)
             .ok()
             .and_then(|answer| answer.token.or(answer.access_token))
             .ok_or_else(|| Error::bad_answer(place, "the token server sent no token"))

@@ -73,8 +73,7 @@ impl Network {
     ) -> Result<ClientResponse, Error> {
         let mut redirects = Redirects::default();
         loop {
-            let sent = self.client.send(request.clone()).await;
-            let response = sent.map_err(|error| {
+            let response = self.client.send(request.clone()).await.map_err(|error| {
                 failure::of_transport(&error, request.url.host_str(), place, &self.config)
             })?;
             let next = redirects.follow(request, &response);

@@ -121,8 +121,7 @@ impl Fetch<'_> {
                 if download.digest.is_some() && download.size == Some(before as u64) {
                     return Ok(Attempt::Complete { validator: None });
                 }
-                let response = request(headers).await?;
-                self.receive(response, download, received).await
+                self.receive(request(headers).await?, download, received).await
             }
             .await;
             received.write().await;
@@ -325,14 +324,13 @@ pub(super) fn check_magic(place: &str, bytes: &[u8]) -> Result<(), Error> {
         return Ok(());
     }
     let start: Vec<u8> = bytes.iter().copied().take(16).collect();
-    let found = match std::str::from_utf8(&start) {
-        Ok("") => "nothing".to_owned(),
-        Ok(text) if !text.contains(char::is_control) => format!("`{text}`"),
-        _ => format!("the bytes {}", hex::encode(&start)),
-    };
     Err(Error::NotWebAssembly {
         place: place.to_owned(),
-        found,
+        found: match std::str::from_utf8(&start) {
+            Ok("") => "nothing".to_owned(),
+            Ok(text) if !text.contains(char::is_control) => format!("`{text}`"),
+            _ => format!("the bytes {}", hex::encode(&start)),
+        },
     })
 }
 

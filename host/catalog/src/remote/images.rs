@@ -318,8 +318,8 @@ impl<K: Clone + Eq + Hash, V: Clone> Recent<K, V> {
         }
         if kept.len() >= MOST_KEPT {
             let oldest = kept.iter().min_by_key(|(_, (at, _))| *at);
-            let oldest = oldest.map(|(key, _)| key.clone());
-            oldest.and_then(|oldest| kept.remove(&oldest));
+            let key = oldest.map(|(key, _)| key.clone());
+            key.and_then(|key| kept.remove(&key));
         }
         kept.insert(key, (Instant::now(), value));
     }

@@ -72,13 +72,13 @@ impl Partial {
         if bytes.len() as u64 > limit {
             bytes.clear();
         }
-        let validator = self
+        let recorded = self
             .store
             .sealed(Kind::Partial, self.validator_name())
             .and_then(|sealed| String::from_utf8(sealed).ok());
         // A validator from before the last boot is ignored: after a crash of the machine the file may have gaps, which
         // the validator would not reveal.
-        let validator = validator.and_then(|text| {
+        let validator = recorded.and_then(|text| {
             let (boot, validator) = text.split_once(' ')?;
             (Some(boot) == boot_id().as_deref()).then(|| validator.to_owned())
         });

@@ -178,8 +178,7 @@ impl Repository<'_> {
             }
             let url = self.url("blobs/uploads/", place).await?;
             let request = ClientRequest::new(Method::POST, url).header(CONTENT_LENGTH, 0);
-            let begun = self.request(request, place).await?;
-            let mut url = upload_url(&begun, place)?;
+            let mut url = upload_url(&self.request(request, place).await?, place)?;
             url.query_pairs_mut().append_pair("digest", &digest.to_string());
             let request = ClientRequest::new(Method::PUT, url)
                 .header(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"))
@@ -199,8 +198,7 @@ impl Repository<'_> {
             let request = ClientRequest::new(Method::PUT, url)
                 .header(CONTENT_TYPE, HeaderValue::from_static(MANIFEST_TYPE))
                 .body(bytes.clone());
-            let response = self.request(request, place).await?;
-            match content_digest(&response.headers) {
+            match content_digest(&self.request(request, place).await?.headers) {
                 Some(actual) if actual != digest => Err(Error::ContentMismatch {
                     place: format!("{place} (the manifest {digest})"),
                     actual,

@@ -85,8 +85,7 @@ impl Repository<'_> {
         self.retrying(|| async move {
             let url = self.url(&format!("manifests/{version}"), place).await?;
             let request = ClientRequest::new(Method::HEAD, url).header(ACCEPT, MANIFEST_TYPES);
-            let response = self.request(request, place).await?;
-            Ok(content_digest(&response.headers))
+            Ok(content_digest(&self.request(request, place).await?.headers))
         })
         .await
     }
@@ -145,8 +144,7 @@ impl Repository<'_> {
 
     /// Sends a request, with credentials if the registry requires them. An error status becomes an error.
     pub(super) async fn request(&self, request: ClientRequest, place: &str) -> Result<ClientResponse, Error> {
-        let response = self.send(request, place).await?;
-        self.allowed(response, place).await
+        self.allowed(self.send(request, place).await?, place).await
     }
 
     /// Sends a request, with credentials if the registry requires them. A response with any status is returned.
@@ -186,8 +184,7 @@ impl Repository<'_> {
         response: ClientResponse,
         place: &str,
     ) -> Result<ClientResponse, Error> {
-        let response = self.unless_refused(response, place).await?;
-        failure::success(response, place).await
+        failure::success(self.unless_refused(response, place).await?, place).await
     }
 
     async fn unless_refused(&self, response: ClientResponse, place: &str) -> Result<ClientResponse, Error> {
@@ -206,8 +203,7 @@ impl Repository<'_> {
     }
 
     pub(super) async fn url(&self, path: &str, place: &str) -> Result<Url, Error> {
-        let registry = self.artifact.registry();
-        let (host, port) = registry_host(registry);
+        let (host, port) = registry_host(self.artifact.registry());
         let repository = repository_path(&host, port, self.artifact);
         let base = self.base_url(place).await?;
         base.join(&format!("{repository}/{path}"))
@@ -238,8 +234,8 @@ impl Network {
         if let Some(scheme) = self.schemes.lock().get(registry).copied() {
             return Ok(scheme);
         }
-        let url = format!("https://{registry}/v2/");
-        let url = Url::parse(&url).map_err(|error| Error::bad_answer(place, error.to_string()))?;
+        let url = Url::parse(&format!("https://{registry}/v2/"))
+            .map_err(|error| Error::bad_answer(place, error.to_string()))?;
         let host = url.host_str().map(str::to_owned);
         let scheme = match self.client.send(ClientRequest::new(Method::GET, url)).await {
             Ok(_) => "https",

@@ -56,8 +56,7 @@ fn add_bundle(description: &mut SignatureDescription, bundle: &Bundle) {
 }
 
 fn log_index(bundle: &Bundle) -> Option<u64> {
-    let entry = bundle.verification_material.tlog_entries.first()?;
-    Some(entry.log_index.get())
+    Some(bundle.verification_material.tlog_entries.first()?.log_index.get())
 }
 
 pub(super) fn by_key(
@@ -150,10 +149,9 @@ pub(super) fn by_certificate(
         (Some(bundle), Some(root)) => {
             // The certificate's chain was verified when the requirement was read.
             let policy = VerificationPolicy::any_identity().skip_certificate_chain();
-            let verified = root
-                .verifier()
-                .verify(opened.signed.content(artifact), bundle, &policy);
-            verified.map_err(|error| refusal(error, bundle, certificate.der()))?;
+            root.verifier()
+                .verify(opened.signed.content(artifact), bundle, &policy)
+                .map_err(|error| refusal(error, bundle, certificate.der()))?;
         }
         _ if certified.must_be_logged => {
             return Err(Refusal::NotInLog(

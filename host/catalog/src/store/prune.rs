@@ -24,9 +24,8 @@ impl Store {
     /// removed. If another program needs a removed entry, it fetches or compiles the module again.
     pub fn prune(&self, limit: u64, in_use: &InUse) -> Pruned {
         let modules = in_use.modules.iter().map(|digest| (Kind::Module, *digest));
-        let compiled = in_use.compiled.iter().map(|key| (Kind::Compiled, key.0));
         let keep: HashSet<PathBuf> = modules
-            .chain(compiled)
+            .chain(in_use.compiled.iter().map(|key| (Kind::Compiled, key.0)))
             .map(|(kind, name)| self.path(kind, name))
             .collect();
         // Temporary files and partial downloads are removed by rules of their own.

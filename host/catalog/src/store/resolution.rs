@@ -64,8 +64,7 @@ impl Store {
     }
 
     fn record(&self, reference: &ModuleReference, name: Digest) -> Option<Resolution> {
-        let content = self.sealed(Kind::Resolution, name)?;
-        let resolution = read(reference, &content);
+        let resolution = read(reference, &self.sealed(Kind::Resolution, name)?);
         if resolution.is_none() {
             remove_damaged(&self.path(Kind::Resolution, name));
         }

@@ -36,8 +36,7 @@ impl PublicKey {
     ///
     /// Fails as [`from_pem`](Self::from_pem) does, and when the file cannot be read.
     pub fn read(path: &Path) -> Result<Self, InvalidTrust> {
-        let text = read_text(path)?;
-        Self::parse(&text).map_err(invalid("public key", Some(path)))
+        Self::parse(&read_text(path)?).map_err(invalid("public key", Some(path)))
     }
 
     fn parse(text: &str) -> Result<Self, String> {

@@ -136,8 +136,8 @@ impl BlobBundle {
         let Some(cert) = self.cert.filter(|cert| !cert.is_empty()) else {
             return Ok((signature, None));
         };
-        let pem = decode("the certificate", &cert)?.into_bytes();
-        let pem = String::from_utf8(pem).map_err(|error| damaged("the certificate", &error))?;
+        let pem = String::from_utf8(decode("the certificate", &cert)?.into_bytes())
+            .map_err(|error| damaged("the certificate", &error))?;
         if !pem.contains("BEGIN CERTIFICATE") {
             return Ok((signature, None));
         }

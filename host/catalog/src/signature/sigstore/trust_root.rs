@@ -40,8 +40,7 @@ impl TrustRoot {
     ///
     /// Fails as [`from_json`](Self::from_json) does, and when the file cannot be read.
     pub fn read(path: &Path) -> Result<Self, InvalidTrust> {
-        let text = read_text(path)?;
-        Self::parse(&text).map_err(invalid(WHAT, Some(path)))
+        Self::parse(&read_text(path)?).map_err(invalid(WHAT, Some(path)))
     }
 
     /// Creates a trust root from PEM texts: the certificates of an authority (Fulcio: root and intermediates), and the
@@ -97,9 +96,8 @@ impl TrustRoot {
         if root.tlogs.is_empty() {
             return Err("it names no transparency log, so no signature could be verified".to_owned());
         }
-        let verifier = Verifier::new(&root).map_err(|error| wrong(&error))?;
         Ok(Self(Arc::new(Trusted {
-            verifier,
+            verifier: Verifier::new(&root).map_err(|error| wrong(&error))?,
             has_certificate_logs: !root.ctlogs.is_empty(),
             text: text.to_owned(),
         })))
