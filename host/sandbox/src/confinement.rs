@@ -126,8 +126,7 @@ mod tests {
             // The process exits here, because the test harness would write files.
             process::exit(if confined() { 0 } else { 1 });
         }
-        let program = std::env::current_exe().unwrap();
-        let child = Command::new(program)
+        let child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", NAME, "--nocapture"])
             .env(CHILD, "1")
             .output()

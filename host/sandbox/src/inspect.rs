@@ -60,8 +60,7 @@ impl Sandbox {
                 return work.inspect_policy(module).await;
             }
             let component = work.component(&work.compile(module, Effort::Least).await?)?;
-            let linked = link(&work.sandbox, &component)?;
-            let description = work.describe(&linked).await?;
+            let description = work.describe(&link(&work.sandbox, &component)?).await?;
             Ok(inspection(&component, description))
         })
         .await
@@ -74,8 +73,8 @@ fn needed_grant(import: &str) -> Grant {
 
 fn inspection(component: &Component, description: Description) -> ModuleInspection {
     let component_type = component.component_type();
-    let imports = component_type.imports(component.engine());
-    let imports: Vec<_> = imports
+    let imports: Vec<_> = component_type
+        .imports(component.engine())
         .map(|(name, _)| ModuleImport {
             name: name.to_owned(),
             grant: needed_grant(name),

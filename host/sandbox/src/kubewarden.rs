@@ -98,8 +98,8 @@ pub(crate) fn link(sandbox: &Inner, module: &Module, mode: Mode) -> Result<Insta
             "it does not export its memory as `memory`".to_owned(),
         ));
     }
-    let linker = linker(&sandbox.engine, module).map_err(|error| Error::WrongImport(chain(&error)))?;
-    linker
+    linker(&sandbox.engine, module)
+        .map_err(|error| Error::WrongImport(chain(&error)))?
         .instantiate_pre(module)
         .map_err(|error| match error.downcast_ref::<UnknownImportError>() {
             Some(unknown) => Error::UnknownImport(format!("`{}.{}`", unknown.module(), unknown.name())),

@@ -193,8 +193,8 @@ pub(crate) async fn on_blocking_thread<T: Send + 'static>(
 ) -> Result<T, Error> {
     let (awaited, abandoned) = oneshot::channel::<Infallible>();
     let done = on_thread_for_long_work(move || {
-        let runtime = Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(|error| Error::Interrupted(error.to_string()))?;
+        let built = Builder::new_current_thread().enable_all().build();
+        let runtime = built.map_err(|error| Error::Interrupted(error.to_string()))?;
         let result = runtime.block_on(async {
             tokio::select! {
                 biased;
@@ -222,8 +222,7 @@ pub(crate) struct Preparation {
 
 impl Preparation {
     pub(crate) async fn new(sandbox: &Sandbox, settings: &str, config: &PluginConfig) -> Result<Self, Error> {
-        let places = Arc::clone(&sandbox.inner.preparations);
-        let place = places.acquire_owned().await;
+        let place = Arc::clone(&sandbox.inner.preparations).acquire_owned().await;
         Ok(Self {
             place: Arc::new(place.map_err(|error| Error::Interrupted(error.to_string()))?),
             sandbox: Arc::clone(&sandbox.inner),
@@ -434,12 +433,11 @@ impl Preparation {
         let mut store = self.store();
         let (plugin, instance) = self.instance(linked, &mut store, Step::Configure).await?;
         let settings = self.settings.as_str();
-        let answer = self
-            .within(&mut store, Step::Configure, async |store| {
-                plugin.call_configure(store, settings).await
-            })
-            .await?;
-        answer.map_err(|mistakes| Error::Settings(mistakes_of(mistakes)))?;
+        self.within(&mut store, Step::Configure, async |store| {
+            plugin.call_configure(store, settings).await
+        })
+        .await?
+        .map_err(|mistakes| Error::Settings(mistakes_of(mistakes)))?;
         Ok((store, instance))
     }
 
@@ -470,8 +468,7 @@ impl Preparation {
         work: impl AsyncFnOnce(&mut Store<CallState>) -> wasmtime::Result<T>,
     ) -> Result<T, Error> {
         let _running = self.sandbox.running();
-        let deadline = store.data().deadline;
-        let result = tokio::time::timeout_at(deadline.instant(), work(&mut *store)).await;
+        let result = tokio::time::timeout_at(store.data().deadline.instant(), work(&mut *store)).await;
         store.data().log.finish();
         let failure = match result {
             Ok(Ok(value)) => return Ok(value),

@@ -35,8 +35,7 @@ impl Sandbox {
     pub fn share(&self, module: Digest) -> SharedModule {
         let mut modules = self.inner.shared.0.lock();
         modules.retain(|_, known| known.strong_count() > 0);
-        let known = modules.get(&module).and_then(Weak::upgrade);
-        SharedModule(known.unwrap_or_else(|| {
+        SharedModule(modules.get(&module).and_then(Weak::upgrade).unwrap_or_else(|| {
             let shared = Arc::default();
             modules.insert(module, Arc::downgrade(&shared));
             shared

@@ -80,10 +80,9 @@ impl Cache {
             let found = kept.get(&key).filter(|kept| now < kept.until);
             found.map(|kept| Arc::clone(&kept.value))
         };
-        let message = if value.is_some() { "hit" } else { "miss" };
         let answer = CacheAnswer {
             code: 0,
-            message,
+            message: if value.is_some() { "hit" } else { "miss" },
             value: value.as_deref(),
         };
         serde_json::to_vec(&answer).map_err(|error| error.to_string())

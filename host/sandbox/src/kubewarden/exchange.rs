@@ -35,8 +35,7 @@ fn memory(caller: &mut Caller<'_, CallState>) -> wasmtime::Result<Memory> {
 pub(super) fn parts<'a>(
     caller: &'a mut Caller<'_, CallState>,
 ) -> wasmtime::Result<(&'a mut [u8], &'a mut CallState)> {
-    let memory = memory(caller)?;
-    Ok(memory.data_and_store_mut(caller))
+    Ok(memory(caller)?.data_and_store_mut(caller))
 }
 
 fn range(at: u32, length: usize) -> std::ops::Range<usize> {
@@ -78,8 +77,7 @@ pub(super) fn take_text(
     at: u32,
     length: u32,
 ) -> wasmtime::Result<String> {
-    let bytes = take(caller, at, length)?;
-    Ok(String::from_utf8(bytes)
+    Ok(String::from_utf8(take(caller, at, length)?)
         .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
 }
 

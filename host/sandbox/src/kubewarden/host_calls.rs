@@ -114,8 +114,8 @@ pub(super) fn parse<T: DeserializeOwned>(payload: &[u8]) -> Result<T, String> {
 
 fn log(state: &CallState, payload: &[u8]) {
     // A larger event would exceed the log limit anyway, so it is only counted.
-    let event = Some(payload).filter(|payload| payload.len() <= QUESTION);
-    let event = event.and_then(|event| serde_json::from_slice::<Map<String, Value>>(event).ok());
+    let whole = Some(payload).filter(|payload| payload.len() <= QUESTION);
+    let event = whole.and_then(|whole| serde_json::from_slice::<Map<String, Value>>(whole).ok());
     let Some(mut event) = event else {
         state
             .log
@@ -174,8 +174,7 @@ struct List {
 }
 
 async fn list_resources(state: &mut CallState, list: List) -> wasmtime::Result<Answer> {
-    let selector = list.field_selector.as_deref().unwrap_or_default();
-    let fields = match FieldSelector::parse(selector) {
+    let fields = match FieldSelector::parse(list.field_selector.as_deref().unwrap_or_default()) {
         Ok(fields) => fields,
         Err(error) => return Ok(Err(error)),
     };

@@ -98,18 +98,14 @@ impl RequiredSigners {
         };
         Ok(match self {
             Self::Keys { pub_keys } => pub_keys.into_iter().map(Signer::Key).collect(),
-            Self::Identities { keyless } => {
-                let keyless = keyless.into_iter();
-                keyless
-                    .map(|one| identity(one.issuer, one.subject, false))
-                    .collect()
-            }
-            Self::Prefixes { keyless_prefix } => {
-                let prefixes = keyless_prefix.into_iter();
-                prefixes
-                    .map(|one| identity(one.issuer, one.url_prefix, true))
-                    .collect()
-            }
+            Self::Identities { keyless } => keyless
+                .into_iter()
+                .map(|one| identity(one.issuer, one.subject, false))
+                .collect(),
+            Self::Prefixes { keyless_prefix } => keyless_prefix
+                .into_iter()
+                .map(|one| identity(one.issuer, one.url_prefix, true))
+                .collect(),
             Self::Workflow { owner, repo } => {
                 let repository = repo.map_or_else(String::new, |repo| format!("/{repo}"));
                 let subject = format!("https://github.com/{owner}{repository}");
@@ -233,9 +229,9 @@ async fn ask(
         Operation::Manifest => reader.manifest(image).await?.json.get().as_bytes().to_vec(),
         Operation::Configuration => {
             let (manifest, configuration) = reader.configuration(image).await?;
-            let parts: [(&str, &Arc<RawValue>); 2] =
+            let named: [(&str, &Arc<RawValue>); 2] =
                 [("manifest", &manifest.json), ("config", &configuration)];
-            let parts = parts.map(|(name, part)| format!("\"{name}\":{},", part.get()));
+            let parts = named.map(|(name, part)| format!("\"{name}\":{},", part.get()));
             format!("{{{}\"digest\":\"{}\"}}", parts.concat(), manifest.digest).into_bytes()
         }
     })

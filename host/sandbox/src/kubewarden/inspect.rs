@@ -16,8 +16,7 @@ impl Preparation {
     /// Inspects a policy. A waPC policy is started, because only its code can report the version of its protocol.
     pub(crate) async fn inspect_policy(&self, module: Bytes) -> Result<ModuleInspection, Error> {
         let metadata = Metadata::of(&module)?;
-        let artifact = self.compile(module, Effort::Least).await?;
-        let module = self.core_module(&artifact)?;
+        let module = self.core_module(&self.compile(module, Effort::Least).await?)?;
         let interface = match metadata.mode {
             Mode::Wapc => {
                 self.start(&module, false).await?;

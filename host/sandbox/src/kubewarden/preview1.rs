@@ -111,8 +111,7 @@ pub(super) fn define(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
             "random_get",
             |mut guest: Guest<'_>, at: At, length: u32| {
                 let (memory, state) = parts(&mut guest)?;
-                let bytes = state.random().get_random_bytes(length.into())?;
-                put(memory, at, &bytes)?;
+                put(memory, at, &state.random().get_random_bytes(length.into())?)?;
                 wasmtime::Result::Ok(SUCCESS)
             },
         )?

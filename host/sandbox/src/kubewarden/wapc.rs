@@ -66,8 +66,7 @@ pub(super) fn define(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
         ("__host_error_len", "__host_error", true),
     ] {
         linker.func_wrap(MODULE, length, move |caller: Caller<'_, CallState>| -> Length {
-            let answer = host_answer(&caller.data().exchange, is_error);
-            u32::try_from(answer.len()).unwrap_or(u32::MAX)
+            u32::try_from(host_answer(&caller.data().exchange, is_error).len()).unwrap_or(u32::MAX)
         })?;
         linker.func_wrap(
             MODULE,

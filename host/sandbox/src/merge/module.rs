@@ -116,11 +116,10 @@ impl Indices {
             if !global.ty.mutable
                 && let Some(value) = self.value(&global.init_expr, number, member)
             {
-                let definition = count(definition)?;
                 self.constants.insert(
                     Item::Defined {
                         member: number,
-                        definition,
+                        definition: count(definition)?,
                     },
                     value,
                 );

@@ -140,11 +140,11 @@ impl<'a> Parts<'a> {
                     .into_iter()
                     .max()
                     .unwrap_or(0);
-                let exports = member.exports.iter().map(|export| {
+                let items = member.exports.iter().map(|export| {
                     let kind = Kind::of(export.kind)?;
                     Some((export.name, (kind, member.item(number, kind, export.index)?)))
                 });
-                let exports = exports.collect();
+                let exports = items.collect();
                 self.members.push(member);
                 exports
             }
