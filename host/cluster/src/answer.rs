@@ -91,8 +91,8 @@ impl Cluster {
                 attempt += 1;
                 continue;
             }
-            let body = Limited::new(response.into_body(), LIMIT).collect().await;
-            let body = body.map_err(|error| {
+            let received = Limited::new(response.into_body(), LIMIT).collect().await;
+            let body = received.map_err(|error| {
                 if error.is::<LengthLimitError>() {
                     AnswerError::TooLarge {
                         path: path.to_owned(),
@@ -128,8 +128,8 @@ impl Cluster {
         let path = path.to_owned();
         if !response.status().is_success() {
             let status = response.status();
-            let body = Limited::new(response.into_body(), LIMIT).collect().await;
-            let body = body.map(|body| body.to_bytes()).unwrap_or_default();
+            let received = Limited::new(response.into_body(), LIMIT).collect().await;
+            let body = received.map(|body| body.to_bytes()).unwrap_or_default();
             return Err(Answer { status, body }.error(&path));
         }
         let body = BodyDataStream::new(response.into_body()).map_err(std::io::Error::other);
@@ -147,8 +147,8 @@ impl Cluster {
 }
 
 fn pause(headers: &HeaderMap) -> Duration {
-    let seconds = headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok());
-    let seconds = seconds.and_then(|text| text.trim().parse().ok());
+    let value = headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok());
+    let seconds = value.and_then(|text| text.trim().parse().ok());
     seconds.map_or(PAUSE, Duration::from_secs).min(LONGEST_PAUSE)
 }
 

@@ -57,8 +57,7 @@ impl Cluster {
                 (plurals.contains(&plural) || plurals.contains(&"*"))
                     && !found.iter().any(|kind| kind.resource.plural == plural)
             };
-            let of_version = of_version(self.connection(), group, version, is_wanted).await;
-            match of_version {
+            match of_version(self.connection(), group, version, is_wanted).await {
                 Ok(kinds) => found.extend(kinds),
                 Err(RequestError::NotFound(_)) => continue,
                 Err(failure) => {
@@ -92,18 +91,18 @@ async fn of_version(
     let api_version = format!("{group}/{version}");
     let until = Instant::now() + REQUEST_LIMIT;
     let client = connection.client();
-    let listed = client.list_api_group_resources(&api_version);
-    let listed = connection.ask(Verb::Discover, until, listed).await?;
+    let listing = client.list_api_group_resources(&api_version);
+    let listed = connection.ask(Verb::Discover, until, listing).await?;
     let can_follow = |verbs: &[String]| {
         ["list", "watch"]
             .iter()
             .all(|verb| verbs.iter().any(|has| has == verb))
     };
     // The names of subresources contain a slash.
-    let kinds = listed.resources.into_iter().filter(|resource| {
+    let wanted = listed.resources.into_iter().filter(|resource| {
         !resource.name.contains('/') && can_follow(&resource.verbs) && is_wanted(&resource.name)
     });
-    let kinds = kinds.map(|resource| ServedKind {
+    let kinds = wanted.map(|resource| ServedKind {
         is_namespaced: resource.namespaced,
         resource: ApiResource::from_gvk_with_plural(
             &GroupVersionKind::gvk(group, version, &resource.kind),

@@ -65,10 +65,9 @@ impl std::fmt::Debug for Events {
 
 impl Events {
     pub(crate) fn new(connection: Connection) -> Self {
-        let host = rustix::system::uname();
         let reporter = Reporter {
             controller: CONTROLLER.to_owned(),
-            instance: Some(host.nodename().to_string_lossy().into_owned()),
+            instance: Some(rustix::system::uname().nodename().to_string_lossy().into_owned()),
         };
         Self {
             recorder: Recorder::new(connection.client(), reporter),
@@ -93,8 +92,7 @@ impl Events {
         let publish = self.recorder.publish(&published, &regarding);
         let answer = self.connection.ask(Verb::Publish, until, publish).await;
         answer.map_err(|failure| {
-            let needed = permission("`create` and `patch`", "events", "events.k8s.io");
-            let message = failure.advice(&needed);
+            let message = failure.advice(&permission("`create` and `patch`", "events", "events.k8s.io"));
             match failure {
                 RequestError::Unavailable(_) | RequestError::Timeout => ResourceError::Unavailable(message),
                 _ => ResourceError::Refused(message),

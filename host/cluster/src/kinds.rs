@@ -214,8 +214,7 @@ impl Kind {
     }
 
     async fn discovered(&self, until: Instant) -> Result<&Served, ClusterError> {
-        let served = self.served(until).await;
-        served.map_err(|failure| {
+        self.served(until).await.map_err(|failure| {
             failure.for_plugin("allow this program's account to read the API server's discovery")
         })
     }
@@ -238,8 +237,7 @@ impl Kind {
             let stored = self.view.cache.get(&Key::new(namespace, name));
             return Ok(stored.map(|stored| stored.json.as_ref().to_owned()));
         }
-        let answer = self.connection.ask(Verb::Get, until, api.get(name)).await;
-        match answer {
+        match self.connection.ask(Verb::Get, until, api.get(name)).await {
             Ok(item) => Ok(Some(item.into_json(&served.resource))),
             Err(RequestError::NotFound(_)) => Ok(None),
             Err(failure) => Err(self.error(served, "`get`, `list` and `watch`", &failure)),

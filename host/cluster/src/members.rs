@@ -148,8 +148,8 @@ impl Members {
         let mut leader = None;
         let mut members = Vec::new();
         let holder = |held: &LeaseFields| held.spec.holder_identity.clone().unwrap_or_default();
-        let leads = leases.iter().find(|(key, _)| key.name == self.leader);
-        let leads = leads.map(|(_, held)| holder(held));
+        let lease = leases.iter().find(|(key, _)| key.name == self.leader);
+        let leads = lease.map(|(_, held)| holder(held));
         let mut is_known = false;
         for (Key { name, .. }, held) in leases {
             // While the watch is down, renewals are not seen, so no Lease may count as expired.

@@ -150,8 +150,7 @@ impl<'a> Reader<'a> {
         };
         if self.peek() == Some(Word::Sign("!")) {
             self.take();
-            let key = self.key("after `!`")?;
-            sets.push(set(key, LabelOperator::DoesNotExist, vec![])?);
+            sets.push(set(self.key("after `!`")?, LabelOperator::DoesNotExist, vec![])?);
             return Ok(());
         }
         let key = self.key("at the start of a requirement")?;
@@ -230,10 +229,9 @@ impl<'a> Reader<'a> {
         let limit = value
             .parse()
             .map_err(|_| format!("`{key}{operator}` needs a whole number, not `{value}`"))?;
-        let side = if operator == ">" { Side::Above } else { Side::Below };
         Ok(Bound {
             key: key.to_owned(),
-            side,
+            side: if operator == ">" { Side::Above } else { Side::Below },
             limit,
         })
     }
@@ -244,8 +242,7 @@ fn check_key(key: &str) -> Result<(), String> {
         Some((prefix, name)) => (Some(prefix), name),
         None => (None, key),
     };
-    let prefix_holds = prefix.is_none_or(is_dns_subdomain);
-    if prefix_holds && is_name_part(name) {
+    if prefix.is_none_or(is_dns_subdomain) && is_name_part(name) {
         Ok(())
     } else {
         Err(format!(

@@ -91,8 +91,7 @@ impl Resources {
                 () = tokio::time::sleep_until(last.at + RETRY_PAUSE) => {}
             }
             let changes = self.changes();
-            let found = self.list().await.as_deref().ok().map(versions);
-            if found != last.found {
+            if self.list().await.as_deref().ok().map(versions) != last.found {
                 return;
             }
             if let Some(last) = &mut *self.0.last.lock() {
