@@ -44,8 +44,7 @@ pub trait DocumentForm: fmt::Debug + Send + Sync + 'static {
 
     /// Returns the object that contains the definition's name. Default: the field `metadata`.
     fn metadata<'a>(&self, document: &TypedDocument<'a>) -> Option<Node<'a>> {
-        let fields = document.root.silent().object_of_any_case();
-        fields?.optional("metadata")
+        document.root.silent().object_of_any_case()?.optional("metadata")
     }
 
     /// Reads a document on its own, as far as possible, and reports all mistakes in it.

@@ -97,12 +97,10 @@ impl RolloutLimit {
     pub fn out_of(self, of: u64) -> u64 {
         match self {
             Self::Count(limit) => limit,
-            Self::Share(share) => {
-                let parts = of
-                    .max(FEWEST)
-                    .saturating_mul(share.parts_of_ten_thousand().into());
-                parts.div_ceil(Share::ALL.parts_of_ten_thousand().into())
-            }
+            Self::Share(share) => of
+                .max(FEWEST)
+                .saturating_mul(share.parts_of_ten_thousand().into())
+                .div_ceil(Share::ALL.parts_of_ten_thousand().into()),
         }
     }
 
@@ -161,11 +159,9 @@ fn read_shares(fields: &mut Fields<'_>) -> Option<Vec<Share>> {
             .node()
             .reject("the candidate gets no share of the requests", fix);
     }
-    let first = percent.and_then(|percent| read_percent(&percent));
-    let mut shares = Vec::from_iter(first);
+    let mut shares = Vec::from_iter(percent.and_then(|percent| read_percent(&percent)));
     let fix = "list percentages, `[25, 50, 100]`";
-    let steps = steps.and_then(|steps| steps.filled_list(fix));
-    for step in steps.unwrap_or_default() {
+    for step in steps.and_then(|steps| steps.filled_list(fix)).unwrap_or_default() {
         let Some(share) = read_percent(&step) else {
             continue;
         };

@@ -52,8 +52,7 @@ pub(crate) fn read_kubernetes(
     match_policy: MatchPolicy,
     may_name_objects: bool,
 ) -> Vec<Rule> {
-    let rules = node.list();
-    read_all(rules, match_policy, Node::one_of, |fields, rule| {
+    read_all(node.list(), match_policy, Node::one_of, |fields, rule| {
         let fix = "list the groups, `\"\"` for the core group, or `*` alone";
         if let Some(groups) = fields.required("apiGroups", fix) {
             rule.api_groups = read_words(&groups, Node::string);

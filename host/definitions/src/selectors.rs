@@ -119,8 +119,8 @@ fn requirement(node: &Node<'_>, syntax: Syntax) -> Option<Requirement> {
     let operator = fields.get_required("operator", "write In, NotIn, Exists or DoesNotExist", Node::word);
     let values = match fields.optional("values") {
         Some(values) => values.list().map(|values| {
-            let values = values.iter();
             values
+                .iter()
                 .filter_map(|value| read(value, names::label_value))
                 .collect()
         }),

@@ -22,8 +22,7 @@ impl ChainDefinition {
         warnings.extend(self.useless_entries());
         warnings.extend(self.without_ephemeral_containers());
         for stage in &self.stages {
-            let of_hook = stage.hook.warnings().into_iter();
-            warnings.extend(of_hook.map(|(message, fix)| {
+            warnings.extend(stage.hook.warnings().into_iter().map(|(message, fix)| {
                 let message = format!("chain {}, {}: {message}", self.name, stage.spec.name);
                 Mistake::new(&stage.location, "", message, fix)
             }));

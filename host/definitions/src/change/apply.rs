@@ -44,8 +44,7 @@ pub(crate) fn apply(
     let there = set.read(&mut mistakes);
     let definitions = set.definitions_in(&there);
     let goals = applied.iter().map(|one| {
-        let replaced = replaced(&definitions, one, &applied);
-        if let Some(definition) = replaced {
+        if let Some(definition) = replaced(&definitions, one, &applied) {
             return one.replacing(definition, set, &there, expected);
         }
         let id = one.id.clone();
@@ -110,8 +109,7 @@ pub(crate) fn chains_of(
     let (new, old) = (set.reads.definitions([&read]), set.definitions_in(&there));
     let directory = |definition: &Definition<'_>| {
         let replaced = old.iter().find(|old| old.id.is(&definition.id));
-        let replaced = replaced.and_then(|old| set.files().get(old.file));
-        let (kind, path) = match replaced {
+        let (kind, path) = match replaced.and_then(|old| set.files().get(old.file)) {
             Some(file) => (file.kind, file.path.clone()),
             None => destination(&definition.id).map(|new| (new.kind, new.path))?,
         };
@@ -173,10 +171,9 @@ impl<'a> Applied<'a> {
         expected: Expected,
     ) -> Result<WriteTarget<'d, 'n>, ChangeError> {
         if expected == Expected::New {
-            let location = definition.root.location();
             return Err(ChangeError::AlreadyThere {
                 id: self.id.clone(),
-                location,
+                location: definition.root.location(),
             });
         }
         let is_alone = ensure_alone(definition, there);
@@ -338,8 +335,7 @@ pub(crate) fn file_of(id: &DefinitionId, directory: &Path) -> PathBuf {
     const LONGEST: usize = 100;
     // These characters are valid on all file systems, and cannot lead out of the directory.
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
-    let name = format!("{}-{}", id.kind, id.name);
-    let name: String = name
+    let name: String = format!("{}-{}", id.kind, id.name)
         .chars()
         .take(LONGEST)
         .map(|c| if is_plain(c) { c } else { '-' })

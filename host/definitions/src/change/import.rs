@@ -220,8 +220,8 @@ impl<'a> Entry<'a> {
 
 fn document_text(definition: &Definition<'_>, file: &DefinitionFile, documents: &[Document]) -> String {
     if !definition.is_item() {
-        let text = text_of(definition, file, documents).unwrap_or_default();
-        let text = text.trim_start_matches('\u{feff}').trim_end();
+        let whole = text_of(definition, file, documents).unwrap_or_default();
+        let text = whole.trim_start_matches('\u{feff}').trim_end();
         let mark = if text.starts_with("---") { "" } else { "---\n" };
         return format!("{mark}{text}\n");
     }

@@ -132,10 +132,8 @@ fn promote_in(stage: &mut Map<String, Json>) -> Option<()> {
         let is_it = |(key, value): &(&String, &Json)| key.eq_ignore_ascii_case(name) && !value.is_null();
         stage.iter().find(is_it).map(|(key, _)| key.clone())
     };
-    let candidate = key(stage, "candidate")?;
-    let mut candidate = stage.shift_remove(&candidate)?;
-    let plugin = key(stage, "plugin")?;
-    let plugin = stage.get_mut(&plugin)?.as_object_mut()?;
+    let mut candidate = stage.shift_remove(&key(stage, "candidate")?)?;
+    let plugin = stage.get_mut(&key(stage, "plugin")?)?.as_object_mut()?;
     for name in OWN.into_iter().chain(SHARED) {
         match candidate.get_mut(name).map(Json::take) {
             Some(value) if !value.is_null() => drop(plugin.insert(name.to_owned(), value)),

@@ -62,9 +62,8 @@ impl<'a> Lines<'a> {
     fn position(&mut self, part: &str) -> Position {
         let offset = self.span(part).start;
         if offset < self.offset {
-            let values = self.values;
             *self = Self {
-                values,
+                values: self.values,
                 ..Self::new(self.text)
             };
         }

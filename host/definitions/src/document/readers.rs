@@ -69,10 +69,7 @@ pub fn parse_with<'a, T, E: fmt::Display>(
 pub fn file_with<T, E: fmt::Display>(
     load: impl Fn(&Path) -> Result<T, E>,
 ) -> impl Fn(&Node<'_>) -> Option<T> {
-    move |node| {
-        let path = node.file()?;
-        node.accept(load(&path))
-    }
+    move |node| node.accept(load(&node.file()?))
 }
 
 /// Returns a reader of lists whose items `read` reads. One invalid item makes the list invalid.

@@ -175,8 +175,7 @@ pub(super) fn in_yaml_1_2(text: &str, value: &Scalar) -> Option<(String, String)
 }
 
 fn core_integer(text: &str) -> Option<Number> {
-    let prefixed = [("0x", 16), ("0o", 8)];
-    let with_base = prefixed
+    let with_base = [("0x", 16), ("0o", 8)]
         .into_iter()
         .find_map(|(prefix, base)| Some((text.strip_prefix(prefix)?, base)));
     let (digits, base) = with_base.unwrap_or((text.strip_prefix(['+', '-']).unwrap_or(text), 10));

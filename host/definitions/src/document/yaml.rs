@@ -123,14 +123,13 @@ impl Builder<'_> {
                         StructureStyle::Block => open.end,
                         StructureStyle::Flow => bytes(span).end,
                     };
-                    let value = match open.content {
-                        Content::List(entries) => Value::List(entries),
-                        Content::Map { map, .. } => map.finish(),
-                    };
                     let value = Positioned {
                         position: open.position,
                         span: open.start..end,
-                        value,
+                        value: match open.content {
+                            Content::List(entries) => Value::List(entries),
+                            Content::Map { map, .. } => map.finish(),
+                        },
                     };
                     self.put(value, flaws)
                 }

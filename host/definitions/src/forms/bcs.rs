@@ -176,8 +176,7 @@ fn read_definition<'a>(
             ..ChainDefinition::new(name, vec![rule], stages)
         })
     });
-    let content = content.unwrap_or_default();
-    content.with_part(LocatedTarget {
+    content.unwrap_or_default().with_part(LocatedTarget {
         target,
         location: node.value_location(),
     })

@@ -89,8 +89,8 @@ impl DocumentForm for Gatekeeper {
             return Some(template);
         }
         // Other systems use the same kind names, so the version decides.
-        let mut others = others.iter().filter(|other| other.supports(version));
-        let other = others.find(|other| other.name == kind);
+        let mut supported = others.iter().filter(|other| other.supports(version));
+        let other = supported.find(|other| other.name == kind);
         other.or_else(|| constraint.supports(version).then_some(constraint))
     }
 

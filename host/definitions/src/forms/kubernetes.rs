@@ -184,8 +184,7 @@ pub(crate) fn read_kind(node: &Node<'_>) -> Option<ClusterKind> {
     let version = fields.get_required("apiVersion", "write `v1` or `apps/v1`", readers::text);
     let kind = fields.get_required("kind", "write the kind, `ConfigMap`", readers::text);
     fields.finish();
-    let parsed = format!("{}/{}", version?, kind?).parse();
-    let kind: ClusterKind = node.accept(parsed)?;
+    let kind: ClusterKind = node.accept(format!("{}/{}", version?, kind?).parse())?;
     if !is_dns_label(&kind.kind().to_ascii_lowercase()) {
         let message = format!("{} is not a kind", quoted(kind.kind()));
         node.wrong(message, "write letters and digits, `ConfigMap`");

@@ -158,8 +158,7 @@ fn read_spec(
     spec.side_effects = fields.get("sideEffects", SideEffects::None, Node::word);
     spec.reinvocation = Reinvocation::Never;
     if !policy.is_group {
-        let message = fields.get_optional("message", readers::text);
-        spec.message = message.map(Into::into);
+        spec.message = fields.get_optional("message", readers::text).map(Into::into);
     }
     fields.finish();
     spec.rules = rules?;
@@ -177,8 +176,7 @@ fn read_spec(
 fn read_plugin(fields: &mut Fields<'_>) -> Option<PluginDefinition> {
     let fix = "write where the policy is, `registry://ghcr.io/kubewarden/policies/pod-privileged:v1.0.0`";
     let source = fields.get_required("module", fix, read_module);
-    let default = Json::Object(Map::new());
-    let settings = fields.get("settings", default, readers::json_object);
+    let settings = fields.get("settings", Json::Object(Map::new()), readers::json_object);
     let kinds = fields.get("contextAwareResources", Vec::new(), Node::list);
     let cluster = kinds.iter().filter_map(|kind| read_kind(kind)).collect();
     let mut plugin = PluginDefinition::new(source?);

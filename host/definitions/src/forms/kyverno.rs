@@ -80,11 +80,10 @@ impl DocumentForm for Kyverno {
     fn read(&self, document: &TypedDocument<'_>) -> Option<FormContent> {
         if document.kind.is_supporting {
             let exception = exception::read(&document.root)?;
-            let name = exception.name.clone();
             return Some(FormContent::of_part(
                 "exception",
                 Phase::Validating,
-                name,
+                exception.name.clone(),
                 exception,
             ));
         }
@@ -100,8 +99,8 @@ impl DocumentForm for Kyverno {
     }
 
     fn define(&self, all: FormDocuments<'_>, defined: &mut Definitions, mistakes: &mut Mistakes) {
-        let policies = all.own.iter();
-        let policies = policies.filter_map(|policy| Some((policy.kind.name, policy.chain()?.clone())));
+        let documents = all.own.iter();
+        let policies = documents.filter_map(|policy| Some((policy.kind.name, policy.chain()?.clone())));
         let mut chains: Vec<_> = policies.collect();
         for exception in all.parts::<ExceptionDocument>() {
             exception.attach(&mut chains, mistakes);

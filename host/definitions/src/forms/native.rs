@@ -64,11 +64,10 @@ impl DocumentForm for Native {
         let TypedDocument { kind, root, .. } = document;
         if kind.name == "AdmissionException" {
             let definition = exception::read(root)?;
-            let name = definition.exception.name.to_string();
             return Some(FormContent::of_part(
                 "exception",
                 Phase::default(),
-                name,
+                definition.exception.name.to_string(),
                 definition,
             ));
         }

@@ -171,8 +171,7 @@ fn read_strategy(node: &Node<'_>, warnings: &mut Vec<Mistake>) -> Option<bool> {
     let is_paused = fields.get("paused", false, Node::boolean);
     if let Some(revision) = fields.optional("revision") {
         let message = "earlier revisions are not kept here, so what this document says is injected";
-        let fix = "write what the revision injects, or remove it";
-        warnings.push(revision.mistake(message, fix));
+        warnings.push(revision.mistake(message, "write what the revision injects, or remove it"));
     }
     fields.finish();
     Some(is_paused)

@@ -58,11 +58,10 @@ impl FormContent {
     }
 
     fn taking(mut self, of: &'static str, phase: Phase, name: impl Into<String>, is_shared: bool) -> Self {
-        let name = name.into();
         self.names.push(TakenName {
             of,
             phase,
-            name,
+            name: name.into(),
             is_shared,
         });
         self
@@ -145,8 +144,7 @@ pub struct FormDocuments<'a> {
 impl<'a> FormDocuments<'a> {
     /// Returns the chains of documents that are complete chains.
     pub fn chains(self) -> impl Iterator<Item = ChainDefinition> + 'a {
-        let chains = self.own.iter().filter_map(|document| document.chain());
-        chains.cloned()
+        self.own.iter().filter_map(|document| document.chain()).cloned()
     }
 
     /// Returns the values of type `T` in the system's definitions.
@@ -163,9 +161,8 @@ impl TypedDocument<'_> {
     pub(crate) fn read(&self) -> ReadDefinition {
         let mut mistakes = Mistakes::new();
         let root = self.root.reporting_to(&mut mistakes);
-        let document = TypedDocument { root, ..self.clone() };
         ReadDefinition {
-            content: self.form.read(&document),
+            content: self.form.read(&TypedDocument { root, ..self.clone() }),
             form: self.form.clone(),
             kind: self.kind,
             root: self.root.value_location(),

@@ -100,7 +100,7 @@ impl HookKind for CelDefinition {
     fn without_native_form(&self) -> Vec<&'static str> {
         let actions = &self.binding.actions;
         let sees_namespace = |(_, expression): &(&str, &str)| expression.contains("namespaceObject");
-        let found = [
+        [
             (self.binding.params.is_some(), "parameters have no native form"),
             (
                 !actions.is_empty() && **actions != [Action::Deny],
@@ -110,11 +110,10 @@ impl HookKind for CelDefinition {
                 self.conditions().iter().any(sees_namespace),
                 "a match condition of a native stage does not see `namespaceObject`",
             ),
-        ];
-        found
-            .into_iter()
-            .filter_map(|(is_there, what)| is_there.then_some(what))
-            .collect()
+        ]
+        .into_iter()
+        .filter_map(|(is_there, what)| is_there.then_some(what))
+        .collect()
     }
 
     fn differences_of_native(&self) -> Vec<&'static str> {

@@ -65,9 +65,7 @@ fn read_text(fields: &mut Fields<'_>, read_from: &mut Vec<PathBuf>) -> Option<St
 }
 
 fn read_file(node: &Node<'_>, read_from: &mut Vec<PathBuf>) -> Option<String> {
-    let written = node.text()?;
-    let is_relative = PathBuf::from(written).is_relative();
-    if is_relative && !node.is_in_directory() {
+    if PathBuf::from(node.text()?).is_relative() && !node.is_in_directory() {
         let message = "the path is relative, and this definition is not in a directory";
         return node.reject(message, "write the policy itself in `text`");
     }

@@ -56,8 +56,7 @@ impl Definitions {
     /// Returns every mistake in every file.
     pub fn load(paths: &[PathBuf]) -> Result<Self, Mistakes> {
         let mut mistakes = Mistakes::new();
-        let files = read_readable_files(paths, &mut mistakes);
-        DefinitionSet::of_files(files).definitions_after(mistakes)
+        DefinitionSet::of_files(read_readable_files(paths, &mut mistakes)).definitions_after(mistakes)
     }
 }
 
@@ -103,11 +102,11 @@ impl Chains {
         let index = self
             .accepted
             .iter()
-            .position(|(other, _)| Arc::ptr_eq(other, form));
-        let index = index.unwrap_or_else(|| {
-            self.accepted.push((form.clone(), Vec::new()));
-            self.accepted.len() - 1
-        });
+            .position(|(other, _)| Arc::ptr_eq(other, form))
+            .unwrap_or_else(|| {
+                self.accepted.push((form.clone(), Vec::new()));
+                self.accepted.len() - 1
+            });
         if let Some((form, earlier)) = self.accepted.get_mut(index) {
             form.check_conflicts(definition, earlier, mistakes);
             if mistakes.len() == before {

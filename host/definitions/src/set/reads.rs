@@ -78,8 +78,7 @@ impl Reads {
             return read.clone();
         }
         let mut mistakes = Mistakes::new();
-        let documents = file.documents(&mut mistakes);
-        let read = Arc::new(self.documents(documents, mistakes));
+        let read = Arc::new(self.documents(file.documents(&mut mistakes), mistakes));
         versions.push((file.clone(), read.clone()));
         read
     }
@@ -87,8 +86,7 @@ impl Reads {
     /// Parses a text that is not part of a set. Mistakes name the file `name`.
     pub(crate) fn text(&self, name: &str, text: &str) -> ReadFile {
         let mut mistakes = Mistakes::new();
-        let documents = document::read_text(name, text, &mut mistakes);
-        self.documents(documents, mistakes)
+        self.documents(document::read_text(name, text, &mut mistakes), mistakes)
     }
 
     pub(crate) fn documents(&self, documents: Vec<Document>, mistakes: Mistakes) -> ReadFile {

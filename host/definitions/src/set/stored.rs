@@ -78,8 +78,7 @@ pub(super) fn all(set: &DefinitionSet) -> Vec<StoredDefinition> {
             id: definition.id,
         })
     };
-    let definitions = set.definitions_in(&read);
-    let usable = definitions.into_iter().filter_map(stored);
+    let usable = set.definitions_in(&read).into_iter().filter_map(stored);
     let unusable = set.unusable().iter().filter_map(|file| unusable(set, file));
     usable.chain(unusable).collect()
 }
@@ -121,8 +120,7 @@ pub(crate) fn text_of(
 
 /// Returns the text of a list item without its indentation.
 fn item(text: &str, root: &Node<'_>) -> Option<String> {
-    let written = text.get(root.span())?;
-    let mut lines = written.split_inclusive('\n');
+    let mut lines = text.get(root.span())?.split_inclusive('\n');
     let first = lines.next().unwrap_or_default();
     let indentation = usize::try_from(root.location().column).ok()?.saturating_sub(1);
     let mut item = first.to_owned();

@@ -224,8 +224,8 @@ impl Classifier<'_> {
                 }
                 is_done = false;
                 self.chains.forget(&path.display().to_string());
-                let last = in_force.iter().find(|file| file.path == path);
-                let last = last.filter(|_| on_bad == OnBadDefinition::KeepLast && was_kept.is_none());
+                let keeps_last = on_bad == OnBadDefinition::KeepLast && was_kept.is_none();
+                let last = in_force.iter().find(|file| keeps_last && file.path == path);
                 let last = last.filter(|last| self.take(last, mistakes_of).is_ok());
                 self.kept.extend(last.cloned());
                 if let Some(bad) = self.bad.iter_mut().find(|bad| bad.path == path) {
@@ -335,8 +335,7 @@ impl Usable {
             is_transient,
         });
         // Definitions that depend on this one, such as the constraints of a template, are set aside too.
-        let unbound = self.served().definitions().err().unwrap_or_default();
-        let unbound = by_file(&unbound)
+        let unbound = by_file(&self.served().definitions().err().unwrap_or_default())
             .into_iter()
             .find(|(path, _)| self.is_served_entry(path));
         if let Some((path, reasons)) = unbound {

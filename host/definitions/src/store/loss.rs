@@ -32,8 +32,7 @@ fn id(chain: &ChainDefinition) -> (Phase, &str) {
 
 fn chain_is_weaker(before: &ChainDefinition, now: &ChainDefinition) -> bool {
     let is_weaker = |before: &StageDefinition| {
-        let mut stages = now.stages.iter();
-        let now = stages.find(|now| now.spec.name == before.spec.name);
+        let now = now.stages.iter().find(|now| now.spec.name == before.spec.name);
         now.is_none_or(|now| before.spec != now.spec || before.hook.may_refuse_more_than(&now.hook))
     };
     !before.rules.iter().all(|rule| now.rules.contains(rule)) || before.stages.iter().any(is_weaker)

@@ -40,7 +40,7 @@ pub(super) fn lost(chain: &ChainDefinition, native: &ChainDefinition) -> Vec<Str
 /// Lists the properties of a stage that native stages cannot express.
 fn foreign_to(stage: &StageDefinition) -> impl Iterator<Item = &'static str> {
     let of_hook = stage.hook.without_native_form();
-    let found = [
+    let of_spec = [
         (
             !stage.spec.exclude_rules.is_empty(),
             "`excludeResourceRules` has no native form",
@@ -50,10 +50,9 @@ fn foreign_to(stage: &StageDefinition) -> impl Iterator<Item = &'static str> {
             "a canary takes its place, which has no native form",
         ),
         (stage.spec.message.is_some(), "`message` has no native form"),
-    ];
-    let of_spec = found
-        .into_iter()
-        .filter_map(|(is_there, what)| is_there.then_some(what));
+    ]
+    .into_iter()
+    .filter_map(|(is_there, what)| is_there.then_some(what));
     of_hook.into_iter().chain(of_spec)
 }
 

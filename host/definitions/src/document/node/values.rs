@@ -209,8 +209,7 @@ impl<'a> Node<'a> {
 
     /// Parses a string with `read`, whose error becomes a mistake.
     pub fn parse_with<T, E: fmt::Display>(&self, read: impl FnOnce(&'a str) -> Result<T, E>) -> Option<T> {
-        let result = read(self.text()?);
-        self.accept(result)
+        self.accept(read(self.text()?))
     }
 
     /// Returns the value of a result. An error becomes a mistake about this node.

@@ -194,8 +194,7 @@ fn object(document: &TypedDocument<'_>) -> Option<BcsObject> {
         let resource = value.as_object_mut()?;
         let mut spec = resource.remove("spec")?;
         let object = spec.as_object_mut()?;
-        let mut keys = object.keys();
-        if !keys.any(|key| key.eq_ignore_ascii_case("metadata"))
+        if !object.keys().any(|key| key.eq_ignore_ascii_case("metadata"))
             && let Some(metadata) = resource.remove("metadata")
         {
             object.insert("metadata".to_owned(), metadata);

@@ -108,8 +108,8 @@ fn read_kinds(node: &Node<'_>) -> Option<(Matcher<String>, Matcher<String>)> {
 /// Reads a name with an optional `*` at the beginning or the end.
 fn read_glob(node: &Node<'_>) -> Option<String> {
     let text = node.text()?;
-    let inner = text.strip_prefix('*').unwrap_or(text);
-    let inner = inner.strip_suffix('*').unwrap_or(inner);
+    let rest = text.strip_prefix('*').unwrap_or(text);
+    let inner = rest.strip_suffix('*').unwrap_or(rest);
     let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '.' | ':');
     if inner.chars().all(is_name) {
         return Some(text.to_owned());

@@ -29,13 +29,12 @@ pub(super) fn read(root: &Node<'_>) -> Option<ResourceDocument> {
     }
     let document = root.json();
     let none = Map::new();
-    let schemas = document.pointer("/components/schemas").and_then(Json::as_object);
-    let schemas = schemas.unwrap_or(&none);
+    let of_document = document.pointer("/components/schemas").and_then(Json::as_object);
+    let schemas = of_document.unwrap_or(&none);
     let mut of_kinds = HashMap::new();
     for schema in schemas.values() {
-        let kinds = schema.get(KIND).and_then(Json::as_array);
-        let kinds = kinds.into_iter().flatten().filter_map(kind);
-        of_kinds.extend(kinds.map(|kind| (kind, schema)));
+        let kinds = schema.get(KIND).and_then(Json::as_array).into_iter().flatten();
+        of_kinds.extend(kinds.filter_map(kind).map(|kind| (kind, schema)));
     }
     let mut components = Components::new(schemas);
     let paths = document.get("paths").and_then(Json::as_object);

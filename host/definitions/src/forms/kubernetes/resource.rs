@@ -37,8 +37,8 @@ pub(super) fn read_resource(root: &Node<'_>) -> Option<ResourceDocument> {
     let read = |node: &Node<'_>| {
         let mut fields = node.object()?;
         let version = fields.get_required("name", "name the version, `v1`", readers::text)?;
-        let schema = fields.optional("schema").map(|schema| schema.json());
-        let schema = schema.as_ref().and_then(|schema| schema.get("openAPIV3Schema"))?;
+        let field = fields.optional("schema").map(|schema| schema.json());
+        let schema = field.as_ref().and_then(|field| field.get("openAPIV3Schema"))?;
         let others = Map::new();
         let mut components = Components::new(&others);
         Some(Resource {

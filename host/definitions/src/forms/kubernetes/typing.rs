@@ -99,8 +99,7 @@ pub(super) fn misfits(
         for (mutation, written) in policy.mutations.iter().zip(&mutations) {
             for misfit in mutation.misfits(structure) {
                 let message = format!("{of}{misfit}, so the mutation fails wherever it is applied");
-                let warning = written.location.mistake(message, "correct the name or the type");
-                warnings.push(warning);
+                warnings.push(written.location.mistake(message, "correct the name or the type"));
             }
         }
     };
@@ -149,9 +148,8 @@ pub(super) fn warnings(
         let Some(schema) = resource.schema.clone() else {
             continue;
         };
-        let compiler = PolicyCompiler::new(params.is_some());
-        let of_params = of_params.and_then(|params| params.schema.clone());
-        let mut compiler = compiler.with_schemas(schema, of_params);
+        let mut compiler = PolicyCompiler::new(params.is_some())
+            .with_schemas(schema, of_params.and_then(|params| params.schema.clone()));
         for expression in expressions {
             let compiled = compiler.compile(expression.role, &expression.text);
             match (compiled, &expression.variable) {

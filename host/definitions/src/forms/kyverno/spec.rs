@@ -157,12 +157,11 @@ fn read_autogen(fields: &mut Fields<'_>, warnings: &mut Vec<Mistake>) -> Option<
             warnings.push(node.mistake(message, "remove it"));
         }
     }
-    let controllers = fields.optional("podControllers");
-    let controllers = controllers.and_then(|node| {
+    let listed = fields.optional("podControllers");
+    let controllers = listed.and_then(|node| {
         let mut fields = node.object()?;
         let read = |entry: &Node<'_>| read_controller(entry, warnings);
-        let controllers = fields.optional("controllers");
-        let controllers = controllers.and_then(|node| node.list_of(read));
+        let controllers = fields.optional("controllers").and_then(|node| node.list_of(read));
         fields.finish();
         controllers
     });

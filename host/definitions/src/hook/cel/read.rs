@@ -111,8 +111,9 @@ fn check_as_kubernetes<'a>(fields: &mut Fields<'a>) {
     const LONGEST_ANNOTATION: usize = 5 << 10;
     let mut list = |name: &'static str| -> Vec<Node<'a>> {
         let children = fields.optional(name).map(|node| node.children());
-        let children = children.unwrap_or_default().into_iter();
         children
+            .into_iter()
+            .flatten()
             .filter_map(|(key, entry)| key.is_none().then_some(entry))
             .collect()
     };
@@ -158,8 +159,7 @@ fn check_as_kubernetes<'a>(fields: &mut Fields<'a>) {
 
 /// Returns a field if it is a string; reports nothing.
 fn text_field<'a>(entry: &Node<'a>, name: &'static str) -> Option<(Node<'a>, &'a str)> {
-    let mut children = entry.children().into_iter();
-    let (_, node) = children.find(|(key, _)| *key == Some(name))?;
+    let (_, node) = entry.children().into_iter().find(|(key, _)| *key == Some(name))?;
     let text = node.silent().string()?;
     Some((node, text))
 }
@@ -201,12 +201,10 @@ pub(crate) fn read_template(fields: &mut Fields<'_>) -> Policy {
         ),
     ];
     let mut compiler = PolicyCompiler::new(true);
-    let conditions = entries(fields, "matchConditions");
     let compile = |name: &str, text: &str| compiler.condition(name, text);
-    let conditions = conditions::read_with(&conditions, compile);
+    let conditions = conditions::read_with(&entries(fields, "matchConditions"), compile);
     for (name, text) in GIVEN {
-        let compiled = compiler.compile(Role::Variable, text);
-        if let Some(value) = fields.node().accept(compiled) {
+        if let Some(value) = fields.node().accept(compiler.compile(Role::Variable, text)) {
             compiler.define(name, value);
         }
     }
@@ -234,16 +232,14 @@ fn read_results(
     mut reading: ExpressionReader<'_>,
     conditions: Vec<MatchCondition>,
 ) -> (Policy, Vec<WrittenExpression>) {
-    let validations = entries(fields, "validations");
     let read = |entry: &Node<'_>| read_validation(entry, &mut reading);
-    let validations = validations.iter().filter_map(read).collect();
+    let validations = entries(fields, "validations").iter().filter_map(read).collect();
     let annotations = entries(fields, "auditAnnotations");
     let mut seen = HashMap::new();
     let read = |entry: &Node<'_>| read_annotation(entry, &mut reading, &mut seen);
     let annotations = annotations.iter().filter_map(read).collect();
-    let mutations = entries(fields, "mutations");
     let read = |entry: &Node<'_>| read_mutation(entry, &mut reading);
-    let mutations = mutations.iter().filter_map(read).collect();
+    let mutations = entries(fields, "mutations").iter().filter_map(read).collect();
     let ExpressionReader {
         compiler, written, ..
     } = reading;
@@ -267,8 +263,7 @@ fn read_variable(node: &Node<'_>, reading: &mut ExpressionReader<'_>) {
     let Some(mut fields) = node.object() else {
         return;
     };
-    let name = fields.required("name", "name the variable");
-    let name = name.and_then(|node| {
+    let name = fields.required("name", "name the variable").and_then(|node| {
         let name = node.parse_with(names::identifier)?;
         if reading.compiler.is_defined(&name) {
             let message = format!("{} is already defined", quoted(&name));
@@ -276,9 +271,8 @@ fn read_variable(node: &Node<'_>, reading: &mut ExpressionReader<'_>) {
         }
         Some(name)
     });
-    let fix = "write its value, `object.spec.containers`";
     let expression = fields
-        .required("expression", fix)
+        .required("expression", "write its value, `object.spec.containers`")
         .and_then(|node| reading.compile(&node, Role::Variable));
     fields.finish();
     if let (Some(name), Some(expression)) = (name, expression) {
@@ -329,8 +323,7 @@ fn read_annotation(
     seen: &mut HashMap<String, u32>,
 ) -> Option<(String, PolicyExpression)> {
     let mut fields = node.object()?;
-    let key = fields.required("key", "name the annotation");
-    let key = key.and_then(|node| {
+    let key = fields.required("key", "name the annotation").and_then(|node| {
         node.parse_with(names::label_key)?;
         let key = node.text()?;
         if let Some(line) = seen.insert(key.to_owned(), node.location().line) {
@@ -339,9 +332,8 @@ fn read_annotation(
         }
         Some(key.to_owned())
     });
-    let fix = "write its value, a string or null";
     let value = fields
-        .required("valueExpression", fix)
+        .required("valueExpression", "write its value, a string or null")
         .and_then(|node| reading.compile(&node, Role::Annotation));
     fields.finish();
     Some((key?, value?))

@@ -64,8 +64,8 @@ pub fn module_location(stage: &Location, of_candidate: bool) -> Option<Location>
     let documents = document::read_file(Path::new(&stage.file), &mut Mistakes::new());
     let stage = stage_at(&documents, stage)?;
     let source = |of: &str| stage.child(of)?.child("source");
-    let module = if of_candidate { source("candidate") } else { None };
-    let module = module
+    let candidate = if of_candidate { source("candidate") } else { None };
+    let module = candidate
         .or_else(|| source("plugin"))
         // A Kubewarden policy has its module in `spec`.
         .or_else(|| stage.child("spec")?.child("module"))

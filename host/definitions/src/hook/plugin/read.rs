@@ -131,13 +131,11 @@ impl PluginFields {
 
     /// Returns the plugin with the source of `defaults`, which also provides missing settings, grants and memory limit.
     fn with_defaults(&self, defaults: &PluginDefinition) -> PluginDefinition {
-        let settings = self.settings.as_ref().unwrap_or(&defaults.settings);
-        let allow = self.allow.as_ref().unwrap_or(&defaults.allow);
         PluginDefinition {
             source: defaults.source.clone(),
             digest: self.digest,
-            settings: settings.clone(),
-            allow: allow.clone(),
+            settings: self.settings.as_ref().unwrap_or(&defaults.settings).clone(),
+            allow: self.allow.as_ref().unwrap_or(&defaults.allow).clone(),
             memory: self.memory.or(defaults.memory),
             refresh: self.refresh,
             read_from: match self.settings {

@@ -206,8 +206,7 @@ fn read_image(fields: &mut Fields<'_>) -> Option<ImageParts> {
 
 fn read_set(fields: &mut Fields<'_>) -> Option<Mutation> {
     const OPERATIONS: [(&str, bool); 2] = [("merge", true), ("prune", false)];
-    let read = readers::one_of("operation", &OPERATIONS);
-    let is_merged = fields.get("operation", true, read);
+    let is_merged = fields.get("operation", true, readers::one_of("operation", &OPERATIONS));
     let fix = "list the values: `values: { fromList: [...] }`";
     let mut values = fields.get_required("values", fix, Node::object)?;
     let list = values.get_required("fromList", fix, Node::list);
