@@ -286,7 +286,6 @@ impl HostBuilder {
         let resolve = Resolve::parse(self.resolve).map_err(Error::Resolve)?;
         let catalog = Catalog::new(catalog)?;
         let redact = self.decisions.as_ref().map(|decisions| decisions.redact.clone());
-        let redact = redact.unwrap_or_default();
         let mut sandbox = self.sandbox;
         #[cfg(feature = "registries")]
         sandbox
@@ -305,7 +304,7 @@ impl HostBuilder {
             progress: self.progress,
             started: OnceCell::new(),
             plugins: Plugins::default(),
-            trials: Trials::redacting(&redact),
+            trials: Trials::redacting(&redact.unwrap_or_default()),
             statistics: Default::default(),
             fetchers: Semaphore::new(WORKERS),
             compilers: SmallestFirstLimit::new(WORKERS),

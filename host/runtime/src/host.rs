@@ -110,8 +110,8 @@ impl Host {
     /// Returns the disk space that the store and the history use.
     pub async fn storage(&self) -> Vec<StorageStatus> {
         let limit = self.0.state.lock().await.source.store_limit;
-        let store = self.0.assembler.catalog.store();
-        let store = store.map(|store| store.directory().to_owned());
+        let kept = self.0.assembler.catalog.store();
+        let store = kept.map(|store| store.directory().to_owned());
         let history = self.0.live.load().history.directory.clone();
         let read = move || {
             let store = store.map(|directory| StorageStatus::measure("store", directory, limit));
@@ -152,8 +152,7 @@ impl Host {
         };
         let mut in_use = InUse::default();
         in_use.modules.extend(state.history.modules());
-        let table = self.table();
-        for plugin in table.plugins().iter().chain(state.prepared.plugins()) {
+        for plugin in self.table().plugins().iter().chain(state.prepared.plugins()) {
             let (module, compiled) = plugin.in_store();
             in_use.modules.extend(module);
             in_use.compiled.insert(compiled);

@@ -133,8 +133,7 @@ impl Host {
     pub async fn live_definitions(&self, chain: &ChainId) -> Result<Vec<StoredDefinition>, ChangeError> {
         let set = self.0.stores.set_of(&self.0.live.load().entry);
         let chain = chain.clone();
-        let read = move || set.documents_of(&chain);
-        Ok(blocking(read).await?)
+        Ok(blocking(move || set.documents_of(&chain)).await?)
     }
 
     /// Adds the definitions in this text to the store; they replace definitions of the same kind and name. The store is
@@ -355,8 +354,7 @@ impl Host {
         let built = rebuilt(&source, &target).await?;
         let slot = self.slot().await?;
         let mut state = self.0.state.lock().await;
-        let number = state.history.next_number();
-        let mut entry = entry_of(&built, number, Origin::RolledBack { to }, by);
+        let mut entry = entry_of(&built, state.history.next_number(), Origin::RolledBack { to }, by);
         entry.detail.revision.at = Moment::now();
         entry.instead_of = Some(state.source.inputs());
         let entry = Arc::new(entry);

@@ -38,8 +38,7 @@ impl Host {
         let names_others = version.place.as_ref().is_some_and(|id| id.kind == EXCEPTION);
         let is_read =
             |file: &&DefinitionFile| file.path != path && (names_others || file.kind == StoreKind::Files);
-        let known = source.stores.known_set();
-        let mut files: Vec<_> = known.all().filter(is_read).cloned().collect();
+        let mut files: Vec<_> = source.stores.known_set().all().filter(is_read).cloned().collect();
         files.push(version);
         let usable = source.usable(source.stores.set(files)).await?;
         let (reach, most) = (

@@ -112,8 +112,8 @@ async fn edited(source: &Source, edit: Arc<Edit>) -> Result<(Change, Option<Mist
             let is_unread = unread.iter().flatten().any(is_it);
             if is_unread || there != Some(file) {
                 *effect = AppliedEffect::Changed;
-                let before = there.or(Some(file).filter(|_| is_unread));
-                let before = before.map(|before| before.text.clone());
+                let replaced = there.or(Some(file).filter(|_| is_unread));
+                let before = replaced.map(|replaced| replaced.text.clone());
                 change
                     .files
                     .push(FileChange::new(&file.path, before, Some(file.text.clone())));

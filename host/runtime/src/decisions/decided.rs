@@ -74,6 +74,5 @@ impl DecidedRequest {
 
 fn metadata(object: &ByteString, field: &str) -> Option<String> {
     let object = Object::parse(&**object).ok()?;
-    let text = object.value().get("metadata")?.get(field)?.as_str()?;
-    Some(text.to_owned())
+    Some(object.value().get("metadata")?.get(field)?.as_str()?.to_owned())
 }

@@ -202,8 +202,7 @@ impl DecisionLog {
         };
         let chunks = std::iter::from_fn(move || {
             let ring = self.0.memory.ring();
-            let last = usize::try_from(end.checked_sub(ring.gone)?).ok()?;
-            let range = ring.last_entries_before(last);
+            let range = ring.last_entries_before(usize::try_from(end.checked_sub(ring.gone)?).ok()?);
             end = ring.gone + range.start as u64;
             let mut chunk = ring.entries(range);
             chunk.reverse();
@@ -255,8 +254,7 @@ impl Follower {
         let first = usize::try_from(first).unwrap_or(usize::MAX).min(ring.len());
         let range = ring.next_entries_from(first);
         self.position = ring.gone + range.end as u64;
-        let entries = ring.entries(range);
-        (missed, entries)
+        (missed, ring.entries(range))
     }
 }
 

@@ -305,8 +305,8 @@ impl LogEntry {
 
     /// Returns the memory of the decision without the objects of the request, in bytes.
     pub(super) fn size_without_objects(&self) -> usize {
-        let objects = self.read().and_then(|packed| packed.objects);
-        let objects = objects.map_or(0, |objects| objects.bytes());
+        let kept = self.read().and_then(|packed| packed.objects);
+        let objects = kept.map_or(0, |objects| objects.bytes());
         self.unpacked.size() + self.packed.len().saturating_sub(objects)
     }
 

@@ -77,8 +77,7 @@ impl ChainCounts {
         }
         self.requests += 1;
         let has = |mode: Mode, wanted: fn(&StageResult) -> bool| {
-            let mut rows = rows.iter().filter(|row| row.mode == mode);
-            u64::from(rows.any(|row| wanted(&row.result)))
+            u64::from(rows.iter().any(|row| row.mode == mode && wanted(&row.result)))
         };
         let is_denied = |result: &StageResult| matches!(result, StageResult::Denied(_));
         self.denied += has(Mode::Enforce, is_denied);
@@ -102,8 +101,8 @@ impl ChainCounts {
             let end = called().map(|row| row.start + row.duration).max()?;
             Some(end.saturating_sub(begin))
         };
-        let time = span(Mode::Enforce).or_else(|| span(Mode::Audit));
-        let time = time.unwrap_or_default().as_micros();
+        let span_of_calls = span(Mode::Enforce).or_else(|| span(Mode::Audit));
+        let time = span_of_calls.unwrap_or_default().as_micros();
         if let Some(part) = self.microseconds.get_mut(part) {
             part.push(u64::try_from(time).unwrap_or(u64::MAX));
         }

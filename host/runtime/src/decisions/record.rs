@@ -205,8 +205,8 @@ impl StageRecord {
 impl DecisionRecord {
     /// Removes values from patches, because they are parts of objects. The paths are kept.
     pub fn without_values(&mut self) {
-        let patches = self.stages.iter_mut().map(|stage| &mut stage.patch);
-        let patches = patches.chain([&mut self.patch]).flatten();
+        let of_stages = self.stages.iter_mut().map(|stage| &mut stage.patch);
+        let patches = of_stages.chain([&mut self.patch]).flatten();
         patches.for_each(Redacted::remove_patch_values);
     }
 }

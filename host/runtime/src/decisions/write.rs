@@ -95,8 +95,8 @@ fn stage(row: &TraceRow, decided: &DecidedRequest, redact: &[Redaction]) -> Stag
 
 pub(super) fn detail(id: u64, decided: &DecidedRequest, redact: &[Redaction]) -> DecisionDetail {
     let review = recording::write(decided, redact);
-    let result = decided.result().filter(|_| review.is_some());
-    let result = result.map(|object| redact_object(&decided.request, redact, object.value().clone()));
+    let resulting = decided.result().filter(|_| review.is_some());
+    let result = resulting.map(|object| redact_object(&decided.request, redact, object.value().clone()));
     DecisionDetail {
         decision: record(id, decided, redact),
         review,

@@ -91,8 +91,7 @@ impl Loaded {
 
     /// Returns a digest of the module, the settings and the string `with`.
     pub(crate) fn content_digest(&self, with: &str) -> Digest {
-        let parts = [&self.status.digest, &self.settings, with];
-        Digest::of_parts(parts.map(str::as_bytes))
+        Digest::of_parts([&self.status.digest, &self.settings, with].map(str::as_bytes))
     }
 
     pub(crate) fn settings(&self) -> &str {

@@ -110,8 +110,7 @@ impl Source {
     }
 
     pub(crate) async fn record_contents(&mut self, contents: Contents) -> Result<Usable, Error> {
-        let input = self.input(contents).await?;
-        self.record(input)
+        self.record(self.input(contents).await?)
     }
 
     /// Checks the definitions, and takes a fingerprint of the module files that they name.
@@ -154,8 +153,8 @@ impl Source {
 
     pub(crate) fn record_live(&mut self, entry: &HistoryEntry) {
         self.in_force = self.stores.set_of(entry).files().into();
-        let modules = entry.revision().modules.iter();
-        let modules = modules.filter_map(|module| Some((module.source.clone(), module.digest.parse().ok()?)));
+        let kept = entry.revision().modules.iter();
+        let modules = kept.filter_map(|module| Some((module.source.clone(), module.digest.parse().ok()?)));
         self.live_modules = Arc::new(modules.collect::<HashMap<_, _>>());
     }
 

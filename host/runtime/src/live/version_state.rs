@@ -58,12 +58,9 @@ impl Host {
                 (Some(bad), _) if !is_served => is_judged.then(|| VersionState::Bad((*bad).clone())),
                 _ if is_served => Some(VersionState::Live),
                 _ if !is_judged => None,
-                (_, Some(problem)) if problem.bad().is_empty() => {
-                    let mistakes = problem.error.to_string();
-                    Some(VersionState::Blocked(
-                        mistakes.lines().map(str::to_owned).collect(),
-                    ))
-                }
+                (_, Some(problem)) if problem.bad().is_empty() => Some(VersionState::Blocked(
+                    problem.error.to_string().lines().map(str::to_owned).collect(),
+                )),
                 _ if matches!(live.entry.revision().origin, Origin::RolledBack { .. }) => {
                     Some(VersionState::RolledBack)
                 }

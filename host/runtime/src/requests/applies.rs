@@ -185,12 +185,12 @@ impl Table {
 fn conditions_of_object(stage: &Stage) -> Vec<String> {
     let selector = &stage.spec.object_selector;
     let selector = (!selector.is_empty()).then(|| format!("objectSelector: {selector}"));
-    let conditions = stage.spec.match_conditions.expressions();
-    let conditions = conditions
+    let expressions = stage.spec.match_conditions.expressions();
+    let conditions = expressions
         .into_iter()
         .map(|(name, expression)| format!("condition {name}: {expression}"));
-    let others = stage.spec.yields_to.iter();
-    let others = others.map(|other| format!("not for {}: {}", other.chain, other.objects));
+    let yields_to = stage.spec.yields_to.iter();
+    let others = yields_to.map(|other| format!("not for {}: {}", other.chain, other.objects));
     selector.into_iter().chain(conditions).chain(others).collect()
 }
 

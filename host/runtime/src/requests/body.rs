@@ -188,8 +188,7 @@ impl PartialBody {
             let free = self.last_piece.capacity() - self.last_piece.len();
             if free == 0 {
                 // The first piece is small, so that announcing a large body does not take much memory.
-                let ahead = rest.unwrap_or(self.length);
-                let size = part.len().saturating_add(ahead).min(PIECE);
+                let size = part.len().saturating_add(rest.unwrap_or(self.length)).min(PIECE);
                 memory.take(size)?;
                 let complete = std::mem::replace(&mut self.last_piece, Vec::with_capacity(size));
                 if !complete.is_empty() {
@@ -234,8 +233,8 @@ where
             memory.take(part.len())?;
             return Ok(part);
         }
-        let rest = body.size_hint().exact();
-        let rest = rest.map(|rest| usize::try_from(rest).unwrap_or(usize::MAX));
+        let length = body.size_hint().exact();
+        let rest = length.map(|length| usize::try_from(length).unwrap_or(usize::MAX));
         partial.append(&part, rest, memory)?;
     }
     Ok(partial.joined().await)

@@ -236,8 +236,7 @@ impl Host {
         let turn = timeout(TIME_LIMIT, evaluator.turns.acquire()).await;
         let _turn = turn.ok().and_then(Result::ok).ok_or(EvaluateError::TooMany)?;
         let rest = TIME_LIMIT.saturating_sub(started.elapsed());
-        let evaluation = self.evaluate_now(chains, request, how);
-        timeout(rest, evaluation)
+        timeout(rest, self.evaluate_now(chains, request, how))
             .await
             .map_err(|_| EvaluateError::TookTooLong)?
     }
@@ -368,8 +367,7 @@ fn add_exceptions(definitions: &mut [ChainDefinition], live: &Table) {
             continue;
         };
         for stage in &mut definition.stages {
-            let mut named = chain.stages.iter();
-            let Some(live) = named.find(|live| live.spec.name == stage.spec.name) else {
+            let Some(live) = chain.stages.iter().find(|live| live.spec.name == stage.spec.name) else {
                 continue;
             };
             for exception in &live.spec.exceptions {

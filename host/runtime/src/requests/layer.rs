@@ -274,8 +274,8 @@ impl LayerState {
                 self.end(end, &[])
             });
             Box::pin(adding).await?;
-            let stored = head.extensions.get::<StoredState>();
-            let stored = stored.and_then(|stored| stored.object.as_ref());
+            let state = head.extensions.get::<StoredState>();
+            let stored = state.and_then(|state| state.object.as_ref());
             // Applying a patch is more work than reading a body.
             work = body.len() + stored.map_or(0, |stored| stored.text().len());
         }
@@ -292,8 +292,7 @@ impl LayerState {
             Err(rejection) => return Err(rejected(&rejection).into()),
         };
         request.uid = uid;
-        let front = head.extensions.get().unwrap_or(&self.front);
-        request.front = Some(front.clone());
+        request.front = Some(head.extensions.get().unwrap_or(&self.front).clone());
         request.trace = trace;
         // A slow body must not keep an old table in memory, so the table is taken after the body has arrived.
         let outcome = self.host.admit(request).await;

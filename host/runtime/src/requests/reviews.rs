@@ -173,15 +173,13 @@ impl ReviewService {
         let mut review = offload_without_deadline(reading_work(&body), move || read_review(body))
             .await
             .map_err(|error| rejected(StatusCode::BAD_REQUEST, &error.to_string()))?;
-        let front = head.extensions.get().unwrap_or(&state.front);
-        review.request.front = Some(front.clone());
+        review.request.front = Some(head.extensions.get().unwrap_or(&state.front).clone());
         let span = request_span(&review.request.uid, trace.as_ref());
         review.request.trace = trace;
         let patience = address.timeout.map_or(Duration::MAX, within);
         let Some(selection) = address.selection else {
             // Without the box, this rare case would enlarge the future of every review.
-            let checked = Box::pin(state.check(review, patience));
-            return Ok(checked.instrument(span).await);
+            return Ok(Box::pin(state.check(review, patience)).instrument(span).await);
         };
         // A slow body must not keep an old table in memory, so the table is taken after the body has arrived.
         let table = state.host.table();
@@ -249,8 +247,7 @@ async fn judge(table: &Table, review: Review, selection: &Selection, patience: D
     let uid = review.request.uid.clone();
     let version = review.version;
     if review.is_never_hooked() {
-        let body = write_response(version, &uid, None);
-        return reply(&uid, body, Passage::Untouched);
+        return reply(&uid, write_response(version, &uid, None), Passage::Untouched);
     }
     let outcome = table.admit_by(review.request, selection, patience).await;
     let passage = match &outcome.decision {

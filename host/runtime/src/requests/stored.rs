@@ -107,8 +107,8 @@ where
         status => return Err(Unknown::Unusable(format!("has the status {status}"))),
     }
     let (mut reply, body) = reply.into_parts();
-    let body = limits.receive(&head.extensions, &reply.headers, body).await;
-    let body = body.map_err(|error| match error {
+    let received = limits.receive(&head.extensions, &reply.headers, body).await;
+    let body = received.map_err(|error| match error {
         BodyError::TooLarge(limit) => Unknown::Unusable(format!("has more than {limit} bytes")),
         BodyError::TooSlow(limit) => Unknown::Late(limit),
         BodyError::NoMemory(error) => Unknown::NoMemory(error),
@@ -117,15 +117,15 @@ where
         }
         BodyError::Encoded(encoding) => Unknown::Unusable(format!("has the Content-Encoding `{encoding}`")),
     })?;
-    let object = query.object(&body);
-    let object = object.map_err(|reason| Unknown::Unusable(format!("has no object: {reason}")))?;
+    let found = query.object(&body);
+    let object = found.map_err(|reason| Unknown::Unusable(format!("has no object: {reason}")))?;
     let state = StoredState {
         object: Some(object),
         patched: None,
     };
     // Weak validators never match in `If-Match` (RFC 9110, section 13.1.1).
-    let version = reply.headers.remove(ETAG);
-    let version = version.filter(|version| version.as_bytes().starts_with(b"\""));
+    let etag = reply.headers.remove(ETAG);
+    let version = etag.filter(|etag| etag.as_bytes().starts_with(b"\""));
     Ok((state, version))
 }
 

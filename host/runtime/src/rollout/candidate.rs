@@ -103,10 +103,6 @@ impl Trials {
         if let Some(trial) = trials.get(&identity).and_then(Weak::upgrade) {
             return trial;
         }
-        let rollout = identity.rollout.clone().map(|(definition, digest)| {
-            let limits = self.limits.clone();
-            Arc::new(Rollout::new(&identity.stage, digest, definition, limits))
-        });
         let trial = Arc::new(Trial {
             share: identity.share,
             identity: identity.clone(),
@@ -114,7 +110,10 @@ impl Trials {
             candidate,
             since: Moment::now(),
             redact: self.redact.clone(),
-            rollout,
+            rollout: identity.rollout.clone().map(|(definition, digest)| {
+                let limits = self.limits.clone();
+                Arc::new(Rollout::new(&identity.stage, digest, definition, limits))
+            }),
             slots: Arc::new(Semaphore::new(BACKGROUND_CALLS)),
             calls: AtomicU64::new(0),
             passed_over: AtomicU64::new(0),
@@ -197,8 +196,7 @@ impl HookWithCandidate {
         };
         // The background call has a separate span, because the request's span ends earlier.
         tokio::spawn(async move {
-            let span = request_span(&uid, trace.as_ref());
-            work.instrument(span).await;
+            work.instrument(request_span(&uid, trace.as_ref())).await;
         });
     }
 }

@@ -261,11 +261,10 @@ fn redact(value: &mut Value, path: &[Token]) -> usize {
 
 /// Redacts the values in a patch. An operation may write a redacted value, a part of one, or a value that contains one.
 fn redact_operations(operations: &mut Value, path: &[Token]) -> usize {
-    let operations = operations
+    operations
         .as_array_mut()
         .map(Vec::as_mut_slice)
-        .unwrap_or_default();
-    operations
+        .unwrap_or_default()
         .iter_mut()
         .map(|operation| {
             let target = operation.get("path").and_then(Value::as_str).unwrap_or_default();

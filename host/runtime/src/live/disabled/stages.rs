@@ -187,8 +187,7 @@ impl Stages {
     ) -> Vec<DisabledStage> {
         let removed = self
             .stages
-            .extract_if(.., |(disabled, end)| which(disabled, *end));
-        let removed = removed
+            .extract_if(.., |(disabled, end)| which(disabled, *end))
             .map(|(disabled, _)| Arc::unwrap_or_clone(disabled))
             .collect();
         self.update_next_end();
@@ -196,15 +195,15 @@ impl Stages {
     }
 
     fn update_next_end(&self) {
-        let ends = self.stages.iter().map(|(_, end)| *end);
-        let ends = ends.chain(self.exceptions_end).chain(self.rollouts.next_end());
+        let own = self.stages.iter().map(|(_, end)| *end);
+        let ends = own.chain(self.exceptions_end).chain(self.rollouts.next_end());
         self.next_end.send_replace(ends.min());
     }
 }
 
 /// Returns whether an address such as `Mutating:pods/images` refers to this stage.
 pub(crate) fn is_stage(address: &str, phase: Phase, chain: &str, stage: &str) -> bool {
-    let rest = address.strip_prefix(phase.as_str());
-    let rest = rest.and_then(|rest| rest.strip_prefix(':')?.strip_prefix(chain)?.strip_prefix('/'));
+    let of_phase = address.strip_prefix(phase.as_str());
+    let rest = of_phase.and_then(|rest| rest.strip_prefix(':')?.strip_prefix(chain)?.strip_prefix('/'));
     rest == Some(stage)
 }
