@@ -181,8 +181,8 @@ impl ChainStore {
                 change.path.display()
             ))
         })?;
-        let after = change.after.as_deref();
-        let after = after
+        let new_text = change.after.as_deref();
+        let after = new_text
             .map(|text| self.parse_definition(&kind.kind, namespace, name, text))
             .transpose()?;
         let is = |found: Option<&Resource>, text: Option<&str>| match (found, text) {

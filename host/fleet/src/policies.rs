@@ -157,8 +157,8 @@ impl PolicyStore {
 
     async fn served(&self) -> Result<Vec<ServedKind>, ResourceError> {
         let groups = self.groups.iter();
-        let groups = groups.map(|group| self.cluster.discover(group.name, group.versions, group.resources));
-        Ok(try_join_all(groups).await?.concat())
+        let found = groups.map(|group| self.cluster.discover(group.name, group.versions, group.resources));
+        Ok(try_join_all(found).await?.concat())
     }
 
     /// Discovers the kinds of the policies, and starts to watch new ones.

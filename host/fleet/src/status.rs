@@ -61,13 +61,8 @@ pub(crate) fn new_status(
         let now = || rollouts_of(resource, &pass.rollouts);
         fields.extend(known.or_else(now).map(|rollouts| (ROLLOUTS.to_owned(), rollouts)));
         if !mistakes.is_empty() {
-            let mistakes = mistakes.iter().take(MOST_MISTAKES);
-            fields.insert(
-                "mistakes".to_owned(),
-                mistakes
-                    .map(|mistake| shortened(mistake, LONGEST_MESSAGE))
-                    .collect(),
-            );
+            let texts = mistakes.iter().map(|mistake| shortened(mistake, LONGEST_MESSAGE));
+            fields.insert("mistakes".to_owned(), texts.take(MOST_MISTAKES).collect());
         }
     }
     let differs = comparable(&status) != comparable(before);
@@ -77,12 +72,9 @@ pub(crate) fn new_status(
 
 /// Reads the progress of rollouts from the status of a chain.
 pub(crate) fn rollouts(resource: &Resource) -> Vec<RolloutProgress> {
-    let rollouts = resource
-        .object
-        .get("status")
-        .and_then(|status| status.get(ROLLOUTS));
-    let mut rollouts = rollouts
-        .and_then(|rollouts| Vec::<RolloutProgress>::deserialize(rollouts).ok())
+    let status = resource.object.get("status");
+    let mut rollouts = status
+        .and_then(|status| Vec::<RolloutProgress>::deserialize(status.get(ROLLOUTS)?).ok())
         .unwrap_or_default();
     rollouts.retain(|rollout| is_of(resource, rollout));
     rollouts
@@ -100,8 +92,8 @@ fn rollouts_of(resource: &Resource, rollouts: &[RolloutProgress]) -> Option<Valu
 /// Returns whether a rollout belongs to a stage of this chain.
 fn is_of(resource: &Resource, rollout: &RolloutProgress) -> bool {
     let name = definition_name(&resource.namespace, &resource.name);
-    let stage = rollout.stage.split_once(':').map(|(_, stage)| stage);
-    let stage = stage.and_then(|stage| stage.strip_prefix(&name)?.strip_prefix('/'));
+    let address = rollout.stage.split_once(':').map(|(_, stage)| stage);
+    let stage = address.and_then(|address| address.strip_prefix(&name)?.strip_prefix('/'));
     // The rest is a stage only without `/`: names of chains in namespaces have a `/`, and names of stages have none.
     stage.is_some_and(|stage| !stage.contains('/'))
 }
@@ -199,8 +191,8 @@ fn live<'a>(kind: &ResourceKind, resource: &Resource, host: &'a Status) -> Optio
         let found = exceptions.find(|exception| exception.name == resource.name);
         return found.map(Definition::Exception);
     }
-    let phase = resource.object.get("spec").and_then(|spec| spec.get("phase"));
-    let phase = phase.and_then(Value::as_str).unwrap_or("Mutating");
+    let written = resource.object.get("spec").and_then(|spec| spec.get("phase"));
+    let phase = written.and_then(Value::as_str).unwrap_or("Mutating");
     let name = definition_name(&resource.namespace, &resource.name);
     let is_it = |chain: &&ChainStatus| chain.name == name && chain.phase.as_str() == phase;
     host.chains.iter().find(is_it).map(Definition::Chain)

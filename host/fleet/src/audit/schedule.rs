@@ -148,8 +148,8 @@ impl Audits {
 fn audited_chains(host: &Host) -> (u64, Vec<(bool, Mode)>) {
     let table = host.table();
     let stages = table.chains().flat_map(|chain| &chain.stages);
-    let stages = stages.map(|stage| (stage.spec.is_disabled, stage.spec.mode));
-    (table.revision(), stages.collect())
+    let modes = stages.map(|stage| (stage.spec.is_disabled, stage.spec.mode));
+    (table.revision(), modes.collect())
 }
 
 /// Waits until the live chains change and then stay unchanged for `QUIET`.
@@ -270,8 +270,7 @@ impl Inner {
                 if self.is_excluded(&resource, &object, &mut audited.excluded).await {
                     return false;
                 }
-                let request = resource.request(object);
-                let judged = audited.auditor.judge(&resource, &request).await;
+                let judged = audited.auditor.judge(&resource, &resource.request(object)).await;
                 work.ledger.record(number, judged);
                 return true;
             }
@@ -283,8 +282,7 @@ impl Inner {
                     Ok(_) => drop(audited.retries.remove(&number)),
                     Err(_) => audited.list_later(number),
                 }
-                let problem = listed.err().map(|error| error.to_string());
-                self.report(&resource.name(), problem);
+                self.report(&resource.name(), listed.err().map(|error| error.to_string()));
                 return true;
             }
         }

@@ -71,8 +71,7 @@ pub(super) async fn follow(
     let mut pauses = backoff();
     loop {
         let begun = Instant::now();
-        let result = watch_once(&reader, &resource, number, &mut version, &changes).await;
-        let pause = match result {
+        let pause = match watch_once(&reader, &resource, number, &mut version, &changes).await {
             Ok(true) => {
                 pauses.reset();
                 SHORTEST.saturating_sub(begun.elapsed())

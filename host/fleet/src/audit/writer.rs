@@ -142,10 +142,9 @@ impl Writer {
                     break;
                 };
                 let page: Reports = serde_json::from_slice(&body).map_err(|error| content(&path, &error))?;
-                let own = page.items.into_iter().map(|report| report.metadata);
-                let own = own.filter(|metadata| metadata.name == self.name);
-                let places = own.map(|metadata| metadata.namespace.filter(|_| is_namespaced));
-                reported.extend(places);
+                let all = page.items.into_iter().map(|report| report.metadata);
+                let own = all.filter(|metadata| metadata.name == self.name);
+                reported.extend(own.map(|metadata| metadata.namespace.filter(|_| is_namespaced)));
                 token = page.metadata.next;
                 if token.is_empty() {
                     break;

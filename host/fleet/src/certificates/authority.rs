@@ -122,8 +122,7 @@ impl Authority {
         subject: &CertificateSubject,
         now: OffsetDateTime,
     ) -> Option<OffsetDateTime> {
-        let own = std::slice::from_ref(&self.der);
-        let validity = Validity::of(certificate, key, subject, own)?;
+        let validity = Validity::of(certificate, key, subject, std::slice::from_ref(&self.der))?;
         (!validity.is_due(now)).then_some(validity.ends)
     }
 
@@ -160,9 +159,8 @@ impl Authority {
                 params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth]
             }
         }
-        let certificate = params.signed_by(&key, &self.issuer)?;
         Ok(Issued {
-            certificate: certificate.pem(),
+            certificate: params.signed_by(&key, &self.issuer)?.pem(),
             key: key.serialize_pem(),
             not_after: params.not_after,
         })
@@ -318,8 +316,7 @@ fn host(name: &GeneralName<'_>) -> String {
         GeneralName::DNSName(name) => (*name).to_owned(),
         GeneralName::IPAddress(bytes) => {
             let v4 = <[u8; 4]>::try_from(*bytes).map(IpAddr::from);
-            let v6 = <[u8; 16]>::try_from(*bytes).map(IpAddr::from);
-            v4.or(v6)
+            v4.or(<[u8; 16]>::try_from(*bytes).map(IpAddr::from))
                 .map_or_else(|_| name.to_string(), |address| address.to_string())
         }
         other => other.to_string(),

@@ -276,22 +276,20 @@ impl CertificateSecret {
         // If the Secret lost its certificate, the last one is served until the API server trusts the next.
         let is_lost = usable.is_none() && kept.certificate.is_some();
         let basis = usable.or_else(|| kept.certificate.clone());
-        let renewal = Renewal {
+        let contents = Renewal {
             service: &self.service,
             days: self.terms.days,
             now,
             is_trusted: basis.as_ref().is_some_and(|basis| self.is_trusted(basis, kept)),
             is_early: is_lost,
-        };
-        let contents = renewal
-            .next_contents(basis.as_ref().or(found.as_ref()))
-            .map_err(certificate_error)?;
+        }
+        .next_contents(basis.as_ref().or(found.as_ref()))
+        .map_err(certificate_error)?;
         if found.as_ref() != Some(&contents) {
             let set = |object: &mut Map<String, Value>| contents.set(object, &self.registration);
-            let namespace = &self.registration.namespace;
             let written = self
                 .secret
-                .put(namespace, &self.name, resource, set)
+                .put(&self.registration.namespace, &self.name, resource, set)
                 .await
                 .map(drop);
             inner.record_write(SECRET.kind, &written);
@@ -303,9 +301,9 @@ impl CertificateSecret {
     }
 
     fn is_trusted(&self, contents: &SecretContents, kept: &KeptConfigurations) -> bool {
-        let since = kept.trusted.as_ref();
-        let since = since.filter(|(authorities, _)| *authorities == contents.authorities);
-        since.is_some_and(|(_, since)| since.elapsed() >= self.terms.overlap)
+        kept.trusted.as_ref().is_some_and(|(authorities, since)| {
+            *authorities == contents.authorities && since.elapsed() >= self.terms.overlap
+        })
     }
 
     /// Returns the time for which the API server must still trust the CA before the next certificate may be served.

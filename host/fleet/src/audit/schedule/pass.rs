@@ -34,12 +34,12 @@ impl Inner {
         sender: mpsc::Sender<(u16, Change)>,
     ) -> Result<ChainAudit, String> {
         let begun = Instant::now();
-        let table = host.audit_table(self.config.calls_webhooks).await;
-        let table = table.map_err(|error| error.to_string())?;
+        let built = host.audit_table(self.config.calls_webhooks).await;
+        let table = built.map_err(|error| error.to_string())?;
         let revision = table.revision();
         let jobs = thread::available_parallelism().map_or(1, usize::from).div_ceil(2);
-        let discovered = work.reader.discover(&[&*table]).await;
-        let discovered = discovered.map_err(|error| error.to_string())?;
+        let found = work.reader.discover(&[&*table]).await;
+        let discovered = found.map_err(|error| error.to_string())?;
         let mut audited = ChainAudit {
             auditor: Auditor::new(vec![table], self.config.user.clone(), jobs),
             resources: HashMap::new(),
@@ -56,8 +56,7 @@ impl Inner {
             self.report(&group, Some(error.to_string()));
             failed.insert(group);
         }
-        let reports = discovered.reports.filter(|_| self.config.writes_reports);
-        self.write_as(reports, work);
+        self.write_as(discovered.reports.filter(|_| self.config.writes_reports), work);
         let mut listed = 0;
         for resource in discovered.resources {
             if !self.is_audited(&resource) {
@@ -136,9 +135,9 @@ impl Inner {
     }
 
     pub(super) fn count(&self, ledger: &Ledger) {
-        let verdicts = ledger.verdicts();
-        metrics::audited(&verdicts);
-        let verdicts = verdicts
+        let counts = ledger.verdicts();
+        metrics::audited(&counts);
+        let verdicts = counts
             .into_iter()
             .map(|(verdict, count)| (verdict.as_str().to_owned(), count));
         self.status.lock().objects = verdicts.collect();
