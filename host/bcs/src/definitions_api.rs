@@ -66,8 +66,7 @@ impl DefinitionsApi {
         mut request: Request<Body>,
     ) -> Response<Body> {
         let uid = request_uid(request.headers());
-        let trace = trace_context(request.headers_mut());
-        let span = request_span(&uid, trace.as_ref());
+        let span = request_span(&uid, trace_context(request.headers_mut()).as_ref());
         let response = self.0.answer(definition_request, request).instrument(span).await;
         with_uid(response, &uid).map(Body::from)
     }

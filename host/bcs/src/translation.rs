@@ -197,18 +197,16 @@ fn console(matched: &Matched, query: &str) -> Result<Forwarding, Fault> {
         return Err(Fault::NoHost);
     }
     let host: IpAddr = host.parse().map_err(|_| Fault::NoHostAddress(host))?;
-    let path_and_query = joined("/bcsapi/v1/consoleproxy", matched.parameter("uri"), query)?;
     Ok(Forwarding::OtherServer(OtherServer::Console {
         host,
-        path_and_query,
+        path_and_query: joined("/bcsapi/v1/consoleproxy", matched.parameter("uri"), query)?,
     }))
 }
 
 fn definitions(matched: &Matched, query: &str, body: NextBody) -> Result<Forwarding, Fault> {
     let path = format!("/apis/{DEFINITIONS_VERSION}/customresourcedefinitions");
-    let path_and_query = joined(&path, matched.parameter("name"), query)?;
     Ok(Forwarding::OtherServer(OtherServer::CustomResourceDefinitions {
-        path_and_query,
+        path_and_query: joined(&path, matched.parameter("name"), query)?,
         body,
     }))
 }

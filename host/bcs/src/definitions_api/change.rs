@@ -64,8 +64,7 @@ impl Change {
 impl Changer {
     /// Applies the change even if the client disconnects, and returns the warnings about it.
     pub(super) async fn run(self, change: Change) -> Result<Vec<String>, Refusal> {
-        let task = tokio::spawn(async move { self.retry(&change).await }.in_current_span());
-        match task.await {
+        match tokio::spawn(async move { self.retry(&change).await }.in_current_span()).await {
             Ok(result) => result,
             Err(error) => Err(Refusal::Failed(format!("the change was interrupted: {error}"))),
         }
@@ -111,8 +110,7 @@ impl Changer {
             Change::Delete(_) => {
                 let Stored { definition, .. } = existing.ok_or_else(not_found)?;
                 let application = self.application(Expected::There);
-                let deleted = self.host.delete(&definition.id, &application).await?;
-                Ok(deleted.warnings)
+                Ok(self.host.delete(&definition.id, &application).await?.warnings)
             }
         }
     }

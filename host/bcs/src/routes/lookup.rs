@@ -80,8 +80,7 @@ pub(crate) fn needs_kind(method: &Method, path: &str) -> bool {
     let Some(path) = path.strip_prefix(PREFIX) else {
         return false;
     };
-    let mut routers = ROUTING.routers.iter();
-    let router = routers.find(|(verb, _)| verb.method() == *method);
+    let router = ROUTING.routers.iter().find(|(verb, _)| verb.method() == *method);
     let found = router.and_then(|(_, router)| router.at(path).ok());
     found.is_some_and(|found| match found.value.route.action {
         Action::Scheduler(call) | Action::Definitions(call) => call.body.needs_kind(),

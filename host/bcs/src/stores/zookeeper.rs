@@ -210,10 +210,8 @@ impl ZooKeeperStore {
                     .map_err(|error| self.error(&error));
             }
         };
-        let text = (!found.is_empty()).then(|| {
-            let text = String::from_utf8_lossy(&found).into_owned();
-            document::with_defaults(text, &name)
-        });
+        let text = (!found.is_empty())
+            .then(|| document::with_defaults(String::from_utf8_lossy(&found).into_owned(), &name));
         if !document::are_the_same(text.as_deref(), change.before.as_deref()) {
             return Err(StoreError::ChangedMeanwhile {
                 path: change.path.clone(),
@@ -324,8 +322,7 @@ impl DefinitionStore for ZooKeeperStore {
     }
 
     async fn read(&self) -> Result<Vec<DefinitionFile>, StoreError> {
-        let result = self.snapshot().await;
-        let mut snapshot = match result {
+        let mut snapshot = match self.snapshot().await {
             Ok(snapshot) => snapshot,
             Err(error) => {
                 *self.last() = LastRead::Failed;

@@ -39,8 +39,7 @@ fn without_underscores(text: &str) -> Option<String> {
         before.is_some_and(|byte| is_digit(*byte))
             && after.is_some_and(|byte| is_digit(*byte) && *byte != b'x')
     };
-    let mut underscores = text.match_indices('_');
-    underscores
+    text.match_indices('_')
         .all(|(index, _)| is_between(index))
         .then(|| text.replace('_', ""))
 }

@@ -80,6 +80,5 @@ async fn commit(client: &Client, writes: &[Write]) -> Result<(), ZooKeeperError>
         Err(MultiWriteError::OperationFailed { index, source }) => (index, source),
         Err(MultiWriteError::RequestFailed { source }) => (0, source),
     };
-    let path = writes.get(index).map_or("", |write| &write.path);
-    Err(error).at("writing", path)
+    Err(error).at("writing", writes.get(index).map_or("", |write| &write.path))
 }
