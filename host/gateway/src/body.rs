@@ -79,8 +79,7 @@ pub(super) async fn streamed(
     if usize::try_from(announced).map_or(true, |announced| announced > limits.size) {
         // Without this header, `collect` discards the rest of the body, so that the client sees the reply.
         head.headers.remove(http::header::CONTENT_ENCODING);
-        let refused = limits.collect(head, body).await;
-        return match refused {
+        return match limits.collect(head, body).await {
             Err(error) => Err(GatewayError::from(&error.end())),
             Ok(_) => Err(GatewayError::TooLarge { limit: limits.size }),
         };

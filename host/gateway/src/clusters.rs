@@ -83,8 +83,7 @@ impl Drivers {
     }
 
     fn followed(&self) -> Option<Arc<FollowedServers>> {
-        let discovery = self.discovery.as_ref()?;
-        Some(discovery.servers().borrow().clone())
+        Some(self.discovery.as_ref()?.servers().borrow().clone())
     }
 
     pub(super) fn status(&self) -> GatewayCluster {

@@ -54,8 +54,7 @@ pub(super) fn is_console(head: &Parts) -> bool {
 }
 
 fn parameter(head: &Parts, name: &str) -> Option<String> {
-    let query = head.uri.query().unwrap_or_default();
-    let mut parameters = form_urlencoded::parse(query.as_bytes());
+    let mut parameters = form_urlencoded::parse(head.uri.query().unwrap_or_default().as_bytes());
     let found = parameters.find(|(known, _)| known == name);
     found.map(|(_, value)| value.into_owned())
 }
@@ -112,10 +111,10 @@ async fn read_hosts(
         .header(CLUSTER_HEADER, drivers.id.as_str())
         .body(Body::empty())
         .map_err(|error| GatewayError::Unreachable(error.to_string()))?;
-    let reply = drivers.upstream.send(request).await;
-    let reply = reply.map_err(|error| GatewayError::from(&upstream_end(error)))?;
+    let sent = drivers.upstream.send(request).await;
+    let reply = sent.map_err(|error| GatewayError::from(&upstream_end(error)))?;
     let (reply, body) = reply.into_parts();
-    let bytes = limits.receive(&head.extensions, &reply.headers, body).await;
+    let received = limits.receive(&head.extensions, &reply.headers, body).await;
     let unreadable = |reason: String| {
         let status = reply.status;
         GatewayError::Unreachable(format!(
@@ -123,7 +122,7 @@ async fn read_hosts(
              /cluster/resources (HTTP {status}): {reason}"
         ))
     };
-    let bytes = bytes.map_err(|error| unreadable(error.end().to_string()))?;
+    let bytes = received.map_err(|error| unreadable(error.end().to_string()))?;
     let resources: Resources =
         serde_json::from_slice(&bytes).map_err(|error| unreadable(error.to_string()))?;
     let hosts = resources

@@ -75,11 +75,10 @@ impl Namespaces {
         cluster: &ClusterId,
         limits: BodyLimits,
     ) -> Result<Body, GatewayError> {
-        let bytes = limits.collect(head, body).await;
-        let bytes = bytes.map_err(|error| GatewayError::from(&error.end()))?;
-        let inspection = Inspection::new(Operation::Create);
+        let collected = limits.collect(head, body).await;
+        let bytes = collected.map_err(|error| GatewayError::from(&error.end()))?;
         let reading = Bcs::new(cluster.clone())
-            .read(head, &inspection, &bytes)
+            .read(head, &Inspection::new(Operation::Create), &bytes)
             .map_err(|rejection| GatewayError::Unreadable(rejection.message))?;
         let Reading::Admit { request, canonical } = reading else {
             return Err(GatewayError::Unreadable(

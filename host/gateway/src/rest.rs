@@ -113,11 +113,11 @@ struct Caller {
 fn caller(directory: &Directory, headers: &HeaderMap) -> Result<Caller, RestError> {
     // Several tokens could belong to several users, so they are refused.
     let value = only(headers, AUTHORIZATION).ok_or(Denied::Unknown)?.as_bytes();
-    let token = match value.split_at_checked(BASIC.len()) {
+    let presented = match value.split_at_checked(BASIC.len()) {
         Some((scheme, encoded)) if scheme.eq_ignore_ascii_case(BASIC) => password(encoded),
         _ => bearer(value).map(<[u8]>::to_vec),
     };
-    let token = token.ok_or(Denied::Unknown)?;
+    let token = presented.ok_or(Denied::Unknown)?;
     let session = directory.authenticate(&token)?;
     Ok(Caller { session, token })
 }

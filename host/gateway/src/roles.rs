@@ -108,8 +108,8 @@ impl Roles {
 
     async fn renew_lease(&self) {
         loop {
-            let is_writer = self.accounts.lease_roles(&self.id, LEASE).await;
-            let is_writer = is_writer.unwrap_or_else(|error| {
+            let renewed = self.accounts.lease_roles(&self.id, LEASE).await;
+            let is_writer = renewed.unwrap_or_else(|error| {
                 tracing::debug!(%error, "the lease of the writer of roles was not renewed");
                 false
             });

@@ -171,8 +171,7 @@ impl Gateway {
 
     pub async fn answer(&self, mut request: Request<Body>) -> Answer {
         let uid = request_uid(request.headers());
-        let trace = trace_context(request.headers_mut());
-        let span = request_span(&uid, trace.as_ref());
+        let span = request_span(&uid, trace_context(request.headers_mut()).as_ref());
         let id = HeaderValue::from_str(uid.as_str()).ok();
         if let Some(id) = &id {
             request.headers_mut().insert(REQUEST_ID, id.clone());

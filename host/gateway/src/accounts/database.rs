@@ -177,8 +177,8 @@ fn url(config: &DatabaseConfig) -> Result<String, AccountsError> {
             Ok(format!("sqlite://{}?mode=rw", encoded(utf8(path)?)))
         }
         DatabaseConfig::MySql(config) => {
-            let password = config.password.as_ref();
-            let password = password.map_or(String::new(), |password| format!(":{}", encoded(&password.0)));
+            let secret = config.password.as_ref();
+            let password = secret.map_or(String::new(), |secret| format!(":{}", encoded(&secret.0)));
             let tls = match &config.ca {
                 Some(ca) => format!("verify_identity&ssl-ca={}", encoded(utf8(ca)?)),
                 None => "disabled".to_owned(),
@@ -204,8 +204,7 @@ async fn users(transaction: &mut DatabaseTransaction) -> Result<BTreeMap<UserId,
         query_as("SELECT id, name, is_super_user, user_groups, created_at FROM admittance_users")
             .fetch_all(&mut **transaction)
             .await?;
-    let rows = rows
-        .into_iter()
+    rows.into_iter()
         .map(|(id, name, is_super_user, groups, created_at)| {
             let user = User {
                 id: UserId(id),
@@ -215,8 +214,8 @@ async fn users(transaction: &mut DatabaseTransaction) -> Result<BTreeMap<UserId,
                 created_at: moment(created_at),
             };
             Ok((user.id, Arc::new(user)))
-        });
-    rows.collect()
+        })
+        .collect()
 }
 
 async fn tokens(
@@ -226,8 +225,7 @@ async fn tokens(
         query_as("SELECT id, user_id, digest, created_at, expires_at FROM admittance_user_tokens")
             .fetch_all(&mut **transaction)
             .await?;
-    let rows = rows
-        .into_iter()
+    rows.into_iter()
         .map(|(id, user, digest, created_at, expires_at)| {
             let digest: TokenDigest = parsed(&digest)?;
             let token = UserToken {
@@ -237,8 +235,8 @@ async fn tokens(
                 expires_at: moment(expires_at),
             };
             Ok((*digest.as_bytes(), token))
-        });
-    rows.collect()
+        })
+        .collect()
 }
 
 type ClusterRow = (
@@ -313,8 +311,7 @@ async fn register_tokens(
     )
     .fetch_all(&mut **transaction)
     .await?;
-    let rows = rows
-        .into_iter()
+    rows.into_iter()
         .map(|(cluster, digest, created_at, expires_at, used_at)| {
             let token = RegisterToken {
                 digest: parsed(&digest)?,
@@ -323,8 +320,8 @@ async fn register_tokens(
                 used_at: used_at.map(moment),
             };
             Ok((cluster, token))
-        });
-    rows.collect()
+        })
+        .collect()
 }
 
 async fn credentials(

@@ -113,8 +113,7 @@ impl Directory {
     /// the first project, since anybody may register the ID of an existing cluster again.
     pub fn first_with_platform_id(&self, platform_id: &str) -> Option<&Arc<Cluster>> {
         let has_id = |info: &BcsInfo| info.cluster_id.eq_ignore_ascii_case(platform_id);
-        let registered = self.clusters();
-        registered
+        self.clusters()
             .filter(|cluster| cluster.bcs.as_ref().is_some_and(has_id))
             .min_by_key(|cluster| cluster.created_at)
     }

@@ -50,8 +50,7 @@ fn drivers(cluster: &GatewayCluster) -> Vec<HealthLine> {
         let line = HealthLine::new(&subject).count(cluster.drivers.len(), "driver");
         lines.push(line.problem(Some(problem.clone())));
     }
-    let servers = cluster.drivers.iter();
-    lines.extend(servers.map(|driver| {
+    lines.extend(cluster.drivers.iter().map(|driver| {
         HealthLine::new(format!("{subject}, driver {}", driver.server))
             .up(driver.is_up, driver.since)
             .problem(driver.problem.clone())

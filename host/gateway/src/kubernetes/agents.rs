@@ -115,8 +115,7 @@ impl Kubernetes {
         // The token is checked before the parameters are read.
         let cluster = self.0.accounts.use_register_token(&cluster, &token).await?;
         let credentials = credentials(&params)?;
-        let memory = self.0.memory.of_tunnel(&cluster.id, &self.0.accounts);
-        let memory = memory.ok_or_else(|| {
+        let memory = self.0.memory.of_tunnel(&cluster.id, &self.0.accounts).ok_or_else(|| {
             KubernetesError::Tunnel(format!(
                 "no memory is left for another tunnel of {}, or of other clusters of the user who created it",
                 cluster.id
@@ -128,8 +127,7 @@ impl Kubernetes {
             Arc::new(credentials),
             ConnectVia::Tunnel(session.clone()),
         )?;
-        let open = self.0.routes.open(&cluster.id, Arc::new(route));
-        let open = open.ok_or_else(|| {
+        let open = self.0.routes.open(&cluster.id, Arc::new(route)).ok_or_else(|| {
             KubernetesError::Tunnel(format!("the agents of {} have too many tunnels open", cluster.id))
         })?;
         Ok(PendingTunnel {

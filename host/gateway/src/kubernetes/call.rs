@@ -49,8 +49,8 @@ impl Kubernetes {
         path: &str,
         body: Option<&Value>,
     ) -> Result<(StatusCode, Value), CallError> {
-        let route = self.0.routes.to(cluster, &self.0.accounts);
-        let route = route.map_err(|error| CallError::NotConnected(error.to_string()))?;
+        let found = self.0.routes.to(cluster, &self.0.accounts);
+        let route = found.map_err(|error| CallError::NotConnected(error.to_string()))?;
         route.call(method, path, body).await
     }
 }
@@ -110,8 +110,7 @@ impl Route {
         path: &str,
         body: Option<&Value>,
     ) -> Result<(StatusCode, Value), CallError> {
-        let body = body.map_or_else(Body::empty, |body| body.to_string().into());
-        let mut request = Request::new(body);
+        let mut request = Request::new(body.map_or_else(Body::empty, |body| body.to_string().into()));
         *request.method_mut() = method.clone();
         *request.uri_mut() = path
             .parse::<Uri>()
@@ -129,8 +128,8 @@ impl Route {
             // If the request fails, the gateway's own error reply is used like a reply from the API server.
             let reply = send(&self.upstream, request).await.unwrap_or_else(|reply| reply);
             let (head, body) = reply.into_parts();
-            let bytes = Limited::new(body, LARGEST_REPLY).collect().await;
-            let bytes = bytes
+            let received = Limited::new(body, LARGEST_REPLY).collect().await;
+            let bytes = received
                 .map_err(|error| CallError::Invalid(error.to_string()))?
                 .to_bytes();
             let reply = serde_json::from_slice(&bytes)

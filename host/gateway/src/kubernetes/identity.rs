@@ -50,8 +50,8 @@ impl Identity {
     pub(super) fn new(user: String, groups: &[String], access: Access, super_user_groups: &[&str]) -> Self {
         let is_granted = |needed| matches!(access, Access::Permission(permission) if permission >= needed);
         let granted = GROUPS.iter().filter(|(needed, _)| is_granted(*needed));
-        let granted = granted.map(|(_, group)| *group);
         let all = granted
+            .map(|(_, group)| *group)
             .chain(super_user_groups.iter().copied())
             .map(ToOwned::to_owned);
         Self {

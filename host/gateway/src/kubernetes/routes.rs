@@ -78,8 +78,7 @@ impl Route {
         let servers: Vec<_> = servers
             .collect::<Result<_, _>>()
             .map_err(|error| unusable(error.to_string()))?;
-        let bearer = format!("Bearer {}", credentials.user_token.0);
-        let mut authorization = HeaderValue::from_str(&bearer)
+        let mut authorization = HeaderValue::from_str(&format!("Bearer {}", credentials.user_token.0))
             .map_err(|_| unusable("its token cannot be sent in a header".to_owned()))?;
         authorization.set_sensitive(true);
         let config = UpstreamConfig {

@@ -83,8 +83,8 @@ impl StateRequest<'_> {
             });
             return Ok(body);
         }
-        let bytes = self.limits.collect(head, body).await;
-        let bytes = bytes.map_err(|error| ended(&error.end()))?;
+        let collected = self.limits.collect(head, body).await;
+        let bytes = collected.map_err(|error| ended(&error.end()))?;
         let reply = self
             .ask(Method::PATCH, dry_run(&head.uri), head, Body::from(bytes.clone()))
             .await?;
@@ -155,11 +155,11 @@ impl StateRequest<'_> {
         let bytes = self
             .limits
             .receive(&request.extensions, &head.headers, body)
-            .await;
-        let bytes = bytes.map_err(|error| match error {
-            BodyError::NoMemory(_) => ended(&error.end()),
-            error => unreadable(&error.end().to_string()),
-        })?;
+            .await
+            .map_err(|error| match error {
+                BodyError::NoMemory(_) => ended(&error.end()),
+                error => unreadable(&error.end().to_string()),
+            })?;
         let object = Object::parse(&bytes).map_err(|error| unreadable(&error.to_string()))?;
         // A `Status` must not reach the client, which would take it for the stored object.
         if object.head().kind.as_deref() == Some("Status") {

@@ -138,8 +138,7 @@ impl RestError {
             "VALIDATION_ERROR" => statuses.of_reply(status),
             _ => status,
         };
-        let body = json!({"code_name": name, "message": message}).to_string();
-        let mut response = json_reply(shown, body);
+        let mut response = json_reply(shown, json!({"code_name": name, "message": message}).to_string());
         let headers = response.headers_mut();
         match status {
             StatusCode::UNAUTHORIZED => {

@@ -74,11 +74,10 @@ impl Call<'_> {
 
     /// Reads the body as the JSON library of Go does: with names in any case, and with `null` like a missing value.
     fn form<T: DeserializeOwned + Default>(&self) -> T {
-        let fields: Map<String, Value> = serde_json::from_slice(self.body).unwrap_or_default();
-        let fields = fields.into_iter().filter(|(_, value)| !value.is_null());
-        let fields: Map<_, _> = fields
-            .map(|(name, value)| (name.to_ascii_lowercase(), value))
-            .collect();
+        let body: Map<String, Value> = serde_json::from_slice(self.body).unwrap_or_default();
+        let given = body.into_iter().filter(|(_, value)| !value.is_null());
+        let lowercase = |(name, value): (String, _)| (name.to_ascii_lowercase(), value);
+        let fields: Map<_, _> = given.map(lowercase).collect();
         serde_json::from_value(fields.into()).unwrap_or_default()
     }
 
@@ -100,8 +99,8 @@ impl Call<'_> {
         let UserForm { user_name } = self.form();
         let name = required("user_name", user_name)?;
         // bcs-api adds the kind to any name, so `a:b` would become `plain:a:b`, which is not a valid name.
-        let name = format!("plain:{name}").parse::<UserName>();
-        let name = name.map_err(|error| RestError::Validation(error.to_string()))?;
+        let parsed = format!("plain:{name}").parse::<UserName>();
+        let name = parsed.map_err(|error| RestError::Validation(error.to_string()))?;
         let created = self.accounts.create_user(&self.by()?, &name, false, &[]).await;
         match created {
             Ok(created) => Ok(user(&created)),
@@ -192,8 +191,7 @@ impl Call<'_> {
 
     /// Returns the first parameter of this name in the query, or empty text.
     fn query_parameter(&self, name: &str) -> String {
-        let mut parameters = form_urlencoded::parse(self.query.as_bytes());
-        let found = parameters.find(|(known, _)| known == name);
+        let found = form_urlencoded::parse(self.query.as_bytes()).find(|(known, _)| known == name);
         found.map(|(_, value)| value.into_owned()).unwrap_or_default()
     }
 
@@ -222,8 +220,8 @@ impl Call<'_> {
     /// Describes the register token without the token itself, of which only the digest is stored.
     fn get_register_token(&self) -> Result<Value, RestError> {
         let cluster = self.cluster()?;
-        let token = cluster.register_token.as_ref();
-        let token = token.ok_or_else(|| RestError::RegisterTokenNotFound(cluster.id.clone()))?;
+        let found = cluster.register_token.as_ref();
+        let token = found.ok_or_else(|| RestError::RegisterTokenNotFound(cluster.id.clone()))?;
         Ok(register_tokens(cluster, &Secret(String::new()), token.created_at))
     }
 

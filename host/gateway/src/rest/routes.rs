@@ -90,10 +90,9 @@ pub(super) fn find(method: &Method, path: &str) -> Result<(&'static Row, String)
     let found = ROUTER
         .at(rest.strip_suffix('/').unwrap_or(rest))
         .map_err(|_| RestError::NoRoute)?;
-    let row = found.value.iter().find(|row| row.method == method.as_str());
-    let row = row.ok_or(RestError::Method)?;
-    let name = found.params.get("name").unwrap_or_default();
-    let name = percent_decode_str(name)
+    let of_method = found.value.iter().find(|row| row.method == method.as_str());
+    let row = of_method.ok_or(RestError::Method)?;
+    let name = percent_decode_str(found.params.get("name").unwrap_or_default())
         .decode_utf8()
         .map_err(|_| RestError::NoRoute)?;
     Ok((row, name.into_owned()))

@@ -309,10 +309,9 @@ impl Roles {
 
     async fn store_list(&self, data: &str) -> Result<(i64, Option<String>), ChangeError> {
         let list: Vec<PolicyChange> = serde_json::from_str(data)?;
-        let added = list
+        let grants = list
             .iter()
-            .filter(|change| matches!(change.operation, Operation::Add));
-        let grants = added
+            .filter(|change| matches!(change.operation, Operation::Add))
             .map(|change| {
                 let grant = change.grant()?;
                 let allowed = self.config.allowed.check(grant.role);

@@ -78,11 +78,11 @@ impl Inner {
                 }
                 let forwarded = self
                     .forward(&mut head, body, &drivers, namespaces, is_mesos)
-                    .await;
-                let forwarded = forwarded.map(|(response, passage)| match &watched {
-                    Some(watched) => (response.map(|body| watched.body(body)), passage),
-                    None => (response, passage),
-                });
+                    .await
+                    .map(|(response, passage)| match &watched {
+                        Some(watched) => (response.map(|body| watched.body(body)), passage),
+                        None => (response, passage),
+                    });
                 let recipient = Recipient {
                     cluster: Some(cluster),
                     holder: name,
@@ -301,8 +301,8 @@ fn cluster(headers: &HeaderMap) -> Result<&str, GatewayError> {
 
 /// Counts a request. Unknown clusters share one label, so that clients cannot create any number of labels.
 fn count(own: StatusCode, passage: Passage, recipient: Option<&Recipient>, started: Instant) {
-    let cluster = recipient.and_then(|to| to.cluster.as_deref());
-    let cluster = cluster.unwrap_or(UNKNOWN).to_owned();
+    let named = recipient.and_then(|to| to.cluster.as_deref());
+    let cluster = named.unwrap_or(UNKNOWN).to_owned();
     counter!(
         metric_names::GATEWAY_REQUESTS,
         "cluster" => cluster.clone(), "status" => status_class(own), "passage" => passage.as_str()

@@ -127,21 +127,20 @@ impl Endpoint {
         if let Some(file) = &self.config.token_file {
             headers.insert(AUTHORIZATION, own_token(file).await?);
         }
-        let answering = self.exchange(request);
-        match tokio::time::timeout(self.config.timeout, answering).await {
+        match tokio::time::timeout(self.config.timeout, self.exchange(request)).await {
             Ok(answer) => answer,
             Err(_) => Err(VerifyError::Timeout(self.config.timeout)),
         }
     }
 
     async fn exchange(&self, request: Request<Full<Bytes>>) -> Result<bool, VerifyError> {
-        let response = self.client.request(request).await;
-        let response = response.map_err(|error| VerifyError::Unreachable(causes::chain(&error)))?;
+        let sent = self.client.request(request).await;
+        let response = sent.map_err(|error| VerifyError::Unreachable(causes::chain(&error)))?;
         if !response.status().is_success() {
             return Err(VerifyError::Status(response.status()));
         }
-        let body = Limited::new(response.into_body(), MAX_RESPONSE).collect().await;
-        let body = body
+        let received = Limited::new(response.into_body(), MAX_RESPONSE).collect().await;
+        let body = received
             .map_err(|error| VerifyError::InvalidResponse(error.to_string()))?
             .to_bytes();
         let answer: Answer =

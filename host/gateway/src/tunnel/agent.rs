@@ -131,7 +131,7 @@ impl Agent {
         let mut last = None;
         loop {
             let previous = current.borrow().clone();
-            let reported = match self.config.read(previous.as_ref()).await {
+            let result = match self.config.read(previous.as_ref()).await {
                 Ok(read) => {
                     current.send_if_modified(|current| {
                         let is_new = current.as_ref() != Some(&read);
@@ -142,7 +142,7 @@ impl Agent {
                 }
                 Err(error) => Err(error),
             };
-            let reported = reported.map_err(|error| error.to_string());
+            let reported = result.map_err(|error| error.to_string());
             self.set_status(|status| status.is_reported = reported.is_ok());
             let pause = if reported.is_ok() {
                 pauses.reset();
@@ -189,10 +189,10 @@ impl Agent {
             .map_err(|error| ConnectError::Unreachable(causes::chain(&error)))?;
         let status = reply.status();
         let text = Limited::new(reply.into_body(), LONGEST_REPLY).collect();
-        let text = tokio::time::timeout(TIMEOUT, text)
+        let received = tokio::time::timeout(TIMEOUT, text)
             .await
             .map_err(|_| ConnectError::Timeout)?;
-        let text = text.map(|text| text.to_bytes()).unwrap_or_default();
+        let text = received.map(|text| text.to_bytes()).unwrap_or_default();
         if status.is_success() && !is_refusal(&text) {
             Ok(())
         } else {

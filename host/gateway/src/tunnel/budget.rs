@@ -47,12 +47,11 @@ impl Budget {
         {
             return Err(whole);
         }
-        let charged = self
-            .held
+        self.held
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, |held| {
                 held.checked_add(bytes).filter(|after| *after <= self.limit)
-            });
-        charged.map_err(|_| self)?;
+            })
+            .map_err(|_| self)?;
         match whole.map_or(Ok(()), |whole| whole.charge(bytes)) {
             Ok(()) => Ok(()),
             Err(full) => {

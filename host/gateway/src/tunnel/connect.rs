@@ -62,8 +62,8 @@ pub(crate) async fn websocket(
     if let Some(authority) = uri.authority() {
         request.headers_mut().insert(HOST, header(authority.as_str())?);
     }
-    let stream = connector.clone().oneshot(uri).await;
-    let stream = stream.map_err(|error| ConnectError::Unreachable(causes::chain(&*error)))?;
+    let connected = connector.clone().oneshot(uri).await;
+    let stream = connected.map_err(|error| ConnectError::Unreachable(causes::chain(&*error)))?;
     let config = Some(websocket_config(largest));
     let opening = client_async_with_config(request, TokioIo::new(stream), config);
     let opened = tokio::time::timeout(TIMEOUT, opening)

@@ -152,8 +152,8 @@ impl Planning<'_> {
         }
         for (known, relation) in [(same_value, "is"), (same_id, "has the number of")] {
             let Some(known) = known else { continue };
-            let owner = self.here.user(known.user);
-            let owner = owner.map_or_else(String::new, |owner| format!(" of {}", owner.name));
+            let user = self.here.user(known.user);
+            let owner = user.map_or_else(String::new, |user| format!(" of {}", user.name));
             self.conflicts.insert(format!(
                 "token {} of bcs-api, of its user {}, {relation} token {}{owner} here",
                 token.id, token.user_id, known.id.0
@@ -186,8 +186,8 @@ impl Planning<'_> {
         }
         let project = cluster.project_id.clone().zip(cluster.platform_id.clone());
         for other in self.here.clusters() {
-            let known = other.bcs.as_ref();
-            let known = known.map(|info| (&info.project_id, &info.cluster_id));
+            let bcs = other.bcs.as_ref();
+            let known = bcs.map(|info| (&info.project_id, &info.cluster_id));
             if other.id == *id && other.identifier == *identifier {
                 return;
             }

@@ -72,8 +72,7 @@ impl AgentCredentials {
             }),
             Self::Kubeconfig(path) => {
                 let text = read(path.clone()).await?;
-                let directory = path.parent().unwrap_or(Path::new("."));
-                of_kubeconfig(&text, directory)
+                of_kubeconfig(&text, path.parent().unwrap_or(Path::new(".")))
                     .await
                     .map_err(|error| match error {
                         KubeconfigError::File(error) => error,
@@ -162,11 +161,11 @@ async fn endpoints(server: &Uri, credentials: &ReadCredentials) -> Result<Vec<Ur
         .body(Empty::<Bytes>::new())
         .map_err(|_| "the token cannot be sent in a header".to_owned())?;
     let exchange = async {
-        let reply = client.request(request).await;
-        let reply = reply.map_err(|error| causes::chain(&error))?;
+        let sent = client.request(request).await;
+        let reply = sent.map_err(|error| causes::chain(&error))?;
         let status = reply.status();
-        let body = Limited::new(reply.into_body(), LARGEST_REPLY).collect().await;
-        let body = body.map_err(|error| causes::chain(&*error))?.to_bytes();
+        let received = Limited::new(reply.into_body(), LARGEST_REPLY).collect().await;
+        let body = received.map_err(|error| causes::chain(&*error))?.to_bytes();
         if status.is_success() {
             Ok(body)
         } else {
@@ -286,8 +285,8 @@ async fn of_kubeconfig(text: &str, directory: &Path) -> Result<ReadCredentials, 
     };
     let ca = match (cluster.certificate_authority_data, cluster.certificate_authority) {
         (Some(data), _) => {
-            let decoded = BASE64_STANDARD.decode(data).ok();
-            let decoded = decoded.and_then(|bytes| String::from_utf8(bytes).ok());
+            let pem = BASE64_STANDARD.decode(data).ok();
+            let decoded = pem.and_then(|bytes| String::from_utf8(bytes).ok());
             decoded.ok_or_else(|| invalid("certificate-authority-data is not base64 of PEM".to_owned()))?
         }
         (None, Some(file)) => read(directory.join(file)).await?,
