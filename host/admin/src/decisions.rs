@@ -67,8 +67,7 @@ impl DecisionQuery {
                     .verdict
                     .extend(refusals.filter(|verdict| verdict.is_refusal()));
             } else {
-                let verdict = text.parse();
-                filter.verdict.push(verdict.map_err(|error| {
+                filter.verdict.push(text.parse().map_err(|error| {
                     ApiError::Malformed(format!("verdict: {error}; or refused, for any but the first two"))
                 })?);
             }
@@ -123,8 +122,7 @@ pub(crate) async fn list(api: &Api, role: Role, query: &DecisionQuery) -> Result
     let mut list = log.list(&filter, query.before, limit);
     if let (Some(database), None) = (&api.sources.decisions, list.next) {
         let oldest = log.oldest().into_iter().chain(query.before).min();
-        let room = limit - list.decisions.len();
-        let older = database.list(&filter, oldest, room).await;
+        let older = database.list(&filter, oldest, limit - list.decisions.len()).await;
         let (older, has_more) = older.map_err(unreadable)?;
         list.decisions.extend(older);
         list.next = list.decisions.last().filter(|_| has_more).map(|last| last.id);

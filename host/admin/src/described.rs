@@ -35,8 +35,7 @@ impl DescribedRequest {
         }
         let operation = self.operation()?;
         let (resource, namespace) = (self.resource.as_deref(), self.namespace.as_deref());
-        let described = Request::described(object, old_object, operation, resource, namespace);
-        let mut request = match described {
+        let mut request = match Request::described(object, old_object, operation, resource, namespace) {
             Some(request) => request,
             None => self.of_kind(operation)?,
         };

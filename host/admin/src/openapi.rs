@@ -81,10 +81,9 @@ fn operation(route: &Route, error: &Schema, generator: &mut SchemaGenerator) -> 
     }
     let common = REFUSALS.iter().filter(|_| route.role.is_some());
     for status in common.chain(route.refusals) {
-        let schema = error.clone();
         let content = Content {
             media_type: "application/json",
-            schema,
+            schema: error.clone(),
         };
         responses.insert(
             status.to_string(),
@@ -161,8 +160,8 @@ fn without_null(schema: &mut Map<String, Json>) {
         schema.remove("default");
     }
     let of_one = schema.get("type").and_then(Json::as_array).and_then(|types| {
-        let mut types = types.iter().filter(|name| *name != "null");
-        types.next().cloned().filter(|_| types.next().is_none())
+        let mut others = types.iter().filter(|name| *name != "null");
+        others.next().cloned().filter(|_| others.next().is_none())
     });
     if let Some(of_one) = of_one {
         schema.insert("type".to_owned(), of_one);

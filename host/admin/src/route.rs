@@ -168,8 +168,7 @@ impl ReadBody for DefinitionText {
 
     async fn read(head: &Parts, body: Body) -> Result<Self, ApiError> {
         media_type(&head.headers, &TEXT_TYPES)?;
-        let bytes = collect(head, body, Self::LIMIT).await?;
-        String::from_utf8(bytes.into())
+        String::from_utf8(collect(head, body, Self::LIMIT).await?.into())
             .map(Self)
             .map_err(|_| ApiError::Malformed("the body is not valid UTF-8".to_owned()))
     }
@@ -193,8 +192,7 @@ impl<T: DeserializeOwned + JsonSchema + Send, const LIMIT: usize> ReadBody for J
 
     async fn read(head: &Parts, body: Body) -> Result<Self, ApiError> {
         media_type(&head.headers, &["application/json"])?;
-        let bytes = collect(head, body, LIMIT).await?;
-        serde_json::from_slice(&bytes)
+        serde_json::from_slice(&collect(head, body, LIMIT).await?)
             .map(Self)
             .map_err(|error| ApiError::Malformed(format!("the body is invalid: {error}")))
     }
@@ -368,8 +366,7 @@ pub(crate) fn large_body(
     if limit <= SMALL_BODY {
         return Ok(None);
     }
-    let place = api.large_bodies.try_acquire(caller.clone());
-    place.map(Some).ok_or_else(|| {
+    api.large_bodies.try_acquire(caller.clone()).map(Some).ok_or_else(|| {
         ApiError::Unavailable(format!(
             "too many requests with large bodies at a time: {LARGE_BODIES} in all, and fewer for each client; wait for \
              some of them"

@@ -55,8 +55,7 @@ fn forwarded(body: Body) -> Body {
         }
     });
     let parts = stream::unfold(waiting, async |mut waiting| {
-        let part = waiting.recv().await?;
-        Some((part, waiting))
+        Some((waiting.recv().await?, waiting))
     });
     Body::from_stream(parts)
 }

@@ -92,11 +92,10 @@ impl DecisionReplay {
             (Difference::Warnings, old.warnings == new.warnings),
         ];
         let different = parts.into_iter().filter(|(_, is_same)| !is_same);
-        let differences = different.map(|(part, _)| part).collect();
         Self {
             before,
             after,
-            differences,
+            differences: different.map(|(part, _)| part).collect(),
         }
     }
 }

@@ -139,10 +139,9 @@ fn limit(name: &str, reached: u64, (all, out_of): (&str, u64), limit: u64) -> Ma
 /// Shows how many answers agreed and differed for each kind of object, and an example of each difference.
 fn comparisons(report: &CandidateReport) -> Markup {
     let columns = DifferenceEffect::ALL.map(|effect| (effect, format!("Would {effect}")));
-    let names = columns.iter().map(|(_, name)| Number(name));
     let names: Vec<_> = [Text("Resource"), Number("Same")]
         .into_iter()
-        .chain(names)
+        .chain(columns.iter().map(|(_, name)| Number(name)))
         .collect();
     html! {
         @if report.kinds.is_empty() { p.notice { "No answer has been compared yet." } } @else {

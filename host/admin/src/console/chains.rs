@@ -364,8 +364,7 @@ fn stage_line(definitions: &[StoredDefinition], stage: &str) -> Option<(String, 
 /// Returns the line of the file at which the text begins: that of the first comment above the definition, if any.
 fn first_line(stored: &StoredDefinition) -> u32 {
     let is_before = |line: &&str| line.trim().is_empty() || line.trim_start().starts_with('#');
-    let before = stored.text.lines().take_while(is_before).count();
-    let before = u32::try_from(before).unwrap_or(u32::MAX);
+    let before = u32::try_from(stored.text.lines().take_while(is_before).count()).unwrap_or(u32::MAX);
     stored.line.saturating_sub(before).max(1)
 }
 

@@ -179,11 +179,10 @@ impl CommandTargets {
                 .find(|listener| listener.listener == name)
         };
         let scheme = |is_tls| if is_tls { "https" } else { "http" };
+        let admin = of("admin");
         let host = headers
             .get(http::header::HOST)
-            .and_then(|host| host.to_str().ok());
-        let admin = of("admin");
-        let host = host
+            .and_then(|host| host.to_str().ok())
             .map(str::to_owned)
             .or(admin.map(|admin| admin.address.to_string()));
         Self {
@@ -347,8 +346,7 @@ fn stage_bar(stage: &StageRecord, whole: u64, tone: Tone) -> Markup {
     let parts = |microseconds: u64| u128::from(microseconds) * 1000 / u128::from(whole);
     let start = parts(stage.start_microseconds);
     // A bar has a minimum width, so that it stays visible.
-    let width = parts(stage.microseconds).max(4);
-    segment(tone, start.min(996), width)
+    segment(tone, start.min(996), parts(stage.microseconds).max(4))
 }
 
 fn changes(detail: &DecisionDetail, session: &Session) -> Markup {
@@ -385,11 +383,10 @@ fn changes(detail: &DecisionDetail, session: &Session) -> Markup {
 
 /// Returns the names of the stages whose patches were discarded because a later stage refused the request.
 fn discarded(decision: &DecisionRecord) -> Vec<String> {
-    let patched = decision
+    decision
         .stages
         .iter()
-        .filter(|stage| is_discarded(decision, stage));
-    patched
+        .filter(|stage| is_discarded(decision, stage))
         .map(|stage| format!("{}/{}", stage.chain, stage.stage))
         .collect()
 }

@@ -18,10 +18,9 @@ pub(super) fn router() -> Router<Api> {
 
 async fn health(session: Session, State(api): State<Api>) -> Response {
     let (overview, now) = ((api.sources.overview)(), Moment::now());
-    let storage = api.sources.host.storage().await;
     let disk = HealthPanel {
         title: "On disk",
-        lines: storage.iter().map(space).collect(),
+        lines: api.sources.host.storage().await.iter().map(space).collect(),
     };
     let content = html! {
         (facts(&overview.table))

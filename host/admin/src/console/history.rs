@@ -215,8 +215,8 @@ pub(super) fn comparison(comparison: &Comparison) -> Markup {
 
 fn module_change(change: &ModuleChange) -> Markup {
     let version = |module: &RevisionModule| {
-        let digest = module.digest.strip_prefix("sha256:").unwrap_or(&module.digest);
-        let digest = digest.get(..12).unwrap_or(digest).to_owned();
+        let hash = module.digest.strip_prefix("sha256:").unwrap_or(&module.digest);
+        let digest = hash.get(..12).unwrap_or(hash).to_owned();
         html! { (module.plugin) " " (module.version) " (" code title=(module.digest) { (digest) } ")" }
     };
     html! {

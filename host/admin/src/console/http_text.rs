@@ -62,8 +62,7 @@ pub(super) fn read(dialect: &dyn Dialect, text: &str) -> Result<Request, ApiErro
     if let Err(error) = serde_json::from_str::<IgnoredAny>(body)
         && !body.is_empty()
     {
-        let before = text.get(..begin).unwrap_or_default().matches('\n').count();
-        let line = before + error.line();
+        let line = text.get(..begin).unwrap_or_default().matches('\n').count() + error.line();
         let (column, reason) = (error.column(), error.to_string());
         // The parser counts lines from the start of the body, not of the whole text, so its line number is cut off.
         let reason = reason.split(" at line ").next().unwrap_or_default();
@@ -86,18 +85,18 @@ pub(super) fn read(dialect: &dyn Dialect, text: &str) -> Result<Request, ApiErro
 /// Writes a request, or an example if there is none, as HTTP text; `None` if the dialect cannot express it.
 pub(super) fn write(dialect: &dyn Dialect, request: Option<&Request>) -> Option<String> {
     let written = dialect.written(request)?;
-    let body = Object::parse(written.body().as_str()).ok();
-    let body = body.and_then(|body| serde_json::to_string_pretty(body.value()).ok());
+    let object = Object::parse(written.body().as_str()).ok();
+    let body = object.and_then(|object| serde_json::to_string_pretty(object.value()).ok());
     let headers = written
         .headers()
         .iter()
         .filter_map(|(name, value)| Some(format!("{name}: {}\n", value.to_str().ok()?)));
     let headers: String = headers.collect();
-    let body = body.unwrap_or_default();
     Some(format!(
-        "{} {}\n{headers}\n{body}\n",
+        "{} {}\n{headers}\n{}\n",
         written.method(),
-        written.uri()
+        written.uri(),
+        body.unwrap_or_default()
     ))
 }
 

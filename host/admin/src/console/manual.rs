@@ -83,8 +83,7 @@ async fn contents(session: Session, Query(search): Query<Search>) -> Response {
 }
 
 async fn manual_page(session: Session, Path(name): Path<String>) -> Response {
-    let mut pages = PAGES.iter().zip(&*TEXTS);
-    let Some((_, text)) = pages.find(|(page, _)| page.name == name) else {
+    let Some((_, text)) = PAGES.iter().zip(&*TEXTS).find(|(page, _)| page.name == name) else {
         let reply = page(&session, Section::Overview, "Not found", not_found());
         return (StatusCode::NOT_FOUND, reply).into_response();
     };

@@ -383,10 +383,7 @@ async fn test_case(
     State(api): State<Api>,
     ChangeForm { session, fields }: ChangeForm<PlaygroundFields, LARGE_BODY>,
 ) -> Response {
-    let saved = async {
-        let evaluated = fields.evaluated(&api, &session).await?;
-        case(&fields, &evaluated)
-    };
+    let saved = async { case(&fields, &fields.evaluated(&api, &session).await?) };
     match saved.await {
         Ok(text) => {
             let headers = [

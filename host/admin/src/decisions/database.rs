@@ -69,8 +69,8 @@ impl DecisionDatabase {
             .journal_mode(SqliteJournalMode::Wal)
             // After a crash of the machine, the last decisions may be missing, but the database is consistent.
             .synchronous(SqliteSynchronous::Normal);
-        let pool = SqlitePoolOptions::new().max_connections(CONNECTIONS);
-        let pool = pool.connect_with(options).await?;
+        let pool_options = SqlitePoolOptions::new().max_connections(CONNECTIONS);
+        let pool = pool_options.connect_with(options).await?;
         let first = Migration::new(
             1,
             "decisions".into(),

@@ -78,8 +78,8 @@ async fn record(call: Call<Nothing, RecordQuery>) -> Result<Records, ApiError> {
             .map_err(|error| ApiError::Malformed(format!("share: {error}")))?,
         None => Share::default(),
     };
-    let redact: Result<Vec<Redaction>, _> = redact.iter().map(|text| text.parse()).collect();
-    let redact = redact.map_err(|error| ApiError::Malformed(format!("redact: {error}")))?;
+    let parsed: Result<Vec<Redaction>, _> = redact.iter().map(|text| text.parse()).collect();
+    let redact = parsed.map_err(|error| ApiError::Malformed(format!("redact: {error}")))?;
     let permit = call.api.recordings.clone().try_acquire_owned().map_err(|_| {
         ApiError::Unavailable(format!(
             "{RECORDINGS} recordings are already running; wait until one ends"
@@ -100,8 +100,7 @@ async fn record(call: Call<Nothing, RecordQuery>) -> Result<Records, ApiError> {
     // The recording is a separate task, so that it ends in time even if the client does not read.
     tokio::spawn(async move {
         let _permit = permit;
-        let duration = Duration::from_secs(seconds);
-        let _ = tokio::time::timeout(duration, send(recording, count, lines)).await;
+        let _ = tokio::time::timeout(Duration::from_secs(seconds), send(recording, count, lines)).await;
     });
     Ok(Records(waiting))
 }

@@ -53,8 +53,7 @@ pub(crate) async fn disabled(api: &Api, stage: StageId, how: Disabling) -> Resul
 
 async fn enable(call: Call<Nothing, Nothing, Json<EnableRequest>>) -> Result<Json<Switched>, ApiError> {
     let Json(EnableRequest { stage }) = call.body;
-    let stage = stage_id(&stage)?;
-    enabled(&call.api, stage, by(call.caller)).await
+    enabled(&call.api, stage_id(&stage)?, by(call.caller)).await
 }
 
 pub(crate) async fn enabled(api: &Api, stage: StageId, by: String) -> Result<Json<Switched>, ApiError> {
@@ -64,8 +63,7 @@ pub(crate) async fn enabled(api: &Api, stage: StageId, by: String) -> Result<Jso
 
 async fn rollout(call: Call<Nothing, Nothing, Json<RolloutRequest>>) -> Result<Json<Steered>, ApiError> {
     let Json(RolloutRequest { stage, action }) = call.body;
-    let stage = stage_id(&stage)?;
-    steered(&call.api, stage, action, by(call.caller)).await
+    steered(&call.api, stage_id(&stage)?, action, by(call.caller)).await
 }
 
 pub(crate) async fn steered(

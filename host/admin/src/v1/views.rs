@@ -88,9 +88,8 @@ impl<S: JsonSchema> Reply for StatusReply<S> {
 }
 
 async fn status<S>(call: Call) -> Result<StatusReply<S>, ApiError> {
-    let status = (call.api.sources.status)();
-    let status =
-        status.map_err(|error| ApiError::Unavailable(format!("the status cannot be written: {error}")))?;
+    let status = (call.api.sources.status)()
+        .map_err(|error| ApiError::Unavailable(format!("the status cannot be written: {error}")))?;
     Ok(StatusReply(status, PhantomData))
 }
 
@@ -100,8 +99,8 @@ async fn storage(call: Call) -> Result<Json<StorageList>, ApiError> {
 }
 
 async fn history(call: Call) -> Result<Json<RevisionList>, ApiError> {
-    let revisions = call.api.sources.host.revision_changes(usize::MAX).into_iter();
-    let revisions = revisions.map(|(revision, changed)| ListedRevision { revision, changed });
+    let changes = call.api.sources.host.revision_changes(usize::MAX).into_iter();
+    let revisions = changes.map(|(revision, changed)| ListedRevision { revision, changed });
     Ok(Json(RevisionList {
         revisions: revisions.collect(),
     }))

@@ -126,8 +126,7 @@ fn event(decision: &LoggedDecision, record: DecisionRecord) -> Event {
         format!("{} {}", object.kind, object.name)
     };
     // The message may quote a Secret's content, and more people may read events than Secrets.
-    let why = record.message.filter(|_| !is_secret);
-    let why = why.unwrap_or_else(|| {
+    let why = record.message.filter(|_| !is_secret).unwrap_or_else(|| {
         let denied = record.stages.iter().find(|stage| stage.result == "deny");
         denied.map_or_else(String::new, |stage| {
             format!("denied by stage {} of chain {}", stage.stage, stage.chain)

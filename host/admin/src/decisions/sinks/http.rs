@@ -54,8 +54,7 @@ impl HttpSink {
             return Ok(None);
         };
         let name = path.display().to_string();
-        let reading = tokio::task::spawn_blocking(move || read_header(&path, MAX_TOKEN_BYTES, "Bearer "));
-        let value = reading
+        let value = tokio::task::spawn_blocking(move || read_header(&path, MAX_TOKEN_BYTES, "Bearer "))
             .await
             .map_err(|error| SinkError::Token(error.to_string()))?;
         let unusable = |reason| SinkError::Token(format!("{name}: {reason}"));
@@ -82,8 +81,8 @@ impl DecisionSink for HttpSink {
             request = request.header(AUTHORIZATION, token);
         }
         // A redirect is an error, because neither decisions nor the token may be sent to another server.
-        let response = self.client.send(request).await;
-        let response = response.map_err(|error| SinkError::Unreachable {
+        let sent = self.client.send(request).await;
+        let response = sent.map_err(|error| SinkError::Unreachable {
             url: url.to_string(),
             problem: root_cause(&error),
         })?;
