@@ -115,8 +115,8 @@ impl FrontMetrics {
     fn count(&self, status: StatusCode, passage: &'static str) {
         let counter =
             || counter!(metric_names::REQUESTS, "status" => status_class(status), "passage" => passage);
-        let successes = PASSAGES.iter().zip(&self.successes);
-        let mut successes = successes.filter(|_| status_class(status) == "2xx");
+        let counters = PASSAGES.iter().zip(&self.successes);
+        let mut successes = counters.filter(|_| status_class(status) == "2xx");
         match successes.find(|(known, _)| known.as_str() == passage) {
             Some((_, success)) => success.get_or_init(counter).increment(1),
             None => counter().increment(1),

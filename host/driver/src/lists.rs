@@ -172,8 +172,8 @@ impl Lists {
             let page = list.route.page(&headers, &body)?;
             // The items are copies, so the body can be freed.
             drop(body);
-            let requests = stream::iter(&page.items).map(|item| self.request(list, item.get()));
-            let mut requests = requests.buffer_unordered(CONCURRENT).chunks(AT_ONCE);
+            let reading = stream::iter(&page.items).map(|item| self.request(list, item.get()));
+            let mut requests = reading.buffer_unordered(CONCURRENT).chunks(AT_ONCE);
             while let Some(chunk) = requests.next().await {
                 let mut found = Vec::new();
                 for request in chunk {

@@ -94,8 +94,7 @@ pub(crate) fn listed(node: &Node<'_>) -> Option<Vec<(String, Labels)>> {
 /// Reads a Namespace document. Only its name and labels are used.
 fn namespace(node: &Node<'_>) -> Option<(String, Labels)> {
     let fix = "name the namespace";
-    let mut fields = node.object()?;
-    let mut metadata = fields.get_required("metadata", fix, Node::object)?;
+    let mut metadata = node.object()?.get_required("metadata", fix, Node::object)?;
     let name = metadata.get_required("name", fix, readers::text)?;
     Some((name, metadata.get_or_default("labels", Node::string_map)))
 }

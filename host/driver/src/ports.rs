@@ -165,9 +165,8 @@ impl AdminPort {
             overview: Box::new(move || overview.status().overview()),
             status: Box::new(move || serde_json::to_value(observed.status())),
         };
-        let routes = fronts::admin_routes();
         self.service
-            .start::<DriverStatus, HealthInfo>(self.access.clone(), sources, routes);
+            .start::<DriverStatus, HealthInfo>(self.access.clone(), sources, fronts::admin_routes());
     }
 
     pub(crate) async fn end(mut self) {

@@ -107,8 +107,7 @@ impl StatusSources {
 
     pub(crate) fn status(&self) -> DriverStatus {
         let own = self.tls.iter().flatten().filter_map(ServerTls::status);
-        let ports = [("listen", Some(self.address)), ("admin", self.admin)];
-        let listeners = ports
+        let listeners = [("listen", Some(self.address)), ("admin", self.admin)]
             .into_iter()
             .zip(&self.tls)
             .filter_map(|((name, address), tls)| {

@@ -47,8 +47,7 @@ pub(crate) fn begin<B>(request: &mut Request<B>, client: &Client) -> (Span, Opti
         let _ = span.set_parent(Context::new().with_remote_span_context(remote(&received)));
     }
     inject(&span, request.headers_mut());
-    let context = trace_context(request.headers_mut());
-    (span, context)
+    (span, trace_context(request.headers_mut()))
 }
 
 /// Records the reply in the span. Server errors (5xx) are marked as errors.

@@ -28,8 +28,7 @@ pub(super) const ROW: FrontRow = FrontRow {
     read: |node, fields, sections| {
         let gateway = section::gateway(node, sections);
         let why = "a gateway finds drivers by their clusters";
-        let fix = "write `dialect.gateway.clusters` or `discover`";
-        fields.refuse("upstream", why, fix);
+        fields.refuse("upstream", why, "write `dialect.gateway.clusters` or `discover`");
         let registration =
             fields.get_optional("registration", |node| bcs::registration(node, None, sections));
         let mut gateway = gateway?;

@@ -104,8 +104,7 @@ impl Proxy<()> {
         let forward = service_fn(move |request: Request<Body>| {
             let (upstream, dialect) = behind.clone();
             async move {
-                let reply = upstream.send(request).await;
-                Ok::<_, Infallible>(reply.unwrap_or_else(|error| {
+                Ok::<_, Infallible>(upstream.send(request).await.unwrap_or_else(|error| {
                     let end = End::from(error);
                     Passage::Ended(end.as_str()).mark(dialect.reply(&end).map(Body::from))
                 }))

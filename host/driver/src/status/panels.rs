@@ -53,8 +53,7 @@ fn upstream(status: &DriverStatus) -> Vec<HealthLine> {
         }
         line.text(" ").badge(Tone::Warn, "not read yet")
     });
-    let servers = status.upstream.iter();
-    servers
+    status.upstream.iter()
         .map(|server| {
             HealthLine::new(format!("upstream {}", server.server))
                 .up(server.is_up, server.since)

@@ -78,9 +78,8 @@ impl Traces {
             .build()?;
         let size = environment::queue_size();
         let queue = Arc::new(Queue::new(size));
-        let batches = BatchConfigBuilder::default().with_max_queue_size(size).build();
         let processor = BatchSpanProcessor::builder(Counted::new(exporter, queue.clone()))
-            .with_batch_config(batches)
+            .with_batch_config(BatchConfigBuilder::default().with_max_queue_size(size).build())
             .build();
         let mut builder = SdkTracerProvider::builder()
             .with_span_processor(Queued::new(processor, queue))

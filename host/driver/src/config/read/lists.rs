@@ -18,8 +18,8 @@ pub(super) fn list<'a>(node: &Node<'a>) -> Option<ListNode<'a>> {
     let object = fields.get_optional("object", object);
     let fix = "write the request that creates such an object, `{ method: PUT, path: /v1/jobs }`";
     let request = fields.get_required("request", fix, request);
-    let headers = fields.get_or_default("headers", Node::map);
-    let headers = headers.into_iter().filter_map(|(name, node)| {
+    let files = fields.get_or_default("headers", Node::map);
+    let headers = files.into_iter().filter_map(|(name, node)| {
         let name = node.accept(header(name));
         let file = node.file();
         Some((name?, file?))

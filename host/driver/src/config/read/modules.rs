@@ -9,10 +9,9 @@ use crate::config::{HistoryConfig, StoreConfig};
 pub(super) fn store(node: &Node<'_>) -> Option<StoreConfig> {
     let mut fields = node.object()?;
     let default = StoreConfig::default();
-    let sizes = readers::size(MIB..=1024 * GIB);
     let store = StoreConfig {
         directory: fields.get_optional("directory", Node::file),
-        size_limit: fields.get("sizeLimit", default.size_limit, sizes),
+        size_limit: fields.get("sizeLimit", default.size_limit, readers::size(MIB..=1024 * GIB)),
     };
     fields.finish();
     Some(store)
@@ -20,10 +19,9 @@ pub(super) fn store(node: &Node<'_>) -> Option<StoreConfig> {
 
 pub(super) fn history(node: &Node<'_>) -> Option<HistoryConfig> {
     let mut fields = node.object()?;
-    let default = HistoryConfig::default();
     let history = HistoryConfig {
         directory: fields.get_optional("directory", Node::file),
-        keep: fields.get("keep", default.keep, readers::integer(1..=1000)),
+        keep: fields.get("keep", HistoryConfig::default().keep, readers::integer(1..=1000)),
     };
     fields.finish();
     Some(history)
@@ -32,8 +30,7 @@ pub(super) fn history(node: &Node<'_>) -> Option<HistoryConfig> {
 pub(super) fn modules(node: &Node<'_>) -> Option<CatalogConfig> {
     let mut fields = node.object()?;
     let mut config = CatalogConfig::default();
-    let sizes = readers::size(KIB..=GIB);
-    config.size_limit = fields.get("sizeLimit", config.size_limit, sizes);
+    config.size_limit = fields.get("sizeLimit", config.size_limit, readers::size(KIB..=GIB));
     let network = &mut config.network;
     network.ca = fields.get_optional("ca", pem_file(tls::certificates));
     network.proxy = fields.get_optional("proxy", readers::parse_with(proxy));

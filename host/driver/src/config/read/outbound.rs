@@ -16,8 +16,8 @@ pub(super) fn plugin_http(node: &Node<'_>) -> Option<(OutboundConfig, Vec<HttpGr
     let mut fields = node.object()?;
     let default = OutboundConfig::default();
     let (limits, sizes) = (readers::size(KIB..=GIB), readers::size(0..=64 * GIB));
-    let credentials = fields.get_or_default("credentials", Node::map);
-    let credentials = credentials
+    let credentials = fields
+        .get_or_default("credentials", Node::map)
         .into_iter()
         .filter_map(|(name, node)| credential(&node).map(|credential| (name.to_owned(), credential)));
     let credentials = credentials.collect();
@@ -27,8 +27,7 @@ pub(super) fn plugin_http(node: &Node<'_>) -> Option<(OutboundConfig, Vec<HttpGr
         Some((host.to_owned(), address))
     });
     let resolve = addresses.collect();
-    let grants = readers::list_of(read_http_grant);
-    let grants = fields.get_or_default("kyverno", grants);
+    let grants = fields.get_or_default("kyverno", readers::list_of(read_http_grant));
     let config = OutboundConfig {
         ca: fields.get_optional("ca", pem_file(tls::certificates)),
         response_limit: fields.get("responseLimit", default.response_limit, limits),
@@ -44,8 +43,7 @@ fn credential(node: &Node<'_>) -> Option<Credential> {
     let mut fields = node.object()?;
     let file = fields.get_required("file", "name the file with the secret", Node::file);
     let fix = "list the origins that it may be sent to, `https://policy.example.com`";
-    let origins = readers::filled_list_of(fix, Node::parse);
-    let origins = fields.get_required("origins", fix, origins);
+    let origins = fields.get_required("origins", fix, readers::filled_list_of(fix, Node::parse));
     let header = fields.get_optional("header", readers::parse_with(header));
     fields.finish();
     Some(Credential {

@@ -22,9 +22,8 @@ pub(super) fn address(node: &Node<'_>) -> Option<SocketAddr> {
 
 pub(super) fn listen(node: &Node<'_>) -> Option<ListenConfig> {
     let mut fields = node.object()?;
-    let default = ListenConfig::default();
     let config = ListenConfig {
-        address: fields.get("address", default.address, address),
+        address: fields.get("address", ListenConfig::default().address, address),
         tls: fields.get_optional("tls", server_tls(ServerTls::of_files)),
     };
     fields.finish();

@@ -17,8 +17,8 @@ pub(super) fn tracing(node: &Node<'_>) -> Option<TracingConfig> {
         .as_ref()
         .is_some_and(|url| url.scheme_str() == Some("https"));
     let protocol = fields.get_or_default("protocol", Node::word);
-    let headers = fields.get_or_default("headers", Node::map);
-    let headers = headers.into_iter().filter_map(|(name, node)| {
+    let files = fields.get_or_default("headers", Node::map);
+    let headers = files.into_iter().filter_map(|(name, node)| {
         let name = node.accept(header(name));
         let file = node.file();
         Some((name?, file?))

@@ -97,8 +97,7 @@ fn digest(node: &Node<'_>) -> Option<Digest> {
     let password = if may_be_empty {
         Some(fields.get("passwordFile", String::new(), password))
     } else {
-        let fix = "name the file that holds the password";
-        fields.get_required("passwordFile", fix, password)
+        fields.get_required("passwordFile", "name the file that holds the password", password)
     };
     fields.finish();
     Some(Digest::new(user?, password?))

@@ -45,11 +45,10 @@ pub(super) fn dialect(node: &Node<'_>, sections: Sections<'_>) -> Option<BcsDial
 
 fn console(node: &Node<'_>) -> Option<ConsoleConfig> {
     let mut fields = node.object()?;
-    let networks = readers::list_of(readers::network);
     let console = ConsoleConfig {
         port: fields.get("port", ConsoleConfig::DEFAULT_PORT, port),
         scheme: fields.get_or_default("scheme", Node::word),
-        hosts: fields.get_optional("hosts", networks),
+        hosts: fields.get_optional("hosts", readers::list_of(readers::network)),
     };
     fields.finish();
     Some(console)

@@ -16,8 +16,7 @@ const REGISTER_TOKEN_LIFETIMES: RangeInclusive<Duration> =
 
 pub(super) fn accounts(node: &Node<'_>) -> Option<AccountsConfig> {
     let mut fields = node.object()?;
-    let sources = fields.present(&["sqlite", "mysql"]);
-    let database = match sources.as_slice() {
+    let database = match fields.present(&["sqlite", "mysql"]).as_slice() {
         [("sqlite", node)] => sqlite(node).map(DatabaseConfig::Sqlite),
         [("mysql", node)] => mysql(node).map(DatabaseConfig::MySql),
         _ => {
@@ -36,8 +35,7 @@ pub(super) fn accounts(node: &Node<'_>) -> Option<AccountsConfig> {
         AccountsConfig::DEFAULT_CLUSTERS_PER_USER,
         readers::integer(0..=1_000_000),
     );
-    let networks = readers::list_of(readers::network);
-    let local_servers = fields.get_or_default("localServers", networks);
+    let local_servers = fields.get_or_default("localServers", readers::list_of(readers::network));
     fields.finish();
     let database = database?;
     let creates_key = key_node.is_none();

@@ -11,8 +11,7 @@ use crate::config::read::{upstream, url};
 
 pub(super) fn roles(node: &Node<'_>) -> Option<RolesConfig> {
     let mut fields = node.object()?;
-    let allowed = readers::list_of(Node::word::<Danger>);
-    let allowed = fields.get_or_default("allow", allowed);
+    let allowed = fields.get_or_default("allow", readers::list_of(Node::word::<Danger>));
     let allowed = AllowedRights(allowed.into_iter().collect());
     let file = |node: &Node<'_>| node.accept_read(RoleTable::read(&node.file()?, &allowed));
     let file = fields.get_optional("file", file);
@@ -46,8 +45,7 @@ fn subscription(node: &Node<'_>) -> Option<SubscriptionConfig> {
     let fix = "write the code by which the authorization system knows the gateway";
     let app_code = fields.get_required("appCode", fix, readers::text);
     let fix = "write the secret of the code to a file, and name the file";
-    let secret = readers::file_with(secret_file);
-    let secret_file = fields.get_required("secretFile", fix, secret);
+    let secret_file = fields.get_required("secretFile", fix, readers::file_with(secret_file));
     let needs_authorities = url
         .as_ref()
         .is_some_and(|url| url.scheme() == Some(&Scheme::HTTPS));

@@ -37,8 +37,7 @@ pub(super) fn gateway(node: &Node<'_>, sections: Sections<'_>) -> Option<Gateway
                    `accounts: { sqlite: accounts.db }` for users and clusters of Kubernetes alone";
         node.wrong("no drivers are configured", fix);
     }
-    let needs_authorities = clusters.values().flatten().any(Server::is_tls);
-    let drivers = upstream::reached(&mut fields, needs_authorities);
+    let drivers = upstream::reached(&mut fields, clusters.values().flatten().any(Server::is_tls));
     let has_accounts = fields.has("accounts");
     let tokens = fields.get_optional("tokens", |node| tokens(node, has_accounts));
     let accounts = fields.get_optional("accounts", accounts);
@@ -80,8 +79,7 @@ pub(super) fn gateway(node: &Node<'_>, sections: Sections<'_>) -> Option<Gateway
 fn peers(node: &Node<'_>, listen: &ListenConfig) -> Option<PeersConfig> {
     let mut fields = node.object()?;
     let fix = "write a secret with `openssl rand -base64 32 > peers.secret`, and name the file";
-    let secrets = readers::file_with(PeerSecrets::read);
-    let secrets = fields.get_required("secretFile", fix, secrets);
+    let secrets = fields.get_required("secretFile", fix, readers::file_with(PeerSecrets::read));
     let tls = upstream::client_tls(&mut fields, listen.tls.is_some());
     fields.finish();
     if listen.tls.is_none() && !listen.address.ip().is_loopback() {

@@ -78,8 +78,7 @@ fn route<'a>(node: &Node<'a>) -> Option<(Route, Node<'a>)> {
 
 /// Reads spellings: a key at a JSON Pointer, or a key by name wherever it occurs.
 fn spellings(node: &Node<'_>) -> Option<Vec<Pattern>> {
-    let entries = node.list_of(spelling)?;
-    Some(entries.into_iter().flatten().collect())
+    Some(node.list_of(spelling)?.into_iter().flatten().collect())
 }
 
 fn spelling(node: &Node<'_>) -> Option<Vec<Pattern>> {
@@ -88,11 +87,9 @@ fn spelling(node: &Node<'_>) -> Option<Vec<Pattern>> {
     }
     let mut fields = node.object()?;
     let fix = "write pointers to the objects that have the keys, [/Job/TaskGroups/*]";
-    let places = readers::filled_list_of(fix, Node::parse::<Pattern>);
-    let places = fields.get_required("in", fix, places);
+    let places = fields.get_required("in", fix, readers::filled_list_of(fix, Node::parse::<Pattern>));
     let fix = "write the keys, [Name, Count]";
-    let keys = readers::filled_list_of(fix, readers::text);
-    let keys = fields.get_required("keys", fix, keys);
+    let keys = fields.get_required("keys", fix, readers::filled_list_of(fix, readers::text));
     fields.finish();
     let (places, keys) = (places?, keys?);
     let under = |place: &Pattern| keys.iter().map(|key| place.key(key)).collect::<Vec<_>>();

@@ -38,9 +38,8 @@ pub(super) struct Collector {
 impl Collector {
     /// Returns a client, which connects at its first request. Must be called within a tokio runtime.
     pub(super) fn new(config: TracingConfig, timeout: Duration) -> Self {
-        let connector = connector(config.tls, timeout);
         Self {
-            client: Client::builder(TokioExecutor::new()).build(connector),
+            client: Client::builder(TokioExecutor::new()).build(connector(config.tls, timeout)),
             runtime: Handle::current(),
             headers: config.headers,
             timeout,
@@ -58,14 +57,14 @@ impl Collector {
         let exchange = async {
             let response = sending.await.map_err(|error| chain(&error))?;
             let (head, body) = response.into_parts();
-            let body = Limited::new(body, REPLY_LIMIT).collect().await;
-            let body = body.map_err(|error| error.to_string())?.to_bytes();
+            let received = Limited::new(body, REPLY_LIMIT).collect().await;
+            let body = received.map_err(|error| error.to_string())?.to_bytes();
             Ok(Response::from_parts(head, body))
         };
         let limit = self.timeout;
         // The timeout also needs the runtime.
-        let exchanged = self.runtime.spawn(async move { timeout(limit, exchange).await });
-        let exchanged = exchanged.await.map_err(|error| error.to_string())?;
+        let task = self.runtime.spawn(async move { timeout(limit, exchange).await });
+        let exchanged = task.await.map_err(|error| error.to_string())?;
         exchanged.map_err(|_| format!("no reply within {limit:?}"))?
     }
 
