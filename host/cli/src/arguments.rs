@@ -30,10 +30,9 @@ pub(crate) fn existing(text: &str) -> Result<PathBuf, String> {
         Err(error) if error.kind() == ErrorKind::NotFound && text != "-" => {
             let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
             let beside = directory.unwrap_or(Path::new(".")).read_dir();
-            let names = beside.into_iter().flatten().flatten();
-            let names = names.map(|file| file.file_name().to_string_lossy().into_owned());
-            let name = path.file_name().unwrap_or_default().to_string_lossy();
-            let near = did_you_mean(&name, names);
+            let entries = beside.into_iter().flatten().flatten();
+            let names = entries.map(|file| file.file_name().to_string_lossy().into_owned());
+            let near = did_you_mean(&path.file_name().unwrap_or_default().to_string_lossy(), names);
             Err(format!("there is no such file or directory{near}"))
         }
         // Other problems are reported when the file is read.

@@ -132,18 +132,18 @@ impl StageMistake {
                 error.cause.to_string(),
             )];
         };
-        let mistakes = mistakes.iter().map(|mistake| {
+        let problems = mistakes.iter().map(|mistake| {
             // If the setting is itself a text with lines, such as a Rego policy, the plugin names the line in it.
-            let line = mistake
+            let place = mistake
                 .message
                 .strip_prefix("line ")
                 .and_then(|rest| rest.split_once(':'));
-            let line = line.and_then(|(line, _)| line.parse().ok());
+            let line = place.and_then(|(line, _)| line.parse().ok());
             let location = setting_location(&error.location, error.candidate, &mistake.pointer, line);
             let message = format!("the plugin rejected its settings: {mistake}");
             of(location.unwrap_or_else(|| error.location.clone()), message)
         });
-        mistakes.collect()
+        problems.collect()
     }
 }
 
@@ -318,16 +318,14 @@ impl CheckReport {
                     )
                 });
                 let supporting = definitions.supporting.iter();
-                let supporting = supporting.map(|name| format!("{GOOD}ok{GOOD:#}  {name}\n"));
-                let warnings = warnings.iter().map(warning_line);
-                let unchecked = unchecked.iter().map(|place| {
+                let unread = unchecked.iter().map(|place| {
                     format!("not checked: the definitions in {place}; `serve` checks them when it starts\n")
                 });
                 return chains
                     .chain(exceptions)
-                    .chain(supporting)
-                    .chain(warnings)
-                    .chain(unchecked)
+                    .chain(supporting.map(|name| format!("{GOOD}ok{GOOD:#}  {name}\n")))
+                    .chain(warnings.iter().map(warning_line))
+                    .chain(unread)
                     .collect();
             }
         };
@@ -348,9 +346,9 @@ impl CheckReport {
                 warnings,
                 unchecked,
             } => {
-                let chains = definitions.chains.iter();
-                let chains = chains.map(|chain| json!({"name": chain.name, "stages": stages(chain)}));
-                let chains: Vec<_> = chains.collect();
+                let described =
+                    |chain: &ChainDefinition| json!({"name": chain.name, "stages": stages(chain)});
+                let chains: Vec<_> = definitions.chains.iter().map(described).collect();
                 let exceptions = definitions.exceptions.iter().map(|definition| {
                     let Exception { name, until, .. } = &*definition.exception;
                     json!({"name": &**name, "expires": until, "stages": excepted(definition)})

@@ -79,10 +79,7 @@ fn default_store(variable: Variable<'_>) -> Option<PathBuf> {
 
 /// Returns the default directory of the history. For a systemd service, it is in `STATE_DIRECTORY`.
 fn default_history(configuration: &Path, variable: Variable<'_>) -> Option<PathBuf> {
-    let of_service = || {
-        let listed = variable("STATE_DIRECTORY")?;
-        env::split_paths(&listed).find(|path| path.is_absolute())
-    };
+    let of_service = || env::split_paths(&variable("STATE_DIRECTORY")?).find(|path| path.is_absolute());
     let of_home = || Some(absolute(variable, "HOME")?.join(".local/state"));
     let states = of_service()
         .or_else(|| absolute(variable, "XDG_STATE_HOME"))

@@ -154,8 +154,7 @@ fn findings(arguments: &Arguments) -> crate::Result<Vec<Finding>> {
 
 /// Checks the clock. If it is behind, certificates and signatures seem not to be valid yet.
 fn clock(config: &Path, now: SystemTime) -> Option<Finding> {
-    let changed = config.metadata().ok()?.modified().ok()?;
-    let is_behind = changed > now;
+    let is_behind = config.metadata().ok()?.modified().ok()? > now;
     is_behind.then(|| {
         let message = format!(
             "{} was changed in the future: the clock of this machine is behind; synchronise it, for example with \

@@ -312,8 +312,7 @@ fn chart(installation: &Installation, now: OffsetDateTime) -> crate::Result<()> 
         // If the certificate is for another Service, this reports it earlier than the API server would.
         Certificates::read(certs, installation, now)?;
     }
-    let files = chart::files(installation, &prepared)?;
-    chart::write(directory, &files)?;
+    chart::write(directory, &chart::files(installation, &prepared)?)?;
     let mut notes = notes::chart_notes(&prepared);
     notes.extend(notes::common_notes(
         installation,

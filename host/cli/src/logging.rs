@@ -65,8 +65,7 @@ fn parse(filter: &str) -> Result<EnvFilter, String> {
         directives.push("kube_client=error,kube_runtime=error,notify=error,zookeeper_client=error".into());
     }
     // These spans are only exported. Log lines have another span, with the uid.
-    let exported = format!("{SPANS}=off");
-    directives.push(exported.into());
+    directives.push(format!("{SPANS}=off").into());
     EnvFilter::try_new(directives.join(",")).map_err(|error| error.to_string())
 }
 

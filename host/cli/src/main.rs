@@ -119,8 +119,8 @@ const TRANSIENT: u8 = 75;
 
 fn main() -> ExitCode {
     shell::complete();
-    let matches = Arguments::command().try_get_matches();
-    let matches = matches.unwrap_or_else(|error| match error.kind() {
+    let parsed = Arguments::command().try_get_matches();
+    let matches = parsed.unwrap_or_else(|error| match error.kind() {
         // The grouped help is only rendered when it is shown.
         ErrorKind::DisplayHelp | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             help::program().get_matches()

@@ -51,8 +51,7 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<()> {
         Err(error) => return Err(files::at(directory)(error).into()),
     };
     if !is_free {
-        let error = format!("{} is not empty; name another directory", directory.display());
-        return Err(error.into());
+        return Err(format!("{} is not empty; name another directory", directory.display()).into());
     }
     let language = lang.template();
     let filled = |text: &str| {

@@ -166,8 +166,7 @@ pub(crate) fn styled(bar: ProgressBar, template: &str) -> ProgressBar {
 }
 
 pub(crate) fn transfer(verb: &'static str) -> impl Fn(FetchProgress) + Send + Sync {
-    let bars = std::io::stderr().is_terminal().then(MultiProgress::new);
-    let transfers = Transfers::new(verb, bars);
+    let transfers = Transfers::new(verb, std::io::stderr().is_terminal().then(MultiProgress::new));
     move |progress| transfers.show("", progress)
 }
 

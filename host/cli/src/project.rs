@@ -282,10 +282,9 @@ impl Project {
         let scopes =
             entries(&packages).filter(|entry| entry.file_name().as_encoded_bytes().starts_with(b"@"));
         let scoped: Vec<_> = scopes.flat_map(|scope| entries(&scope.path())).collect();
-        let linked = entries(&packages)
+        entries(&packages)
             .chain(scoped)
-            .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_symlink()));
-        linked
+            .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_symlink()))
             .map(|entry| entry.path())
             .filter(|path| path.is_dir())
             .collect()
@@ -358,8 +357,7 @@ impl Project {
     }
 
     fn run(&self, words: &[&str]) -> Result<ExitStatus, String> {
-        let mut command = self.command(words);
-        let status = command.stdout(io::stderr()).status();
+        let status = self.command(words).stdout(io::stderr()).status();
         status.map_err(|error| not_started(words, &error))
     }
 

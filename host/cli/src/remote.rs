@@ -93,8 +93,7 @@ impl Query {
         message: Message<'_>,
         text: impl FnOnce(&T) -> String,
     ) -> crate::Result<T> {
-        let client = AdminClient::new(&self.connection)?;
-        let reply = crate::block_on(client.send(method, path, message))??;
+        let reply = crate::block_on(AdminClient::new(&self.connection)?.send(method, path, message))??;
         self.output.print(&reply, text)?;
         Ok(reply)
     }

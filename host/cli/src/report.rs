@@ -175,8 +175,8 @@ impl RunReport {
 
     fn json(&self) -> Value {
         let outcome = &self.outcome;
-        let annotations = outcome.audit_annotations.iter();
-        let annotations = annotations
+        let notes = outcome.audit_annotations.iter();
+        let annotations = notes
             .map(|note| json!({"stage": &*note.stage, "key": note.key, "value": note.value}))
             .collect::<Vec<_>>();
         let mut report = json!({

@@ -7,7 +7,7 @@ use std::{
 };
 
 use admittance::admission::{Object, Operation, Request, read_review};
-use admittance_bcs::{Bcs, ClusterId};
+use admittance_bcs::Bcs;
 use admittance_cluster::Manifests;
 use admittance_definitions::{
     Mistakes,
@@ -144,8 +144,7 @@ fn bytes_of(path: &Path) -> Result<Vec<u8>, String> {
 
 /// Returns whether the first line has the form `METHOD target HTTP/...`.
 pub(crate) fn is_http(bytes: &[u8]) -> bool {
-    let line = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
-    let line = String::from_utf8_lossy(line);
+    let line = String::from_utf8_lossy(bytes.split(|byte| *byte == b'\n').next().unwrap_or_default());
     matches!(line.split_whitespace().collect::<Vec<_>>()[..], [_, _, version] if version.starts_with("HTTP/"))
 }
 
@@ -154,8 +153,7 @@ fn documents(path: &Path, bytes: &[u8]) -> Result<Vec<RequestDocument>, String> 
     let name = path.display().to_string();
     let inputs = if bytes.trim_ascii_start().starts_with(b"{") {
         // Unless the text is a YAML mapping, the JSON parser's error is more helpful.
-        let in_json = json_documents(&name, bytes);
-        in_json.or_else(|error| yaml_documents(&name, bytes).map_err(|_| error))
+        json_documents(&name, bytes).or_else(|error| yaml_documents(&name, bytes).map_err(|_| error))
     } else {
         yaml_documents(&name, bytes)
     };
@@ -163,8 +161,8 @@ fn documents(path: &Path, bytes: &[u8]) -> Result<Vec<RequestDocument>, String> 
 }
 
 fn json_documents(name: &str, bytes: &[u8]) -> Result<Vec<RequestDocument>, String> {
-    let texts = serde_json::Deserializer::from_slice(bytes).into_iter::<&RawValue>();
-    let texts = texts
+    let texts = serde_json::Deserializer::from_slice(bytes)
+        .into_iter::<&RawValue>()
         .collect::<Result<Vec<_>, _>>()
         .map_err(|error| format!("{name}: {error}; {FORMS}"))?;
     let place = |number: usize| match texts.len() {
@@ -208,8 +206,8 @@ struct KubernetesList<'a> {
 impl RequestDocument {
     /// Returns the items of a `List`, as `kubectl get` prints it; for other documents, the document itself.
     fn items(self) -> Vec<Self> {
-        let list = serde_json::from_slice::<KubernetesList<'_>>(&self.json).ok();
-        let list = list.filter(|list| (list.api_version, list.kind) == ("v1", "List"));
+        let parsed = serde_json::from_slice::<KubernetesList<'_>>(&self.json).ok();
+        let list = parsed.filter(|list| (list.api_version, list.kind) == ("v1", "List"));
         match list {
             None => vec![self],
             Some(list) => (1..)
@@ -281,12 +279,11 @@ fn rejected(reason: impl Display) -> String {
 /// Returns the BCS dialect for the cluster that the request's headers name.
 fn bcs_for(head: &Parts) -> Result<Bcs, String> {
     let cluster = head.headers.get("BCS-ClusterID");
-    let cluster = cluster.ok_or("the header BCS-ClusterID is missing")?;
-    let cluster = cluster
+    let name = cluster
+        .ok_or("the header BCS-ClusterID is missing")?
         .to_str()
         .map_err(|error| format!("BCS-ClusterID: {error}"))?;
-    let cluster: ClusterId = cluster.parse().map_err(|error| format!("{error}"))?;
-    Ok(Bcs::new(cluster))
+    Ok(Bcs::new(name.parse().map_err(|error| format!("{error}"))?))
 }
 
 /// Parses an HTTP/1.1 request. The body is everything after the empty line, whatever `Content-Length` says.

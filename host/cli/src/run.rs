@@ -175,8 +175,8 @@ impl Arguments {
             config,
             ..
         } = &self.hooks;
-        let settings = settings.iter().filter_map(|text| text.strip_prefix('@'));
-        let mut paths: Vec<_> = settings.map(PathBuf::from).collect();
+        let of_settings = settings.iter().filter_map(|text| text.strip_prefix('@'));
+        let mut paths: Vec<_> = of_settings.map(PathBuf::from).collect();
         paths.push(hooks.clone());
         paths.extend(config.clone());
         let lists = [cluster, http, &self.requests.requests];

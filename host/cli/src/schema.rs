@@ -55,10 +55,9 @@ fn configuration() -> Value {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Configuration of admittance serve",
     });
-    let section = CONFIGURATION
+    let rows = CONFIGURATION
         .split("\n## ")
-        .find(|section| section.starts_with("Every key\n"));
-    let rows = section
+        .find(|section| section.starts_with("Every key\n"))
         .unwrap_or_default()
         .lines()
         .filter(|line| line.starts_with("| `"));

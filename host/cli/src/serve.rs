@@ -91,8 +91,7 @@ pub(crate) fn run(arguments: Arguments) -> crate::Result<ExitCode> {
     }
     if !arguments.upstream.is_empty() {
         let listed = arguments.upstream.into_iter().map(Server::new);
-        let listed = listed.collect::<Result<Vec<_>, _>>()?;
-        let set = config.front.set_servers(listed);
+        let set = config.front.set_servers(listed.collect::<Result<Vec<_>, _>>()?);
         set.map_err(|reason| format!("--upstream: {reason}"))?;
     }
     if let Some(service) = &arguments.service {
@@ -228,10 +227,8 @@ async fn build(config: &Config, connections: &Connections) -> crate::Result<Host
 
 /// Warns about conditions that use the authorizer without a cluster. They fail, which usually means a denial.
 fn warn_of_conditions(host: &Host) {
-    let table = host.table();
-    for chain in table.chains() {
-        let stages = chain.stages.iter();
-        for stage in stages.filter(|stage| stage.spec.uses_authorizer()) {
+    for chain in host.table().chains() {
+        for stage in chain.stages.iter().filter(|stage| stage.spec.uses_authorizer()) {
             tracing::warn!(
                 chain = %chain.name,
                 stage = %stage.spec.name,

@@ -184,8 +184,7 @@ pub(crate) fn http_answers(node: &Node<'_>) -> Option<Vec<HttpAnswer>> {
 fn answer(node: &Node<'_>) -> Option<HttpAnswer> {
     let mut fields = node.object()?;
     let fix = "write the URL of the request, `https://policy.example.com/v1/rules`";
-    let url = readers::parse_with(|text: &str| text.parse());
-    let url = fields.get_required("url", fix, url);
+    let url = fields.get_required("url", fix, readers::parse_with(|text: &str| text.parse()));
     let method = fields.get("method", "GET".to_owned(), readers::text);
     let status = fields.get("status", 200, readers::integer(100..=599));
     let headers = fields.get_or_default("headers", Node::string_map);

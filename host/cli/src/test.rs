@@ -111,8 +111,7 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
     report::print_rows(arguments.output, &tested)?;
     if let (Some(project), None, None) = (&project, &arguments.run, &arguments.test_case_selector) {
         let started = Instant::now();
-        let are_passed = project.test()?;
-        let native = TestedCase::native(project, started, are_passed);
+        let native = TestedCase::native(project, started, project.test()?);
         report::print_rows(arguments.output, slice::from_ref(&native))?;
         tested.push(native);
     }

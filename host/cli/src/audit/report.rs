@@ -211,8 +211,8 @@ impl AuditReport {
             .into_iter()
             .map(|verdict| (verdict.as_str().to_owned(), self.count(verdict).into()))
             .collect();
-        let not_listed = self.not_listed.iter();
-        let not_listed = not_listed.map(|(resource, why)| json!({"resource": resource, "message": why}));
+        let reasons = self.not_listed.iter();
+        let not_listed = reasons.map(|(resource, why)| json!({"resource": resource, "message": why}));
         json!({
             "objects": self.objects,
             "verdicts": verdicts,

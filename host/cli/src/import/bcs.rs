@@ -159,8 +159,8 @@ impl OriginalConfig {
         let mut text = format!("listen:\n  address: {}\n", self.address(&ip, "port", port));
         let certificate = self.take("server_cert_file").zip(self.take("server_key_file"));
         if let Some((certificate, key)) = certificate {
-            let ca = self.values.get("ca_file").and_then(Value::as_str);
-            let ca = ca.filter(|_| asks_clients);
+            let ca_file = self.values.get("ca_file").and_then(Value::as_str);
+            let ca = ca_file.filter(|_| asks_clients);
             let ca = ca.map_or_else(String::new, |ca| format!(", clientCa: {}", quoted(ca)));
             let (certificate, key) = (quoted(&certificate), quoted(&key));
             let _ = writeln!(text, "  tls: {{ certificate: {certificate}, key: {key}{ca} }}");
@@ -221,8 +221,8 @@ impl OriginalConfig {
     /// Returns the registration as a comment: if it were active, clients would be directed to this program.
     fn registration(&mut self) -> String {
         let ip = self.take("local_ip").unwrap_or_else(|| "10.0.0.5".to_owned());
-        let external = self.take("external_ip").zip(self.take("external_port"));
-        let external = external.map_or_else(String::new, |(ip, port)| {
+        let address = self.take("external_ip").zip(self.take("external_port"));
+        let external = address.map_or_else(String::new, |(ip, port)| {
             format!(", external: {{ ip: {}, port: {port} }}", quoted(&ip))
         });
         format!(

@@ -69,8 +69,7 @@ impl CertifiedServer {
 impl Certificates {
     pub(super) fn make(installation: &Installation, now: OffsetDateTime) -> crate::Result<Self> {
         let Installation { name, namespace, .. } = installation;
-        let service = format!("{name}.{namespace}").parse()?;
-        let made = certificates::for_service(&service, VALIDITY_DAYS, now);
+        let made = certificates::for_service(&format!("{name}.{namespace}").parse()?, VALIDITY_DAYS, now);
         let (authority, issued) = made.map_err(|error| format!("the certificate cannot be made: {error}"))?;
         let pems = [authority, issued.certificate, issued.key].map(|text| Pem {
             name: "the new certificate".to_owned(),

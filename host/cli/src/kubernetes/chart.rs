@@ -123,8 +123,8 @@ pub(super) fn manifests(
     }
     let values = files.get(VALUES).map(|text| String::from_utf8_lossy(text));
     let values = to_json(VALUES, &values.unwrap_or_default())?;
-    let templates = TEMPLATES.iter().filter(|(name, _)| name.ends_with(".yaml"));
-    let templates = templates.map(|(_, text)| *text).chain([
+    let shown = TEMPLATES.iter().filter(|(name, _)| name.ends_with(".yaml"));
+    let templates = shown.map(|(_, text)| *text).chain([
         include_str!("templates/namespace.yaml"),
         include_str!("templates/secrets.yaml"),
     ]);

@@ -89,8 +89,8 @@ impl Configuration {
             Some(Json::Object(section)) => files::of_admin(section, directory)?,
             _ => MountedTexts::new(),
         };
-        let client_ca = root.pointer("/listen/tls/clientCa").and_then(Json::as_str);
-        let client_ca = client_ca.map(|file| read(&directory.join(file))).transpose()?;
+        let ca_file = root.pointer("/listen/tls/clientCa").and_then(Json::as_str);
+        let client_ca = ca_file.map(|file| read(&directory.join(file))).transpose()?;
         // The address of the operator's machine does not exist in a Pod.
         let port = |address: Option<SocketAddr>, default| match address {
             Some(address) if address.ip().is_unspecified() => address.port(),
@@ -244,9 +244,8 @@ impl Configuration {
     /// Lease with another one: if `kubernetes` in `definitions` names no Lease, or if audits alone need a leader.
     pub(super) fn needs_lease(&self) -> bool {
         let places = self.root.get("definitions").and_then(Json::as_array);
-        let mut places = places.into_iter().flatten();
-        let place = places.find_map(|place| place.get("kubernetes"));
-        match place {
+        let mut named = places.into_iter().flatten();
+        match named.find_map(|place| place.get("kubernetes")) {
             Some(place) => place.get("lease").is_none(),
             None => self.audit.is_some(),
         }

@@ -21,7 +21,7 @@ pub(super) fn manifests() -> crate::Result<Vec<Manifest>> {
         column("Expires", ".spec.expires"),
         column("Owner", ".spec.owner"),
     ];
-    let kinds = [
+    [
         ResourceKind {
             name: "AdmissionChain",
             short: "achain",
@@ -46,11 +46,10 @@ pub(super) fn manifests() -> crate::Result<Vec<Manifest>> {
             add_rules: rules::of_exceptions,
             columns: &exceptions,
         },
-    ];
-    kinds
-        .iter()
-        .map(|kind| definition(kind).map(Manifest::from))
-        .collect()
+    ]
+    .iter()
+    .map(|kind| definition(kind).map(Manifest::from))
+    .collect()
 }
 
 struct ResourceKind<'a> {
@@ -75,13 +74,13 @@ fn definition(kind: &ResourceKind<'_>) -> crate::Result<Json> {
     } = *kind;
     let schema: Json = serde_json::from_str(schema)?;
     let status: Json = serde_json::from_str(STATUS)?;
-    let spec = schema.pointer("/properties/spec").unwrap_or(&Json::Null);
-    let mut spec = structural(spec, &schema);
+    let mut spec = structural(schema.pointer("/properties/spec").unwrap_or(&Json::Null), &schema);
     add_rules(&mut spec);
     let singular = kind.to_lowercase();
     let plural = format!("{singular}s");
-    let columns = columns.iter().cloned();
     let columns: Vec<_> = columns
+        .iter()
+        .cloned()
         .chain([
             condition("Accepted"),
             condition("Live"),
@@ -136,8 +135,7 @@ fn column(name: &str, path: &str) -> Json {
 
 /// Returns the `kubectl get` column for a condition of the status.
 fn condition(name: &str) -> Json {
-    let path = format!(".status.conditions[?(@.type==\"{name}\")].status");
-    column(name, &path)
+    column(name, &format!(".status.conditions[?(@.type==\"{name}\")].status"))
 }
 
 /// The keywords that mean the same in structural schemas.
@@ -179,10 +177,9 @@ fn structural(schema: &Json, root: &Json) -> Json {
         return result.into();
     }
     if let Some(properties) = schema.get("properties").and_then(Json::as_object) {
-        let properties = properties
-            .iter()
-            .map(|(name, property)| (name.clone(), structural(property, root)));
-        result.insert("properties".to_owned(), properties.collect::<Map<_, _>>().into());
+        let copied = |(name, property): (&String, _)| (name.clone(), structural(property, root));
+        let properties: Map<_, _> = properties.iter().map(copied).collect();
+        result.insert("properties".to_owned(), properties.into());
     } else if let Some(values) = schema
         .get("additionalProperties")
         .filter(|values| values.is_object())
@@ -227,8 +224,7 @@ fn only_required(schema: &Json) -> Option<&str> {
 fn joined(forms: &[Json], root: &Json) -> Option<Json> {
     let mut fields = Map::new();
     for form in forms {
-        let form = structural(form, root);
-        fields.extend(form.get("properties")?.as_object()?.clone());
+        fields.extend(structural(form, root).get("properties")?.as_object()?.clone());
     }
     Some(json!({"type": "object", "properties": fields}))
 }

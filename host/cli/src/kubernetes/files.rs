@@ -73,8 +73,7 @@ fn take(
 ) -> Result<(), String> {
     if let Some(Json::String(named)) = node {
         let path: PathBuf = directory.join(&*named);
-        let text = crate::files::read(&path)?;
-        *named = new_path(&path, text);
+        *named = new_path(&path, crate::files::read(&path)?);
     }
     Ok(())
 }

@@ -54,11 +54,10 @@ impl PreparedInstallation {
             }
             chains.push(registered);
         }
-        let limit = self.configuration.request_timeout;
         Ok(RegisteredWebhook::of(
             &chains,
             &installation.registration(),
-            limit,
+            self.configuration.request_timeout,
         ))
     }
 }

@@ -43,8 +43,7 @@ pub(super) fn sources(file: &str, text: &str, new: &[NewSource]) -> Result<Strin
         .iter()
         .filter_map(|new| Some((place(&documents, text, new, &mut mistakes)?, new.source.clone())))
         .collect();
-    let rewritten = document::with_replaced(text, parts);
-    mistakes.into_result(rewritten)
+    mistakes.into_result(document::with_replaced(text, parts))
 }
 
 fn place(

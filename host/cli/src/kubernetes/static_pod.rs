@@ -56,8 +56,8 @@ pub(super) fn files(
     for manifest in &manifests {
         files.extend(mounted(installation, &directory, manifest)?);
     }
-    let deployment = manifests.iter().find(|manifest| manifest.kind() == "Deployment");
-    let deployment = deployment.ok_or("the chart has no Deployment")?;
+    let found = manifests.iter().find(|manifest| manifest.kind() == "Deployment");
+    let deployment = found.ok_or("the chart has no Deployment")?;
     let mut add = |path: String, object: &Json| {
         files.insert(path, (to_yaml(object).into_bytes(), PUBLIC));
     };
@@ -67,8 +67,7 @@ pub(super) fn files(
     );
     let webhooks = prepared.webhooks(installation)?;
     let mut plugins = Vec::new();
-    let registration = installation.registration();
-    for mut object in configurations(&registration, &webhooks, &certificates.authority) {
+    for mut object in configurations(&installation.registration(), &webhooks, &certificates.authority) {
         let (plugin, name) = match object["kind"].as_str() {
             Some("MutatingWebhookConfiguration") => ("MutatingAdmissionWebhook", "mutating"),
             _ => ("ValidatingAdmissionWebhook", "validating"),
@@ -180,8 +179,8 @@ fn pod(installation: &Installation, mut pod: Json) -> Json {
 fn call_by_url(object: &mut Json, installation: &Installation, port: u16) {
     object["metadata"]["name"] = format!("{}.{SUFFIX}", installation.name).into();
     for webhook in object["webhooks"].as_array_mut().into_iter().flatten() {
-        let name = webhook["name"].as_str().unwrap_or_default();
-        let name = name.strip_suffix(&installation.namespace).unwrap_or(name);
+        let full = webhook["name"].as_str().unwrap_or_default();
+        let name = full.strip_suffix(&installation.namespace).unwrap_or(full);
         webhook["name"] = format!("{name}{SUFFIX}").into();
         let client = &webhook["clientConfig"];
         let path = client["service"]["path"].as_str().unwrap_or_default();

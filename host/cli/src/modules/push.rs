@@ -79,14 +79,13 @@ impl PushArguments {
 /// Returns the annotations that the OCI image specification defines, from a plugin's description.
 fn described(inspection: &ModuleInspection) -> BTreeMap<String, String> {
     let description = &inspection.description;
-    let known = [
+    [
         ("title", &description.name),
         ("version", &description.version),
         ("description", &description.summary),
     ]
     .into_iter()
-    .filter(|(_, value)| !value.is_empty());
-    known
-        .map(|(name, value)| (format!("org.opencontainers.image.{name}"), value.clone()))
-        .collect()
+    .filter(|(_, value)| !value.is_empty())
+    .map(|(name, value)| (format!("org.opencontainers.image.{name}"), value.clone()))
+    .collect()
 }

@@ -93,9 +93,7 @@ fn answer(text: &mut String, who: &str, answer: &AnswerSample) {
         _ => BAD,
     };
     let message = answer.message.as_deref();
-    let message = message
-        .map(|message| format!("  {}", harmless(message)))
-        .unwrap_or_default();
+    let message = message.map_or_else(String::new, |message| format!("  {}", harmless(message)));
     let _ = writeln!(
         text,
         "  {who:9}  {style}{}{style:#}{message}",

@@ -46,9 +46,8 @@ impl AdminClient {
                 ProxyChoice::Environment
             },
         };
-        let http = HttpClient::new(connection.tls()?, options);
         Ok(Self {
-            http,
+            http: HttpClient::new(connection.tls()?, options),
             token: connection.token()?,
             server,
         })

@@ -38,8 +38,7 @@ pub(super) fn stages() -> ArgValueCompleter {
 
 pub(super) fn stage_names() -> ArgValueCompleter {
     completer(|| {
-        let chains = chains().into_iter();
-        let stages = chains.flat_map(|chain| chain.stages);
+        let stages = chains().into_iter().flat_map(|chain| chain.stages);
         distinct(stages.map(|stage| stage.name))
     })
 }

@@ -159,8 +159,8 @@ impl DriverConnection {
 
     /// Returns a TLS configuration that trusts the system's CAs and those in the arguments.
     pub(super) fn tls(&self) -> Result<rustls::ClientConfig, TlsError> {
-        let identity = self.certificate.as_ref().zip(self.key.as_ref());
-        let identity = identity.map(|(certificate, key)| Identity {
+        let files = self.certificate.as_ref().zip(self.key.as_ref());
+        let identity = files.map(|(certificate, key)| Identity {
             certificate: certificate.clone(),
             key: key.clone(),
         });

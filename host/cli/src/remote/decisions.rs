@@ -69,8 +69,7 @@ fn verdicts() -> PossibleValuesParser {
 }
 
 fn time(text: &str) -> Result<String, String> {
-    let is_moment = humantime::parse_rfc3339(text).is_ok();
-    if is_moment || humantime::parse_duration(text).is_ok() {
+    if humantime::parse_rfc3339(text).is_ok() || humantime::parse_duration(text).is_ok() {
         return Ok(text.to_owned());
     }
     Err("write 2026-01-02T03:04:05Z or 10m".to_owned())
@@ -79,8 +78,7 @@ fn time(text: &str) -> Result<String, String> {
 impl DecisionsArguments {
     pub(crate) fn run(&self) -> crate::Result<()> {
         if self.follow {
-            let client = AdminClient::new(&self.query.connection)?;
-            return crate::block_on(self.follow(&client))?;
+            return crate::block_on(self.follow(&AdminClient::new(&self.query.connection)?))?;
         }
         let text = |list: &DecisionList| {
             if list.decisions.is_empty() {
@@ -90,13 +88,11 @@ impl DecisionsArguments {
                 Some(_) => format!("{DIM}there are more; raise --limit, or give --since{DIM:#}\n"),
                 None => String::new(),
             };
-            let lines = list.decisions.iter().rev().map(line);
-            more + &lines.collect::<String>()
+            more + &list.decisions.iter().rev().map(line).collect::<String>()
         };
         let list: DecisionList = self.query.show(&["decisions"], &self.listed(), text)?;
         if list.decisions.is_empty() {
-            let client = AdminClient::new(&self.query.connection)?;
-            crate::block_on(self.note_unknown_names(&client))??;
+            crate::block_on(self.note_unknown_names(&AdminClient::new(&self.query.connection)?))??;
         }
         Ok(())
     }
@@ -127,7 +123,7 @@ impl DecisionsArguments {
     }
 
     fn filter(&self) -> Vec<(&'static str, String)> {
-        let single = [
+        let filters = [
             ("chain", &self.chain),
             ("stage", &self.stage),
             ("namespace", &self.namespace),
@@ -135,7 +131,7 @@ impl DecisionsArguments {
             ("text", &self.text),
             ("since", &self.since),
         ];
-        let single = single
+        let single = filters
             .into_iter()
             .filter_map(|(name, value)| Some((name, value.clone()?)));
         let verdicts = self.verdict.iter().map(|verdict| ("verdict", verdict.clone()));
@@ -217,8 +213,8 @@ impl DecisionsArguments {
 
 /// Returns whether an error says that the reader has closed the output.
 fn is_closed(error: &(dyn std::error::Error + 'static)) -> bool {
-    let error = error.downcast_ref::<io::Error>();
-    error.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+    let of_io = error.downcast_ref::<io::Error>();
+    of_io.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
 pub(super) fn style(verdict: DecisionVerdict) -> Style {

@@ -48,8 +48,7 @@ pub(super) fn path_of(id: &DefinitionId) -> Vec<&str> {
 /// Joins the texts of definitions, as in a file.
 fn texts(definitions: &[StoredDefinition]) -> String {
     let text = |definition: &StoredDefinition| {
-        let text = harmless_lines(&definition.text);
-        format!("{}\n", text.trim_end_matches('\n'))
+        format!("{}\n", harmless_lines(&definition.text).trim_end_matches('\n'))
     };
     definitions.iter().map(text).collect::<Vec<_>>().join("---\n")
 }

@@ -113,16 +113,15 @@ fn heading(decision: &DecisionRecord) -> String {
         "{} of {} {object}{user}{dry_run}",
         decision.operation, decision.kind
     );
-    let places = [
+    let known = [
         ("dialect", &decision.dialect),
         ("listener", &decision.listener),
         ("cluster", &decision.cluster),
         ("trace", &decision.trace_id),
     ];
-    let places = places.into_iter().filter_map(|(name, value)| {
-        let value = value.as_ref()?;
-        Some(format!(", {name} {value}"))
-    });
+    let places = known
+        .into_iter()
+        .filter_map(|(name, value)| Some(format!(", {name} {}", value.as_ref()?)));
     format!(
         "{BOLD}{}{BOLD:#}\n{style}{}{code}{style:#} at {} in {}, revision {}{}  {DIM}uid {}{DIM:#}\n",
         harmless(&request),

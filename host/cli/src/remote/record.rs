@@ -73,16 +73,14 @@ fn whole_seconds(text: &str) -> Result<Duration, String> {
 
 impl RecordArguments {
     fn output(&self) -> Option<PathBuf> {
-        let of_tests = self
-            .as_tests
+        self.as_tests
             .as_ref()
-            .map(|directory| directory.join("recorded.ndjson"));
-        of_tests.or_else(|| self.output.clone())
+            .map(|directory| directory.join("recorded.ndjson"))
+            .or_else(|| self.output.clone())
     }
 
     pub(crate) fn run(&self) -> crate::Result<()> {
-        let client = AdminClient::new(&self.connection)?;
-        crate::block_on(record(self, &client))?
+        crate::block_on(record(self, &AdminClient::new(&self.connection)?))?
     }
 }
 

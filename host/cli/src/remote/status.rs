@@ -44,8 +44,7 @@ impl StatusArguments {
                 text(status, Moment::now())
             }
         };
-        let status = self.query.show(&["status"], &[], text)?;
-        Ok(match status.table.problem {
+        Ok(match self.query.show(&["status"], &[], text)?.table.problem {
             None => ExitCode::SUCCESS,
             Some(_) => ExitCode::FAILURE,
         })
@@ -263,8 +262,8 @@ fn exceptions(exceptions: &[ExceptionStatus], now: Moment) -> String {
             Cell::text(&exception.reason),
         ]);
     }
-    let unknown = exceptions.iter().flat_map(|exception| &exception.unknown);
-    let unknown = unknown.map(|text| format!("{WARN}warning:{WARN:#} {}\n", harmless(text)));
+    let texts = exceptions.iter().flat_map(|exception| &exception.unknown);
+    let unknown = texts.map(|text| format!("{WARN}warning:{WARN:#} {}\n", harmless(text)));
     table.text() + &unknown.collect::<String>()
 }
 

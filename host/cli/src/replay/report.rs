@@ -109,8 +109,7 @@ impl ReplayDifference {
                     ("object", groups.concat())
                 }
             };
-            let names = std::iter::once(name).chain(std::iter::repeat(""));
-            for (name, line) in names.zip(lines) {
+            for (name, line) in std::iter::once(name).chain(std::iter::repeat("")).zip(lines) {
                 text += &format!("  {name:8}  {line}\n");
             }
         }

@@ -160,21 +160,21 @@ impl CaseReader<'_> {
         let mut fields = root.object()?;
         let scene = self.scene(&mut fields, &CaseDefaults::default());
         let fix = "list the cases, each with `name`, `request` and `expect`";
-        let cases = fields.required("cases", fix);
+        let list = fields.required("cases", fix);
         fields.finish();
-        let cases = cases?.filled_list(fix)?;
+        let cases = list?.filled_list(fix)?;
         Some(cases.iter().filter_map(|case| self.case(case, &scene)).collect())
     }
 
     fn case(&mut self, node: &Node<'_>, outer: &CaseDefaults) -> Option<TestCase> {
         let mut fields = node.object()?;
-        let name = fields.required("name", "say what the case shows");
-        let name = name.and_then(|name| self.name(&name));
+        let name_node = fields.required("name", "say what the case shows");
+        let name = name_node.and_then(|node| self.name(&node));
         let scene = self.scene(&mut fields, outer);
         let hooks = self.hooks(&scene, node);
         let fix = "write the object that is sent: `request: { object: ... }`";
-        let request = fields.required("request", fix);
-        let request = request.and_then(|node| request::read(&node, self.dialect));
+        let request_node = fields.required("request", fix);
+        let request = request_node.and_then(|node| request::read(&node, self.dialect));
         let (request, recorded) = request.unzip();
         let recorded = recorded.unwrap_or_default();
         let fix = "say what is expected: `expect: { allowed: true }`";

@@ -222,10 +222,7 @@ pub(super) fn without_empty(value: Value) -> Value {
                 .map(|(name, value)| (name, without_empty(value)));
             Value::Object(fields.filter(|(_, value)| is_left(value)).collect())
         }
-        Value::Array(items) => {
-            let items = items.into_iter().map(without_empty);
-            Value::Array(items.filter(is_left).collect())
-        }
+        Value::Array(items) => Value::Array(items.into_iter().map(without_empty).filter(is_left).collect()),
         value => value,
     }
 }

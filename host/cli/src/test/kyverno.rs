@@ -186,8 +186,7 @@ fn read_scene(fields: &mut Fields<'_>) -> Option<Scene> {
         }
     }
     let cluster = fields.node().accept(Manifests::new(existing))?;
-    let read_answers = readers::list_of(read_answers);
-    let answers = fields.get_or_default("apiCallResponses", read_answers);
+    let answers = fields.get_or_default("apiCallResponses", readers::list_of(read_answers));
     Some(Scene {
         policies,
         objects,
@@ -237,8 +236,7 @@ fn list<'v>(value: &'v Value, path: &str) -> impl Iterator<Item = &'v Value> {
 }
 
 fn read_objects(node: &Node<'_>) -> Option<Vec<Value>> {
-    let files = node.list_of(Node::file)?;
-    objects_of(&files, node)
+    objects_of(&node.list_of(Node::file)?, node)
 }
 
 /// Reads the objects in these files and in their `ClusterResource`s. As in Kyverno, the default namespace is `default`.
@@ -309,9 +307,8 @@ fn read_result(node: &Node<'_>, test: &str, scene: &Scene) -> Option<Vec<TestCas
     }
     if names.is_empty() {
         if of_kind.is_empty() {
-            let message = format!("there is no {kind} among the resources");
             node.wrong(
-                message,
+                format!("there is no {kind} among the resources"),
                 "correct the kind, or add the file of an object of this kind",
             );
         }

@@ -34,8 +34,8 @@ impl FromStr for TextPattern {
                 Ok(expression) => Ok(Self::Expression(expression)),
                 Err(regex::Error::Syntax(error)) => {
                     // The library prints the pattern on several lines, and the reason on the last one.
-                    let why = error.lines().last().unwrap_or_default();
-                    let why = why.trim_start_matches("error: ");
+                    let line = error.lines().last().unwrap_or_default();
+                    let why = line.trim_start_matches("error: ");
                     Err(format!("`{text}` is not a valid regular expression: {why}"))
                 }
                 Err(error) => Err(format!("`{text}` is not a valid regular expression: {error}")),

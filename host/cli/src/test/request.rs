@@ -107,8 +107,7 @@ fn object(node: &Node<'_>) -> Option<Object> {
 
 /// Reads an object, or the file that the node names.
 fn object_of(node: &Node<'_>) -> Option<Object> {
-    let value = value_of(node)?;
-    let object = Object::from_value(value);
+    let object = Object::from_value(value_of(node)?);
     if object.is_none() {
         node.wrong("not an object", "write its fields, or the path of its file");
     }

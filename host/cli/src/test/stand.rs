@@ -58,8 +58,8 @@ impl TestBench {
     }
 
     async fn admit(&mut self, case: &TestCase) -> Result<Outcome, UnmetExpectation> {
-        let table = self.table(&case.hooks).await;
-        let table = table.map_err(|message| UnmetExpectation::new("hooks", message))?;
+        let built = self.table(&case.hooks).await;
+        let table = built.map_err(|message| UnmetExpectation::new("hooks", message))?;
         self.surroundings.set(case.surroundings.clone());
         if !case.may_call_no_stage() && !table.chains().any(|chain| chain.matches(&case.request)) {
             let whys = table

@@ -287,8 +287,7 @@ fn read_case(node: &Node<'_>) -> Option<SuiteCase> {
 /// Returns the request for an object, or the request in a possibly incomplete AdmissionReview.
 fn request(object: Value) -> Result<Request, String> {
     if object.get("kind").and_then(Value::as_str) == Some("AdmissionReview") {
-        let review = completed(object)?;
-        let review = read_review(review.to_string()).map_err(|error| error.to_string())?;
+        let review = read_review(completed(object)?.to_string()).map_err(|error| error.to_string())?;
         return Ok(review.request);
     }
     let object = Object::from_value(object).ok_or("the file holds no object")?;
@@ -298,8 +297,8 @@ fn request(object: Value) -> Result<Request, String> {
 
 /// Adds the fields to a review that API servers always send.
 fn completed(mut review: Value) -> Result<Value, String> {
-    let request = review.get_mut("request").and_then(Value::as_object_mut);
-    let request = request.ok_or("the AdmissionReview has no request")?;
+    let members = review.get_mut("request").and_then(Value::as_object_mut);
+    let request = members.ok_or("the AdmissionReview has no request")?;
     let described = |request: &Map<String, Value>| {
         let object = ["object", "oldObject"]
             .iter()

@@ -108,8 +108,8 @@ pub(super) fn imported(done: &ImportedAccounts) -> String {
         (done.credentials, "credential"),
         (done.register_tokens, "register token"),
         (done.permissions, "permission"),
-    ];
-    let counts = counts.map(|(number, noun)| human::count(number, noun));
+    ]
+    .map(|(number, noun)| human::count(number, noun));
     let mut text = format!("copied {}\n", counts.join(", "));
     for name in &done.replaced {
         text += &format!("replaced: {}\n", harmless(name));

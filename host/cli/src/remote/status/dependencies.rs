@@ -35,8 +35,8 @@ fn dependency(line: &HealthLine, now: Moment) -> String {
             StatePart::Since(since) => write!(state, " for {}", human::age(*since, now)),
         };
     }
-    let problem = line.problem.as_ref();
-    let problem = problem.map(|problem| format!("; {}", harmless(problem)));
+    let reason = line.problem.as_ref();
+    let problem = reason.map(|reason| format!("; {}", harmless(reason)));
     format!(
         "{DIM}{}:{DIM:#} {style}{}{style:#}{}\n",
         harmless(&line.subject),
