@@ -94,8 +94,7 @@ impl Plugin for Rego {
         let texts = || std::iter::once(&settings.rego).chain(&settings.libs);
         let reads_namespace =
             texts().any(|text| text.contains("namespaceObject") || text.contains("_unstable"));
-        let constraints = settings.constraints.into_iter();
-        let constraints = constraints.map(|(name, constraint)| {
+        let constraints = settings.constraints.into_iter().map(|(name, constraint)| {
             let constrained = PreparedConstraint {
                 prefix: constraint.prefix.unwrap_or_else(|| format!("[{name}]")),
                 parameters: value(constraint.parameters),
@@ -146,8 +145,7 @@ struct Objects {
 impl Rego {
     /// Returns the constraint that the stage names, or the only one.
     fn constraint(&self) -> Result<&PreparedConstraint, Error> {
-        let named = env::var(CONSTRAINT).ok();
-        let found = match &named {
+        let found = match &env::var(CONSTRAINT).ok() {
             Some(name) => self.constraints.get(name),
             None if self.constraints.len() == 1 => self.constraints.values().next(),
             None => None,

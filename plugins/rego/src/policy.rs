@@ -54,9 +54,9 @@ pub(crate) fn compile(settings: &Settings) -> Result<(Compiled, String), Setting
         }
     };
     let mut package = String::new();
-    let texts = std::iter::once((pointer!["rego"], &settings.rego));
+    let own = std::iter::once((pointer!["rego"], &settings.rego));
     let libs = settings.libs.iter().enumerate();
-    let texts = texts.chain(libs.map(|(index, lib)| (pointer!["libs", index], lib)));
+    let texts = own.chain(libs.map(|(index, lib)| (pointer!["libs", index], lib)));
     let (mut places, mut rewritten) = (Vec::new(), Vec::new());
     for (index, (place, text)) in texts.enumerate() {
         let path = place.to_string();

@@ -134,8 +134,8 @@ pub(crate) fn remembering(
     let shared = Arc::clone(&arguments);
     let argument = move |indices: Vec<Value>| {
         let arguments = shared.lock().unwrap_or_else(PoisonError::into_inner);
-        let index = indices.first().and_then(|index| index.as_u64().ok());
-        let index = index.and_then(|index| usize::try_from(index).ok());
+        let number = indices.first().and_then(|index| index.as_u64().ok());
+        let index = number.and_then(|number| usize::try_from(number).ok());
         let found = index.and_then(|index| arguments.get(index));
         Ok(found.cloned().unwrap_or(Value::Undefined))
     };

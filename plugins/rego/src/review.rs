@@ -14,8 +14,7 @@ pub(crate) fn from_request(request: &Request) -> Result<Value, Error> {
     let mut head = head(request).to_string();
     // The objects already are JSON text, so they are inserted without parsing and serializing them.
     head.pop();
-    let documents = [("object", object), ("oldObject", old_object)];
-    for (name, document) in documents {
+    for (name, document) in [("object", object), ("oldObject", old_object)] {
         head.push_str(",\"");
         head.push_str(name);
         head.push_str("\":");

@@ -43,8 +43,7 @@ impl Injection {
         let image_pull_secrets = named("imagePullSecrets", set.image_pull_secrets, &mut errors);
         let mut volumes = set.volumes;
         volumes.iter_mut().for_each(defaults::of_volume);
-        let volumes = named("volumes", volumes, &mut errors);
-        let mut reader = Reader::new(volumes, &mut errors);
+        let mut reader = Reader::new(named("volumes", volumes, &mut errors), &mut errors);
         let mut init_containers = reader.sidecars("initContainers", set.init_containers, Place::After);
         let containers = reader.sidecars("containers", set.containers, Place::Before);
         let volumes = reader.used();
@@ -83,18 +82,16 @@ impl Injection {
                 .map(|sidecar| sidecar.in_pod(own, &metadata))
                 .collect()
         };
-        let init_containers = injected(&self.init_containers)?;
         merge(
             "initContainers",
-            (&self.init_containers, init_containers),
+            (&self.init_containers, injected(&self.init_containers)?),
             spec.init_containers.as_deref(),
             true,
             &mut patch,
         )?;
-        let list = injected(&self.containers)?;
         merge(
             "containers",
-            (&self.containers, list),
+            (&self.containers, injected(&self.containers)?),
             containers,
             false,
             &mut patch,
@@ -122,8 +119,8 @@ impl Injection {
         } in &self.metadata
         {
             for (key, value) in annotations {
-                let present = added.get(key).map(String::as_str);
-                let present = present.or_else(|| text(metadata.annotations.as_ref(), key));
+                let added_here = added.get(key).map(String::as_str);
+                let present = added_here.or_else(|| text(metadata.annotations.as_ref(), key));
                 let value = match (patch_policy, present) {
                     (PatchPolicy::Retain, Some(_)) => continue,
                     (PatchPolicy::MergePatchJson, Some(present)) if !present.is_empty() => {

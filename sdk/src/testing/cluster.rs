@@ -123,8 +123,8 @@ pub(crate) fn list_page(request: &PageRequest) -> Result<Page, Error> {
         request.namespace.as_deref(),
         &request.label_selector,
     )?;
-    let start = request.continue_.as_deref().unwrap_or("0").parse::<usize>();
-    let start = start.map_err(|_| Error::Refused("`continue` is not from a page".to_owned()))?;
+    let parsed = request.continue_.as_deref().unwrap_or("0").parse::<usize>();
+    let start = parsed.map_err(|_| Error::Refused("`continue` is not from a page".to_owned()))?;
     let limit = match request.limit {
         1..PAGE_MAX => request.limit,
         _ => PAGE_MAX,

@@ -11,8 +11,7 @@ type Object = Map<String, Value>;
 const FILE_MODE: u16 = 0o644;
 
 pub(super) fn of_container(container: &mut Object) {
-    let image = container.get("image").and_then(Value::as_str).unwrap_or_default();
-    let policy = pull_policy(image);
+    let policy = pull_policy(container.get("image").and_then(Value::as_str).unwrap_or_default());
     set(container, "imagePullPolicy", policy);
     set(container, "terminationMessagePath", "/dev/termination-log");
     set(container, "terminationMessagePolicy", "File");

@@ -128,8 +128,7 @@ fn parse<'a, T: Deserialize<'a>>(raw: &'a RawValue) -> Result<T, Error> {
 }
 
 pub(super) fn text<'a>(texts: Option<&'a Texts<'_>>, key: &str) -> Option<&'a str> {
-    let texts = texts?.iter();
-    let mut found = texts.filter(|(other, _)| other.as_str() == key);
+    let mut found = texts?.iter().filter(|(other, _)| other.as_str() == key);
     found.next()?.1.as_deref()
 }
 
