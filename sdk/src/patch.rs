@@ -35,7 +35,7 @@ pub struct Patch {
 }
 
 impl Patch {
-    /// Returns an empty patch. A response with it is the verdict `allow`.
+    /// Returns an empty patch. A response with an empty patch is the verdict `allow`.
     pub fn new() -> Self {
         Self::default()
     }

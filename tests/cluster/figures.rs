@@ -20,7 +20,7 @@ use crate::{
     scene::{GOOD_IMAGE, Scene, chain, core, images, pod, sidecar, validating},
 };
 
-/// The number of measured creations, and of unmeasured ones before them.
+/// The number of measured creations, and of unmeasured creations before them.
 const TIMED: usize = 300;
 const WARM_UP: usize = 50;
 /// The number of objects that are created concurrently.

@@ -231,6 +231,6 @@ pub enum RejectionKind {
     Unchangeable,
     /// The patch does not apply to the stored object.
     PatchFailed,
-    /// The client requires another version of the object than the stored one.
+    /// The client requires a version of the object other than the stored one.
     Precondition,
 }

@@ -14,7 +14,7 @@ use crate::{Mutator, mutator::mutate};
 /// Deployment. Stages see the generated object instead of the request's object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expansion {
-    /// The requests from whose objects another object is generated.
+    /// The requests whose objects generate another object.
     pub generators: Vec<Rule>,
     /// The generations, in order: a CronJob generates a Job, and the Job generates a Pod.
     pub steps: Vec<Generation>,

@@ -167,7 +167,7 @@ impl ImagePolicy {
             None => self.broken(&written),
             Some(text) => match Reference::parse(text) {
                 Ok(reference) => self.broken(&reference),
-                // Both parts are valid, so the only possible error is that they are too long together.
+                // Both parts are valid, so the only possible error is that together they are too long.
                 Err(why) => Some(format!(
                     "cannot be used: {why}; shorten the name, or change `rewrites`"
                 )),

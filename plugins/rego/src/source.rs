@@ -250,7 +250,7 @@ impl Bindings<'_> {
         }
     }
 
-    /// Rewrites a call that has its result as the last argument as an equation.
+    /// Turns a call whose last argument is its result into an equation.
     fn result(&mut self, expression: &Expr) {
         let Expr::Call {
             span, fcn, params, ..

@@ -20,7 +20,7 @@ macro_rules! shape {
         }
 
         impl<'a> $name<'a> {
-            /// Returns the misspelt key of this object, without its members' keys.
+            /// Returns the misspelt key of this object, not those of the objects in it.
             #[allow(dead_code, reason = "only some shapes use it")]
             pub(super) fn misspelt_here(&self, at: &Pointer) -> Option<Misspelt> {
                 self.misspelt.as_ref().map(|(key, expected)| Misspelt {

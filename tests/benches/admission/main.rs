@@ -376,7 +376,7 @@ fn write_chain(
     path
 }
 
-/// Returns a request like the one of a front end: only the object's metadata is parsed.
+/// Returns a request like those from a front end: only the object's metadata is parsed.
 fn request(text: &str) -> Request {
     let kind = GroupVersionKind::from_api_version("v1", "Pod");
     let resource = kind.guess_resource();

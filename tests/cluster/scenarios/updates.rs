@@ -159,7 +159,7 @@ fn status_annotation(pod: &Value) -> String {
     .to_owned()
 }
 
-/// The new version of the plugin writes another annotation than the old one.
+/// The new version of the plugin writes a different annotation from the old version.
 pub(crate) async fn a_changed_module_takes_effect_between_two_creates(cluster: Arc<Cluster>) {
     let component = Artifacts::find().unwrap().component("sidecar-injector").unwrap();
     let old = fs::read(component).unwrap();

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::parts;
 
-/// Built once, because building its tables of spellings takes longer than an input.
+/// Built once, because building its tables of spellings takes longer than running an input.
 static DIALECT: LazyLock<Bcs> = LazyLock::new(|| {
     Bcs::new("BCS-MESOS-10001".parse().expect("a cluster id")).in_front_of(UpstreamKind::Scheduler)
 });

@@ -117,8 +117,7 @@ enum Task {
     },
     /// Write the manual as a searchable book to target/book. The first time, mdBook is compiled.
     Book,
-    /// Renew the screenshots of the console in docs/console. Chromium is installed if it is missing and this user is
-    /// root.
+    /// Renew the console's screenshots in docs/console. Chromium is installed if it is missing and this user is root.
     Screenshots,
     /// Compile the plugins and run the benchmarks.
     Bench(bench::Bench),

@@ -24,7 +24,7 @@ fn every_metric_is_listed() {
     let pages = ["docs/metrics.md", "docs/gateway.md"].map(Page::read);
     let rows = pages.iter().flat_map(|page| page.rows("Metrics"));
     let listed = rows.filter_map(|row| {
-        // Splitting at the delimiters leaves the delimiter of an empty cell in the next one.
+        // Splitting at the delimiters leaves the delimiter of an empty cell in the next cell.
         let labels = Some(row[2]).filter(|cell| !cell.starts_with('|'));
         let labels = labels.map(codes).unwrap_or_default();
         Some((*codes(row[0]).first()?, row[1].to_owned(), labels))

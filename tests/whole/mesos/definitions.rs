@@ -287,7 +287,7 @@ async fn invalid_nodes_do_not_stop_valid_definitions_from_being_served() {
         around.until_bad(driver, &[]).await;
         assert_eq!(around.passed(driver).await, ["first"]);
     }
-    // While a definition is invalid, others can be created.
+    // While a definition is invalid, other definitions can be created.
     nodes.put(second, &json!([])).await;
     around.until_bad(&one, &["/webhook-test-second"]).await;
     let mut other = around.definition("other", "passes");

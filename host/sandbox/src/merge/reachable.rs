@@ -43,7 +43,7 @@ pub(super) fn reachable(members: &[(usize, &Member<'_>)], exports: &[(Kind, Item
         else {
             continue;
         };
-        // The module has another level, so it is not merged with these.
+        // The module has another level, so it is not merged with `members`.
         let Some(member) = members.get(&number) else {
             continue;
         };

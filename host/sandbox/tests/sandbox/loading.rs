@@ -27,7 +27,7 @@ async fn refusal(module: &[u8]) -> String {
         .to_string()
 }
 
-/// Replaces one text in a component by another text of the same length.
+/// Replaces a string in a component by another string of the same length.
 fn replaced(component: &[u8], from: &str, to: &str) -> Vec<u8> {
     assert_eq!(from.len(), to.len());
     let mut bytes = component.to_vec();

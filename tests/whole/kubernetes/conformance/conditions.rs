@@ -17,7 +17,7 @@ enum Expected {
     Called,
     Skipped,
     Refused,
-    /// The webhook is skipped like one whose call failed with the policy `Ignore`.
+    /// The webhook is skipped, as if its call had failed with the policy `Ignore`.
     Ignored,
 }
 
