@@ -30,8 +30,8 @@ impl fmt::Display for Document {
 
 /// The reasons why `admit` returns no verdict.
 ///
-/// The host counts it as a failure of the plugin and applies the stage's failure policy. To deny a request, return
-/// [`Response::deny`](crate::Response::deny) instead.
+/// The host counts such a call as a failure of the plugin and applies the stage's failure policy. To deny a request,
+/// return [`Response::deny`](crate::Response::deny) instead.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

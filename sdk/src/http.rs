@@ -1,8 +1,8 @@
 //! Sends HTTP requests to the origins that the stage grants.
 //!
 //! The plugin requests an origin with `capabilities = [http("https://policy.example.com")]`; the operator grants it
-//! with `allow: { http: ["https://policy.example.com"] }`. A request to any other origin ends the call, as does one
-//! with a method or path that is not granted. In native builds every request returns [`Error::Unavailable`].
+//! with `allow: { http: ["https://policy.example.com"] }`. A request to any other origin ends the call, as does a
+//! request with a method or path that is not granted. In native builds every request returns [`Error::Unavailable`].
 
 use serde::de::DeserializeOwned;
 

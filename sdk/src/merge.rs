@@ -12,7 +12,7 @@ const COMPARISONS: usize = 1 << 18;
 
 /// Applies the change from `before` to `after` to `original`.
 ///
-/// `before` is `original` after parsing and serializing it with some type, so fields may be missing, and absent ones
+/// `before` is `original` after parsing and serializing it with some type, so fields may be missing, and absent fields
 /// may have their defaults. Values that are equal in `before` and `after` stay as they are in `original`.
 pub(crate) fn rebase(original: &Value, before: &Value, after: Value) -> Result<Value, Error> {
     value(original, before, after, &mut PointerBuf::new())

@@ -134,7 +134,7 @@ impl<'a> Workload<'a> {
         self.is_pod
     }
 
-    /// Returns the pod templates: exactly one, in every kind of Kubernetes and BCS.
+    /// Returns the pod templates: exactly one, in every kind that Kubernetes and BCS have.
     pub fn templates(&self) -> &[PodTemplate<'a>] {
         &self.templates
     }

@@ -63,8 +63,8 @@ pub enum Action {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum Version {
-    /// The syntax before OPA 1.0, without `if` and `contains`. Templates of Gatekeeper are in this version unless they say
-    /// otherwise.
+    /// The syntax before OPA 1.0, without `if` and `contains`. Templates of Gatekeeper are in this version unless they
+    /// set another version.
     V0,
     /// Since OPA 1.0.
     #[default]

@@ -168,7 +168,7 @@ fn with_tokens_rewritten(path: &str, text: &str) -> Option<String> {
     Some(inserted(text, insertions))
 }
 
-/// Returns whether a token that is outside of brackets and first on its line continues the line before.
+/// Returns whether a token that is outside of brackets and first on its line continues the previous line.
 fn continues(before: &str, symbol: &str) -> bool {
     matches!(before, "=" | ":=" | "." | "else" | "contains" | "if" | "default")
         || matches!(symbol, "=" | ":=" | "if" | "contains")

@@ -59,7 +59,7 @@ pub struct Settings {
 #[settings]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Convention {
-    /// The annotations named by `annotation` and `statusAnnotation`. If a workload does not have the first,
+    /// The annotations named by `annotation` and `statusAnnotation`. If a workload does not have the first annotation,
     /// `sidecar-injector-webhook.morven.me/inject` is read the way kube-sidecar-injector reads it: `"yes"` opts in,
     /// except in `kube-system` and `kube-public`, and `"no"` opts out. Such a workload also gets
     /// `sidecar-injector-webhook.morven.me/status: injected`, and one that has it is not injected again, unless the

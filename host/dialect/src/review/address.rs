@@ -31,8 +31,8 @@ pub enum AddressError {
 impl ReviewAddress {
     /// Parses the address of a call. `/admit` selects every chain, `/mutate` and `/validate` the chains of a phase. Of
     /// these, `/mutate-namespaced` and `/validate-namespaced` select the chains that belong to namespaces, and
-    /// `/mutate-cluster` and `/validate-cluster` the others. `/mutate/{chain}` and `/validate/{chain}` select one
-    /// chain, and `/definitions` checks definitions. kube-apiserver adds `?timeout=5s`.
+    /// `/mutate-cluster` and `/validate-cluster` the chains that do not. `/mutate/{chain}` and `/validate/{chain}`
+    /// select one chain, and `/definitions` checks definitions. kube-apiserver adds `?timeout=5s`.
     ///
     /// # Errors
     ///
