@@ -286,10 +286,26 @@ async fn import_overwrites_a_file_only_with_force() {
         "{}",
         partly.stdout
     );
-    write(&directory, "documents.yaml", "apiVersion: v1\nkind: Pod\n");
-    let none = admittance(&directory, &to(&["--force"])).await;
-    assert_eq!(none.code, Some(2), "{}", none.stdout);
-    assert!(none.stderr.contains("no definition was found"), "{}", none.stderr);
+    for (document, report) in [
+        ("", ": metadata.name"),
+        ("apiVersion: v1\nkind: Pod\n", "passed over"),
+    ] {
+        let invalid = SIDECAR_SET.replace("name: logs }\nspec", "name: Logs }\nspec");
+        write(
+            &directory,
+            "documents.yaml",
+            if document.is_empty() {
+                invalid.as_str()
+            } else {
+                document
+            },
+        );
+        let none = admittance(&directory, &to(&["--force"])).await;
+        assert_eq!(none.code, Some(1), "{}{}", none.stdout, none.stderr);
+        for expected in [report, "nothing was written"] {
+            assert!(none.stdout.contains(expected), "{}", none.stdout);
+        }
+    }
 }
 
 /// An environment variable names the directory of stock plugins. The message about a missing plugin names its file.

@@ -95,12 +95,15 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let imported = import(&sources(arguments)?, to)?;
-    if imported.definitions.is_empty() {
+    if imported.definitions.is_empty() && imported.skipped.is_empty() {
         return Err(no_definition(&arguments.files).into());
     }
-    // Only a valid text is written.
-    DefinitionSet::of_files(vec![DefinitionFile::file(to, imported.text.clone())]).chains()?;
-    let written = writes && !imported.text.is_empty();
+    let has_text = !imported.text.is_empty();
+    if has_text {
+        // Only a valid text is written.
+        DefinitionSet::of_files(vec![DefinitionFile::file(to, imported.text.clone())]).chains()?;
+    }
+    let written = writes && has_text;
     if written {
         files::FileDraft::new(to, imported.text.as_bytes(), PUBLIC)?.publish(arguments.force)?;
     }
@@ -110,7 +113,7 @@ pub(crate) fn run(arguments: &Arguments) -> crate::Result<ExitCode> {
         .print(&report, |_| text(&imported, written.then_some(to)))?;
     let mut results = imported.definitions.iter().map(|definition| definition.result);
     Ok(crate::exit_code(
-        results.all(|result| result != ImportResult::Invalid),
+        !imported.definitions.is_empty() && results.all(|result| result != ImportResult::Invalid),
     ))
 }
 

@@ -362,6 +362,7 @@ fn a_body_becomes_a_request_or_is_refused_with_a_reason() {
         ("not an object", "PUT", "/v1/jobs", r#"{"Job":"a"}"#, "the body is not valid for this route: at `/Job`: not a JSON object"),
         ("a name that is no text", "PUT", "/v1/jobs", r#"{"Job":{"ID":1}}"#, "the body is not valid for this route: the value at /Job/ID is not a string"),
         ("two jobs", "PUT", "/v1/jobs", r#"{"Job":{},"job":{}}"#, "the body is ambiguous: `Job` and `job` are two spellings of one key; keep `Job`"),
+        ("a duplicate key", "PUT", "/v1/jobs", r#"{"Job":{"ID":"a"},"x":{"y":1,"y":2}}"#, "the body is not valid for this route: not a JSON object: duplicate key `y` in an object; remove one of them"),
         ("two namespaces", "PUT", "/v1/jobs?namespace=a&namespace=b", r#"{"Job":{"ID":"a"}}"#, "the query has `namespace` more than once"),
         ("a semicolon", "PUT", "/v1/jobs?namespace=a;b", r#"{"Job":{"ID":"a"}}"#, "the query has a semicolon or an invalid escape"),
         ("an invalid escape", "PUT", "/v1/jobs?namespace=a%2", r#"{"Job":{"ID":"a"}}"#, "the query has a semicolon or an invalid escape"),
