@@ -161,14 +161,12 @@ pub(crate) fn in_own_network(program: &Path) -> Command {
         command
     };
     let can_enter = enter("true").output().is_ok_and(|output| output.status.success());
-    match can_enter {
-        true => {
-            let mut command = enter("exec \"$@\"");
-            command.arg(program);
-            command
-        }
-        false => Command::new(program),
+    if !can_enter {
+        return Command::new(program);
     }
+    let mut command = enter("exec \"$@\"");
+    command.arg(program);
+    command
 }
 
 fn recipe_text() -> String {

@@ -190,9 +190,10 @@ fn run(task: Task) -> Result<(), Error> {
             }
             let databases: Vec<_> = databases().collect();
             let program = command::built(profile, "admittance-cluster")?;
-            let mut command = match rest.iter().any(|argument| argument == "--stay") {
-                true => Command::new(program),
-                false => cluster::in_own_network(&program),
+            let mut command = if rest.iter().any(|argument| argument == "--stay") {
+                Command::new(program)
+            } else {
+                cluster::in_own_network(&program)
             };
             command::become_program(command.args(&rest).envs(databases))
         }
