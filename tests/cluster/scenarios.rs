@@ -19,7 +19,6 @@ mod edge;
 mod failures;
 pub(crate) mod gateway;
 mod installation;
-mod kept;
 mod mutating;
 mod operations;
 mod refusals;
@@ -27,6 +26,7 @@ mod replicas;
 pub(crate) mod resources;
 mod selectors;
 mod updates;
+mod webhook_configurations;
 
 use std::{pin::Pin, sync::Arc};
 
@@ -122,7 +122,7 @@ pub(crate) const SCENARIOS: &[Scenario] = scenarios! {
         chains_are_written_with_kubectl,
         policies_of_gatekeeper_are_read,
     ;
-    kept:
+    webhook_configurations:
         the_leader_registers_the_webhooks_of_chains,
     ;
     replicas:

@@ -29,14 +29,14 @@ fn calls_per_request(what: &str, directory: &Path, config: &Path, request: &[u8]
     let traces = tempfile::tempdir().unwrap();
     let trace = traces.path().join("trace");
     // With `-D`, strace runs as a grandchild, so that the process started here is the program itself.
-    let mut around = vec![strace.into_os_string()];
-    around.extend(["-D", "-f", "-qq", "-e", "signal=none", "-o"].map(Into::into));
-    around.push(trace.clone().into_os_string());
+    let mut wrapper = vec![strace.into_os_string()];
+    wrapper.extend(["-D", "-f", "-qq", "-e", "signal=none", "-o"].map(Into::into));
+    wrapper.push(trace.clone().into_os_string());
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let serve = Serve::new(config).unwrap().store(directory.join("store"));
     // The access log is off, as in the benchmarks.
     let serve = serve.arguments(["--log", "error,admittance=info,admittance::access=off"]);
-    let program = runtime.block_on(serve.around(around).start()).unwrap();
+    let program = runtime.block_on(serve.through_wrapper(wrapper).start()).unwrap();
     let address = program.url("").trim_start_matches("http://").parse().unwrap();
     let mut connection = exchange::Connection::open(address);
     connection.send(request, WARM_UP);

@@ -2,7 +2,7 @@
 //! repelled; this program measures their effect on other clients.
 
 mod attack;
-mod beside;
+mod client;
 mod informational;
 mod scene;
 
@@ -11,8 +11,8 @@ use std::{io, path::Path, process::ExitCode, time::Duration};
 use admittance_net::workers::shorten_time_slice;
 use admittance_tests::Error;
 use attack::{ATTACKS, Attack};
-use beside::Latency;
 use clap::Parser;
+use client::Latency;
 use scene::Scene;
 use tokio::runtime::{Builder, Handle, Runtime};
 
@@ -126,8 +126,10 @@ async fn one(
     let quiet = scene.measure(time / 2).await?;
     let before = scene.memory()?;
     let limit = before + (arguments.memory << 20);
-    let (beside, memory, outcome) = scene.under(attack, arguments.clients, time, limit).await?;
-    let Some(beside) = beside else {
+    let (attacked, memory, outcome) = scene
+        .measure_during(attack, arguments.clients, time, limit)
+        .await?;
+    let Some(attacked) = attacked else {
         println!(
             "{:<26} the program used {} MiB, and was killed",
             attack.name,
@@ -135,20 +137,20 @@ async fn one(
         );
         return Ok(false);
     };
-    let ratio = beside.at(99).as_secs_f64() / quiet.at(99).as_secs_f64();
+    let ratio = attacked.at(99).as_secs_f64() / quiet.at(99).as_secs_f64();
     println!(
         "{:<26} {:>9} {:>9} {:>9} {:>9} {ratio:>6.1} {:>7}M  {outcome}",
         attack.name,
         shown(&quiet, 50),
         shown(&quiet, 99),
-        shown(&beside, 50),
-        shown(&beside, 99),
+        shown(&attacked, 50),
+        shown(&attacked, 99),
         memory.saturating_sub(before) >> 20,
     );
-    for failure in beside.failures.iter().take(3) {
+    for failure in attacked.failures.iter().take(3) {
         println!("  ! a well-behaved request failed: {failure}");
     }
-    Ok(ratio <= arguments.ratio && memory <= limit && beside.failures.is_empty())
+    Ok(ratio <= arguments.ratio && memory <= limit && attacked.failures.is_empty())
 }
 
 fn shown(latency: &Latency, percent: usize) -> String {

@@ -27,7 +27,7 @@ use tokio::{
 
 use crate::{
     attack::{Attack, Call, Means, Server, Settings, Unfinished},
-    beside::{Latency, Requests},
+    client::{Latency, Requests},
     informational,
 };
 
@@ -202,7 +202,7 @@ impl Scene {
 
     /// Measures a well-behaved client during an attack. Returns its latency (`None` if the program had to be killed),
     /// the maximum memory in bytes, and the results of the attacking requests.
-    pub(crate) async fn under(
+    pub(crate) async fn measure_during(
         &mut self,
         attack: &Attack,
         clients: usize,
@@ -216,11 +216,11 @@ impl Scene {
         let measured = {
             let measuring = self.measure(time);
             tokio::pin!(measuring);
-            let mut looks = tokio::time::interval(Duration::from_millis(50));
+            let mut checks = tokio::time::interval(Duration::from_millis(50));
             loop {
                 tokio::select! {
                     measured = &mut measuring => break Some(measured?),
-                    _ = looks.tick() => {
+                    _ = checks.tick() => {
                         most = most.max(self.memory()?);
                         // The measurement ends before the machine starts to swap.
                         if most > 2 * limit {

@@ -77,19 +77,19 @@ async fn swap(swaps: Swaps) -> Result<bool, Error> {
     println!("\n{rounds} swaps of a chain of {stages}, under the load of {connections} connections");
     let mut last = Instant::now();
     let swapped = swaps
-        .run(|round, told| {
+        .run(|round, load_counts| {
             if last.elapsed() >= PROGRESS {
                 last = Instant::now();
                 println!(
                     "  {round} swaps, {} requests, {} failed",
-                    told.requests, told.failures
+                    load_counts.requests, load_counts.failures
                 );
             }
         })
         .await?;
     let megabytes = |bytes: u64| format!("{:.1} MB", bytes as f64 / 1e6);
-    row("requests", swapped.told.requests);
-    row("failed, mixed or old", swapped.told.failures);
+    row("requests", swapped.load_counts.requests);
+    row("failed, mixed or old", swapped.load_counts.failures);
     for (name, percent) in [("p50", 50), ("p99", 99), ("most", 100)] {
         let name = format!("from the rename to the first response, {name}");
         row(&name, format!("{:.1?}", swapped.latency(percent)));
@@ -97,7 +97,9 @@ async fn swap(swaps: Swaps) -> Result<bool, Error> {
     row("memory before", megabytes(swapped.memory_before));
     row("memory, most after a swap", megabytes(swapped.memory_most));
     row("memory after", megabytes(swapped.memory_after));
-    let Swapped { told, status, .. } = swapped;
+    let Swapped {
+        load_counts, status, ..
+    } = swapped;
     for (name, field) in [
         ("tables in memory", "tables"),
         ("plugins in memory", "plugins"),
@@ -105,10 +107,10 @@ async fn swap(swaps: Swaps) -> Result<bool, Error> {
     ] {
         row(name, status.get(field).unwrap_or_default());
     }
-    for mistake in &told.mistakes {
-        println!("  ! {mistake}");
+    for problem in &load_counts.problems {
+        println!("  ! {problem}");
     }
-    Ok(told.failures == 0)
+    Ok(load_counts.failures == 0)
 }
 
 async fn kill(kills: Kills) -> Result<bool, Error> {
@@ -123,7 +125,7 @@ async fn kill(kills: Kills) -> Result<bool, Error> {
         finished,
         acknowledged,
         longest_start,
-        mistakes,
+        problems,
     } = kills.run(|round, what| println!("  {round}: {what}")).await?;
     row("while new modules were fetched and compiled", new);
     row("while known modules were applied", known);
@@ -131,11 +133,11 @@ async fn kill(kills: Kills) -> Result<bool, Error> {
     row("after it had reported success", acknowledged);
     row("done, but not reported yet", finished);
     row("longest start", format!("{longest_start:.1?}"));
-    row("incomplete, or never applied", mistakes.len());
-    for mistake in &mistakes {
-        println!("  ! {mistake}");
+    row("incomplete, or never applied", problems.len());
+    for problem in &problems {
+        println!("  ! {problem}");
     }
-    Ok(mistakes.is_empty())
+    Ok(problems.is_empty())
 }
 
 fn row(name: &str, value: impl std::fmt::Display) {

@@ -35,7 +35,7 @@ pub struct Killed {
     pub acknowledged: u32,
     /// The longest time from a restart until the program served again.
     pub longest_start: Duration,
-    pub mistakes: Vec<String>,
+    pub problems: Vec<String>,
 }
 
 /// What the program is doing when it is killed.
@@ -70,15 +70,15 @@ impl Kills {
         let mut program = scene.start().await?;
         let mut killed = Killed::default();
         // The time to apply a new set; a kill comes after a random part of it.
-        let mut usual = Duration::ZERO;
+        let mut apply_time = Duration::ZERO;
         for generation in [1, 2] {
             let started = Instant::now();
             scene.apply(&program, generation).await?.map_err(Error::Invalid)?;
-            usual = started.elapsed();
+            apply_time = started.elapsed();
         }
         let started = Instant::now();
         scene.apply(&program, 1).await?.map_err(Error::Invalid)?;
-        let usual_known = started.elapsed();
+        let reapply_time = started.elapsed();
         let (mut live, mut newest) = (1, 2);
         for round in 1..=self.rounds {
             let moment = match rng.u32(0..5) {
@@ -96,8 +96,8 @@ impl Kills {
                 Moment::Start => live,
             };
             let limit = match moment {
-                Moment::New => usual,
-                Moment::Known => usual_known,
+                Moment::New => apply_time,
+                Moment::Known => reapply_time,
                 Moment::Start => killed.longest_start.max(Duration::from_millis(100)),
             };
             let delay = limit.mul_f64(rng.f64());
@@ -109,16 +109,16 @@ impl Kills {
             let was = live;
             match found {
                 Ok(found) if found == wanted || (found == live && !answer) => live = found,
-                Ok(found) => killed.mistakes.push(format!(
+                Ok(found) => killed.problems.push(format!(
                     "generation {found} after {live}, while {wanted} was applied{}",
                     if answer { " and said to be live" } else { "" }
                 )),
-                Err(mistake) => killed.mistakes.push(mistake),
+                Err(problem) => killed.problems.push(problem),
             }
             let status = program.status().await?;
             if let Some(problem) = status.get("problem") {
                 killed
-                    .mistakes
+                    .problems
                     .push(format!("a problem after the restart: {problem}"));
             }
             match moment {
@@ -281,10 +281,10 @@ fn generation(answer: &Value) -> Result<u32, String> {
     let mut found = None;
     for chain in CHAINS {
         for (stage, beyond) in [("fetched", 0), ("filed", 500_000)] {
-            let told = |of| annotations.get(&format!("{of}/{chain}-{stage}"));
+            let annotation = |of| annotations.get(&format!("{of}/{chain}-{stage}"));
             let generation =
-                told(crate::guest_names::GENERATION_OF).and_then(|text| text.parse::<u32>().ok());
-            let version = told(crate::guest_names::VERSION_OF).and_then(|name| Versions::number(name));
+                annotation(crate::guest_names::GENERATION_OF).and_then(|text| text.parse::<u32>().ok());
+            let version = annotation(crate::guest_names::VERSION_OF).and_then(|name| Versions::number(name));
             let (Some(generation), Some(version)) = (generation, version) else {
                 return Err(format!("{stage} of {chain} was not called: {annotations:?}"));
             };
@@ -321,7 +321,7 @@ mod tests {
         for mixed in
             [|index| (index as u32, index as u32), |_| (7_u32, 8_u32)] as [fn(usize) -> (u32, u32); 2]
         {
-            assert!(generation(&answer(mixed)).is_err_and(|mistake| mistake.contains("a mix")));
+            assert!(generation(&answer(mixed)).is_err_and(|problem| problem.contains("a mix")));
         }
         assert!(generation(&json!({"data": {"metadata": {"annotations": {}}}})).is_err());
     }

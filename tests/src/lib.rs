@@ -46,7 +46,7 @@ pub use review::review_of_pod;
 pub use scheduler::{Kind, MesosCluster, ObjectKey, Scheduler, SchedulerRequest, SchedulerTls, Verb, Write};
 pub use serve::Serve;
 pub use swaps::{Swapped, Swaps};
-pub use upstream::{Gate, Received, ReplyForm, Upstream};
+pub use upstream::{Received, ReplyForm, ReplyGate, Upstream};
 pub use versions::Versions;
 
 /// Compiles and runs the examples in the documentation for plugin authors. The SDK cannot include that page, since its

@@ -14,11 +14,11 @@ use crate::{Client, Error, Versions, log::NEVER};
 
 /// Clients that create objects one after another, each on its own connection, and check every response: all stages must
 /// report the same version. The version must not be older than the previous one on that connection, nor older than
-/// [`Load::oldest`] allowed when the request was sent.
+/// the [oldest allowed version](Load::retire_versions_before) when the request was sent.
 #[derive(Debug)]
 pub struct Load {
     shared: Arc<Shared>,
-    told: watch::Receiver<LoadCounts>,
+    counts: watch::Receiver<LoadCounts>,
     connections: JoinSet<()>,
 }
 
@@ -37,7 +37,7 @@ pub struct LoadCounts {
     pub requests: u64,
     pub failures: u64,
     /// Descriptions of the first wrong responses.
-    pub mistakes: Vec<String>,
+    pub problems: Vec<String>,
     /// The newest version that each connection saw.
     newest: Vec<u32>,
 }
@@ -45,8 +45,8 @@ pub struct LoadCounts {
 /// The minimum time between two requests of a connection. It leaves processor time to the program.
 const PACE: Duration = Duration::from_millis(2);
 
-/// The maximum length of [`LoadCounts::mistakes`].
-const MISTAKES: usize = 10;
+/// The maximum length of [`LoadCounts::problems`].
+const MAX_PROBLEMS: usize = 10;
 
 impl Load {
     /// Starts the clients. `url` is where BCS applications are created; `stages` is the number of stages that write
@@ -58,7 +58,7 @@ impl Load {
             oldest: AtomicU32::new(0),
             is_over: AtomicBool::new(false),
         });
-        let (sender, told) = watch::channel(LoadCounts {
+        let (sender, counts) = watch::channel(LoadCounts {
             newest: vec![0; connections],
             ..LoadCounts::default()
         });
@@ -68,13 +68,13 @@ impl Load {
         }
         Ok(Self {
             shared,
-            told,
+            counts,
             connections: tasks,
         })
     }
 
     /// Declares that requests sent from now on must not be handled by versions older than `version`.
-    pub fn oldest(&self, version: u32) {
+    pub fn retire_versions_before(&self, version: u32) {
         self.shared.oldest.store(version, Ordering::SeqCst);
     }
 
@@ -90,7 +90,7 @@ impl Load {
     }
 
     async fn until(&mut self, version: u32, wanted: impl Fn(&[u32]) -> bool) -> Result<(), Error> {
-        let wait = self.told.wait_for(|told| wanted(&told.newest));
+        let wait = self.counts.wait_for(|counts| wanted(&counts.newest));
         let waited = tokio::time::timeout(NEVER, wait)
             .await
             .is_ok_and(|seen| seen.is_ok());
@@ -100,13 +100,13 @@ impl Load {
             Err(Error::Never {
                 what: format!("an answer of {}", Versions::name(version)),
                 limit: NEVER,
-                log: format!("{:?}", *self.told.borrow()),
+                log: format!("{:?}", *self.counts.borrow()),
             })
         }
     }
 
     pub fn counts(&self) -> LoadCounts {
-        self.told.borrow().clone()
+        self.counts.borrow().clone()
     }
 
     /// Stops sending, and waits for the outstanding responses.
@@ -117,7 +117,7 @@ impl Load {
     }
 }
 
-async fn send(client: Client, connection: usize, shared: Arc<Shared>, told: watch::Sender<LoadCounts>) {
+async fn send(client: Client, connection: usize, shared: Arc<Shared>, counts: watch::Sender<LoadCounts>) {
     let mut last = 0;
     let body = json!({
         "apiVersion": "v4",
@@ -146,19 +146,19 @@ async fn send(client: Client, connection: usize, shared: Arc<Shared>, told: watc
                 version => Ok(version),
             }
         });
-        told.send_modify(|told| {
-            told.requests += 1;
+        counts.send_modify(|counts| {
+            counts.requests += 1;
             match version {
                 Ok(version) => {
                     last = version;
-                    if let Some(newest) = told.newest.get_mut(connection) {
+                    if let Some(newest) = counts.newest.get_mut(connection) {
                         *newest = version;
                     }
                 }
-                Err(mistake) => {
-                    told.failures += 1;
-                    if told.mistakes.len() < MISTAKES {
-                        told.mistakes.push(mistake);
+                Err(problem) => {
+                    counts.failures += 1;
+                    if counts.problems.len() < MAX_PROBLEMS {
+                        counts.problems.push(problem);
                     }
                 }
             }
@@ -206,7 +206,7 @@ mod tests {
         for (versions, expected) in table {
             match (version(&answer(versions), 2), expected) {
                 (Ok(version), Ok(expected)) => assert_eq!(version, expected),
-                (Err(mistake), Err(words)) => assert!(mistake.contains(words), "{mistake}"),
+                (Err(problem), Err(words)) => assert!(problem.contains(words), "{problem}"),
                 (found, _) => panic!("{versions:?}: {found:?}"),
             }
         }

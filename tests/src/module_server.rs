@@ -53,7 +53,7 @@ struct Shared {
 }
 
 /// The size of a chunk in bytes.
-const PIECE: usize = 4096;
+const CHUNK_SIZE: usize = 4096;
 
 impl ModuleServer {
     /// Listens on a port that the kernel chooses.
@@ -186,7 +186,7 @@ async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response
     };
     shared.begun.send_modify(|begun| *begun += 1);
     let length = module.len();
-    let pieces = stream::unfold((module, shared), |(mut rest, shared)| async move {
+    let chunks = stream::unfold((module, shared), |(mut rest, shared)| async move {
         if rest.is_empty() {
             return None;
         }
@@ -194,8 +194,8 @@ async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response
         if !pause.is_zero() {
             tokio::time::sleep(pause).await;
         }
-        let piece = rest.split_to(PIECE.min(rest.len()));
-        Some((Ok::<_, Infallible>(piece), (rest, shared)))
+        let chunk = rest.split_to(CHUNK_SIZE.min(rest.len()));
+        Some((Ok::<_, Infallible>(chunk), (rest, shared)))
     });
-    ([(CONTENT_LENGTH, length)], Body::from_stream(pieces)).into_response()
+    ([(CONTENT_LENGTH, length)], Body::from_stream(chunks)).into_response()
 }

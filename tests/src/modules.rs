@@ -22,7 +22,7 @@ pub fn exploding() -> Result<Vec<u8>, Error> {
 /// Returns a valid plugin with an additional core module of 28 KiB, whose blocks have a thousand results each.
 pub fn slow() -> Result<Vec<u8>, Error> {
     let values = "i32 ".repeat(1_000);
-    beside_a_plugin(&format!(
+    with_extra_core_module(&format!(
         "(module (type $t (func (param {values}) (result {values}))) (func {}))",
         "block (type $t) end ".repeat(3_000)
     ))
@@ -36,7 +36,7 @@ pub fn slow_within_limits() -> Result<Vec<u8>, Error> {
         "i32 ".repeat(2_000),
         "loop end ".repeat(90)
     );
-    beside_a_plugin(&format!("(module {})", function.repeat(27)))
+    with_extra_core_module(&format!("(module {})", function.repeat(27)))
 }
 
 /// Returns a Kubewarden policy that makes the host verify a certificate chain with 31 intermediates. Each intermediate
@@ -113,7 +113,7 @@ fn compiled(text: &str) -> Result<Vec<u8>, Error> {
 }
 
 /// Appends a core module to a component. It is compiled although the component never instantiates it.
-fn beside_a_plugin(module: &str) -> Result<Vec<u8>, Error> {
+fn with_extra_core_module(module: &str) -> Result<Vec<u8>, Error> {
     let plugin = Artifacts::find()?.component("guest-misbehaves")?;
     let mut bytes = std::fs::read(&plugin).map_err(Error::io(plugin.display().to_string()))?;
     let module = compiled(module)?;

@@ -30,14 +30,14 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 
-use crate::{Error, Gate, log::NEVER};
+use crate::{Error, ReplyGate, log::NEVER};
 
-mod holdings;
+mod cluster_state;
 mod routes;
 mod shape;
 mod types;
 
-pub use holdings::{Kind, MesosCluster, ObjectKey, Verb, Write};
+pub use cluster_state::{Kind, MesosCluster, ObjectKey, Verb, Write};
 use routes::RouteMatch;
 
 /// A fake BCS Mesos scheduler, as a driver sees it: the routes of the original's `sched/api/routes.go` with the
@@ -68,7 +68,7 @@ pub struct SchedulerRequest {
     pub body: Bytes,
     pub by_master: bool,
     /// Descriptions of the parts that the original would not have received or decoded.
-    pub mistakes: Vec<String>,
+    pub problems: Vec<String>,
 }
 
 impl SchedulerRequest {
@@ -160,13 +160,13 @@ impl Scheduler {
     }
 
     /// Returns the problems with all requests so far, each with its request line.
-    pub fn mistakes(&self) -> Vec<String> {
+    pub fn problems(&self) -> Vec<String> {
         let of = |received: &SchedulerRequest| {
             let line = received.line();
             let told = received
-                .mistakes
+                .problems
                 .iter()
-                .map(move |mistake| format!("{line}: {mistake}"));
+                .map(move |problem| format!("{line}: {problem}"));
             told.collect::<Vec<_>>()
         };
         self.shared.received.borrow().iter().flat_map(of).collect()
@@ -189,9 +189,9 @@ impl Scheduler {
     }
 
     /// Delays all replies until the gate is dropped. Requests are still received and executed.
-    pub fn hold(&self) -> Gate {
+    pub fn hold(&self) -> ReplyGate {
         self.shared.open.send_replace(false);
-        Gate::of(&self.shared.open)
+        ReplyGate::new(&self.shared.open)
     }
 }
 
@@ -263,10 +263,10 @@ async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response
     };
     let by_master = shared.is_master.load(Ordering::SeqCst);
     let found = routes::find(&head.method, &head.uri);
-    let mut mistakes = shape::headers(&head.headers, &body);
+    let mut problems = shape::headers(&head.headers, &body);
     match &found {
-        RouteMatch::Route(route, _) => mistakes.extend(route.mistakes(&head.uri, &body)),
-        RouteMatch::Nothing => mistakes.push("the scheduler has no such route".to_owned()),
+        RouteMatch::Route(route, _) => problems.extend(route.problems(&head.uri, &body)),
+        RouteMatch::Nothing => problems.push("the scheduler has no such route".to_owned()),
     }
     let received = SchedulerRequest {
         method: head.method,
@@ -274,7 +274,7 @@ async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response
         headers: head.headers,
         body,
         by_master,
-        mistakes,
+        problems,
     };
     let reply = match &found {
         RouteMatch::Nothing => (StatusCode::NOT_FOUND, "404: Page Not Found".to_owned()),
@@ -282,7 +282,7 @@ async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response
         RouteMatch::Route(route, parameters) => {
             let done = shared
                 .cluster
-                .ask(shared.address, route.does, parameters, &received);
+                .ask(shared.address, route.effect, parameters, &received);
             (StatusCode::OK, done.to_string())
         }
     };

@@ -19,20 +19,20 @@ pub struct Serve {
     command: Command,
     listen: Option<SocketAddr>,
     history: Option<PathBuf>,
-    around: Vec<OsString>,
+    wrapper: Vec<OsString>,
 }
 
 impl Serve {
     /// Serves this configuration on ports that the kernel chooses.
     pub fn new(config: impl AsRef<Path>) -> Result<Self, Error> {
-        Ok(Self::of(
+        Ok(Self::with_program(
             &Artifacts::find()?.program("admittance")?,
             config.as_ref(),
         ))
     }
 
     /// Starts another build of the program.
-    pub fn of(program: &Path, config: &Path) -> Self {
+    pub fn with_program(program: &Path, config: &Path) -> Self {
         let mut command = Admittance::command_of(program);
         command
             .args(["serve", "--log-format", "json", "--config"])
@@ -43,7 +43,7 @@ impl Serve {
             command,
             listen: Some(any_port),
             history: None,
-            around: Vec::new(),
+            wrapper: Vec::new(),
         }
     }
 
@@ -84,8 +84,8 @@ impl Serve {
 
     /// Starts the program through a wrapper: its whole command line is appended to these arguments. The wrapper must
     /// `exec` the program, so that both have the same process ID.
-    pub fn around<A: Into<OsString>>(mut self, arguments: impl IntoIterator<Item = A>) -> Self {
-        self.around = arguments.into_iter().map(Into::into).collect();
+    pub fn through_wrapper<A: Into<OsString>>(mut self, arguments: impl IntoIterator<Item = A>) -> Self {
+        self.wrapper = arguments.into_iter().map(Into::into).collect();
         self
     }
 
@@ -114,7 +114,7 @@ impl Serve {
             mut command,
             listen,
             history,
-            around,
+            wrapper,
         } = self;
         if let Some(address) = listen {
             command.args(["--listen", &address.to_string()]);
@@ -125,18 +125,21 @@ impl Serve {
         };
         let directory = history.as_deref().or(own.as_ref().map(TempDir::path));
         command.arg("--history").args(directory);
-        Ok((within(command, around), own))
+        Ok((append_to_wrapper(command, wrapper), own))
     }
 }
 
-fn within(command: Command, around: Vec<OsString>) -> Command {
-    let mut around = around.into_iter();
-    let Some(first) = around.next() else {
+fn append_to_wrapper(command: Command, wrapper: Vec<OsString>) -> Command {
+    let mut wrapper = wrapper.into_iter();
+    let Some(first) = wrapper.next() else {
         return command;
     };
     let inner = command.as_std();
     let mut outer = Command::new(first);
-    outer.args(around).arg(inner.get_program()).args(inner.get_args());
+    outer
+        .args(wrapper)
+        .arg(inner.get_program())
+        .args(inner.get_args());
     for (name, value) in inner.get_envs() {
         match value {
             Some(value) => outer.env(name, value),

@@ -21,7 +21,7 @@ pub struct Swaps {
 #[derive(Clone, Debug)]
 pub struct Swapped {
     /// The counts of the clients that created objects during the changes.
-    pub told: LoadCounts,
+    pub load_counts: LoadCounts,
     /// The times from renaming a module to the first response of the new version, ascending.
     pub latencies: Vec<Duration>,
     /// The program's resident memory before the first change, under load, in bytes.
@@ -78,13 +78,13 @@ impl Swaps {
             load.until_seen(version).await?;
             latencies.push(started.elapsed());
             // Every connection has seen the new version, so older ones must be gone.
-            load.oldest(version);
+            load.retire_versions_before(version);
             memory_most = memory_most.max(program.resident_memory()?);
             progress(version - 1, &load.counts());
         }
         load.until_seen_by_all(self.rounds + 1).await?;
         let memory_after = program.resident_memory()?;
-        let told = load.end().await;
+        let load_counts = load.end().await;
         let status = program
             .until_status("one table, and written down", |status| {
                 status["tables"] == 1 && status["building"] == false
@@ -92,7 +92,7 @@ impl Swaps {
             .await?;
         latencies.sort_unstable();
         Ok(Swapped {
-            told,
+            load_counts,
             latencies,
             memory_before,
             memory_most,

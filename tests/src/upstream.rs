@@ -62,16 +62,16 @@ impl Received {
 
 /// Delays replies until it is dropped.
 #[derive(Debug)]
-pub struct Gate(watch::Sender<bool>);
+pub struct ReplyGate(watch::Sender<bool>);
 
-impl Gate {
+impl ReplyGate {
     /// Returns a gate that sets `open` to true when it is dropped.
-    pub(crate) fn of(open: &watch::Sender<bool>) -> Self {
+    pub(crate) fn new(open: &watch::Sender<bool>) -> Self {
         Self(open.clone())
     }
 }
 
-impl Drop for Gate {
+impl Drop for ReplyGate {
     fn drop(&mut self) {
         self.0.send_replace(true);
     }
@@ -182,9 +182,9 @@ impl Upstream {
     }
 
     /// Delays all replies until the gate is dropped. Requests are still received.
-    pub fn close(&self) -> Gate {
+    pub fn close(&self) -> ReplyGate {
         self.gate.send_replace(false);
-        Gate::of(&self.gate)
+        ReplyGate::new(&self.gate)
     }
 }
 

@@ -31,14 +31,14 @@ impl Scene {
         }
     }
 
-    async fn tell(&self, arguments: &[&str]) -> Finished {
+    async fn run_command(&self, arguments: &[&str]) -> Finished {
         let connection = ["--server".into(), OsString::from(self.program.admin_url(""))];
         let arguments = arguments.iter().map(OsString::from);
         Admittance::run(arguments.chain(connection)).await.unwrap()
     }
 
     async fn stdout_of(&self, arguments: &[&str]) -> String {
-        let finished = self.tell(arguments).await;
+        let finished = self.run_command(arguments).await;
         assert_eq!(finished.code, Some(0), "{}{}", finished.stdout, finished.stderr);
         finished.stdout
     }
@@ -330,7 +330,7 @@ async fn refused_requests_get_the_reason() {
         ),
         (&["users", "import"], "dialect.gateway.accounts.mysql"),
     ] {
-        let finished = scene.tell(arguments).await;
+        let finished = scene.run_command(arguments).await;
         assert_eq!(finished.code, Some(2), "{arguments:?}");
         assert!(
             finished.stderr.contains(expected),
@@ -444,7 +444,7 @@ async fn a_lost_key_is_reported_and_never_replaced() {
     // The user restores the key, as the message advises.
     write_key(&scene.directory, 'A');
     scene.program = serve(&scene.directory).await;
-    let finished = scene.tell(&["clusters", "reencrypt"]).await;
+    let finished = scene.run_command(&["clusters", "reencrypt"]).await;
     assert_eq!(finished.code, Some(2), "{finished:?}");
     for part in [
         "credentials of 0 clusters",

@@ -250,9 +250,9 @@ async fn templates_decide_as_in_gatekeeper() {
     ] {
         fs::write(at.join("policy.yaml"), &text).unwrap();
         let checked = admittance(at, &["check", "policy.yaml"]).await;
-        let said = format!("{}{}", checked.stdout, checked.stderr);
-        assert_eq!(checked.code, Some(code), "{text}: {said}");
-        assert!(said.contains(expected), "{text}: {said}");
+        let output = format!("{}{}", checked.stdout, checked.stderr);
+        assert_eq!(checked.code, Some(code), "{text}: {output}");
+        assert!(output.contains(expected), "{text}: {output}");
     }
 }
 

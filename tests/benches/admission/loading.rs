@@ -113,7 +113,7 @@ spec: {{ parameters: {{ cpu: \"{number}\" }} }}
     }
 
     async fn start(&self) -> Admittance {
-        Serve::of(&crate::program(), &self.path("admittance.yaml"))
+        Serve::with_program(&crate::program(), &self.path("admittance.yaml"))
             .upstream(&self.upstream.url())
             .store(self.path("store"))
             .start()

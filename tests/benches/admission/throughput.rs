@@ -319,7 +319,7 @@ impl Build {
         }
         let path = directory.join("admittance.yaml");
         fs::write(&path, format!("definitions: [definitions]\n{config}")).unwrap();
-        let serve = Serve::of(&self.program, &path).store(directory.join("store"));
+        let serve = Serve::with_program(&self.program, &path).store(directory.join("store"));
         // The access log is off, as it is for nginx and haproxy here.
         let log = "error,admittance=info,admittance::access=off";
         serve.arguments(["--log", log]).start().await.unwrap()

@@ -139,11 +139,11 @@ pub(crate) async fn existing_objects_are_audited(cluster: Arc<Cluster>) {
     // The leader writes the same findings, and updates its reports after changes.
     scene.apply(&chain).await.succeeds();
     let report = async || {
-        let said = scene.run(&format!("get {REPORT} --output=json")).await;
-        if said.succeeded {
-            said.json()
+        let output = scene.run(&format!("get {REPORT} --output=json")).await;
+        if output.succeeded {
+            output.json()
         } else {
-            assert!(said.stderr.contains("NotFound"), "{}", said.stderr);
+            assert!(output.stderr.contains("NotFound"), "{}", output.stderr);
             Value::Null
         }
     };
@@ -186,12 +186,15 @@ pub(crate) async fn existing_objects_are_audited(cluster: Arc<Cluster>) {
     until_reported(&["later"]).await;
     let status = scene.running().status().await.unwrap();
     assert_eq!(status["audit"]["problems"], json!({}), "{status}");
-    let said = scene
+    let output = scene
         .kubectl
         .run(&["get", "reports", "--namespace", &ignored, "--output=name"])
         .await
         .unwrap();
-    assert_eq!(said.stdout, "", "nothing is said of a namespace that is ignored");
+    assert_eq!(
+        output.stdout, "",
+        "nothing is said of a namespace that is ignored"
+    );
     scene
         .run(&format!("delete admissionchain {}", scene.namespace))
         .await

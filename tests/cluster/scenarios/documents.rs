@@ -89,11 +89,11 @@ pub(crate) async fn match_conditions_of_a_webhook_are_evaluated(cluster: Arc<Clu
         // The API server applies new roles after a delay.
         until("the right to create Pods", async || {
             let arguments = ["create", "--namespace", &scene.namespace, "-f", "-"];
-            let said = kubectl
+            let output = kubectl
                 .run_with(&arguments, &pod(name, GOOD_IMAGE).to_string())
                 .await
                 .unwrap();
-            (!said.stderr.contains("Forbidden")).then(|| said.succeeds())
+            (!output.stderr.contains("Forbidden")).then(|| output.succeeds())
         })
         .await;
         assert_eq!(scene.containers(name).await, expected, "{name}");

@@ -5,9 +5,9 @@ mod agents;
 mod attacks;
 mod balancer;
 mod figures;
-mod gate;
 mod kills;
 mod roles;
+mod scene;
 mod several;
 mod watches;
 
@@ -20,7 +20,7 @@ use tokio::{
     net::TcpStream,
 };
 
-use self::gate::Gate;
+use self::scene::GatewayScene;
 pub(crate) use self::{
     agents::{agents_find_the_addresses_of_api_servers, role_bindings_of_the_cluster_decide},
     attacks::{
@@ -43,76 +43,83 @@ const BAD_IMAGE: &str = "registry.example.com/web:latest";
 const SOON: Duration = Duration::from_secs(5);
 
 pub(crate) async fn a_cluster_is_used_directly(cluster: Arc<Cluster>) {
-    let gate = Gate::start(cluster, false).await;
-    objects(&gate).await;
-    lists(&gate).await;
-    containers(&gate).await;
-    streams(&gate).await;
+    let gateway = GatewayScene::start(cluster, false).await;
+    objects(&gateway).await;
+    lists(&gateway).await;
+    containers(&gateway).await;
+    streams(&gateway).await;
 }
 
 pub(crate) async fn a_cluster_is_used_through_a_tunnel(cluster: Arc<Cluster>) {
-    let mut gate = Gate::start(cluster, true).await;
-    objects(&gate).await;
-    lists(&gate).await;
-    containers(&gate).await;
+    let mut gateway = GatewayScene::start(cluster, true).await;
+    objects(&gateway).await;
+    lists(&gateway).await;
+    containers(&gateway).await;
 
-    gate.agent.kill().await.unwrap();
-    gate.run("get pods").await.fails_with(&["Error from server"]);
-    gate.start_agent();
-    tokio::time::timeout(SOON, gate.until_reached()).await.unwrap();
-    streams(&gate).await;
+    gateway.agent.kill().await.unwrap();
+    gateway.run("get pods").await.fails_with(&["Error from server"]);
+    gateway.start_agent();
+    tokio::time::timeout(SOON, gateway.until_reached()).await.unwrap();
+    streams(&gateway).await;
 }
 
 /// Runs get, apply, server-side apply and delete with alice's rights and through the chains.
-async fn objects(gate: &Gate) {
+async fn objects(gateway: &GatewayScene) {
     let labelled = |image: &str, version: &str| {
         let mut object = pod("web", image);
         object["metadata"]["labels"] = json!({"version": version});
         object
     };
     let refused = ["images", "latest"];
-    gate.with("apply -f -", &labelled(BAD_IMAGE, "1"))
+    gateway
+        .with("apply -f -", &labelled(BAD_IMAGE, "1"))
         .await
         .fails_with(&refused);
-    gate.with("apply -f -", &labelled(GOOD_IMAGE, "1"))
+    gateway
+        .with("apply -f -", &labelled(GOOD_IMAGE, "1"))
         .await
         .succeeds();
     // `apply` of an existing object sends a PATCH.
-    gate.with("apply -f -", &labelled(GOOD_IMAGE, "2"))
+    gateway
+        .with("apply -f -", &labelled(GOOD_IMAGE, "2"))
         .await
         .succeeds();
-    gate.with("apply -f -", &labelled(BAD_IMAGE, "3"))
+    gateway
+        .with("apply -f -", &labelled(BAD_IMAGE, "3"))
         .await
         .fails_with(&refused);
-    let stored = gate.scene.get("pod web").await;
+    let stored = gateway.scene.get("pod web").await;
     assert_eq!(stored["metadata"]["labels"]["version"], "2", "{stored}");
-    assert_eq!(gate.run("get pod web --output=json").await.json(), stored);
+    assert_eq!(gateway.run("get pod web --output=json").await.json(), stored);
 
     let mut other = pod("other", GOOD_IMAGE);
-    gate.with("apply --server-side -f -", &other).await.succeeds();
+    gateway.with("apply --server-side -f -", &other).await.succeeds();
     other["metadata"]["labels"] = json!({"a": "b"});
-    gate.with("apply --server-side -f -", &other).await.succeeds();
+    gateway.with("apply --server-side -f -", &other).await.succeeds();
     other["spec"]["containers"][0]["image"] = BAD_IMAGE.into();
-    gate.with("apply --server-side -f -", &other)
+    gateway
+        .with("apply --server-side -f -", &other)
         .await
         .fails_with(&refused);
-    gate.run("label pod other a=c --overwrite").await.succeeds();
-    gate.run("delete pod other --wait=false").await.succeeds();
+    gateway.run("label pod other a=c --overwrite").await.succeeds();
+    gateway.run("delete pod other --wait=false").await.succeeds();
 
     // Requests are made as alice, even if she asks to impersonate another user.
-    gate.run("get nodes")
+    gateway
+        .run("get nodes")
         .await
         .fails_with(&["plain.alice", "forbidden"]);
     for arguments in [
         "get nodes --as=admin --as-group=system:masters",
         "get nodes --as=system:admin",
     ] {
-        gate.run(arguments)
+        gateway
+            .run(arguments)
             .await
             .fails_with(&["plain.alice", "forbidden"]);
     }
-    let path = format!("/api/v1/namespaces/{}/pods/web", gate.scene.namespace);
-    let audit = gate.scene.cluster.audit_log().unwrap();
+    let path = format!("/api/v1/namespaces/{}/pods/web", gateway.scene.namespace);
+    let audit = gateway.scene.cluster.audit_log().unwrap();
     let lines = audit
         .lines()
         .map(|line| serde_json::from_str::<Value>(line).unwrap());
@@ -132,9 +139,9 @@ async fn objects(gate: &Gate) {
 }
 
 /// Lists ten megabytes, once in one reply and once in pages.
-async fn lists(gate: &Gate) {
+async fn lists(gateway: &GatewayScene) {
     const COUNT: usize = 100;
-    let namespace = &gate.scene.namespace;
+    let namespace = &gateway.scene.namespace;
     let path = format!("/api/v1/namespaces/{namespace}/configmaps");
     for number in 0..COUNT {
         let object = json!({
@@ -143,11 +150,11 @@ async fn lists(gate: &Gate) {
             "metadata": {"name": format!("large-{number}")},
             "data": {"text": "x".repeat(100 << 10)},
         });
-        let reply = gate.scene.rest.post(&path, &object).await.unwrap();
+        let reply = gateway.scene.rest.post(&path, &object).await.unwrap();
         assert!(reply.status.is_success(), "{}", reply.text());
     }
     for pieces in ["--chunk-size=0", "--chunk-size=7"] {
-        let listed = gate
+        let listed = gateway
             .run(&format!("get configmaps --output=json {pieces}"))
             .await
             .json();
@@ -163,10 +170,10 @@ async fn lists(gate: &Gate) {
 }
 
 /// Runs exec, logs and port-forward through the fake kubelet.
-async fn containers(gate: &Gate) {
+async fn containers(gateway: &GatewayScene) {
     let kubelet = Kubelet::start().await;
-    let node = format!("node-{}", gate.scene.namespace);
-    let rest = &gate.scene.rest;
+    let node = format!("node-{}", gateway.scene.namespace);
+    let rest = &gateway.scene.rest;
     let object = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": node}});
     let mut object = rest.post("/api/v1/nodes", &object).await.unwrap().json().unwrap();
     object["status"] = json!({
@@ -178,26 +185,32 @@ async fn containers(gate: &Gate) {
     assert!(reply.status.is_success(), "{}", reply.text());
     let mut object = pod("served", GOOD_IMAGE);
     object["spec"]["nodeName"] = node.into();
-    gate.scene.apply(&object).await.succeeds();
-    let mut object = gate.scene.get("pod served").await;
+    gateway.scene.apply(&object).await.succeeds();
+    let mut object = gateway.scene.get("pod served").await;
     object["status"] = json!({"phase": "Running", "podIP": "127.0.0.1"});
-    let path = format!("/api/v1/namespaces/{}/pods/served/status", gate.scene.namespace);
+    let path = format!(
+        "/api/v1/namespaces/{}/pods/served/status",
+        gateway.scene.namespace
+    );
     let reply = rest.send(Method::PUT, &path, Some(&object)).await.unwrap();
     assert!(reply.status.is_success(), "{}", reply.text());
 
-    let ran = gate.run("exec served -- echo").await.succeeds();
+    let ran = gateway.run("exec served -- echo").await.succeeds();
     assert_eq!(ran.stdout, "hello\n", "{}", ran.stderr);
     let text = "what is typed\n".repeat(10_000);
-    let ran = gate.with_input("exec -i served -- cat", &text).await.succeeds();
+    let ran = gateway
+        .with_input("exec -i served -- cat", &text)
+        .await
+        .succeeds();
     assert_eq!(ran.stdout, format!("hello\n{text}"));
-    gate.run("exec served -- rm -r /").await.fails_with(&["no-rm"]);
+    gateway.run("exec served -- rm -r /").await.fails_with(&["no-rm"]);
 
-    let logged = gate.run("logs served").await.succeeds();
+    let logged = gateway.run("logs served").await.succeeds();
     assert_eq!(logged.stdout, "line 0\nline 1\nline 2\n");
-    let mut following = gate.start_kubectl("logs -f served");
+    let mut following = gateway.start_kubectl("logs -f served");
     following.until("line 5").await;
 
-    let mut forwarding = gate.start_kubectl("port-forward pod/served :80");
+    let mut forwarding = gateway.start_kubectl("port-forward pod/served :80");
     let line = forwarding.until("127.0.0.1:").await;
     let address = line
         .split(' ')
@@ -215,19 +228,21 @@ async fn containers(gate: &Gate) {
 }
 
 /// Checks that a watch lasts until the user's token is revoked.
-async fn streams(gate: &Gate) {
-    let mut watch = gate.start_kubectl("get configmaps --watch-only --output=name");
+async fn streams(gateway: &GatewayScene) {
+    let mut watch = gateway.start_kubectl("get configmaps --watch-only --output=name");
     for turn in 0..5 {
         let name = format!("seen-{turn}");
         // The first object is changed repeatedly, until the watch reports a change and thus has started.
-        gate.scene
+        gateway
+            .scene
             .run(&format!("create configmap {name}"))
             .await
             .succeeds();
         if turn == 0 {
             tokio::time::timeout(Duration::from_secs(60), async {
                 loop {
-                    gate.scene
+                    gateway
+                        .scene
                         .run(&format!(
                             "annotate configmap {name} a={} --overwrite",
                             fastrand::u32(..)
@@ -247,7 +262,7 @@ async fn streams(gate: &Gate) {
             watch.until(&name).await;
         }
     }
-    gate.revoke().await;
+    gateway.revoke().await;
     watch.ended(SOON).await;
-    gate.run("get pods").await.fails_with(&["logged in"]);
+    gateway.run("get pods").await.fails_with(&["logged in"]);
 }

@@ -69,16 +69,17 @@ pub(crate) async fn pods_of_the_manifests_change_and_deny_requests(cluster: Arc<
 
     run(&kubectl, "create namespace shop").await;
     until("the refusal of a Pod", async || {
-        let said = create(&kubectl, "shop", &pod("bad", BAD_IMAGE), &["--dry-run=server"]).await;
-        said.stderr
+        let output = create(&kubectl, "shop", &pod("bad", BAD_IMAGE), &["--dry-run=server"]).await;
+        output
+            .stderr
             .contains("admission webhook \"validate.admittance.admittance-system\" denied the request")
             .then_some(())
     })
     .await;
     until("a Pod with a sidecar", async || {
         let arguments = ["--dry-run=server", "--output=json"];
-        let said = create(&kubectl, "shop", &pod("good", GOOD_IMAGE), &arguments).await;
-        (containers(&said.json()) == ["web", "log-agent"]).then_some(())
+        let output = create(&kubectl, "shop", &pod("good", GOOD_IMAGE), &arguments).await;
+        (containers(&output.json()) == ["web", "log-agent"]).then_some(())
     })
     .await;
 
@@ -92,9 +93,10 @@ pub(crate) async fn pods_of_the_manifests_change_and_deny_requests(cluster: Arc<
     for namespace in ["kube-system", NAMESPACE] {
         until("a namespace that is excluded", async || {
             let arguments = ["--dry-run=server", "--output=json"];
-            let said = create(&kubectl, namespace, &pod("left-alone", BAD_IMAGE), &arguments).await;
-            said.succeeded
-                .then(|| assert_eq!(containers(&said.json()), ["web"], "{namespace}"))
+            let output = create(&kubectl, namespace, &pod("left-alone", BAD_IMAGE), &arguments).await;
+            output
+                .succeeded
+                .then(|| assert_eq!(containers(&output.json()), ["web"], "{namespace}"))
         })
         .await;
     }
@@ -152,12 +154,12 @@ async fn start(spec: &Value, root: &Path) -> Admittance {
 }
 
 async fn apply(kubectl: &Kubectl, documents: &str) {
-    let said = kubectl
+    let output = kubectl
         .run_with(&["apply", "--server-side", "-f", "-"], documents)
         .await
         .unwrap()
         .succeeds();
-    assert!(!said.stderr.contains("Warning"), "{}", said.stderr);
+    assert!(!output.stderr.contains("Warning"), "{}", output.stderr);
 }
 
 async fn run(kubectl: &Kubectl, arguments: &str) {

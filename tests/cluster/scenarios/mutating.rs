@@ -127,11 +127,11 @@ pub(crate) async fn warnings_reach_the_user(cluster: Arc<Cluster>) {
     scene.register(&Registration::mutating("/mutate/injection")).await;
     let mut unclear = pod("web", GOOD_IMAGE);
     unclear["metadata"]["annotations"] = json!({ANSWER: "perhaps"});
-    let said = scene.create(&unclear).await.succeeds();
+    let output = scene.create(&unclear).await.succeeds();
     assert!(
-        said.stderr.starts_with("Warning: ") && said.stderr.contains("perhaps"),
+        output.stderr.starts_with("Warning: ") && output.stderr.contains("perhaps"),
         "{}",
-        said.stderr
+        output.stderr
     );
 }
 

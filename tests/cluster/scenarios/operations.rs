@@ -170,9 +170,9 @@ pub(crate) async fn a_custom_resource_is_changed(cluster: Arc<Cluster>) {
     });
     // The API server serves a custom resource shortly after its status says `Established`.
     until("the custom resource", async || {
-        let said = scene.create(&widget).await;
-        let missing = said.stderr.contains("no matches for kind") || said.stderr.contains("not find");
-        (!missing).then(|| said.succeeds())
+        let output = scene.create(&widget).await;
+        let missing = output.stderr.contains("no matches for kind") || output.stderr.contains("not find");
+        (!missing).then(|| output.succeeds())
     })
     .await;
     let stored = scene.get("widget wheel").await;

@@ -111,8 +111,8 @@ async fn until_true(scene: &Scene, name: &str, condition: &str) -> Value {
 async fn until_refused(scene: &Scene, words: &str) {
     until(words, async || {
         let arguments = ["create", "--dry-run=server", "-f", "-"];
-        let said = scene.with(&arguments, &pod("bad", "bad")).await;
-        said.stderr.contains(words).then_some(())
+        let output = scene.with(&arguments, &pod("bad", "bad")).await;
+        output.stderr.contains(words).then_some(())
     })
     .await;
 }
@@ -150,12 +150,12 @@ pub(crate) async fn chains_are_written_with_kubectl(cluster: Arc<Cluster>) {
 
     // The leader maintains the webhook configuration, with the rules of the chain.
     let rules = async || {
-        let said = scene
+        let output = scene
             .run(&format!(
                 "get validatingwebhookconfiguration {SERVICE} --output=json"
             ))
             .await;
-        let webhooks = said.succeeded.then(|| said.json()["webhooks"].clone())?;
+        let webhooks = output.succeeded.then(|| output.json()["webhooks"].clone())?;
         let webhooks = webhooks.as_array()?.clone();
         let rules = webhooks
             .iter()

@@ -17,7 +17,7 @@ use crate::{
 
 /// Users who create Pods one after another until they are stopped: one with kubectl, the others directly with the API,
 /// which is faster.
-pub(super) struct Creating {
+pub(super) struct PodCreators {
     creators: Vec<Creator>,
     stop: watch::Sender<bool>,
 }
@@ -40,8 +40,8 @@ impl PodCreator {
         match self {
             Self::Kubectl(kubectl) => {
                 let arguments = ["create", "--namespace", namespace, "--output=json", "-f", "-"];
-                let said = kubectl.run_with(&arguments, &pod.to_string()).await;
-                said.unwrap().json()
+                let output = kubectl.run_with(&arguments, &pod.to_string()).await;
+                output.unwrap().json()
             }
             Self::Rest(rest) => {
                 let path = format!("/api/v1/namespaces/{namespace}/pods");
@@ -56,7 +56,7 @@ impl PodCreator {
 /// A change is complete after this number of consecutive Pods with the new mark.
 const SOME: usize = 5;
 
-impl Creating {
+impl PodCreators {
     pub(super) fn begin(scene: &Scene, mark: fn(&Value) -> String) -> Self {
         let (stop, stopped) = watch::channel(false);
         let ways = [
@@ -137,11 +137,11 @@ pub(super) fn sidecar_image(pod: &Value) -> String {
 pub(crate) async fn a_changed_definition_takes_effect_between_two_creates(cluster: Arc<Cluster>) {
     let scene = Scene::start(cluster, &[injection(sidecar("2.1"))]).await;
     scene.register(&Registration::mutating("/mutate/injection")).await;
-    let mut creating = Creating::begin(&scene, sidecar_image);
-    creating.until_all(OLD).await;
+    let mut creators = PodCreators::begin(&scene, sidecar_image);
+    creators.until_all(OLD).await;
     scene.define(&injection(sidecar("2.2")));
-    creating.until_all(NEW).await;
-    creating.end(&[OLD, NEW]).await;
+    creators.until_all(NEW).await;
+    creators.end(&[OLD, NEW]).await;
 }
 
 /// The annotation in which the plugin records its changes, and a replacement of the same length.
@@ -171,11 +171,11 @@ pub(crate) async fn a_changed_module_takes_effect_between_two_creates(cluster: A
     stage["plugin"]["source"] = format!("file:{}", module.display()).into();
     let scene = Scene::start(cluster, &[injection(stage)]).await;
     scene.register(&Registration::mutating("/mutate/injection")).await;
-    let mut creating = Creating::begin(&scene, status_annotation);
-    creating.until_all(STATUS).await;
+    let mut creators = PodCreators::begin(&scene, status_annotation);
+    creators.until_all(STATUS).await;
     replace(&module, &new);
-    creating.until_all(OTHER_STATUS).await;
-    creating.end(&[STATUS, OTHER_STATUS]).await;
+    creators.until_all(OTHER_STATUS).await;
+    creators.end(&[STATUS, OTHER_STATUS]).await;
 }
 
 fn replaced(bytes: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
@@ -195,8 +195,8 @@ fn replaced(bytes: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
 pub(crate) async fn a_broken_definition_leaves_the_last_good_one(cluster: Arc<Cluster>) {
     let mut scene = Scene::start(cluster, &[injection(sidecar("2.1"))]).await;
     scene.register(&Registration::mutating("/mutate/injection")).await;
-    let mut creating = Creating::begin(&scene, sidecar_image);
-    creating.until_all(OLD).await;
+    let mut creators = PodCreators::begin(&scene, sidecar_image);
+    creators.until_all(OLD).await;
     let mut broken = injection(sidecar("2.2"));
     broken["spec"]["stages"][0]["plugin"]["settings"] = json!({"containers": "none"});
     scene.define(&broken);
@@ -207,10 +207,10 @@ pub(crate) async fn a_broken_definition_leaves_the_last_good_one(cluster: Arc<Cl
         })
         .await
         .unwrap();
-    creating.until_more(OLD).await;
+    creators.until_more(OLD).await;
     scene.define(&injection(sidecar("2.2")));
-    creating.until_all(NEW).await;
-    creating.end(&[OLD, NEW]).await;
+    creators.until_all(NEW).await;
+    creators.end(&[OLD, NEW]).await;
 }
 
 /// A new CA replaces the old one in the order for operators: trust both, change the certificate, trust only the new
@@ -219,8 +219,8 @@ pub(crate) async fn certificates_are_replaced_between_two_creates(cluster: Arc<C
     let mut scene = Scene::start(cluster, &[injection(sidecar("2.1"))]).await;
     let registration = Registration::mutating("/mutate/injection");
     scene.register(&registration).await;
-    let mut creating = Creating::begin(&scene, sidecar_image);
-    creating.until_all(OLD).await;
+    let mut creators = PodCreators::begin(&scene, sidecar_image);
+    creators.until_all(OLD).await;
 
     // The second change happens while the server still reads the first.
     for name in ["second", "third"] {
@@ -233,7 +233,7 @@ pub(crate) async fn certificates_are_replaced_between_two_creates(cluster: Arc<C
     scene.mount("third");
     until_trusted(&scene, &third).await;
     scene.register_trusting(&registration, &third).await;
-    creating.until_more(OLD).await;
+    creators.until_more(OLD).await;
 
     // The server ignores a certificate whose key does not match.
     scene.mount_files("third", "second");
@@ -244,26 +244,26 @@ pub(crate) async fn certificates_are_replaced_between_two_creates(cluster: Arc<C
         })
         .await
         .unwrap();
-    creating.until_more(OLD).await;
+    creators.until_more(OLD).await;
     until_trusted(&scene, &third).await;
-    creating.end(&[OLD]).await;
+    creators.end(&[OLD]).await;
 }
 
 pub(crate) async fn a_server_hands_over_to_another(cluster: Arc<Cluster>) {
     let mut scene = Scene::start(cluster, &[injection(sidecar("2.1"))]).await;
     let registration = Registration::mutating("/mutate/injection");
     scene.register(&registration).await;
-    let mut creating = Creating::begin(&scene, sidecar_image);
-    creating.until_all(OLD).await;
+    let mut creators = PodCreators::begin(&scene, sidecar_image);
+    creators.until_all(OLD).await;
     scene.define(&injection(sidecar("2.2")));
     let mut old = scene.serve_elsewhere().await;
     scene.register(&registration).await;
-    creating.until_more(NEW).await;
+    creators.until_more(NEW).await;
     old.terminate().unwrap();
     let ended = old.ended().await.unwrap();
     assert_eq!(ended.code(), Some(0), "{ended}");
-    creating.until_more(NEW).await;
-    creating.end(&[OLD, NEW]).await;
+    creators.until_more(NEW).await;
+    creators.end(&[OLD, NEW]).await;
 }
 
 /// Waits until the server presents a certificate signed by this CA.

@@ -59,7 +59,7 @@ struct Scene {
 impl Scene {
     async fn new() -> Self {
         let answer = Arc::new(Mutex::new(Answer::ok("")));
-        let said = || {
+        let answers = || {
             let answer = answer.clone();
             move |_: &str| answer.lock().expect("nothing panics with it").clone()
         };
@@ -74,8 +74,8 @@ impl Scene {
             .with_no_client_auth()
             .with_single_cert(vec![certificate.clone()], key)
             .expect("the key is that of the certificate");
-        let secure = serve(Some(TlsAcceptor::from(Arc::new(server))), said()).await;
-        let plain = serve(None, said()).await;
+        let secure = serve(Some(TlsAcceptor::from(Arc::new(server))), answers()).await;
+        let plain = serve(None, answers()).await;
         let clients = WebhookClients::new(Resolve::default());
         let hook = |protocol, url: String| {
             let mut config =

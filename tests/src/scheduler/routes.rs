@@ -3,8 +3,8 @@
 use http::{Method, Uri};
 
 use super::{
-    holdings::Does::{self, Change, Create, Define, Delete, Get, List, Nothing, Scale, Versions},
-    holdings::Kind::{Application, ConfigMap, Daemonset, Deployment, Secret, Service},
+    cluster_state::Kind::{Application, ConfigMap, Daemonset, Deployment, Secret, Service},
+    cluster_state::RouteEffect::{self, Change, Create, Define, Delete, Get, List, Nothing, Scale, Versions},
     shape::{Field, Shape, must},
     types,
 };
@@ -17,7 +17,7 @@ pub(super) struct Route {
     query: &'static [&'static str],
     /// The type of the body; `None` if the route has no body.
     body: Option<Shape>,
-    pub(super) does: Does,
+    pub(super) effect: RouteEffect,
 }
 
 /// The route that handles a request, with the parameters in the path.
@@ -31,14 +31,14 @@ const fn row(
     path: &'static str,
     query: &'static [&'static str],
     body: Option<Shape>,
-    does: Does,
+    effect: RouteEffect,
 ) -> Route {
     Route {
         method,
         path,
         query,
         body,
-        does,
+        effect,
     }
 }
 
@@ -144,24 +144,24 @@ fn parameters(pattern: &'static str, path: &str) -> Option<Vec<(&'static str, St
 
 impl Route {
     /// Returns the problems with a request's query and body.
-    pub(super) fn mistakes(&self, uri: &Uri, body: &[u8]) -> Vec<String> {
+    pub(super) fn problems(&self, uri: &Uri, body: &[u8]) -> Vec<String> {
         let query = uri.query().unwrap_or_default().split('&');
         let names = query.filter(|pair| !pair.is_empty()).map(|pair| {
             let (name, _) = pair.split_once('=').unwrap_or((pair, ""));
             name
         });
-        let mut mistakes: Vec<String> = names
+        let mut problems: Vec<String> = names
             .filter(|name| !self.query.contains(name))
             .map(|name| format!("the query has `{name}`"))
             .collect();
         match (&self.body, body.is_empty()) {
             (None, true) => {}
-            (None, false) => mistakes.push("it has a body".to_owned()),
+            (None, false) => problems.push("it has a body".to_owned()),
             (Some(shape), _) => match serde_json::from_slice(body) {
-                Ok(value) => shape.check("body", &value, &mut mistakes),
-                Err(error) => mistakes.push(format!("the body: {error}")),
+                Ok(value) => shape.check("body", &value, &mut problems),
+                Err(error) => problems.push(format!("the body: {error}")),
             },
         }
-        mistakes
+        problems
     }
 }

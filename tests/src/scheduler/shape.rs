@@ -14,7 +14,7 @@ pub(super) enum Shape {
     Number,
     Flag,
     OneOf(&'static [&'static str]),
-    Texts,
+    StringMap,
     List(&'static Self),
     Object(&'static [Field]),
 }
@@ -37,7 +37,7 @@ pub(super) const fn may(shape: &'static Shape) -> Member {
 }
 
 impl Shape {
-    pub(super) fn check(&self, path: &str, value: &Value, mistakes: &mut Vec<String>) {
+    pub(super) fn check(&self, path: &str, value: &Value, problems: &mut Vec<String>) {
         let is = match (self, value) {
             (_, Value::Null) => true,
             (Self::Text, value) => value.is_string(),
@@ -45,10 +45,10 @@ impl Shape {
             (Self::Number, value) => value.is_number(),
             (Self::Flag, value) => value.is_boolean(),
             (Self::OneOf(texts), value) => value.as_str().is_some_and(|text| texts.contains(&text)),
-            (Self::Texts, Value::Object(members)) => members.values().all(Value::is_string),
+            (Self::StringMap, Value::Object(members)) => members.values().all(Value::is_string),
             (Self::List(shape), Value::Array(elements)) => {
                 for (index, element) in elements.iter().enumerate() {
-                    shape.check(&format!("{path}[{index}]"), element, mistakes);
+                    shape.check(&format!("{path}[{index}]"), element, problems);
                 }
                 true
             }
@@ -56,18 +56,18 @@ impl Shape {
                 for Field(name, member) in *fields {
                     match (member, members.get(*name)) {
                         (Member::Must(shape) | Member::May(shape), Some(value)) => {
-                            shape.check(&format!("{path}.{name}"), value, mistakes);
+                            shape.check(&format!("{path}.{name}"), value, problems);
                         }
-                        (Member::Must(_), None) => mistakes.push(format!("{path}.{name} is not there")),
+                        (Member::Must(_), None) => problems.push(format!("{path}.{name} is not there")),
                         (Member::May(_), None) => {}
                     }
                 }
                 true
             }
-            (Self::Texts | Self::List(_) | Self::Object(_), _) => false,
+            (Self::StringMap | Self::List(_) | Self::Object(_), _) => false,
         };
         if !is {
-            mistakes.push(format!("{path} is {value}, not {self:?}"));
+            problems.push(format!("{path} is {value}, not {self:?}"));
         }
     }
 }
@@ -75,7 +75,7 @@ impl Shape {
 /// Returns the problems with a request's headers. The original driver sends `Accept`, `Content-Type` and the headers
 /// that HTTP requires, and forwards no header of its client.
 pub(super) fn headers(headers: &HeaderMap, body: &[u8]) -> Vec<String> {
-    let mut mistakes = Vec::new();
+    let mut problems = Vec::new();
     for name in headers.keys() {
         if ![
             ACCEPT,
@@ -87,25 +87,25 @@ pub(super) fn headers(headers: &HeaderMap, body: &[u8]) -> Vec<String> {
         ]
         .contains(name)
         {
-            mistakes.push(format!("it has the header {name}"));
+            problems.push(format!("it has the header {name}"));
         }
     }
     for name in [ACCEPT, CONTENT_TYPE] {
         let values: Vec<_> = headers.get_all(&name).iter().collect();
         if values != ["application/json"] {
-            mistakes.push(format!("{name} is {values:?}"));
+            problems.push(format!("{name} is {values:?}"));
         }
     }
     let encodings: Vec<_> = headers.get_all(ACCEPT_ENCODING).iter().collect();
     if !encodings.is_empty() && encodings != ["identity"] {
-        mistakes.push(format!("{ACCEPT_ENCODING} is {encodings:?}"));
+        problems.push(format!("{ACCEPT_ENCODING} is {encodings:?}"));
     }
     let length = headers.get(CONTENT_LENGTH);
     let expected = body.len().to_string();
     if length.is_some_and(|length| length.as_bytes() != expected.as_bytes()) {
-        mistakes.push(format!("Content-Length is {length:?} for {expected} bytes"));
+        problems.push(format!("Content-Length is {length:?} for {expected} bytes"));
     }
-    mistakes
+    problems
 }
 
 #[cfg(test)]
@@ -120,7 +120,7 @@ mod tests {
             Field("name", must(&Shape::Text)),
             Field("count", may(&Shape::Whole)),
             Field("mode", may(&Shape::OneOf(&["RW", "R"]))),
-            Field("labels", may(&Shape::Texts)),
+            Field("labels", may(&Shape::StringMap)),
             Field("many", may(&Shape::List(&Shape::Number))),
             Field("is", may(&Shape::Flag)),
         ]);
@@ -140,7 +140,7 @@ mod tests {
             ),
             (
                 json!({"name": "a", "labels": {"a": 1}}),
-                "b.labels is {\"a\":1}, not Texts",
+                "b.labels is {\"a\":1}, not StringMap",
             ),
             (
                 json!({"name": "a", "many": [1, "2"]}),
@@ -148,17 +148,17 @@ mod tests {
             ),
             (json!({"name": "a", "is": 0}), "b.is is 0, not Flag"),
         ] {
-            let mut mistakes = Vec::new();
-            SHAPE.check("b", &value, &mut mistakes);
-            assert_eq!(mistakes.join("; "), expected, "{value}");
+            let mut problems = Vec::new();
+            SHAPE.check("b", &value, &mut problems);
+            assert_eq!(problems.join("; "), expected, "{value}");
         }
         // A body in the client's format lacks the fields of the scheduler's format.
-        let mut mistakes = Vec::new();
+        let mut problems = Vec::new();
         VERSION.check(
             "b",
             &json!({"kind": "application", "metadata": {"name": "a"}}),
-            &mut mistakes,
+            &mut problems,
         );
-        assert!(mistakes.contains(&"b.ID is not there".to_owned()), "{mistakes:?}");
+        assert!(problems.contains(&"b.ID is not there".to_owned()), "{problems:?}");
     }
 }

@@ -3,7 +3,7 @@
 
 use super::shape::{
     Field,
-    Shape::{self, Flag, List, Number, Object, OneOf, Text, Texts, Whole},
+    Shape::{self, Flag, List, Number, Object, OneOf, StringMap, Text, Whole},
     may, must,
 };
 
@@ -11,8 +11,8 @@ const METADATA: Shape = Object(&[
     Field("name", must(&Text)),
     Field("namespace", must(&Text)),
     Field("creationTimestamp", may(&Text)),
-    Field("labels", may(&Texts)),
-    Field("annotations", may(&Texts)),
+    Field("labels", may(&StringMap)),
+    Field("annotations", may(&StringMap)),
     Field("clusterName", may(&Text)),
 ]);
 
@@ -44,7 +44,7 @@ const DOCKER: Shape = Object(&[
     Field("Arguments", must(&List(&Text))),
     Field("Parameters", must(&List(&Object(&[])))),
     Field("PortMappings", must(&List(&PORT_MAPPING))),
-    Field("Env", must(&Texts)),
+    Field("Env", must(&StringMap)),
     Field("Privileged", must(&Flag)),
 ]);
 
@@ -84,7 +84,7 @@ pub(super) const VERSION: Shape = Object(&[
     Field("RunAs", must(&Text)),
     Field("Container", must(&List(&CONTAINER))),
     Field("Process", must(&List(&Object(&[])))),
-    Field("Labels", must(&Texts)),
+    Field("Labels", must(&StringMap)),
     Field("KillPolicy", must(&POLICIES[0])),
     Field("RestartPolicy", must(&POLICIES[1])),
     Field("Constraints", must(&Object(&[]))),
@@ -97,7 +97,7 @@ pub(super) const VERSION: Shape = Object(&[
 
 pub(super) const DEPLOYMENT_DEF: Shape = Object(&[
     Field("metadata", must(&METADATA)),
-    Field("selector", may(&Texts)),
+    Field("selector", may(&StringMap)),
     Field("version", must(&VERSION)),
     Field("strategy", must(&Object(&[Field("type", must(&Text))]))),
     Field("raw_json", must(&Object(&[Field("kind", must(&Text))]))),

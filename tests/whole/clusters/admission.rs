@@ -139,14 +139,14 @@ async fn connections_are_judged_by_their_options() {
     scene.report(&[&scene.server], SERVICE_ACCOUNT).await;
     let upgrade = "Connection: Upgrade\r\nUpgrade: SPDY/3.1\r\n";
     let mut allowed = scene
-        .wire("POST", &format!("{PODS}/a/exec?command=ls&stdout=true"), upgrade)
+        .send_raw("POST", &format!("{PODS}/a/exec?command=ls&stdout=true"), upgrade)
         .await;
     assert!(allowed.until("\r\n\r\n").await.starts_with("HTTP/1.1 101"));
     allowed.write(b"ping").await;
     allowed.until("ping").await;
     for method in ["POST", "GET"] {
         let mut refused = scene
-            .wire(method, &format!("{PODS}/a/exec?command=rm&command=-r"), upgrade)
+            .send_raw(method, &format!("{PODS}/a/exec?command=rm&command=-r"), upgrade)
             .await;
         let head = refused.until("\r\n\r\n").await;
         assert!(head.starts_with("HTTP/1.1 500"), "{head}");

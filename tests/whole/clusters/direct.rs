@@ -170,7 +170,7 @@ async fn only_the_api_server_of_the_cluster_is_trusted() {
 async fn watches_are_streamed_and_end_with_the_token() {
     let scene = Scene::start(false).await;
     scene.report(&[&scene.server], SERVICE_ACCOUNT).await;
-    let mut watch = scene.wire("GET", &format!("{PODS}?watch=true"), "").await;
+    let mut watch = scene.send_raw("GET", &format!("{PODS}?watch=true"), "").await;
     watch.until("\r\n\r\n").await;
     scene.server.until_watched(1).await;
     for name in ["a", "b"] {
@@ -203,7 +203,7 @@ async fn upgrades_are_passed_on_and_end_with_the_permission() {
             "Connection: Upgrade, Impersonate-User\r\nUpgrade: {protocol}\r\nSec-WebSocket-Protocol: v5.channel.k8s.io\r\n"
         );
         let mut exec = scene
-            .wire(method, &format!("{PODS}/a/exec?command=sh"), &lines)
+            .send_raw(method, &format!("{PODS}/a/exec?command=sh"), &lines)
             .await;
         let head = exec.until("\r\n\r\n").await.to_lowercase();
         assert!(

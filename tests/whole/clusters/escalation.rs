@@ -25,7 +25,7 @@ async fn no_header_changes_the_user_of_a_request() {
         "X-BCS-User-Token: other\r\nCookie: session=other\r\n",
     ];
     for lines in attempts {
-        let mut wire = scene.wire("GET", "/version", lines).await;
+        let mut wire = scene.send_raw("GET", "/version", lines).await;
         let head = wire.until("\r\n\r\n").await;
         assert!(head.starts_with("HTTP/1.1 404"), "{lines}: {head}");
         let got = scene.server.got();
@@ -105,7 +105,7 @@ async fn tokens_paths_and_identifiers_must_belong_together() {
         );
     }
     let mut twice = scene
-        .wire("GET", "/version", "Authorization: Bearer other\r\n")
+        .send_raw("GET", "/version", "Authorization: Bearer other\r\n")
         .await;
     assert!(twice.until("\r\n\r\n").await.starts_with("HTTP/1.1 401"));
 
@@ -120,7 +120,7 @@ async fn tokens_paths_and_identifiers_must_belong_together() {
         "/version%00".to_owned(),
         "/api/v1/pods%5c..".to_owned(),
     ] {
-        let mut wire = scene.wire("GET", &path, "").await;
+        let mut wire = scene.send_raw("GET", &path, "").await;
         let head = wire.until("\r\n\r\n").await;
         assert!(head.starts_with("HTTP/1.1 400"), "{path}: {head}");
     }
@@ -154,7 +154,9 @@ async fn register_tokens_cannot_be_guessed() {
         let token = &scene.register_token;
         let lines = format!("{lines}BCS-API-Tunnel-Token: {token}\r\n");
         let prefix = std::mem::take(&mut scene.prefix);
-        let mut wire = scene.wire("GET", "/bcsapi/v1/websocket/connect", &lines).await;
+        let mut wire = scene
+            .send_raw("GET", "/bcsapi/v1/websocket/connect", &lines)
+            .await;
         scene.prefix = prefix;
         let head = wire.until("\r\n\r\n").await;
         assert!(head.starts_with("HTTP/1.1 4"), "{token}: {head}");

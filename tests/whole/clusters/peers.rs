@@ -65,12 +65,12 @@ async fn a_cluster_is_reached_through_the_gateway_that_has_its_tunnel() {
     assert!(!format!("{:?}", another.log()).contains("/tunnels/clusters/"));
 
     // The path between gateways also carries watches, and a body larger than all buffers.
-    let mut watch = scene.wire("GET", &format!("{PODS}?watch=true"), "").await;
+    let mut watch = scene.send_raw("GET", &format!("{PODS}?watch=true"), "").await;
     watch.until("\r\n\r\n").await;
     scene.server.until_watched(1).await;
     let upgrade = "Connection: Upgrade\r\nUpgrade: SPDY/3.1\r\n";
     let mut exec = scene
-        .wire("POST", &format!("{PODS}/a/exec?command=sh"), upgrade)
+        .send_raw("POST", &format!("{PODS}/a/exec?command=sh"), upgrade)
         .await;
     exec.until("\r\n\r\n").await;
     exec.write(b"echo this").await;
@@ -96,7 +96,7 @@ async fn a_cluster_is_reached_through_the_gateway_that_has_its_tunnel() {
     scene.until_reached().await;
 
     // A stopping gateway finishes requests in flight and gets no new ones.
-    let mut watch = scene.wire("GET", &format!("{PODS}?watch=true"), "").await;
+    let mut watch = scene.send_raw("GET", &format!("{PODS}?watch=true"), "").await;
     watch.until("\r\n\r\n").await;
     scene.server.until_watched(1).await;
     another.terminate().unwrap();

@@ -279,7 +279,7 @@ impl Scene {
     }
 
     /// Sends a request of alice on a new connection, with additional header lines.
-    pub(super) async fn wire(&self, method: &str, path: &str, lines: &str) -> Wire {
+    pub(super) async fn send_raw(&self, method: &str, path: &str, lines: &str) -> Wire {
         let address = self.gateway_address();
         let head = format!(
             "{method} {}{path} HTTP/1.1\r\nHost: gateway\r\nAuthorization: Bearer {}\r\n{lines}\r\n",

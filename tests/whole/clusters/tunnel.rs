@@ -29,12 +29,12 @@ async fn requests_watches_and_upgrades_go_through_the_tunnel() {
     let read = scene.send(Method::GET, &format!("{PODS}/a"), Value::Null).await;
     assert_eq!(read.json().unwrap(), object);
 
-    let mut watch = scene.wire("GET", &format!("{PODS}?watch=true"), "").await;
+    let mut watch = scene.send_raw("GET", &format!("{PODS}?watch=true"), "").await;
     watch.until("\r\n\r\n").await;
     scene.server.until_watched(1).await;
     let upgrade = "Connection: Upgrade\r\nUpgrade: SPDY/3.1\r\n";
     let mut exec = scene
-        .wire("POST", &format!("{PODS}/a/exec?command=sh"), upgrade)
+        .send_raw("POST", &format!("{PODS}/a/exec?command=sh"), upgrade)
         .await;
     exec.until("\r\n\r\n").await;
     for turn in 0..10 {
@@ -129,7 +129,7 @@ async fn a_tunnel_is_reopened_after_its_agent_or_gateway_is_killed() {
     let mut scene = Scene::behind_a_tunnel().await;
     let agent = scene.agent().await;
     scene.until_reached().await;
-    let mut watch = scene.wire("GET", &format!("{PODS}?watch=true"), "").await;
+    let mut watch = scene.send_raw("GET", &format!("{PODS}?watch=true"), "").await;
     watch.until("\r\n\r\n").await;
     scene.server.until_watched(1).await;
     agent.kill().await;
@@ -141,7 +141,7 @@ async fn a_tunnel_is_reopened_after_its_agent_or_gateway_is_killed() {
     scene.until_reached().await;
 
     // Revoking the register token closes the tunnel, while the reported addresses stay in use.
-    let mut watch = scene.wire("GET", &format!("{PODS}?watch=true"), "").await;
+    let mut watch = scene.send_raw("GET", &format!("{PODS}?watch=true"), "").await;
     watch.until("\r\n\r\n").await;
     scene.server.until_watched(1).await;
     scene
@@ -161,7 +161,7 @@ async fn a_slow_reader_delays_no_other_reader() {
     scene.server.put(&format!("{PODS}/a"), object);
     // This client does not read its reply.
     let mut slow = scene
-        .wire("GET", &format!("{PODS}/a"), "Connection: close\r\n")
+        .send_raw("GET", &format!("{PODS}/a"), "Connection: close\r\n")
         .await;
     for _ in 0..20 {
         let reply = tokio::time::timeout(NEVER, scene.send(Method::GET, "/version", Value::Null)).await;

@@ -77,7 +77,7 @@ async fn decisions_are_listed_and_explained() {
 #[tokio::test]
 async fn wrong_queries_get_a_clear_error() {
     let scene = Scene::start("").await;
-    let unknown = scene.tell(&["explain", "none"]).await;
+    let unknown = scene.run_command(&["explain", "none"]).await;
     assert_eq!(unknown.code, Some(2));
     assert!(
         unknown
@@ -147,7 +147,7 @@ async fn secrets_are_in_no_decision() {
     let explained = scene.json_of(&["explain", "secret"]).await;
     assert_eq!(explained["decisions"][0]["verdict"], "changed");
     assert!(!explained.to_string().contains("aHVudGVyMg"), "{explained}");
-    let replay = scene.tell(&["explain", "secret", "--replay"]).await;
+    let replay = scene.run_command(&["explain", "secret", "--replay"]).await;
     assert!(replay.stderr.contains("cannot be replayed"), "{}", replay.stderr);
     let written = until_lines(&scene.path("decisions.ndjson"), 1).await;
     assert!(!written.contains("aHVudGVyMg"), "{written}");
@@ -164,7 +164,7 @@ async fn a_request_is_replayed_through_the_live_chains() {
     replace(&scene.path("chains.yaml"), relaxed).unwrap();
     let is_live = |status: &Value| status["revision"] == 2;
     scene.0.program.until_status("the change", is_live).await.unwrap();
-    let different = scene.tell(&["explain", "bad", "--replay"]).await;
+    let different = scene.run_command(&["explain", "bad", "--replay"]).await;
     assert_eq!(different.code, Some(1), "{}", different.stderr);
     for expected in ["different by revision 2", "- denied (403)", "+ changed"] {
         assert!(different.stdout.contains(expected), "{}", different.stdout);
@@ -183,7 +183,7 @@ async fn a_request_is_replayed_through_the_live_chains() {
     replace(&scene.path("chains.yaml"), chains() + webhook).unwrap();
     let is_live = |status: &Value| status["revision"] == 3;
     scene.0.program.until_status("the change", is_live).await.unwrap();
-    let refused = scene.tell(&["explain", "bad", "--replay"]).await;
+    let refused = scene.run_command(&["explain", "bad", "--replay"]).await;
     assert_eq!(refused.code, Some(2));
     assert!(
         refused
@@ -193,7 +193,7 @@ async fn a_request_is_replayed_through_the_live_chains() {
         refused.stderr
     );
     let called = scene
-        .tell(&["explain", "bad", "--replay", "--call-webhooks"])
+        .run_command(&["explain", "bad", "--replay", "--call-webhooks"])
         .await;
     assert!(
         called.stdout.contains("the same by revision 3"),

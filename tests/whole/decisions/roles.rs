@@ -25,7 +25,7 @@ async fn readers_see_decisions_without_values() {
     assert_eq!(reduced["stages"][0]["log"], full["stages"][0]["log"]);
     let reader = scene.path("reader");
     let replay = scene
-        .tell(&[
+        .run_command(&[
             "explain",
             "a",
             "--replay",
@@ -38,7 +38,7 @@ async fn readers_see_decisions_without_values() {
         "{}",
         replay.stderr
     );
-    let stranger = scene.tell(&["decisions"]).await;
+    let stranger = scene.run_command(&["decisions"]).await;
     assert!(stranger.stderr.contains("unauthenticated"), "{}", stranger.stderr);
 }
 

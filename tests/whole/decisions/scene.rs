@@ -71,7 +71,7 @@ impl Scene {
         Verdict::of(review, &reply)
     }
 
-    pub(super) async fn tell(&self, arguments: &[&str]) -> Finished {
+    pub(super) async fn run_command(&self, arguments: &[&str]) -> Finished {
         let server = self.0.program.admin_url("");
         let arguments = [arguments, &["--server", &server]].concat();
         Admittance::run(arguments).await.unwrap()
@@ -79,7 +79,7 @@ impl Scene {
 
     /// Runs a command, checks that it succeeds, and returns its output.
     pub(super) async fn stdout_of(&self, arguments: &[&str]) -> String {
-        let finished = self.tell(arguments).await;
+        let finished = self.run_command(arguments).await;
         assert_eq!(finished.code, Some(0), "{}{}", finished.stdout, finished.stderr);
         finished.stdout
     }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::scene::{Hot, chain, end, mistakes};
 
 /// Runs a command of the admin API, and returns its output.
-async fn tell(program: &Admittance, command: &[&str]) -> String {
+async fn stdout_of(program: &Admittance, command: &[&str]) -> String {
     let server = program.admin_url("");
     let arguments = [command, &["--server", server.as_str()]].concat();
     let finished = Admittance::run(arguments).await.unwrap();
@@ -18,7 +18,7 @@ async fn tell(program: &Admittance, command: &[&str]) -> String {
 
 async fn disable(program: &Admittance, more: &[&str]) -> String {
     let command = ["disable", "versioned/stage", "--reason", "ticket 4711"];
-    tell(program, &[&command[..], more].concat()).await
+    stdout_of(program, &[&command[..], more].concat()).await
 }
 
 /// Returns the stage's entry in `/v1/status`.
@@ -77,7 +77,7 @@ async fn a_stage_can_be_disabled_while_definitions_are_invalid() {
         assert_eq!(hot.version(&program).await, None);
         assert_eq!(metric(&program).await, Some(1.0));
 
-        let told = tell(&program, &["enable", "versioned/stage"]).await;
+        let told = stdout_of(&program, &["enable", "versioned/stage"]).await;
         assert!(told.contains("is enabled; it was disabled until "), "{told}");
         assert_eq!(hot.version(&program).await, Some(1));
         assert_eq!(metric(&program).await, Some(0.0));

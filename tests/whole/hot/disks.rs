@@ -103,7 +103,12 @@ async fn a_change_is_refused_when_the_disk_of_the_history_is_full() {
     }
     let hot = Hot::new().await;
     let history = hot.path("history");
-    let program = hot.serve().around(small_disk(&history)).start().await.unwrap();
+    let program = hot
+        .serve()
+        .through_wrapper(small_disk(&history))
+        .start()
+        .await
+        .unwrap();
     let before = program.status().await.unwrap();
     let definitions = contents(&hot.path("definitions"));
     let filler = fill(&seen_by(&program, &history));
@@ -166,7 +171,12 @@ async fn an_unwritable_history_is_reported_before_anything_is_served() {
     let hot = Hot::new().await;
     let history = hot.path("history");
     fs::create_dir(&history).unwrap();
-    let ended = hot.serve().around(read_only(&history)).finish().await.unwrap();
+    let ended = hot
+        .serve()
+        .through_wrapper(read_only(&history))
+        .finish()
+        .await
+        .unwrap();
     assert_eq!(ended.code, Some(2), "{}", ended.stderr);
     for words in [
         "Read-only file system",
@@ -185,13 +195,13 @@ async fn a_plugin_goes_live_even_if_the_store_cannot_save_it() {
     for (name, words, is_full) in [("full", "No space left", true), ("read-only", "Read-only", false)] {
         let hot = Hot::new().await;
         let store = hot.path("store");
-        let around = if is_full {
+        let wrapper = if is_full {
             small_disk(&store)
         } else {
             end(hot.start().await).await;
             read_only(&store)
         };
-        let program = hot.serve().around(around).start().await.unwrap();
+        let program = hot.serve().through_wrapper(wrapper).start().await.unwrap();
         let first = program.status().await.unwrap();
         let plugin = &first["chains"][0]["stages"][0]["hook"];
         assert_eq!(plugin["fromStore"], !is_full, "{name}: {first:#}");
@@ -222,7 +232,12 @@ async fn definitions_that_cannot_be_written_are_not_changed() {
     }
     let hot = Hot::new().await;
     let definitions = hot.path("definitions");
-    let program = hot.serve().around(read_only(&definitions)).start().await.unwrap();
+    let program = hot
+        .serve()
+        .through_wrapper(read_only(&definitions))
+        .start()
+        .await
+        .unwrap();
     let before = program.status().await.unwrap();
     let reply = hot.post(&program, "/v1/definitions", &second(&hot)).await;
     let told = reply.text();

@@ -15,7 +15,7 @@ async fn a_restart_after_a_kill_serves_a_complete_table() {
         .run(|round, what| println!("{round}: {what}"))
         .await
         .unwrap();
-    assert!(killed.mistakes.is_empty(), "of the seed {seed}: {killed:#?}");
+    assert!(killed.problems.is_empty(), "of the seed {seed}: {killed:#?}");
     assert_eq!(killed.new + killed.known + killed.starting, 6);
 }
 

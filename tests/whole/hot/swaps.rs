@@ -5,8 +5,12 @@ use serde_json::Value;
 
 async fn swap(swaps: Swaps) {
     let swapped = swaps.run(|_, _| ()).await.unwrap();
-    let told = &swapped.told;
-    assert_eq!(told.failures, 0, "of {}: {:#?}", told.requests, told.mistakes);
+    let load_counts = &swapped.load_counts;
+    assert_eq!(
+        load_counts.failures, 0,
+        "of {}: {:#?}",
+        load_counts.requests, load_counts.problems
+    );
     // All versions went live, and only the last one is still in memory.
     let rounds = u64::from(swaps.rounds);
     assert_eq!(swapped.status["revision"], rounds + 1, "{:#}", swapped.status);

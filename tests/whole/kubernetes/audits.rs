@@ -290,7 +290,7 @@ async fn an_incomplete_audit_reports_what_it_could_not_read() {
     let metrics = server.program.metrics().await.unwrap();
     let incomplete = metrics.sum("admittance_audits_total", &[("result", "incomplete")]);
     assert_eq!(incomplete, Some(1.0));
-    let shown = server.tell(&["status"]).await;
+    let shown = server.run_command(&["status"]).await;
     assert!(
         shown.stdout.contains("objects: 2 allowed, 2 denied"),
         "{}",

@@ -205,7 +205,7 @@ async fn the_end_of_a_rollout_is_reported_as_an_event() {
     );
 
     for action in ["resume", "next"] {
-        let steered = server.tell(&["rollout", action, STAGE]).await;
+        let steered = server.run_command(&["rollout", action, STAGE]).await;
         assert_eq!(steered.code, Some(0), "{}", steered.stderr);
     }
     let completed = events(&setting, "RolloutCompleted", 1).await.remove(0);

@@ -324,16 +324,16 @@ async fn invalid_reviews_are_answered_with_a_status_and_its_reason() {
         let reply = server.client.send(request.body(body).unwrap()).await.unwrap();
         assert_eq!(reply.status, status, "{case}: {}", reply.text());
         assert_eq!(reply.headers["content-type"], "application/json", "{case}");
-        let said = reply.json().unwrap();
+        let answer = reply.json().unwrap();
         if status == 200 {
-            assert_eq!(said["response"]["allowed"], true, "{case}");
+            assert_eq!(answer["response"]["allowed"], true, "{case}");
             continue;
         }
         assert_eq!(
-            (said["kind"].as_str(), said["code"].as_u64()),
+            (answer["kind"].as_str(), answer["code"].as_u64()),
             (Some("Status"), Some(status.into()))
         );
-        let message = said["message"].as_str().unwrap();
+        let message = answer["message"].as_str().unwrap();
         assert!(message.contains(words), "{case}: {message}");
         let allow = reply.headers.get("allow").map(|value| value.to_str().unwrap());
         assert_eq!(allow, (status == 405).then_some("POST"), "{case}");

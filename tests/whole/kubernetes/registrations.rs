@@ -357,8 +357,8 @@ async fn chains_of_a_namespace_are_called_only_for_that_namespace() {
         ("/validate-namespaced", true, false),
     ] {
         let message = replica.message_at(path, &trusted, POD).await;
-        let said = [message.contains("of a team"), message.contains("of the cluster")];
-        assert_eq!(said, [of_team, of_cluster], "{path}: {message}");
+        let named = [message.contains("of a team"), message.contains("of the cluster")];
+        assert_eq!(named, [of_team, of_cluster], "{path}: {message}");
     }
 
     // Without chains of namespaces, the configuration is the same as before they were added.

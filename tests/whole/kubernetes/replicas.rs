@@ -144,7 +144,7 @@ async fn a_hanging_replica_delays_the_other_replicas_and_is_named() {
     let waiting = until_waiting(&first.program, &name).await;
     assert!(waiting.contains("has not prepared"), "{waiting}");
     assert!(message(&first).await.contains("first"));
-    let shown = first.tell(&["status", "--fleet"]).await;
+    let shown = first.run_command(&["status", "--fleet"]).await;
     assert!(
         shown.stdout.contains("a change waits:") && shown.stdout.contains(&name),
         "{}",
@@ -224,11 +224,11 @@ async fn a_rollback_applies_to_all_replicas() {
     for server in &servers {
         until_message(server, "second").await;
     }
-    let told = servers[0].tell(&["rollback", "1"]).await;
+    let told = servers[0].run_command(&["rollback", "1"]).await;
     assert_ne!(told.code, Some(0), "{}{}", told.stdout, told.stderr);
     assert!(told.stderr.contains("roll back each of them"), "{}", told.stderr);
     assert!(message(&servers[0]).await.contains("second"));
-    let told = servers[1].tell(&["rollback", "1"]).await;
+    let told = servers[1].run_command(&["rollback", "1"]).await;
     assert_eq!(told.code, Some(0), "{}{}", told.stdout, told.stderr);
     for server in &servers {
         until_message(server, "first").await;

@@ -91,7 +91,7 @@ impl Server {
         self.program.until_status("the change", is_live).await.unwrap();
     }
 
-    pub(super) async fn tell(&self, arguments: &[&str]) -> Finished {
+    pub(super) async fn run_command(&self, arguments: &[&str]) -> Finished {
         let server = self.program.admin_url("");
         let connection = ["--server", &server];
         Admittance::run([arguments, &connection].concat()).await.unwrap()
@@ -131,12 +131,12 @@ async fn chains_are_read_from_resources() {
 
     // `admittance apply` repairs the chain, and keeps fields of the resource that other clients wrote.
     let file = write(&server.directory, "new.json", chain("pods", "fifth").to_string());
-    let applied = server.tell(&["apply", "-f", file.to_str().unwrap()]).await;
+    let applied = server.run_command(&["apply", "-f", file.to_str().unwrap()]).await;
     assert_eq!(applied.code, Some(0), "{}{}", applied.stdout, applied.stderr);
     assert!(server.message().await.contains("fifth"));
     let there = setting.server.object(PLURAL, "", "pods").unwrap();
     assert_eq!(there["spec"], chain("pods", "fifth")["spec"]);
-    let listed = server.tell(&["get"]).await;
+    let listed = server.run_command(&["get"]).await;
     assert!(
         listed.stdout.contains("kubernetes:AdmissionChain/zother"),
         "{}",
@@ -147,7 +147,7 @@ async fn chains_are_read_from_resources() {
     setting.server.leave();
     assert!(server.message().await.contains("fifth"));
     setting.server.come_back();
-    let deleted = server.tell(&["delete", "AdmissionChain/pods"]).await;
+    let deleted = server.run_command(&["delete", "AdmissionChain/pods"]).await;
     assert_eq!(deleted.code, Some(0), "{}{}", deleted.stdout, deleted.stderr);
     assert!(setting.server.object(PLURAL, "", "pods").is_none());
     assert!(server.message().await.contains("fourth"));
@@ -200,7 +200,7 @@ async fn exceptions_are_read_from_resources() {
     server.until_revision(3).await;
     assert!(server.message().await.contains("first"));
     assert_eq!(live(2).await, "Expired");
-    let deleted = server.tell(&["delete", "AdmissionException/test"]).await;
+    let deleted = server.run_command(&["delete", "AdmissionException/test"]).await;
     assert_eq!(deleted.code, Some(0), "{}{}", deleted.stdout, deleted.stderr);
     assert!(setting.server.object(EXCEPTIONS, "", "test").is_none());
 }
@@ -234,7 +234,7 @@ async fn chains_of_a_namespace_apply_only_in_that_namespace() {
         &["enable", "test/pods/deny"],
         &["get", "NamespacedAdmissionChain/test/pods"],
     ] {
-        let told = server.tell(arguments).await;
+        let told = server.run_command(arguments).await;
         assert_eq!(
             told.code,
             Some(0),
@@ -273,7 +273,7 @@ async fn chains_of_a_namespace_apply_only_in_that_namespace() {
     for stage in [wanting["spec"]["stages"][0]["name"].clone(), json!("other")] {
         wanting["spec"]["stages"][0]["name"] = stage;
         let file = write(&server.directory, "new.json", wanting.to_string());
-        let applied = server.tell(&["apply", "-f", file.to_str().unwrap()]).await;
+        let applied = server.run_command(&["apply", "-f", file.to_str().unwrap()]).await;
         assert_eq!(applied.code, Some(2), "{}", applied.stdout);
         assert!(
             applied.stderr.contains("namespaced.webhooks"),

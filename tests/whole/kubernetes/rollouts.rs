@@ -43,7 +43,7 @@ async fn until_at(servers: &[&Server], state: &str, share: &str) {
 }
 
 async fn steer(server: &Server, action: &str) {
-    let steered = server.tell(&["rollout", action, STAGE]).await;
+    let steered = server.run_command(&["rollout", action, STAGE]).await;
     assert_eq!(steered.code, Some(0), "{}", steered.stderr);
 }
 

@@ -95,7 +95,7 @@ async fn the_status_of_a_chain_says_whether_it_is_live() {
         "--reason",
         "a test",
     ];
-    let disabled = server.tell(&disable).await;
+    let disabled = server.run_command(&disable).await;
     assert_eq!(disabled.code, Some(0), "{}", disabled.stderr);
     until(&setting, "zother", 1, ("Enforced", "False", "Disabled")).await;
 
@@ -147,7 +147,7 @@ async fn replicas_follow_the_leader_in_a_rollout() {
     until(&setting, "pods", 1, ("Live", "True", "Live")).await;
     let second = start(&setting).await;
     let steer = async |server: &Server, action: &str| {
-        let steered = server.tell(&["rollout", action, "pods/images"]).await;
+        let steered = server.run_command(&["rollout", action, "pods/images"]).await;
         assert_eq!(steered.code, Some(0), "{}", steered.stderr);
     };
     let until_at = async |server: &Server, state: &str, share: &str| {

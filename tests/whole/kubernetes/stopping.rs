@@ -58,11 +58,11 @@ impl Held {
     /// Stops the server, and waits until its log contains these words.
     async fn terminate(&mut self, words: &'static str) {
         self.server.program.terminate().unwrap();
-        let said = self
+        let logged = self
             .server
             .program
             .until_logged(words, |line| line.message().contains(words));
-        said.await.unwrap();
+        logged.await.unwrap();
     }
 
     async fn readiness(&self) -> u16 {

@@ -119,14 +119,14 @@ async fn policies_of_the_cluster_are_read() {
 
     // The policies belong to another system, so the program writes neither them nor their statuses.
     let name = "ValidatingAdmissionPolicyBinding/stray";
-    let told = server.tell(&["delete", name]).await;
+    let told = server.run_command(&["delete", name]).await;
     assert!(
         told.stderr.contains("change it with kubectl"),
         "{}{}",
         told.stdout,
         told.stderr
     );
-    let listed = server.tell(&["get"]).await;
+    let listed = server.run_command(&["get"]).await;
     assert!(
         listed.stdout.contains("ValidatingAdmissionPolicy/pods"),
         "{}",

@@ -36,7 +36,7 @@ async fn schedulers_and_drivers_are_readable_only_with_the_password() {
     let of_cluster = format!("{DRIVERS}/{CLUSTER}");
     nodes.put(&of_cluster, &Value::Null).await;
     let name = nodes.children(SCHEDULERS).await.remove(0).name;
-    user.keep(&format!("{SCHEDULERS}/{name}")).await;
+    user.restrict_to_user(&format!("{SCHEDULERS}/{name}")).await;
 
     let directory = tempfile::tempdir().unwrap();
     let password = write(&directory, "password", format!("{PASSWORD}\n"));
@@ -52,7 +52,7 @@ async fn schedulers_and_drivers_are_readable_only_with_the_password() {
     assert_eq!(registered[0].data["cluster"], CLUSTER);
     assert_eq!(create(&trusted, "trusted").await.0, 0);
     let of_driver = format!("{of_cluster}/{}", registered[0].name);
-    assert!(nodes.is_kept_from(&of_driver).await && !user.is_kept_from(&of_driver).await);
+    assert!(nodes.is_access_denied(&of_driver).await && !user.is_access_denied(&of_driver).await);
 
     let stranger = Front::start(&without).await;
     let (code, message) = create(&stranger, "stranger").await;

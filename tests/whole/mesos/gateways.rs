@@ -57,8 +57,8 @@ async fn no_write_is_lost_or_duplicated_when_a_driver_is_killed() {
     writers.until_created(50).await;
     let written = writers.end().await;
 
-    let (received, mistakes) = received(&[&scheduler]);
-    assert_eq!(mistakes, [""; 0]);
+    let (received, problems) = received(&[&scheduler]);
+    assert_eq!(problems, [""; 0]);
     let wrong = wrong(&written, &cluster, &received);
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     // Only requests to the killed driver fail: those in flight, and those sent on its connections before the gateway

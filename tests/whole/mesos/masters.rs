@@ -15,7 +15,7 @@ const CLIENTS: usize = 8;
 
 /// How a master stops being the master.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Goes {
+enum MasterExit {
     /// The master crashes while requests are in flight, and its node disappears later.
     Dies,
     /// The master deletes its node, and then answers like a scheduler that is not the master.
@@ -24,15 +24,15 @@ enum Goes {
 
 #[tokio::test]
 async fn no_write_is_lost_or_duplicated_when_the_master_dies() {
-    change(Goes::Dies).await;
+    change(MasterExit::Dies).await;
 }
 
 #[tokio::test]
 async fn no_write_is_lost_or_duplicated_when_the_master_steps_down() {
-    change(Goes::StepsDown).await;
+    change(MasterExit::StepsDown).await;
 }
 
-async fn change(goes: Goes) {
+async fn change(exit: MasterExit) {
     let place = ZooKeeperNode::shared("masters").await;
     let servers = place.connection();
     let cluster = MesosCluster::default();
@@ -51,7 +51,7 @@ async fn change(goes: Goes) {
     let mut in_flight = 0;
     let mut gate = None;
     let changed;
-    if goes == Goes::Dies {
+    if exit == MasterExit::Dies {
         gate = Some(first.hold());
         let mut answered = usize::MAX;
         while answered != writers.count() {
@@ -79,8 +79,8 @@ async fn change(goes: Goes) {
     let written = writers.end().await;
     drop(gate);
 
-    let (received, mistakes) = received(&[&first, &second]);
-    assert_eq!(mistakes, [""; 0]);
+    let (received, problems) = received(&[&first, &second]);
+    assert_eq!(problems, [""; 0]);
     let wrong = wrong(&written, &cluster, &received);
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     // Every client got a valid reply. A failure is reported with its reason.
@@ -115,7 +115,7 @@ async fn change(goes: Goes) {
         .min()
         .unwrap();
     eprintln!(
-        "{goes:?}: followed after {:.0?}; {} created, {failed} failed",
+        "{exit:?}: followed after {:.0?}; {} created, {failed} failed",
         followed.saturating_duration_since(changed),
         written.len() - failed,
     );

@@ -42,13 +42,13 @@ impl Nodes {
     }
 
     /// Lets only this client's user access a node.
-    pub(super) async fn keep(&self, path: &str) {
+    pub(super) async fn restrict_to_user(&self, path: &str) {
         let own = [Acl::new(Permission::ALL, AuthId::authed())];
         self.0.set_acl(path, &own, None).await.unwrap();
     }
 
     /// Returns whether this client's user may not read a node.
-    pub(super) async fn is_kept_from(&self, path: &str) -> bool {
+    pub(super) async fn is_access_denied(&self, path: &str) -> bool {
         matches!(self.0.get_data(path).await, Err(Error::NoAuth))
     }
 

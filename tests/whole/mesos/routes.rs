@@ -121,7 +121,7 @@ async fn every_route_of_the_scheduler_is_forwarded() {
             ));
         }
     }
-    wrong.extend(mesos.scheduler.mistakes());
+    wrong.extend(mesos.scheduler.problems());
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     // The only scheduler executed all writes.
     let by = mesos.scheduler.address();

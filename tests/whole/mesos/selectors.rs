@@ -62,5 +62,5 @@ async fn a_selector_matches_the_namespace_of_the_body() {
         let was_called = called.iter().any(|call| call.path == path);
         assert_eq!(was_called, is_called, "{operator} [{values}] for {namespace:?}");
     }
-    assert_eq!(mesos.scheduler.mistakes(), [""; 0]);
+    assert_eq!(mesos.scheduler.problems(), [""; 0]);
 }

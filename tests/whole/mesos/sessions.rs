@@ -162,8 +162,8 @@ async fn an_ensemble_that_loses_its_leader_stops_no_request() {
         .await;
     writers.until_created(20).await;
     let written = writers.end().await;
-    let (received, mistakes) = received(&[&first, &second]);
-    assert_eq!(mistakes, [""; 0]);
+    let (received, problems) = received(&[&first, &second]);
+    assert_eq!(problems, [""; 0]);
     let wrong = wrong(&written, &cluster, &received);
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     let failed: Vec<_> = written[..undisturbed]

@@ -112,7 +112,7 @@ async fn mutual_tls_is_used_with_clients_and_the_scheduler() {
         let is_there = cluster.object(Kind::Application, "shop", name).is_some();
         assert_eq!(is_there, is_served, "{name}");
     }
-    assert_eq!(scheduler.mistakes(), [""; 0]);
+    assert_eq!(scheduler.problems(), [""; 0]);
 
     // The scheduler rejects a certificate from another CA, and the client gets the error.
     let stranger = Front::start(&config.replace("discover: {}", &to_scheduler(&theirs))).await;

@@ -211,7 +211,7 @@ async fn replies_match_the_vectors_of_the_original() {
             wrong.push(format!("{} ({}): {mistake}", vector.source, vector.namespace));
         }
     }
-    wrong.extend(mesos.scheduler.mistakes());
+    wrong.extend(mesos.scheduler.problems());
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 

@@ -167,8 +167,8 @@ pub(super) fn wrong(
 /// Returns all requests to these schedulers and the problems with them.
 pub(super) fn received(schedulers: &[&Scheduler]) -> (Vec<SchedulerRequest>, Vec<String>) {
     let received = schedulers.iter().flat_map(|scheduler| scheduler.received());
-    let mistakes = schedulers.iter().flat_map(|scheduler| scheduler.mistakes());
-    (received.collect(), mistakes.collect())
+    let problems = schedulers.iter().flat_map(|scheduler| scheduler.problems());
+    (received.collect(), problems.collect())
 }
 
 /// Tests the check that the other tests rely on.
@@ -191,9 +191,9 @@ async fn lost_and_duplicate_writes_are_detected() {
         answer: answer.clone(),
         at: Instant::now(),
     };
-    let (received, mistakes) = received(&[&scheduler]);
+    let (received, problems) = received(&[&scheduler]);
     assert!(
-        mistakes.iter().any(|mistake| mistake.contains("bcs-clusterid")),
+        problems.iter().any(|problem| problem.contains("bcs-clusterid")),
         "a client's own request"
     );
     for (name, answer, expected) in [

@@ -17,7 +17,7 @@ async fn admittance(arguments: &[&str]) -> Finished {
 }
 
 /// Runs a command, checks that it succeeds, and returns its output.
-async fn said(arguments: &[&str]) -> String {
+async fn stdout_of(arguments: &[&str]) -> String {
     let finished = admittance(arguments).await;
     assert_eq!(finished.code, Some(0), "{}{}", finished.stdout, finished.stderr);
     finished.stdout
@@ -42,7 +42,7 @@ async fn a_module_runs_while_its_registry_is_unreachable() {
     let reference = format!("oci://{}/plugins/versions:stable", registry.name);
     let push = async |version| {
         let module = write(&directory, "module.wasm", versions.module(version));
-        said(&["push", text(&module), &reference]).await
+        stdout_of(&["push", text(&module), &reference]).await
     };
     let pushed = push(1).await;
     assert!(pushed.contains("sha256:"), "{pushed}");
@@ -63,14 +63,14 @@ async fn a_module_runs_while_its_registry_is_unreachable() {
     push(2).await;
     let second = start().await;
     assert_eq!(version(&second).await, Versions::name(1));
-    let inspected = said(&["inspect", &reference, "--store", text(&store), "--output", "json"]).await;
+    let inspected = stdout_of(&["inspect", &reference, "--store", text(&store), "--output", "json"]).await;
     let inspected: Value = serde_json::from_str(&inspected).unwrap();
     assert_eq!(inspected["version"], Versions::name(2), "{inspected}");
     // `inspect` does not change the module in use.
     assert_eq!(version(&start().await).await, Versions::name(1));
 
     // `pull` resolves the tag again, and the new module then runs without the registry.
-    let pulled = said(&["pull", &reference, "--store", text(&store)]).await;
+    let pulled = stdout_of(&["pull", &reference, "--store", text(&store)]).await;
     assert!(pulled.contains("digest: sha256:"), "{pulled}");
     drop(registry);
     assert_eq!(version(&start().await).await, Versions::name(2));

@@ -124,7 +124,7 @@ async fn a_rollout_follows_commands_and_survives_a_restart() {
             "the rollouts are of: Mutating:versions/version",
         ),
     ] {
-        let refused = setup.tell(["rollout", action, stage]).await;
+        let refused = setup.run_command(["rollout", action, stage]).await;
         assert_eq!(refused.code, Some(2));
         assert!(refused.stderr.contains(reason), "{}", refused.stderr);
     }

@@ -74,7 +74,10 @@ impl Setup {
     }
 
     /// Runs a command that uses the driver's admin API.
-    pub(super) async fn tell<A: Into<OsString>>(&self, arguments: impl IntoIterator<Item = A>) -> Finished {
+    pub(super) async fn run_command<A: Into<OsString>>(
+        &self,
+        arguments: impl IntoIterator<Item = A>,
+    ) -> Finished {
         let server = self.program.admin_url("");
         let arguments = arguments.into_iter().map(Into::into);
         let connection = ["--server".into(), OsString::from(server)];
@@ -86,7 +89,7 @@ impl Setup {
         &self,
         arguments: impl IntoIterator<Item = A>,
     ) -> String {
-        let finished = self.tell(arguments).await;
+        let finished = self.run_command(arguments).await;
         assert_eq!(finished.code, Some(0), "{}{}", finished.stdout, finished.stderr);
         finished.stdout
     }

@@ -40,7 +40,7 @@ async fn the_status_shows_the_live_chains() {
     );
     let one = setup.stdout_of(["get", "AdmissionChain/versions"]).await;
     assert_eq!(one.trim_end(), chain("one.wasm", "").trim_end());
-    let none = setup.tell(["get", "AdmissionChain/version"]).await;
+    let none = setup.run_command(["get", "AdmissionChain/version"]).await;
     assert_eq!(none.code, Some(2));
     assert!(
         none.stderr
@@ -48,7 +48,7 @@ async fn the_status_shows_the_live_chains() {
         "{}",
         none.stderr
     );
-    let none = setup.tell(["decisions", "--chain", "version"]).await;
+    let none = setup.run_command(["decisions", "--chain", "version"]).await;
     assert!(
         none.stderr
             .contains("no chain `version` is live; did you mean versions?"),
@@ -153,7 +153,7 @@ async fn impossible_changes_are_refused_and_change_nothing() {
         (expanding, "repeat over 99 times as much as is written"),
     ] {
         let file = write(&setup.directory, "wrong.yaml", text);
-        let refused = setup.tell(["apply", "-f", file.to_str().unwrap()]).await;
+        let refused = setup.run_command(["apply", "-f", file.to_str().unwrap()]).await;
         assert_eq!(refused.code, Some(2), "{}", refused.stdout);
         assert!(
             refused.stderr.contains(expected),
@@ -167,7 +167,7 @@ async fn impossible_changes_are_refused_and_change_nothing() {
         ["promote", "versions/version"],
         ["diff", "1"],
     ] {
-        assert_eq!(setup.tell(arguments).await.code, Some(2), "{arguments:?}");
+        assert_eq!(setup.run_command(arguments).await.code, Some(2), "{arguments:?}");
     }
     assert_eq!(setup.versions_of("a").await, annotations_by(1));
     assert_eq!(

@@ -8,7 +8,7 @@ use tokio::time::timeout;
 
 use super::{
     balancer::Balancer,
-    gate::{Gate, rest, tell, token},
+    scene::{GatewayScene, rest, run_command, token},
 };
 use crate::{cluster::Cluster, process::until, rest::Rest};
 
@@ -27,28 +27,31 @@ async fn until_status(user: &Rest, path: &str, expected: u16) {
 }
 
 pub(crate) async fn role_bindings_of_the_cluster_decide(cluster: Arc<Cluster>) {
-    let mut gate = Gate::start(cluster, true).await;
-    let namespace = gate.scene.namespace.clone();
-    tell(&gate.scene, "users create carol").await.succeeds();
-    let granted = format!("permissions grant carol {} Cluster", gate.cluster_id);
-    tell(&gate.scene, &granted).await.succeeds();
-    let carol = token(&gate.scene, "carol").await;
-    let carol = rest(&gate.scene, &gate.scene.url(""), &carol);
-    let (pods, secrets) = (gate.path("pods"), gate.path("secrets"));
+    let mut gateway = GatewayScene::start(cluster, true).await;
+    let namespace = gateway.scene.namespace.clone();
+    run_command(&gateway.scene, "users create carol").await.succeeds();
+    let granted = format!("permissions grant carol {} Cluster", gateway.cluster_id);
+    run_command(&gateway.scene, &granted).await.succeeds();
+    let carol = token(&gateway.scene, "carol").await;
+    let carol = rest(&gateway.scene, &gateway.scene.url(""), &carol);
+    let (pods, secrets) = (gateway.path("pods"), gateway.path("secrets"));
     // The gateway lets every request pass, but the cluster has no role binding.
     let refused = carol.get(&pods).await.unwrap();
     assert_eq!(refused.status, 403);
     assert!(refused.text().contains("plain.carol"), "{}", refused.text());
-    gate.administer("create role secret-reader --verb=get,list --resource=secrets")
+    gateway
+        .administer("create role secret-reader --verb=get,list --resource=secrets")
         .await;
-    gate.administer("create rolebinding carol --role=secret-reader --user=plain.carol")
+    gateway
+        .administer("create rolebinding carol --role=secret-reader --user=plain.carol")
         .await;
     // Carol may now read Secrets, and still nothing else.
     until_status(&carol, &secrets, 200).await;
     assert_eq!(status_of(&carol, &pods).await, 403);
 
     // If the cluster no longer accepts the agent's token, the user gets 502 and not 401.
-    gate.administer("delete serviceaccount admittance --namespace=admittance-system")
+    gateway
+        .administer("delete serviceaccount admittance --namespace=admittance-system")
         .await;
     until_status(&carol, &secrets, 502).await;
     let reply = carol.get(&secrets).await.unwrap();
@@ -56,62 +59,66 @@ pub(crate) async fn role_bindings_of_the_cluster_decide(cluster: Arc<Cluster>) {
     assert!(message.contains("agent"), "{message}");
 
     // The agent of the original BCS has an account with `cluster-admin`, with which super users need no role binding.
-    gate.administer("delete clusterrolebinding admittance-system-admittance-agent-cluster-admin")
+    gateway
+        .administer("delete clusterrolebinding admittance-system-admittance-agent-cluster-admin")
         .await;
-    tell(&gate.scene, "users create root --super-user")
+    run_command(&gateway.scene, "users create root --super-user")
         .await
         .succeeds();
-    let root = token(&gate.scene, "root").await;
-    let root = rest(&gate.scene, &gate.scene.url(""), &root);
-    gate.administer("create serviceaccount bcs-kube-agent").await;
+    let root = token(&gateway.scene, "root").await;
+    let root = rest(&gateway.scene, &gateway.scene.url(""), &root);
+    gateway.administer("create serviceaccount bcs-kube-agent").await;
     let bound = format!(
         "create clusterrolebinding {namespace} --clusterrole=cluster-admin --serviceaccount={namespace}:bcs-kube-agent"
     );
-    gate.administer(&bound).await;
-    let account = gate.mount(&namespace, "bcs-kube-agent").await;
-    gate.replace_agent(&account).await;
+    gateway.administer(&bound).await;
+    let account = gateway.mount(&namespace, "bcs-kube-agent").await;
+    gateway.replace_agent(&account).await;
     until_status(&carol, &secrets, 200).await;
     assert_eq!(status_of(&carol, &pods).await, 403);
-    until_status(&root, &format!("{}/api/v1/nodes", gate.prefix), 200).await;
+    until_status(&root, &format!("{}/api/v1/nodes", gateway.prefix), 200).await;
 }
 
 pub(crate) async fn agents_find_the_addresses_of_api_servers(cluster: Arc<Cluster>) {
-    let mut gate = Gate::start(cluster, false).await;
-    let account = gate.scene.path("service-account");
+    let mut gateway = GatewayScene::start(cluster, false).await;
+    let account = gateway.scene.path("service-account");
     let (first, second) = ("198.18.0.1", "198.18.0.2");
-    let at_first = served_at(&gate, first).await;
-    gate.replace_agent(&account).await;
-    let pods = gate.path("pods");
-    reported(&gate, first, &at_first).await;
-    until_status(&gate.rest, &pods, 200).await;
+    let at_first = served_at(&gateway, first).await;
+    gateway.replace_agent(&account).await;
+    let pods = gateway.path("pods");
+    reported(&gateway, first, &at_first).await;
+    until_status(&gateway.rest, &pods, 200).await;
 
-    let at_second = served_at(&gate, second).await;
+    let at_second = served_at(&gateway, second).await;
     drop(at_first);
-    reported(&gate, second, &at_second).await;
-    until_status(&gate.rest, &pods, 200).await;
-    gate.administer("delete endpoints kubernetes --namespace=default")
+    reported(&gateway, second, &at_second).await;
+    until_status(&gateway.rest, &pods, 200).await;
+    gateway
+        .administer("delete endpoints kubernetes --namespace=default")
         .await;
 }
 
 /// Serves the API at this address, and lists it as the only endpoint. Kubernetes rejects loopback addresses as
 /// endpoints.
-async fn served_at(gate: &Gate, ip: &str) -> Balancer {
+async fn served_at(gateway: &GatewayScene, ip: &str) -> Balancer {
     let server = Balancer::start_at(ip).await;
-    server.pass_to(&[gate.scene.cluster.url()]);
+    server.pass_to(&[gateway.scene.cluster.url()]);
     let endpoints = json!({
         "apiVersion": "v1",
         "kind": "Endpoints",
         "metadata": {"name": "kubernetes", "namespace": "default"},
         "subsets": [{"addresses": [{"ip": ip}], "ports": [{"name": "https", "port": server.port()}]}],
     });
-    gate.scene.apply(&endpoints).await.succeeds();
+    gateway.scene.apply(&endpoints).await.succeeds();
     server
 }
 
-async fn reported(gate: &Gate, ip: &str, server: &Balancer) {
+async fn reported(gateway: &GatewayScene, ip: &str, server: &Balancer) {
     let address = format!("https://{ip}:{}", server.port());
     let reported = until("the addresses that the agent reports", async || {
-        let listed = tell(&gate.scene, "clusters list --output json").await.json();
+        let listed = run_command(&gateway.scene, "clusters list --output json")
+            .await
+            .json();
         listed.to_string().contains(&address).then_some(())
     });
     timeout(SOON, reported).await.unwrap();

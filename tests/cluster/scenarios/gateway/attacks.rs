@@ -14,7 +14,7 @@ use tokio::{
 };
 use tokio_rustls::TlsConnector;
 
-use super::gate::{Gate, identifier, rest, tell, token};
+use super::scene::{GatewayScene, identifier, rest, run_command, token};
 use crate::{cluster::Cluster, process::NEVER, scene::Scene};
 
 /// A path that only cluster administrators may list.
@@ -92,13 +92,13 @@ fn is_complete(read: &[u8]) -> bool {
 }
 
 pub(crate) async fn no_client_becomes_another_user(cluster: Arc<Cluster>) {
-    let gate = Gate::start(cluster.clone(), true).await;
+    let gateway = GatewayScene::start(cluster.clone(), true).await;
     let direct = cluster.rest().unwrap();
     assert_eq!(direct.get(NODES).await.unwrap().status, 200);
-    let (prefix, token) = (&gate.prefix, token(&gate.scene, "alice").await);
+    let (prefix, token) = (&gateway.prefix, token(&gateway.scene, "alice").await);
     for lines in LINES {
         let reply = raw(
-            &gate.scene,
+            &gateway.scene,
             &format!(
                 "GET {prefix}{NODES} HTTP/1.1\r\nHost: gateway\r\nAuthorization: Bearer {token}\r\n{lines}\r\n\r\n"
             ),
@@ -116,7 +116,7 @@ pub(crate) async fn no_client_becomes_another_user(cluster: Arc<Cluster>) {
         (" Impersonate-Group: system:masters", 400),
     ] {
         let reply = raw(
-            &gate.scene,
+            &gateway.scene,
             &format!(
                 "GET {prefix}{NODES} HTTP/1.1\r\nHost: gateway\r\nAuthorization: Bearer {token}\r\n{lines}\r\n\r\n"
             ),
@@ -126,13 +126,13 @@ pub(crate) async fn no_client_becomes_another_user(cluster: Arc<Cluster>) {
     }
 
     // The same attempts over HTTP/2, where a header may be repeated.
-    let authority = String::from_utf8(gate.scene.authority("certs")).unwrap();
+    let authority = String::from_utf8(gateway.scene.authority("certs")).unwrap();
     let client = Client::over_http2(Trust {
         authorities: &authority,
         identity: None,
     })
     .unwrap();
-    let mut request = Request::get(gate.scene.url(&format!("{prefix}{NODES}")))
+    let mut request = Request::get(gateway.scene.url(&format!("{prefix}{NODES}")))
         .body(String::new())
         .unwrap();
     let headers = request.headers_mut();
@@ -160,9 +160,9 @@ pub(crate) async fn no_client_becomes_another_user(cluster: Arc<Cluster>) {
         "get secrets --all-namespaces --as=system:serviceaccount:kube-system:default",
         "get nodes --token=token-of-admin",
     ] {
-        let said = gate.run(arguments).await;
-        let is_right = said.succeeded == arguments.starts_with("get secrets");
-        assert!(is_right, "{arguments}: {} {}", said.stdout, said.stderr);
+        let output = gateway.run(arguments).await;
+        let is_right = output.succeeded == arguments.starts_with("get secrets");
+        assert!(is_right, "{arguments}: {} {}", output.stdout, output.stderr);
     }
     let question = json!({
         "apiVersion": "authorization.k8s.io/v1",
@@ -170,17 +170,17 @@ pub(crate) async fn no_client_becomes_another_user(cluster: Arc<Cluster>) {
         "spec": {"resourceAttributes": {"verb": "*", "resource": "*", "group": "*"}},
     });
     let path = format!("{prefix}/apis/authorization.k8s.io/v1/selfsubjectaccessreviews");
-    let reply = gate.rest.post(&path, &question).await.unwrap().json().unwrap();
+    let reply = gateway.rest.post(&path, &question).await.unwrap().json().unwrap();
     assert_eq!(reply["status"]["allowed"], false, "{reply}");
 }
 
 pub(crate) async fn no_client_reaches_another_cluster(cluster: Arc<Cluster>) {
-    let gate = Gate::start(cluster, true).await;
-    let scene = &gate.scene;
-    tell(scene, "users create bob").await.succeeds();
+    let gateway = GatewayScene::start(cluster, true).await;
+    let scene = &gateway.scene;
+    run_command(scene, "users create bob").await.succeeds();
     let other_name = format!("{}-other", scene.namespace);
     let other_id = format!("plain-{other_name}");
-    tell(scene, &format!("clusters create {other_name} --creator bob"))
+    run_command(scene, &format!("clusters create {other_name} --creator bob"))
         .await
         .succeeds();
     let other = format!("/tunnels/clusters/{}", identifier(scene, &other_id).await);
@@ -197,11 +197,11 @@ pub(crate) async fn no_client_reaches_another_cluster(cluster: Arc<Cluster>) {
         (500, status.clone())
     );
     assert_eq!(
-        code(&gate.rest, format!("{other}/version")).await,
+        code(&gateway.rest, format!("{other}/version")).await,
         (404, status.clone())
     );
     assert_eq!(
-        code(&bob, format!("{}/version", gate.prefix)).await,
+        code(&bob, format!("{}/version", gateway.prefix)).await,
         (404, status)
     );
     let identifier = other.rsplit('/').next().unwrap();
@@ -220,7 +220,7 @@ pub(crate) async fn no_client_reaches_another_cluster(cluster: Arc<Cluster>) {
     ] {
         let head = format!(
             "GET {}{path} HTTP/1.1\r\nHost: gateway\r\nAuthorization: Bearer {alice}\r\n\r\n",
-            gate.prefix
+            gateway.prefix
         );
         let reply = raw(scene, &head).await;
         assert!(reply.starts_with("HTTP/1.1 400"), "{path}: {reply}");
@@ -228,16 +228,16 @@ pub(crate) async fn no_client_reaches_another_cluster(cluster: Arc<Cluster>) {
 }
 
 pub(crate) async fn a_register_token_cannot_be_guessed(cluster: Arc<Cluster>) {
-    let gate = Gate::start(cluster, true).await;
-    let scene = &gate.scene;
+    let gateway = GatewayScene::start(cluster, true).await;
+    let scene = &gateway.scene;
     let other_name = format!("{}-other", scene.namespace);
-    tell(scene, &format!("clusters create {other_name}"))
+    run_command(scene, &format!("clusters create {other_name}"))
         .await
         .succeeds();
-    let of_other = tell(scene, &format!("register-tokens create plain-{other_name}")).await;
+    let of_other = run_command(scene, &format!("register-tokens create plain-{other_name}")).await;
     let file = std::fs::read_to_string(scene.path("register.token")).unwrap();
     let right = file.trim();
-    let clusters = async || tell(scene, "clusters list --output json").await.json();
+    let clusters = async || run_command(scene, "clusters list --output json").await.json();
     let before = clusters().await;
     for wrong in [
         String::new(),
@@ -254,8 +254,8 @@ pub(crate) async fn a_register_token_cannot_be_guessed(cluster: Arc<Cluster>) {
             "cacert_data": std::fs::read_to_string(scene.path("certs/ca.pem")).unwrap(),
             "user_token": "mine",
         });
-        let path = format!("/rest/clusters/{}/credentials", gate.cluster_id);
-        let reply = gate.rest.send(http::Method::PUT, &path, Some(&report)).await;
+        let path = format!("/rest/clusters/{}/credentials", gateway.cluster_id);
+        let reply = gateway.rest.send(http::Method::PUT, &path, Some(&report)).await;
         let reply = reply.unwrap().json().unwrap();
         assert_ne!(reply["code_name"], Value::Null, "{wrong}: {reply}");
         let head = format!(
@@ -263,11 +263,11 @@ pub(crate) async fn a_register_token_cannot_be_guessed(cluster: Arc<Cluster>) {
              Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\
              BCS-API-Tunnel-Module: kube-agent\r\nBCS-API-Tunnel-ClusterId: {}\r\n\
              BCS-API-Tunnel-Params: e30=\r\nBCS-API-Tunnel-Token: {wrong}\r\n\r\n",
-            gate.cluster_id
+            gateway.cluster_id
         );
         let reply = raw(scene, &head).await;
         assert!(reply.starts_with("HTTP/1.1 4"), "{wrong}: {reply}");
     }
     assert_eq!(clusters().await, before);
-    gate.run("get pods").await.succeeds();
+    gateway.run("get pods").await.succeeds();
 }

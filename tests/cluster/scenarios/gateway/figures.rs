@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc};
 use admittance_tests::resident_memory;
 
 use super::{
-    gate::{Gate, Setting},
+    scene::{GatewayScene, Setting},
     watches::watch,
 };
 use crate::{cluster::Cluster, figures::Row, process::until};
@@ -25,8 +25,8 @@ pub(crate) async fn measure_gateways(cluster: &Arc<Cluster>) -> Vec<Row> {
         if !has_chains {
             setting.chains.clear();
         }
-        let gate = Gate::configured(cluster.clone(), setting).await;
-        rows.push(Row::measure(what, &gate.rest, &gate.path("pods")).await);
+        let gateway = GatewayScene::configured(cluster.clone(), setting).await;
+        rows.push(Row::measure(what, &gateway.rest, &gateway.path("pods")).await);
     }
     rows
 }
@@ -44,39 +44,40 @@ pub(crate) struct Watched {
 pub(crate) async fn memory_of_watches(cluster: &Arc<Cluster>) -> Vec<Watched> {
     let mut all = Vec::new();
     for has_tunnel in [false, true] {
-        let gate = Gate::start(cluster.clone(), has_tunnel).await;
+        let gateway = GatewayScene::start(cluster.clone(), has_tunnel).await;
         let resident = || {
-            [gate.scene.running().id().unwrap(), gate.agent.id().unwrap()]
+            [gateway.scene.running().id().unwrap(), gateway.agent.id().unwrap()]
                 .map(|process| resident_memory(process).unwrap())
         };
-        let (before, others) = (resident(), watchers(&gate).await);
+        let (before, others) = (resident(), watchers(&gateway).await);
         let mut watches = Vec::new();
         for batch in 1..=WATCHES / AT_ONCE {
-            watches.push(watch(&gate, AT_ONCE));
+            watches.push(watch(&gateway, AT_ONCE));
             until("the watches of the API server", async || {
-                (watchers(&gate).await >= others + batch * AT_ONCE).then_some(())
+                (watchers(&gateway).await >= others + batch * AT_ONCE).then_some(())
             })
             .await;
         }
         let after = resident();
         drop(watches);
         until("the end of the watches", async || {
-            (watchers(&gate).await <= others).then_some(())
+            (watchers(&gateway).await <= others).then_some(())
         })
         .await;
-        let [gateway, agent] = [0, 1].map(|process| after[process].saturating_sub(before[process]));
+        let [gateway_memory, agent_memory] =
+            [0, 1].map(|process| after[process].saturating_sub(before[process]));
         all.push(Watched {
             has_tunnel,
-            gateway,
-            agent,
+            gateway: gateway_memory,
+            agent: agent_memory,
         });
     }
     all
 }
 
 /// Returns the number of open watches of ConfigMaps, from the API server's metrics.
-async fn watchers(gate: &Gate) -> usize {
-    let metrics = gate.scene.rest.get("/metrics").await.unwrap().text();
+async fn watchers(gateway: &GatewayScene) -> usize {
+    let metrics = gateway.scene.rest.get("/metrics").await.unwrap().text();
     let is_of_watches = |line: &&str| {
         line.starts_with("apiserver_longrunning_gauge{")
             && line.contains(r#"resource="configmaps""#)

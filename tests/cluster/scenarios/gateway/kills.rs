@@ -13,7 +13,7 @@ use tokio::{task::JoinSet, time::timeout};
 
 use super::{
     SOON,
-    gate::Gate,
+    scene::GatewayScene,
     watches::{end_with_errors, open_watches},
 };
 use crate::{
@@ -44,14 +44,14 @@ struct Load {
 }
 
 impl Load {
-    fn start(gate: &Gate, name: &str) -> Self {
+    fn start(gateway: &GatewayScene, name: &str) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let mut clients = JoinSet::new();
         for client in 0..CLIENTS {
             let name = format!("{name}-{client}");
             clients.spawn(create(
-                gate.rest.clone(),
-                gate.path("configmaps"),
+                gateway.rest.clone(),
+                gateway.path("configmaps"),
                 name,
                 stop.clone(),
             ));
@@ -60,7 +60,7 @@ impl Load {
     }
 
     /// Stops the clients, and checks that every confirmed object exists.
-    async fn stop(self, gate: &Gate) -> Tally {
+    async fn stop(self, gateway: &GatewayScene) -> Tally {
         self.stop.store(true, Ordering::Relaxed);
         let mut all = Tally::default();
         for tally in self.clients.join_all().await {
@@ -69,8 +69,8 @@ impl Load {
             all.broken += tally.broken;
         }
         assert!(!all.created.is_empty());
-        let path = format!("/api/v1/namespaces/{}/configmaps", gate.scene.namespace);
-        let listed = gate.scene.rest.get(&path).await.unwrap().json().unwrap();
+        let path = format!("/api/v1/namespaces/{}/configmaps", gateway.scene.namespace);
+        let listed = gateway.scene.rest.get(&path).await.unwrap().json().unwrap();
         let items = listed["items"].as_array().unwrap();
         for name in &all.created {
             let is_there = items.iter().any(|item| item["metadata"]["name"] == **name);
@@ -117,32 +117,32 @@ async fn create(rest: Rest, path: String, name: String, stop: Arc<AtomicBool>) -
 }
 
 pub(crate) async fn confirmed_objects_survive_a_kill_of_the_agent(cluster: Arc<Cluster>) {
-    let mut gate = Gate::start(cluster, true).await;
-    let mut watches = open_watches(&gate, WATCHES).await;
-    let load = Load::start(&gate, "agent");
-    gate.agent.kill().await.unwrap();
-    let path = format!("{}/version", gate.prefix);
+    let mut gateway = GatewayScene::start(cluster, true).await;
+    let mut watches = open_watches(&gateway, WATCHES).await;
+    let load = Load::start(&gateway, "agent");
+    gateway.agent.kill().await.unwrap();
+    let path = format!("{}/version", gateway.prefix);
     until("an error", async || {
-        let reply = gate.rest.get(&path).await.unwrap();
+        let reply = gateway.rest.get(&path).await.unwrap();
         reply.status.is_server_error().then_some(())
     })
     .await;
     end_with_errors(&mut watches, WATCHES).await;
-    gate.start_agent();
-    timeout(SOON, gate.until_reached()).await.unwrap();
-    let tally = load.stop(&gate).await;
+    gateway.start_agent();
+    timeout(SOON, gateway.until_reached()).await.unwrap();
+    let tally = load.stop(&gateway).await;
     // Only requests in flight at the kill are broken.
     assert!(tally.refused > 0 && tally.broken <= CLIENTS, "{tally:?}");
 }
 
 pub(crate) async fn confirmed_objects_survive_a_kill_of_the_gateway(cluster: Arc<Cluster>) {
-    let mut gate = Gate::start(cluster, true).await;
-    let mut watches = open_watches(&gate, WATCHES).await;
-    let load = Load::start(&gate, "gateway");
-    gate.scene.program().kill().await.unwrap();
+    let mut gateway = GatewayScene::start(cluster, true).await;
+    let mut watches = open_watches(&gateway, WATCHES).await;
+    let load = Load::start(&gateway, "gateway");
+    gateway.scene.program().kill().await.unwrap();
     end_with_errors(&mut watches, WATCHES).await;
-    gate.scene.start_again().await;
-    timeout(SOON, gate.until_reached()).await.unwrap();
-    let tally = load.stop(&gate).await;
+    gateway.scene.start_again().await;
+    timeout(SOON, gateway.until_reached()).await.unwrap();
+    let tally = load.stop(&gateway).await;
     assert!(tally.broken > 0, "{tally:?}");
 }

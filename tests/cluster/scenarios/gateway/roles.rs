@@ -4,7 +4,7 @@ use std::{fs, sync::Arc};
 
 use serde_json::json;
 
-use super::gate::{Gate, Setting, rest, tell, token};
+use super::scene::{GatewayScene, Setting, rest, run_command, token};
 use crate::{cluster::Cluster, process::until};
 
 pub(crate) async fn roles_of_a_file_are_bound_in_the_cluster(cluster: Arc<Cluster>) {
@@ -19,15 +19,15 @@ pub(crate) async fn roles_of_a_file_are_bound_in_the_cluster(cluster: Arc<Cluste
         roles: Some(json!({"file": &file})),
         ..Setting::simple(true)
     };
-    let gate = Gate::configured(cluster, setting).await;
-    tell(&gate.scene, "users create bob").await.succeeds();
-    let bob = token(&gate.scene, "bob").await;
-    let bob = rest(&gate.scene, &gate.scene.url(""), &bob);
+    let gateway = GatewayScene::configured(cluster, setting).await;
+    run_command(&gateway.scene, "users create bob").await.succeeds();
+    let bob = token(&gateway.scene, "bob").await;
+    let bob = rest(&gateway.scene, &gateway.scene.url(""), &bob);
     let status_of = async |path: &str| {
         let reply = bob.get(path).await.ok()?;
         Some(reply.status.as_u16())
     };
-    let (pods, secrets) = (gate.path("pods"), gate.path("secrets"));
+    let (pods, secrets) = (gateway.path("pods"), gateway.path("secrets"));
     until("the role of bob", async || {
         (status_of(&pods).await == Some(200)).then_some(())
     })
@@ -37,7 +37,7 @@ pub(crate) async fn roles_of_a_file_are_bound_in_the_cluster(cluster: Arc<Cluste
 
     write("services-view");
     until("the other role of bob", async || {
-        let services = status_of(&gate.path("services")).await;
+        let services = status_of(&gateway.path("services")).await;
         (services == Some(200) && status_of(&pods).await == Some(403)).then_some(())
     })
     .await;

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use super::{
     SOON,
     balancer::Balancer,
-    gate::{Gate, Setting, rest, tell, token},
+    scene::{GatewayScene, Setting, rest, run_command, token},
     watches::{end_with_errors, open_watches},
 };
 use crate::{cluster::Cluster, ensemble, mariadb::MariaDb, process::until, scene::replace};
@@ -73,47 +73,54 @@ pub(crate) async fn a_second_gateway_replaces_a_killed_one(cluster: Arc<Cluster>
         front: Some(&front),
         ..Setting::simple(true)
     };
-    let mut gate = Gate::configured(cluster, setting).await;
-    let (first_url, alice_token) = (gate.scene.url(""), token(&gate.scene, "alice").await);
-    let mut first = gate.scene.serve_elsewhere().await;
-    let second_url = gate.scene.url("");
+    let mut gateway = GatewayScene::configured(cluster, setting).await;
+    let (first_url, alice_token) = (gateway.scene.url(""), token(&gateway.scene, "alice").await);
+    let mut first = gateway.scene.serve_elsewhere().await;
+    let second_url = gateway.scene.url("");
     front.pass_to(&[first_url.clone(), second_url.clone()]);
-    let by_second = rest(&gate.scene, &second_url, &alice_token);
-    gate.until_reached_by(&by_second).await;
+    let by_second = rest(&gateway.scene, &second_url, &alice_token);
+    gateway.until_reached_by(&by_second).await;
     let tunnels = |status: &Value| {
         let cluster = &status["gateway"]["kubernetes"][0];
         (cluster["tunnels"].as_u64(), cluster["gateways"].as_u64())
     };
-    let status = gate.scene.program().status().await.unwrap();
+    let status = gateway.scene.program().status().await.unwrap();
     assert_eq!(tunnels(&status), (Some(0), Some(1)), "{status}");
 
     // The second gateway forwards requests and watches to the first, which has the tunnel.
-    gate.rest = by_second.clone();
+    gateway.rest = by_second.clone();
     let create = async |name: &str| {
         let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
-        let reply = by_second.post(&gate.path("configmaps"), &object).await.unwrap();
+        let reply = by_second
+            .post(&gateway.path("configmaps"), &object)
+            .await
+            .unwrap();
         assert_eq!(reply.status, 201, "{}", reply.text());
     };
     create("through-both").await;
-    let mut watches = open_watches(&gate, WATCHES).await;
+    let mut watches = open_watches(&gateway, WATCHES).await;
     first.kill().await.unwrap();
     end_with_errors(&mut watches, WATCHES).await;
     // The agent has reconnected, to the second gateway.
-    timeout(SOON, gate.until_reached()).await.unwrap();
+    timeout(SOON, gateway.until_reached()).await.unwrap();
     create("through-the-second").await;
-    let status = gate.scene.program().until_status("the agent's tunnel", |status| {
-        tunnels(status) == (Some(1), Some(0))
-    });
+    let status = gateway
+        .scene
+        .program()
+        .until_status("the agent's tunnel", |status| {
+            tunnels(status) == (Some(1), Some(0))
+        });
     status.await.unwrap();
-    gate.run("get configmap through-both through-the-second")
+    gateway
+        .run("get configmap through-both through-the-second")
         .await
         .succeeds();
 
     // A new gateway reaches the cluster through the second one.
     drop(first);
-    let second = gate.scene.serve_elsewhere().await;
-    let by_third = rest(&gate.scene, &gate.scene.url(""), &alice_token);
-    gate.until_reached_by(&by_third).await;
+    let second = gateway.scene.serve_elsewhere().await;
+    let by_third = rest(&gateway.scene, &gateway.scene.url(""), &alice_token);
+    gateway.until_reached_by(&by_third).await;
     drop(second);
 }
 
@@ -123,32 +130,36 @@ pub(crate) async fn gateways_survive_an_outage_of_the_database(cluster: Arc<Clus
         accounts: shared.accounts(),
         ..Setting::simple(true)
     };
-    let gate = Gate::configured(cluster, setting).await;
+    let gateway = GatewayScene::configured(cluster, setting).await;
     shared.server.kill().await.unwrap();
     // During an outage of the database, a gateway keeps using the data that it last read.
     let create = async |name: &str| {
         let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
-        let path = gate.path("configmaps");
-        let reply = gate.rest.send(Method::POST, &path, Some(&object)).await.unwrap();
+        let path = gateway.path("configmaps");
+        let reply = gateway
+            .rest
+            .send(Method::POST, &path, Some(&object))
+            .await
+            .unwrap();
         assert_eq!(reply.status, 201, "{}", reply.text());
     };
     create("without-the-database").await;
-    tell(&gate.scene, "users create bob")
+    run_command(&gateway.scene, "users create bob")
         .await
         .fails_with(&["the database of users and clusters"]);
     let read = "admittance_gateway_accounts_last_read_successful";
     until("the report of the problem", async || {
-        (gate.scene.metrics().await.sum(read, &[]) == Some(0.0)).then_some(())
+        (gateway.scene.metrics().await.sum(read, &[]) == Some(0.0)).then_some(())
     })
     .await;
     create("after-the-report").await;
 
     shared.server.start_again().await.unwrap();
     let back = until("the database", async || {
-        (gate.scene.metrics().await.sum(read, &[]) == Some(1.0)).then_some(())
+        (gateway.scene.metrics().await.sum(read, &[]) == Some(1.0)).then_some(())
     });
     timeout(Duration::from_secs(30), back).await.unwrap();
-    tell(&gate.scene, "users create bob").await.succeeds();
-    gate.revoke().await;
-    gate.run("get configmaps").await.fails_with(&["logged in"]);
+    run_command(&gateway.scene, "users create bob").await.succeeds();
+    gateway.revoke().await;
+    gateway.run("get configmaps").await.fails_with(&["logged in"]);
 }

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use serde_json::json;
 use tokio::{task::JoinSet, time::Instant};
 
-use super::{SOON, gate::Gate};
+use super::{SOON, scene::GatewayScene};
 use crate::{cluster::Cluster, process::until};
 
 const WATCHES: usize = 100;
@@ -16,27 +16,27 @@ pub(crate) async fn watches_stay_open(cluster: Arc<Cluster>) {
     let limit = cluster.longest_watch;
     let mut watching = JoinSet::new();
     for has_tunnel in [false, true] {
-        let gate = Gate::start(cluster.clone(), has_tunnel).await;
-        watching.spawn(async move { watch_for(&gate, limit).await });
+        let gateway = GatewayScene::start(cluster.clone(), has_tunnel).await;
+        watching.spawn(async move { watch_for(&gateway, limit).await });
     }
     watching.join_all().await;
 }
 
 /// Opens a watch with an event every few seconds, and one whose first event comes at the end.
-async fn watch_for(gate: &Gate, limit: Duration) {
+async fn watch_for(gateway: &GatewayScene, limit: Duration) {
     let create = async |name: String, kind: &str| {
         let object = json!({
             "apiVersion": "v1",
             "kind": "ConfigMap",
             "metadata": {"name": name, "labels": {"kind": kind}},
         });
-        gate.scene.apply(&object).await.succeeds();
+        gateway.scene.apply(&object).await.succeeds();
     };
     create("busy-0".to_owned(), "busy").await;
     create("idle-0".to_owned(), "idle").await;
     // The initial list in the output proves that the watch misses no later event.
     let start = |kind: &str| {
-        gate.start_kubectl(&format!(
+        gateway.start_kubectl(&format!(
             "get configmaps --selector=kind={kind} --watch --output=name"
         ))
     };
@@ -57,13 +57,13 @@ async fn watch_for(gate: &Gate, limit: Duration) {
 }
 
 pub(crate) async fn a_hundred_watches_end_with_their_token(cluster: Arc<Cluster>) {
-    let gate = Gate::start(cluster, true).await;
-    let mut watches = open_watches(&gate, WATCHES).await;
+    let gateway = GatewayScene::start(cluster, true).await;
+    let mut watches = open_watches(&gateway, WATCHES).await;
     // Other requests are answered while the watches are open.
     for _ in 0..20 {
-        gate.run("get configmaps").await.succeeds();
+        gateway.run("get configmaps").await.succeeds();
     }
-    gate.revoke().await;
+    gateway.revoke().await;
     end_with_errors(&mut watches, WATCHES).await;
 }
 
@@ -71,21 +71,21 @@ pub(crate) async fn a_hundred_watches_end_with_their_token(cluster: Arc<Cluster>
 pub(super) type Watches = JoinSet<Result<admittance_tests::Reply, admittance_tests::Error>>;
 
 /// Opens watches for names that do not exist, so that they have no events.
-pub(super) fn watch(gate: &Gate, count: usize) -> Watches {
-    let path = gate.path("configmaps?watch=true&timeoutSeconds=600&labelSelector=kind=none");
+pub(super) fn watch(gateway: &GatewayScene, count: usize) -> Watches {
+    let path = gateway.path("configmaps?watch=true&timeoutSeconds=600&labelSelector=kind=none");
     let mut watches = JoinSet::new();
     for _ in 0..count {
-        let (rest, path) = (gate.rest.clone(), path.clone());
+        let (rest, path) = (gateway.rest.clone(), path.clone());
         watches.spawn(async move { rest.get(&path).await });
     }
     watches
 }
 
 /// Opens watches, and waits until the gateway has received all of them.
-pub(super) async fn open_watches(gate: &Gate, count: usize) -> Watches {
-    let watches = watch(gate, count);
+pub(super) async fn open_watches(gateway: &GatewayScene, count: usize) -> Watches {
+    let watches = watch(gateway, count);
     until("the watches", async || {
-        let metrics = gate.scene.metrics().await;
+        let metrics = gateway.scene.metrics().await;
         let open = metrics.sum("admittance_http_streams_open", &[]);
         (open >= Some(u32::try_from(count).unwrap().into())).then_some(())
     })

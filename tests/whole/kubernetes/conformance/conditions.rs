@@ -184,10 +184,10 @@ async fn which_are_accepted(hooks: &Hooks) -> Vec<&'static str> {
     assert_eq!(check.code, Some(1), "{}", check.stdout);
     for (row, _, refused) in &documents {
         let of = format!("{row}.yaml:");
-        let said: Vec<_> = check.stdout.lines().filter(|line| line.contains(&of)).collect();
+        let lines: Vec<_> = check.stdout.lines().filter(|line| line.contains(&of)).collect();
         match refused {
-            Some(words) => assert!(said.iter().any(|line| line.contains(words)), "{row}: {said:?}"),
-            None => assert!(said.is_empty(), "{row}: {said:?}"),
+            Some(words) => assert!(lines.iter().any(|line| line.contains(words)), "{row}: {lines:?}"),
+            None => assert!(lines.is_empty(), "{row}: {lines:?}"),
         }
     }
     documents.iter().map(|(row, ..)| *row).collect()

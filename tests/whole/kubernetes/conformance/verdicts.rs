@@ -56,10 +56,10 @@ enum Expected {
     /// Refused with this code and a message that contains this text.
     Refused(u64, &'static str),
     /// The document is rejected, with a message that contains this text.
-    Unread(&'static str),
+    Rejected(&'static str),
 }
 
-use Expected::{Allowed, Changed, Refused, Unread};
+use Expected::{Allowed, Changed, Refused, Rejected};
 
 struct Row {
     name: &'static str,
@@ -182,7 +182,7 @@ fn unchanged_rows(hooks: &Hooks) -> Vec<Row> {
         row(
             "C1.10",
             vec![("allow", json!({"clientConfig": broken_client()}))],
-            Unread("caBundle"),
+            Rejected("caBundle"),
             &[],
         ),
         row(
@@ -339,7 +339,7 @@ fn changing_rows() -> Vec<Row> {
         row(
             "C2.8",
             vec![("allow", json!({"clientConfig": broken_client()}))],
-            Unread("caBundle"),
+            Rejected("caBundle"),
             &[],
         ),
         row(
@@ -485,7 +485,7 @@ impl Expected {
                     verdict.message()
                 );
             }
-            Unread(_) => panic!("{place}: the document was read"),
+            Rejected(_) => panic!("{place}: the document was read"),
         }
     }
 }
@@ -500,7 +500,7 @@ async fn hold(group: &str, phases: &[&'static str], rows: impl FnOnce(&Hooks) ->
             for version in ["v1", "v1beta1"] {
                 let case = Case::new(&hooks, row, phase, version);
                 match row.expected {
-                    Unread(words) => unread(&directory, &case, words).await,
+                    Rejected(words) => check_rejected(&directory, &case, words).await,
                     _ => cases.push((row, case)),
                 }
             }
@@ -515,7 +515,7 @@ async fn hold(group: &str, phases: &[&'static str], rows: impl FnOnce(&Hooks) ->
 }
 
 /// Checks that the program rejects the document before it serves anything.
-async fn unread(directory: &TempDir, case: &Case, words: &str) {
+async fn check_rejected(directory: &TempDir, case: &Case, words: &str) {
     let file = write(directory, &format!("{}.yaml", case.place), &case.document);
     let check = Admittance::run(["check".into(), file.into_os_string()])
         .await

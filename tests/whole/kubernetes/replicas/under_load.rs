@@ -163,7 +163,7 @@ impl Fleet {
         };
         let file = write(&first.directory, "new.json", changed.to_string());
         let told = first
-            .tell(&["apply", "--dry-run", "-f", file.to_str().unwrap()])
+            .run_command(&["apply", "--dry-run", "-f", file.to_str().unwrap()])
             .await;
         assert_eq!(told.code, Some(0), "{}{}", told.stdout, told.stderr);
 

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{
     resources::{SERVICE, denying, prepare},
-    updates::{Creating, sidecar_image},
+    updates::{PodCreators, sidecar_image},
 };
 use crate::{
     cluster::{Cluster, User},
@@ -52,11 +52,11 @@ async fn keeping(cluster: Arc<Cluster>) -> Scene {
 /// Creates a Pod with this image. Returns the names of its containers, or the message of the refusal.
 async fn tried(scene: &Scene, image: &str) -> Result<Vec<String>, String> {
     let arguments = ["create", "--dry-run=server", "--output=json", "-f", "-"];
-    let said = scene.with(&arguments, &pod("tried", image)).await;
-    if said.succeeded {
-        Ok(containers(&said.json()))
+    let output = scene.with(&arguments, &pod("tried", image)).await;
+    if output.succeeded {
+        Ok(containers(&output.json()))
     } else {
-        Err(said.stderr)
+        Err(output.stderr)
     }
 }
 
@@ -97,12 +97,12 @@ pub(crate) async fn the_leader_registers_the_webhooks_of_chains(cluster: Arc<Clu
         .fails_with(&["spec.stages[0].cel.validations[0].expression"]);
 
     let image = "registry.example.com/log-agent:1";
-    let mut creating = Creating::begin(&scene, sidecar_image);
-    creating.until_more(image).await;
+    let mut creators = PodCreators::begin(&scene, sidecar_image);
+    creators.until_more(image).await;
     let secret = format!("secret {SERVICE}-tls --namespace default");
     let certificate = async || {
-        let said = scene.run(&format!("get {secret} --output=json")).await;
-        said.succeeded.then(|| said.json()["data"]["tls.crt"].clone())
+        let output = scene.run(&format!("get {secret} --output=json")).await;
+        output.succeeded.then(|| output.json()["data"]["tls.crt"].clone())
     };
     let before = certificate().await;
     scene.run(&format!("delete {secret}")).await.succeeds();
@@ -111,7 +111,7 @@ pub(crate) async fn the_leader_registers_the_webhooks_of_chains(cluster: Arc<Clu
         (now.is_some() && now != before).then_some(())
     })
     .await;
-    creating.until_more(image).await;
+    creators.until_more(image).await;
     until("the authorities of both certificates", async || {
         let kept = scene
             .get(&format!("mutatingwebhookconfiguration {SERVICE}"))
@@ -121,8 +121,8 @@ pub(crate) async fn the_leader_registers_the_webhooks_of_chains(cluster: Arc<Clu
         (bundle.matches("BEGIN CERTIFICATE").count() == 2).then_some(())
     })
     .await;
-    creating.until_more(image).await;
-    creating.end(&[image]).await;
+    creators.until_more(image).await;
+    creators.end(&[image]).await;
 
     // A rule that another client removed is restored.
     let rules = [

@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// A gateway, a cluster with an agent, and the user alice.
-pub(super) struct Gate {
+pub(super) struct GatewayScene {
     /// The scene of the cluster. Its kubectl connects to the API server directly, as the administrator.
     pub(super) scene: Scene,
     pub(super) agent: Child,
@@ -85,7 +85,7 @@ fn chains() -> Vec<Value> {
     ]
 }
 
-impl Gate {
+impl GatewayScene {
     pub(super) async fn start(cluster: Arc<Cluster>, has_tunnel: bool) -> Self {
         Self::configured(cluster, Setting::simple(has_tunnel)).await
     }
@@ -109,16 +109,16 @@ impl Gate {
             None => scene.url(""),
         };
         until("the database of the gateway", async || {
-            tell(&scene, "users list").await.succeeded.then_some(())
+            run_command(&scene, "users list").await.succeeded.then_some(())
         })
         .await;
-        tell(&scene, "users create alice --group developers")
+        run_command(&scene, "users create alice --group developers")
             .await
             .succeeds();
         let cluster_id = format!("plain-{}", scene.namespace);
         let created = format!("clusters create {} --creator alice", scene.namespace);
-        tell(&scene, &created).await.succeeds();
-        let register_token = tell(&scene, &format!("register-tokens create {cluster_id}")).await;
+        run_command(&scene, &created).await.succeeds();
+        let register_token = run_command(&scene, &format!("register-tokens create {cluster_id}")).await;
         fs::write(scene.path("register.token"), register_token.succeeds().stdout).unwrap();
         install(&scene, &url, &cluster_id).await;
         let agent = agent(&scene, &url, &cluster_id, setting.has_tunnel);
@@ -126,7 +126,7 @@ impl Gate {
         let token = token(&scene, "alice").await;
         let token_file = scene.path("alice.token");
         fs::write(&token_file, &token).unwrap();
-        let gate = Self {
+        let gateway = Self {
             alice: kubeconfig(&scene, &url, &prefix, &token_file).await,
             rest: rest(&scene, &url, &token),
             agent,
@@ -136,8 +136,8 @@ impl Gate {
             prefix,
             scene,
         };
-        gate.until_reached().await;
-        gate
+        gateway.until_reached().await;
+        gateway
     }
 
     pub(super) fn start_agent(&mut self) {
@@ -217,22 +217,24 @@ impl Gate {
     }
 
     pub(super) async fn revoke(&self) {
-        let listed = tell(&self.scene, "tokens list alice --output json").await.json();
+        let listed = run_command(&self.scene, "tokens list alice --output json")
+            .await
+            .json();
         let id = &listed["tokens"][0]["id"];
-        tell(&self.scene, &format!("tokens revoke alice {id}"))
+        run_command(&self.scene, &format!("tokens revoke alice {id}"))
             .await
             .succeeds();
     }
 }
 
 /// Runs an `admittance` command for the gateway.
-pub(super) async fn tell(scene: &Scene, line: &str) -> KubectlOutput {
+pub(super) async fn run_command(scene: &Scene, line: &str) -> KubectlOutput {
     let server = ["--server".to_owned(), scene.admin_url()];
     let arguments = line.split(' ').map(str::to_owned).chain(server);
-    said(arguments.collect()).await
+    run_admittance(arguments.collect()).await
 }
 
-async fn said(arguments: Vec<String>) -> KubectlOutput {
+async fn run_admittance(arguments: Vec<String>) -> KubectlOutput {
     let finished = Admittance::run(arguments).await.unwrap();
     KubectlOutput {
         succeeded: finished.code == Some(0),
@@ -251,7 +253,7 @@ async fn install(scene: &Scene, url: &str, cluster_id: &str) {
         token.display(),
         ca.display()
     );
-    let manifests = said(line.split(' ').map(str::to_owned).collect())
+    let manifests = run_admittance(line.split(' ').map(str::to_owned).collect())
         .await
         .succeeds()
         .stdout;
@@ -344,12 +346,12 @@ fn agent_command(scene: &Scene, url: &str, cluster_id: &str, has_tunnel: bool) -
 }
 
 pub(super) async fn token(scene: &Scene, user: &str) -> String {
-    let created = tell(scene, &format!("tokens create {user} --expires-in 1h")).await;
+    let created = run_command(scene, &format!("tokens create {user} --expires-in 1h")).await;
     created.succeeds().stdout.trim().to_owned()
 }
 
 pub(super) async fn identifier(scene: &Scene, cluster_id: &str) -> String {
-    let listed = tell(scene, "clusters list --output json").await.json();
+    let listed = run_command(scene, "clusters list --output json").await.json();
     let clusters = listed["clusters"].as_array().unwrap();
     let cluster = clusters
         .iter()
@@ -366,7 +368,7 @@ async fn kubeconfig(scene: &Scene, url: &str, prefix: &str, token_file: &Path) -
         token_file.display(),
         scene.path("certs/ca.pem").display()
     );
-    let printed = said(line.split(' ').map(str::to_owned).collect())
+    let printed = run_admittance(line.split(' ').map(str::to_owned).collect())
         .await
         .succeeds();
     let kubeconfig = scene.path("alice.kubeconfig");

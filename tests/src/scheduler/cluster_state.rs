@@ -12,10 +12,10 @@ use super::SchedulerRequest;
 
 /// The state that the schedulers of a cluster share; the original keeps it in ZooKeeper. Clones share the state.
 #[derive(Clone, Debug, Default)]
-pub struct MesosCluster(Arc<Mutex<Holdings>>);
+pub struct MesosCluster(Arc<Mutex<ClusterState>>);
 
 #[derive(Debug, Default)]
-struct Holdings {
+struct ClusterState {
     objects: BTreeMap<ObjectKey, Value>,
     writes: Vec<Write>,
 }
@@ -49,7 +49,7 @@ pub struct Write {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Does {
+pub(super) enum RouteEffect {
     Create(Kind),
     Change(Kind),
     Delete(Kind),
@@ -108,14 +108,14 @@ impl MesosCluster {
         self.lock().writes.clone()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Holdings> {
+    fn lock(&self) -> MutexGuard<'_, ClusterState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn ask(
         &self,
         by: SocketAddr,
-        does: Does,
+        effect: RouteEffect,
         parameters: &[(&'static str, String)],
         received: &SchedulerRequest,
     ) -> Value {
@@ -124,29 +124,29 @@ impl MesosCluster {
             found.map(|(_, value)| value.clone()).unwrap_or_default()
         };
         let named = |kind| (kind, parameter("ns"), parameter("name"));
-        let mut holdings = self.lock();
-        let done = match does {
-            Does::Create(kind) => holdings.create(by, kind, received),
-            Does::Change(kind) => holdings.change(by, kind, received, &named(kind)),
-            Does::Delete(kind) => holdings.delete(by, named(kind)),
-            Does::Scale(kind) => {
+        let mut state = self.lock();
+        let done = match effect {
+            RouteEffect::Create(kind) => state.create(by, kind, received),
+            RouteEffect::Change(kind) => state.change(by, kind, received, &named(kind)),
+            RouteEffect::Delete(kind) => state.delete(by, named(kind)),
+            RouteEffect::Scale(kind) => {
                 let instances = parameter("instances");
                 let instances = if instances.is_empty() {
                     query(received, "instances")
                 } else {
                     instances
                 };
-                holdings.scale(by, named(kind), &instances)
+                state.scale(by, named(kind), &instances)
             }
-            Does::Get(kind) => holdings.get(&named(kind)).cloned(),
-            Does::List(kind) => Ok(holdings.list(kind, &parameter("ns"))),
-            Does::Define(kind) => holdings
+            RouteEffect::Get(kind) => state.get(&named(kind)).cloned(),
+            RouteEffect::List(kind) => Ok(state.list(kind, &parameter("ns"))),
+            RouteEffect::Define(kind) => state
                 .get(&named(kind))
                 .map(|object| object.get("raw_json").cloned().unwrap_or_default()),
-            Does::Versions => holdings
+            RouteEffect::Versions => state
                 .get(&named(Kind::Application))
                 .map(|_| json!(["1486469930525129787"])),
-            Does::Nothing => Ok(Value::Null),
+            RouteEffect::Nothing => Ok(Value::Null),
         };
         match done {
             Ok(data) => json!({"result": true, "code": 0, "message": "success", "data": data}),
@@ -158,7 +158,7 @@ impl MesosCluster {
     }
 }
 
-impl Holdings {
+impl ClusterState {
     fn get(&self, key: &ObjectKey) -> Result<&Value, Refused> {
         self.objects
             .get(key)
