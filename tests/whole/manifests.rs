@@ -76,7 +76,7 @@ struct Printed {
 }
 
 impl Printed {
-    async fn of(definitions: &str, arguments: &str) -> Self {
+    async fn from_definitions(definitions: &str, arguments: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let file = write(&directory, "pods.yaml", definitions);
         Self::in_directory(

@@ -68,7 +68,7 @@ impl Scene {
     pub(super) async fn review(&self, review: &Value) -> Verdict {
         let request = request(&self.0.program.url("/admit"), review);
         let reply = self.0.client.send(request).await.unwrap();
-        Verdict::of(review, &reply)
+        Verdict::parse(review, &reply)
     }
 
     pub(super) async fn run_command(&self, arguments: &[&str]) -> Finished {

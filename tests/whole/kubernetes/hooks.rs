@@ -68,18 +68,18 @@ impl Arrivals {
     /// Waits until `count` calls with this path prefix have arrived.
     pub(crate) async fn reach(&mut self, path: &str, count: usize) {
         self.0
-            .wait_for(|calls| of(calls, path).count() >= count)
+            .wait_for(|calls| calls_to(calls, path).count() >= count)
             .await
             .unwrap();
     }
 
     /// Returns how many calls with this path prefix have arrived.
     pub(crate) fn count(&self, path: &str) -> usize {
-        of(&self.0.borrow(), path).count()
+        calls_to(&self.0.borrow(), path).count()
     }
 }
 
-fn of<'a>(calls: &'a [Call], path: &'a str) -> impl Iterator<Item = &'a Call> {
+fn calls_to<'a>(calls: &'a [Call], path: &'a str) -> impl Iterator<Item = &'a Call> {
     calls.iter().filter(move |call| call.path.starts_with(path))
 }
 
@@ -144,7 +144,7 @@ impl Hooks {
 
     /// Returns the calls with this path prefix in order of arrival.
     pub(crate) fn calls(&self, path: &str) -> Vec<Call> {
-        of(&self.calls.borrow(), path).cloned().collect()
+        calls_to(&self.calls.borrow(), path).cloned().collect()
     }
 
     /// Returns the calls so far and all later ones.

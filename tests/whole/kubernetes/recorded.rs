@@ -237,7 +237,7 @@ async fn check(
             reply.version,
             "{file} {path}"
         );
-        let verdict = Verdict::of(&exchange.review, &reply);
+        let verdict = Verdict::parse(&exchange.review, &reply);
         let refuses = validates && images == Images::Refused;
         assert_eq!(verdict.is_allowed(), !refuses, "{file} {path}: {verdict:?}");
         if refuses {

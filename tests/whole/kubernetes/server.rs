@@ -64,7 +64,7 @@ impl Server {
     }
 
     pub(crate) async fn review(&self, path: &str, review: &Value) -> Verdict {
-        Verdict::of(review, &self.post(path, review).await)
+        Verdict::parse(review, &self.post(path, review).await)
     }
 }
 
@@ -102,7 +102,7 @@ pub(crate) struct Verdict {
 
 impl Verdict {
     /// Parses the reply to a review, and checks the fields that every valid reply has.
-    pub(crate) fn of(review: &Value, reply: &Reply) -> Self {
+    pub(crate) fn parse(review: &Value, reply: &Reply) -> Self {
         assert_eq!(reply.status, 200, "{}", reply.text());
         assert_eq!(reply.headers["content-type"], "application/json");
         let mut answer = reply.json().unwrap();

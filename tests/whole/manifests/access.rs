@@ -73,7 +73,7 @@ async fn access_to_the_admin_port_of_a_pod_follows_the_configuration() {
     let admin = format!("      file: \"../admin/token-1\"\n{of_webhook}");
     assert!(text.contains(&admin), "{text}");
 
-    let nobody = Printed::of(&chains(), "").await;
+    let nobody = Printed::from_definitions(&chains(), "").await;
     assert!(
         nobody.stderr.contains("the admin API of the Pods is disabled"),
         "{}",
@@ -110,7 +110,7 @@ spec:
         ),
     ];
     for (stage, expected) in table {
-        let printed = Printed::of(&chain(stage), "").await;
+        let printed = Printed::from_definitions(&chain(stage), "").await;
         assert_eq!(printed.pod()["automountServiceAccountToken"], true, "{stage}");
         assert_eq!(printed.config()["cluster"], json!({}), "{stage}");
         let role = printed.object("ClusterRole", "");

@@ -6,7 +6,7 @@ use super::*;
 async fn a_pod_of_the_manifests_answers_the_api_server() {
     let directory = tempfile::tempdir().unwrap();
     let certs = certs(directory.path()).await;
-    let printed = Printed::of(&chains(), &certs).await;
+    let printed = Printed::from_definitions(&chains(), &certs).await;
     let root = printed.directory.path().join("pod");
     printed.mount(&root);
 
@@ -67,7 +67,7 @@ async fn a_pod_of_the_manifests_answers_the_api_server() {
 async fn only_the_webhook_configurations_trust_the_certificate() {
     let directory = tempfile::tempdir().unwrap();
     let certs = certs(directory.path()).await;
-    let printed = Printed::of(&chains(), &certs).await;
+    let printed = Printed::from_definitions(&chains(), &certs).await;
     let root = printed.directory.path().join("pod");
     printed.mount(&root);
     let program = serve(&root).await;

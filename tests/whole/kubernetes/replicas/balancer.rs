@@ -156,7 +156,7 @@ impl Shared {
             match backend.client.send(request(&backend.review, &review)).await {
                 Ok(reply) => {
                     backend.answered.fetch_add(1, Ordering::SeqCst);
-                    let answer = Answer::now(Verdict::of(&review, &reply).message());
+                    let answer = Answer::now(Verdict::parse(&review, &reply).message());
                     return (backend, answer.unwrap());
                 }
                 Err(Error::NoReply { .. }) => {
