@@ -231,14 +231,14 @@ impl Scheduler {
             }
         };
         Ok(match relay(head.status, peeked.start()) {
-            Relay::Head { status, headers } => {
+            Relay::Unchanged { status, headers } => {
                 head.status = status;
                 head.headers = headers;
                 peeked.drop_trailers();
                 Response::from_parts(head, Body::new(peeked))
             }
             Relay::Reply(reply) => Self::invalid(reply),
-            Relay::Idle(reply) => return Err(Box::new(reply)),
+            Relay::NotProcessed(reply) => return Err(Box::new(reply)),
         })
     }
 

@@ -32,7 +32,7 @@ pub fn bcs(input: &[u8]) {
     }
     // The same bytes are read as a reply of the scheduler and of kube-apiserver.
     for status in [StatusCode::OK, StatusCode::INTERNAL_SERVER_ERROR] {
-        if let Relay::Reply(reply) | Relay::Idle(reply) = relay(status, &body) {
+        if let Relay::Reply(reply) | Relay::NotProcessed(reply) = relay(status, &body) {
             is_json(reply.body());
         }
     }

@@ -187,7 +187,7 @@ async fn reports_follow_objects_chains_and_leaders() {
     setting.server.delete("pods", "shop", "worse");
     until_reported(&setting, "reports", "shop", &[]).await;
     // The API server drops its history of changes, so watches have to start again with a list.
-    setting.server.forget();
+    setting.server.compact();
     setting.server.put("nodes", json!({"metadata": {"name": "n1"}}));
     until_reported(&setting, "clusterreports", "", &[("n1", "no team")]).await;
     assert_eq!(audit(&first.program).await["objects"]["denied"], 2);
@@ -312,9 +312,9 @@ async fn an_incomplete_audit_reports_what_it_could_not_read() {
     let refused =
         |line: &admittance_tests::LogLine| line.message().contains("cannot patch resource \"policyreports\"");
     server.program.until_logged("the refusal", refused).await.unwrap();
-    setting.server.leave();
+    setting.server.become_unavailable();
     setting.server.allow("patch", "policyreports");
-    setting.server.come_back();
+    setting.server.become_available();
     setting
         .server
         .put("pods", pod("shop", "bad", &json!({"team": "a"})));

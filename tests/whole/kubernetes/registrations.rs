@@ -521,7 +521,7 @@ async fn changes_during_an_outage_of_the_api_server_are_written_later() {
     until_registered(&setting, &["pods"]).await;
     let trusted = bundle(&setting);
 
-    setting.server.leave();
+    setting.server.become_unavailable();
     let both = chains(&[pods, chain_of("secrets", "secrets", "second")]);
     write(&replica.directory, "chains.yaml", both);
     let is_live = |status: &Value| status["revision"] == 2;
@@ -533,7 +533,7 @@ async fn changes_during_an_outage_of_the_api_server_are_written_later() {
         .until_status("the problem", is_told)
         .await
         .unwrap();
-    setting.server.come_back();
+    setting.server.become_available();
     until_registered(&setting, &["pods", "secrets"]).await;
     assert_eq!(bundle(&setting), trusted);
 }

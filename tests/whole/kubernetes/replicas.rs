@@ -190,13 +190,13 @@ async fn replicas_go_on_after_a_kill_and_without_the_api_server() {
     }
 
     // While the API server is down, replicas keep answering and no change goes live.
-    setting.server.leave();
+    setting.server.become_unavailable();
     setting.server.put(PLURAL, chain("pods", "third"));
     for server in [&second, &third] {
         assert!(message(server).await.contains("second"));
         assert!(server.program.is_ready().await);
     }
-    setting.server.come_back();
+    setting.server.become_available();
     for server in [&second, &third] {
         until_message(server, "third").await;
     }

@@ -144,9 +144,9 @@ async fn chains_are_read_from_resources() {
     );
 
     // While the API server is down, the live table stays live.
-    setting.server.leave();
+    setting.server.become_unavailable();
     assert!(server.message().await.contains("fifth"));
-    setting.server.come_back();
+    setting.server.become_available();
     let deleted = server.run_command(&["delete", "AdmissionChain/pods"]).await;
     assert_eq!(deleted.code, Some(0), "{}{}", deleted.stdout, deleted.stderr);
     assert!(setting.server.object(PLURAL, "", "pods").is_none());

@@ -52,7 +52,7 @@ pub enum OtherServer {
 #[derive(Clone, Debug)]
 pub enum Relay {
     /// The body is passed on unchanged, after this head.
-    Head {
+    Unchanged {
         status: StatusCode,
         /// All headers of the reply, except `Content-Length` and connection headers.
         headers: HeaderMap,
@@ -61,5 +61,5 @@ pub enum Relay {
     Reply(Response<Bytes>),
     /// The server did not process the request, so another server can be tried, or the same one later. The client gets
     /// this reply if no server accepts the request.
-    Idle(Response<Bytes>),
+    NotProcessed(Response<Bytes>),
 }

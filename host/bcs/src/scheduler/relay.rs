@@ -41,13 +41,13 @@ pub fn definitions_reply(body: &Bytes) -> Bytes {
 /// A scheduler that is not the master does not process requests, and replies with an empty body.
 pub fn relay(status: StatusCode, start: &[u8]) -> Relay {
     if status == StatusCode::OK && start.is_empty() {
-        return Relay::Idle(invalid_reply(status, start));
+        return Relay::NotProcessed(invalid_reply(status, start));
     }
     let start = start.trim_ascii_start();
     if start.starts_with(b"{") {
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        return Relay::Head {
+        return Relay::Unchanged {
             status: StatusCode::OK,
             headers,
         };

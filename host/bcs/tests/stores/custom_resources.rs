@@ -45,11 +45,11 @@ impl StoreFixture for Setting {
     }
 
     async fn lose(&mut self) {
-        self.server.leave();
+        self.server.become_unavailable();
     }
 
     async fn restore(&mut self) {
-        self.server.come_back();
+        self.server.become_available();
     }
 }
 

@@ -188,18 +188,18 @@ impl ApiServer {
             .send_modify(|connection_generation| *connection_generation += 1);
     }
 
-    /// Breaks all connections, and refuses new ones until the server comes back.
-    pub(crate) fn leave(&self) {
+    /// Breaks all connections, and refuses new ones until [`become_available`](Self::become_available).
+    pub(crate) fn become_unavailable(&self) {
         self.change(|data| data.is_unavailable = true);
         self.break_connections();
     }
 
-    pub(crate) fn come_back(&self) {
+    pub(crate) fn become_available(&self) {
         self.change(|data| data.is_unavailable = false);
     }
 
     /// Deletes all changes so far, like a compaction of etcd, so that earlier watches expire.
-    pub(crate) fn forget(&self) {
+    pub(crate) fn compact(&self) {
         self.change(|data| {
             data.version += 1;
             data.compacted = data.version;

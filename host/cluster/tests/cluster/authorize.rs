@@ -99,7 +99,7 @@ async fn a_review_without_an_answer_is_an_error() {
         )
     );
 
-    setting.server.leave();
+    setting.server.become_unavailable();
     let error = cluster.authorize(&user(), &path()).await.unwrap_err();
     assert!(error.0.starts_with(&format!("{url} did not answer")), "{error}");
 }

@@ -61,7 +61,7 @@ async fn requests_are_forwarded_with_the_credentials_of_this_program() {
 async fn a_request_to_an_unreachable_server_fails_as_unavailable() {
     let setting = Setting::new();
     let cluster = setting.cluster().await;
-    setting.server.leave();
+    setting.server.become_unavailable();
     let error = cluster
         .forward(request("GET", "/api/v1/nodes/one", ""))
         .await

@@ -400,12 +400,12 @@ async fn a_lookup_beyond_its_deadline_fails_as_a_timeout() {
 async fn an_unreachable_server_is_unavailable() {
     let setting = Setting::new();
     nodes(&setting);
-    setting.server.leave();
+    setting.server.become_unavailable();
     let cluster = setting.cluster().await;
     let node = kind("v1/Node");
     let answer = cluster.get(&node, None, "a", deadline()).await;
     assert!(matches!(answer, Err(ClusterError::Unavailable(_))), "{answer:?}");
-    setting.server.come_back();
+    setting.server.become_available();
     assert!(cluster.get(&node, None, "a", deadline()).await.unwrap().is_some());
     comes_to(&cluster, "v1/Node", WatchState::Watching).await;
     drop(cluster);

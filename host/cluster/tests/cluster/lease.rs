@@ -106,9 +106,9 @@ async fn a_leader_that_disappears_is_replaced() {
     second.until_leader(true).await;
 
     // While the API server is unavailable, the leader resigns. Afterwards, a leader is elected again.
-    setting.server.leave();
+    setting.server.become_unavailable();
     second.until_leader(false).await;
-    setting.server.come_back();
+    setting.server.become_available();
     second.until_leader(true).await;
 
     // A Lease that was deleted is created again.

@@ -84,12 +84,12 @@ async fn a_replica_receives_the_reports_of_the_others() {
     second.members.leave().await;
     first.until_received(&["a"]).await;
 
-    setting.server.leave();
+    setting.server.become_unavailable();
     eventually("the problem", async || {
         first.members.membership().problem.is_some()
     })
     .await;
-    setting.server.come_back();
+    setting.server.become_available();
     eventually("no problem", async || {
         first.members.membership().problem.is_none()
     })

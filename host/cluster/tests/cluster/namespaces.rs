@@ -105,7 +105,7 @@ async fn an_invalid_name_is_not_looked_up() {
 async fn lookups_succeed_after_a_late_start_of_the_server() {
     let setting = Setting::new();
     put(&setting, "prod", "web");
-    setting.server.leave();
+    setting.server.become_unavailable();
     let cluster = setting.cluster().await;
     let error = cluster.labels("prod").await.unwrap_err().to_string();
     let start = format!(
@@ -119,7 +119,7 @@ async fn lookups_succeed_after_a_late_start_of_the_server() {
     .await;
     assert!(cluster.status().namespaces.problem.is_some());
 
-    setting.server.come_back();
+    setting.server.become_available();
     assert_eq!(
         cluster.labels("prod").await,
         Ok(tier("web")),
@@ -136,7 +136,7 @@ async fn a_watch_that_breaks_resumes_where_it_was() {
     let cluster = setting.cluster().await;
     cluster.watch_namespaces();
     is_watching(&cluster).await;
-    setting.server.leave();
+    setting.server.become_unavailable();
     eventually("the watch is down", async || {
         cluster.status().namespaces.state == WatchState::Down
     })
@@ -148,7 +148,7 @@ async fn a_watch_that_breaks_resumes_where_it_was() {
     );
 
     put(&setting, "prod", "db");
-    setting.server.come_back();
+    setting.server.become_available();
     eventually("the label of meanwhile is seen", async || {
         cluster.labels("prod").await == Ok(tier("db"))
     })
@@ -167,12 +167,12 @@ async fn a_quiet_watch_that_breaks_is_up_again_without_an_event() {
     let cluster = setting.cluster().await;
     cluster.watch_namespaces();
     is_watching(&cluster).await;
-    setting.server.leave();
+    setting.server.become_unavailable();
     eventually("the watch is down", async || {
         cluster.status().namespaces.state == WatchState::Down
     })
     .await;
-    setting.server.come_back();
+    setting.server.become_available();
     is_watching(&cluster).await;
 }
 
@@ -184,11 +184,11 @@ async fn an_expired_watch_lists_the_objects_again() {
     let cluster = setting.cluster().await;
     cluster.watch_namespaces();
     is_watching(&cluster).await;
-    setting.server.leave();
+    setting.server.become_unavailable();
     put(&setting, "prod", "db");
     setting.server.delete("namespaces", "", "old");
-    setting.server.forget();
-    setting.server.come_back();
+    setting.server.compact();
+    setting.server.become_available();
     eventually("the list is there", async || {
         cluster.labels("prod").await == Ok(tier("db")) && cluster.labels("old").await.is_err()
     })
@@ -204,11 +204,11 @@ async fn an_expired_watch_is_up_only_after_the_objects_are_listed() {
     let cluster = setting.cluster().await;
     cluster.watch_namespaces();
     is_watching(&cluster).await;
-    setting.server.leave();
+    setting.server.become_unavailable();
     put(&setting, "prod", "db");
-    setting.server.forget();
+    setting.server.compact();
     setting.server.hold("list", "namespaces");
-    setting.server.come_back();
+    setting.server.become_available();
     eventually("it is listed again", async || {
         setting.server.count("list", "/namespaces") == 2
     })
@@ -235,10 +235,10 @@ async fn a_watch_starts_soon_after_a_temporary_refusal() {
     let rounds = async {
         for _ in 0..4 {
             is_watching(&cluster).await;
-            setting.server.leave();
+            setting.server.become_unavailable();
             setting.server.forbid("list", "namespaces");
             setting.server.forbid("watch", "namespaces");
-            setting.server.come_back();
+            setting.server.become_available();
             eventually("it is refused", async || {
                 cluster.status().namespaces.state == WatchState::Refused
             })
@@ -259,7 +259,7 @@ async fn a_watch_that_expires_repeatedly_still_lists_at_once() {
     cluster.watch_namespaces();
     for round in 1..=12 {
         is_watching(&cluster).await;
-        setting.server.forget();
+        setting.server.compact();
         eventually("it is listed again", async || {
             setting.server.count("list", "/namespaces") > round
         })

@@ -140,14 +140,14 @@ async fn changes_of_resources_and_of_the_watch_are_signalled() {
     resources.changed_since(begin).await;
 
     let before = resources.changes();
-    setting.server.leave();
+    setting.server.become_unavailable();
     resources.changed_since(before).await;
     assert!(!resources.is_watched());
     let error = resources.list().await.unwrap_err();
     assert!(matches!(error, ResourceError::Unavailable(_)), "{error:?}");
 
     let before = resources.changes();
-    setting.server.come_back();
+    setting.server.become_available();
     resources.changed_since(before).await;
     assert_eq!(resources.list().await.unwrap().len(), 1);
 }

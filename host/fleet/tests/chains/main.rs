@@ -144,11 +144,11 @@ async fn changes_by_other_clients_are_noticed() {
     setting.server.delete(PLURAL, "", "pods");
     until(1).await;
     // If the API server is unavailable, the read fails instead of returning no definitions.
-    setting.server.leave();
+    setting.server.become_unavailable();
     tokio::time::timeout(NEVER, store.changed()).await.unwrap();
     let lost = store.read().await;
     assert!(matches!(lost, Err(StoreError::Unreachable { .. })), "{lost:?}");
-    setting.server.come_back();
+    setting.server.become_available();
     until(1).await;
 }
 

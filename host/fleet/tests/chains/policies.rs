@@ -247,11 +247,11 @@ async fn policies_stay_while_the_api_server_is_unavailable() {
     put_policy(&setting);
     let store = store(&setting, &[PolicySystem::Kubernetes]).await;
     until(&store, &[("p", 0)]).await;
-    setting.server.leave();
+    setting.server.become_unavailable();
     tokio::time::timeout(NEVER, store.changed()).await.unwrap();
     let lost = store.read().await;
     assert!(matches!(lost, Err(StoreError::Unreachable { .. })), "{lost:?}");
-    setting.server.come_back();
+    setting.server.become_available();
     until(&store, &[("p", 0)]).await;
     // The error names the kind that cannot be read, and the permission that is missing.
     setting.server.forbid("list", "validatingadmissionpolicies");

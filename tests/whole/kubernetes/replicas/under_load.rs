@@ -125,7 +125,7 @@ impl Fleet {
 
     async fn lose_api_server(&mut self) {
         let back = Instant::now() + MINUTE;
-        self.setting.server.leave();
+        self.setting.server.become_unavailable();
         self.change();
         for server in &self.servers {
             eventually("a replica says that it is alone", async || {
@@ -141,7 +141,7 @@ impl Fleet {
             assert!(super::message(server).await.contains(&before));
             assert!(server.program.is_ready().await);
         }
-        self.setting.server.come_back();
+        self.setting.server.become_available();
         self.until_changed().await;
     }
 

@@ -148,10 +148,10 @@ fn replies_of_the_scheduler_are_passed_on_with_status_200() {
     ] {
         let status = StatusCode::from_u16(status).unwrap();
         match (relay(status, body.as_bytes()), expected) {
-            (Relay::Head { status, headers }, None) => {
+            (Relay::Unchanged { status, headers }, None) => {
                 assert_eq!((status, headers.len(), &headers[CONTENT_TYPE]), (StatusCode::OK, 1, &HeaderValue::from_static("application/json")), "{source}");
             }
-            (Relay::Reply(response) | Relay::Idle(response), Some(expected)) => {
+            (Relay::Reply(response) | Relay::NotProcessed(response), Some(expected)) => {
                 assert_eq!((response.status(), json_of(&response)), (StatusCode::OK, expected), "{source}");
             }
             (got, expected) => panic!("{source}: {got:?} instead of {expected:?}"),
@@ -160,7 +160,7 @@ fn replies_of_the_scheduler_are_passed_on_with_status_200() {
     // Only an empty reply with status 200 means that the scheduler did nothing.
     for (status, body, is_unprocessed) in [(200, "", true), (200, "\n", false), (204, "", false), (500, "", false)] {
         let relayed = relay(StatusCode::from_u16(status).unwrap(), body.as_bytes());
-        assert_eq!(matches!(relayed, Relay::Idle(_)), is_unprocessed, "{status} {body:?}");
+        assert_eq!(matches!(relayed, Relay::NotProcessed(_)), is_unprocessed, "{status} {body:?}");
     }
     // The quotation of the scheduler's reply is shortened, whatever its bytes are.
     let Relay::Reply(response) = relay(StatusCode::BAD_GATEWAY, &[0xff; 5000]) else {
