@@ -41,23 +41,16 @@ enum AccessPolicy {
     },
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, derive_more::Display)]
 pub enum Caller {
+    #[display("loopback")]
     Loopback,
     /// The holder of the token with this name.
+    #[display("token {_0}")]
     Token(Arc<str>),
     /// The holder of the certificate with this name.
+    #[display("certificate {_0}")]
     Certificate(Arc<str>),
-}
-
-impl fmt::Display for Caller {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Loopback => f.write_str("loopback"),
-            Self::Token(name) => write!(f, "token {name}"),
-            Self::Certificate(name) => write!(f, "certificate {name}"),
-        }
-    }
 }
 
 /// The reason why a request is refused.

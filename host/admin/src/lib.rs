@@ -25,7 +25,6 @@ mod v1;
 
 use std::{
     convert::Infallible,
-    fmt,
     sync::{
         Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
@@ -80,6 +79,8 @@ const PROBES: [&str; 2] = ["/healthz", "/readyz"];
 pub type RenderMetrics = Arc<dyn Fn() -> String + Send + Sync>;
 
 /// The state that the admin port shows and changes.
+#[derive(derive_more::Debug)]
+#[debug("Sources {{ is_stopping: {is_stopping:?}, .. }}")]
 pub struct Sources {
     pub host: Host,
     /// Returns the body of `GET /v1/status`.
@@ -109,14 +110,6 @@ pub struct Overview {
     pub waiting: Vec<String>,
     /// The state of the driver and of everything that it depends on.
     pub panels: Vec<HealthPanel>,
-}
-
-impl fmt::Debug for Sources {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sources")
-            .field("is_stopping", &self.is_stopping)
-            .finish_non_exhaustive()
-    }
 }
 
 /// The state of all handlers. Cheap to clone; lives as long as the port.

@@ -1,10 +1,11 @@
-use std::{borrow::Cow, fmt, time::SystemTime};
+use std::{borrow::Cow, time::SystemTime};
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
 /// A time of the system clock. Its text has milliseconds in UTC, as in RFC 3339.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, derive_more::Display)]
+#[display("{}", humantime::format_rfc3339_millis(*_0))]
 pub struct Moment(pub SystemTime);
 
 impl Moment {
@@ -18,12 +19,6 @@ impl Moment {
     pub fn as_micros(self) -> u64 {
         let since = self.0.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
-    }
-}
-
-impl fmt::Display for Moment {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        humantime::format_rfc3339_millis(self.0).fmt(f)
     }
 }
 

@@ -4,10 +4,7 @@ pub(crate) mod identity;
 pub(crate) mod spelling;
 pub(crate) mod tree;
 
-use std::{
-    fmt,
-    sync::{Arc, OnceLock},
-};
+use std::sync::{Arc, OnceLock};
 
 use bytestring::ByteString;
 use serde::{Deserialize, Serialize};
@@ -22,7 +19,8 @@ use crate::{
 /// A JSON object: the resource of a request. Clones share the content.
 ///
 /// An object has a text or a tree, and creates the missing form when it is needed.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("Object({:?})", self.text())]
 pub struct Object(Arc<ObjectForms>);
 
 struct ObjectForms {
@@ -191,12 +189,6 @@ impl Object {
     /// Returns `metadata.labels`.
     pub fn labels(&self) -> &Labels {
         &self.head().labels
-    }
-}
-
-impl fmt::Debug for Object {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Object").field(&self.text()).finish()
     }
 }
 

@@ -25,7 +25,8 @@ use self::{operation::is_same_or_below, text::Drafts};
 const UNINTERRUPTED: usize = 2048;
 
 /// A JSON Patch (RFC 6902). Clones share the operations.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, derive_more::Debug)]
+#[debug("Patch({})", self)]
 pub struct Patch(Vec<Arc<Part>>);
 
 struct Part {
@@ -345,12 +346,6 @@ fn beginning(text: &str) -> Cow<'_, str> {
 impl fmt::Display for Patch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&serde_json::to_string(self).map_err(|_| fmt::Error)?)
-    }
-}
-
-impl fmt::Debug for Patch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Patch({self})")
     }
 }
 

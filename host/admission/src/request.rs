@@ -165,7 +165,7 @@ pub struct Requested {
 }
 
 /// The identifier of a request: a text from the client, or a random UUID.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, derive_more::Display)]
 pub struct Uid(Arc<str>);
 
 impl Uid {
@@ -189,14 +189,11 @@ impl From<String> for Uid {
     }
 }
 
-impl fmt::Display for Uid {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
 /// An operation on a resource.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, derive_more::Display,
+)]
+#[display("{}", self.as_str())]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Operation {
     /// The object is created.
@@ -221,12 +218,6 @@ impl Operation {
             Self::Delete => "DELETE",
             Self::Connect => "CONNECT",
         }
-    }
-}
-
-impl fmt::Display for Operation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
     }
 }
 

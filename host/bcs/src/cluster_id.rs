@@ -1,11 +1,11 @@
-use std::{borrow::Borrow, fmt, str::FromStr, sync::Arc};
+use std::{borrow::Borrow, str::FromStr, sync::Arc};
 
 /// The prefix of the nodes that programs of BCS register. If there is only one ensemble, drivers register next to the
 /// nodes of clusters, which do not have this prefix.
 const REGISTRATION: &str = "_c_";
 
 /// The ID of a BCS cluster, such as `BCS-MESOS-10001`: the exact value of `BCS-ClusterID`. Cheap to clone.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, derive_more::Display)]
 pub struct ClusterId(Arc<str>);
 
 /// A string that is not a valid value of `BCS-ClusterID`.
@@ -43,12 +43,6 @@ impl FromStr for ClusterId {
 impl Borrow<str> for ClusterId {
     fn borrow(&self) -> &str {
         &self.0
-    }
-}
-
-impl fmt::Display for ClusterId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
     }
 }
 

@@ -1,13 +1,12 @@
 //! The names of definitions of BCS.
 
-use std::fmt;
-
 use admittance_definitions::DefinitionId;
 
 /// The `kind` of definitions of BCS, which is compared without regard to case.
 pub(crate) const KIND: &str = "admissionwebhook";
 
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, derive_more::Display)]
+#[display("{namespace}/{name}")]
 pub(crate) struct DefinitionName {
     pub(crate) namespace: String,
     pub(crate) name: String,
@@ -38,12 +37,6 @@ impl DefinitionName {
             kind: KIND.to_owned(),
             name: self.to_string(),
         }
-    }
-}
-
-impl fmt::Display for DefinitionName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.namespace, self.name)
     }
 }
 

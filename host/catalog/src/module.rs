@@ -1,4 +1,4 @@
-use std::{fmt, io, path::Path, sync::Arc};
+use std::{io, path::Path, sync::Arc};
 
 use admittance_watch::file;
 use bytes::Bytes;
@@ -13,7 +13,8 @@ pub const MODULE_SIZE_LIMIT: u64 = 32 << 20;
 
 /// A checked module: it has the digest that the definition names, and the required signature. Only a
 /// [`Catalog`](crate::Catalog) creates modules.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("Module {{ reference: {reference:?}, digest: {:?}, verified: {verified:?}, .. }}", found.digest)]
 pub struct Module {
     pub(crate) reference: ModuleReference,
     pub(crate) found: FetchedModule,
@@ -88,18 +89,6 @@ impl Module {
 
     pub fn verified(&self) -> &Verified {
         &self.verified
-    }
-}
-
-impl fmt::Debug for Module {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Module")
-            .field("reference", &self.reference)
-            .field("digest", &self.found.digest)
-            .field("size", &self.found.bytes.len())
-            .field("manifest", &self.found.manifest.as_ref().map(Digest::of))
-            .field("verified", &self.verified)
-            .finish_non_exhaustive()
     }
 }
 

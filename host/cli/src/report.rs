@@ -1,7 +1,5 @@
 //! Shows outcomes, on a terminal or as JSON.
 
-use std::fmt::Display;
-
 use admittance::admission::{
     Chain, Decision, FailurePolicy, Mode, Object, Outcome, Refusal, RefusalCause, Request, StageResult,
     TraceRow,
@@ -26,6 +24,8 @@ pub(crate) struct RunReport {
 }
 
 /// A chain whose rules do not match a request.
+#[derive(derive_more::Display)]
+#[display("{chain}: {why}")]
 pub(crate) struct MismatchedChain {
     chain: String,
     why: String,
@@ -38,12 +38,6 @@ impl MismatchedChain {
             chain: chain.name.to_string(),
             why: chain.mismatch(request)?.to_string(),
         })
-    }
-}
-
-impl Display for MismatchedChain {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}: {}", self.chain, self.why)
     }
 }
 

@@ -1,6 +1,6 @@
 //! The connection to the API server.
 
-use std::{fmt, future::Future, sync::Arc, time::Duration};
+use std::{future::Future, sync::Arc, time::Duration};
 
 use admittance_net::{
     informational::limited,
@@ -42,21 +42,14 @@ const PAGE: u32 = 500;
 const LIVE_REQUESTS: usize = 64;
 
 /// The API server: pooled connections and credentials. Cheap to clone.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("Connection {{ url: {url:?}, .. }}")]
 pub(crate) struct Connection {
     client: Client,
     url: Arc<str>,
     live: Arc<Semaphore>,
     /// Whether the API server answered the last request of [`ask`](Self::ask).
     answers: Arc<watch::Sender<bool>>,
-}
-
-impl fmt::Debug for Connection {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Connection")
-            .field("url", &self.url)
-            .finish_non_exhaustive()
-    }
 }
 
 impl Connection {

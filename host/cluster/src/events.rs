@@ -49,18 +49,11 @@ pub struct EventObject {
 /// Writes events. Cheap to clone.
 ///
 /// An event that differs only in its note from an event of the last minutes increments the count of that event.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("Events {{ connection: {connection:?}, .. }}")]
 pub struct Events {
     connection: Connection,
     recorder: Recorder,
-}
-
-impl std::fmt::Debug for Events {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Events")
-            .field("connection", &self.connection)
-            .finish_non_exhaustive()
-    }
 }
 
 impl Events {

@@ -1,6 +1,6 @@
 //! Objects of the kinds that plugins may read.
 
-use std::{collections::HashMap, fmt, num::NonZeroU32, sync::Arc, time::Duration};
+use std::{collections::HashMap, num::NonZeroU32, sync::Arc, time::Duration};
 
 use admittance_admission::{ClusterError, ClusterKind, ClusterPage, ClusterQuery, Deadline};
 use kube::{
@@ -285,11 +285,13 @@ impl Kind {
 }
 
 /// The position at which a page begins. A plugin gets it with the previous page, and sends it back.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, derive_more::Display)]
 pub(crate) enum Start {
     /// After this object of the cache.
+    #[display("c{}/{}", _0.namespace, _0.name)]
     After(Key),
     /// At the page for which the API server gave this token.
+    #[display("s{_0}")]
     OfServer(String),
 }
 
@@ -322,15 +324,6 @@ impl Start {
             _ => None,
         };
         parsed.ok_or_else(restart)
-    }
-}
-
-impl fmt::Display for Start {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::After(Key { namespace, name }) => write!(f, "c{namespace}/{name}"),
-            Self::OfServer(token) => write!(f, "s{token}"),
-        }
     }
 }
 

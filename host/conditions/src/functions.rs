@@ -3,7 +3,7 @@
 //! Each overload is registered as a closure, whose Rust types determine its CEL types. The checker uses them to resolve
 //! a call. Types that are known only during the evaluation select the overload then.
 
-use std::{collections::HashMap, fmt, sync::LazyLock};
+use std::{collections::HashMap, sync::LazyLock};
 
 use crate::{
     machine::{Fault, Machine, Outcome},
@@ -43,7 +43,8 @@ pub(crate) enum Style {
     Member,
 }
 
-#[derive(Default)]
+#[derive(Default, derive_more::Debug)]
+#[debug("Function({name:?})")]
 pub(crate) struct Function {
     name: &'static str,
     signatures: Vec<Signature>,
@@ -89,12 +90,6 @@ impl Function {
             };
         }
         result
-    }
-}
-
-impl fmt::Debug for Function {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Function").field(&self.name).finish()
     }
 }
 

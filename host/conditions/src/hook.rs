@@ -1,6 +1,6 @@
 //! The hook that evaluates a policy.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use admittance_admission::{
     Authorizer, ClusterError, ClusterKind, ClusterReader, Deadline, Expectation, Failure, FailureKind,
@@ -105,7 +105,8 @@ pub struct Allowance {
 impl Eq for Allowance {}
 
 /// The hook that applies a policy to the requests of a stage.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("PolicyHook {{ policy: {policy:?}, binding: {binding:?}, .. }}")]
 pub struct PolicyHook {
     policy: Arc<Policy>,
     binding: Arc<Binding>,
@@ -139,15 +140,6 @@ impl PolicyHook {
     pub fn with_http(mut self, http: Option<PolicyHttp>) -> Self {
         self.http = http;
         self
-    }
-}
-
-impl fmt::Debug for PolicyHook {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PolicyHook")
-            .field("policy", &self.policy)
-            .field("binding", &self.binding)
-            .finish_non_exhaustive()
     }
 }
 

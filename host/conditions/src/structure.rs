@@ -3,7 +3,7 @@
 //! The structures of Kubernetes' own kinds are built in (`builtin.txt`). Other structures are read from OpenAPI schemas
 //! in definitions. For a kind without a schema, only the structure of `metadata` is known.
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
 use admittance_admission::GroupVersionKind;
 use serde_json::Value as Json;
@@ -14,19 +14,12 @@ mod merge;
 mod openapi;
 
 /// The structure of a kind's objects. Clones share the nodes.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, derive_more::Debug)]
+// Omits the nodes, of which there are thousands.
+#[debug("Structure({root:?})")]
 pub struct Structure {
     nodes: Arc<[Node]>,
     root: usize,
-}
-
-impl fmt::Debug for Structure {
-    /// Omits the nodes, of which there may be thousands.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Structure")
-            .field(&self.root)
-            .finish_non_exhaustive()
-    }
 }
 
 impl Structure {

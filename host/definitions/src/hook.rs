@@ -176,6 +176,8 @@ pub(crate) const NATIVE_FIELDS: [(&str, ReadHook); 5] = [
 ];
 
 /// The parts of the host that a hook may use.
+#[derive(derive_more::Debug)]
+#[debug("HookContext {{ phase: {phase:?}, plugins: {plugins:?}, .. }}")]
 pub struct HookContext<'a> {
     /// The phase of the hook's chain.
     pub phase: Phase,
@@ -193,15 +195,6 @@ pub struct HookContext<'a> {
     pub connect: &'a ConnectWebhook<'a>,
 }
 
-impl fmt::Debug for HookContext<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HookContext")
-            .field("phase", &self.phase)
-            .field("plugins", &self.plugins)
-            .finish_non_exhaustive()
-    }
-}
-
 /// The type of [`HookContext::connect`].
 pub type ConnectWebhook<'a> =
     dyn Fn(&WebhookDefinition, Phase) -> Result<(Arc<dyn Hook>, String), HookError> + 'a;
@@ -210,7 +203,8 @@ pub type ConnectWebhook<'a> =
 pub type HookError = Box<dyn Error + Send + Sync>;
 
 /// A prepared hook with its status.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("PreparedHook {{ status: {status:?}, .. }}")]
 #[non_exhaustive]
 pub struct PreparedHook {
     /// The hook that is called.
@@ -235,14 +229,6 @@ impl PreparedHook {
             failures: FailureKind::ALL,
             calls_server: false,
         }
-    }
-}
-
-impl fmt::Debug for PreparedHook {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PreparedHook")
-            .field("status", &self.status)
-            .finish_non_exhaustive()
     }
 }
 

@@ -11,7 +11,20 @@ use crate::Share;
 /// The kind and name of a definition. As text: `AdmissionChain/pods` or `admissionwebhook/bcs-system/inject`.
 ///
 /// Two native chains of different phases may have the same ID.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    derive_more::Display,
+)]
+#[display("{kind}/{name}")]
 pub struct DefinitionId {
     /// The kind as it is written in the document, such as `AdmissionChain`.
     pub kind: String,
@@ -20,7 +33,8 @@ pub struct DefinitionId {
 }
 
 /// The phase and name of a chain, `Mutating:pods` as text.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, derive_more::Display)]
+#[display("{}:{name}", phase.as_str())]
 pub struct ChainId {
     /// The phase of the chain.
     pub phase: Phase,
@@ -70,12 +84,6 @@ impl DefinitionId {
     }
 }
 
-impl fmt::Display for DefinitionId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.kind, self.name)
-    }
-}
-
 impl FromStr for DefinitionId {
     type Err = InvalidId;
 
@@ -87,12 +95,6 @@ impl FromStr for DefinitionId {
             }),
             _ => Err(InvalidId::Definition(text.to_owned())),
         }
-    }
-}
-
-impl fmt::Display for ChainId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.phase.as_str(), self.name)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Reads the `rollout` of a candidate: a growing share of requests is decided by the candidate.
 
-use std::{fmt, ops::RangeInclusive, time::Duration};
+use std::{ops::RangeInclusive, time::Duration};
 
 use admittance_admission::{Digest, Request, words};
 use serde_json::{Value as Json, json};
@@ -51,7 +51,7 @@ pub enum RolloutKey {
 words!(RolloutKey, "key of a rollout": Namespace = "namespace", User = "user", Uid = "uid");
 
 /// The number of failures or refusals during one step at which a rollout ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, derive_more::Display)]
 pub enum RolloutLimit {
     /// A number of requests, at least one.
     Count(u64),
@@ -116,15 +116,6 @@ impl Default for RolloutLimit {
     /// Returns the default limit, 5% of the requests.
     fn default() -> Self {
         Self::Share(Share::of_ten_thousand(500).unwrap_or_default())
-    }
-}
-
-impl fmt::Display for RolloutLimit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Count(limit) => limit.fmt(f),
-            Self::Share(share) => share.fmt(f),
-        }
     }
 }
 

@@ -1,4 +1,4 @@
-use std::{fmt, time::Duration};
+use std::time::Duration;
 
 use admittance_admission::{Refusal, path};
 use admittance_net::upstream::UpstreamError;
@@ -11,7 +11,7 @@ use http::{
 };
 
 /// The reason why a request ends at the front door without a reply from the upstream.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, derive_more::Display)]
 #[non_exhaustive]
 pub enum End<'a> {
     /// The chains refused the request.
@@ -19,33 +19,40 @@ pub enum End<'a> {
     /// The dialect cannot accept the request.
     Rejected(&'a Rejection),
     /// The body of a request that must be read is larger than the front door allows.
+    #[display("the request's body is larger than the {limit} bytes that are allowed here")]
     BodyTooLarge {
         /// The limit in bytes.
         limit: usize,
     },
     /// The body of a request that must be read did not arrive in time.
+    #[display("the request's body did not arrive within {limit:?}")]
     BodyTimeout {
         /// The time limit.
         limit: Duration,
     },
     /// The body stalled, or arrived too slowly.
+    #[display("the request's body did not arrive: {reason}")]
     BodyStalled {
         /// The reason, as a sentence.
         reason: &'a str,
     },
     /// The body was interrupted, or is malformed in HTTP.
+    #[display("the request's body cannot be read: {reason}")]
     BodyUnreadable {
         /// The reason, as a sentence.
         reason: &'a str,
     },
     /// The body of a request that must be read is compressed.
+    #[display("the request's body has the Content-Encoding `{encoding}`; send it uncompressed")]
     BodyEncoded {
         /// The value of `Content-Encoding`.
         encoding: &'a str,
     },
     /// No route of the configuration has the path of the request.
+    #[display("404: Page Not Found")]
     NoRoute,
     /// The front door is handling its maximum of requests, or has no memory for the body.
+    #[display("{reason}")]
     Overloaded {
         /// The time after which the client may retry.
         retry_after: Duration,
@@ -53,16 +60,19 @@ pub enum End<'a> {
         reason: &'a str,
     },
     /// The chains need the object that the upstream has stored, and the upstream did not send it.
+    #[display("the stored object, which the chains need for this request, is not known: {reason}")]
     StoredUnknown {
         /// The reason, as a sentence.
         reason: &'a str,
     },
     /// No connection to an upstream could be made, or it broke before the head of the reply.
+    #[display("{reason}")]
     UpstreamUnreachable {
         /// The reason, as a sentence.
         reason: &'a str,
     },
     /// The upstream did not send the head of its reply in time.
+    #[display("the upstream did not reply within {limit:?}")]
     UpstreamTimeout {
         /// The time limit.
         limit: Duration,
@@ -140,39 +150,6 @@ pub fn json_reply(status: StatusCode, body: impl Into<Bytes>) -> Response<Bytes>
     let json = HeaderValue::from_static("application/json");
     response.headers_mut().insert(CONTENT_TYPE, json);
     response
-}
-
-impl fmt::Display for End<'_> {
-    /// Writes a sentence for the client.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Refused(refusal) => refusal.fmt(f),
-            Self::Rejected(rejection) => rejection.fmt(f),
-            Self::BodyTooLarge { limit } => write!(
-                f,
-                "the request's body is larger than the {limit} bytes that are allowed here"
-            ),
-            Self::BodyTimeout { limit } => {
-                write!(f, "the request's body did not arrive within {limit:?}")
-            }
-            Self::BodyStalled { reason } => write!(f, "the request's body did not arrive: {reason}"),
-            Self::BodyUnreadable { reason } => write!(f, "the request's body cannot be read: {reason}"),
-            Self::BodyEncoded { encoding } => write!(
-                f,
-                "the request's body has the Content-Encoding `{encoding}`; send it uncompressed"
-            ),
-            Self::NoRoute => f.write_str("404: Page Not Found"),
-            Self::Overloaded { reason, .. } => f.write_str(reason),
-            Self::StoredUnknown { reason } => write!(
-                f,
-                "the stored object, which the chains need for this request, is not known: {reason}"
-            ),
-            Self::UpstreamUnreachable { reason } => f.write_str(reason),
-            Self::UpstreamTimeout { limit } => {
-                write!(f, "the upstream did not reply within {limit:?}")
-            }
-        }
-    }
 }
 
 /// The reason why a dialect does not accept a request. `Display` writes a sentence for the client.

@@ -81,6 +81,8 @@ fn connection_limits(limits: &Limits, upstream_timeout: Option<Duration>) -> Con
 }
 
 /// The admin port. Before the driver runs, it has only metrics and probes: `/healthz` succeeds, and `/readyz` fails.
+#[derive(derive_more::Debug)]
+#[debug("AdminPort {{ address: {address:?}, .. }}")]
 pub struct AdminPort {
     pub(crate) address: SocketAddr,
     pub(crate) tls: Option<ServerTls>,
@@ -93,14 +95,6 @@ pub struct AdminPort {
     _thread: ServingThread,
     server: JoinHandle<()>,
     stop: Stop,
-}
-
-impl std::fmt::Debug for AdminPort {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("AdminPort")
-            .field("address", &self.address)
-            .finish_non_exhaustive()
-    }
 }
 
 impl AdminPort {

@@ -1,7 +1,6 @@
 //! Implements the mutators of Gatekeeper, which set a value at a location of an object.
 
 use std::{
-    fmt,
     hash::{BuildHasher, RandomState},
     sync::Arc,
 };
@@ -143,7 +142,8 @@ impl Mutator {
 /// Applies mutators in order, and repeats this until no mutator changes the object.
 ///
 /// If a mutator cannot be applied, or the object never stops changing, the hook fails and changes nothing.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("Mutators({mutators:?})")]
 pub struct Mutators {
     mutators: Arc<[Mutator]>,
     namespaces: Arc<dyn NamespaceSource>,
@@ -159,12 +159,6 @@ impl Mutators {
             mutators: mutators.into(),
             namespaces,
         }
-    }
-}
-
-impl fmt::Debug for Mutators {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Mutators").field(&self.mutators).finish()
     }
 }
 

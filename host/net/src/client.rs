@@ -5,7 +5,6 @@
 use std::{
     convert::Infallible,
     error::Error,
-    fmt,
     pin::Pin,
     sync::{
         Arc,
@@ -67,17 +66,12 @@ pub enum ProxyChoice {
 }
 
 /// Sends requests over a pool of connections. Clones share the pool.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("HttpClient {{ .. }}")]
 pub struct HttpClient {
     client: Client<Connector, RequestBody>,
     proxies: Arc<Matcher>,
     silence: Duration,
-}
-
-impl fmt::Debug for HttpClient {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HttpClient").finish_non_exhaustive()
-    }
 }
 
 /// A request that can be sent again.

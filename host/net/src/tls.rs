@@ -10,7 +10,6 @@ mod short_key;
 mod short_rsa;
 
 use std::{
-    fmt,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -82,14 +81,18 @@ impl Identity {
 }
 
 /// A certificate with its chain and key, as PEM in memory instead of in files. Clones share the PEM.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+// Omits the key, which is secret.
+#[debug("SharedIdentity {{ source: {source:?}, .. }}")]
 pub struct SharedIdentity {
     /// The source of the PEM, which messages name.
     source: Arc<Path>,
     pem: Arc<Mutex<IdentityPem>>,
 }
 
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, derive_more::Debug)]
+// Omits the key, which is secret.
+#[debug("IdentityPem {{ certificate: {certificate:?}, .. }}")]
 pub struct IdentityPem {
     pub certificate: String,
     pub key: String,
@@ -123,24 +126,6 @@ impl SharedIdentity {
             certificates,
             private_key_in(pem.key.as_bytes()).map_err(of_source)?,
         ))
-    }
-}
-
-/// Omits the key, which is secret.
-impl fmt::Debug for SharedIdentity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SharedIdentity")
-            .field("source", &self.source)
-            .finish_non_exhaustive()
-    }
-}
-
-/// Omits the key, which is secret.
-impl fmt::Debug for IdentityPem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("IdentityPem")
-            .field("certificate", &self.certificate)
-            .finish_non_exhaustive()
     }
 }
 

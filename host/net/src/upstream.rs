@@ -9,7 +9,6 @@ mod servers;
 
 use std::{
     any::Any,
-    fmt,
     sync::{Arc, OnceLock},
     time::{Duration, SystemTime},
 };
@@ -159,20 +158,14 @@ pub struct Upstream {
 }
 
 /// The connections and tunnels that [`Upstream::beside`] shares with another upstream.
+#[derive(derive_more::Debug)]
+#[debug("Shared {{ config: {config:?}, .. }}")]
 struct Shared {
     pool: Pool,
     config: UpstreamConfig,
     durations: OnceLock<Histogram>,
     tunnels: TaskTracker,
     stop_tunnels: CancellationToken,
-}
-
-impl fmt::Debug for Shared {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shared")
-            .field("config", &self.config)
-            .finish_non_exhaustive()
-    }
 }
 
 impl Upstream {

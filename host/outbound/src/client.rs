@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    fmt,
     net::IpAddr,
     sync::Arc,
     time::Duration,
@@ -47,6 +46,8 @@ pub(crate) type Pool = Client<
 >;
 
 /// One pool per list of granted networks, so that no stage uses a connection to an address outside its grant.
+#[derive(derive_more::Debug)]
+#[debug("Pools {{ fixed: {fixed:?}, .. }}")]
 pub(crate) struct Pools {
     tls: ClientConfig,
     fixed: Arc<BTreeMap<String, IpAddr>>,
@@ -100,13 +101,5 @@ impl Pools {
             // A request is only sent again if no byte of it was sent.
             .retry_canceled_requests(true)
             .build(BoxCloneSyncService::new(https.map_response(limited)))
-    }
-}
-
-impl fmt::Debug for Pools {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pools")
-            .field("fixed", &self.fixed)
-            .finish_non_exhaustive()
     }
 }

@@ -1,5 +1,4 @@
 use std::{
-    fmt,
     path::{Path, PathBuf},
     sync::Arc,
     time::{Duration, Instant},
@@ -36,6 +35,8 @@ use crate::{
 /// let host = admittance::Host::builder().definitions("chains/").store("/var/cache/admittance").build().await?;
 /// # Ok(()) }
 /// ```
+#[derive(derive_more::Debug)]
+#[debug("HostBuilder {{ definitions: {paths:?}, stores: {stores:?}, chains: {chains:?}, .. }}")]
 pub struct HostBuilder {
     paths: Vec<PathBuf>,
     /// The number of stores that were added before the first directory. New definitions are offered to them first.
@@ -337,19 +338,5 @@ impl HostBuilder {
             live_modules: Arc::default(),
         };
         Host::start(source, history, self.goes_live_on_request).await
-    }
-}
-
-impl fmt::Debug for HostBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HostBuilder")
-            .field("definitions", &self.paths)
-            .field("stores", &self.stores)
-            .field("chains", &self.chains)
-            .field("request_timeout", &self.request_timeout)
-            .field("store", &self.store)
-            .field("history", &self.history)
-            .field("sandbox", &self.sandbox)
-            .finish_non_exhaustive()
     }
 }

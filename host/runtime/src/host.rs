@@ -1,5 +1,4 @@
 use std::{
-    fmt,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -27,7 +26,8 @@ use crate::{
 };
 
 /// The entry point for embedders, which holds the live table of chains. Cheap to clone; lives as long as the program.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("Host {{ live: {:?}, .. }}", _0.live.load())]
 pub struct Host(pub(crate) Arc<Inner>);
 
 pub(crate) struct Inner {
@@ -180,13 +180,5 @@ impl Host {
     pub(crate) async fn slot(&self) -> Result<OwnedSemaphorePermit, Error> {
         let patience = self.0.request_timeout + Duration::from_secs(10);
         self.0.slots.take(patience).await
-    }
-}
-
-impl fmt::Debug for Host {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Host")
-            .field("live", &self.0.live.load())
-            .finish_non_exhaustive()
     }
 }

@@ -1,5 +1,3 @@
-use std::fmt;
-
 use admittance_admission::Grants;
 use serde::{Deserialize, Serialize};
 
@@ -37,14 +35,17 @@ pub struct ResourceHint {
 }
 
 /// A capability that a plugin requests.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, derive_more::Display)]
 #[serde(rename_all = "camelCase")]
 pub enum Capability {
     /// Reads a kind of resource from the control plane, such as `v1/Node`.
+    #[display("allow.cluster: [{_0}]")]
     Cluster(String),
     /// Sends requests to an origin; `*` stands for an origin in the settings.
+    #[display("allow.http: [{_0}]")]
     Http(String),
     /// Reads the environment variable with this name.
+    #[display("allow.environment: {{{_0}: ...}}")]
     Environment(String),
 }
 
@@ -74,44 +75,25 @@ impl Description {
     }
 }
 
-/// Formats the grant that a stage needs, such as `allow.cluster: [v1/Node]`.
-impl fmt::Display for Capability {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Cluster(kind) => write!(f, "allow.cluster: [{kind}]"),
-            Self::Http(origin) => write!(f, "allow.http: [{origin}]"),
-            Self::Environment(name) => write!(f, "allow.environment: {{{name}: ...}}"),
-        }
-    }
-}
-
 /// The grant that a plugin needs for using an interface.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, derive_more::Display)]
 #[serde(rename_all = "camelCase")]
 pub enum Grant {
     /// No grant: every plugin may use the interface.
+    #[display("always available")]
     None,
     /// The stage's `allow.cluster`.
+    #[display("needs `allow.cluster`")]
     Cluster,
     /// The stage's `allow.http`.
+    #[display("needs `allow.http`")]
     Http,
     /// The stage's `allow.environment`; without it, the environment is empty.
+    #[display("empty without `allow.environment`")]
     Environment,
     /// No stage can grant the interface: each call to it fails with `capability-denied`.
+    #[display("never granted: a call that uses it fails")]
     Never,
-}
-
-/// Formats the condition for using an interface, such as ``needs `allow.http` ``.
-impl fmt::Display for Grant {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::None => "always available",
-            Self::Cluster => "needs `allow.cluster`",
-            Self::Http => "needs `allow.http`",
-            Self::Environment => "empty without `allow.environment`",
-            Self::Never => "never granted: a call that uses it fails",
-        })
-    }
 }
 
 /// The time at which a plugin is configured.

@@ -50,7 +50,8 @@ const PREPARATIONS: u32 = 4;
 
 /// Prepares, loads and runs plugins. A process needs only one sandbox. It is cheap to clone; the engine stops when the
 /// last clone and the last plugin are dropped.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("Sandbox {{ config: {:?}, .. }}", inner.config)]
 pub struct Sandbox {
     pub(crate) inner: Arc<Inner>,
 }
@@ -126,14 +127,6 @@ impl Sandbox {
     /// Returns the number of free call slots.
     pub fn free_slots(&self) -> usize {
         self.inner.calls.available_permits()
-    }
-}
-
-impl std::fmt::Debug for Sandbox {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Sandbox")
-            .field("config", &self.inner.config)
-            .finish_non_exhaustive()
     }
 }
 

@@ -106,27 +106,20 @@ impl Error {
 }
 
 /// A step of loading a plugin.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, derive_more::Display)]
 pub enum Step {
     /// The export `describe`.
+    #[display("describe")]
     Describe,
     /// The export `configure`.
+    #[display("configure")]
     Configure,
     /// The start-up code of a policy, or its `protocol_version`.
+    #[display("start")]
     Start,
     /// The operation `validate_settings` of a policy.
+    #[display("validate_settings")]
     ValidateSettings,
-}
-
-impl fmt::Display for Step {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Describe => "describe",
-            Self::Configure => "configure",
-            Self::Start => "start",
-            Self::ValidateSettings => "validate_settings",
-        })
-    }
 }
 
 /// A mistake in a plugin's settings.

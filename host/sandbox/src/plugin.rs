@@ -27,7 +27,8 @@ use crate::{
 const OWN_ERROR: usize = 2000;
 
 /// A configured plugin that is ready for calls. Each call runs in a new instance. Cheap to clone.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("Plugin {{ name: {:?}, plugin: {:?}, .. }}", _0.name, _0.base.description.name)]
 pub struct Plugin(Arc<PluginState>);
 
 struct PluginState {
@@ -296,16 +297,5 @@ impl PluginState {
             FailureKind::Error,
             format!("the plugin returned an error: {message}"),
         )
-    }
-}
-
-impl std::fmt::Debug for Plugin {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Plugin")
-            .field("name", &self.0.name)
-            .field("plugin", &self.0.base.description.name)
-            .field("version", &self.0.base.description.version)
-            .field("configured", &self.0.base.configured)
-            .finish_non_exhaustive()
     }
 }

@@ -6,6 +6,9 @@ use tokio::sync::watch;
 use crate::{Fingerprint, Watch, WatchConfig, blocking};
 
 /// A value that is loaded from files, and again when they change. Clones share it. The last valid value stays in use.
+#[derive(derive_more::Debug)]
+// Omits the value, which may be secret.
+#[debug("FileValue {{ .. }}")]
 pub struct FileValue<T>(Arc<Inner<T>>);
 
 struct Inner<T> {
@@ -111,17 +114,6 @@ impl<T: Send + Sync + 'static> FileValue<T> {
 impl<T> Clone for FileValue<T> {
     fn clone(&self) -> Self {
         Self(self.0.clone())
-    }
-}
-
-/// Omits the value, which may be secret.
-impl<T> fmt::Debug for FileValue<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let files = self.0.source.as_ref().map(|source| &source.seen);
-        let files: Vec<_> = files.iter().flat_map(|seen| seen.contents.keys()).collect();
-        f.debug_struct("FileValue")
-            .field("files", &files)
-            .finish_non_exhaustive()
     }
 }
 

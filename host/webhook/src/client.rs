@@ -1,6 +1,5 @@
 use std::{
     collections::HashMap,
-    fmt,
     sync::{Arc, Weak},
     time::Duration,
 };
@@ -37,7 +36,8 @@ pub(crate) type PooledClient = Client<Connector, Full<Bytes>>;
 ///
 /// Webhooks that trust the same CAs share a pool, and so connections to the same server, even across a reload of their
 /// definitions. A pool is closed when its last webhook is dropped.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, derive_more::Debug)]
+#[debug("WebhookClients {{ resolve: {:?}, .. }}", _0.resolve)]
 pub struct WebhookClients(Arc<Shared>);
 
 #[derive(Default)]
@@ -104,13 +104,5 @@ impl WebhookClients {
         pools.retain(|_, client| client.strong_count() > 0);
         pools.insert(key, Arc::downgrade(&client));
         Ok(client)
-    }
-}
-
-impl fmt::Debug for WebhookClients {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WebhookClients")
-            .field("resolve", &self.0.resolve)
-            .finish_non_exhaustive()
     }
 }

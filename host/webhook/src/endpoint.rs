@@ -8,7 +8,9 @@ use url::Url;
 
 use crate::Error;
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, derive_more::Display)]
+// Without the query, which may contain a secret.
+#[display("{scheme}://{authority}{}", path.path())]
 pub(crate) struct Endpoint {
     scheme: Scheme,
     authority: Authority,
@@ -138,13 +140,6 @@ impl Endpoint {
 
     pub(crate) fn host(&self) -> &str {
         self.authority.host()
-    }
-}
-
-impl std::fmt::Display for Endpoint {
-    /// Writes the URL without its query, which may contain a secret.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}://{}{}", self.scheme, self.authority, self.path.path())
     }
 }
 

@@ -1,4 +1,4 @@
-use std::{borrow::Cow, collections::HashMap, fmt, str::FromStr};
+use std::{borrow::Cow, collections::HashMap, str::FromStr};
 
 use http::{
     Uri,
@@ -12,7 +12,7 @@ use crate::Error;
 pub struct Resolve(HashMap<String, Address>);
 
 /// A host name or IP address, and a port.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, derive_more::Display)]
 pub struct Address(Authority);
 
 impl Address {
@@ -22,12 +22,6 @@ impl Address {
         // A client cannot connect to port 0.
         let has_port = authority.port_u16().is_some_and(|port| port != 0);
         (!has_user && has_port && !authority.host().is_empty()).then_some(Self(authority))
-    }
-}
-
-impl fmt::Display for Address {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
     }
 }
 

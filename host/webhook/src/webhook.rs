@@ -1,4 +1,4 @@
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use admittance_admission::{
     Deadline, Failure, Hook, Protocol, Request, Response, ServiceNaming, WebhookTarget,
@@ -17,6 +17,9 @@ use crate::{
 ///
 /// A call is one POST; dropping the future cancels it. Only connecting has a timeout of its own: the chain cancels a
 /// call at its deadline.
+#[derive(derive_more::Debug, derive_more::Display)]
+#[display("{}", caller.endpoint)]
+#[debug("Webhook {{ endpoint: {:?}, form: {form:?}, .. }}", caller.endpoint.to_string())]
 pub struct Webhook {
     caller: Caller,
     form: Form,
@@ -70,20 +73,5 @@ impl Hook for Webhook {
             Form::Resource => resource::call(&self.caller, request, deadline).await,
             Form::Review(form) => review::call(&self.caller, form, request, deadline).await,
         }
-    }
-}
-
-impl fmt::Display for Webhook {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.caller.endpoint.fmt(f)
-    }
-}
-
-impl fmt::Debug for Webhook {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Webhook")
-            .field("endpoint", &self.caller.endpoint.to_string())
-            .field("form", &self.form)
-            .finish_non_exhaustive()
     }
 }

@@ -13,7 +13,8 @@ const OWN_ACCESS: &str = "SelfSubjectAccessReview";
 const ANY_ACCESS: &str = "SubjectAccessReview";
 
 /// A kind of resource, such as `v1/Node` or `apps/v1/Deployment`.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, derive_more::Display)]
+#[display("{api_version}/{kind}")]
 pub struct ClusterKind {
     api_version: String,
     kind: String,
@@ -75,12 +76,6 @@ impl FromStr for ClusterKind {
             return Err(error());
         }
         Ok(Self::new(api_version, kind))
-    }
-}
-
-impl fmt::Display for ClusterKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.api_version, self.kind)
     }
 }
 

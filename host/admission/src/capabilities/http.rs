@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// A server to which a plugin may send requests: scheme (https; http for loopback addresses), host and port.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, derive_more::Display)]
 pub struct HttpOrigin(String);
 
 /// The error for an invalid origin. Its message omits the text, which may contain a password.
@@ -69,12 +69,6 @@ impl FromStr for HttpOrigin {
             && url.username().is_empty()
             && url.password().is_none();
         Self::of(&url).filter(|_| is_bare).ok_or(InvalidHttpOrigin)
-    }
-}
-
-impl fmt::Display for HttpOrigin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
     }
 }
 

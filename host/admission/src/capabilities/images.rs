@@ -84,7 +84,8 @@ pub struct ImageError(pub String);
 
 /// The images that a stage lets its plugin read: all, or those in a registry or below a path in it. A registry on this
 /// machine or with an IP address must be named: clients choose images, and must not make the host call such servers.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, derive_more::Display)]
+#[display("{}", _0.as_deref().unwrap_or("*"))]
 pub struct ImageGrant(Option<Box<str>>);
 
 /// The error for a text that is not an [`ImageGrant`].
@@ -112,12 +113,6 @@ fn has_name(registry: &str) -> bool {
         .is_ok_and(|url| !matches!(url.host(), Some(Host::Domain(_))));
     let host = registry.split(':').next().unwrap_or_default();
     !is_address && host != "localhost" && !host.ends_with(".localhost")
-}
-
-impl fmt::Display for ImageGrant {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0.as_deref().unwrap_or("*"))
-    }
 }
 
 impl FromStr for ImageGrant {

@@ -1,6 +1,6 @@
 mod audit;
 
-use std::{borrow::Borrow, fmt, sync::Arc, time::Duration};
+use std::{borrow::Borrow, sync::Arc, time::Duration};
 
 use futures_util::future::join_all;
 use tokio::time::Instant;
@@ -20,18 +20,13 @@ use crate::{
 use self::audit::Audit;
 
 /// Provides the data that decides whether a stage is called. Lives as long as one request.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, derive_more::Debug)]
+#[debug("Surroundings {{ .. }}")]
 pub struct Surroundings<'a> {
     /// The source of namespace labels.
     pub namespaces: &'a dyn NamespaceSource,
     /// The authorizer for match conditions.
     pub authorizer: &'a dyn Authorizer,
-}
-
-impl fmt::Debug for Surroundings<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Surroundings").finish_non_exhaustive()
-    }
 }
 
 /// The evaluation of one request by the chains. Lives as long as the request.

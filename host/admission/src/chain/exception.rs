@@ -1,6 +1,6 @@
 //! Exceptions, which keep a stage from being called for some requests.
 
-use std::{borrow::Cow, fmt, sync::Arc};
+use std::{borrow::Cow, sync::Arc};
 
 use serde::Deserialize;
 
@@ -96,7 +96,7 @@ fn name(request: &Request) -> Cow<'_, str> {
 }
 
 /// A text in which each `*` matches any number of characters.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, derive_more::Display)]
 pub struct Glob(String);
 
 impl Glob {
@@ -121,12 +121,6 @@ impl Glob {
             }
         }
         true
-    }
-}
-
-impl fmt::Display for Glob {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
     }
 }
 

@@ -1,6 +1,6 @@
 //! A hook that combines the verdicts of other hooks.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 
@@ -81,7 +81,8 @@ fn decided(
 
 /// Combines hooks into one verdict. Members are called one after the other, at most once for a request, and only if the
 /// formula depends on them. The response has the warnings and audit annotations of all called members.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("Group {{ formula: {formula:?}, .. }}")]
 pub struct Group {
     /// The hooks with the names that messages show.
     members: Vec<(Arc<str>, Arc<dyn Hook>)>,
@@ -210,15 +211,5 @@ async fn ask(
             "the verdict changes the object, but a member of a group may only allow or deny",
         )),
         Err(failure) => MemberAnswer::Failed(failure),
-    }
-}
-
-impl fmt::Debug for Group {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<&str> = self.members.iter().map(|(name, _)| &**name).collect();
-        f.debug_struct("Group")
-            .field("members", &names)
-            .field("formula", &self.formula)
-            .finish_non_exhaustive()
     }
 }

@@ -1,11 +1,12 @@
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use crate::{
     Exception, Hook, LabelSelector, MatchConditions, NamespaceSelector, ObjectGenerator, Rule, words,
 };
 
 /// A hook in a chain, with settings for when it is called and how its verdict is applied.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("Stage {{ spec: {spec:?}, .. }}")]
 pub struct Stage {
     /// The settings of the stage.
     pub spec: StageSpec,
@@ -116,14 +117,6 @@ impl Stage {
     /// Creates a stage with the settings of [`StageSpec::new`].
     pub fn new(name: impl Into<Arc<str>>, hook: impl Hook) -> Self {
         StageSpec::new(name).with(hook)
-    }
-}
-
-impl fmt::Debug for Stage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Stage")
-            .field("spec", &self.spec)
-            .finish_non_exhaustive()
     }
 }
 

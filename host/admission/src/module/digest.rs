@@ -1,5 +1,4 @@
 use std::{
-    fmt,
     io::{self, BufRead as _, BufReader},
     str::FromStr,
 };
@@ -7,7 +6,9 @@ use std::{
 use sha2::{Digest as _, Sha256};
 
 /// A SHA-256 digest. Its text is `sha256:` and 64 hexadecimal digits.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, derive_more::Display, derive_more::Debug)]
+#[debug("{}", self)]
+#[display("sha256:{}", self.to_hex())]
 pub struct Digest([u8; 32]);
 
 /// The error for a text that is not a digest.
@@ -71,18 +72,6 @@ impl Digest {
 impl From<[u8; 32]> for Digest {
     fn from(bytes: [u8; 32]) -> Self {
         Self(bytes)
-    }
-}
-
-impl fmt::Display for Digest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "sha256:{}", self.to_hex())
-    }
-}
-
-impl fmt::Debug for Digest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
     }
 }
 

@@ -11,7 +11,8 @@ use serde_json::value::RawValue;
 use crate::object::tree::Key;
 
 /// A JSON Pointer (RFC 6901).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, derive_more::Display)]
+#[display("{text}")]
 pub struct Pointer {
     text: String,
     segments: Vec<String>,
@@ -97,12 +98,6 @@ impl FromStr for Pointer {
 /// Returns the key or index that a segment of a JSON Pointer represents (RFC 6901, section 4).
 pub fn unescaped_token(token: &str) -> String {
     token.replace("~1", "/").replace("~0", "~")
-}
-
-impl fmt::Display for Pointer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
-    }
 }
 
 impl Pattern {

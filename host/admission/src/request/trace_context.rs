@@ -1,9 +1,10 @@
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 /// The trace and the parent span of a request, as in the headers of [W3C Trace Context].
 ///
 /// [W3C Trace Context]: https://www.w3.org/TR/trace-context/
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, derive_more::Display)]
+#[display("00-{trace_id}-{span_id:016x}-{flags:02x}")]
 pub struct TraceContext {
     trace_id: TraceId,
     span_id: u64,
@@ -12,7 +13,9 @@ pub struct TraceContext {
 }
 
 /// The ID of a trace. Its text has 32 hexadecimal digits.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, derive_more::Display, derive_more::Debug)]
+#[debug("{}", self)]
+#[display("{_0:032x}")]
 pub struct TraceId(u128);
 
 impl TraceContext {
@@ -86,28 +89,10 @@ fn hexadecimal(part: &str, digits: usize) -> Option<u128> {
     is_valid.then(|| u128::from_str_radix(part, 16).ok()).flatten()
 }
 
-impl fmt::Display for TraceContext {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "00-{}-{:016x}-{:02x}", self.trace_id, self.span_id, self.flags)
-    }
-}
-
 impl TraceId {
     /// Returns the ID as a number, which is never 0.
     pub fn as_u128(self) -> u128 {
         self.0
-    }
-}
-
-impl fmt::Display for TraceId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:032x}", self.0)
-    }
-}
-
-impl fmt::Debug for TraceId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Match conditions, which a request must meet in addition to rules and selectors, and the authorizer for conditions.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 
@@ -29,7 +29,8 @@ pub trait Conditions: Send + Sync + 'static {
 }
 
 /// The match conditions of a stage, which are equal if names and expressions are. Clones share the conditions.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, derive_more::Debug)]
+#[debug("MatchConditions({:?})", self.expressions())]
 pub struct MatchConditions(Option<Arc<dyn Conditions>>);
 
 impl MatchConditions {
@@ -95,14 +96,6 @@ impl PartialEq for MatchConditions {
 }
 
 impl Eq for MatchConditions {}
-
-impl fmt::Debug for MatchConditions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("MatchConditions")
-            .field(&self.expressions())
-            .finish()
-    }
-}
 
 /// Checks permissions of users, like Kubernetes' `SubjectAccessReview`. Lives as long as the program.
 #[async_trait]

@@ -1,4 +1,4 @@
-use std::{fmt, io};
+use std::io;
 
 use rustix::io::Errno;
 
@@ -49,7 +49,8 @@ impl From<PatchError> for Failure {
 }
 
 /// The kinds of failures, whose names are the same in traces, metrics and messages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, derive_more::Display)]
+#[display("{}", self.as_str())]
 #[non_exhaustive]
 pub enum FailureKind {
     /// The plugin trapped: it panicked, overflowed its stack or performed an invalid operation.
@@ -123,11 +124,5 @@ impl FailureKind {
             Self::NamespaceUnknown => "namespace-unknown",
             Self::Condition => "condition-failed",
         }
-    }
-}
-
-impl fmt::Display for FailureKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
     }
 }

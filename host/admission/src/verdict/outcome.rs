@@ -257,41 +257,34 @@ impl StageResult {
 }
 
 /// The reason why a stage does not apply to a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, derive_more::Display)]
 #[non_exhaustive]
 pub enum SkipReason {
     /// The namespace selector does not match the request's namespace.
+    #[display("namespaceSelector does not match")]
     NamespaceSelector,
     /// The object selector matches neither the object nor the old object.
+    #[display("objectSelector does not match")]
     ObjectSelector,
     /// None of the stage's rules matches the request.
+    #[display("no rule of the stage matches")]
     Rules,
     /// A rule excludes the request.
+    #[display("a rule of the stage excludes it")]
     Excluded,
     /// A match condition of the stage is false.
+    #[display("a match condition is false")]
     MatchCondition,
     /// A stage that takes precedence selects the request.
+    #[display("another stage takes precedence")]
     Precedence,
     /// The request is a dry run, and the stage has side effects.
+    #[display("a stage with side effects is not called in a dry run")]
     DryRun,
     /// An operator has temporarily disabled the stage.
+    #[display("the stage is disabled")]
     Disabled,
     /// An exception matches the request. The row of the trace names it.
+    #[display("an exception matches")]
     Exception,
-}
-
-impl fmt::Display for SkipReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::NamespaceSelector => "namespaceSelector does not match",
-            Self::ObjectSelector => "objectSelector does not match",
-            Self::Rules => "no rule of the stage matches",
-            Self::Excluded => "a rule of the stage excludes it",
-            Self::MatchCondition => "a match condition is false",
-            Self::Precedence => "another stage takes precedence",
-            Self::DryRun => "a stage with side effects is not called in a dry run",
-            Self::Disabled => "the stage is disabled",
-            Self::Exception => "an exception matches",
-        })
-    }
 }

@@ -1,4 +1,4 @@
-use std::{fmt, time::Duration};
+use std::time::Duration;
 
 use crate::zookeeper::Servers;
 
@@ -25,7 +25,9 @@ impl EnsembleConfig {
 }
 
 /// A user and a password, for ZooKeeper's scheme `digest`.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, derive_more::Debug)]
+// Leaves out the password, so that it is never logged.
+#[debug("Digest {{ user: {user:?}, .. }}")]
 pub struct Digest {
     user: String,
     password: String,
@@ -47,15 +49,5 @@ impl Digest {
 
     pub(crate) fn credentials(&self) -> Vec<u8> {
         format!("{}:{}", self.user, self.password).into_bytes()
-    }
-}
-
-/// Leaves out the password, so that it is never logged.
-impl fmt::Debug for Digest {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("Digest")
-            .field("user", &self.user)
-            .finish_non_exhaustive()
     }
 }

@@ -1,9 +1,9 @@
 //! Paths of nodes.
 
-use std::{fmt, str::FromStr};
+use std::str::FromStr;
 
 /// The absolute path of a node, such as `/bcs/services/endpoints/scheduler`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, derive_more::Display)]
 pub struct NodePath(String);
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -43,12 +43,6 @@ impl FromStr for NodePath {
             return Err(wrong("the root is not allowed"));
         }
         Ok(Self(text.to_owned()))
-    }
-}
-
-impl fmt::Display for NodePath {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
     }
 }
 

@@ -3,7 +3,6 @@
 mod connect;
 
 use std::{
-    fmt,
     future::Future,
     sync::Arc,
     time::{Duration, Instant},
@@ -27,7 +26,8 @@ const CLIENT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// An ensemble, with a session that is replaced by a new one when it is lost. Cheap to clone. The session lasts as long
 /// as any clone, and any list or registration that was made with it.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("ZooKeeper {{ servers: {:?}, state: {:?}, .. }}", shared.servers, shared.states.borrow())]
 pub struct ZooKeeper {
     shared: Arc<Shared>,
 }
@@ -223,15 +223,5 @@ impl ZooKeeper {
             servers: self.shared.servers.clone(),
             reason,
         }
-    }
-}
-
-impl fmt::Debug for ZooKeeper {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("ZooKeeper")
-            .field("servers", &self.shared.servers)
-            .field("state", &*self.shared.states.borrow())
-            .finish_non_exhaustive()
     }
 }

@@ -1,7 +1,6 @@
 //! Watches that may be dropped.
 
 use std::{
-    fmt,
     future::Future,
     pin::Pin,
     task::{Context, Poll, ready},
@@ -18,18 +17,12 @@ type Event = Pin<Box<dyn Future<Output = WatchedEvent> + Send>>;
 /// When a watch of the client library is dropped, the library tells the server to remove it. A server of version 3.4
 /// does not support that request, and closes the connection. So a task holds this watch until it fires or the session
 /// ends. Repeated reads of a node should reuse their watch, so that such tasks do not accumulate.
+#[derive(derive_more::Debug)]
+#[debug("NodeWatch {{ has_fired: {:?}, .. }}", event.is_none())]
 pub struct NodeWatch {
     /// `None` once the watch has fired.
     event: Option<Event>,
     runtime: Handle,
-}
-
-impl fmt::Debug for NodeWatch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("NodeWatch")
-            .field("has_fired", &self.event.is_none())
-            .finish_non_exhaustive()
-    }
 }
 
 impl NodeWatch {

@@ -1,5 +1,3 @@
-use std::fmt;
-
 use admittance_net::{
     client::{ClientRequest, ClientResponse},
     listener::host_address,
@@ -40,7 +38,7 @@ pub(super) struct Repository<'a> {
 }
 
 /// A tag or a digest.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, derive_more::Display)]
 pub(super) enum Version {
     /// The artifact that currently has this tag.
     Tag(String),
@@ -54,15 +52,6 @@ impl Version {
         match (reference.digest(), reference.tag()) {
             (Some(digest), _) => Self::Digest(digest),
             (None, tag) => Self::Tag(tag.unwrap_or(OciReference::DEFAULT_TAG).to_owned()),
-        }
-    }
-}
-
-impl fmt::Display for Version {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Tag(tag) => tag.fmt(f),
-            Self::Digest(digest) => digest.fmt(f),
         }
     }
 }

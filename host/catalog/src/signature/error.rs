@@ -58,7 +58,8 @@ pub enum SignatureError {
 }
 
 /// A signature of the module, and the reason for refusing it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, derive_more::Display)]
+#[display("{signature}, which {refusal}")]
 pub struct Finding {
     pub signature: SignatureDescription,
     pub refusal: Refusal,
@@ -116,12 +117,6 @@ pub enum InvalidTrust {
         "this program cannot check signatures; build it with the feature `signatures` of the crate `admittance`"
     )]
     NoSignatures,
-}
-
-impl fmt::Display for Finding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}, which {}", self.signature, self.refusal)
-    }
 }
 
 /// The maximum number of signatures that a message lists.

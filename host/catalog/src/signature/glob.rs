@@ -1,10 +1,9 @@
-use std::fmt;
-
 use regex::Regex;
 
 /// A pattern for paths. `*` matches any characters except `/`. `**` must be a whole part: it matches any number of
 /// parts, and at least one at the end.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, derive_more::Display)]
+#[display("{text}")]
 pub(super) struct Glob {
     text: String,
     regex: Regex,
@@ -43,12 +42,6 @@ impl Glob {
 
     pub(super) fn matches(&self, text: &str) -> bool {
         self.regex.is_match(text)
-    }
-}
-
-impl fmt::Display for Glob {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
     }
 }
 

@@ -1,4 +1,4 @@
-use std::{fmt, path::Path, str::FromStr};
+use std::{path::Path, str::FromStr};
 
 use url::{Host, Url};
 
@@ -14,7 +14,8 @@ use super::{
 ///
 /// The tag and digest of an artifact and the query of a URL are ignored; a file is matched by its path after symbolic
 /// links.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, derive_more::Display)]
+#[display("{text}")]
 pub struct SourcePattern {
     text: String,
     sources: Sources,
@@ -271,12 +272,6 @@ fn is_not_normalized(path: &str) -> bool {
         parts.pop();
     }
     parts.iter().any(|part| matches!(*part, "" | "." | ".."))
-}
-
-impl fmt::Display for SourcePattern {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
-    }
 }
 
 #[cfg(test)]

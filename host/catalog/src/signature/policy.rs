@@ -135,11 +135,11 @@ pub struct Certified {
 }
 
 /// The URL of an OpenID provider as certificates contain it, such as `https://token.actions.githubusercontent.com`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, derive_more::Display)]
 pub struct IssuerUrl(String);
 
 /// An identity, or a pattern: `*` matches any characters except `/`; `**` as a whole part, any number of parts.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, derive_more::Display)]
 pub struct IdentityPattern(Glob);
 
 impl IdentityPattern {
@@ -167,12 +167,6 @@ impl FromStr for IdentityPattern {
     }
 }
 
-impl fmt::Display for IdentityPattern {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
 impl IssuerUrl {
     /// Returns the URL exactly as it was written.
     pub fn as_str(&self) -> &str {
@@ -193,12 +187,6 @@ impl FromStr for IssuerUrl {
                 fix: "write the URL of the OpenID provider, `https://token.actions.githubusercontent.com`",
             }),
         }
-    }
-}
-
-impl fmt::Display for IssuerUrl {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
     }
 }
 

@@ -1,5 +1,3 @@
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -17,18 +15,21 @@ pub struct SignedModule<'a> {
 }
 
 /// The result of a successful signature check.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, derive_more::Display)]
 #[serde(tag = "by", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Verified {
     /// The policy requires no signature.
     #[default]
+    #[display("not required")]
     Unrequired,
     /// A required key signed the module.
+    #[display("by the key {fingerprint}")]
     Key {
         /// The [fingerprint](super::PublicKey::fingerprint) of the key.
         fingerprint: Digest,
     },
     /// A required identity signed the module.
+    #[display("by {identity} of {issuer} at {signed_at}")]
     Identity {
         /// The identity in the certificate, which is an e-mail address or a URI.
         identity: String,
@@ -159,21 +160,6 @@ impl<'a> SignedModule<'a> {
                 let (name, digest) = (reference.name(), Digest::of(artifact));
                 format!("sign it with `cosign sign {key}{name}@{digest}`")
             }
-        }
-    }
-}
-
-impl fmt::Display for Verified {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unrequired => f.write_str("not required"),
-            Self::Key { fingerprint } => write!(f, "by the key {fingerprint}"),
-            Self::Identity {
-                identity,
-                issuer,
-                signed_at,
-                ..
-            } => write!(f, "by {identity} of {issuer} at {signed_at}"),
         }
     }
 }

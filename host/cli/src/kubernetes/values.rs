@@ -1,6 +1,6 @@
 //! Parses values in arguments of `kubernetes`.
 
-use std::{fmt, str::FromStr};
+use std::str::FromStr;
 
 use admittance_admission::{is_dns_label, is_dns_subdomain};
 
@@ -69,7 +69,8 @@ pub(super) fn quantity(text: &str) -> Result<String, &'static str> {
 }
 
 /// The version of a cluster: the minor version of Kubernetes 1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, derive_more::Display)]
+#[display("1.{_0}")]
 pub(super) struct KubernetesVersion(u16);
 
 impl FromStr for KubernetesVersion {
@@ -85,12 +86,6 @@ impl FromStr for KubernetesVersion {
             ..16 => Err("1.16 is the oldest with admissionregistration.k8s.io/v1"),
             minor => Ok(Self(minor)),
         }
-    }
-}
-
-impl fmt::Display for KubernetesVersion {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "1.{}", self.0)
     }
 }
 

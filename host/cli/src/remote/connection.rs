@@ -1,6 +1,6 @@
 //! Determines the address of a driver, and the credentials to send.
 
-use std::{env, fmt, net::IpAddr, path::PathBuf, str::FromStr};
+use std::{env, net::IpAddr, path::PathBuf, str::FromStr};
 
 use admittance_net::tls::{self, Identity, TlsError, Trust};
 use clap::Args;
@@ -37,7 +37,8 @@ pub(crate) struct DriverConnection {
 }
 
 /// The URL of a driver's admin port or of a gateway: scheme, host and port, without a path.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, derive_more::Display)]
+#[display("{}", _0.as_str().trim_end_matches('/'))]
 pub(crate) struct ServerUrl(Url);
 
 impl FromStr for ServerUrl {
@@ -60,12 +61,6 @@ impl FromStr for ServerUrl {
         } else {
             Err(fix.to_owned())
         }
-    }
-}
-
-impl fmt::Display for ServerUrl {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0.as_str().trim_end_matches('/'))
     }
 }
 
@@ -108,14 +103,9 @@ impl ServerUrl {
 }
 
 /// The value of the header with the token, which is never printed.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("TokenHeader(...)")]
 pub(super) struct TokenHeader(pub(super) HeaderValue);
-
-impl fmt::Debug for TokenHeader {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("TokenHeader(...)")
-    }
-}
 
 impl TokenHeader {
     fn parse(text: &str, origin: &str) -> Result<Self, RemoteError> {

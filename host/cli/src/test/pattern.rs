@@ -1,13 +1,14 @@
 //! Matches names, messages and warnings.
 
-use std::{fmt, str::FromStr};
+use std::str::FromStr;
 
 use regex::Regex;
 
 /// A substring, or a regular expression between slashes: `is missing`, `/^spec\..* is missing/`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, derive_more::Display)]
 pub(crate) enum TextPattern {
     Part(String),
+    #[display("/{_0}/")]
     Expression(Regex),
 }
 
@@ -40,15 +41,6 @@ impl FromStr for TextPattern {
                 }
                 Err(error) => Err(format!("`{text}` is not a valid regular expression: {error}")),
             },
-        }
-    }
-}
-
-impl fmt::Display for TextPattern {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Part(part) => f.write_str(part),
-            Self::Expression(expression) => write!(f, "/{expression}/"),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Conditional changes of one resource.
 
-use std::{fmt, path::Path};
+use std::path::Path;
 
 use serde_json::{Map, Value};
 
@@ -10,6 +10,8 @@ use super::{Resource, ResourceError, Resources};
 const ATTEMPTS: usize = 5;
 
 /// A change of one resource by a store that reads and writes only some of its fields.
+#[derive(derive_more::Debug)]
+#[debug("ResourceEdit {{ namespace: {namespace:?}, name: {name:?}, .. }}")]
 pub struct ResourceEdit<'a> {
     pub path: &'a Path,
     /// Empty for a resource of the whole cluster.
@@ -21,15 +23,6 @@ pub struct ResourceEdit<'a> {
     pub is_after: &'a (dyn Fn(Option<&Resource>) -> bool + Sync),
     /// Sets fields of the resource; `None` deletes it.
     pub set: Option<&'a (dyn Fn(&mut Map<String, Value>) + Sync)>,
-}
-
-impl fmt::Debug for ResourceEdit<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ResourceEdit")
-            .field("namespace", &self.namespace)
-            .field("name", &self.name)
-            .finish_non_exhaustive()
-    }
 }
 
 impl Resources {

@@ -1,6 +1,6 @@
 //! The regular expressions of `matches`, `find` and `findAll`, in Go's syntax, translated for the crate `regex`.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use ::regex::{Regex, RegexBuilder};
 
@@ -167,6 +167,8 @@ fn find_all<'a>(
     Ok(found.map(|found| Value::string(found.as_str())).collect())
 }
 
+#[derive(derive_more::Debug)]
+#[debug("Pattern({:?})", regex.as_str())]
 pub(crate) struct Pattern {
     regex: Regex,
     weight: u64,
@@ -213,12 +215,6 @@ impl Pattern {
     /// Returns the cost of searching a text of this many bytes.
     pub(crate) fn cost(&self, length: usize) -> u64 {
         ((length as u64 + 1).div_ceil(10)).saturating_mul(self.weight)
-    }
-}
-
-impl fmt::Debug for Pattern {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Pattern").field(&self.regex.as_str()).finish()
     }
 }
 

@@ -2,7 +2,6 @@ mod values;
 
 use std::{
     cell::Cell,
-    fmt,
     ops::Range,
     path::{Path, PathBuf},
 };
@@ -18,7 +17,8 @@ use super::{
 ///
 /// Mistakes are added to the list that was passed to [`Document::root`], or later to
 /// [`reporting_to`](Self::reporting_to). Without such a list, mistakes are ignored.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("Node {{ path: {path:?}, value: {value:?}, .. }}")]
 pub struct Node<'a> {
     document: &'a Document,
     mistakes: Option<&'a Cell<Mistakes>>,
@@ -262,13 +262,5 @@ impl<'a> Node<'a> {
         fix: impl Into<String>,
     ) -> Mistake {
         Mistake::new(&self.document.at(position), path, message, fix)
-    }
-}
-
-impl fmt::Debug for Node<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut node = f.debug_struct("Node");
-        node.field("path", &self.path).field("value", &self.value);
-        node.finish_non_exhaustive()
     }
 }

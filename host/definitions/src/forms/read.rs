@@ -1,6 +1,6 @@
 //! The result of reading a document: its content, the names that it uses, and its mistakes.
 
-use std::{any::Any, fmt, sync::Arc};
+use std::{any::Any, sync::Arc};
 
 use admittance_admission::Phase;
 
@@ -11,7 +11,8 @@ use crate::{
 };
 
 /// The content of a document after its system has read it.
-#[derive(Default)]
+#[derive(Default, derive_more::Debug)]
+#[debug("FormContent {{ names: {names:?}, chain: {chain:?}, .. }}")]
 pub struct FormContent {
     names: Vec<TakenName>,
     chain: Option<ChainDefinition>,
@@ -74,14 +75,6 @@ impl FormContent {
             part: Some(Box::new(part)),
             ..self
         }
-    }
-}
-
-impl fmt::Debug for FormContent {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut content = f.debug_struct("FormContent");
-        content.field("names", &self.names).field("chain", &self.chain);
-        content.finish_non_exhaustive()
     }
 }
 

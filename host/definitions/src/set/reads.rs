@@ -1,6 +1,6 @@
 //! A cache of parsed definition files, so that each text is parsed once.
 
-use std::{collections::HashMap, fmt, path::PathBuf, sync::Arc};
+use std::{collections::HashMap, path::PathBuf, sync::Arc};
 
 use admittance_admission::pause;
 use parking_lot::Mutex;
@@ -39,7 +39,8 @@ impl ReadFile {
 /// The systems whose documents are read, the parsed texts, and the contents of files that definitions refer to. Sets
 /// that are derived from each other share this cache: each text is parsed once, and all chains see one version of a
 /// file.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, derive_more::Debug)]
+#[debug("Reads {{ .. }}")]
 pub(crate) struct Reads(Arc<Inner>);
 
 #[derive(Default)]
@@ -138,9 +139,3 @@ impl PartialEq for Reads {
 }
 
 impl Eq for Reads {}
-
-impl fmt::Debug for Reads {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reads").finish_non_exhaustive()
-    }
-}

@@ -1,6 +1,6 @@
 //! Issues CAs and certificates in memory.
 
-use std::{collections::BTreeSet, fmt, net::IpAddr};
+use std::{collections::BTreeSet, net::IpAddr};
 
 use pem::{EncodeConfig, LineEnding, Pem};
 use rcgen::{
@@ -22,6 +22,8 @@ const AUTHORITY_DAYS: u16 = 3650;
 /// Certificates are backdated by this time, for clients whose clock is slow.
 const CLOCK_SKEW: Duration = Duration::hours(1);
 
+#[derive(derive_more::Debug)]
+#[debug("Authority {{ not_after: {not_after:?}, .. }}")]
 pub struct Authority {
     /// The trust bundle: the CA's certificate first, then any other trusted certificates.
     pub pem: String,
@@ -30,26 +32,12 @@ pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
 }
 
+#[derive(derive_more::Debug)]
+#[debug("Issued {{ not_after: {not_after:?}, .. }}")]
 pub struct Issued {
     pub certificate: String,
     pub key: String,
     pub not_after: OffsetDateTime,
-}
-
-impl fmt::Debug for Authority {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Authority")
-            .field("not_after", &self.not_after)
-            .finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for Issued {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Issued")
-            .field("not_after", &self.not_after)
-            .finish_non_exhaustive()
-    }
 }
 
 impl Authority {

@@ -1,4 +1,4 @@
-use std::{fmt, net::IpAddr, str::FromStr};
+use std::{net::IpAddr, str::FromStr};
 
 use rustls_pki_types::DnsName;
 
@@ -46,7 +46,7 @@ impl Service {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, derive_more::Display)]
 pub enum SubjectHost {
     Name(String),
     Address(IpAddr),
@@ -63,15 +63,6 @@ impl FromStr for SubjectHost {
             Ok(Self::Name(text.to_owned()))
         } else {
             Err("write a host name or an IP address, without port")
-        }
-    }
-}
-
-impl fmt::Display for SubjectHost {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Name(name) => name.fmt(f),
-            Self::Address(address) => address.fmt(f),
         }
     }
 }

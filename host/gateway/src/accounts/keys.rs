@@ -24,18 +24,12 @@ pub struct KeyFile {
     keys: ArcSwap<Vec<Key>>,
 }
 
+#[derive(derive_more::Debug)]
+#[debug("Key {{ name: {name:?}, .. }}")]
 struct Key {
     /// The beginning of the key's digest.
     name: String,
     key: LessSafeKey,
-}
-
-impl std::fmt::Debug for Key {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Key")
-            .field("name", &self.name)
-            .finish_non_exhaustive()
-    }
 }
 
 impl KeyFile {

@@ -54,17 +54,20 @@ words!(
     PatternPolicy = "pattern_policy"
 );
 
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, derive_more::Display)]
 pub enum GrantedClusters {
+    #[display("*")]
     Every,
     /// One cluster, by its ID at the gateway or in the platform.
     Named(String),
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, derive_more::Display)]
 pub enum GrantScope {
+    #[display("")]
     Cluster,
     /// Has the same effect as `Cluster`, but is stored as a different grant.
+    #[display("*")]
     EveryNamespace,
     Namespace(String),
 }
@@ -113,15 +116,6 @@ impl FromStr for GrantedClusters {
     }
 }
 
-impl fmt::Display for GrantedClusters {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Every => f.write_str("*"),
-            Self::Named(id) => f.write_str(id),
-        }
-    }
-}
-
 impl FromStr for GrantScope {
     type Err = InvalidGrant;
 
@@ -131,16 +125,6 @@ impl FromStr for GrantScope {
             "*" => Ok(Self::EveryNamespace),
             name if is_dns_label(name) => Ok(Self::Namespace(name.to_owned())),
             name => Err(InvalidGrant::Namespace(name.to_owned())),
-        }
-    }
-}
-
-impl fmt::Display for GrantScope {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Cluster => Ok(()),
-            Self::EveryNamespace => f.write_str("*"),
-            Self::Namespace(name) => f.write_str(name),
         }
     }
 }

@@ -36,7 +36,7 @@ pub struct User {
 
 /// The name of a user: `{kind}:{name}`, such as `plain:alice`. A kind contains no dot, so different names stay
 /// different when `.` replaces `:` for impersonation.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, derive_more::Display)]
 pub struct UserName(Arc<str>);
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -84,12 +84,6 @@ impl FromStr for UserName {
             return Err(InvalidUserName(text.to_owned()));
         }
         Ok(Self(text.into()))
-    }
-}
-
-impl fmt::Display for UserName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&self.0)
     }
 }
 
@@ -236,14 +230,9 @@ impl PartialEq for RegisterToken {
 impl Eq for RegisterToken {}
 
 /// A string that is never logged.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, derive_more::Debug)]
+#[debug("Secret(...)")]
 pub struct Secret(pub String);
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Secret(...)")
-    }
-}
 
 #[cfg(test)]
 mod tests {

@@ -13,14 +13,19 @@ use super::{
 const DIAL_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// The connections that one side of a tunnel opens for the other side.
+#[derive(derive_more::Debug)]
 pub enum AllowedConnections {
     /// No connections: for tunnels that agents open to a gateway.
+    #[debug("Nothing")]
     Nothing,
     /// Connections to these addresses, each `host:port`: for an agent, the addresses of its API servers.
+    #[debug("Only")]
     Only(Vec<String>),
     /// Connections through the tunnel of a cluster's agent: for tunnels that a gateway opens to other gateways.
+    #[debug("Through")]
     Through(FindTunnel),
     /// No connections, but announcements: for tunnels that other gateways open. An error ends the tunnel.
+    #[debug("Announcements")]
     Announcements(TakeAnnouncement),
 }
 
@@ -35,17 +40,6 @@ pub(super) enum ConnectTarget {
     Tcp(String),
     /// A connection in this tunnel. The guard is held as long as the connection is open.
     Tunnel(Session, Guard, TunnelDestination),
-}
-
-impl std::fmt::Debug for AllowedConnections {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Nothing => "Nothing",
-            Self::Only(_) => "Only",
-            Self::Through(_) => "Through",
-            Self::Announcements(_) => "Announcements",
-        })
-    }
 }
 
 impl ConnectTarget {

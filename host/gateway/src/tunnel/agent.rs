@@ -2,7 +2,7 @@
 
 mod cluster;
 
-use std::{fmt, path::PathBuf, time::Duration};
+use std::{path::PathBuf, time::Duration};
 
 use admittance_net::{
     causes,
@@ -55,7 +55,8 @@ pub struct AgentConfig {
 }
 
 /// The content of a report.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, derive_more::Debug)]
+#[debug("Current")]
 struct Current {
     credentials: ReadCredentials,
     servers: Vec<Uri>,
@@ -287,10 +288,4 @@ impl Current {
 fn is_refusal(text: &[u8]) -> bool {
     let reply: Result<serde_json::Value, _> = serde_json::from_slice(text);
     reply.is_ok_and(|reply| reply.get("code_name").is_some())
-}
-
-impl fmt::Debug for Current {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Current")
-    }
 }

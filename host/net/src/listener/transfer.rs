@@ -34,13 +34,16 @@ pub struct TransferLimits {
 }
 
 /// The limit that a client or an upstream exceeded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, derive_more::Display)]
 pub enum Stall {
     /// The client sent or read nothing for this long.
+    #[display("the client was idle for {_0:?}")]
     ClientIdle(Duration),
     /// The client sent or read fewer bytes per second than this.
+    #[display("the client was slower than {_0} bytes per second")]
     ClientSlow(u64),
     /// The upstream sent or read nothing for this long.
+    #[display("the upstream was idle for {_0:?}")]
     UpstreamIdle(Duration),
 }
 
@@ -51,16 +54,6 @@ impl Stall {
             Self::ClientIdle(_) => ("client", "idle"),
             Self::ClientSlow(_) => ("client", "slow"),
             Self::UpstreamIdle(_) => ("upstream", "idle"),
-        }
-    }
-}
-
-impl std::fmt::Display for Stall {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::ClientIdle(limit) => write!(f, "the client was idle for {limit:?}"),
-            Self::ClientSlow(rate) => write!(f, "the client was slower than {rate} bytes per second"),
-            Self::UpstreamIdle(limit) => write!(f, "the upstream was idle for {limit:?}"),
         }
     }
 }

@@ -1,5 +1,4 @@
 use std::{
-    fmt,
     path::{Path, PathBuf},
     sync::Arc,
     time::{Duration, SystemTime},
@@ -21,6 +20,8 @@ use crate::telemetry;
 const REMINDER: Duration = Duration::from_secs(24 * 3600);
 
 /// TLS material that is loaded again when its files change. Clones share it. The last valid material stays in use.
+#[derive(derive_more::Debug)]
+#[debug("ReloadableTls {{ usage: {usage:?}, .. }}")]
 pub struct ReloadableTls<C> {
     material: FileValue<Material<C>>,
     /// `None` for a configuration that never changes, because it does not come from files.
@@ -118,14 +119,6 @@ impl<C> Clone for ReloadableTls<C> {
             material: self.material.clone(),
             usage: self.usage,
         }
-    }
-}
-
-impl<C> fmt::Debug for ReloadableTls<C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ReloadableTls")
-            .field("usage", &self.usage)
-            .finish_non_exhaustive()
     }
 }
 

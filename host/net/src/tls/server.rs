@@ -1,5 +1,4 @@
 use std::{
-    fmt,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -107,17 +106,13 @@ fn with_protocols(mut config: ServerConfig) -> ServerConfig {
 }
 
 /// The TLS state of an accepted connection: its configuration, and the client's certificate.
+#[derive(derive_more::Debug)]
+#[debug("TlsConnection {{ .. }}")]
 pub struct TlsConnection {
     current: watch::Receiver<Arc<Material<ServerConfig>>>,
     config: Arc<ServerConfig>,
     /// The client's certificate with its chain, or empty.
     client: Vec<CertificateDer<'static>>,
-}
-
-impl fmt::Debug for TlsConnection {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TlsConnection").finish_non_exhaustive()
-    }
 }
 
 impl TlsConnection {

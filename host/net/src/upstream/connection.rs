@@ -31,6 +31,8 @@ pub type Connector = BoxCloneSyncService<Uri, LimitedStream<MaybeHttpsStream<Wir
 pub type Dial = BoxCloneSyncService<Uri, Wire, BoxError>;
 
 /// A connection of any type.
+#[derive(derive_more::Debug)]
+#[debug("Wire")]
 pub struct Wire {
     stream: Box<dyn WireStream>,
     is_to_proxy: bool,
@@ -58,12 +60,6 @@ impl Wire {
             is_to_proxy: true,
             ..self
         }
-    }
-}
-
-impl std::fmt::Debug for Wire {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Wire")
     }
 }
 

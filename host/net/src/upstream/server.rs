@@ -4,7 +4,8 @@ use http::{
 };
 
 /// The scheme, host and port of a server.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, derive_more::Display)]
+#[display("{scheme}://{authority}")]
 pub struct Server {
     scheme: Scheme,
     authority: Authority,
@@ -74,12 +75,6 @@ impl Server {
         parts.authority = Some(self.authority.clone());
         parts.path_and_query = Some(path);
         Uri::from_parts(parts).unwrap_or_default()
-    }
-}
-
-impl std::fmt::Display for Server {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}://{}", self.scheme, self.authority)
     }
 }
 

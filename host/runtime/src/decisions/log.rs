@@ -1,7 +1,6 @@
 //! Reads the decisions in memory, and follows new ones.
 
 use std::{
-    fmt,
     pin::Pin,
     sync::{
         Arc,
@@ -24,7 +23,8 @@ use crate::{Moment, Redaction, decisions::observer::Observed};
 const GATHERING: Duration = Duration::from_millis(20);
 
 /// The decisions on the latest requests that matched a chain, in memory. Cheap to clone; lives as long as the host.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("DecisionLog {{ .. }}")]
 pub struct DecisionLog(Arc<Inner>);
 
 struct Inner {
@@ -54,6 +54,8 @@ pub enum StreamItem {
 }
 
 /// A stream of new decisions. It never ends and never delays a request: if a reader is too slow, it misses decisions.
+#[derive(derive_more::Debug)]
+#[debug("DecisionStream {{ .. }}")]
 pub struct DecisionStream(Pin<Box<dyn Stream<Item = StreamItem> + Send>>);
 
 impl DecisionLog {
@@ -304,22 +306,6 @@ impl Stream for DecisionStream {
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         self.0.as_mut().poll_next(context)
-    }
-}
-
-impl fmt::Debug for DecisionStream {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DecisionStream").finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for DecisionLog {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ring = self.0.memory.ring();
-        f.debug_struct("DecisionLog")
-            .field("count", &ring.len())
-            .field("bytes", &ring.size)
-            .finish_non_exhaustive()
     }
 }
 

@@ -19,7 +19,8 @@ use crate::{
 };
 
 /// A table of live chains. A request uses one table until it ends, so it never sees a partial change.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("Table {{ revision: {revision:?}, chains: {chains:?}, request_timeout: {request_timeout:?}, .. }}")]
 pub struct Table {
     pub(crate) revision: u64,
     pub(crate) hash: Digest,
@@ -212,15 +213,5 @@ fn chain_status(chain: &LiveChain, reach: &Reach) -> ChainStatus {
         phase: chain.phase,
         unreached: reach.misses(chain.namespace.as_deref(), &chain.rules),
         stages: chain.stages.iter().map(LiveStage::status).collect(),
-    }
-}
-
-impl std::fmt::Debug for Table {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Table")
-            .field("revision", &self.revision)
-            .field("chains", &self.chains)
-            .field("request_timeout", &self.request_timeout)
-            .finish_non_exhaustive()
     }
 }

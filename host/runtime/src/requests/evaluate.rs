@@ -146,6 +146,8 @@ pub enum EvaluateError {
     TooMany,
 }
 
+#[derive(derive_more::Debug)]
+#[debug("Evaluator {{ .. }}")]
 pub(crate) struct Evaluator {
     pub(crate) assembler: Arc<Assembler>,
     turns: Semaphore,
@@ -376,11 +378,5 @@ fn add_exceptions(definitions: &mut [ChainDefinition], live: &Table) {
                 }
             }
         }
-    }
-}
-
-impl std::fmt::Debug for Evaluator {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Evaluator").finish_non_exhaustive()
     }
 }

@@ -1,6 +1,5 @@
 use std::{
     convert::Infallible,
-    fmt,
     future::Future,
     pin::Pin,
     sync::Arc,
@@ -43,7 +42,8 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct ReviewService(Arc<ReviewState>);
 
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("ReviewState {{ host: {host:?}, limits: {limits:?}, .. }}")]
 struct ReviewState {
     host: Host,
     /// The default front end, for reviews whose extensions contain none.
@@ -54,15 +54,6 @@ struct ReviewState {
 
 /// Converts an object to a definition if a store of the host keeps such objects; returns `None` for other objects.
 type DefinitionReader = dyn Fn(&Object) -> Option<DefinitionFile> + Send + Sync;
-
-impl fmt::Debug for ReviewState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ReviewState")
-            .field("host", &self.host)
-            .field("limits", &self.limits)
-            .finish_non_exhaustive()
-    }
-}
 
 impl Host {
     /// Creates a service that answers AdmissionReviews with the chains that are live when the body has arrived.

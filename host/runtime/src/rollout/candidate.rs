@@ -40,7 +40,8 @@ use crate::{
 const BACKGROUND_CALLS: usize = 8;
 
 /// A hook that combines a plugin and its candidate. One answers; then the other is called in the background.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("HookWithCandidate {{ trial: {trial:?}, .. }}")]
 pub(crate) struct HookWithCandidate {
     pub(crate) plugin: Arc<dyn Hook>,
     pub(crate) candidate: Arc<dyn Hook>,
@@ -302,14 +303,6 @@ impl Trial {
             kinds: comparisons.kinds.values().cloned().collect(),
             samples: comparisons.samples.iter().cloned().collect(),
         }
-    }
-}
-
-impl std::fmt::Debug for HookWithCandidate {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("HookWithCandidate")
-            .field("trial", &self.trial)
-            .finish_non_exhaustive()
     }
 }
 

@@ -1,4 +1,4 @@
-use std::{fmt, path::PathBuf};
+use std::path::PathBuf;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -19,20 +19,13 @@ pub struct Prepared {
 /// compiler process that is trusted like this program, or from a cache that is private to this program and verifies the
 /// code when it reads it (see [`Prepared::from_file`]). The fingerprint and wasmtime itself refuse code of another
 /// version or configuration.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
 pub(crate) enum Code {
+    #[debug("{} bytes", _0.len())]
     Memory(Bytes),
     /// A file that begins with the code. It is mapped into memory, so nobody may write to it again; it may be removed.
+    #[debug("{_0:?}")]
     File(PathBuf),
-}
-
-impl fmt::Debug for Code {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Memory(bytes) => write!(f, "{} bytes", bytes.len()),
-            Self::File(path) => path.fmt(f),
-        }
-    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

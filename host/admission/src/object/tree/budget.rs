@@ -1,41 +1,32 @@
-use std::fmt;
-
 use super::Node;
 use crate::Deadline;
 
 /// The reason why an operation at a path fails.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, derive_more::Display)]
 pub(crate) enum Problem {
     /// A parent does not exist.
+    #[display("the parent of the path does not exist")]
     NoParent,
     /// The path does not exist, although its parent does.
+    #[display("the path does not exist")]
     Nothing,
     /// The path leads through a value that is neither an object nor an array.
+    #[display("the path leads through a value that is neither an object nor an array")]
     NotAContainer,
     /// The path has an array index that is invalid or out of bounds.
+    #[display("the path is not an index of the array")]
     NoIndex,
     /// The result would be nested too deeply.
+    #[display("the object would be nested too deeply")]
     TooDeep,
     /// The limit of copied bytes is exceeded.
+    #[display("the `copy` operations copy too much")]
     Copies,
     /// The limit of work is exceeded.
+    #[display("the operations read and move too much")]
     Work,
+    #[display("the deadline passed")]
     Deadline,
-}
-
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::NoParent => "the parent of the path does not exist",
-            Self::Nothing => "the path does not exist",
-            Self::NotAContainer => "the path leads through a value that is neither an object nor an array",
-            Self::NoIndex => "the path is not an index of the array",
-            Self::TooDeep => "the object would be nested too deeply",
-            Self::Copies => "the `copy` operations copy too much",
-            Self::Work => "the operations read and move too much",
-            Self::Deadline => "the deadline passed",
-        })
-    }
 }
 
 /// The work that a patch may still do.

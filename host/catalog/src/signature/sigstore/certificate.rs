@@ -11,7 +11,9 @@ use crate::signature::InvalidTrust;
 const CODE_SIGNING: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 3, 3];
 
 /// A certificate whose owner signs modules.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, derive_more::Display, derive_more::Debug)]
+#[debug("SigningCertificate({})", key.fingerprint())]
+#[display("the certificate of the key {key}")]
 pub struct SigningCertificate {
     der: DerCertificate,
     key: PublicKey,
@@ -102,16 +104,4 @@ fn was_issued(leaf: &EndEntityCert<'_>, authorities: &[String], now: UnixTime) -
     leaf.verify_for_usage(ALL_VERIFICATION_ALGS, &anchors, &[], now, usage, None, None)
         .map(drop)
         .map_err(|error| format!("no certificate of its chain issued it, or it has expired: {error}"))
-}
-
-impl fmt::Debug for SigningCertificate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "SigningCertificate({})", self.key.fingerprint())
-    }
-}
-
-impl fmt::Display for SigningCertificate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the certificate of the key {}", self.key)
-    }
 }

@@ -12,7 +12,9 @@ use crate::{Digest, signature::InvalidTrust};
 const TRUST_SIZE_LIMIT: u64 = 1 << 20;
 
 /// A public key for checking signatures: ECDSA on P-256 or P-384, Ed25519, or RSA of 2048 to 8192 bits.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, derive_more::Display, derive_more::Debug)]
+#[debug("PublicKey({fingerprint})")]
+#[display("{fingerprint}")]
 pub struct PublicKey {
     der: DerPublicKey,
     algorithm: KeyAlgorithm,
@@ -132,17 +134,5 @@ pub(super) fn invalid(what: &'static str, path: Option<&Path>) -> impl Fn(String
         what,
         path: path.clone(),
         problem,
-    }
-}
-
-impl fmt::Debug for PublicKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "PublicKey({})", self.fingerprint)
-    }
-}
-
-impl fmt::Display for PublicKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.fingerprint.fmt(f)
     }
 }

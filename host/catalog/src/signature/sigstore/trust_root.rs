@@ -14,7 +14,8 @@ use crate::signature::InvalidTrust;
 const WHAT: &str = "trust root";
 
 /// The trusted certificate authorities and logs. Cheap to clone.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("TrustRoot {{ .. }}")]
 pub struct TrustRoot(Arc<Trusted>);
 
 struct Trusted {
@@ -126,9 +127,3 @@ impl PartialEq for TrustRoot {
 }
 
 impl Eq for TrustRoot {}
-
-impl fmt::Debug for TrustRoot {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TrustRoot").finish_non_exhaustive()
-    }
-}
