@@ -199,7 +199,6 @@ fn answer(node: &Node<'_>) -> Option<HttpAnswer> {
         node.one_of("error", &words)
     };
     let error = fields.get_optional("error", error);
-    fields.finish();
     Some(HttpAnswer {
         url: url?,
         method,

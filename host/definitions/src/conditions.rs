@@ -48,7 +48,6 @@ fn read_one<'a>(
     let fix = "write what must be true, `object.metadata.namespace != 'kube-system'`";
     let expression_node = fields.required("expression", fix);
     let expression = expression_node.as_ref().and_then(|expression| expression.text());
-    fields.finish();
     if let (Some(name), Some(node)) = (name, &name_node) {
         match seen.get(name) {
             Some(line) => {

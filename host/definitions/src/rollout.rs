@@ -131,7 +131,6 @@ pub(crate) fn read(node: &Node<'_>, stage: &Node<'_>) -> Option<RolloutDefinitio
     let by = fields.get("by", RolloutKey::default(), Node::word);
     let pause = fields.get("pause", DEFAULT_PAUSE, readers::duration(PAUSE));
     let limits = fields.get("abortOn", Default::default(), read_limits);
-    fields.finish();
     let (failures, refusals) = limits;
     Some(RolloutDefinition {
         shares: shares?,
@@ -175,7 +174,6 @@ fn read_limits(node: &Node<'_>) -> Option<(RolloutLimit, RolloutLimit)> {
     let mut fields = node.object()?;
     let failures = fields.get("failures", RolloutLimit::default(), read_limit);
     let refusals = fields.get("refusals", RolloutLimit::default(), read_limit);
-    fields.finish();
     Some((failures, refusals))
 }
 

@@ -90,7 +90,6 @@ fn read_all<'a>(
         }
         read_matchers(&mut fields, &mut rule);
         rule.scope = fields.get("scope", rule.scope, Node::word);
-        fields.finish();
         rules.push(rule);
     }
     rules

@@ -68,7 +68,6 @@ fn by_names(mut fields: Fields<'_>) -> Option<NamespaceSelector> {
     let read = readers::one_of("operator", &NAME_OPERATORS);
     let selector = fields.get_required("operator", "write In or NotIn", read);
     let values = fields.get("values", Vec::new(), Node::strings);
-    fields.finish();
     Some(selector?(values))
 }
 
@@ -103,7 +102,6 @@ fn by_labels(mut fields: Fields<'_>, syntax: Syntax, also_known: &[&'static str]
         requirements.extend(requirement(&expression, syntax));
     }
     fields.ignore(also_known);
-    fields.finish();
     LabelSelector::new(requirements)
 }
 
@@ -126,6 +124,5 @@ fn requirement(node: &Node<'_>, syntax: Syntax) -> Option<Requirement> {
         }),
         None => Some(Vec::new()),
     };
-    fields.finish();
     node.accept(Requirement::new(key?, operator?, values?))
 }

@@ -287,7 +287,6 @@ pub(crate) fn read(fields: &mut Fields<'_>, sections: Sections<'_>) -> Option<Fr
 fn choose<'a>(node: &Node<'a>, examples: &str) -> Option<(&'static FrontRow, Node<'a>)> {
     let mut fields = node.object()?;
     let present = fields.present(&FRONTS.map(|row| row.key));
-    fields.finish();
     match present.as_slice() {
         [(key, node)] => {
             let row = FRONTS.iter().find(|row| row.key == *key)?;

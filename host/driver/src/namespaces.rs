@@ -69,9 +69,11 @@ fn document_of(node: &Node<'_>, found: &mut Vec<(String, Labels)>) {
         None => found.extend(listed(node).unwrap_or_default()),
         Some("Namespace") => found.extend(namespace(node)),
         Some("List" | "NamespaceList") => {
-            let items = node
-                .object()
-                .and_then(|mut fields| fields.get_required("items", "list Namespaces", Node::list));
+            let items = node.object().and_then(|fields| {
+                fields
+                    .ignoring_others()
+                    .get_required("items", "list Namespaces", Node::list)
+            });
             for item in items.unwrap_or_default() {
                 document_of(&item, found);
             }
@@ -94,7 +96,10 @@ pub(crate) fn listed(node: &Node<'_>) -> Option<Vec<(String, Labels)>> {
 /// Reads a Namespace document. Only its name and labels are used.
 fn namespace(node: &Node<'_>) -> Option<(String, Labels)> {
     let fix = "name the namespace";
-    let mut metadata = node.object()?.get_required("metadata", fix, Node::object)?;
+    let mut fields = node.object()?.ignoring_others();
+    let mut metadata = fields
+        .get_required("metadata", fix, Node::object)?
+        .ignoring_others();
     let name = metadata.get_required("name", fix, readers::text)?;
     Some((name, metadata.get_or_default("labels", Node::string_map)))
 }

@@ -111,7 +111,6 @@ fn read_place(node: &Node<'_>, sections: Sections<'_>) -> Option<Arc<dyn Definit
     }
     let mut fields = node.object()?;
     let present = fields.present(&PLACES.map(|row| row.key));
-    fields.finish();
     let [(key, node)] = present.as_slice() else {
         let keys = enumerated(PLACES.map(|row| format!("`{}: {{}}`", row.key)), "or");
         let fix = format!("write a path, {keys}");

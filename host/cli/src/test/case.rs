@@ -160,9 +160,7 @@ impl CaseReader<'_> {
         let mut fields = root.object()?;
         let scene = self.scene(&mut fields, &CaseDefaults::default());
         let fix = "list the cases, each with `name`, `request` and `expect`";
-        let list = fields.required("cases", fix);
-        fields.finish();
-        let cases = list?.filled_list(fix)?;
+        let cases = fields.required("cases", fix)?.filled_list(fix)?;
         Some(cases.iter().filter_map(|case| self.case(case, &scene)).collect())
     }
 
@@ -179,7 +177,6 @@ impl CaseReader<'_> {
         let recorded = recorded.unwrap_or_default();
         let fix = "say what is expected: `expect: { allowed: true }`";
         let expected = fields.get_required("expect", fix, expected);
-        fields.finish();
         Some(TestCase {
             name: name?,
             location: node.location(),
@@ -314,7 +311,7 @@ fn expected(node: &Node<'_>) -> Option<ExpectedOutcome> {
             .node()
             .wrong(format!("{what} has no `{name}`"), format!("remove it, or {fix}"));
     }
-    let expected = ExpectedOutcome {
+    Some(ExpectedOutcome {
         allowed: allowed.unwrap_or_default(),
         message: fields.get_optional("message", Node::parse),
         code: fields.get_optional("code", readers::integer(400..=599)),
@@ -325,7 +322,5 @@ fn expected(node: &Node<'_>) -> Option<ExpectedOutcome> {
         object: fields.get_optional("object", value_of),
         other_object: None,
         fields: fields.get_optional("fields", any_object),
-    };
-    fields.finish();
-    Some(expected)
+    })
 }

@@ -143,7 +143,6 @@ pub(super) fn read(root: &Node<'_>) -> Option<Vec<TestCase>> {
     }
     let global = "policies have no global context here";
     fields.refuse("globalContextEntries", global, "remove it, with its results");
-    fields.finish();
     let scene = scene?;
     let named = metadata.get("name").and_then(Value::as_str);
     let test = name.as_deref().or(named).unwrap_or(KIND);
@@ -204,11 +203,9 @@ fn read_answers(node: &Node<'_>) -> Option<Vec<HttpAnswer>> {
     let url = fields.get_required("url", fix, readers::text);
     let method = fields.get_or_default("method", readers::text);
     let response = fields.get_required("response", "write the `body`", Node::object);
-    fields.finish();
     let (url, mut response) = (url?, response?);
     let status = response.get("statusCode", 200, readers::integer(100..=599));
     let body = response.optional("body").map(|body| body.json());
-    response.finish();
     let methods = match method.as_str() {
         "" => vec!["GET", "POST"],
         method => vec![method],
@@ -285,7 +282,6 @@ fn read_result(node: &Node<'_>, test: &str, scene: &Scene) -> Option<Vec<TestCas
     let names = fields.get_or_default("resources", Node::strings);
     let operation = fields.get_optional("operation", readers::text);
     let patched = fields.get_optional("patchedResources", Node::file);
-    fields.finish();
     let (policy, kind, result) = (policy?, kind?, result?);
     let patched = match patched {
         Some(path) => Some(objects_of(&[path], node)?),

@@ -17,7 +17,7 @@ pub(super) fn read(node: &Node<'_>, dialect: Option<&dyn Dialect>) -> Option<(Re
     let object = fields.get_optional("object", object);
     let old_object = fields.get_optional("oldObject", object_of);
     let is_object = fields.has("object") || fields.has("oldObject");
-    let request = match forms.as_slice() {
+    match forms.as_slice() {
         [] if is_object => {
             let details = Details::read(&mut fields);
             let request = details.and_then(|details| details.request(object, old_object));
@@ -32,9 +32,7 @@ pub(super) fn read(node: &Node<'_>, dialect: Option<&dyn Dialect>) -> Option<(Re
             let fix = "write one of `object` (or `oldObject`), `review`, `http` and `recording`";
             node.reject("a case has one request", fix)
         }
-    };
-    fields.finish();
-    request
+    }
 }
 
 /// Combines a request with empty surroundings.
@@ -92,7 +90,6 @@ fn user(node: &Node<'_>) -> Option<UserInfo> {
         user.extra
             .extend(values.strings().map(|values| (key.to_owned(), values)));
     }
-    fields.finish();
     Some(user)
 }
 

@@ -105,7 +105,6 @@ pub(super) fn read(root: &Node<'_>) -> Option<Vec<TestCase>> {
     let skip = fields.get_or_default("skip", Node::boolean);
     let fix = "list the tests, each with `name`, `template`, `constraint` and `cases`";
     let tests = fields.get_required("tests", fix, Node::list);
-    fields.finish();
     let tests: Vec<SuiteTest> = tests?.iter().filter_map(|test| read_test(test)).collect();
     if skip {
         return Some(Vec::new());
@@ -226,7 +225,6 @@ fn read_test(node: &Node<'_>) -> Option<SuiteTest> {
     let expansion = fields.get_optional("expansion", Node::file);
     let is_invalid = fields.get_or_default("invalid", Node::boolean);
     let cases = fields.get("cases", Vec::new(), Node::list);
-    fields.finish();
     if skip {
         return None;
     }
@@ -271,7 +269,6 @@ fn read_case(node: &Node<'_>) -> Option<SuiteCase> {
         }
     }
     let assertions = assertions(&mut fields);
-    fields.finish();
     if skip {
         return None;
     }

@@ -5,7 +5,7 @@ use super::{
     tree::{Entry, Position, SyntaxMistake},
 };
 
-/// Reads an object field by field. [`Fields::finish`] must come last: it reports the fields that were not read.
+/// Reads an object field by field. When it is dropped, it reports the fields that were not read, unless none was read.
 ///
 /// A field with the value `null` counts as absent, as in Kubernetes.
 #[derive(Debug)]
@@ -14,6 +14,15 @@ pub struct Fields<'a> {
     entries: &'a [Entry],
     any_case: bool,
     known: Vec<&'static str>,
+    ignores_others: bool,
+}
+
+impl Drop for Fields<'_> {
+    fn drop(&mut self) {
+        if !self.known.is_empty() && !self.ignores_others {
+            self.report_others();
+        }
+    }
 }
 
 impl<'a> Fields<'a> {
@@ -23,7 +32,19 @@ impl<'a> Fields<'a> {
             entries,
             any_case,
             known: Vec::new(),
+            ignores_others: false,
         }
+    }
+
+    /// Accepts all other fields.
+    pub fn ignoring_others(mut self) -> Self {
+        self.ignores_others = true;
+        self
+    }
+
+    /// Reports every field, for an object that has none.
+    pub fn refuse_all(self) {
+        self.report_others();
     }
 
     /// Returns the object.
@@ -128,7 +149,7 @@ impl<'a> Fields<'a> {
     }
 
     /// Reports the unknown fields, each with the most similar known field, if any.
-    pub fn finish(self) {
+    fn report_others(&self) {
         let mut first: Vec<(&'static str, Position)> = Vec::new();
         let absent = self.absent();
         for entry in self.entries {

@@ -228,7 +228,7 @@ fn unknown_missing_and_refused_fields_are_reported() {
         fields.optional("failurePolicy");
         fields.ignore(&["labels"]);
         fields.refuse("matchConditions", "not supported yet", "remove it");
-        fields.finish();
+        drop(fields);
     };
     let table = [
         ("name: a\nlabels: [1]\n", ""),
@@ -261,7 +261,7 @@ fn unknown_missing_and_refused_fields_are_reported() {
     let any_case = looking("NAME: a\nname: b\nother: c", |node| {
         let mut fields = node.object_of_any_case().unwrap();
         assert_eq!(fields.optional("name").unwrap().string(), Some("a"));
-        fields.finish();
+        drop(fields);
     });
     assert_eq!(
         any_case,
@@ -492,7 +492,7 @@ fn a_large_document_on_one_line_is_read_in_linear_time() {
         let root = documents[0].root(&mut mistakes);
         let mut root = root.object().unwrap();
         root.optional("name");
-        root.finish();
+        drop(root);
         assert_eq!(mistakes.len(), 100_000);
         let last = mistakes.iter().last().unwrap();
         let column = text.chars().count() - fields[99_999].chars().count();

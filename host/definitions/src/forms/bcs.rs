@@ -135,7 +135,6 @@ fn read_custom_resource(root: &Node<'_>) -> Option<FormContent> {
     let spec = fields
         .required("spec", "write the admissionwebhook there")
         .and_then(|spec| spec.object_of_any_case());
-    fields.finish();
     Some(read_definition(spec?, root.location(), metadata))
 }
 
@@ -161,7 +160,6 @@ fn read_definition<'a>(
     } else {
         fields.get_required("admissionWebhooks", fix, read_stages)
     };
-    fields.finish();
     let Some((target, node)) = target else {
         return FormContent::default();
     };
@@ -192,7 +190,6 @@ fn read_name(metadata: &Node<'_>) -> Option<String> {
         fields.get_optional(key, Node::string);
     }
     fields.ignore(&KEPT_METADATA);
-    fields.finish();
     Some(format!("{}/{}", namespace?, name?))
 }
 
@@ -202,7 +199,6 @@ fn read_target(node: &Node<'_>) -> Option<HookTarget> {
     let operation = fields.get_required("operation", "write Create or Update", read);
     let read = |node: &Node<'_>| node.one_of_any_case("kind of BCS", &RESOURCE_KINDS);
     let kind = fields.get_required("kind", "write Application or Deployment", read);
-    fields.finish();
     Some(HookTarget {
         operation: operation?,
         kind: kind?,
@@ -256,7 +252,6 @@ fn read_client(node: &Node<'_>) -> Option<WebhookDefinition> {
             client::service(&mut fields, &protocol)
         }
     };
-    fields.finish();
     Some(WebhookDefinition {
         protocol,
         target: target?,

@@ -76,7 +76,6 @@ impl DocumentForms {
         };
         fields.ignore(&["apiVersion", "kind", "metadata"]);
         let items = fields.optional("items").and_then(|items| items.list());
-        fields.finish();
         for item in items.unwrap_or_default() {
             definitions.extend(match of_items {
                 // Items may omit their kind if the list names it.
@@ -120,7 +119,7 @@ struct Head<'a> {
 
 impl<'a> Head<'a> {
     fn read(root: &Node<'a>, forms: &DocumentForms) -> Option<Self> {
-        let mut fields = root.object_of_any_case()?;
+        let mut fields = root.object_of_any_case()?.ignoring_others();
         let kind_node = fields.required("kind", &forms.fix)?;
         let kind = kind_node.text()?;
         let version_node = fields.optional("apiVersion");

@@ -138,7 +138,6 @@ fn read(root: &Node<'_>, phase: Phase, version: Version) -> Option<ChainDefiniti
         // A webhook without rules is never called, but a stage without rules would be called for every request.
         .filter(|stage| !stage.spec.rules.is_empty())
         .collect();
-    fields.finish();
     let rules = stages.iter().flat_map(|stage| stage.spec.rules.clone()).collect();
     Some(ChainDefinition {
         phase,
@@ -153,7 +152,6 @@ pub(crate) fn read_head<'a>(root: &Node<'a>, fix: &str) -> Option<(Option<String
     fields.ignore(&["apiVersion", "kind", "status"]);
     let name = fields.get_required("metadata", "write `metadata: { name: ... }`", read_name);
     let spec = fields.get_required("spec", fix, Node::object);
-    fields.finish();
     Some((name, spec?))
 }
 
@@ -164,7 +162,6 @@ pub(crate) fn read_name(metadata: &Node<'_>) -> Option<String> {
     fields.ignore(&["namespace"]);
     read_labels(&mut fields);
     fields.ignore(&KEPT_METADATA);
-    fields.finish();
     name
 }
 
@@ -183,7 +180,6 @@ pub(crate) fn read_kind(node: &Node<'_>) -> Option<ClusterKind> {
     let mut fields = node.object()?;
     let version = fields.get_required("apiVersion", "write `v1` or `apps/v1`", readers::text);
     let kind = fields.get_required("kind", "write the kind, `ConfigMap`", readers::text);
-    fields.finish();
     let kind: ClusterKind = node.accept(format!("{}/{}", version?, kind?).parse())?;
     if !is_dns_label(&kind.kind().to_ascii_lowercase()) {
         let message = format!("{} is not a kind", quoted(kind.kind()));

@@ -69,7 +69,6 @@ fn read(root: &Node<'_>, policy: PolicyKind) -> Option<ChainDefinition> {
     let read_names = |node: &Node<'_>| read_metadata(node, policy.is_namespaced);
     let names = fields.get_required("metadata", fix, read_names);
     let spec = fields.get_required("spec", "write the policy's module and rules", Node::object);
-    fields.finish();
     let (stage_name, namespace) = names.clone().unwrap_or_default();
     let mut warnings = Vec::new();
     let (phase, mut stage) = read_spec(spec?, stage_name, policy, &mut warnings)?;
@@ -108,7 +107,6 @@ pub(super) fn read_metadata(metadata: &Node<'_>, is_namespaced: bool) -> Option<
     };
     read_labels(&mut fields);
     fields.ignore(&KEPT_METADATA);
-    fields.finish();
     Some((name?, namespace?))
 }
 
@@ -160,7 +158,6 @@ fn read_spec(
     if !policy.is_group {
         spec.message = fields.get_optional("message", readers::text).map(Into::into);
     }
-    fields.finish();
     spec.rules = rules?;
     let (phase, hook) = called?;
     Some((
@@ -209,7 +206,6 @@ fn read_member(name: &str, node: &Node<'_>) -> Option<MemberDefinition> {
     let mut fields = node.object()?;
     let plugin = read_plugin(&mut fields);
     let timeout = read_evaluation_timeout(&mut fields);
-    fields.finish();
     Some(MemberDefinition {
         name: name.into(),
         plugin: plugin?,

@@ -134,9 +134,7 @@ fn read(root: &Node<'_>, is_namespaced: bool) -> Option<ChainDefinition> {
         }
     };
     let name = fields.get_required("metadata", fix, read_name);
-    let spec = fields.get_required("spec", "write the chain's rules and stages", Node::object);
-    fields.finish();
-    let mut spec = spec?;
+    let mut spec = fields.get_required("spec", "write the chain's rules and stages", Node::object)?;
     let phase = spec.get("phase", Phase::default(), Node::word);
     let match_policy = spec.get("matchPolicy", MatchPolicy::default(), Node::word);
     let fix = "say which requests the chain is for";
@@ -149,7 +147,6 @@ fn read(root: &Node<'_>, is_namespaced: bool) -> Option<ChainDefinition> {
         let read = |stage| read_stage(stage, phase, match_policy, &mut seen);
         stages.iter().filter_map(read).collect::<Vec<_>>()
     });
-    spec.finish();
     let (name, namespace) = name?;
     let mut stages = stages?;
     if let Some(namespace) = &namespace {
@@ -173,7 +170,6 @@ pub(crate) fn read_name(metadata: &Node<'_>, fix: &str) -> Option<String> {
     let name = fields.get_required("name", fix, readers::parse_with(names::subdomain));
     read_labels(&mut fields);
     fields.ignore_present(&SERVER_METADATA);
-    fields.finish();
     name
 }
 
@@ -185,7 +181,6 @@ fn read_namespaced_name(metadata: &Node<'_>) -> Option<(String, Option<String>)>
     let namespace = fields.get_required("namespace", "name the namespace whose resources it is for", read);
     read_labels(&mut fields);
     fields.ignore_present(&SERVER_METADATA);
-    fields.finish();
     let namespace = namespace?;
     Some((format!("{namespace}/{}", name?), Some(namespace)))
 }
@@ -230,7 +225,6 @@ pub(crate) fn finish_stage(
     let location = fields.node().location();
     let candidate = plugin::read_candidate(&mut fields, hook.as_ref());
     spec.mode = fields.get("mode", Mode::default(), Node::word);
-    fields.finish();
     spec.name = name?;
     Some(StageDefinition {
         spec,

@@ -71,18 +71,12 @@ fn read(root: &Node<'_>) -> Option<(ChainDefinition, Option<Canary>)> {
     let metadata = fields.required("metadata", "name the SidecarSet: `metadata: { name: ... }`");
     let name = metadata.as_ref().and_then(|metadata| read_name(metadata));
     let fix = "write what is injected, and into which Pods";
-    let spec = fields.get_required("spec", fix, Node::object);
-    fields.finish();
-    let mut spec = spec?;
+    let mut spec = fields.get_required("spec", fix, Node::object)?;
     let mut warnings = Vec::new();
     let selector = read_selector(&mut spec);
     // Depending on the release, `v1beta1` has the namespaces in `specificNamespace` or directly in the spec.
     let namespaces = match spec.get_optional("specificNamespace", Node::object) {
-        Some(mut specific) => {
-            let namespaces = read_namespaces(&mut specific);
-            specific.finish();
-            namespaces
-        }
+        Some(mut specific) => read_namespaces(&mut specific),
         None => read_namespaces(&mut spec),
     };
     let mut injected = Map::new();
@@ -102,7 +96,6 @@ fn read(root: &Node<'_>) -> Option<(ChainDefinition, Option<Canary>)> {
     let is_paused = spec.get_or_default("injectionStrategy", |node| read_strategy(node, &mut warnings));
     let is_updated = warn_of_updates(&mut spec, &mut warnings);
     spec.ignore(&["revisionHistoryLimit", "customVersion"]);
-    spec.finish();
     let name = name?;
     let canary = canary::read(&metadata?, &name, &mut warnings);
     if let Some(canary) = &canary {
@@ -173,7 +166,6 @@ fn read_strategy(node: &Node<'_>, warnings: &mut Vec<Mistake>) -> Option<bool> {
         let message = "earlier revisions are not kept here, so what this document says is injected";
         warnings.push(revision.mistake(message, "write what the revision injects, or remove it"));
     }
-    fields.finish();
     Some(is_paused)
 }
 
@@ -185,7 +177,7 @@ fn warn_of_updates(spec: &mut Fields<'_>, warnings: &mut Vec<Mistake>) -> bool {
         Some(strategy) => {
             let kind = strategy
                 .object()
-                .and_then(|mut strategy| strategy.optional("type"));
+                .and_then(|strategy| strategy.ignoring_others().optional("type"));
             if kind.and_then(|kind| kind.string()) == Some("NotUpdate") {
                 return false;
             }

@@ -75,13 +75,10 @@ fn authority(text: &str) -> &str {
 }
 
 pub(crate) fn service_object(node: &Node<'_>, protocol: &Protocol) -> Option<WebhookTarget> {
-    let mut fields = node.object()?;
-    let target = service(&mut fields, protocol);
-    fields.finish();
-    target
+    service(&mut node.object()?, protocol)
 }
 
-/// Reads a service from `namespace`, `name`, `path` and `port`. The caller must finish `fields`.
+/// Reads a service from `namespace`, `name`, `path` and `port`.
 pub(crate) fn service(fields: &mut Fields<'_>, protocol: &Protocol) -> Option<WebhookTarget> {
     let of_bcs = *protocol == Protocol::BcsResource;
     let namespace = fields.get_required("namespace", "name the service's namespace", host_part);

@@ -112,7 +112,6 @@ pub(crate) fn read(node: &Node<'_>) -> Option<GroupDefinition> {
     let parts = read_parts(&mut fields, PLUGINS, read_member);
     let fix = "write what clients are told when it denies a request";
     let message = fields.get_required("message", fix, readers::text);
-    fields.finish();
     let parts = parts?;
     for (name, node) in parts.unused {
         let fix = format!("write `{name}()` in the expression, or remove the plugin");

@@ -29,7 +29,6 @@ pub(crate) fn read(node: &Node<'_>) -> Option<PluginDefinition> {
     if let Some(allow) = fields.optional("allow") {
         plugin.allow = read_allow(&allow);
     }
-    fields.finish();
     let (text, entrypoint) = (text?, entrypoint?);
     // If the policy reads `data.inventory`, the inventory contains the granted kinds.
     if text.contains("inventory") && !plugin.allow.cluster.is_empty() {

@@ -126,7 +126,6 @@ pub(crate) fn read(node: &Node<'_>) -> Option<WebhookDefinition> {
         (None, None) => node.reject("the webhook has no address", "write `url` or `service`"),
         (Some(_), Some(_)) => node.reject("the webhook has a URL and a service", "keep one of them"),
     };
-    fields.finish();
     Some(WebhookDefinition {
         protocol: protocol?,
         target: target?,

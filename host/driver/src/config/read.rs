@@ -113,7 +113,6 @@ fn config(root: &Node<'_>) -> Option<Config> {
         fields.get_or_default("decisions", |node| decisions::decisions(node, sections));
     let log = fields.get_or_default("log", log);
     let tracing = fields.get_optional("tracing", tracing::tracing);
-    fields.finish();
     let (front, lists) = front?;
     Some(Config {
         listen,
@@ -175,7 +174,6 @@ fn webhooks(node: &Node<'_>) -> Option<(Vec<(String, String)>, bool)> {
     let mut fields = node.object()?;
     let addresses = fields.get_or_default("resolve", Node::string_map);
     let accepts_short_keys = fields.get_or_default("acceptShortKeys", Node::boolean);
-    fields.finish();
     Some((addresses.into_iter().collect(), accepts_short_keys))
 }
 
@@ -203,12 +201,10 @@ pub(crate) fn url(text: &str, default_path: &str, example: &str) -> Result<Uri, 
 
 fn log(node: &Node<'_>) -> Option<LogConfig> {
     let mut fields = node.object()?;
-    let log = LogConfig {
+    Some(LogConfig {
         level: fields.get_or_default("level", Node::word),
         format: fields.get_or_default("format", Node::word),
-    };
-    fields.finish();
-    Some(log)
+    })
 }
 
 #[cfg(test)]

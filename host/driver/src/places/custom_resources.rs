@@ -25,7 +25,6 @@ pub(super) const ROW: PlaceRow = PlaceRow {
         let mut fields = node.object()?;
         let default = DEFAULT_NAMESPACE.to_owned();
         let namespace = fields.get("namespace", default, readers::parse_with(namespace));
-        fields.finish();
         sections.need_kubernetes(node);
         Some(Arc::new(CustomResources { namespace }))
     },

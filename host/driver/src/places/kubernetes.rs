@@ -36,7 +36,6 @@ pub(super) const ROW: PlaceRow = PlaceRow {
         let default = KubernetesResources::DEFAULT_LEASE.to_owned();
         let lease = fields.get("lease", default, readers::parse_with(parse_lease));
         let policies = fields.get_or_default("policies", policies);
-        fields.finish();
         sections.need_kubernetes(node);
         Some(Arc::new(KubernetesResources {
             namespaced,
@@ -97,6 +96,5 @@ fn namespaced(node: &Node<'_>) -> Option<NamespacedChains> {
             allow.wrong(message, "remove `environment`");
         }
     }
-    fields.finish();
     Some(may_use)
 }

@@ -57,7 +57,6 @@ fn read(path: &Path, allowed: &AllowedRights) -> Result<BTreeSet<RoleGrant>, Mis
         let entries = readers::list_of(|node: &Node<'_>| entry(node, allowed));
         let fix = "list the roles of users; [] takes all roles of the configuration away";
         let grants = fields.get_required("roles", fix, entries);
-        fields.finish();
         Some(grants?.into_iter().flatten().collect())
     })
 }
@@ -79,7 +78,6 @@ fn entry(node: &Node<'_>, allowed: &AllowedRights) -> Option<Vec<RoleGrant>> {
         Node::parse::<GrantScope>,
     );
     let scopes = fields.get_optional("namespaces", namespaces);
-    fields.finish();
     let scopes = scopes.unwrap_or_else(|| vec![GrantScope::Cluster]);
     let (user, clusters) = (user?, clusters?);
     let grants = roles?.into_iter().flat_map(|role| {

@@ -110,9 +110,7 @@ fn read(path: &Path) -> Result<Vec<Holder>, Mistakes> {
     document::read_value(path, |root| {
         let mut fields = root.object()?;
         let fix = "list the users of the gateway; [] admits no user";
-        let holders = fields.get_required("tokens", fix, holders);
-        fields.finish();
-        holders
+        fields.get_required("tokens", fix, holders)
     })
 }
 
@@ -148,7 +146,6 @@ fn holder<'a>(node: &Node<'a>) -> Option<(Holder, &'a str)> {
     let digest = fields.get_required("sha256", fix, digest);
     let clusters = fields.get_required("clusters", "write `{ BCS-MESOS-10001: Read }`", clusters);
     let namespaces = fields.get_optional("namespaces", readers::list_of(readers::text));
-    fields.finish();
     let ((digest, written), (clusters, every)) = (digest?, clusters?);
     let holder = Holder {
         name: name?.into(),

@@ -29,7 +29,6 @@ pub(super) fn assertions(fields: &mut Fields<'_>) -> Vec<Assertion> {
         };
         let violations = fields.get("violations", Violations::Some, read_violations);
         let message = fields.get_optional("message", readers::parse_with(pattern));
-        fields.finish();
         assertions.push(Assertion { violations, message });
     }
     assertions

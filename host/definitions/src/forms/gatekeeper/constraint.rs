@@ -67,7 +67,6 @@ pub(super) fn read(root: &Node<'_>) -> Option<ConstraintDocument> {
         .map(str::to_owned);
     let name = fields.get_required("metadata", "write `metadata: { name: ... }`", read_name);
     let spec = fields.get_optional("spec", Node::object);
-    fields.finish();
     let mut constraint = ConstraintDocument {
         name: String::new(),
         kind: kind?,
@@ -102,7 +101,6 @@ impl ConstraintDocument {
         }
         self.matching = spec.get_or_default("match", matching::read);
         self.parameters = spec.optional("parameters").map(|node| LocatedValue::new(&node));
-        spec.finish();
     }
 
     /// Returns the actions on a violation: none for a dry run, and `None` if the constraint is not enforced at
@@ -185,8 +183,6 @@ fn read_scoped(node: &Node<'_>) -> Option<(Enforcement, Vec<Point>)> {
         };
         let read = readers::one_of("enforcement point", &POINTS);
         points.extend(fields.get_required("name", "write validation.gatekeeper.sh or `*`", read));
-        fields.finish();
     }
-    fields.finish();
     Some((action?, points))
 }

@@ -52,7 +52,6 @@ pub(super) fn read(root: &Node<'_>) -> Option<ExpansionDocument> {
         node.one_of("enforcement action", &actions)
     };
     let enforcement = spec.get_optional("enforcementAction", action);
-    spec.finish();
     let name = name?;
     check_name(root, &name);
     Some(ExpansionDocument {

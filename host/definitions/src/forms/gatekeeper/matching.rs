@@ -76,7 +76,7 @@ pub(super) fn read(node: &Node<'_>) -> Option<Match> {
         ("Generated", Source::Generated),
     ];
     let mut fields = node.object()?;
-    let found = Match {
+    Some(Match {
         kinds: fields.get_or_default("kinds", readers::list_of(read_kinds)),
         scope: fields.get_or_default("scope", Node::word),
         namespaces: fields.get_or_default("namespaces", readers::list_of(read_glob)),
@@ -85,9 +85,7 @@ pub(super) fn read(node: &Node<'_>) -> Option<Match> {
         namespace_labels: selectors::labels_of(&mut fields, "namespaceSelector", Syntax::Kubernetes),
         name: fields.get_optional("name", read_glob),
         source: fields.get_or_default("source", readers::one_of("source", &SOURCES)),
-    };
-    fields.finish();
-    Some(found)
+    })
 }
 
 fn read_kinds(node: &Node<'_>) -> Option<(Matcher<String>, Matcher<String>)> {
@@ -101,7 +99,6 @@ fn read_kinds(node: &Node<'_>) -> Option<(Matcher<String>, Matcher<String>)> {
         }
     };
     let (groups, kinds) = (words("apiGroups"), words("kinds"));
-    fields.finish();
     Some((groups, kinds))
 }
 

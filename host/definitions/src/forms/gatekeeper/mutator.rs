@@ -91,7 +91,6 @@ pub(super) fn read(root: &Node<'_>, kind: MutatorKind) -> Option<MutatorDocument
     let parsed = location.as_ref().and_then(|node| read_location(node));
     let fix = "write what is assigned: `parameters: { ... }`";
     let parameters = spec.get_required("parameters", fix, Node::object);
-    spec.finish();
     let (location, parsed) = location.zip(parsed)?;
     let mutation = parameters.and_then(|fields| parameters::read(kind, &location, &parsed, fields));
     let name = name?;
@@ -134,7 +133,6 @@ pub(super) fn read_apply_to(spec: &mut Fields<'_>) -> Option<Vec<ApplyTo>> {
         let kinds = words("kinds", "list the kinds, `Pod`");
         let all = || Operation::ALL.to_vec();
         let operations = fields.get_optional("operations", read_operations);
-        fields.finish();
         Some(ApplyTo {
             groups: groups?,
             versions: versions?,

@@ -18,29 +18,26 @@ pub(super) struct SyncDocument {
 pub(super) fn read_config(root: &Node<'_>) -> Option<SyncDocument> {
     let mut fields = root.object()?;
     fields.ignore(&["apiVersion", "kind", "status"]);
+    let spec = fields.get_optional("spec", Node::object);
     let mut metadata = fields.get_required("metadata", "write `metadata: { name: config }`", Node::object)?;
     metadata.ignore(&["name", "namespace"]);
     read_labels(&mut metadata);
     metadata.ignore(&KEPT_METADATA);
-    metadata.finish();
     let mut sync = SyncDocument {
         kinds: Vec::new(),
         excluded_namespaces: Vec::new(),
         excluded_from_mutation: Vec::new(),
     };
-    if let Some(mut spec) = fields.get_optional("spec", Node::object) {
+    if let Some(mut spec) = spec {
         if let Some(mut inner) = spec.get_optional("sync", Node::object) {
             sync.kinds = inner.get_or_default("syncOnly", readers::list_of(read_cluster_kind));
-            inner.finish();
         }
         for entry in spec.get("match", Vec::new(), Node::list) {
             read_exclusion(&entry, &mut sync);
         }
         // These fields only affect Gatekeeper's own program.
         spec.ignore(&["validation", "readiness"]);
-        spec.finish();
     }
-    fields.finish();
     Some(sync)
 }
 
@@ -48,7 +45,6 @@ pub(super) fn read_sync_set(root: &Node<'_>) -> Option<(String, SyncDocument)> {
     let (name, mut spec) = read_head(root, "write `spec: { gvks: [...] }`")?;
     let fix = "list the kinds, each with `group`, `version` and `kind`";
     let kinds = spec.get_required("gvks", fix, readers::list_of(read_cluster_kind));
-    spec.finish();
     Some((
         name?,
         SyncDocument {
@@ -69,7 +65,6 @@ pub(super) fn read_kind(node: &Node<'_>) -> Option<GroupVersionKind> {
     let group = fields.get_or_default("group", |node| node.string().map(str::to_owned));
     let version = fields.get_required("version", "write the version, `v1`", readers::text);
     let kind = fields.get_required("kind", "write the kind, `Ingress`", readers::text);
-    fields.finish();
     Some(GroupVersionKind {
         group,
         version: version?,
@@ -84,7 +79,6 @@ fn read_exclusion(node: &Node<'_>, sync: &mut SyncDocument) {
     };
     let namespaces = fields.get_or_default("excludedNamespaces", Node::strings);
     let processes = fields.get_or_default("processes", Node::strings);
-    fields.finish();
     for (webhook, excluded) in [
         ("webhook", &mut sync.excluded_namespaces),
         ("mutation-webhook", &mut sync.excluded_from_mutation),

@@ -18,7 +18,7 @@ const KIND: &str = "x-kubernetes-group-version-kind";
 
 /// Reads the schemas of the kinds whose objects can be created.
 pub(super) fn read(root: &Node<'_>) -> Option<ResourceDocument> {
-    let mut fields = root.object()?;
+    let mut fields = root.object()?.ignoring_others();
     let fix = "save one of version 3, `kubectl get --raw /openapi/v3/apis/apps/v1`";
     if let Some(version) = fields.optional(VERSION_2) {
         return version.reject("OpenAPI documents of version 2 are not read", fix);

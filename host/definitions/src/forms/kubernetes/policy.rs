@@ -107,7 +107,6 @@ pub(super) fn read_policy(root: &Node<'_>, phase: Phase) -> Option<PolicyDocumen
     if spec.node().mistake_count() == before {
         refuse_empty(&policy, phase, spec.node());
     }
-    spec.finish();
     Some(PolicyDocument {
         name: name?,
         source: root.location(),
@@ -149,7 +148,6 @@ pub(super) fn read_binding(root: &Node<'_>, phase: Phase) -> Option<BindingDocum
         }
         Phase::Mutating => Some(Vec::new()),
     };
-    spec.finish();
     Some(BindingDocument {
         name: name?,
         source: root.location(),
@@ -181,7 +179,6 @@ pub(in crate::forms) fn read_constraints(node: &Node<'_>, needs_rules: bool) -> 
     let exclude = fields.get_or_default("excludeResourceRules", read);
     let namespaces = selectors::labels_of(&mut fields, "namespaceSelector", Syntax::Kubernetes);
     let objects = selectors::labels_of(&mut fields, "objectSelector", Syntax::Kubernetes);
-    fields.finish();
     Some(Constraints {
         rules,
         exclude,
@@ -201,7 +198,6 @@ fn read_param_ref(node: &Node<'_>) -> Option<ParamRef> {
         let message = "the parameters are named by one of `name` and `selector`";
         node.wrong(message, "write one of the two");
     }
-    fields.finish();
     Some(ParamRef {
         namespace,
         which: match name {

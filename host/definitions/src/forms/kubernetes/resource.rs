@@ -26,16 +26,17 @@ pub(super) struct Resource {
 
 /// Reads a CustomResourceDefinition, as far as needed for its schemas.
 pub(super) fn read_resource(root: &Node<'_>) -> Option<ResourceDocument> {
-    let (name, mut spec) = read_head(root, "write the resource")?;
+    let (name, spec) = read_head(root, "write the resource")?;
+    let mut spec = spec.ignoring_others();
     let group = spec.get_required("group", "write the group, `example.com`", readers::text);
     let names = spec.get_required("names", "write `names: { kind: ..., plural: ... }`", Node::object);
     let versions = spec.get_required("versions", "list the versions", Node::list);
-    let mut names = names?;
+    let mut names = names?.ignoring_others();
     let kind = names.get_required("kind", "name the kind", readers::text)?;
     let plural = names.get_required("plural", "name the resource in the plural", readers::text)?;
     let group = group?;
     let read = |node: &Node<'_>| {
-        let mut fields = node.object()?;
+        let mut fields = node.object()?.ignoring_others();
         let version = fields.get_required("name", "name the version, `v1`", readers::text)?;
         let field = fields.optional("schema").map(|schema| schema.json());
         let schema = field.as_ref().and_then(|field| field.get("openAPIV3Schema"))?;

@@ -153,7 +153,6 @@ fn read_client(node: &Node<'_>, versions: Vec<ReviewVersion>) -> Option<WebhookD
     }
     let url = url.and_then(|url| client::url(&url, &protocol));
     let service = service.and_then(|service| client::service_object(&service, &protocol));
-    fields.finish();
     Some(WebhookDefinition {
         protocol,
         target: url.or(service)?,

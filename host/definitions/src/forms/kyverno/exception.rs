@@ -46,9 +46,7 @@ pub(super) fn read(root: &Node<'_>) -> Option<ExceptionDocument> {
         read_metadata(node, has_namespace)
     };
     let names = fields.get_required("metadata", fix, read_names);
-    let spec = fields.get_required("spec", "write which policies the exception is for", Node::object);
-    fields.finish();
-    let mut spec = spec?;
+    let mut spec = fields.get_required("spec", "write which policies the exception is for", Node::object)?;
     // Kyverno uses these fields only for reports and outside of admission.
     spec.ignore(&["reportResult", "properties", "evaluationMode"]);
     let until = spec.get_optional("expiresAt", read_end);
@@ -59,7 +57,6 @@ pub(super) fn read(root: &Node<'_>) -> Option<ExceptionDocument> {
     let conditions = read_conditions(&mut spec);
     let images = spec.get_or_default("images", Node::strings);
     let values = spec.get_or_default("allowedValues", Node::strings);
-    spec.finish();
     let (name, namespace) = names?;
     Some(ExceptionDocument {
         name: format!("{}/{name}", namespace.as_deref().unwrap_or("default")),
@@ -75,7 +72,6 @@ fn read_reference(node: &Node<'_>) -> Option<PolicyReference> {
     let mut fields = node.object()?;
     let name = fields.get_required("name", "name the policy", readers::text);
     let kind = fields.get_required("kind", "write the kind, `ValidatingPolicy`", readers::text);
-    fields.finish();
     Some(PolicyReference {
         kind: kind?,
         name: name?,

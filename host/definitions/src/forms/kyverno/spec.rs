@@ -38,9 +38,7 @@ pub(super) fn read(root: &Node<'_>, scope: Scope) -> Option<ChainDefinition> {
     let read_names = |node: &Node<'_>| read_metadata(node, scope.is_namespaced);
     let names = fields.get_required("metadata", fix, read_names);
     let fix = "write which requests the policy is for, and its expressions";
-    let node = fields.required("spec", fix);
-    fields.finish();
-    let node = node?;
+    let node = fields.required("spec", fix)?;
     let mut fields = node.object()?;
     let (name, namespace) = names.clone().unwrap_or_default();
     let fix = "say which requests the policy is for: `matchConstraints: { resourceRules: [...] }`";
@@ -65,12 +63,12 @@ pub(super) fn read(root: &Node<'_>, scope: Scope) -> Option<ChainDefinition> {
     let namespace = settings.namespace.as_deref();
     let policy = read_policy(&mut fields, scope, namespace, Level::Object);
     let is_valid = fields.node().mistake_count() == before;
-    fields.finish();
     names?;
     let mut stages = vec![settings.stage(Level::Object, constraints?, policy, root.location())];
     for (level, constraints) in levels {
         // An expression has the same mistakes at every level, so they are reported only once.
-        if is_valid && let Some(mut fields) = node.object() {
+        if is_valid && let Some(fields) = node.object() {
+            let mut fields = fields.ignoring_others();
             let policy = read_policy(&mut fields, scope, namespace, level);
             stages.push(settings.stage(level, constraints, policy, root.location()));
         }
@@ -100,7 +98,6 @@ fn read_settings(
     spec.timeout = policy::TIMEOUT;
     if let Some(mut fields) = webhook {
         spec.timeout = read_seconds(&mut fields, "timeoutSeconds", 1..=30, policy::TIMEOUT);
-        fields.finish();
     }
     spec.reinvocation = Reinvocation::Never;
     let foreign: &[&'static str] = match scope.phase {
@@ -157,16 +154,9 @@ fn read_autogen(fields: &mut Fields<'_>, warnings: &mut Vec<Mistake>) -> Option<
             warnings.push(node.mistake(message, "remove it"));
         }
     }
-    let listed = fields.optional("podControllers");
-    let controllers = listed.and_then(|node| {
-        let mut fields = node.object()?;
-        let read = |entry: &Node<'_>| read_controller(entry, warnings);
-        let controllers = fields.optional("controllers").and_then(|node| node.list_of(read));
-        fields.finish();
-        controllers
-    });
-    fields.finish();
-    controllers
+    let mut controllers = fields.optional("podControllers")?.object()?;
+    let read = |entry: &Node<'_>| read_controller(entry, warnings);
+    controllers.optional("controllers")?.list_of(read)
 }
 
 /// Reads the name of a resource that creates Pods. As in Kyverno, unknown names have no effect.
@@ -185,10 +175,7 @@ fn read_controller(node: &Node<'_>, warnings: &mut Vec<Mistake>) -> Option<Strin
 }
 
 fn is_enabled(node: &Node<'_>) -> Option<bool> {
-    let mut fields = node.object()?;
-    let enabled = fields.get_optional("enabled", Node::boolean);
-    fields.finish();
-    enabled
+    node.object()?.get_optional("enabled", Node::boolean)
 }
 
 /// Reads `evaluation`, and returns whether the policy applies to requests.
@@ -226,7 +213,6 @@ fn read_evaluation(fields: &mut Fields<'_>, warnings: &mut Vec<Mistake>) -> bool
     }
     let admission = fields.optional("admission");
     let disabled = admission.filter(|node| is_enabled(node) == Some(false));
-    fields.finish();
     if let Some(node) = &disabled {
         let message = "the policy is not for requests, so it does nothing here";
         warnings.push(node.mistake(message, "remove the policy, or `admission`"));

@@ -44,9 +44,7 @@ pub(crate) fn read(root: &Node<'_>) -> Option<ExceptionDefinition> {
     let name = |node: &Node<'_>| native::read_name(node, "name the exception");
     let name = fields.get_required("metadata", fix, name);
     let fix = "write who needs the exception, why, until when, and for which stages and requests";
-    let spec = fields.get_required("spec", fix, Node::object);
-    fields.finish();
-    let mut spec = spec?;
+    let mut spec = fields.get_required("spec", fix, Node::object)?;
     let text = readers::parse_with(|text: &str| match text.trim() {
         "" => Err("empty"),
         text => Ok(text.to_owned()),
@@ -68,7 +66,6 @@ pub(crate) fn read(root: &Node<'_>) -> Option<ExceptionDefinition> {
                    is to pass has `mode: Audit`, or is disabled with `admittance disable`";
         spec.node().wrong("it is for every request", fix);
     }
-    spec.finish();
     exception.until = until?;
     name?;
     let (stages, stage_locations) = stages?.into_iter().unzip();

@@ -65,7 +65,6 @@ pub(crate) fn read(node: &Node<'_>, phase: Phase) -> Option<CelDefinition> {
     if node.mistake_count() == before && policy.validations.is_empty() && policy.mutations.is_empty() {
         node.wrong("it evaluates nothing", "write `validations` or `mutations`");
     }
-    fields.finish();
     Some(CelDefinition {
         policy: Arc::new(policy),
         binding: Binding::default(),
@@ -274,7 +273,6 @@ fn read_variable(node: &Node<'_>, reading: &mut ExpressionReader<'_>) {
     let expression = fields
         .required("expression", "write its value, `object.spec.containers`")
         .and_then(|node| reading.compile(&node, Role::Variable));
-    fields.finish();
     if let (Some(name), Some(expression)) = (name, expression) {
         reading.compiler.define(&name, expression);
         if let Some(written) = reading.written.last_mut() {
@@ -308,7 +306,6 @@ fn read_validation(node: &Node<'_>, reading: &mut ExpressionReader<'_>) -> Optio
     }
     let message_expression = message_expression.and_then(|node| reading.compile(&node, Role::Message));
     let reason = fields.get("reason", DenialReason::default(), Node::word);
-    fields.finish();
     Some(Validation {
         expression: expression?,
         message,
@@ -335,7 +332,6 @@ fn read_annotation(
     let value = fields
         .required("valueExpression", "write its value, a string or null")
         .and_then(|node| reading.compile(&node, Role::Annotation));
-    fields.finish();
     Some((key?, value?))
 }
 
@@ -352,7 +348,6 @@ fn read_mutation(node: &Node<'_>, reading: &mut ExpressionReader<'_>) -> Option<
     let fix = "write ApplyConfiguration or JSONPatch";
     let wanted = fields.get_required("patchType", fix, read);
     let present = fields.present(&["applyConfiguration", "jsonPatch"]);
-    fields.finish();
     let (wanted, role) = wanted?;
     if let Some((other, node)) = present.iter().find(|(field, _)| *field != wanted) {
         let fix = format!("write it in `{wanted}`, or correct `patchType`");
@@ -367,9 +362,5 @@ fn read_mutation(node: &Node<'_>, reading: &mut ExpressionReader<'_>) -> Option<
         Role::JsonPatch => "write the operations, `[JSONPatch{op: \"add\", path: \"/spec/x\", value: 1}]`",
         _ => "write what is applied, `Object{spec: Object.spec{replicas: 1}}`",
     };
-    let expression = fields
-        .required("expression", fix)
-        .and_then(|node| reading.compile(&node, role));
-    fields.finish();
-    expression
+    reading.compile(&fields.required("expression", fix)?, role)
 }

@@ -26,7 +26,6 @@ pub fn read_allow(node: &Node<'_>) -> Grants {
         allow.images.extend(registry.parse::<ImageGrant>());
     }
     allow.environment = fields.get("environment", BTreeMap::new(), Node::string_map);
-    fields.finish();
     allow
 }
 
@@ -45,7 +44,6 @@ pub fn read_http_grant(node: &Node<'_>) -> Option<HttpGrant> {
     let networks = readers::filled_list_of("list networks, `10.0.0.0/8`", readers::network);
     let networks = fields.get_or_default("networks", networks);
     let credential = fields.get_optional("credential", readers::text);
-    fields.finish();
     Some(HttpGrant {
         origin: origin?,
         methods: methods.into_iter().collect(),

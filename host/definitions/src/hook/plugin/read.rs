@@ -22,7 +22,6 @@ const REFRESH: RangeInclusive<Duration> = Duration::from_secs(10)..=Duration::fr
 pub(crate) fn read(node: &Node<'_>) -> Option<PluginDefinition> {
     let mut fields = node.object()?;
     let written = PluginFields::read(&mut fields);
-    fields.finish();
     written.without_defaults()
 }
 
@@ -30,7 +29,6 @@ pub(crate) fn read_member(node: &Node<'_>) -> Option<(PluginDefinition, Option<D
     let mut fields = node.object()?;
     let written = PluginFields::read(&mut fields);
     let timeout = fields.get_optional("timeout", native::read_timeout);
-    fields.finish();
     Some((written.without_defaults()?, timeout))
 }
 
@@ -73,7 +71,6 @@ pub(crate) fn read_candidate(
         let rollout = fields
             .optional("rollout")
             .and_then(|rollout| rollout::read(&rollout, &stage));
-        fields.finish();
         let plugin = PluginDefinition {
             source: written.source.clone()?,
             ..written.with_defaults(hook?.get()?)

@@ -14,7 +14,6 @@ pub(super) fn admin(node: &Node<'_>) -> Option<AdminConfig> {
     let tokens = fields.get_or_default("tokens", named_list(token, |token| &token.name));
     let [tls_node, clients_node, tokens_node] =
         ["tls", "clients", "tokens"].map(|name| fields.optional(name));
-    fields.finish();
     let asks_clients = tls_node.as_ref().is_some_and(|node| has_field(node, "clientCa"));
     match (&clients_node, &tls_node) {
         (Some(node), _) if !asks_clients => node.wrong(
@@ -82,7 +81,6 @@ fn token(node: &Node<'_>) -> Option<Token> {
             node.reject(message, "write one of `file` and `sha256`")
         }
     };
-    fields.finish();
     Some(Token {
         name: name?,
         role: role?,
@@ -95,7 +93,6 @@ fn client(node: &Node<'_>) -> Option<CertificateHolder> {
     let fix = "write the certificate's common name, or a DNS name or URI of it";
     let name = fields.get_required("name", fix, readers::text);
     let role = role(&mut fields);
-    fields.finish();
     Some(CertificateHolder {
         name: name?,
         role: role?,

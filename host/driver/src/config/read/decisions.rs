@@ -30,7 +30,6 @@ pub(super) fn decisions(node: &Node<'_>, sections: Sections<'_>) -> Option<(Deci
         http: fields.get_optional("http", http),
         events: fields.get("events", default.events, |node| events(node, sections)),
     };
-    fields.finish();
     if memory.count == 0 && !sinks.is_empty() {
         node.wrong(
             "decisions are written from memory, but none are kept there",
@@ -45,7 +44,6 @@ fn memory(node: &Node<'_>) -> Option<DecisionsConfig> {
     let mut config = DecisionsConfig::default();
     config.count = fields.get("count", config.count, readers::integer(0..=MAX_COUNT));
     config.bytes = fields.get("size", config.bytes, readers::size(MIB..=64 * GIB));
-    fields.finish();
     Some(config)
 }
 
@@ -67,7 +65,6 @@ fn sqlite(node: &Node<'_>) -> Option<SqliteConfig> {
     let sizes = readers::size(MIB..=1024 * GIB);
     let keep = fields.get("keep", SqliteConfig::DEFAULT_KEEP, ages);
     let size_limit = fields.get("sizeLimit", SqliteConfig::DEFAULT_SIZE_LIMIT, sizes);
-    fields.finish();
     Some(SqliteConfig {
         file: file?,
         keep,
@@ -79,7 +76,6 @@ fn ndjson(node: &Node<'_>) -> Option<NdjsonPlace> {
     let mut fields = node.object()?;
     let file = fields.get_optional("file", Node::file);
     let standard_output = fields.get("standardOutput", false, Node::boolean);
-    fields.finish();
     match (file, standard_output) {
         (Some(file), false) => Some(NdjsonPlace::File(file)),
         (None, true) => Some(NdjsonPlace::StandardOutput),
@@ -106,7 +102,6 @@ fn http(node: &Node<'_>) -> Option<HttpConfig> {
     let token_file = fields.get_optional("tokenFile", readers::file_with(token_file));
     let ca = fields.get_optional("ca", pem_file(tls::certificates));
     refuse_unencrypted_token(&mut fields, url.as_ref());
-    fields.finish();
     Some(HttpConfig {
         url: url?,
         token_file,

@@ -15,7 +15,7 @@ pub(super) fn limits(node: &Node<'_>, default: &Limits) -> Option<Limits> {
     let body = fields.get("body", default.body, readers::size(KIB..=GIB));
     let least = u64::try_from(BodyBudget::least(body)).unwrap_or(GIB);
     let memory = readers::size(least..=1024 * GIB);
-    let limits = Limits {
+    Some(Limits {
         body,
         body_memory: fields.get_optional("bodyMemory", memory).or(default.body_memory),
         body_timeout: fields.get("bodyTimeout", default.body_timeout, duration),
@@ -29,9 +29,7 @@ pub(super) fn limits(node: &Node<'_>, default: &Limits) -> Option<Limits> {
         request_timeout: fields.get("requestTimeout", default.request_timeout, duration),
         shutdown_delay: fields.get("shutdownDelay", default.shutdown_delay, delay),
         shutdown_timeout: fields.get("shutdownTimeout", default.shutdown_timeout, duration),
-    };
-    fields.finish();
-    Some(limits)
+    })
 }
 
 pub(super) fn sandbox(node: &Node<'_>) -> Option<SandboxConfig> {
@@ -49,6 +47,5 @@ pub(super) fn sandbox(node: &Node<'_>) -> Option<SandboxConfig> {
         config.prepare_timeout = config.prepare_timeout.max(time.saturating_mul(10));
     }
     config.configure_timeout = fields.get("configureTime", config.configure_timeout, &time);
-    fields.finish();
     Some(config)
 }

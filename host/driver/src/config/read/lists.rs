@@ -25,7 +25,6 @@ pub(super) fn list<'a>(node: &Node<'a>) -> Option<ListNode<'a>> {
         Some((name?, file?))
     });
     let headers = headers.collect();
-    fields.finish();
     let route = ListRoute {
         paths: paths?,
         items,
@@ -77,7 +76,6 @@ fn pages(node: &Node<'_>) -> Option<ListPages> {
             node.reject("exactly one source of the next page's token is required", fix)
         }
     };
-    fields.finish();
     Some(ListPages {
         query: query?,
         next: next?,
@@ -90,7 +88,6 @@ fn object(node: &Node<'_>) -> Option<ObjectPlace> {
     let fix = "write the path of the whole object, `/v1/job/{/ID}`";
     let path = fields.get_required("path", fix, Node::parse);
     let pointer = fields.get_or_default("pointer", Node::parse);
-    fields.finish();
     Some(ObjectPlace { path: path?, pointer })
 }
 
@@ -99,7 +96,6 @@ fn request(node: &Node<'_>) -> Option<ItemRequest> {
     let method = fields.get_required("method", "write PUT", readers::parse_with(method));
     let path = fields.get_required("path", "write /v1/jobs", Node::parse);
     let pointer = fields.get_or_default("pointer", Node::parse);
-    fields.finish();
     Some(ItemRequest {
         method: method?,
         path: path?,

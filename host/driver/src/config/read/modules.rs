@@ -9,22 +9,18 @@ use crate::config::{HistoryConfig, StoreConfig};
 pub(super) fn store(node: &Node<'_>) -> Option<StoreConfig> {
     let mut fields = node.object()?;
     let default = StoreConfig::default();
-    let store = StoreConfig {
+    Some(StoreConfig {
         directory: fields.get_optional("directory", Node::file),
         size_limit: fields.get("sizeLimit", default.size_limit, readers::size(MIB..=1024 * GIB)),
-    };
-    fields.finish();
-    Some(store)
+    })
 }
 
 pub(super) fn history(node: &Node<'_>) -> Option<HistoryConfig> {
     let mut fields = node.object()?;
-    let history = HistoryConfig {
+    Some(HistoryConfig {
         directory: fields.get_optional("directory", Node::file),
         keep: fields.get("keep", HistoryConfig::default().keep, readers::integer(1..=1000)),
-    };
-    fields.finish();
-    Some(history)
+    })
 }
 
 pub(super) fn modules(node: &Node<'_>) -> Option<CatalogConfig> {
@@ -39,7 +35,6 @@ pub(super) fn modules(node: &Node<'_>) -> Option<CatalogConfig> {
     network.insecure_registries = fields.get_or_default("insecureRegistries", registries);
     network.read_timeout = fields.get("timeout", network.read_timeout, duration);
     network.attempts = fields.get("attempts", network.attempts, readers::integer(1..=100));
-    fields.finish();
     Some(config)
 }
 

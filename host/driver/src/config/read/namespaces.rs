@@ -37,7 +37,6 @@ pub(super) fn cluster(node: &Node<'_>) -> Option<ClusterConfig> {
     let mut fields = node.object()?;
     let kubeconfig = fields.get_optional("kubeconfig", Node::file);
     let context = fields.get_optional("context", readers::text);
-    fields.finish();
     let source = match (kubeconfig, context) {
         (None, None) => ClusterSource::Infer,
         (path, context) => ClusterSource::Kubeconfig { path, context },

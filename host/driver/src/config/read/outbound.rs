@@ -35,7 +35,6 @@ pub(super) fn plugin_http(node: &Node<'_>) -> Option<(OutboundConfig, Vec<HttpGr
         credentials,
         resolve,
     };
-    fields.finish();
     Some((config, grants))
 }
 
@@ -45,7 +44,6 @@ fn credential(node: &Node<'_>) -> Option<Credential> {
     let fix = "list the origins that it may be sent to, `https://policy.example.com`";
     let origins = fields.get_required("origins", fix, readers::filled_list_of(fix, Node::parse));
     let header = fields.get_optional("header", readers::parse_with(header));
-    fields.finish();
     Some(Credential {
         file: file?,
         origins: origins?.into_iter().collect(),

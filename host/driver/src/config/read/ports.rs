@@ -22,12 +22,10 @@ pub(super) fn address(node: &Node<'_>) -> Option<SocketAddr> {
 
 pub(super) fn listen(node: &Node<'_>) -> Option<ListenConfig> {
     let mut fields = node.object()?;
-    let config = ListenConfig {
+    Some(ListenConfig {
         address: fields.get("address", ListenConfig::default().address, address),
         tls: fields.get_optional("tls", server_tls(ServerTls::of_files)),
-    };
-    fields.finish();
-    Some(config)
+    })
 }
 
 /// Reads a port's certificate and `clientCa`. `load` decides whether clients must present a certificate.
@@ -40,7 +38,6 @@ pub(super) fn server_tls(
         let certificate = fields.get_required("certificate", fix, pem_file(tls::certificates));
         let key = fields.get_required("key", fix, pem_file(tls::private_key));
         let client_ca = fields.get_optional("clientCa", pem_file(tls::certificates));
-        fields.finish();
         let identity = Identity {
             certificate: certificate?,
             key: key?,

@@ -28,7 +28,6 @@ fn rule(node: &Node<'_>) -> Option<SignatureRule> {
             node.reject(message, "write one of `keys`, `keyless` and `accept`")
         }
     };
-    fields.finish();
     Some(SignatureRule {
         source: source?,
         requirement: requirement?,
@@ -49,7 +48,6 @@ fn keyless(node: &Node<'_>) -> Option<Keyless> {
     let issuer = fields.get_required("issuer", fix, Node::parse::<IssuerUrl>);
     let fix = "name a trusted_root.json, or write `{ authorities: ..., signatureLog: ... }`";
     let trust_root = fields.get_required("trustRoot", fix, trust_root);
-    fields.finish();
     Some(Keyless {
         trust_root: trust_root?,
         identity: identity?,
@@ -67,7 +65,6 @@ fn trust_root(node: &Node<'_>) -> Option<TrustRoot> {
     let authorities = fields.get_required("authorities", "name a PEM file", &pem);
     let signature_log = fields.get_required("signatureLog", "name a PEM file", &pem);
     let certificate_log = fields.get_optional("certificateLog", &pem);
-    fields.finish();
     let root = TrustRoot::from_pem(&authorities?, &signature_log?, certificate_log.as_deref());
     node.accept(root)
 }

@@ -27,7 +27,6 @@ pub(super) fn tracing(node: &Node<'_>) -> Option<TracingConfig> {
     let sampling = fields.get_optional("sampling", Node::parse);
     let timeout = fields.get_optional("timeout", duration);
     let tls = client_tls(&mut fields, is_tls);
-    fields.finish();
     Some(TracingConfig {
         endpoint: endpoint?,
         protocol,

@@ -25,7 +25,7 @@ pub(crate) fn upstream_section<'a>(
 }
 
 pub(crate) fn refuse_discovery<T>(fields: &mut Fields<'_>, why: &str, fix: &str) -> Option<T> {
-    let mut upstream = fields.optional("upstream")?.object()?;
+    let mut upstream = fields.optional("upstream")?.object()?.ignoring_others();
     upstream.optional("discover")?.reject(why, fix)
 }
 
@@ -48,7 +48,6 @@ fn upstream<'a>(node: &Node<'a>, sections: Sections<'_>) -> Option<UpstreamSecti
     };
     let config = reached(&mut fields, needs_authorities);
     let lists = fields.get_or_default("lists", readers::list_of(list));
-    fields.finish();
     Some((servers?, config?, lists))
 }
 
@@ -104,7 +103,6 @@ fn upstream_tls(node: &Node<'_>) -> Option<ClientTls> {
     let server_name = fields.optional("serverName");
     // If the file of authorities cannot be read, the system's authorities must not take its place.
     let is_valid = node.mistake_count() == before;
-    fields.finish();
     if !is_valid {
         return None;
     }
@@ -128,7 +126,6 @@ fn health(node: &Node<'_>) -> Option<HealthCheck> {
     let path = fields.get_required("path", fix, readers::parse_with(health_path));
     let interval = fields.get("interval", HealthCheck::DEFAULT_INTERVAL, duration);
     let timeout = fields.get("timeout", HealthCheck::DEFAULT_TIMEOUT, duration);
-    fields.finish();
     Some(HealthCheck {
         path: path?,
         interval,

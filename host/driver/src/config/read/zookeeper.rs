@@ -52,22 +52,18 @@ impl ConfiguredEnsembles {
 
 pub(crate) fn path(node: &Node<'_>, default: &str) -> Option<NodePath> {
     let mut fields = node.object()?;
-    let path = match fields.optional("path") {
+    match fields.optional("path") {
         Some(node) => node.parse(),
         None => default.parse().ok(),
-    };
-    fields.finish();
-    path
+    }
 }
 
 pub(super) fn zookeeper(node: &Node<'_>) -> Option<ZooKeeperConfig> {
     let mut fields = node.object()?;
-    let config = ZooKeeperConfig {
+    Some(ZooKeeperConfig {
         cluster: fields.get_optional("cluster", ensemble),
         service: fields.get_optional("service", ensemble),
-    };
-    fields.finish();
-    Some(config)
+    })
 }
 
 fn ensemble(node: &Node<'_>) -> Option<EnsembleConfig> {
@@ -79,7 +75,6 @@ fn ensemble(node: &Node<'_>) -> Option<EnsembleConfig> {
     let chroot_node = fields.optional("chroot");
     let session_timeout = fields.get_optional("sessionTimeout", readers::duration(SESSION_TIMEOUTS));
     let digest = fields.get_optional("digest", digest);
-    fields.finish();
     let servers = Servers::new(servers?, chroot);
     let mut config = EnsembleConfig::new(chroot_node.as_ref().unwrap_or(node).accept(servers)?);
     config.session_timeout = session_timeout.unwrap_or(config.session_timeout);
@@ -99,7 +94,6 @@ fn digest(node: &Node<'_>) -> Option<Digest> {
     } else {
         fields.get_required("passwordFile", "name the file that holds the password", password)
     };
-    fields.finish();
     Some(Digest::new(user?, password?))
 }
 

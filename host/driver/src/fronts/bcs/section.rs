@@ -34,7 +34,6 @@ pub(super) fn dialect(node: &Node<'_>, sections: Sections<'_>) -> Option<BcsDial
             sections.need_kubernetes(&node);
         }
     }
-    fields.finish();
     Some(BcsDialect {
         cluster: cluster?,
         behind,
@@ -45,13 +44,11 @@ pub(super) fn dialect(node: &Node<'_>, sections: Sections<'_>) -> Option<BcsDial
 
 fn console(node: &Node<'_>) -> Option<ConsoleConfig> {
     let mut fields = node.object()?;
-    let console = ConsoleConfig {
+    Some(ConsoleConfig {
         port: fields.get("port", ConsoleConfig::DEFAULT_PORT, port),
         scheme: fields.get_or_default("scheme", Node::word),
         hosts: fields.get_optional("hosts", readers::list_of(readers::network)),
-    };
-    fields.finish();
-    Some(console)
+    })
 }
 
 fn port(node: &Node<'_>) -> Option<u16> {
@@ -75,7 +72,6 @@ pub(in crate::fronts) fn registration(
         let message = format!("other machines cannot reach the driver at its listen address {own}");
         node.wrong(message, "write `ip`, the address of this machine");
     }
-    fields.finish();
     if let Some(Err(error)) = cluster.map(drivers_node) {
         let message = format!("there can be no node for the cluster: {error}");
         node.wrong(message, "remove `registration`");
@@ -88,7 +84,6 @@ fn external(node: &Node<'_>) -> Option<ExternalAddress> {
     let mut fields = node.object()?;
     let ip = fields.get_required("ip", "write an IP address, 192.0.2.1", readers::parse_with(ip));
     let port = fields.get_required("port", "write a port, 8090", port);
-    fields.finish();
     Some(ExternalAddress { ip: ip?, port: port? })
 }
 

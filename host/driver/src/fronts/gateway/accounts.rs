@@ -36,7 +36,6 @@ pub(super) fn accounts(node: &Node<'_>) -> Option<AccountsConfig> {
         readers::integer(0..=1_000_000),
     );
     let local_servers = fields.get_or_default("localServers", readers::list_of(readers::network));
-    fields.finish();
     let database = database?;
     let creates_key = key_node.is_none();
     let key_file = match (key_node, &database) {
@@ -91,7 +90,6 @@ fn mysql(node: &Node<'_>) -> Option<MySqlConfig> {
     let password = readers::file_with(|path| password(path, false));
     let password = fields.get_optional("passwordFile", password);
     let ca = fields.get_optional("ca", readers::file_with(authorities));
-    fields.finish();
     let (host, port) = server?;
     Some(MySqlConfig {
         host,

@@ -16,7 +16,6 @@ pub(super) fn roles(node: &Node<'_>) -> Option<RolesConfig> {
     let file = |node: &Node<'_>| node.accept_read(RoleTable::read(&node.file()?, &allowed));
     let file = fields.get_optional("file", file);
     let subscription = fields.get_optional("subscription", subscription);
-    fields.finish();
     Some(RolesConfig {
         file,
         subscription,
@@ -50,7 +49,6 @@ fn subscription(node: &Node<'_>) -> Option<SubscriptionConfig> {
         .as_ref()
         .is_some_and(|url| url.scheme() == Some(&Scheme::HTTPS));
     let tls = upstream::client_tls(&mut fields, needs_authorities);
-    fields.finish();
     Some(SubscriptionConfig {
         url: url?,
         app_code: app_code?,

@@ -28,7 +28,7 @@ pub(super) fn gateway(node: &Node<'_>, sections: Sections<'_>) -> Option<Gateway
         Some(path)
     });
     let services = fields.get_optional("services", |node| {
-        node.object()?.finish();
+        node.object()?.refuse_all();
         sections.ensembles.need_any(node);
         Some(())
     });
@@ -59,7 +59,6 @@ pub(super) fn gateway(node: &Node<'_>, sections: Sections<'_>) -> Option<Gateway
     let plain_groups = fields.get_or_default("customResourceGroups", groups);
     let forward_token = fields.get_or_default("forwardToken", Node::boolean);
     let statuses = fields.get_or_default("statuses", Node::word);
-    fields.finish();
     Some(GatewayConfig {
         clusters,
         discovery,
@@ -81,7 +80,6 @@ fn peers(node: &Node<'_>, listen: &ListenConfig) -> Option<PeersConfig> {
     let fix = "write a secret with `openssl rand -base64 32 > peers.secret`, and name the file";
     let secrets = fields.get_required("secretFile", fix, readers::file_with(PeerSecrets::read));
     let tls = upstream::client_tls(&mut fields, listen.tls.is_some());
-    fields.finish();
     if listen.tls.is_none() && !listen.address.ip().is_loopback() {
         let message = "other machines' gateways connect only with TLS";
         node.wrong(message, "configure `listen.tls`");
@@ -106,7 +104,6 @@ fn clusters(node: &Node<'_>) -> Option<BTreeMap<ClusterId, Vec<Server>>> {
 fn tokens(node: &Node<'_>, has_accounts: bool) -> Option<TokensConfig> {
     let mut fields = node.object()?;
     let sources = fields.present(&["file", "endpoint", "accounts"]);
-    fields.finish();
     match sources.as_slice() {
         [("file", node)] => {
             let table = node.accept_read(TokenTable::read(&node.file()?));
@@ -114,7 +111,7 @@ fn tokens(node: &Node<'_>, has_accounts: bool) -> Option<TokensConfig> {
         }
         [("endpoint", node)] => endpoint(node).map(Box::new).map(TokensConfig::Endpoint),
         [("accounts", node)] => {
-            node.object()?.finish();
+            node.object()?.refuse_all();
             if !has_accounts {
                 let message = "there are no users without `dialect.gateway.accounts`";
                 return node.reject(message, "write it, or another source of tokens");
@@ -142,7 +139,6 @@ fn endpoint(node: &Node<'_>) -> Option<EndpointConfig> {
     let cache = fields.get("cache", EndpointConfig::DEFAULT_CACHE, cache_times);
     let default_action = EndpointConfig::DEFAULT_HOOKS_ACTION.to_owned();
     let hooks_action = fields.get("hooksAction", default_action, readers::text);
-    fields.finish();
     Some(EndpointConfig {
         url: url?,
         tls: tls?,

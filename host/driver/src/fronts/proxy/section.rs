@@ -16,7 +16,7 @@ pub(super) fn dialect(node: &Node<'_>) -> Option<Rest> {
     let unmatched = fields.get_or_default("unmatched", Node::word);
     let fix = "list the routes that chains may be for";
     let routes = fields.get_required("routes", fix, readers::filled_list_of(fix, route));
-    fields.finish();
+    drop(fields);
     // The dialect can only check routes that were read without mistakes.
     if node.mistake_count() > before {
         return None;
@@ -60,7 +60,6 @@ fn route<'a>(node: &Node<'a>) -> Option<(Route, Node<'a>)> {
     let get = fields.get_optional("get", stored);
     let partial = fields.get_or_default("partial", Node::boolean);
     let plain_patch = fields.get_or_default("patch", Node::word);
-    fields.finish();
     let mut route = Route::new(methods?, path?, operation?, resource?, kind?);
     route.subresource = subresource;
     route.namespace = namespace;
@@ -90,7 +89,6 @@ fn spelling(node: &Node<'_>) -> Option<Vec<Pattern>> {
     let places = fields.get_required("in", fix, readers::filled_list_of(fix, Node::parse::<Pattern>));
     let fix = "write the keys, [Name, Count]";
     let keys = fields.get_required("keys", fix, readers::filled_list_of(fix, readers::text));
-    fields.finish();
     let (places, keys) = (places?, keys?);
     let under = |place: &Pattern| keys.iter().map(|key| place.key(key)).collect::<Vec<_>>();
     Some(places.iter().flat_map(under).collect())
@@ -105,7 +103,6 @@ fn stored(node: &Node<'_>) -> Option<StoredRoute> {
         "headers",
         readers::list_of(readers::parse_with(header_for_stored)),
     );
-    fields.finish();
     Some(StoredRoute {
         path,
         pointer,
@@ -153,7 +150,6 @@ fn resource(node: &Node<'_>) -> Option<GroupVersionResource> {
     let group = fields.get("group", "", Node::string).to_owned();
     let version = fields.get("version", "", Node::string).to_owned();
     let resource = fields.get_required("resource", "name the collection, `jobs`", readers::text);
-    fields.finish();
     Some(GroupVersionResource {
         group,
         version,
@@ -169,7 +165,6 @@ fn kind(node: &Node<'_>) -> Option<KindSource> {
     }
     let mut fields = node.object()?;
     let pointer = fields.get_required("pointer", KIND, Node::parse);
-    fields.finish();
     pointer.map(KindSource::Pointer)
 }
 
@@ -183,7 +178,6 @@ fn sources(node: &Node<'_>) -> Option<Vec<ValueSource>> {
 fn source(node: &Node<'_>) -> Option<ValueSource> {
     let mut fields = node.object()?;
     let sources = fields.present(&["value", "path", "query", "header", "pointer"]);
-    fields.finish();
     match sources.as_slice() {
         [("value", node)] => readers::text(node).map(ValueSource::Fixed),
         [("path", node)] => readers::text(node).map(ValueSource::Path),

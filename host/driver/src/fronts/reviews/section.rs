@@ -17,7 +17,6 @@ pub(super) fn reviews(node: &Node<'_>, sections: Sections<'_>) -> Option<Reviews
     let mut fields = node.object()?;
     let webhooks = fields.get_optional("webhookConfigurations", |node| webhooks(node, sections));
     let audit = fields.get_optional("audit", |node| audit(node, sections));
-    fields.finish();
     Some(ReviewsConfig { webhooks, audit })
 }
 
@@ -25,7 +24,7 @@ fn audit(node: &Node<'_>, sections: Sections<'_>) -> Option<AuditConfig> {
     sections.need_kubernetes(node);
     let mut fields = node.object()?;
     let default = AuditConfig::default();
-    let config = AuditConfig {
+    Some(AuditConfig {
         every: fields.get("every", default.every, readers::duration(AUDIT_INTERVALS)),
         rate: fields.get("rate", default.rate, readers::integer(1..=1000)),
         page: fields.get("page", default.page, readers::integer(1..=10_000)),
@@ -41,9 +40,7 @@ fn audit(node: &Node<'_>, sections: Sections<'_>) -> Option<AuditConfig> {
         },
         calls_webhooks: fields.get("callWebhooks", default.calls_webhooks, Node::boolean),
         writes_reports: fields.get("reports", default.writes_reports, Node::boolean),
-    };
-    fields.finish();
-    Some(config)
+    })
 }
 
 fn webhooks(node: &Node<'_>, sections: Sections<'_>) -> Option<WebhooksConfig> {
@@ -79,7 +76,6 @@ fn webhooks(node: &Node<'_>, sections: Sections<'_>) -> Option<WebhooksConfig> {
             fields.get_required("caBundle", fix, readers::file_with(CertificateConfig::of_file))
         }
     };
-    fields.finish();
     Some(WebhooksConfig {
         registration,
         certificate: certificate?,
@@ -89,16 +85,14 @@ fn webhooks(node: &Node<'_>, sections: Sections<'_>) -> Option<WebhooksConfig> {
 fn own_certificate(node: &Node<'_>) -> Option<OwnCertificate> {
     let mut fields = node.object()?;
     let default = OwnCertificate::default();
-    let certificate = OwnCertificate {
+    Some(OwnCertificate {
         days: fields.get("days", default.days, readers::integer(1..=MAX_DAYS)),
         overlap: fields.get(
             "overlap",
             default.overlap,
             readers::duration(Duration::ZERO..=HOUR),
         ),
-    };
-    fields.finish();
-    Some(certificate)
+    })
 }
 
 /// Parses the name and namespace of a Service, `NAME.NAMESPACE`.

@@ -44,7 +44,7 @@ pub(super) fn read<'a>(
     if kind != MutatorKind::AssignMetadata {
         tests = fields.get_or_default("pathTests", readers::list_of(read_test));
     }
-    fields.finish();
+    drop(fields);
     (at.mistake_count() == before).then_some((mutation?, tests))
 }
 
@@ -98,7 +98,6 @@ fn read_assigned(fields: &mut Fields<'_>, location: &FieldLocation) -> Option<Mu
     let node = fields.required("assign", fix)?;
     let mut assign = node.object()?;
     let found = assign.present(&SOURCES);
-    assign.finish();
     let [(source, found)] = found.as_slice() else {
         return node.reject("it needs exactly one of `value` and `fromMetadata`", fix);
     };
@@ -137,7 +136,6 @@ fn read_from_metadata(node: &Node<'_>) -> Option<Mutation> {
     let mut fields = node.object()?;
     let read = readers::one_of("field of the metadata", &FIELDS);
     let is_namespace = fields.get_required("field", "write namespace or name", read);
-    fields.finish();
     Some(if is_namespace? {
         Mutation::AssignNamespace
     } else {
@@ -210,7 +208,6 @@ fn read_set(fields: &mut Fields<'_>) -> Option<Mutation> {
     let fix = "list the values: `values: { fromList: [...] }`";
     let mut values = fields.get_required("values", fix, Node::object)?;
     let list = values.get_required("fromList", fix, Node::list);
-    values.finish();
     let list: Vec<Json> = list?.iter().map(Node::json).collect();
     Some(if is_merged {
         Mutation::Merge(list)
@@ -225,6 +222,5 @@ fn read_test<'a>(node: &Node<'a>) -> Option<(Node<'a>, FieldLocation, bool)> {
     let path = fields.get_required("subPath", "write a beginning of the location", read_location);
     let read = readers::one_of("condition", &CONDITIONS);
     let must_exist = fields.get_required("condition", "write MustExist or MustNotExist", read);
-    fields.finish();
     Some((node.clone(), path?, must_exist?))
 }

@@ -23,7 +23,6 @@ pub(crate) fn read(root: &Node<'_>) -> Option<TemplateDocument> {
     let crd = spec.get_required("crd", fix, read_crd);
     let fix = "write the policy: `targets: [ { target: admission.k8s.gatekeeper.sh, rego: ... } ]`";
     let target = spec.get_required("targets", fix, read_targets);
-    spec.finish();
     let (name, (kind, schema), (engine, operations)) = (name?, crd?, target?);
     if kind.to_lowercase() != name {
         let message = format!(
@@ -46,22 +45,17 @@ pub(crate) fn read(root: &Node<'_>) -> Option<TemplateDocument> {
 /// Reads the kind of the constraints, and the schema of their parameters.
 fn read_crd(node: &Node<'_>) -> Option<(String, Option<Json>)> {
     let mut fields = node.object()?;
-    let spec = fields.get_required("spec", "write `spec: { names: { kind: ... } }`", Node::object);
-    fields.finish();
-    let mut spec = spec?;
+    let mut spec = fields.get_required("spec", "write `spec: { names: { kind: ... } }`", Node::object)?;
     let names = spec.get_required("names", "write `names: { kind: ... }`", Node::object);
     let mut schema = None;
     if let Some(mut validation) = spec.get_optional("validation", Node::object) {
         schema = validation.optional("openAPIV3Schema").map(|schema| schema.json());
         validation.ignore(&["legacySchema"]);
-        validation.finish();
     }
-    spec.finish();
     let mut names = names?;
     let kind = names.get_required("kind", "name the kind, `K8sRequiredLabels`", readers::text);
     // Gatekeeper ignores these names, and derives its own from the kind.
     names.ignore(&["categories", "listKind", "plural", "shortNames", "singular"]);
-    names.finish();
     Some((kind?, schema))
 }
 
@@ -85,7 +79,6 @@ fn read_targets(node: &Node<'_>) -> Option<(Engine, Vec<Operation>)> {
     };
     // Gatekeeper ignores these older fields if `code` is present.
     fields.ignore(&["rego", "libs"]);
-    fields.finish();
     Some((engine?, operations))
 }
 
@@ -112,14 +105,11 @@ fn read_code(node: &Node<'_>) -> Option<Engine> {
         let read = readers::one_of("engine", &ENGINES);
         let engine = fields.get_required("engine", "write Rego or K8sNativeValidation", read);
         let source = fields.get_required("source", "write the policy", Node::object);
-        fields.finish();
         if let (Some(is_cel), Some(mut source)) = (engine, source) {
             let engine = if is_cel {
                 read_cel(source)
             } else {
-                let rego = read_rego(&mut source);
-                source.finish();
-                rego
+                read_rego(&mut source)
             };
             found.push((is_cel, engine));
         }
@@ -145,6 +135,5 @@ fn read_cel(mut source: Fields<'_>) -> Option<Engine> {
     // `generateVAP` only controls whether Gatekeeper generates Kubernetes policies.
     source.ignore(&["generateVAP"]);
     let policy = cel::read_template(&mut source);
-    source.finish();
     Some(Engine::Cel(Arc::new(policy), failure_policy))
 }
