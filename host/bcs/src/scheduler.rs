@@ -230,7 +230,7 @@ impl Scheduler {
                 return Ok(self.failed("timeout", &End::UpstreamTimeout { limit }));
             }
         };
-        Ok(match relay(head.status, peeked.start()) {
+        Ok(match relay(head.status, &peeked.start) {
             Relay::Unchanged { status, headers } => {
                 head.status = status;
                 head.headers = headers;

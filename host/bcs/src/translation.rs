@@ -175,7 +175,7 @@ fn rewritten(
     address: &Address,
     body: NextBody,
 ) -> Result<Forwarding, Fault> {
-    let target = matched.target().ok_or(Fault::NoTarget(call.target))?;
+    let target = matched.target.ok_or(Fault::NoTarget(call.target))?;
     let path_and_query = target.fill(matched, query, address)?;
     let mut headers = HeaderMap::new();
     for name in [CONTENT_TYPE, ACCEPT] {

@@ -38,14 +38,14 @@ pub(crate) struct Machine<'a> {
     definitions: &'a [Definition],
     /// The values of the policy's variables that were used so far.
     composed: Vec<Option<Result<Value<'a>, String>>>,
-    answers: Answers,
-    lookups: Lookups,
+    pub(crate) answers: Answers,
+    pub(crate) lookups: Lookups,
     locals: Vec<Value<'a>>,
     budget: u64,
     /// The cost of the expressions that were evaluated since the task last yielded.
     unpaused: u64,
     meter: Meter,
-    deadline: Deadline,
+    pub(crate) deadline: Deadline,
 }
 
 struct Meter {
@@ -100,18 +100,6 @@ impl<'a> Machine<'a> {
             meter: Meter::within(budget),
             deadline,
         }
-    }
-
-    pub(crate) fn answers(&self) -> &Answers {
-        &self.answers
-    }
-
-    pub(crate) fn deadline(&self) -> Deadline {
-        self.deadline
-    }
-
-    pub(crate) fn lookups(&self) -> &Lookups {
-        &self.lookups
     }
 
     /// Adds to the cost, before the operation runs.

@@ -175,7 +175,7 @@ impl Webhooks {
     /// Returns the TLS configuration of the port if this program issues its certificate.
     pub fn tls(&self) -> Option<ServerTls> {
         match &self.0.trust {
-            Trust::Own(secret) => Some(secret.tls()),
+            Trust::Own(secret) => Some(secret.tls.clone()),
             Trust::Files(_) => None,
         }
     }
@@ -257,7 +257,7 @@ impl Webhooks {
 impl Inner {
     fn resources(&self) -> impl Iterator<Item = &Resources> {
         let secret = match &self.trust {
-            Trust::Own(secret) => Some(secret.resources()),
+            Trust::Own(secret) => Some(&secret.secret),
             Trust::Files(_) => None,
         };
         let configurations = self.configurations.iter();

@@ -322,7 +322,7 @@ impl Upstream {
         let config = &self.shared.config;
         let (mut body, mut replay) = ReplayBody::new(body);
         let mut attempts = self.servers.attempts(config.connect_timeout, avoid).await;
-        let mut error = match self.servers.choice() {
+        let mut error = match self.servers.choice {
             Choice::Master => UpstreamError::NoMaster,
             Choice::Turns | Choice::LeastLoaded => UpstreamError::NoServers,
         };

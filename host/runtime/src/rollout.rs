@@ -118,7 +118,7 @@ impl Host {
         let (stage, rollout) = {
             let mut stages = self.0.disabled.lock();
             let missing = format!("there is no rollout of a candidate of {stage}");
-            let stage = resolve_stage(stage, stages.rollouts().stages(), &missing, "rollouts are of")?;
+            let stage = resolve_stage(stage, stages.rollouts.stages(), &missing, "rollouts are of")?;
             let refused = |state| {
                 DisableError::Conflict(format!(
                     "the rollout of the candidate of {stage} is {state}, which leaves nothing to {action}"
@@ -139,7 +139,7 @@ impl Host {
 
     /// Returns the progress of all rollouts in the live table.
     pub fn rollouts(&self) -> Vec<RolloutProgress> {
-        self.0.disabled.lock().rollouts().list()
+        self.0.disabled.lock().rollouts.list()
     }
 
     /// Adopts the progress that other replicas report for the rollouts in the live table. The latest change in any
@@ -151,7 +151,7 @@ impl Host {
     /// Sets whether another replica begins the steps of rollouts. Limits and users can still end rollouts here.
     pub fn set_rollouts_led(&self, is_led: bool) {
         let mut stages = self.0.disabled.lock();
-        if stages.rollouts().is_led() != is_led {
+        if stages.rollouts.is_led != is_led {
             stages.change_rollouts(|rollouts| rollouts.set_led(is_led));
         }
     }

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 /// Measures the cost of plugin calls, for benchmarks.
 #[derive(Debug, Default)]
 pub struct Meter {
-    of_memory: bool,
+    pub(crate) of_memory: bool,
     costs: Mutex<Option<CallCost>>,
 }
 
@@ -45,10 +45,6 @@ impl Meter {
     /// Returns the total cost of the calls since the last `take`; `None` without calls.
     pub fn take(&self) -> Option<CallCost> {
         self.costs.lock().take()
-    }
-
-    pub(crate) fn is_of_memory(&self) -> bool {
-        self.of_memory
     }
 
     pub(crate) fn begin(&self) -> Measured<'_> {

@@ -21,7 +21,7 @@ pub enum RouteLookup {
 pub struct Matched {
     pub route: &'static Route,
     parameters: Vec<(&'static str, String)>,
-    target: Option<&'static Target>,
+    pub(crate) target: Option<&'static Target>,
 }
 
 impl Matched {
@@ -31,11 +31,6 @@ impl Matched {
             .iter()
             .find(|(key, _)| *key == name)
             .map_or("", |(_, value)| value)
-    }
-
-    /// Returns the scheduler's target, if the route has one.
-    pub(crate) fn target(&self) -> Option<&'static Target> {
-        self.target
     }
 }
 

@@ -12,7 +12,7 @@ use http_body_util::BodyExt;
 /// The body of a reply whose beginning has been read. It still yields the whole body.
 #[derive(Debug)]
 pub(super) struct PeekedBody {
-    start: Bytes,
+    pub(super) start: Bytes,
     trailers: Option<HeaderMap>,
     rest: Body,
     keeps_trailers: bool,
@@ -38,10 +38,6 @@ impl PeekedBody {
             rest: body,
             keeps_trailers: true,
         })
-    }
-
-    pub(super) fn start(&self) -> &[u8] {
-        &self.start
     }
 
     pub(super) fn drop_trailers(&mut self) {
@@ -120,7 +116,7 @@ mod tests {
         ] {
             for keeps_trailers in [true, false] {
                 let mut peeked = PeekedBody::read(body(chunks, trailer), 4).await.unwrap();
-                assert_eq!(peeked.start(), start.as_bytes(), "{chunks:?}");
+                assert_eq!(peeked.start, start.as_bytes(), "{chunks:?}");
                 if !keeps_trailers {
                     peeked.drop_trailers();
                 }

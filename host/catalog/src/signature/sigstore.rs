@@ -135,14 +135,14 @@ pub(super) fn by_certificate(
         *chain = None;
     }
     let opened = ParsedSignature::new(&found)?;
-    let key = certificate.key();
+    let key = &certificate.key;
     if !key.signed(&opened.signed.message(artifact), &opened.signature) {
         return Err(Refusal::WrongKey);
     }
     opened.signed.is_over(artifact)?;
     let of_certificate = |bundle: &&Bundle| {
         let has_entry = !bundle.verification_material.tlog_entries.is_empty();
-        has_entry && bundle.signing_certificate() == Some(certificate.der())
+        has_entry && bundle.signing_certificate() == Some(&certificate.der)
     };
     let logged = opened.bundle.as_ref().filter(of_certificate);
     match (logged, &certified.trust_root) {
@@ -151,7 +151,7 @@ pub(super) fn by_certificate(
             let policy = VerificationPolicy::any_identity().skip_certificate_chain();
             root.verifier()
                 .verify(opened.signed.content(artifact), bundle, &policy)
-                .map_err(|error| refusal(error, bundle, certificate.der()))?;
+                .map_err(|error| refusal(error, bundle, &certificate.der))?;
         }
         _ if certified.must_be_logged => {
             return Err(Refusal::NotInLog(

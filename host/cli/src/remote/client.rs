@@ -35,7 +35,7 @@ pub(super) struct Message<'a> {
 
 impl AdminClient {
     pub(super) fn new(connection: &DriverConnection) -> Result<Self, RemoteError> {
-        let server = connection.server().clone();
+        let server = connection.server.clone();
         let options = ClientOptions {
             connect_timeout: CONNECT_TIMEOUT,
             // A change may take long, and events may be rare, so the time without data is not limited.

@@ -134,7 +134,7 @@ mod tests {
             ("admittance rollback --server a", None),
         ] {
             let found = connection(line.split(' ').map(str::to_owned))
-                .map(|connection| connection.server().to_string());
+                .map(|connection| connection.server.to_string());
             assert_eq!(found.as_deref(), expected, "{line}");
         }
     }

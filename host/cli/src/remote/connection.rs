@@ -21,7 +21,7 @@ pub(crate) struct DriverConnection {
         default_value = "http://127.0.0.1:9090",
         env = "ADMITTANCE_SERVER"
     )]
-    server: ServerUrl,
+    pub(super) server: ServerUrl,
     /// A file with the token to send; the environment variable ADMITTANCE_TOKEN may contain the token itself.
     #[arg(long, value_name = "FILE", env = "ADMITTANCE_TOKEN_FILE")]
     token_file: Option<PathBuf>,
@@ -122,10 +122,6 @@ impl TokenHeader {
 }
 
 impl DriverConnection {
-    pub(super) fn server(&self) -> &ServerUrl {
-        &self.server
-    }
-
     /// Returns the token to send. If it would be sent over the network without TLS, returns an error.
     pub(super) fn token(&self) -> Result<Option<TokenHeader>, RemoteError> {
         let token = match &self.token_file {

@@ -329,7 +329,7 @@ fn service_account(namespace: &str, name: &str) -> Result<Arc<AccessCheck>, Faul
 fn decide(machine: &mut Machine<'_>, check: &AccessCheck, verb: &str) -> Result<Arc<Answer>, Fault> {
     machine.charge_question(QUESTION_COST)?;
     let question = check.question(verb).ok_or_else(Fault::no_overload)?;
-    match machine.answers().get(&question) {
+    match machine.answers.get(&question) {
         Some(answer) => Ok(answer),
         None => Err(Fault::Halt(Halt::Question(Box::new(question)))),
     }

@@ -65,7 +65,7 @@ fn send<'a>(
     let headers = sent_headers.collect::<Result<_, _>>()?;
     let body = match body {
         Some(body) => {
-            let written = Writer::new(LONGEST_BODY, machine.deadline()).json(body);
+            let written = Writer::new(LONGEST_BODY, machine.deadline).json(body);
             let mut text = written.map_err(|failure| Fault::error(failure.message))?;
             machine.charge_bytes(text.len())?;
             // In Kyverno, the body ends with a line feed.

@@ -132,7 +132,7 @@ fn register_texts(library: &mut Library) {
     library.global::<(A,), Str>("json.marshal", |machine, (value,)| {
         // The length is known only after writing, so the longest text is charged before.
         machine.charge_bytes(LONGEST / 16)?;
-        let written = Writer::new(LONGEST, machine.deadline()).json(&value);
+        let written = Writer::new(LONGEST, machine.deadline).json(&value);
         let text = written.map_err(|failure| Fault::error(failure.message))?;
         machine.charge_bytes(text.len())?;
         Ok(text.into())

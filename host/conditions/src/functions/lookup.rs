@@ -94,7 +94,7 @@ impl Lookup {
     /// Returns the value if it has been looked up. Otherwise returns a fault that pauses the evaluation for the lookup.
     pub(super) fn value<'a>(self, machine: &mut Machine<'a>) -> Outcome<'a> {
         machine.charge_question(LOOKUP_COST)?;
-        let known = machine.lookups().0.iter().find(|(known, _)| *known == self);
+        let known = machine.lookups.0.iter().find(|(known, _)| *known == self);
         match known {
             Some((_, found)) => found.clone().map_err(Fault::error),
             None => Err(Fault::Halt(Halt::Lookup(Box::new(self)))),

@@ -159,13 +159,13 @@ impl Renewal<'_> {
 /// The Secret, and the certificate in it that this replica serves.
 #[derive(Debug)]
 pub(super) struct CertificateSecret {
-    secret: Resources,
+    pub(super) secret: Resources,
     registration: Registration,
     name: String,
     service: Service,
     terms: OwnCertificate,
     identity: SharedIdentity,
-    tls: ServerTls,
+    pub(super) tls: ServerTls,
 }
 
 impl CertificateSecret {
@@ -207,14 +207,6 @@ impl CertificateSecret {
             terms,
             identity,
         })
-    }
-
-    pub(super) fn tls(&self) -> ServerTls {
-        self.tls.clone()
-    }
-
-    pub(super) fn resources(&self) -> &Resources {
-        &self.secret
     }
 
     async fn get(&self) -> Result<Option<Resource>, ResourceError> {

@@ -55,8 +55,8 @@ pub(super) type DatabaseTransaction = Transaction<'static, Any>;
 
 #[derive(Debug)]
 pub(super) struct Database {
-    pool: AnyPool,
-    is_sqlite: bool,
+    pub(super) pool: AnyPool,
+    pub(super) is_sqlite: bool,
 }
 
 impl Database {
@@ -98,14 +98,6 @@ impl Database {
         self.migrate().await?;
         let count = query_scalar("SELECT COUNT(*) FROM admittance_credentials");
         Ok(count.fetch_one(&self.pool).await?)
-    }
-
-    pub(super) fn pool(&self) -> &AnyPool {
-        &self.pool
-    }
-
-    pub(super) fn is_sqlite(&self) -> bool {
-        self.is_sqlite
     }
 
     /// Returns the revision of the database, which grows by one with every change.

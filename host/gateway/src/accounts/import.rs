@@ -68,7 +68,7 @@ impl Accounts {
     /// If the user of bcs-api has the same name, that user gets the clusters and permissions of the deleted one. The
     /// error [`ImportConflicts`](AccountsError::ImportConflicts) has every row that would need another ID.
     pub async fn import(&self, by: &str, replace: &[UserName]) -> Result<ImportedAccounts, AccountsError> {
-        if self.0.database.is_sqlite() {
+        if self.0.database.is_sqlite {
             return Err(AccountsError::Invalid(
                 "the tables of bcs-api are in MySQL: set `dialect.gateway.accounts.mysql` to its database first"
                     .to_owned(),

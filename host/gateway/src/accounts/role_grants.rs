@@ -251,7 +251,7 @@ impl Accounts {
         .bind(now.saturating_add(lifetime))
         .bind(holder.to_owned())
         .bind(now)
-        .execute(self.0.database.pool())
+        .execute(&self.0.database.pool)
         .await?;
         Ok(taken.rows_affected() > 0)
     }

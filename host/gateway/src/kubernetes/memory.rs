@@ -24,7 +24,7 @@ enum Owner {
 
 #[derive(Debug)]
 pub(super) struct Memory {
-    gateway: Arc<Budget>,
+    pub(super) gateway: Arc<Budget>,
     /// The budgets of owners. Each lives as long as its owner has tunnels.
     owners: Mutex<HashMap<Owner, Weak<Budget>>>,
 }
@@ -39,11 +39,6 @@ impl Default for Memory {
 }
 
 impl Memory {
-    /// Returns the budget of all tunnels together.
-    pub(super) fn gateway(&self) -> &Arc<Budget> {
-        &self.gateway
-    }
-
     /// Returns the budget that the tunnels of this cluster's owner share.
     pub(super) fn of_owner(&self, cluster: &str, accounts: &Accounts) -> Arc<Budget> {
         let directory = accounts.directory().ok();

@@ -245,7 +245,7 @@ impl Peers {
             .map_err(|_| ConnectError::Timeout)?
             .map_err(|error| ConnectError::Unreachable(causes::chain(&error)))?;
         self.report(server, None);
-        let (session, outgoing) = Session::new(kubernetes.0.memory.gateway().clone());
+        let (session, outgoing) = Session::new(kubernetes.0.memory.gateway.clone());
         let routes = kubernetes.0.routes.clone();
         let accepts = AllowedConnections::Through(Box::new(move |cluster| routes.tunnel(cluster)));
         Ok(tokio::select! {

@@ -89,7 +89,7 @@ impl Drop for InFlight {
 /// The servers of an upstream, from which it chooses one for each request.
 #[derive(Debug)]
 pub(super) struct ServerSet {
-    choice: Choice,
+    pub(super) choice: Choice,
     turn: AtomicUsize,
     followed: Option<watch::Receiver<Arc<FollowedServers>>>,
     known: Mutex<KnownServers>,
@@ -120,10 +120,6 @@ impl ServerSet {
                 targets: targets.collect(),
             }),
         }
-    }
-
-    pub(super) fn choice(&self) -> Choice {
-        self.choice
     }
 
     pub(super) fn targets(&self) -> Arc<[Arc<Target>]> {

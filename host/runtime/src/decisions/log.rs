@@ -39,7 +39,7 @@ struct Inner {
 pub struct LoggedDecision {
     id: u64,
     bytes: usize,
-    decided: Arc<DecidedRequest>,
+    pub(crate) decided: Arc<DecidedRequest>,
     redact: Arc<[Redaction]>,
 }
 
@@ -294,10 +294,6 @@ impl LoggedDecision {
     /// Returns an estimate of the memory that the decision takes in the log, in bytes.
     pub fn size(&self) -> usize {
         self.bytes
-    }
-
-    pub(crate) fn decided(&self) -> &DecidedRequest {
-        &self.decided
     }
 }
 

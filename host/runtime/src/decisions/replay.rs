@@ -59,7 +59,7 @@ impl DecisionDetail {
 impl LoggedDecision {
     /// Returns the original request and the selected chains; `None` if the log lacks the request's objects.
     pub fn request(&self) -> Option<(Request, Selection)> {
-        let decided = self.decided();
+        let decided = &self.decided;
         Some((decided.request()?, decided.selection.clone()))
     }
 }

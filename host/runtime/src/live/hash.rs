@@ -36,7 +36,7 @@ pub(crate) fn of_table(definitions: Digest, assembled: &Assembled) -> Digest {
             digest,
             ..
         } = module;
-        let settings = Digest::of(plugin.settings());
+        let settings = Digest::of(&plugin.settings);
         format!("{stage} {candidate} {digest} {settings}")
     };
     let chains: Vec<String> = assembled.chains.iter().map(chain).collect();

@@ -74,7 +74,7 @@ pub struct Loaded {
     /// The time that fetching, preparing and loading the plugin took.
     pub took: Duration,
     pub(crate) plugin: Arc<Plugin>,
-    settings: String,
+    pub(crate) settings: String,
     config: PluginConfig,
     compiled: CompiledKey,
 }
@@ -92,10 +92,6 @@ impl Loaded {
     /// Returns a digest of the module, the settings and the string `with`.
     pub(crate) fn content_digest(&self, with: &str) -> Digest {
         Digest::of_parts([&self.status.digest, &self.settings, with].map(str::as_bytes))
-    }
-
-    pub(crate) fn settings(&self) -> &str {
-        &self.settings
     }
 
     pub(crate) fn prepared(&self) -> PreparedHook {

@@ -104,7 +104,7 @@ impl LiveStage {
 pub(crate) fn with_disabled(chain: &Arc<LiveChain>, disabled: &Stages) -> Arc<LiveChain> {
     let state = |stage: &LiveStage| {
         let name = &stage.spec.name;
-        let progress = disabled.rollouts().get(chain.phase, &chain.name, name);
+        let progress = disabled.rollouts.get(chain.phase, &chain.name, name);
         (disabled.get(chain.phase, &chain.name, name), progress)
     };
     let is_as_defined = |stage: &LiveStage| {

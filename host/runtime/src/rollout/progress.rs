@@ -45,7 +45,7 @@ pub(crate) struct Rollouts {
     kept: Vec<RolloutProgress>,
     live: Vec<LiveRollout>,
     /// Whether another replica begins the steps.
-    is_led: bool,
+    pub(super) is_led: bool,
 }
 
 #[derive(Debug)]
@@ -115,10 +115,6 @@ impl Rollouts {
     pub(crate) fn next_end(&self) -> Option<Instant> {
         let ends = self.live.iter().filter_map(|live| live.end);
         ends.map(|(end, _)| end).min().filter(|_| !self.is_led)
-    }
-
-    pub(super) fn is_led(&self) -> bool {
-        self.is_led
     }
 
     pub(super) fn set_led(&mut self, is_led: bool) {

@@ -15,8 +15,8 @@ const CODE_SIGNING: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 3, 3];
 #[debug("SigningCertificate({})", key.fingerprint())]
 #[display("the certificate of the key {key}")]
 pub struct SigningCertificate {
-    der: DerCertificate,
-    key: PublicKey,
+    pub(super) der: DerCertificate,
+    pub(super) key: PublicKey,
 }
 
 impl SigningCertificate {
@@ -47,14 +47,6 @@ impl SigningCertificate {
         }
         let der = DerCertificate::from_bytes(&der);
         Ok(Self { der, key })
-    }
-
-    pub(super) fn key(&self) -> &PublicKey {
-        &self.key
-    }
-
-    pub(super) fn der(&self) -> &DerCertificate {
-        &self.der
     }
 
     pub(super) fn pem(&self) -> String {

@@ -111,7 +111,7 @@ impl Kubernetes {
         guard: Option<TunnelGuard>,
     ) {
         tracing::info!(gateway = id, "another gateway has opened a tunnel");
-        let (session, outgoing) = Session::new(self.0.memory.gateway().clone());
+        let (session, outgoing) = Session::new(self.0.memory.gateway.clone());
         let announced = Arc::new(Mutex::new(HashMap::new()));
         let accepts = {
             let (inner, session, announced) = (self.0.clone(), session.clone(), announced.clone());

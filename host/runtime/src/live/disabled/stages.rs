@@ -27,7 +27,7 @@ pub(crate) struct DisabledStages {
 #[derive(Debug)]
 pub(crate) struct Stages {
     stages: Vec<(Arc<DisabledStage>, Instant)>,
-    rollouts: Rollouts,
+    pub(crate) rollouts: Rollouts,
     /// The time at which the next exception of the live table expires.
     exceptions_end: Option<Instant>,
     /// The time up to which expired exceptions were logged.
@@ -151,10 +151,6 @@ impl Stages {
         stages
             .find(|disabled| is_stage(&disabled.stage, phase, chain, stage))
             .cloned()
-    }
-
-    pub(crate) fn rollouts(&self) -> &Rollouts {
-        &self.rollouts
     }
 
     pub(crate) fn change_rollouts<T>(&mut self, change: impl FnOnce(&mut Rollouts) -> T) -> T {
