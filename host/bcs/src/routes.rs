@@ -145,17 +145,6 @@ pub enum Kind {
     AdmissionWebhook,
 }
 
-impl Kind {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Application => "application",
-            Self::Process => "process",
-            Self::Deployment => "deployment",
-            Self::Daemonset => "daemonset",
-            Self::ConfigMap => "configmap",
-            Self::Secret => "secret",
-            Self::Service => "service",
-            Self::AdmissionWebhook => "admissionwebhook",
-        }
-    }
-}
+words!(Kind, "kind": Application = "application", Process = "process", Deployment = "deployment",
+    Daemonset = "daemonset", ConfigMap = "configmap", Secret = "secret", Service = "service",
+    AdmissionWebhook = "admissionwebhook");

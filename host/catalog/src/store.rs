@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use admittance_admission::Moment;
+use admittance_admission::{Moment, words};
 use admittance_watch::file;
 use bytes::Bytes;
 
@@ -52,7 +52,7 @@ impl CompiledKey {
 }
 
 /// The kinds of entries, each with its own directory.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Kind {
     /// Modules as they are, by digest.
     Module,
@@ -66,27 +66,8 @@ pub(crate) enum Kind {
     Temporary,
 }
 
-impl Kind {
-    const ALL: [Self; 6] = [
-        Self::Module,
-        Self::Compiled,
-        Self::Resolution,
-        Self::Signature,
-        Self::Partial,
-        Self::Temporary,
-    ];
-
-    fn directory(self) -> &'static str {
-        match self {
-            Self::Module => "modules",
-            Self::Compiled => "compiled",
-            Self::Resolution => "resolved",
-            Self::Signature => "signatures",
-            Self::Partial => "partial",
-            Self::Temporary => "temporary",
-        }
-    }
-}
+words!(Kind, "kind of entry": Module = "modules", Compiled = "compiled", Resolution = "resolved",
+    Signature = "signatures", Partial = "partial", Temporary = "temporary");
 
 /// A compiled form from the store, already checked against its digest.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -274,7 +255,7 @@ impl Store {
     }
 
     fn directory_of(&self, kind: Kind) -> PathBuf {
-        self.directory.join(kind.directory())
+        self.directory.join(kind.as_str())
     }
 
     pub(crate) fn path(&self, kind: Kind, name: Digest) -> PathBuf {

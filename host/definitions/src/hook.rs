@@ -226,7 +226,7 @@ impl PreparedHook {
             hook,
             status,
             identity: String::new(),
-            failures: FailureKind::ALL,
+            failures: &FailureKind::ALL,
             calls_server: false,
         }
     }

@@ -1,6 +1,7 @@
 //! Adds navigation and layout to all pages, and shows errors as pages.
 
 use admittance::Moment;
+use admittance_admission::words;
 use axum::response::{Html, IntoResponse, Response};
 use maud::{DOCTYPE, Markup, html};
 
@@ -19,29 +20,10 @@ pub(super) enum Section {
     Health,
 }
 
+words!(Section, "page": Overview = "Overview", Live = "Live", Chains = "Chains", History = "History",
+    Applies = "What applies?", Playground = "Playground", Health = "Health");
+
 impl Section {
-    pub(super) const ALL: [Self; 7] = [
-        Self::Overview,
-        Self::Live,
-        Self::Chains,
-        Self::History,
-        Self::Applies,
-        Self::Playground,
-        Self::Health,
-    ];
-
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Overview => "Overview",
-            Self::Live => "Live",
-            Self::Chains => "Chains",
-            Self::History => "History",
-            Self::Applies => "What applies?",
-            Self::Playground => "Playground",
-            Self::Health => "Health",
-        }
-    }
-
     pub(super) fn address(self) -> &'static str {
         match self {
             Self::Overview => "/",
@@ -176,7 +158,7 @@ fn navigation(section: Section) -> Markup {
             ul {
                 @for entry in Section::ALL {
                     li {
-                        a href=(entry.address()) aria-current=[(entry == section).then_some("page")] { (entry.name()) }
+                        a href=(entry.address()) aria-current=[(entry == section).then_some("page")] { (entry.as_str()) }
                     }
                 }
             }

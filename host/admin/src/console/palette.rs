@@ -18,7 +18,7 @@ async fn destinations(session: Session, State(api): State<Api>) -> Response {
     let table = api.sources.host.table();
     let content = html! {
         ul #destinations {
-            @for section in Section::ALL { li { a href=(section.address()) { (section.name()) } } }
+            @for section in Section::ALL { li { a href=(section.address()) { (section.as_str()) } } }
             li { a href="/docs" { "Manual" } }
             @for chain in table.chains() {
                 li { a href=(chains::address(chain.phase, &chain.name)) { "Chain " (chain.name) " (" (chain.phase) ")" } }

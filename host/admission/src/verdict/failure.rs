@@ -2,7 +2,7 @@ use std::io;
 
 use rustix::io::Errno;
 
-use crate::{PatchError, verdict::shorten};
+use crate::{PatchError, verdict::shorten, words};
 
 /// The failure of a stage that could not give a verdict.
 ///
@@ -49,8 +49,7 @@ impl From<PatchError> for Failure {
 }
 
 /// The kinds of failures, whose names are the same in traces, metrics and messages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, derive_more::Display)]
-#[display("{}", self.as_str())]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum FailureKind {
     /// The plugin trapped: it panicked, overflowed its stack or performed an invalid operation.
@@ -85,44 +84,8 @@ pub enum FailureKind {
     Condition,
 }
 
-impl FailureKind {
-    /// All kinds, for tables and for metrics that start at zero.
-    pub const ALL: &'static [Self] = &[
-        Self::Trap,
-        Self::Timeout,
-        Self::Memory,
-        Self::OutputTooLarge,
-        Self::InvalidResponse,
-        Self::PatchFailed,
-        Self::IdentityChanged,
-        Self::CapabilityDenied,
-        Self::Overloaded,
-        Self::Error,
-        Self::Unreachable,
-        Self::Tls,
-        Self::BadStatus,
-        Self::NamespaceUnknown,
-        Self::Condition,
-    ];
-
-    /// Returns the name in traces, metrics and messages.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Trap => "trap",
-            Self::Timeout => "timeout",
-            Self::Memory => "memory",
-            Self::OutputTooLarge => "output-too-large",
-            Self::InvalidResponse => "invalid-response",
-            Self::PatchFailed => "patch-failed",
-            Self::IdentityChanged => "identity-changed",
-            Self::CapabilityDenied => "capability-denied",
-            Self::Overloaded => "overloaded",
-            Self::Error => "error",
-            Self::Unreachable => "unreachable",
-            Self::Tls => "tls",
-            Self::BadStatus => "bad-status",
-            Self::NamespaceUnknown => "namespace-unknown",
-            Self::Condition => "condition-failed",
-        }
-    }
-}
+words!(FailureKind, "failure": Trap = "trap", Timeout = "timeout", Memory = "memory",
+    OutputTooLarge = "output-too-large", InvalidResponse = "invalid-response", PatchFailed = "patch-failed",
+    IdentityChanged = "identity-changed", CapabilityDenied = "capability-denied", Overloaded = "overloaded",
+    Error = "error", Unreachable = "unreachable", Tls = "tls", BadStatus = "bad-status",
+    NamespaceUnknown = "namespace-unknown", Condition = "condition-failed");

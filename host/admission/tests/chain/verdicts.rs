@@ -231,8 +231,8 @@ async fn verdicts_and_failures_take_effect_under_both_failure_policies() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_failure_policy_applies_to_every_kind_of_failure() {
-    for &kind in FailureKind::ALL {
+async fn every_kind_of_failure_follows_the_policy() {
+    for kind in FailureKind::ALL {
         for policy in FailurePolicy::ALL {
             let stages = vec![
                 enforced(Script::Fail(kind), policy),

@@ -117,7 +117,7 @@ impl DocumentForm for Gatekeeper {
                 FormContent::of_part("ExpansionTemplate", phase, template.name.clone(), template)
             }
             kind => {
-                let mutator = mutator::read(root, MutatorKind::of(kind)?)?;
+                let mutator = mutator::read(root, kind.parse().ok()?)?;
                 let (phase, name) = (Phase::Mutating, mutator.full_name().to_owned());
                 let content = FormContent::of_part("mutator", phase, name, mutator);
                 content.sharing_name("chain", phase, mutator::CHAIN)

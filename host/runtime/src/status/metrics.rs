@@ -130,7 +130,7 @@ fn failures_of(stage: &LiveStage) -> impl Iterator<Item = FailureKind> {
     let has_labels = matches!(&stage.spec.namespace_selector, Some(NamespaceSelector::Labels(_)));
     let has_conditions = !stage.spec.match_conditions.is_empty();
     let of_hook = stage.prepared.failures;
-    FailureKind::ALL.iter().copied().filter(move |kind| match kind {
+    FailureKind::ALL.into_iter().filter(move |kind| match kind {
         FailureKind::Trap
         | FailureKind::Memory
         | FailureKind::CapabilityDenied

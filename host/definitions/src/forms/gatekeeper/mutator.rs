@@ -7,7 +7,7 @@ mod parameters;
 use std::sync::Arc;
 
 use admittance_admission::{
-    FailurePolicy, GroupVersionKind, MatchPolicy, Matcher, Operation, Reinvocation, Rule,
+    FailurePolicy, GroupVersionKind, MatchPolicy, Matcher, Operation, Reinvocation, Rule, words,
 };
 use admittance_mutation::{self as mutation, Mutator};
 
@@ -38,27 +38,8 @@ pub(super) enum MutatorKind {
     ModifySet,
 }
 
-impl MutatorKind {
-    const ALL: [Self; 4] = [
-        Self::Assign,
-        Self::AssignImage,
-        Self::AssignMetadata,
-        Self::ModifySet,
-    ];
-
-    pub(super) fn of(kind: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|known| known.as_str() == kind)
-    }
-
-    pub(super) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Assign => "Assign",
-            Self::AssignImage => "AssignImage",
-            Self::AssignMetadata => "AssignMetadata",
-            Self::ModifySet => "ModifySet",
-        }
-    }
-}
+words!(MutatorKind, "kind of mutator": Assign = "Assign", AssignImage = "AssignImage",
+    AssignMetadata = "AssignMetadata", ModifySet = "ModifySet");
 
 #[derive(Debug)]
 pub(super) struct MutatorDocument {
