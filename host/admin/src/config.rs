@@ -1,6 +1,6 @@
 use std::net::SocketAddr;
 
-use admittance_admission::words;
+use admittance_admission::keywords;
 use admittance_net::{listener::is_loopback, tls::ServerTls};
 
 use crate::token::Token;
@@ -38,7 +38,7 @@ pub enum Role {
     Admin,
 }
 
-words!(Role, "role": Read = "Read", Admin = "Admin");
+keywords!(Role, "role": Read = "Read", Admin = "Admin");
 
 /// The error for tokens that would be sent unencrypted to this address, which is not on loopback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -3,7 +3,7 @@
 
 use std::sync::LazyLock;
 
-use admittance_admission::{background_threads, ended, long_polls};
+use admittance_admission::{background_threads, long_polls, resume_panic_or_wait};
 use axum::body::Body;
 use futures_util::{StreamExt as _, stream};
 use http::Response;
@@ -31,7 +31,7 @@ pub(crate) async fn reply(making: impl Future<Output = Response<Body>> + Send + 
     let making = long_polls(async { making.await.map(forwarded) });
     match AbortOnDropHandle::new(threads().spawn(making)).await {
         Ok(response) => response,
-        Err(error) => ended(error).await,
+        Err(error) => resume_panic_or_wait(error).await,
     }
 }
 

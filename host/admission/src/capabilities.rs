@@ -5,4 +5,4 @@ pub(crate) mod grants;
 pub(crate) mod http;
 pub(crate) mod images;
 pub(crate) mod log;
-pub(crate) mod tape;
+pub(crate) mod response_recorder;

@@ -6,11 +6,11 @@ pub(crate) mod group;
 pub(crate) mod hook;
 pub(crate) mod spans;
 pub(crate) mod stage;
-pub(crate) mod turn;
+pub(crate) mod stage_turn;
 
 use std::{fmt, str::FromStr, sync::Arc};
 
-use crate::{Outline, Request, Rule, Scope, Stage, UnknownWord, words};
+use crate::{Outline, Request, Rule, Scope, Stage, UnknownKeyword, keywords};
 
 /// An ordered list of stages, and the rules that select requests for them. A host may use its own type `S` for stages.
 #[derive(Clone, Debug)]
@@ -82,7 +82,7 @@ pub enum Phase {
     Validating,
 }
 
-words!(Phase, "phase": Mutating = "Mutating", Validating = "Validating");
+keywords!(Phase, "phase": Mutating = "Mutating", Validating = "Validating");
 
 /// Selects the chains that a request may pass through.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,7 +108,7 @@ impl fmt::Display for Selection {
 }
 
 impl FromStr for Selection {
-    type Err = UnknownWord;
+    type Err = UnknownKeyword;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         Ok(match text.split_once(':') {

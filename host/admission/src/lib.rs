@@ -9,6 +9,7 @@
 
 mod capabilities;
 mod chain;
+mod keyword;
 mod module;
 mod moment;
 mod object;
@@ -20,7 +21,6 @@ mod rules;
 mod scheduling;
 mod similar;
 mod verdict;
-mod word;
 
 pub use capabilities::cluster::{
     ClusterError, ClusterKind, ClusterPage, ClusterQuery, ClusterReader, InvalidClusterKind, RecordedCluster,
@@ -35,9 +35,9 @@ pub use capabilities::images::{
     ImageError, ImageGrant, ImageManifest, ImageReader, InvalidImageGrant, Signer, Signers,
 };
 pub use capabilities::log::{LogLevel, LogLine, decided_by_candidate, is_audit};
-pub use capabilities::tape::{Tape, Taped};
+pub use capabilities::response_recorder::{RecordedResponses, ResponseRecorder};
 pub use chain::effect::Effect;
-pub use chain::evaluation::{Evaluation, Surroundings};
+pub use chain::evaluation::{Evaluation, EvaluationSources};
 pub use chain::exception::{Exception, Glob};
 pub use chain::expansion::ObjectGenerator;
 pub use chain::group::{Formula, Group};
@@ -46,6 +46,7 @@ pub use chain::spans::SPANS;
 pub use chain::stage::{FailurePolicy, Mode, Precedence, Reinvocation, SideEffects, Stage, StageSpec};
 pub use chain::{Chain, Phase, Selection};
 pub use ipnet::IpNet;
+pub use keyword::{Keyword, UnknownKeyword, enumerated};
 pub use module::digest::{Digest, InvalidDigest};
 pub use module::{InvalidReference, ModuleReference, OciReference};
 pub use moment::Moment;
@@ -78,10 +79,13 @@ pub use rules::path;
 pub use rules::reach::{Reach, Unreached};
 pub use rules::rule::{MatchPolicy, Matcher, Outline, ResourcePattern, Rule, RuleError, RulePart, Scope};
 pub use scheduling::deadline::Deadline;
-pub use scheduling::long::{Expectation, LongCall, leave, leave_for, may_leave, run_long, thread_time};
+pub use scheduling::long::{
+    LongCall, LongCallPredictor, is_call_movable, move_if_long, move_to_long_work_thread, run_long,
+    thread_time,
+};
 pub use scheduling::offload::{
-    background_threads, ended, lower_priority, offload, offload_without_deadline, on_thread_for_long_work,
-    pause,
+    background_threads, lower_priority, offload, offload_without_deadline, on_thread_for_long_work, pause,
+    resume_panic_or_wait,
 };
 pub use scheduling::reschedule::long_polls;
 pub use scheduling::ticker::{Tick, Ticker, TickerGuard};
@@ -91,7 +95,6 @@ pub use verdict::outcome::{
     AuditAnnotation, Decision, Outcome, Refusal, RefusalCause, SkipReason, StageResult, TraceRow,
 };
 pub use verdict::{Denial, Response, Verdict, bounded_warnings, shorten, shortened};
-pub use word::{UnknownWord, Word, enumerated};
 
 #[doc(hidden)]
 pub use schemars as __schemars;

@@ -13,7 +13,7 @@ use serde_json::{Value, value::RawValue};
 use crate::{
     Deadline, Failure, Head, Labels,
     object::head::unique_keys,
-    scheduling::offload::{SMALL, drop_apart, offload},
+    scheduling::offload::{SMALL, drop_on_long_work_thread, offload},
 };
 
 /// A JSON object: the resource of a request. Clones share the content.
@@ -33,7 +33,7 @@ impl Drop for ObjectForms {
     /// Drops a large tree on another thread, because freeing each of its parts takes time.
     fn drop(&mut self) {
         if let Some(value) = self.value.take() {
-            drop_apart(value, self.text.get().map_or(0, |text| text.len()));
+            drop_on_long_work_thread(value, self.text.get().map_or(0, |text| text.len()));
         }
     }
 }

@@ -11,9 +11,9 @@ use jsonptr::PointerBuf;
 
 use crate::{
     Deadline, FailureKind, Object,
-    object::head::is_whole,
+    object::head::can_build_tree,
     object::tree::{Budget, Node, Problem},
-    scheduling::offload::{drop_apart, pause},
+    scheduling::offload::{drop_on_long_work_thread, pause},
     shortened,
 };
 
@@ -37,7 +37,7 @@ struct Part {
 impl Drop for Part {
     /// Drops many operations on another thread, because freeing each of them takes time.
     fn drop(&mut self) {
-        drop_apart(std::mem::take(&mut self.operations), self.size);
+        drop_on_long_work_thread(std::mem::take(&mut self.operations), self.size);
     }
 }
 
@@ -264,7 +264,7 @@ impl Patch {
         let size = root.size(limit).ok_or(PatchError::ResultTooLarge(limit))?;
         let mut text = String::with_capacity(size);
         root.write(&mut text);
-        if deepened && !is_whole(&text) {
+        if deepened && !can_build_tree(&text) {
             return Err(PatchError::NotAnObject);
         }
         Ok(Object::from_checked(text))

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt, str::FromStr, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{IdentityFields, Object, Spelling, Tape, TraceContext};
+use crate::{IdentityFields, Object, ResponseRecorder, Spelling, TraceContext};
 
 /// An admission request. Lives from its arrival at the front end to the outcome.
 #[derive(Clone, Debug)]
@@ -44,7 +44,7 @@ pub struct Request {
     /// The canonical spelling of the object's keys. The result of each stage is converted to it.
     pub spelling: Spelling,
     /// Records the responses that plugins receive; `None` if the request is not recorded.
-    pub tape: Option<Tape>,
+    pub recorder: Option<ResponseRecorder>,
     /// The front end at which the request arrived; `None` if the program itself created it.
     pub front: Option<Arc<FrontEnd>>,
 }
@@ -90,7 +90,7 @@ impl Request {
             dry_run: false,
             identity: IdentityFields::kubernetes(),
             spelling: Spelling::kubernetes(),
-            tape: None,
+            recorder: None,
             front: None,
         }
     }

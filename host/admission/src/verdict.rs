@@ -41,7 +41,7 @@ impl Response {
     /// Marks a denial as naming the policy itself, if the stage's denials do.
     pub(crate) fn named_by(mut self, spec: &crate::StageSpec) -> Self {
         if let Verdict::Deny(denial) = &mut self.verdict {
-            denial.is_whole |= spec.names_itself;
+            denial.names_policy |= spec.denials_name_policy;
         }
         self
     }
@@ -124,7 +124,7 @@ pub struct Denial {
     /// The message for people.
     pub message: String,
     /// Whether the message names the policy that denied the request. Clients then get it without stage and chain.
-    pub is_whole: bool,
+    pub names_policy: bool,
     /// Machine-readable details, such as `causes` and `retryAfterSeconds` in Kubernetes' `Status.details`; may be
     /// empty. Only clients that get a `Status` receive them.
     pub details: Map<String, Value>,
@@ -137,7 +137,7 @@ impl Denial {
             code: if (400..600).contains(&code) { code } else { 403 },
             reason: reason.into(),
             message: message.into(),
-            is_whole: false,
+            names_policy: false,
             details: Map::new(),
         }
     }

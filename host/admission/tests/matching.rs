@@ -6,10 +6,10 @@
 use std::{sync::Arc, time::Duration};
 
 use admittance_admission::{
-    Chain, Deadline, Evaluation, Failure, GroupVersionKind, GroupVersionResource, Hook, LabelOperator,
-    LabelSelector, Labels, MatchPolicy, Matcher, NamespaceSelector, NamespaceSource, NoAuthorizer, Object,
-    Operation, Request, Requirement, ResourcePattern, Response, Rule, Scope, Stage, StaticNamespaces,
-    Surroundings, async_trait,
+    Chain, Deadline, Evaluation, EvaluationSources, Failure, GroupVersionKind, GroupVersionResource, Hook,
+    LabelOperator, LabelSelector, Labels, MatchPolicy, Matcher, NamespaceSelector, NamespaceSource,
+    NoAuthorizer, Object, Operation, Request, Requirement, ResourcePattern, Response, Rule, Scope, Stage,
+    StaticNamespaces, async_trait,
 };
 use serde_json::{Value, json};
 
@@ -327,11 +327,11 @@ async fn an_object_selector_matches_the_object_or_the_old_object() {
         stage.spec.object_selector = selector;
         let chain = Chain::new("chain", vec![any()], vec![stage]);
         let mut evaluation = Evaluation::new(request, Deadline::after(Duration::from_secs(60)));
-        let surroundings = Surroundings {
+        let sources = EvaluationSources {
             namespaces: &StaticNamespaces::default(),
             authorizer: &NoAuthorizer,
         };
-        evaluation.run(&[&chain], surroundings).await;
+        evaluation.run(&[&chain], sources).await;
         let outcome = evaluation.outcome();
         let words: Vec<_> = outcome.trace.iter().map(|row| row.result.as_str()).collect();
         assert_eq!(words, [if is_called { "allow" } else { "skipped" }], "{row}");

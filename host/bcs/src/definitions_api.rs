@@ -13,7 +13,7 @@ use std::sync::Arc;
 use admittance::{BodyLimits, Host, Passage, REQUEST_ID, request_span, request_uid, trace_context};
 use admittance_admission::Uid;
 use admittance_definitions::BcsObject;
-use admittance_dialect::{Class, Dialect, End, append_warnings};
+use admittance_dialect::{Class, Dialect, EndReason, append_warnings};
 use admittance_net::{
     listener::{Client, ClientCertificate},
     tls::subject_names,
@@ -76,7 +76,7 @@ impl Inner {
     async fn answer(&self, definition_request: DefinitionRequest, request: Request<Body>) -> Response<Bytes> {
         let (head, body) = request.into_parts();
         if let Class::Refuse(rejection) = self.dialect.classify(&head) {
-            return self.end(&End::Rejected(&rejection));
+            return self.end(&EndReason::Rejected(&rejection));
         }
         let body = match self.limits.collect(&head, body).await {
             Ok(body) => body,
@@ -138,7 +138,7 @@ impl Inner {
         Ok((Json::Null, changer.run(change).await?))
     }
 
-    fn end(&self, end: &End<'_>) -> Response<Bytes> {
+    fn end(&self, end: &EndReason<'_>) -> Response<Bytes> {
         tracing::info!(end = end.as_str(), "the request ends here: {end}");
         Passage::Ended(end.as_str()).mark(self.dialect.reply(end))
     }

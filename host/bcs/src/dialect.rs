@@ -1,12 +1,11 @@
 //! The dialect of the BCS Mesos driver: `/mesosdriver/v4`, and the envelope `result, code, message, data`.
 
 use admittance_admission::{
-    GroupVersionKind, Object, Operation, Pattern, RefusalCause, Request, Spelling, SpellingError,
+    GroupVersionKind, Object, Operation, Pattern, RefusalCause, Request, Spelling, SpellingError, keywords,
     path::{PathReadings, in_one_case, lenient},
-    words,
 };
 use admittance_dialect::{
-    Class, Dialect, End, Inspection, Reading, Rejection, RejectionKind, ambiguous, overridden,
+    Class, Dialect, EndReason, Inspection, Reading, Rejection, RejectionKind, ambiguous, overridden,
 };
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, request::Parts};
@@ -59,7 +58,7 @@ pub enum UpstreamKind {
     Scheduler,
 }
 
-words!(UpstreamKind, "value of `behind`": Scheduler = "scheduler", Driver = "driver");
+keywords!(UpstreamKind, "value of `behind`": Scheduler = "scheduler", Driver = "driver");
 
 impl Bcs {
     /// Returns the dialect in front of the bcs-mesos-driver of one cluster.
@@ -226,11 +225,11 @@ impl Dialect for Bcs {
         })
     }
 
-    fn reply(&self, end: &End<'_>) -> Response<Bytes> {
+    fn reply(&self, end: &EndReason<'_>) -> Response<Bytes> {
         let code = match end {
-            End::NoRoute => return translation::no_route(StatusCode::NOT_FOUND, &[]),
-            End::Refused(_) => Code::Filter,
-            End::Rejected(rejection) => match rejection.kind {
+            EndReason::NoRoute => return translation::no_route(StatusCode::NOT_FOUND, &[]),
+            EndReason::Refused(_) => Code::Filter,
+            EndReason::Rejected(rejection) => match rejection.kind {
                 RejectionKind::WrongCluster => Code::Filter,
                 RejectionKind::Malformed
                 | RejectionKind::Ambiguous
@@ -240,12 +239,12 @@ impl Dialect for Bcs {
                 | RejectionKind::PatchFailed
                 | RejectionKind::Precondition => Code::JsonDecode,
             },
-            End::BodyTooLarge { .. }
-            | End::BodyTimeout { .. }
-            | End::BodyStalled { .. }
-            | End::BodyUnreadable { .. }
-            | End::BodyEncoded { .. } => Code::ReadBody,
-            End::Overloaded { .. } => Code::Driver,
+            EndReason::BodyTooLarge { .. }
+            | EndReason::BodyTimeout { .. }
+            | EndReason::BodyStalled { .. }
+            | EndReason::BodyUnreadable { .. }
+            | EndReason::BodyEncoded { .. } => Code::ReadBody,
+            EndReason::Overloaded { .. } => Code::Driver,
             // The driver replies 200, whatever the scheduler's result is.
             _ => {
                 let program = (self.upstream_kind == UpstreamKind::Scheduler).then_some(DRIVER);
@@ -255,12 +254,12 @@ impl Dialect for Bcs {
         };
         let status = match end {
             // The driver uses one status for every refusal, whatever the code of a denial.
-            End::Refused(_) | End::Rejected(_) => StatusCode::BAD_REQUEST,
+            EndReason::Refused(_) | EndReason::Rejected(_) => StatusCode::BAD_REQUEST,
             end => end.status(),
         };
         let message = match end {
             // bcs-mesos-driver has this misspelling. It is kept so that searches for the message find it.
-            End::Refused(refusal) if matches!(refusal.cause, RefusalCause::Failed(_)) => {
+            EndReason::Refused(refusal) if matches!(refusal.cause, RefusalCause::Failed(_)) => {
                 format!("request webhoook {} error {refusal}", refusal.stage)
             }
             end => end.to_string(),

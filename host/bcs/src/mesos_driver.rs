@@ -4,7 +4,7 @@ use std::{net::IpAddr, sync::Arc};
 
 use admittance::{AdmissionService, BodyLimits, Host};
 use admittance_cluster::Cluster;
-use admittance_dialect::{Dialect, End};
+use admittance_dialect::{Dialect, EndReason};
 use admittance_net::upstream::{Choice, Server, Servers, Upstream, UpstreamConfig};
 use axum::body::Body;
 use bytes::Bytes;
@@ -158,7 +158,7 @@ impl MesosDriver {
     }
 
     /// Returns the reply to a request that ends before it is forwarded.
-    pub fn reply(&self, end: &End<'_>) -> Response<Bytes> {
+    pub fn reply(&self, end: &EndReason<'_>) -> Response<Bytes> {
         self.0.dialect.reply(end)
     }
 

@@ -4,7 +4,7 @@ mod lookup;
 pub(crate) mod table;
 mod target;
 
-use admittance_admission::words;
+use admittance_admission::keywords;
 use http::Method;
 
 pub(crate) use self::lookup::needs_kind;
@@ -72,7 +72,7 @@ pub enum Permission {
     Hooks,
 }
 
-words!(Permission, "permission": Read = "Read", Write = "Write", Hooks = "Hooks");
+keywords!(Permission, "permission": Read = "Read", Write = "Write", Hooks = "Hooks");
 
 #[derive(Clone, Copy, Debug)]
 pub enum Action {

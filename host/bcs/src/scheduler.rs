@@ -8,7 +8,7 @@ pub(crate) mod relay;
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use admittance::{BodyError, BodyLimits, Passage, encoding};
-use admittance_dialect::{Dialect, End};
+use admittance_dialect::{Dialect, EndReason};
 use admittance_net::{
     count_upstream_error,
     trace::{TRACEPARENT, TRACESTATE},
@@ -63,9 +63,9 @@ enum Sent {
 }
 
 /// Returns the end of a request to which the upstream sent no reply, with the message of bcs-mesos-driver.
-pub fn upstream_end(error: UpstreamError) -> End<'static> {
+pub fn upstream_end(error: UpstreamError) -> EndReason<'static> {
     match error {
-        UpstreamError::NoMaster => End::UpstreamUnreachable {
+        UpstreamError::NoMaster => EndReason::UpstreamUnreachable {
             reason: "scheduler not exist",
         },
         error => error.into(),
@@ -99,7 +99,7 @@ impl Scheduler {
         let body = self.limits.collect(&head, body).await?;
         match forwarding(&head, Some(&body)) {
             Some(forwarding) => self.forward(forwarding, head, Body::from(body)).await,
-            None => Ok(self.end(&End::NoRoute)),
+            None => Ok(self.end(&EndReason::NoRoute)),
         }
     }
 
@@ -123,7 +123,7 @@ impl Scheduler {
             }
             Forwarding::OtherServer(server) => match self.other_servers.send(server, head, body).await? {
                 Some(reply) => reply,
-                None => self.end(&End::NoRoute),
+                None => self.end(&EndReason::NoRoute),
             },
             Forwarding::Reply(reply) => Passage::Ended("answered").mark(reply.map(Body::from)),
         })
@@ -220,14 +220,14 @@ impl Scheduler {
                 tracing::warn!(%error, "the reply of the upstream was interrupted");
                 return Ok(self.failed(
                     "broken",
-                    &End::UpstreamUnreachable {
+                    &EndReason::UpstreamUnreachable {
                         reason: "the connection to the upstream broke after the head of its reply",
                     },
                 ));
             }
             Err(_) => {
                 let limit = self.reply_timeout;
-                return Ok(self.failed("timeout", &End::UpstreamTimeout { limit }));
+                return Ok(self.failed("timeout", &EndReason::UpstreamTimeout { limit }));
             }
         };
         Ok(match relay(head.status, &peeked.start) {
@@ -248,12 +248,12 @@ impl Scheduler {
     }
 
     /// Returns the reply to a request whose body cannot be read, or to which the upstream sent no reply.
-    fn end(&self, end: &End<'_>) -> Response<Body> {
+    fn end(&self, end: &EndReason<'_>) -> Response<Body> {
         tracing::info!(end = end.as_str(), "the request ends here: {end}");
         Passage::Ended(end.as_str()).mark(self.dialect.reply(end).map(Body::from))
     }
 
-    fn failed(&self, reason: &'static str, end: &End<'_>) -> Response<Body> {
+    fn failed(&self, reason: &'static str, end: &EndReason<'_>) -> Response<Body> {
         count_upstream_error(reason);
         self.end(end)
     }

@@ -6,20 +6,22 @@ use std::{
 };
 
 use admittance::definitions::{self, ChainDefinition};
-use admittance_admission::{UnknownWord, Word, did_you_mean};
+use admittance_admission::{Keyword, UnknownKeyword, did_you_mean};
 use admittance_definitions::{DefinitionFile, read_files};
 use admittance_driver::Config;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
 use crate::files;
 
-pub(crate) fn word<W: Word + Send + Sync>() -> impl TypedValueParser<Value = W> {
-    PossibleValuesParser::new(W::WORDS.iter().map(|(word, _)| *word)).try_map(|text| {
+pub(crate) fn word<W: Keyword + Send + Sync>() -> impl TypedValueParser<Value = W> {
+    PossibleValuesParser::new(W::KEYWORDS.iter().map(|(word, _)| *word)).try_map(|text| {
         // clap has checked the case, unless the argument ignores case.
-        let found = W::WORDS.iter().find(|(word, _)| word.eq_ignore_ascii_case(&text));
+        let found = W::KEYWORDS
+            .iter()
+            .find(|(word, _)| word.eq_ignore_ascii_case(&text));
         found
             .map(|(_, value)| *value)
-            .ok_or_else(|| UnknownWord::of::<W>(&text))
+            .ok_or_else(|| UnknownKeyword::of::<W>(&text))
     })
 }
 

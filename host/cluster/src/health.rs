@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use admittance_admission::{Moment, words};
+use admittance_admission::{Moment, keywords};
 use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -33,7 +33,7 @@ pub enum WatchState {
     Refused,
 }
 
-words!(WatchState, "state of a watch": Idle = "idle", Starting = "starting", Watching = "watching", Down = "down", Refused = "refused");
+keywords!(WatchState, "state of a watch": Idle = "idle", Starting = "starting", Watching = "watching", Down = "down", Refused = "refused");
 
 /// A watch on objects of a Kubernetes cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

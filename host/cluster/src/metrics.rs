@@ -1,6 +1,6 @@
 //! The metrics of this crate, through the `metrics` facade: the embedding program chooses the exporter.
 
-use admittance_admission::words;
+use admittance_admission::keywords;
 use admittance_net::metric_table;
 use metrics::{counter, gauge};
 
@@ -30,7 +30,7 @@ pub(crate) enum Verb {
     Publish,
 }
 
-words!(Verb, "purpose of a request": Get = "get", List = "list", Watch = "watch", Discover = "discover", Review = "review", Forward = "forward", Create = "create", Replace = "replace", Apply = "apply", Delete = "delete", Publish = "publish");
+keywords!(Verb, "purpose of a request": Get = "get", List = "list", Watch = "watch", Discover = "discover", Review = "review", Forward = "forward", Create = "create", Replace = "replace", Apply = "apply", Delete = "delete", Publish = "publish");
 
 /// Initializes the counters of failures to 0, so that the first failure shows as an increase. A missing object and a
 /// concurrent change by another program do not count as failures.

@@ -73,7 +73,7 @@ pub(crate) fn failure_message(expression: &str, fault: &Fault) -> String {
         Fault::Halt(Halt::Deadline) => because("operation interrupted: the deadline has passed"),
         Fault::Halt(Halt::Question(_)) => because("the authorizer was not called"),
         Fault::Halt(Halt::Lookup(_)) => because("the cluster was not asked"),
-        Fault::Halt(Halt::Leave) => because("it was not evaluated again"),
+        Fault::Halt(Halt::MoveThread) => because("it was not evaluated again"),
     }
 }
 

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use admittance_admission::{
-    Authorizer, ClusterError, ClusterKind, ClusterReader, Deadline, Expectation, Failure, FailureKind,
-    FailurePolicy, GroupVersionKind, Hook, Moment, PolicyHttp, RecordedCluster, Request, Response,
-    async_trait, leave_for, run_long, words,
+    Authorizer, ClusterError, ClusterKind, ClusterReader, Deadline, Failure, FailureKind, FailurePolicy,
+    GroupVersionKind, Hook, LongCallPredictor, Moment, PolicyHttp, RecordedCluster, Request, Response,
+    async_trait, keywords, move_if_long, run_long,
 };
 use serde_json::Value as Json;
 
@@ -43,7 +43,7 @@ pub enum Action {
     Audit,
 }
 
-words!(Action, "validation action": Deny = "Deny", Warn = "Warn", Audit = "Audit");
+keywords!(Action, "validation action": Deny = "Deny", Warn = "Warn", Audit = "Audit");
 
 /// How a policy is applied.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -114,7 +114,7 @@ pub struct PolicyHook {
     cluster: Option<Arc<dyn ClusterReader>>,
     http: Option<PolicyHttp>,
     /// Predicts whether the next evaluation takes long.
-    expectation: Arc<Expectation>,
+    predictor: Arc<LongCallPredictor>,
 }
 
 impl PolicyHook {
@@ -131,7 +131,7 @@ impl PolicyHook {
             authorizer,
             cluster,
             http: None,
-            expectation: Arc::default(),
+            predictor: Arc::default(),
         }
     }
 
@@ -148,7 +148,7 @@ impl Hook for PolicyHook {
     async fn admit(&self, request: &Arc<Request>, deadline: Deadline) -> Result<Response, Failure> {
         let (hook, request) = (self.clone(), request.clone());
         let evaluation = Box::pin(async move { hook.evaluate(&request, deadline).await });
-        run_long(evaluation, &self.expectation).await
+        run_long(evaluation, &self.predictor).await
     }
 }
 
@@ -156,7 +156,7 @@ impl PolicyHook {
     async fn evaluate(&self, request: &Request, deadline: Deadline) -> Result<Response, Failure> {
         // Evaluation parses the objects, which takes long if they are large.
         let objects = [&request.object, &request.old_object].into_iter().flatten();
-        leave_for(objects.map(|object| object.text().len()).sum()).await;
+        move_if_long(objects.map(|object| object.text().len()).sum()).await;
         let mut findings = Findings::default();
         let params = match self.params(request, deadline).await? {
             Ok(params) => params,
@@ -252,7 +252,7 @@ impl PolicyHook {
             }
             Err(error) => return Ok(Err(error.to_string())),
         };
-        leave_for(found.iter().map(|text| text.len() + PARAMETER_WORK).sum()).await;
+        move_if_long(found.iter().map(|text| text.len() + PARAMETER_WORK).sum()).await;
         let mut objects = Vec::with_capacity(found.len());
         for text in found {
             match serde_json::from_str(&text) {
@@ -305,7 +305,7 @@ impl PolicyHook {
 
     fn cluster<'s>(&'s self, request: &'s Request) -> Option<RecordedCluster<'s>> {
         let cluster = self.cluster.as_deref()?;
-        Some(RecordedCluster::new(cluster, request.tape.as_ref()))
+        Some(RecordedCluster::new(cluster, request.recorder.as_ref()))
     }
 
     fn sources<'s>(&'s self, request: &'s Request) -> Sources<'s> {

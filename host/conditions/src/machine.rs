@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use admittance_admission::{Deadline, may_leave, shortened};
+use admittance_admission::{Deadline, is_call_movable, shortened};
 
 use crate::{
     expression::{Definition, Entry, Expression, Index, Item, OrElse, Select},
@@ -115,8 +115,8 @@ impl<'a> Machine<'a> {
             if self.deadline.has_passed() {
                 return Err(Fault::Halt(Halt::Deadline));
             }
-            if meter.computed() >= DEADLINE_INTERVAL && may_leave() {
-                return Err(Fault::Halt(Halt::Leave));
+            if meter.computed() >= DEADLINE_INTERVAL && is_call_movable() {
+                return Err(Fault::Halt(Halt::MoveThread));
             }
         }
         Ok(())

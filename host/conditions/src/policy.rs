@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use admittance_admission::{ClusterKind, words};
+use admittance_admission::{ClusterKind, keywords};
 
 use crate::{
     ConditionError, MatchCondition, ObjectSchema, Structure,
@@ -56,7 +56,7 @@ pub enum DenialReason {
     RequestEntityTooLarge,
 }
 
-words!(DenialReason, "reason": Unauthorized = "Unauthorized", Forbidden = "Forbidden", Invalid = "Invalid",
+keywords!(DenialReason, "reason": Unauthorized = "Unauthorized", Forbidden = "Forbidden", Invalid = "Invalid",
     RequestEntityTooLarge = "RequestEntityTooLarge");
 
 impl DenialReason {

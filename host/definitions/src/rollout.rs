@@ -2,7 +2,7 @@
 
 use std::{ops::RangeInclusive, time::Duration};
 
-use admittance_admission::{Digest, Request, words};
+use admittance_admission::{Digest, Request, keywords};
 use serde_json::{Value as Json, json};
 
 use crate::{
@@ -48,7 +48,7 @@ pub enum RolloutKey {
     Uid,
 }
 
-words!(RolloutKey, "key of a rollout": Namespace = "namespace", User = "user", Uid = "uid");
+keywords!(RolloutKey, "key of a rollout": Namespace = "namespace", User = "user", Uid = "uid");
 
 /// The number of failures or refusals during one step at which a rollout ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, derive_more::Display)]

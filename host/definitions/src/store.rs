@@ -12,7 +12,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use admittance_admission::words;
+use admittance_admission::keywords;
 use async_trait::async_trait;
 use serde_json::Value as Json;
 
@@ -51,7 +51,7 @@ impl StoreKind {
     }
 }
 
-words!(StoreKind, "kind of store": Files = "files", Entries = "entries");
+keywords!(StoreKind, "kind of store": Files = "files", Entries = "entries");
 
 /// One text in a store: a file or an entry, with one or several definitions.
 #[derive(Clone, Debug, PartialEq, Eq)]

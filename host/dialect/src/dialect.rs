@@ -6,7 +6,7 @@ use admittance_admission::{
 use bytes::Bytes;
 use http::{Extensions, Response, request::Parts};
 
-use crate::{End, Rejection};
+use crate::{EndReason, Rejection};
 
 /// Translates one control plane's requests to admission requests, and outcomes to its replies.
 pub trait Dialect: Send + Sync + Debug + 'static {
@@ -86,7 +86,7 @@ pub trait Dialect: Send + Sync + Debug + 'static {
     }
 
     /// Writes the reply to a request that the front door does not forward.
-    fn reply(&self, end: &End<'_>) -> Response<Bytes>;
+    fn reply(&self, end: &EndReason<'_>) -> Response<Bytes>;
 }
 
 /// The decision about a request whose head was read.

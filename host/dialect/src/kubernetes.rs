@@ -13,7 +13,8 @@ use http::{
 
 pub use self::target::{ResourceTarget, Target};
 use crate::{
-    Class, Dialect, End, Inspection, Reading, Rejection, RejectionKind, review::refusal_reply, status_reply,
+    Class, Dialect, EndReason, Inspection, Reading, Rejection, RejectionKind, review::refusal_reply,
+    status_reply,
 };
 
 /// The dialect of the Kubernetes API.
@@ -163,9 +164,9 @@ impl Dialect for KubernetesApi {
         })
     }
 
-    fn reply(&self, end: &End<'_>) -> Response<Bytes> {
+    fn reply(&self, end: &EndReason<'_>) -> Response<Bytes> {
         end.with_retry_after(match end {
-            End::Refused(refusal) => refusal_reply(refusal),
+            EndReason::Refused(refusal) => refusal_reply(refusal),
             end => status_reply(end.status(), &end.to_string()),
         })
     }

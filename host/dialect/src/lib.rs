@@ -10,7 +10,7 @@
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 mod dialect;
-mod end;
+mod end_reason;
 mod kubernetes;
 mod list;
 mod rest;
@@ -20,13 +20,14 @@ mod warning;
 
 pub use admittance_admission::{Pattern, Pointer, PointerError};
 pub use dialect::{Class, Dialect, Inspection, Reading, StoredQuery};
-pub use end::{End, Rejection, RejectionKind, ambiguous, json_reply, overridden};
+pub use end_reason::{EndReason, Rejection, RejectionKind, ambiguous, json_reply, overridden};
 pub use kubernetes::{KubernetesApi, ResourceTarget, StoredState, Target};
 pub use list::{
-    InvalidItemPath, ItemPath, ItemRequest, ListError, ListPage, ListPages, ListRoute, NextToken, ObjectPlace,
+    InvalidItemPath, ItemObjectRequest, ItemPath, ItemRequest, ListError, ListPage, ListPages, ListRoute,
+    NextToken,
 };
 pub use rest::{
-    KindSource, PlainPatch, Rest, RestConfig, Route, RouteError, RouteProblem, StoredRoute, Unmatched,
+    KindSource, PatchType, Rest, RestConfig, Route, RouteError, RouteProblem, StoredRoute, Unmatched,
     ValueSource,
 };
 pub use review::{AddressError, ReviewAddress, status_reply, status_with_reason};

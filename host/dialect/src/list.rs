@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 
 use crate::{
     Class, Dialect, Reading, Rejection,
-    template::{Template, enclosed, encoded, is_segment},
+    template::{Template, encoded, is_segment, wrap_at},
 };
 
 /// Describes how to list objects, and which request creates an item.
@@ -22,7 +22,7 @@ pub struct ListRoute {
     /// The paging of the list; `None` if one reply has the whole list.
     pub pages: Option<ListPages>,
     /// The request for the whole object of an item; `None` if each item is the whole object.
-    pub object: Option<ObjectPlace>,
+    pub object: Option<ItemObjectRequest>,
     /// The request that creates the object of an item.
     pub request: ItemRequest,
 }
@@ -49,7 +49,7 @@ pub enum NextToken {
 
 /// The request for the whole object of an item.
 #[derive(Clone, Debug)]
-pub struct ObjectPlace {
+pub struct ItemObjectRequest {
     /// The path and query of the request.
     pub path: ItemPath,
     /// The path of the object in the reply.
@@ -234,7 +234,7 @@ impl ListRoute {
     ///
     /// Returns an error if the reply has no object.
     pub fn object<'b>(&self, body: &'b str) -> Result<&'b str, ListError> {
-        let Some(ObjectPlace { pointer, .. }) = &self.object else {
+        let Some(ItemObjectRequest { pointer, .. }) = &self.object else {
             return Ok(body);
         };
         let object = pointer.locate(body).and_then(|place| body.get(place));
@@ -262,7 +262,7 @@ impl ListRoute {
             Class::Pass => return Ok(None),
             Class::Refuse(rejection) => return Err(refused(rejection)),
         };
-        let body = enclosed(object, &self.request.pointer);
+        let body = wrap_at(object, &self.request.pointer);
         let read = dialect.read(&head, &inspection, &Bytes::from(body));
         match read.map_err(refused)? {
             Reading::Nothing => Ok(None),

@@ -15,11 +15,11 @@ use http::{Response, request::Parts};
 use matchit::Router;
 use serde_json::json;
 
-pub use self::route::{KindSource, PlainPatch, RestConfig, Route, StoredRoute, Unmatched, ValueSource};
+pub use self::route::{KindSource, PatchType, RestConfig, Route, StoredRoute, Unmatched, ValueSource};
 use self::{document::Document, matching::in_one_case, stored::StoredPath};
 use crate::{
-    Class, Dialect, End, Inspection, Reading, Rejection, RejectionKind, StoredQuery, StoredState, json_reply,
-    overridden, template::enclosed,
+    Class, Dialect, EndReason, Inspection, Reading, Rejection, RejectionKind, StoredQuery, StoredState,
+    json_reply, overridden, template::wrap_at,
 };
 
 /// The dialect of a JSON API that rules describe.
@@ -296,7 +296,7 @@ impl Dialect for Rest {
                 // Without a body, only the stored object contains the name and namespace.
                 let text = old_object
                     .as_ref()
-                    .map(|stored| enclosed(stored.text(), &matched.route.route.object));
+                    .map(|stored| wrap_at(stored.text(), &matched.route.route.object));
                 (
                     matched.request(head, text.as_deref().unwrap_or_default(), None)?,
                     None,
@@ -332,18 +332,18 @@ impl Dialect for Rest {
         }
         let pointer = matched.map(|matched| &matched.route.route.object);
         let body = std::str::from_utf8(body).unwrap_or_default();
-        let spliced = pointer.and_then(|pointer| spliced(body, pointer, object));
+        let replaced = pointer.and_then(|pointer| replace_at(body, pointer, object));
         // `read` has already found the object in the body, so the fallback is not used.
-        Ok(spliced.map_or_else(|| Bytes::copy_from_slice(object.text().as_bytes()), Bytes::from))
+        Ok(replaced.map_or_else(|| Bytes::copy_from_slice(object.text().as_bytes()), Bytes::from))
     }
 
     fn written(&self, request: Option<&Request>) -> Option<http::Request<String>> {
         self.routes.iter().find_map(|route| route.written(request))
     }
 
-    fn reply(&self, end: &End<'_>) -> Response<Bytes> {
+    fn reply(&self, end: &EndReason<'_>) -> Response<Bytes> {
         let reason = match end {
-            End::Refused(refusal) => match &refusal.cause {
+            EndReason::Refused(refusal) => match &refusal.cause {
                 RefusalCause::Denied(denial) if !denial.reason.is_empty() => &*denial.reason,
                 RefusalCause::Denied(_) => "Denied",
                 RefusalCause::Failed(_) => "AdmissionFailed",
@@ -351,7 +351,7 @@ impl Dialect for Rest {
                 RefusalCause::DryRunUnsupported => "DryRunUnsupported",
                 _ => "Refused",
             },
-            End::Rejected(rejection) => match rejection.kind {
+            EndReason::Rejected(rejection) => match rejection.kind {
                 RejectionKind::WrongCluster => "WrongCluster",
                 RejectionKind::Malformed => "Malformed",
                 RejectionKind::Ambiguous => "Ambiguous",
@@ -361,15 +361,15 @@ impl Dialect for Rest {
                 RejectionKind::PatchFailed => "PatchFailed",
                 RejectionKind::Precondition => "PreconditionFailed",
             },
-            End::BodyTooLarge { .. } => "BodyTooLarge",
-            End::BodyTimeout { .. } | End::BodyStalled { .. } => "BodyTimeout",
-            End::BodyUnreadable { .. } => "BodyUnreadable",
-            End::BodyEncoded { .. } => "BodyEncoded",
-            End::NoRoute => "NoRoute",
-            End::Overloaded { .. } => "Overloaded",
-            End::StoredUnknown { .. } => "StoredUnknown",
-            End::UpstreamUnreachable { .. } => "UpstreamUnreachable",
-            End::UpstreamTimeout { .. } => "UpstreamTimeout",
+            EndReason::BodyTooLarge { .. } => "BodyTooLarge",
+            EndReason::BodyTimeout { .. } | EndReason::BodyStalled { .. } => "BodyTimeout",
+            EndReason::BodyUnreadable { .. } => "BodyUnreadable",
+            EndReason::BodyEncoded { .. } => "BodyEncoded",
+            EndReason::NoRoute => "NoRoute",
+            EndReason::Overloaded { .. } => "Overloaded",
+            EndReason::StoredUnknown { .. } => "StoredUnknown",
+            EndReason::UpstreamUnreachable { .. } => "UpstreamUnreachable",
+            EndReason::UpstreamTimeout { .. } => "UpstreamTimeout",
         };
         let status = end.status();
         let body = json!({"error": {"code": status.as_u16(), "reason": reason, "message": end.to_string()}});
@@ -378,7 +378,7 @@ impl Dialect for Rest {
 }
 
 /// Replaces the object at this path in a body; returns `None` if the body has no such path.
-fn spliced(body: &str, pointer: &Pointer, object: &Object) -> Option<String> {
+fn replace_at(body: &str, pointer: &Pointer, object: &Object) -> Option<String> {
     let place = pointer.locate(body)?;
     let (before, after) = (body.get(..place.start)?, body.get(place.end..)?);
     Some([before, object.text(), after].concat())

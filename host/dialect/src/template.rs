@@ -58,7 +58,7 @@ pub(crate) fn is_segment(value: &str) -> bool {
 }
 
 /// Returns a document that contains only this value, at this path.
-pub(crate) fn enclosed(value: &str, place: &Pointer) -> String {
+pub(crate) fn wrap_at(value: &str, place: &Pointer) -> String {
     let segments = place.segments().iter().rev();
     segments.fold(value.to_owned(), |value, key| {
         format!("{{{}:{value}}}", serde_json::Value::from(key.as_str()))

@@ -12,7 +12,7 @@ use std::{
 use admittance::{AdmissionLayer, DecisionsConfig, OnBadDefinition, SandboxConfig, catalog::CatalogConfig};
 use admittance_admin::{AdminConfig, SinksConfig};
 pub use admittance_admission::LogLevel;
-use admittance_admission::words;
+use admittance_admission::keywords;
 use admittance_bcs::zookeeper::ZooKeeperConfig;
 use admittance_cluster::ClusterConfig;
 use admittance_definitions::{Mistake, Share};
@@ -118,7 +118,7 @@ pub enum SwitchMode {
     Independently,
 }
 
-words!(SwitchMode, "way of going live": Together = "Together", Independently = "Independently");
+keywords!(SwitchMode, "way of going live": Together = "Together", Independently = "Independently");
 
 #[derive(Clone, Debug)]
 pub struct ListConfig {
@@ -288,7 +288,7 @@ pub enum TracingProtocol {
     HttpJson,
 }
 
-words!(TracingProtocol, "protocol": HttpProtobuf = "http/protobuf", HttpJson = "http/json");
+keywords!(TracingProtocol, "protocol": HttpProtobuf = "http/protobuf", HttpJson = "http/json");
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogFormat {
@@ -299,4 +299,4 @@ pub enum LogFormat {
     Json,
 }
 
-words!(LogFormat, "log format": Auto = "auto", Pretty = "pretty", Json = "json");
+keywords!(LogFormat, "log format": Auto = "auto", Pretty = "pretty", Json = "json");

@@ -16,7 +16,7 @@ use admittance_bcs::{
     zookeeper::{Ensembles, NoEnsemble},
 };
 use admittance_definitions::document::{Fields, Node};
-use admittance_dialect::{Dialect, End};
+use admittance_dialect::{Dialect, EndReason};
 use admittance_fleet::{WebhooksConfig, audit::AuditConfig};
 use admittance_gateway::{Recipient, accounts::Accounts};
 use admittance_net::{
@@ -229,7 +229,7 @@ pub(crate) trait Front: Debug + Send + Sync + 'static {
 pub(crate) trait FrontService: Clone + Debug + Send + Sync + 'static {
     fn answer(&self, request: Request<Body>) -> impl Future<Output = Answer> + Send;
 
-    fn reply(&self, path: &str, end: &End<'_>) -> Response<Body>;
+    fn reply(&self, path: &str, end: &EndReason<'_>) -> Response<Body>;
 }
 
 /// A reply, with fields for the access log.

@@ -9,7 +9,7 @@ use std::{
 };
 
 use admittance::{Passage, REQUEST_ID, admission::FrontEnd};
-use admittance_dialect::End;
+use admittance_dialect::EndReason;
 use admittance_net::{
     body::GuardedBody,
     budget::BodyBudget,
@@ -165,7 +165,7 @@ impl RequestClass {
 
 impl<S: FrontService> FrontState<S> {
     /// Returns the reply to an aborted request for this path.
-    fn end(&self, path: &str, end: &End<'_>) -> Answer {
+    fn end(&self, path: &str, end: &EndReason<'_>) -> Answer {
         Answer {
             response: self.front.reply(path, end),
             passage: Some(Passage::Ended(end.as_str())),
@@ -205,10 +205,10 @@ impl<S: FrontService> FrontState<S> {
             }
         };
         match stall {
-            Stall::UpstreamIdle(limit) => self.end(path, &End::UpstreamTimeout { limit }),
+            Stall::UpstreamIdle(limit) => self.end(path, &EndReason::UpstreamTimeout { limit }),
             Stall::ClientIdle(_) | Stall::ClientSlow(_) => {
                 let reason = &stall.to_string();
-                self.end(path, &End::BodyStalled { reason })
+                self.end(path, &EndReason::BodyStalled { reason })
             }
         }
     }
@@ -247,7 +247,7 @@ impl<S: FrontService> Handler for FrontHandler<S> {
             None => {
                 counter!(metric_names::SHED).increment(1);
                 let (retry_after, reason) = (RETRY_AFTER, TOO_MANY_REQUESTS);
-                front.end(path, &End::Overloaded { retry_after, reason })
+                front.end(path, &EndReason::Overloaded { retry_after, reason })
             }
         };
         if is_http_1 && front.is_stopping.load(Ordering::Relaxed) {

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use admittance_admission::words;
+use admittance_admission::keywords;
 use admittance_cluster::{Cluster, ResourceError, Resources, ServedKind};
 use admittance_definitions::{DefinitionFile, DefinitionId, DefinitionStore, FileChange, StoreError};
 use async_trait::async_trait;
@@ -35,7 +35,7 @@ pub enum PolicySystem {
     Kyverno,
 }
 
-words!(PolicySystem, "system": Kubernetes = "Kubernetes", Gatekeeper = "Gatekeeper", Kubewarden = "Kubewarden",
+keywords!(PolicySystem, "system": Kubernetes = "Kubernetes", Gatekeeper = "Gatekeeper", Kubewarden = "Kubewarden",
     Kyverno = "Kyverno");
 
 #[derive(Clone, Copy, Debug)]

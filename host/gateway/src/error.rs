@@ -1,8 +1,8 @@
 //! The reasons why the gateway does not forward a request, and their replies.
 
-use admittance_admission::words;
+use admittance_admission::keywords;
 use admittance_bcs::reply::{API, Code, filter_error, handler_error};
-use admittance_dialect::End;
+use admittance_dialect::EndReason;
 use bytes::Bytes;
 use http::{
     HeaderValue, Response, StatusCode,
@@ -22,7 +22,7 @@ pub enum Statuses {
     Driver,
 }
 
-words!(Statuses, "value of `statuses`": Ok = "ok", Driver = "driver");
+keywords!(Statuses, "value of `statuses`": Ok = "ok", Driver = "driver");
 
 impl Statuses {
     /// Returns the status of a reply for the client. A protocol switch keeps its status.
@@ -178,16 +178,18 @@ impl GatewayError {
     }
 }
 
-impl From<&End<'_>> for GatewayError {
-    fn from(end: &End<'_>) -> Self {
+impl From<&EndReason<'_>> for GatewayError {
+    fn from(end: &EndReason<'_>) -> Self {
         match end {
-            End::UpstreamTimeout { .. } => Self::Timeout(end.to_string()),
-            End::Overloaded { .. } => Self::Overloaded(end.to_string()),
-            End::BodyTooLarge { limit } => Self::TooLarge { limit: *limit },
-            End::BodyTimeout { limit } => Self::BodyTimeout(format!("it did not arrive within {limit:?}")),
-            End::BodyStalled { reason } => Self::BodyTimeout((*reason).to_owned()),
-            End::BodyUnreadable { reason } => Self::Unreadable((*reason).to_owned()),
-            End::BodyEncoded { encoding } => Self::Encoded((*encoding).to_owned()),
+            EndReason::UpstreamTimeout { .. } => Self::Timeout(end.to_string()),
+            EndReason::Overloaded { .. } => Self::Overloaded(end.to_string()),
+            EndReason::BodyTooLarge { limit } => Self::TooLarge { limit: *limit },
+            EndReason::BodyTimeout { limit } => {
+                Self::BodyTimeout(format!("it did not arrive within {limit:?}"))
+            }
+            EndReason::BodyStalled { reason } => Self::BodyTimeout((*reason).to_owned()),
+            EndReason::BodyUnreadable { reason } => Self::Unreadable((*reason).to_owned()),
+            EndReason::BodyEncoded { encoding } => Self::Encoded((*encoding).to_owned()),
             end => Self::Unreachable(end.to_string()),
         }
     }

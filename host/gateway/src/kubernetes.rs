@@ -22,7 +22,7 @@ use admittance_bcs::{
     status::ServerHealth,
     zookeeper::{NodePath, ZooKeeper},
 };
-use admittance_dialect::{Dialect, End, KubernetesApi};
+use admittance_dialect::{Dialect, EndReason, KubernetesApi};
 use admittance_net::{
     bearer::bearer,
     header::only,
@@ -335,7 +335,7 @@ fn recipient(cluster: &Cluster, session: &Session) -> Recipient {
 async fn forward(mut request: Request<Body>) -> Result<Response<Body>, Infallible> {
     let Some(route) = request.extensions_mut().remove::<Arc<Route>>() else {
         // Never reached, because `answer` adds the route.
-        return Ok(end_reply(&End::NoRoute));
+        return Ok(end_reply(&EndReason::NoRoute));
     };
     Ok(send(&route.upstream, request).await.unwrap_or_else(|reply| reply))
 }
@@ -344,7 +344,7 @@ async fn forward(mut request: Request<Body>) -> Result<Response<Body>, Infallibl
 async fn send(upstream: &Upstream, request: Request<Body>) -> Result<Response<Body>, Response<Body>> {
     let uri = request.uri().clone();
     let sent = upstream.send(request).await;
-    let reply = sent.map_err(|error| end_reply(&End::from(error)))?;
+    let reply = sent.map_err(|error| end_reply(&EndReason::from(error)))?;
     // A container behind a proxy of the API server has its own users, so its 401 is passed on.
     if reply.status() == StatusCode::UNAUTHORIZED && !path::is_proxied(uri.path()) {
         return Err(ended(&KubernetesError::AgentToken));
@@ -352,7 +352,7 @@ async fn send(upstream: &Upstream, request: Request<Body>) -> Result<Response<Bo
     Ok(reply)
 }
 
-fn end_reply(end: &End<'_>) -> Response<Body> {
+fn end_reply(end: &EndReason<'_>) -> Response<Body> {
     Passage::Ended(end.as_str()).mark(KubernetesApi.reply(end).map(Body::from))
 }
 

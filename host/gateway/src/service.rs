@@ -12,7 +12,7 @@ use admittance_bcs::{
     Ports, RegistrationError, gateways_node,
     zookeeper::{Ensembles, NoEnsemble},
 };
-use admittance_dialect::{Dialect, End, KubernetesApi};
+use admittance_dialect::{Dialect, EndReason, KubernetesApi};
 use admittance_net::{
     listener::is_loopback,
     tls::{CertificateStatus, ClientTls},
@@ -184,7 +184,7 @@ impl Gateway {
     }
 
     /// Returns the reply to a request for this path if it ended before it was forwarded.
-    pub fn reply(&self, path: &str, end: &End<'_>) -> Response<Bytes> {
+    pub fn reply(&self, path: &str, end: &EndReason<'_>) -> Response<Bytes> {
         if self.0.kubernetes.is_some() && Kubernetes::is_cluster_or_tunnel_path(path) {
             return KubernetesApi.reply(end);
         }

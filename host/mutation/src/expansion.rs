@@ -3,8 +3,8 @@
 use std::{any::Any, borrow::Cow, sync::Arc};
 
 use admittance_admission::{
-    Deadline, Effect, Failure, FailureKind, GroupVersionKind, Object, ObjectGenerator, Operation, Request,
-    Rule, Surroundings, UserInfo, async_trait, offload,
+    Deadline, Effect, EvaluationSources, Failure, FailureKind, GroupVersionKind, Object, ObjectGenerator,
+    Operation, Request, Rule, UserInfo, async_trait, offload,
 };
 use serde_json::{Map, Value, json};
 
@@ -44,7 +44,7 @@ impl ObjectGenerator for Expansion {
     async fn generate(
         &self,
         request: &Request,
-        surroundings: Surroundings<'_>,
+        sources: EvaluationSources<'_>,
         deadline: Deadline,
     ) -> Result<Option<Request>, Failure> {
         let matches = self.generators.iter().any(|rule| rule.matches(request));
@@ -54,7 +54,7 @@ impl ObjectGenerator for Expansion {
         let mut current = Cow::Borrowed(request);
         for step in &self.steps {
             let mut generated = step.generate(&current, deadline).await?;
-            let response = mutate(&self.mutators, &generated, surroundings, deadline).await?;
+            let response = mutate(&self.mutators, &generated, sources, deadline).await?;
             if let Effect::Change(object, _) = response.verdict.effect(&generated, deadline).await? {
                 generated.object = Some(object);
             }

@@ -13,5 +13,5 @@ mod mutator;
 
 pub use expansion::{Expansion, Generation};
 pub use image::ImageParts;
-pub use location::{FieldLocation, LocationError, Shape, Step};
+pub use location::{FieldLocation, LocationError, LocationType, Step};
 pub use mutator::{Mutation, Mutator, Mutators, PathTestError};

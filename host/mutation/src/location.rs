@@ -67,16 +67,19 @@ impl FieldLocation {
     }
 
     /// Returns whether no object can have both locations: one expects a list where the other expects an object, or they
-    /// identify the items of a list by different fields. `one_shape` and `other_shape` are the types at their ends.
-    pub fn contradicts(&self, one_shape: Shape, other: &Self, other_shape: Shape) -> bool {
+    /// identify the items of a list by different fields. `one_type` and `other_type` are the types at their ends.
+    pub fn contradicts(&self, one_type: LocationType, other: &Self, other_type: LocationType) -> bool {
         for (index, (one, two)) in self.0.iter().zip(&other.0).enumerate() {
             match (one, two) {
                 (Step::Field(one), Step::Field(two)) if one != two => return false,
                 (Step::Items { key: one, .. }, Step::Items { key: two, .. }) if one != two => return true,
                 _ => {}
             }
-            match (self.shape(index, one_shape), other.shape(index, other_shape)) {
-                (Shape::Any, _) | (_, Shape::Any) => return false,
+            match (
+                self.location_type(index, one_type),
+                other.location_type(index, other_type),
+            ) {
+                (LocationType::Any, _) | (_, LocationType::Any) => return false,
                 (one, two) if one != two => return true,
                 _ => {}
             }
@@ -85,10 +88,10 @@ impl FieldLocation {
     }
 
     /// Returns the type of the value to which this step leads.
-    fn shape(&self, index: usize, at_end: Shape) -> Shape {
+    fn location_type(&self, index: usize, at_end: LocationType) -> LocationType {
         match self.0.get(index + 1) {
-            Some(Step::Field(_)) => Shape::Object,
-            Some(Step::Items { .. }) => Shape::List,
+            Some(Step::Field(_)) => LocationType::Object,
+            Some(Step::Items { .. }) => LocationType::List,
             None => at_end,
         }
     }
@@ -96,7 +99,7 @@ impl FieldLocation {
 
 /// The type of a value at a location.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shape {
+pub enum LocationType {
     /// The value is an object.
     Object,
     /// The value is a list of objects that are identified by a field.

@@ -6,12 +6,12 @@ use std::{
 };
 
 use admittance_admission::{
-    Deadline, Failure, FailureKind, Hook, LabelSelector, Labels, NamespaceSource, NoAuthorizer, Object,
-    Patch, Request, Response, StageSpec, Surroundings, Verdict, async_trait, offload,
+    Deadline, EvaluationSources, Failure, FailureKind, Hook, LabelSelector, Labels, NamespaceSource,
+    NoAuthorizer, Object, Patch, Request, Response, StageSpec, Verdict, async_trait, offload,
 };
 use serde_json::Value;
 
-use crate::{FieldLocation, ImageParts, Shape, apply::Growth, location::Steps};
+use crate::{FieldLocation, ImageParts, LocationType, apply::Growth, location::Steps};
 
 /// The change that a mutator makes at its location.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,11 +32,11 @@ pub enum Mutation {
 
 impl Mutation {
     /// Returns the type of the value after the mutation.
-    pub fn shape(&self) -> Shape {
+    pub fn location_type(&self) -> LocationType {
         match self {
-            Self::Assign(_) | Self::AssignNamespace | Self::AssignName => Shape::Any,
-            Self::Merge(_) | Self::Prune(_) => Shape::Set,
-            Self::Image(_) => Shape::Text,
+            Self::Assign(_) | Self::AssignNamespace | Self::AssignName => LocationType::Any,
+            Self::Merge(_) | Self::Prune(_) => LocationType::Set,
+            Self::Image(_) => LocationType::Text,
         }
     }
 }
@@ -61,7 +61,7 @@ pub struct Mutator {
 pub enum PathTestError {
     /// The path is not the beginning of the location.
     #[error("{test} is not the beginning of the location {location}")]
-    Elsewhere {
+    NotAPrefix {
         /// The path that the test checks.
         test: String,
         /// The location of the mutator.
@@ -93,7 +93,7 @@ impl Mutator {
     /// Returns an error if the location does not begin with the path, or if the test contradicts an earlier one.
     pub fn test(&mut self, path: &FieldLocation, must_exist: bool) -> Result<(), PathTestError> {
         if !self.location.steps().starts_with(path.steps()) {
-            return Err(PathTestError::Elsewhere {
+            return Err(PathTestError::NotAPrefix {
                 test: path.to_string(),
                 location: self.location.to_string(),
             });
@@ -122,8 +122,8 @@ impl Mutator {
 
     /// Returns whether the two mutators cannot apply to one object, because their locations expect different types.
     pub fn contradicts(&self, other: &Self) -> bool {
-        let shapes = (self.mutation.shape(), other.mutation.shape());
-        self.location.contradicts(shapes.0, &other.location, shapes.1)
+        let types = (self.mutation.location_type(), other.mutation.location_type());
+        self.location.contradicts(types.0, &other.location, types.1)
     }
 
     fn selects(&self, object: &Value) -> bool {
@@ -165,11 +165,11 @@ impl Mutators {
 #[async_trait]
 impl Hook for Mutators {
     async fn admit(&self, request: &Arc<Request>, deadline: Deadline) -> Result<Response, Failure> {
-        let surroundings = Surroundings {
+        let sources = EvaluationSources {
             namespaces: &*self.namespaces,
             authorizer: &NoAuthorizer,
         };
-        mutate(&self.mutators, request, surroundings, deadline).await
+        mutate(&self.mutators, request, sources, deadline).await
     }
 }
 
@@ -177,7 +177,7 @@ impl Hook for Mutators {
 pub(crate) async fn mutate(
     mutators: &Arc<[Mutator]>,
     request: &Request,
-    surroundings: Surroundings<'_>,
+    sources: EvaluationSources<'_>,
     deadline: Deadline,
 ) -> Result<Response, Failure> {
     let Some(object) = request.object.clone() else {
@@ -185,7 +185,7 @@ pub(crate) async fn mutate(
     };
     let mut selected = Vec::new();
     for (index, mutator) in mutators.iter().enumerate() {
-        let skipped = mutator.requests.skip_reason(request, surroundings, deadline);
+        let skipped = mutator.requests.skip_reason(request, sources, deadline);
         if skipped.await?.is_none() {
             selected.push(index);
         }

@@ -8,9 +8,9 @@ use std::{
 };
 
 use admittance_admission::{
-    Chain, Deadline, Denial, Evaluation, Failure, FailureKind, GroupVersionKind, Hook, LabelSelector,
-    MatchPolicy, Matcher, Mode, NoAuthorizer, Object, Operation, Outcome, Phase, Request, Requirement,
-    Response, Rule, SkipReason, Stage, StageResult, StaticNamespaces, Surroundings, UserInfo, async_trait,
+    Chain, Deadline, Denial, Evaluation, EvaluationSources, Failure, FailureKind, GroupVersionKind, Hook,
+    LabelSelector, MatchPolicy, Matcher, Mode, NoAuthorizer, Object, Operation, Outcome, Phase, Request,
+    Requirement, Response, Rule, SkipReason, Stage, StageResult, StaticNamespaces, UserInfo, async_trait,
 };
 use admittance_mutation::{Expansion, FieldLocation, Generation, Mutation, Mutator};
 use serde_json::{Value, json};
@@ -87,12 +87,12 @@ fn cron_job() -> Value {
 }
 
 async fn run(chain: &Chain, request: Request) -> Outcome {
-    let surroundings = Surroundings {
+    let sources = EvaluationSources {
         namespaces: &StaticNamespaces::default(),
         authorizer: &NoAuthorizer,
     };
     let mut evaluation = Evaluation::new(request, Deadline::after(Duration::from_secs(1)));
-    evaluation.run(&[chain], surroundings).await;
+    evaluation.run(&[chain], sources).await;
     evaluation.outcome()
 }
 

@@ -135,7 +135,7 @@ impl Cache {
     }
 
     /// Returns whether the cache may answer the request: not if the plugin adds credentials, conditions or ranges.
-    pub(crate) fn is_for(request: &request::Parts) -> bool {
+    pub(crate) fn may_answer(request: &request::Parts) -> bool {
         let own = [
             header::AUTHORIZATION,
             header::COOKIE,

@@ -82,7 +82,7 @@ impl Outbound {
         let (parts, body) = parse(request, credential.map(Credential::name).as_ref())?;
         let networks = address::networks(grant);
         let key = Key::new(networks.clone(), grant.credential.clone(), &parts);
-        let cache = self.cache.as_ref().filter(|_| Cache::is_for(&parts));
+        let cache = self.cache.as_ref().filter(|_| Cache::may_answer(&parts));
         let mut sent = parts.clone();
         let mut stored = None;
         match cache.map_or(CacheLookup::Send, |cache| cache.look_up(&key, &parts)) {

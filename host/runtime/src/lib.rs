@@ -101,12 +101,12 @@ pub mod admission {
         InvalidPathPrefix, IpNet, LabelOperator, LabelSelector, Labels, LogLevel, LogLine, MatchConditions,
         MatchPolicy, Matcher, Mode, NamespaceLookupError, NamespaceSelector, NamespaceSource, NoAuthorizer,
         Object, ObjectError, Operation, Outcome, Outline, Patch, PatchBuilder, PatchError, PathPrefix,
-        Pattern, Phase, Pointer, PointerError, Precedence, Protocol, Reach, Refusal, RefusalCause,
-        Reinvocation, Request, Requested, Requirement, ResourcePattern, Response, Review, ReviewError,
-        ReviewVersion, Rule, RuleError, Scope, Selection, SelectorError, ServiceNaming, SideEffects, Signer,
-        Signers, SkipReason, Spelling, Stage, StageResult, StageSpec, StaticNamespaces, Tape, Taped,
-        TraceRow, Uid, UnknownOperation, Unreached, UserInfo, Verdict, WebhookTarget, async_trait,
-        read_review, write_response, write_review,
+        Pattern, Phase, Pointer, PointerError, Precedence, Protocol, Reach, RecordedResponses, Refusal,
+        RefusalCause, Reinvocation, Request, Requested, Requirement, ResourcePattern, Response,
+        ResponseRecorder, Review, ReviewError, ReviewVersion, Rule, RuleError, Scope, Selection,
+        SelectorError, ServiceNaming, SideEffects, Signer, Signers, SkipReason, Spelling, Stage, StageResult,
+        StageSpec, StaticNamespaces, TraceRow, Uid, UnknownOperation, Unreached, UserInfo, Verdict,
+        WebhookTarget, async_trait, read_review, write_response, write_review,
     };
 }
 
@@ -139,8 +139,8 @@ pub mod definitions {
 /// Dialects, which read HTTP requests and write replies, for [`Host::layer`].
 pub mod dialect {
     pub use admittance_dialect::{
-        Class, Dialect, End, Inspection, KindSource, PlainPatch, Reading, Rejection, RejectionKind, Rest,
-        RestConfig, Route, RouteError, RouteProblem, StoredQuery, StoredRoute, StoredState, Unmatched,
+        Class, Dialect, EndReason, Inspection, KindSource, PatchType, Reading, Rejection, RejectionKind,
+        Rest, RestConfig, Route, RouteError, RouteProblem, StoredQuery, StoredRoute, StoredState, Unmatched,
         ValueSource,
     };
 }

@@ -11,7 +11,7 @@ mod tally;
 #[cfg(test)]
 mod tests;
 
-use admittance_admission::words;
+use admittance_admission::keywords;
 use admittance_definitions::{RolloutKey, StageId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -70,7 +70,7 @@ pub enum RolloutState {
     Completed,
 }
 
-words!(RolloutState, "state of a rollout": Progressing = "progressing", Paused = "paused", Aborted = "aborted", Completed = "completed");
+keywords!(RolloutState, "state of a rollout": Progressing = "progressing", Paused = "paused", Aborted = "aborted", Completed = "completed");
 
 /// The actions of users on a rollout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -85,7 +85,7 @@ pub enum RolloutAction {
     Abort,
 }
 
-words!(RolloutAction, "action on a rollout": Next = "next", Pause = "pause", Resume = "resume", Abort = "abort");
+keywords!(RolloutAction, "action on a rollout": Next = "next", Pause = "pause", Resume = "resume", Abort = "abort");
 
 /// A rollout after a user's action.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -4,7 +4,7 @@ use std::sync::{
 };
 
 use admittance_admission::{
-    Deadline, Expectation, Failure, FailureKind, Grants, Hook, Request, Response, is_audit, offload,
+    Deadline, Failure, FailureKind, Grants, Hook, LongCallPredictor, Request, Response, is_audit, offload,
     run_long, shortened,
 };
 use async_trait::async_trait;
@@ -39,7 +39,7 @@ struct PluginState {
     grants: Arc<Grants>,
     /// The cache of a Kubewarden policy, which is kept between calls.
     cache: Arc<Cache>,
-    expectation: Expectation,
+    predictor: LongCallPredictor,
 }
 
 /// The code and memory, several hundred kilobytes, that plugins with the same module and settings share.
@@ -106,7 +106,7 @@ impl Plugin {
             limits: config.limits.clone(),
             grants: Arc::new(config.grants.clone()),
             cache: Arc::default(),
-            expectation: Expectation::default(),
+            predictor: LongCallPredictor::default(),
         }))
     }
 }
@@ -128,7 +128,7 @@ impl PluginState {
                 limits: &self.limits,
                 grants: &self.grants,
                 user: &request.user,
-                tape: request.tape.as_ref(),
+                recorder: request.recorder.as_ref(),
                 deadline,
                 processor_time: None,
                 preparing: matches!(
@@ -168,7 +168,7 @@ impl PluginState {
             Ok(Ok(response)) => {
                 self.base.warn_of_undeclared(&response, &self.name);
                 let (size, limit) = (contract::size(&response), self.limits.output);
-                self.expectation.learn_answer(size);
+                self.predictor.learn_answer(size);
                 offload(size, deadline, move || contract::response(response, limit)).await?
             }
             Ok(Err(message)) => Err(self.own_error(message)),
@@ -240,7 +240,7 @@ impl Hook for Plugin {
         let slot = plugin.slot(deadline).await?;
         let log = CallLog::new(Arc::clone(&plugin.name), request.uid.clone(), plugin.limits.log);
         let call = Box::pin(Arc::clone(plugin).call(Arc::clone(request), deadline, log.clone(), slot));
-        match tokio::time::timeout_at(deadline.instant(), run_long(call, &plugin.expectation)).await {
+        match tokio::time::timeout_at(deadline.instant(), run_long(call, &plugin.predictor)).await {
             Ok(Err(failure)) if failure.kind == FailureKind::Timeout => Err(plugin.timeout(deadline, given)),
             Ok(answer) => answer,
             Err(_) => {

@@ -412,7 +412,7 @@ impl Preparation {
                 limits: &self.config.limits,
                 grants: &Arc::new(Grants::default()),
                 user: &UserInfo::default(),
-                tape: None,
+                recorder: None,
                 deadline: Deadline::after(self.step_timeout()),
                 processor_time: Some(thread_time().saturating_add(self.sandbox.config.configure_timeout)),
                 preparing: true,

@@ -3,7 +3,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use admittance_admission::{Deadline, FailureKind, Grants, Tape, UserInfo, thread_time};
+use admittance_admission::{Deadline, FailureKind, Grants, ResponseRecorder, UserInfo, thread_time};
 use wasmtime::{ResourceLimiter, Store, UpdateDeadline, component::ResourceTable};
 use wasmtime_wasi::WasiCtx;
 
@@ -44,7 +44,7 @@ pub(crate) struct CallState {
     pub(crate) grants: Arc<Grants>,
     /// The user of the request, for access checks.
     pub(crate) user: UserInfo,
-    pub(crate) tape: Option<Tape>,
+    pub(crate) recorder: Option<ResponseRecorder>,
     /// Whether this store is for `describe` or `configure`, which have no grants.
     pub(crate) preparing: bool,
     pub(crate) started: Instant,
@@ -74,7 +74,7 @@ pub(crate) struct Call<'a> {
     pub(crate) limits: &'a Limits,
     pub(crate) grants: &'a Arc<Grants>,
     pub(crate) user: &'a UserInfo,
-    pub(crate) tape: Option<&'a Tape>,
+    pub(crate) recorder: Option<&'a ResponseRecorder>,
     pub(crate) deadline: Deadline,
     /// The processor time of this thread at which the guest is stopped. The guest must not change threads.
     pub(crate) processor_time: Option<Duration>,
@@ -89,7 +89,7 @@ impl CallState {
             limits,
             grants,
             user,
-            tape,
+            recorder,
             deadline,
             processor_time,
             preparing,
@@ -104,7 +104,7 @@ impl CallState {
             } else {
                 UserInfo::default()
             },
-            tape: tape.cloned(),
+            recorder: recorder.cloned(),
             preparing,
             started: Instant::now(),
             guest: (None, None),

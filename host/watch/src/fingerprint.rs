@@ -26,7 +26,7 @@ pub type Extensions = &'static [&'static str];
 
 /// Returns whether an entry of a directory is read, by its name alone. Backups of editors are not: `a.yaml~`,
 /// `#a.yaml#` and `a.yaml.bak` have other extensions, and `.#a.yaml` is hidden.
-pub fn counts(path: &Path, extensions: Extensions) -> bool {
+pub fn is_selected_file(path: &Path, extensions: Extensions) -> bool {
     let is_hidden = |name: &OsStr| name.as_encoded_bytes().starts_with(b".");
     let is_known = |extension: &OsStr| {
         extensions
@@ -147,7 +147,7 @@ impl Content {
             let entry = entry?;
             let path = entry.path();
             let is_directory = path.is_dir();
-            if is_directory && extensions.is_empty() || !counts(&path, extensions) {
+            if is_directory && extensions.is_empty() || !is_selected_file(&path, extensions) {
                 continue;
             }
             // A directory with the extension of a file is an operator's mistake. Its removal is a change.

@@ -7,10 +7,10 @@
 //! Notifications of the operating system (inotify) trigger a check. Without them, polling finds changes.
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
+mod directory_watches;
 pub mod file;
 mod file_value;
 mod fingerprint;
-mod notices;
 mod trail;
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
@@ -18,13 +18,13 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 use parking_lot::Mutex;
 use tokio::time::{Instant, timeout_at};
 
+use self::{
+    directory_watches::{DirectoryWatches, EventSignal},
+    fingerprint::Digests,
+};
 pub use self::{
     file_value::FileValue,
-    fingerprint::{Extensions, Fingerprint, Stamp, counts},
-};
-use self::{
-    fingerprint::Digests,
-    notices::{Notices, Notifier},
+    fingerprint::{Extensions, Fingerprint, Stamp, is_selected_file},
 };
 
 /// The delays after which a [`Watch`] checks for changes.
@@ -70,14 +70,14 @@ pub struct Watch {
     /// Whether an event happened after the last check.
     is_notified: bool,
     next_poll: Instant,
-    notifier: Arc<Notifier>,
+    signal: Arc<EventSignal>,
     /// The state of the checks, shared with a check that continues after its future was dropped.
     scanner: Arc<Mutex<Scanner>>,
 }
 
 #[derive(Debug)]
 struct Scanner {
-    notices: Notices,
+    directory_watches: DirectoryWatches,
     digests: Digests,
 }
 
@@ -93,11 +93,11 @@ impl Watch {
 
     /// Watches the paths of a fingerprint, and reports changes since the fingerprint was taken.
     pub fn since(seen: Fingerprint, config: WatchConfig) -> Self {
-        Self::with_opener(seen, config, notices::open)
+        Self::with_opener(seen, config, directory_watches::open)
     }
 
-    fn with_opener(seen: Fingerprint, config: WatchConfig, open: notices::Open) -> Self {
-        let notifier = Arc::new(Notifier::default());
+    fn with_opener(seen: Fingerprint, config: WatchConfig, open: directory_watches::Open) -> Self {
+        let signal = Arc::new(EventSignal::default());
         Self {
             config,
             seen,
@@ -105,10 +105,10 @@ impl Watch {
             is_notified: false,
             next_poll: Instant::now() + config.poll,
             scanner: Arc::new(Mutex::new(Scanner {
-                notices: Notices::new(open, notifier.clone(), config.poll),
+                directory_watches: DirectoryWatches::new(open, signal.clone(), config.poll),
                 digests: Digests::default(),
             })),
-            notifier,
+            signal,
         }
     }
 
@@ -116,7 +116,7 @@ impl Watch {
     pub fn writers(&self) -> Writers {
         Writers {
             config: self.config,
-            notifier: self.notifier.clone(),
+            signal: self.signal.clone(),
         }
     }
 
@@ -139,7 +139,7 @@ impl Watch {
                 self.wait().await;
             }
             let mut found = self.look().await;
-            if found != self.seen && !self.notifier.is_settled() {
+            if found != self.seen && !self.signal.is_settled() {
                 found = self.until_quiet(found).await;
             }
             self.is_due = false;
@@ -167,21 +167,21 @@ impl Watch {
 
     async fn wait(&mut self) {
         if !self.is_notified {
-            let notified = timeout_at(self.next_poll, self.notifier.notify.notified());
+            let notified = timeout_at(self.next_poll, self.signal.notify.notified());
             self.is_notified = notified.await.is_ok();
         }
         if self.is_notified {
             let started = Instant::now();
             loop {
-                let (pause, patience) = if self.notifier.is_written_to(self.config.hold) {
+                let (pause, patience) = if self.signal.is_written_to(self.config.hold) {
                     (self.config.hold, self.config.hold)
-                } else if self.notifier.is_settled() {
+                } else if self.signal.is_settled() {
                     (self.config.settle, self.config.debounce)
                 } else {
                     (self.config.debounce, self.config.debounce)
                 };
                 let quiet = (Instant::now() + pause).min(started + patience * PATIENCE);
-                if timeout_at(quiet, self.notifier.notify.notified()).await.is_err() {
+                if timeout_at(quiet, self.signal.notify.notified()).await.is_err() {
                     break;
                 }
             }
@@ -196,9 +196,12 @@ impl Watch {
         let scanner = self.scanner.clone();
         blocking(move || {
             let mut scanner = scanner.lock();
-            let Scanner { notices, digests } = &mut *scanner;
+            let Scanner {
+                directory_watches,
+                digests,
+            } = &mut *scanner;
             // Notifications are set up before the content is read, so that no change is missed.
-            notices.watch(&paths, extensions);
+            directory_watches.watch(&paths, extensions);
             Fingerprint::with(paths, extensions, digests)
         })
         .await
@@ -209,16 +212,16 @@ impl Watch {
 #[derive(Clone, Debug)]
 pub struct Writers {
     config: WatchConfig,
-    notifier: Arc<Notifier>,
+    signal: Arc<EventSignal>,
 }
 
 impl Writers {
     /// Waits until no file is being written, but at most for `patience`. A file counts as being written for
     /// [`WatchConfig::hold`] after its last reported write. Returns the files that are still being written.
-    pub async fn finished(&self, patience: Duration) -> Vec<PathBuf> {
+    pub async fn wait_and_list_unfinished(&self, patience: Duration) -> Vec<PathBuf> {
         let latest = Instant::now() + patience;
         loop {
-            let written = self.notifier.written_to(self.config.hold);
+            let written = self.signal.written_to(self.config.hold);
             if written.is_empty() || Instant::now() >= latest {
                 return written;
             }

@@ -26,7 +26,7 @@ const POLLED: WatchConfig = WatchConfig {
 };
 
 /// Fails like a system that has no notifications left.
-fn none_left(_: notices::Handler) -> notify::Result<notify::RecommendedWatcher> {
+fn none_left(_: directory_watches::Handler) -> notify::Result<notify::RecommendedWatcher> {
     Err(notify::Error::new(notify::ErrorKind::MaxFilesWatch))
 }
 
@@ -368,20 +368,20 @@ async fn a_file_that_is_still_being_written_is_reported() {
     let mut watch = Watch::since(Fingerprint::read([file.clone()]), held);
     armed(&mut watch, &file).await;
     let writers = watch.writers();
-    assert_eq!(writers.finished(NEVER).await, [] as [PathBuf; 0]);
+    assert_eq!(writers.wait_and_list_unfinished(NEVER).await, [] as [PathBuf; 0]);
     let mut writer = fs::File::create(&file).unwrap();
     writer.write_all(b"a half").unwrap();
     let patience = held.settle * 40;
     let named = tokio::time::timeout(SOON, async {
         // The notification of the write may not have arrived yet.
-        while writers.finished(patience).await.is_empty() {
+        while writers.wait_and_list_unfinished(patience).await.is_empty() {
             tokio::task::yield_now().await;
         }
-        writers.finished(patience).await
+        writers.wait_and_list_unfinished(patience).await
     });
     assert_eq!(named.await.unwrap(), std::slice::from_ref(&file));
     drop(writer);
-    let finished = tokio::time::timeout(SOON, writers.finished(NEVER));
+    let finished = tokio::time::timeout(SOON, writers.wait_and_list_unfinished(NEVER));
     assert_eq!(finished.await.unwrap(), [] as [PathBuf; 0]);
 }
 

@@ -1,8 +1,8 @@
 use std::time::Duration;
 
 use admittance_admission::{
-    Chain, Deadline, Evaluation, Hook, NoAuthorizer, Object, Operation, Outcome, Request, Rule, Stage,
-    StaticNamespaces, Surroundings,
+    Chain, Deadline, Evaluation, EvaluationSources, Hook, NoAuthorizer, Object, Operation, Outcome, Request,
+    Rule, Stage, StaticNamespaces,
 };
 
 use crate::block_on;
@@ -21,13 +21,13 @@ pub(crate) fn chain(hook: impl Hook) -> Chain {
 /// Checks the outcome of a request for any hook: the object can be parsed, has its original identity, and is the result
 /// of the patch.
 pub(crate) fn judge(chain: &Chain, request: &Request) -> Outcome {
-    let surroundings = Surroundings {
+    let sources = EvaluationSources {
         namespaces: &StaticNamespaces::default(),
         authorizer: &NoAuthorizer,
     };
     let outcome = block_on(async {
         let mut evaluation = Evaluation::new(request.clone(), Deadline::after(Duration::from_secs(60)));
-        evaluation.run(&[chain], surroundings).await;
+        evaluation.run(&[chain], sources).await;
         evaluation.outcome()
     });
     let (Some(before), Some(after)) = (&request.object, &outcome.object) else {

@@ -5,7 +5,7 @@ use std::{fmt, num::NonZeroU32, str::FromStr, sync::Arc};
 use async_trait::async_trait;
 use serde_json::json;
 
-use crate::{Access, AccessAttributes, Deadline, FieldMask, Tape, UserInfo};
+use crate::{Access, AccessAttributes, Deadline, FieldMask, ResponseRecorder, UserInfo};
 
 const AUTHORIZATION: &str = "authorization.k8s.io/v1";
 const RBAC: &str = "rbac.authorization.k8s.io/v1";
@@ -168,13 +168,13 @@ pub enum ClusterError {
 #[derive(Clone, Copy, Debug)]
 pub struct RecordedCluster<'a> {
     reader: &'a dyn ClusterReader,
-    tape: Option<&'a Tape>,
+    recorder: Option<&'a ResponseRecorder>,
 }
 
 impl<'a> RecordedCluster<'a> {
-    /// Creates a reader for one request, which records on the tape, if any.
-    pub fn new(reader: &'a dyn ClusterReader, tape: Option<&'a Tape>) -> Self {
-        Self { reader, tape }
+    /// Creates a reader for one request, which records the responses, if there is a recorder.
+    pub fn new(reader: &'a dyn ClusterReader, recorder: Option<&'a ResponseRecorder>) -> Self {
+        Self { reader, recorder }
     }
 
     /// Returns an object as JSON; `None` if it does not exist.
@@ -190,8 +190,8 @@ impl<'a> RecordedCluster<'a> {
         deadline: Deadline,
     ) -> Result<Option<String>, ClusterError> {
         let found = self.reader.get(kind, namespace, name, deadline).await?;
-        if let Some(tape) = self.tape {
-            tape.objects(kind, found.as_deref().map(Arc::from));
+        if let Some(recorder) = self.recorder {
+            recorder.objects(kind, found.as_deref().map(Arc::from));
         }
         Ok(found)
     }
@@ -208,27 +208,27 @@ impl<'a> RecordedCluster<'a> {
         deadline: Deadline,
     ) -> Result<ClusterPage, ClusterError> {
         let page = self.reader.list(kind, query, deadline).await?;
-        if let Some(tape) = self.tape {
-            tape.objects(kind, page.objects.iter().cloned());
+        if let Some(recorder) = self.recorder {
+            recorder.objects(kind, page.objects.iter().cloned());
         }
         Ok(page)
     }
 }
 
-impl Tape {
+impl ResponseRecorder {
     /// Records the objects that a lookup returned.
     pub(crate) fn objects(&self, kind: &ClusterKind, objects: impl IntoIterator<Item = Arc<str>>) {
-        let mut taped = self.lock();
-        taped.looked_up = true;
+        let mut recorded = self.lock();
+        recorded.looked_up = true;
         for object in objects {
-            taped.keep(kind.clone(), object);
+            recorded.keep(kind.clone(), object);
         }
     }
 
     /// Records the answer to an access review. An allowed action is recorded as a role and a binding.
     pub fn access(&self, user: &UserInfo, action: &AccessAttributes, is_allowed: bool) {
-        let mut taped = self.lock();
-        taped.looked_up = true;
+        let mut recorded = self.lock();
+        recorded.looked_up = true;
         if !is_allowed {
             return;
         }
@@ -259,7 +259,7 @@ impl Tape {
             ("", Some(group)) => json!({"kind": "Group", "name": group}),
             (name, _) => json!({"kind": "User", "name": name}),
         };
-        let name = format!("recorded-{}", taped.objects.len());
+        let name = format!("recorded-{}", recorded.objects.len());
         let role =
             json!({"apiVersion": RBAC, "kind": "ClusterRole", "metadata": {"name": name}, "rules": [rule]});
         let (kind, metadata) = match namespace {
@@ -270,8 +270,8 @@ impl Tape {
                              "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole",
                                          "name": name},
                              "subjects": [subject]});
-        taped.keep(ClusterKind::new(RBAC, "ClusterRole"), role.to_string().into());
-        taped.keep(ClusterKind::new(RBAC, kind), binding.to_string().into());
+        recorded.keep(ClusterKind::new(RBAC, "ClusterRole"), role.to_string().into());
+        recorded.keep(ClusterKind::new(RBAC, kind), binding.to_string().into());
     }
 }
 

@@ -76,7 +76,7 @@ impl Grants {
 
     /// Describes the grants that `allowed` does not include, each with its key, such as `allow.cluster`. Environment
     /// variables never count, because they reveal only their own values.
-    pub fn beyond(&self, allowed: &Self) -> Vec<(String, &'static str)> {
+    pub fn not_included_in(&self, allowed: &Self) -> Vec<(String, &'static str)> {
         let Self {
             cluster,
             namespace: _,
@@ -84,21 +84,21 @@ impl Grants {
             images,
             environment: _,
         } = self;
-        let mut beyond = Vec::new();
+        let mut missing = Vec::new();
         for kind in cluster.difference(&allowed.cluster) {
-            beyond.push((format!("the grant of `{kind}`"), "allow.cluster"));
+            missing.push((format!("the grant of `{kind}`"), "allow.cluster"));
         }
         for grant in http.iter().filter(|grant| !allowed.http.contains(grant)) {
-            beyond.push((
+            missing.push((
                 format!("this grant of requests to {}", grant.origin),
                 "allow.http",
             ));
         }
         let includes = |grant| allowed.images.contains(grant) || allowed.images.contains(&ImageGrant::ALL);
         for grant in images.iter().filter(|grant| !includes(grant)) {
-            beyond.push((format!("the grant of images in `{grant}`"), "allow.images"));
+            missing.push((format!("the grant of images in `{grant}`"), "allow.images"));
         }
-        beyond
+        missing
     }
 }
 

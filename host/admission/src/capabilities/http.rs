@@ -10,7 +10,7 @@ use url::{Host, Position, Url};
 
 use self::answers::HttpAnswer;
 use crate::{
-    Deadline, Failure, Tape,
+    Deadline, Failure, ResponseRecorder,
     rules::path::{decode, lenient, overridden},
 };
 
@@ -103,7 +103,7 @@ impl From<HttpOrigin> for HttpGrant {
 impl HttpGrant {
     /// Returns the first of `grants` that allows the request. The error is a message with the missing grant and the
     /// fix. In the message, `sender` names the sender of the request, and `list` the configured list of grants.
-    pub fn of<'a>(
+    pub fn find_granting<'a>(
         grants: &'a [Self],
         origin: &HttpOrigin,
         request: &HttpRequest,
@@ -259,8 +259,8 @@ impl HttpRequest {
         Ok((Self::new(method, url), origin))
     }
 
-    /// Sends the request, which the grant must allow, and records the response on the tape. The timeout is nine tenths
-    /// of the remaining time, so that the hook can still decide without a response.
+    /// Sends the request, which the grant must allow, and records the response with the recorder. The timeout is nine
+    /// tenths of the remaining time, so that the hook can still decide without a response.
     ///
     /// # Errors
     ///
@@ -269,15 +269,15 @@ impl HttpRequest {
         self,
         grant: &HttpGrant,
         sender: &dyn HttpSender,
-        tape: Option<&Tape>,
+        recorder: Option<&ResponseRecorder>,
         deadline: Deadline,
     ) -> Result<HttpResponse, HttpError> {
-        let taped = tape.map(|tape| (tape, self.method.clone(), self.url.clone()));
+        let request = recorder.map(|recorder| (recorder, self.method.clone(), self.url.clone()));
         let deadline = Deadline::after(deadline.remaining().mul_f64(TIME_FOR_REQUESTS));
         let answered = tokio::time::timeout_at(deadline.instant(), sender.send(grant, self, deadline)).await;
         let answer = answered.unwrap_or(Err(HttpError::Timeout));
-        if let Some((tape, method, url)) = taped {
-            tape.http(HttpAnswer::recorded(&method, &url, &answer));
+        if let Some((recorder, method, url)) = request {
+            recorder.http(HttpAnswer::recorded(&method, &url, &answer));
         }
         answer
     }

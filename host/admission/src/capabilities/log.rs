@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Mode, words};
+use crate::{Mode, keywords};
 
 /// The maximum number of lines of a call, and the maximum size of their texts in bytes.
 const LINES: usize = 256;
@@ -29,7 +29,7 @@ pub enum LogLevel {
     Trace,
 }
 
-words!(LogLevel, "log level": Error = "error", Warn = "warn", Info = "info", Debug = "debug", Trace = "trace");
+keywords!(LogLevel, "log level": Error = "error", Warn = "warn", Info = "info", Debug = "debug", Trace = "trace");
 
 /// A line that a stage logged.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -13,7 +13,7 @@ use crate::{
     capabilities::log::with_notes,
     chain::expansion::Generated,
     chain::spans::ChainSpan,
-    chain::turn::{ResponseNotes, Step, Turn},
+    chain::stage_turn::{ResponseNotes, StageTurn, TurnResult},
     scheduling::offload::offload,
 };
 
@@ -21,8 +21,8 @@ use self::audit::Audit;
 
 /// Provides the data that decides whether a stage is called. Lives as long as one request.
 #[derive(Clone, Copy, derive_more::Debug)]
-#[debug("Surroundings {{ .. }}")]
-pub struct Surroundings<'a> {
+#[debug("EvaluationSources {{ .. }}")]
+pub struct EvaluationSources<'a> {
     /// The source of namespace labels.
     pub namespaces: &'a dyn NamespaceSource,
     /// The authorizer for match conditions.
@@ -49,7 +49,7 @@ pub struct Evaluation {
 
 /// A stage, and the chain through which a request reaches it.
 #[derive(Clone, Copy)]
-pub(crate) struct Visit<'a> {
+pub(crate) struct StageInChain<'a> {
     pub(crate) chain: &'a Arc<str>,
     pub(crate) phase: Phase,
     stage: &'a Stage,
@@ -57,7 +57,7 @@ pub(crate) struct Visit<'a> {
 
 /// A stage that is called again in a second round if the object changed.
 struct ReinvokedStage<'a> {
-    visit: Visit<'a>,
+    entry: StageInChain<'a>,
     /// The object's revision after the stage's turn. The stage is called again if the final revision differs.
     revision: u64,
     /// The index in the list of audits; `None` unless the stage has the mode `Audit`.
@@ -98,38 +98,38 @@ impl Evaluation {
     /// kube-apiserver, no stage is called a third time.
     ///
     /// Stages in mode `Audit` are called last, concurrently, and neither delay others nor influence the decision.
-    pub async fn run<S: Borrow<Stage>>(&mut self, chains: &[&Chain<S>], surroundings: Surroundings<'_>) {
+    pub async fn run<S: Borrow<Stage>>(&mut self, chains: &[&Chain<S>], sources: EvaluationSources<'_>) {
         let mut audits = Vec::new();
-        self.mutate(visits(chains, Phase::Mutating), surroundings, &mut audits)
+        self.mutate(stages_in(chains, Phase::Mutating), sources, &mut audits)
             .await;
-        self.validate(visits(chains, Phase::Validating), surroundings, &mut audits)
+        self.validate(stages_in(chains, Phase::Validating), sources, &mut audits)
             .await;
         self.shorten_patch().await;
-        self.audit(&audits, surroundings).await;
+        self.audit(&audits, sources).await;
     }
 
     async fn mutate<'a>(
         &mut self,
-        visits: Vec<Visit<'a>>,
-        surroundings: Surroundings<'_>,
+        stages: Vec<StageInChain<'a>>,
+        sources: EvaluationSources<'_>,
         audits: &mut Vec<Audit<'a>>,
     ) {
-        let mut revisits = Vec::new();
+        let mut reinvocations = Vec::new();
         let mut spans = ChainSpan::default();
-        for visit in visits {
-            let spec = &visit.stage.spec;
-            let audit = self.queue_audit(visit, audits);
+        for entry in stages {
+            let spec = &entry.stage.spec;
+            let audit = self.queue_audit(entry, audits);
             let before = self.revision;
             let had_turn = audit.is_some() || {
                 let span = match self.refusal {
-                    None => spans.of(visit),
+                    None => spans.of(entry),
                     Some(_) => Span::none(),
                 };
-                self.step(visit, 1, surroundings).instrument(span).await
+                self.step(entry, 1, sources).instrument(span).await
             };
             if had_turn && spec.reinvocation == Reinvocation::IfNeeded {
-                revisits.push(ReinvokedStage {
-                    visit,
+                reinvocations.push(ReinvokedStage {
+                    entry,
                     revision: if spec.reinvoked_by_itself {
                         before
                     } else {
@@ -140,21 +140,21 @@ impl Evaluation {
             }
         }
         for ReinvokedStage {
-            visit,
+            entry,
             revision,
             audit,
-        } in revisits
+        } in reinvocations
         {
             if self.refusal.is_some() || self.revision == revision {
                 continue;
             }
             match audit {
                 None => {
-                    let step = self.step(visit, 2, surroundings);
-                    step.instrument(spans.of(visit)).await;
+                    let step = self.step(entry, 2, sources);
+                    step.instrument(spans.of(entry)).await;
                 }
                 Some(audit) => {
-                    let row = self.reserve(visit, 2);
+                    let row = self.reserve(entry, 2);
                     if let Some(audit) = audits.get_mut(audit) {
                         audit.rounds.push((Arc::clone(&self.request), row));
                     }
@@ -165,15 +165,15 @@ impl Evaluation {
 
     async fn validate<'a>(
         &mut self,
-        visits: Vec<Visit<'a>>,
-        surroundings: Surroundings<'_>,
+        stages: Vec<StageInChain<'a>>,
+        sources: EvaluationSources<'_>,
         audits: &mut Vec<Audit<'a>>,
     ) {
         let is_refused = self.refusal.is_some();
         let mut enforced = Vec::new();
-        for visit in visits {
-            if is_refused || self.queue_audit(visit, audits).is_none() {
-                enforced.push((visit, self.reserve(visit, 1)));
+        for entry in stages {
+            if is_refused || self.queue_audit(entry, audits).is_none() {
+                enforced.push((entry, self.reserve(entry, 1)));
             }
         }
         if is_refused {
@@ -181,15 +181,15 @@ impl Evaluation {
         }
         let taken = {
             let generated = Generated::default();
-            let turn = self.turn(surroundings, &generated);
+            let turn = self.turn(sources, &generated);
             let mut spans = ChainSpan::default();
             let turns = enforced
                 .iter()
-                .map(|(visit, _)| timed(turn, *visit).instrument(spans.of(*visit)));
+                .map(|(entry, _)| timed(turn, *entry).instrument(spans.of(*entry)));
             join_all(turns).await
         };
-        for ((visit, row), (step, timing)) in enforced.into_iter().zip(taken) {
-            let done = self.settle(visit, step, timing);
+        for ((entry, row), (turn_result, timing)) in enforced.into_iter().zip(taken) {
+            let done = self.settle(entry, turn_result, timing);
             self.fill(row, done);
         }
     }
@@ -239,36 +239,36 @@ impl Evaluation {
     }
 
     /// Calls a mutating stage, and applies its effect. Returns whether the hook was called.
-    async fn step(&mut self, visit: Visit<'_>, round: u8, surroundings: Surroundings<'_>) -> bool {
+    async fn step(&mut self, entry: StageInChain<'_>, round: u8, sources: EvaluationSources<'_>) -> bool {
         if self.refusal.is_some() {
-            self.reserve(visit, round);
+            self.reserve(entry, round);
             return false;
         }
-        let row = self.reserve(visit, round);
+        let row = self.reserve(entry, round);
         let generated = Generated::default();
-        let turn = self.turn(surroundings, &generated);
-        let (step, timing) = timed(turn, visit).await;
-        let was_called = matches!(step, Step::Answered(_));
-        let done = self.settle(visit, step, timing);
+        let turn = self.turn(sources, &generated);
+        let (turn_result, timing) = timed(turn, entry).await;
+        let was_called = matches!(turn_result, TurnResult::Answered(_));
+        let done = self.settle(entry, turn_result, timing);
         self.fill(row, done);
         was_called
     }
 
-    fn turn<'a>(&'a self, surroundings: Surroundings<'a>, generated: &'a Generated) -> Turn<'a> {
-        Turn {
+    fn turn<'a>(&'a self, sources: EvaluationSources<'a>, generated: &'a Generated) -> StageTurn<'a> {
+        StageTurn {
             request: &self.request,
             began: self.began,
             deadline: self.deadline,
-            surroundings,
+            sources,
             generated,
         }
     }
 
-    fn reserve(&mut self, visit: Visit<'_>, round: u8) -> usize {
-        let spec = &visit.stage.spec;
+    fn reserve(&mut self, entry: StageInChain<'_>, round: u8) -> usize {
+        let spec = &entry.stage.spec;
         let row = TraceRow::new(
-            visit.chain.clone(),
-            visit.phase,
+            entry.chain.clone(),
+            entry.phase,
             spec.name.clone(),
             StageResult::NotReached,
         );
@@ -292,25 +292,25 @@ impl Evaluation {
     }
 
     /// Applies the result of an enforced stage's turn to the request.
-    fn settle(&mut self, visit: Visit<'_>, step: Step, timing: Timing) -> FinishedTurn {
+    fn settle(&mut self, entry: StageInChain<'_>, turn_result: TurnResult, timing: Timing) -> FinishedTurn {
         let mut exception = None;
-        let result = match step {
-            Step::DeadlinePassed => {
-                self.refuse(visit, RefusalCause::DeadlinePassed);
+        let result = match turn_result {
+            TurnResult::DeadlinePassed => {
+                self.refuse(entry, RefusalCause::DeadlinePassed);
                 StageResult::NotReached
             }
-            Step::Skipped {
+            TurnResult::Skipped {
                 reason,
                 exception: matching,
             } => {
                 exception = matching;
                 if reason == SkipReason::DryRun {
-                    self.refuse(visit, RefusalCause::DryRunUnsupported);
+                    self.refuse(entry, RefusalCause::DryRunUnsupported);
                 }
                 StageResult::Skipped(reason)
             }
-            Step::Unselected(failure) => self.enforce(visit, Err(failure)),
-            Step::Answered(effect) => self.enforce(visit, effect),
+            TurnResult::Unselected(failure) => self.enforce(entry, Err(failure)),
+            TurnResult::Answered(effect) => self.enforce(entry, effect),
         };
         FinishedTurn {
             result,
@@ -320,38 +320,42 @@ impl Evaluation {
     }
 
     /// Refuses the request, or adds the denial to an earlier one if the messages of both name their policies.
-    fn deny(&mut self, visit: Visit<'_>, denial: &Denial) {
+    fn deny(&mut self, entry: StageInChain<'_>, denial: &Denial) {
         match &mut self.refusal {
             Some(Refusal {
                 cause: RefusalCause::Denied(first),
                 ..
-            }) if self.is_joined && visit.stage.spec.names_itself => first.join(denial),
+            }) if self.is_joined && entry.stage.spec.denials_name_policy => first.join(denial),
             Some(_) => {}
             None => {
-                self.is_joined = visit.stage.spec.names_itself;
-                self.refuse(visit, RefusalCause::Denied(denial.clone()));
+                self.is_joined = entry.stage.spec.denials_name_policy;
+                self.refuse(entry, RefusalCause::Denied(denial.clone()));
             }
         }
     }
 
-    fn refuse(&mut self, visit: Visit<'_>, cause: RefusalCause) {
+    fn refuse(&mut self, entry: StageInChain<'_>, cause: RefusalCause) {
         self.refusal.get_or_insert_with(|| Refusal {
-            chain: visit.chain.clone(),
-            stage: visit.stage.spec.name.clone(),
+            chain: entry.chain.clone(),
+            stage: entry.stage.spec.name.clone(),
             cause,
         });
     }
 
-    fn enforce(&mut self, visit: Visit<'_>, effect: Result<(Effect, ResponseNotes), Failure>) -> StageResult {
+    fn enforce(
+        &mut self,
+        entry: StageInChain<'_>,
+        effect: Result<(Effect, ResponseNotes), Failure>,
+    ) -> StageResult {
         let (effect, notes) = match effect {
             Ok(effect) => effect,
             Err(failure) => {
-                if visit.stage.spec.failure_policy == FailurePolicy::Fail {
-                    self.refuse(visit, RefusalCause::Failed(failure.clone()));
+                if entry.stage.spec.failure_policy == FailurePolicy::Fail {
+                    self.refuse(entry, RefusalCause::Failed(failure.clone()));
                 }
                 return StageResult::Failed {
                     failure,
-                    policy: visit.stage.spec.failure_policy,
+                    policy: entry.stage.spec.failure_policy,
                 };
             }
         };
@@ -362,14 +366,14 @@ impl Evaluation {
                     .audit_annotations
                     .into_iter()
                     .map(|(key, value)| AuditAnnotation {
-                        stage: visit.stage.spec.name.clone(),
+                        stage: entry.stage.spec.name.clone(),
                         key,
                         value,
                     }),
             );
         match &effect {
             Effect::None => {}
-            Effect::Deny(denial) => self.deny(visit, denial),
+            Effect::Deny(denial) => self.deny(entry, denial),
             Effect::Change(object, patch) => {
                 Arc::make_mut(&mut self.request).object = Some(object.clone());
                 self.patch.append(patch);
@@ -380,18 +384,18 @@ impl Evaluation {
     }
 }
 
-fn visits<'a, S: Borrow<Stage>>(chains: &[&'a Chain<S>], phase: Phase) -> Vec<Visit<'a>> {
-    let mut visits = Vec::new();
+fn stages_in<'a, S: Borrow<Stage>>(chains: &[&'a Chain<S>], phase: Phase) -> Vec<StageInChain<'a>> {
+    let mut stages = Vec::new();
     for chain in chains {
         if chain.phase == phase {
-            visits.extend(chain.stages.iter().map(|stage| Visit {
+            stages.extend(chain.stages.iter().map(|stage| StageInChain {
                 chain: &chain.name,
                 phase,
                 stage: stage.borrow(),
             }));
         }
     }
-    visits
+    stages
 }
 
 /// The time of a stage's turn, and the notes that were taken during it.
@@ -403,17 +407,17 @@ struct Timing {
     by_candidate: bool,
 }
 
-async fn timed(turn: Turn<'_>, visit: Visit<'_>) -> (Step, Timing) {
+async fn timed(turn: StageTurn<'_>, entry: StageInChain<'_>) -> (TurnResult, Timing) {
     let started = Instant::now();
-    let (step, log, by_candidate) =
-        with_notes(visit.stage.spec.mode, turn.take(visit.phase, visit.stage)).await;
+    let (turn_result, log, by_candidate) =
+        with_notes(entry.stage.spec.mode, turn.take(entry.phase, entry.stage)).await;
     let timing = Timing {
         start: started - turn.began,
         duration: started.elapsed(),
         log,
         by_candidate,
     };
-    (step, timing)
+    (turn_result, timing)
 }
 
 impl Effect {

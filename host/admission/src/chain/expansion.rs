@@ -5,7 +5,7 @@ use std::{any::Any, fmt, ptr, sync::Arc};
 use async_trait::async_trait;
 use parking_lot::Mutex;
 
-use crate::{Deadline, Failure, Request, Rule, Surroundings};
+use crate::{Deadline, EvaluationSources, Failure, Request, Rule};
 
 /// Generates an object from a request's object, as the control plane will later do, such as the Pod of a Deployment.
 /// Stages see it instead of the request's object. `admittance-mutation` implements this for Gatekeeper.
@@ -25,7 +25,7 @@ pub trait ObjectGenerator: Any + fmt::Debug + Send + Sync {
     async fn generate(
         &self,
         request: &Request,
-        surroundings: Surroundings<'_>,
+        sources: EvaluationSources<'_>,
         deadline: Deadline,
     ) -> Result<Option<Request>, Failure>;
 }
@@ -46,7 +46,7 @@ impl Generated {
         &self,
         generator: &Arc<dyn ObjectGenerator>,
         request: &Request,
-        surroundings: Surroundings<'_>,
+        sources: EvaluationSources<'_>,
         deadline: Deadline,
     ) -> Result<Option<Arc<Request>>, Failure> {
         let key = (Arc::as_ptr(generator).addr(), ptr::from_ref(request).addr());
@@ -59,7 +59,7 @@ impl Generated {
             return Ok(known);
         }
         let generated = generator
-            .generate(request, surroundings, deadline)
+            .generate(request, sources, deadline)
             .await?
             .map(Arc::new);
         let mut all = self.0.lock();

@@ -6,7 +6,7 @@ use tracing::{Span, debug_span, field::Empty};
 
 use crate::{
     Effect, Failure, Stage,
-    chain::{evaluation::Visit, turn::ResponseNotes},
+    chain::{evaluation::StageInChain, stage_turn::ResponseNotes},
 };
 
 /// The target of the spans of chains and stages. They have the level `DEBUG`, and cost nothing unless enabled.
@@ -17,18 +17,18 @@ pub const SPANS: &str = "admittance::otel";
 pub(crate) struct ChainSpan<'a>(Option<(&'a Arc<str>, Span)>);
 
 impl<'a> ChainSpan<'a> {
-    pub(crate) fn of(&mut self, visit: Visit<'a>) -> Span {
+    pub(crate) fn of(&mut self, entry: StageInChain<'a>) -> Span {
         match &self.0 {
-            Some((current, span)) if std::ptr::eq(*current, visit.chain) => span.clone(),
+            Some((current, span)) if std::ptr::eq(*current, entry.chain) => span.clone(),
             _ => {
                 let span = debug_span!(
                     target: SPANS,
                     "chain",
-                    otel.name = %format_args!("chain {}", visit.chain),
-                    admittance.chain = &**visit.chain,
-                    admittance.phase = visit.phase.as_str(),
+                    otel.name = %format_args!("chain {}", entry.chain),
+                    admittance.chain = &**entry.chain,
+                    admittance.phase = entry.phase.as_str(),
                 );
-                self.0 = Some((visit.chain, span.clone()));
+                self.0 = Some((entry.chain, span.clone()));
                 span
             }
         }

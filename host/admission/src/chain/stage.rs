@@ -1,7 +1,7 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    Exception, Hook, LabelSelector, MatchConditions, NamespaceSelector, ObjectGenerator, Rule, words,
+    Exception, Hook, LabelSelector, MatchConditions, NamespaceSelector, ObjectGenerator, Rule, keywords,
 };
 
 /// A hook in a chain, with settings for when it is called and how its verdict is applied.
@@ -52,7 +52,7 @@ pub struct StageSpec {
     pub message: Option<Arc<str>>,
     /// Whether the messages of denials name the policy. Clients then get them without the names of stage and chain, and
     /// the messages of all such stages together, one per line.
-    pub names_itself: bool,
+    pub denials_name_policy: bool,
     /// Whether an operator has temporarily disabled the stage, so that its hook is not called. No definition sets this.
     pub is_disabled: bool,
 }
@@ -92,7 +92,7 @@ impl StageSpec {
             reinvocation: Reinvocation::default(),
             reinvoked_by_itself: false,
             message: None,
-            names_itself: false,
+            denials_name_policy: false,
             is_disabled: false,
         }
     }
@@ -130,7 +130,7 @@ pub enum FailurePolicy {
     Ignore,
 }
 
-words!(FailurePolicy, "failure policy": Fail = "Fail", Ignore = "Ignore");
+keywords!(FailurePolicy, "failure policy": Fail = "Fail", Ignore = "Ignore");
 
 /// Whether a stage's verdict is enforced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -142,7 +142,7 @@ pub enum Mode {
     Audit,
 }
 
-words!(Mode, "mode": Enforce = "Enforce", Audit = "Audit");
+keywords!(Mode, "mode": Enforce = "Enforce", Audit = "Audit");
 
 /// The side effects of calling a hook, as in Kubernetes' `sideEffects`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -158,7 +158,7 @@ pub enum SideEffects {
     Unknown,
 }
 
-words!(SideEffects, "kind of side effects": None = "None", NoneOnDryRun = "NoneOnDryRun", Some = "Some", Unknown = "Unknown");
+keywords!(SideEffects, "kind of side effects": None = "None", NoneOnDryRun = "NoneOnDryRun", Some = "Some", Unknown = "Unknown");
 
 impl SideEffects {
     /// Returns whether the hook may be called for a dry run.
@@ -177,4 +177,4 @@ pub enum Reinvocation {
     IfNeeded,
 }
 
-words!(Reinvocation, "reinvocation policy": Never = "Never", IfNeeded = "IfNeeded");
+keywords!(Reinvocation, "reinvocation policy": Never = "Never", IfNeeded = "IfNeeded");

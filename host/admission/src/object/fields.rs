@@ -47,7 +47,7 @@ impl FieldMask {
             }
             mask.0.add(segments);
         }
-        if !mask.is_whole() {
+        if !mask.selects_all() {
             for field in ["name", "namespace"] {
                 mask.0.add(&["metadata".to_owned(), field.to_owned()]);
             }
@@ -56,13 +56,13 @@ impl FieldMask {
     }
 
     /// Returns whether the mask selects whole objects.
-    pub fn is_whole(&self) -> bool {
+    pub fn selects_all(&self) -> bool {
         self.0.0.is_empty()
     }
 
     /// Returns whether all selected fields are below `metadata`.
     pub fn is_metadata(&self) -> bool {
-        self.0.0.keys().all(|key| key == "metadata") && !self.is_whole()
+        self.0.0.keys().all(|key| key == "metadata") && !self.selects_all()
     }
 
     /// Returns an object with only the selected fields.
@@ -189,7 +189,7 @@ mod tests {
     #[test]
     fn a_mask_refuses_invalid_pointers_and_too_many_pointers() {
         let of = |pointers: &[&str]| FieldMask::new(pointers.iter().copied()).unwrap();
-        assert!(of(&[]).is_whole() && !of(&[]).is_metadata());
+        assert!(of(&[]).selects_all() && !of(&[]).is_metadata());
         assert!(of(&["/metadata/labels"]).is_metadata());
         assert!(!of(&["/metadata/labels", "/spec"]).is_metadata());
         let deep = "/a".repeat(DEPTH + 1);

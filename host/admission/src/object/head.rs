@@ -120,7 +120,7 @@ impl Head {
 }
 
 /// Returns whether a tree can be built from a text.
-pub(crate) fn is_whole(text: &str) -> bool {
+pub(crate) fn can_build_tree(text: &str) -> bool {
     serde_json::from_str::<ValidJson>(text).is_ok()
 }
 

@@ -21,12 +21,12 @@ use crate::{Patch, Pattern, Pointer, object::tree::Key, patch::Action, patch::po
 ///
 /// The spelling applies to objects that arrive, and to the result of every stage.
 #[derive(Clone, Debug, Default)]
-pub struct Spelling(Arc<Shape>);
+pub struct Spelling(Arc<KeyTree>);
 
 #[derive(Clone, Debug, Default)]
-struct Shape {
-    members: Vec<(String, Shape)>,
-    elements: Option<Box<Shape>>,
+struct KeyTree {
+    members: Vec<(String, KeyTree)>,
+    elements: Option<Box<KeyTree>>,
 }
 
 /// The keys of [`Spelling::kubernetes`] on the top level of an object.
@@ -63,14 +63,14 @@ impl Spelling {
         pointers: impl IntoIterator<Item = &'a Pointer>,
         patterns: impl IntoIterator<Item = Pattern>,
     ) -> Self {
-        let mut shape = Shape::default();
+        let mut tree = KeyTree::default();
         for pointer in pointers {
-            shape.add(pointer.segments(), false);
+            tree.add(pointer.segments(), false);
         }
         for Pattern(pointer) in patterns {
-            shape.add(pointer.segments(), true);
+            tree.add(pointer.segments(), true);
         }
-        Self(Arc::new(shape))
+        Self(Arc::new(tree))
     }
 
     /// Returns the spelling of the keys that identify objects of Kubernetes and BCS, and of their labels.
@@ -80,15 +80,15 @@ impl Spelling {
 
     /// Returns the spelling of the keys below this pointer.
     pub fn below(&self, place: &Pointer) -> Self {
-        let mut shape = &*self.0;
+        let mut tree = &*self.0;
         for segment in place.segments() {
-            let member = shape.member(segment).map(|(_, _, shape)| shape);
-            match member.or(shape.elements.as_deref()) {
-                Some(below) => shape = below,
+            let member = tree.member(segment).map(|(_, _, tree)| tree);
+            match member.or(tree.elements.as_deref()) {
+                Some(below) => tree = below,
                 None => return Self::default(),
             }
         }
-        Self(Arc::new(shape.clone()))
+        Self(Arc::new(tree.clone()))
     }
 
     /// Converts a document to this spelling; `None` if the document has it already.
@@ -108,7 +108,7 @@ impl Spelling {
     }
 }
 
-impl Shape {
+impl KeyTree {
     fn add(&mut self, segments: &[String], wildcards: bool) {
         let Some((first, rest)) = segments.split_first() else {
             return;
@@ -120,7 +120,7 @@ impl Shape {
                 self.members.push((first.clone(), Self::default()));
             }
             match self.members.iter_mut().find(|(key, _)| key == first) {
-                Some((_, shape)) => shape,
+                Some((_, tree)) => tree,
                 None => return,
             }
         };
@@ -136,7 +136,7 @@ impl Shape {
             .iter()
             .enumerate()
             .find(|(_, (canonical, _))| same_key(key, canonical))
-            .map(|(index, (canonical, shape))| (index, canonical.as_str(), shape))
+            .map(|(index, (canonical, tree))| (index, canonical.as_str(), tree))
     }
 
     fn may_change_at(&self, place: &jsonptr::Pointer, action: &Action) -> bool {
@@ -152,18 +152,18 @@ impl Shape {
         };
         let key = token.decoded();
         let member = self.member(&key);
-        member.is_some_and(|(_, canonical, shape)| *key != *canonical || shape.may_change_at(below, action))
+        member.is_some_and(|(_, canonical, tree)| *key != *canonical || tree.may_change_at(below, action))
             || self
                 .elements
                 .as_ref()
-                .is_some_and(|shape| shape.may_change_at(below, action))
+                .is_some_and(|tree| tree.may_change_at(below, action))
     }
 
     fn canonical(&self, document: &str) -> Result<Option<String>, SpellingError> {
         let mut found = KeyFindings::default();
         let mut reader = serde_json::Deserializer::from_str(document);
         let walked = Walk {
-            shape: self,
+            tree: self,
             found: &mut found,
         }
         .deserialize(&mut reader)
@@ -199,20 +199,20 @@ impl Shape {
                         member.map_or(key.as_str(), |(_, key, _)| key),
                     )?);
                     out.push(':');
-                    match member.map(|(_, _, shape)| shape).or(self.elements.as_deref()) {
-                        Some(shape) => shape.respell(value.get(), out)?,
+                    match member.map(|(_, _, tree)| tree).or(self.elements.as_deref()) {
+                        Some(tree) => tree.respell(value.get(), out)?,
                         None => out.push_str(value.get()),
                     }
                 }
                 out.push('}');
             }
-            (Some(b'['), Some(shape)) => {
+            (Some(b'['), Some(tree)) => {
                 out.push('[');
                 for (index, value) in serde_json::from_str::<Vec<&RawValue>>(value)?.iter().enumerate() {
                     if index > 0 {
                         out.push(',');
                     }
-                    shape.respell(value.get(), out)?;
+                    tree.respell(value.get(), out)?;
                 }
                 out.push(']');
             }
@@ -239,9 +239,9 @@ struct KeyFindings {
     twice: bool,
 }
 
-/// Checks the keys of a document's shape in one pass.
+/// Checks the keys of a document against a key tree in one pass.
 struct Walk<'s> {
-    shape: &'s Shape,
+    tree: &'s KeyTree,
     found: &'s mut KeyFindings,
 }
 
@@ -249,7 +249,7 @@ impl<'de> DeserializeSeed<'de> for Walk<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<(), D::Error> {
-        if self.shape.is_empty() {
+        if self.tree.is_empty() {
             IgnoredAny::deserialize(reader).map(|_| ())
         } else {
             reader.deserialize_any(self)
@@ -265,13 +265,13 @@ impl<'de> Visitor<'de> for Walk<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        let nothing = Shape::default();
-        let others = self.shape.elements.as_deref().unwrap_or(&nothing);
-        let mut seen: Vec<Option<String>> = vec![None; self.shape.members.len()];
+        let nothing = KeyTree::default();
+        let others = self.tree.elements.as_deref().unwrap_or(&nothing);
+        let mut seen: Vec<Option<String>> = vec![None; self.tree.members.len()];
         while let Some(Key(key)) = map.next_key::<Key<'de>>()? {
-            let Some((index, canonical, shape)) = self.shape.member(&key) else {
+            let Some((index, canonical, tree)) = self.tree.member(&key) else {
                 map.next_value_seed(Walk {
-                    shape: others,
+                    tree: others,
                     found: self.found,
                 })?;
                 continue;
@@ -287,7 +287,7 @@ impl<'de> Visitor<'de> for Walk<'_> {
             }
             self.found.other_spelling |= key != canonical;
             map.next_value_seed(Walk {
-                shape,
+                tree,
                 found: self.found,
             })?;
             if let Some(seen) = seen.get_mut(index) {
@@ -298,11 +298,11 @@ impl<'de> Visitor<'de> for Walk<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
-        let nothing = Shape::default();
-        let shape = self.shape.elements.as_deref().unwrap_or(&nothing);
+        let nothing = KeyTree::default();
+        let tree = self.tree.elements.as_deref().unwrap_or(&nothing);
         while seq
             .next_element_seed(Walk {
-                shape,
+                tree,
                 found: self.found,
             })?
             .is_some()
@@ -339,13 +339,13 @@ impl<'de> Visitor<'de> for Walk<'_> {
 mod tests {
     use super::*;
 
-    fn shape(patterns: &[&str]) -> Spelling {
+    fn spelling(patterns: &[&str]) -> Spelling {
         Spelling::new([], patterns.iter().map(|text| text.parse::<Pattern>().unwrap()))
     }
 
     #[test]
     fn a_document_is_converted_to_the_canonical_spelling() {
-        let shape = shape(&["/kind", "/metadata/labels", "/spec/items/*/image"]);
+        let spelling = spelling(&["/kind", "/metadata/labels", "/spec/items/*/image"]);
         for (case, document, expected) in [
             ("right", r#"{"kind": "a", "other": 1}"#, Ok(None)),
             ("not an object", "[1, null, true, 1.5, \"\"]", Ok(None)),
@@ -354,7 +354,7 @@ mod tests {
             ("long s", "{\"\u{17f}pec\": 1}", Ok(Some(r#"{"spec":1}"#))),
             ("escaped key", r#"{"\u004bind": 1}"#, Ok(Some(r#"{"kind":1}"#))),
             (
-                "what is not in the shape stays to the letter",
+                "what is not in the spelling stays to the letter",
                 r#" {"Spec": {"Items": [{"Image": 1.10, "Other" : [1, 2]}, 5]}, "x\u00e9": {"Kind": 1}} "#,
                 Ok(Some(
                     r#"{"spec":{"items":[{"image":1.10,"Other":[1, 2]},5]},"xé":{"Kind": 1}}"#,
@@ -366,7 +366,7 @@ mod tests {
                 Ok(None),
             ),
             (
-                "another type than the shape has",
+                "another type than the spelling has",
                 r#"{"spec": [{"Items": 1}]}"#,
                 Ok(None),
             ),
@@ -396,7 +396,7 @@ mod tests {
                 Err("trailing characters at line 1 column 4"),
             ),
         ] {
-            let got = shape.canonical(document).map_err(|error| match error {
+            let got = spelling.canonical(document).map_err(|error| match error {
                 SpellingError::Json(error) | SpellingError::Ambiguous(error) => error.to_string(),
             });
             assert_eq!(

@@ -1,6 +1,6 @@
 use url::Url;
 
-use crate::words;
+use crate::keywords;
 
 /// The protocol of a webhook.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub enum ReviewVersion {
     V1Beta1,
 }
 
-words!(ReviewVersion, "version of AdmissionReview": V1 = "v1", V1Beta1 = "v1beta1");
+keywords!(ReviewVersion, "version of AdmissionReview": V1 = "v1", V1Beta1 = "v1beta1");
 
 impl ReviewVersion {
     /// Returns the `apiVersion` of reviews.

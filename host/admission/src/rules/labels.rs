@@ -1,6 +1,6 @@
 use std::{collections::BTreeMap, fmt};
 
-use crate::words;
+use crate::keywords;
 
 /// The labels of an object or a namespace, by key.
 pub type Labels = BTreeMap<String, String>;
@@ -94,7 +94,7 @@ pub enum LabelOperator {
     DoesNotExist,
 }
 
-words!(
+keywords!(
     LabelOperator,
     "operator": In = "In",
     NotIn = "NotIn",

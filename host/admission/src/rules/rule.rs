@@ -1,6 +1,6 @@
 use std::fmt;
 
-use crate::{GroupVersionResource, Operation, Request, words};
+use crate::{GroupVersionResource, Operation, Request, keywords};
 
 /// Selects requests; every part must match. A rule means the same as in a Kubernetes webhook configuration, except for
 /// `kinds`, which is for control planes that identify requests by the kind in their body.
@@ -35,7 +35,7 @@ pub enum MatchPolicy {
     Equivalent,
 }
 
-words!(MatchPolicy, "match policy": Exact = "Exact", Equivalent = "Equivalent");
+keywords!(MatchPolicy, "match policy": Exact = "Exact", Equivalent = "Equivalent");
 
 /// The resources that Kubernetes serves in two groups: (resource, old group, new group).
 const MOVED: [(&str, &str, &str); 7] = [
@@ -99,7 +99,7 @@ pub enum Scope {
     Any,
 }
 
-words!(Scope, "scope": Cluster = "Cluster", Namespaced = "Namespaced", Any = "*");
+keywords!(Scope, "scope": Cluster = "Cluster", Namespaced = "Namespaced", Any = "*");
 
 /// An entry of a rule's resources: `pods`, `pods/status`, `pods/*`, `*/status`, `*` or `*/*`.
 #[derive(Clone, Debug, PartialEq, Eq)]

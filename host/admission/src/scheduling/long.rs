@@ -16,7 +16,7 @@ use tracing::Instrument as _;
 use crate::{
     capabilities::log::with_current_notes,
     scheduling::{
-        offload::{SMALL, ended, threads_for_long_work},
+        offload::{SMALL, resume_panic_or_wait, threads_for_long_work},
         reschedule::long_polls,
     },
 };
@@ -26,7 +26,7 @@ const LONG: Duration = Duration::from_millis(1);
 
 /// The number of calls of a hook that begin on a thread for long work after a long call. So a hook that only sometimes
 /// computes for long rarely does so on a serving thread.
-const WARY: u8 = 16;
+const CALLS_AFTER_LONG_CALL: u8 = 16;
 
 /// The time without yielding that makes a call suspicious: it may have computed, or its thread may have waited for a
 /// processor. The next call of the hook is measured from its beginning.
@@ -34,16 +34,16 @@ const SUSPICIOUS: Duration = Duration::from_millis(4);
 
 /// Predicts from earlier calls of a hook whether its next call is long. Lives as long as the hook.
 #[derive(Debug, Default)]
-pub struct Expectation {
+pub struct LongCallPredictor {
     /// The number of next calls that begin on a thread for long work.
-    wary: AtomicU8,
+    expected_long_calls: AtomicU8,
     /// Whether calls are measured from their beginning.
     is_suspected: AtomicBool,
 }
 
-impl Expectation {
+impl LongCallPredictor {
     fn is_long(&self) -> bool {
-        self.wary.load(Ordering::Relaxed) > 0
+        self.expected_long_calls.load(Ordering::Relaxed) > 0
     }
 
     /// Learns from the size of a response, in bytes. If it takes long to copy and free, its call counts as long.
@@ -55,11 +55,15 @@ impl Expectation {
 
     /// Learns from a call. Concurrent calls may overwrite each other's result, which the next call corrects.
     fn learn(&self, was_long: bool) {
-        let before = self.wary.load(Ordering::Relaxed);
-        let after = if was_long { WARY } else { before.saturating_sub(1) };
+        let before = self.expected_long_calls.load(Ordering::Relaxed);
+        let after = if was_long {
+            CALLS_AFTER_LONG_CALL
+        } else {
+            before.saturating_sub(1)
+        };
         // Most calls are short, and should not write memory that other threads read.
         if after != before {
-            self.wary.store(after, Ordering::Relaxed);
+            self.expected_long_calls.store(after, Ordering::Relaxed);
         }
     }
 }
@@ -75,31 +79,31 @@ enum Mobility {
     /// The call is on a serving thread, and can request to be moved.
     Movable,
     /// The call has requested to be moved.
-    Leaving,
+    Moving,
 }
 
 thread_local! {
     static MOBILITY: Cell<Mobility> = const { Cell::new(Mobility::Fixed) };
 }
 
-/// Returns whether the current call is on a serving thread, from which [`leave`] can move it.
-pub fn may_leave() -> bool {
+/// Returns whether the current call is on a serving thread, from which [`move_to_long_work_thread`] can move it.
+pub fn is_call_movable() -> bool {
     MOBILITY.get() == Mobility::Movable
 }
 
 /// Moves the current call to a thread for long work, before work that takes long and cannot yield. Does nothing if the
 /// call is already on such a thread, or was not started by [`run_long`].
-pub async fn leave() {
-    if may_leave() {
-        MOBILITY.set(Mobility::Leaving);
+pub async fn move_to_long_work_thread() {
+    if is_call_movable() {
+        MOBILITY.set(Mobility::Moving);
         tokio::task::yield_now().await;
     }
 }
 
-/// Calls [`leave`] before work on this many bytes, unless it is short.
-pub async fn leave_for(bytes: usize) {
+/// Calls [`move_to_long_work_thread`] before work on this many bytes, unless it is short.
+pub async fn move_if_long(bytes: usize) {
     if bytes > SMALL {
-        leave().await;
+        move_to_long_work_thread().await;
     }
 }
 
@@ -135,14 +139,14 @@ impl<T> MeasuredCall<T> {
     }
 
     /// Polls the call on a serving thread. `None` means that the call must continue on a thread for long work.
-    fn begin(&mut self, context: &mut Context<'_>, expectation: &Expectation) -> Poll<Option<T>> {
+    fn begin(&mut self, context: &mut Context<'_>, predictor: &LongCallPredictor) -> Poll<Option<T>> {
         let around = MOBILITY.replace(Mobility::Movable);
         let begun = (!self.has_yielded).then(Instant::now);
         let polled = self.poll(context);
         if begun.is_some_and(|begun| begun.elapsed() >= SUSPICIOUS) {
-            expectation.is_suspected.store(true, Ordering::Relaxed);
+            predictor.is_suspected.store(true, Ordering::Relaxed);
         }
-        if MOBILITY.replace(around) == Mobility::Leaving {
+        if MOBILITY.replace(around) == Mobility::Moving {
             self.spent = self.spent.max(LONG);
         }
         match polled {
@@ -158,21 +162,22 @@ impl<T> MeasuredCall<T> {
 }
 
 /// Runs a call. It begins on this thread, and moves to a thread for long work after it has computed for long or called
-/// [`leave`]. If the call is expected to be long, it begins on such a thread. Must be called within a tokio runtime.
-pub async fn run_long<T: Send + 'static>(call: LongCall<T>, expectation: &Expectation) -> T {
+/// [`move_to_long_work_thread`]. If the call is expected to be long, it begins on such a thread. Must be called within
+/// a tokio runtime.
+pub async fn run_long<T: Send + 'static>(call: LongCall<T>, predictor: &LongCallPredictor) -> T {
     let mut call = MeasuredCall {
         call,
         has_yielded: false,
-        is_suspected: expectation.is_suspected.load(Ordering::Relaxed),
+        is_suspected: predictor.is_suspected.load(Ordering::Relaxed),
         spent: Duration::ZERO,
     };
-    if !expectation.is_long() {
-        let output = poll_fn(|context| call.begin(context, expectation)).await;
+    if !predictor.is_long() {
+        let output = poll_fn(|context| call.begin(context, predictor)).await;
         if call.is_suspected && !call.is_long() {
-            expectation.is_suspected.store(false, Ordering::Relaxed);
+            predictor.is_suspected.store(false, Ordering::Relaxed);
         }
         // A finished call may be long too: copying its response and freeing its memory take time at the end.
-        expectation.learn(call.is_long());
+        predictor.learn(call.is_long());
         if let Some(output) = output {
             return output;
         }
@@ -188,10 +193,10 @@ pub async fn run_long<T: Send + 'static>(call: LongCall<T>, expectation: &Expect
     let _abort = Abort(task.abort_handle());
     match task.await {
         Ok((output, is_long)) => {
-            expectation.learn(is_long);
+            predictor.learn(is_long);
             output
         }
-        Err(error) => ended(error).await,
+        Err(error) => resume_panic_or_wait(error).await,
     }
 }
 
@@ -224,22 +229,22 @@ mod tests {
         })
     }
 
-    fn long() -> Expectation {
-        let expectation = Expectation::default();
-        expectation.learn(true);
-        expectation
+    fn long() -> LongCallPredictor {
+        let predictor = LongCallPredictor::default();
+        predictor.learn(true);
+        predictor
     }
 
     #[tokio::test]
     async fn a_long_call_moves_to_another_thread_and_the_next_calls_begin_there() {
         let here = current().name().unwrap_or_default().to_owned();
-        let expectation = Expectation::default();
+        let predictor = LongCallPredictor::default();
         let first = [(0, here.as_str()), (1, &here), (2, "long-work"), (3, "long-work")];
         // After a long call, this many short calls begin on a thread for long work. Later ones begin on this thread.
-        let short = std::iter::repeat_n((0, "long-work"), usize::from(WARY));
+        let short = std::iter::repeat_n((0, "long-work"), usize::from(CALLS_AFTER_LONG_CALL));
         let next = [(0, here.as_str()), (2, "long-work")];
         for (ticks, thread) in first.into_iter().chain(short).chain(next) {
-            assert_eq!(run_long(call(ticks), &expectation).await, thread, "{ticks}");
+            assert_eq!(run_long(call(ticks), &predictor).await, thread, "{ticks}");
         }
     }
 
@@ -249,23 +254,23 @@ mod tests {
         let here = thread();
         for (bytes, expected) in [(SMALL, here.as_str()), (SMALL + 1, "long-work")] {
             let call: LongCall<_> = Box::pin(async move {
-                leave_for(bytes).await;
+                move_if_long(bytes).await;
                 // A nested call does not change whether the outer call can be moved.
-                let inner = run_long(Box::pin(async move { thread() }), &Expectation::default()).await;
-                leave_for(bytes).await;
+                let inner = run_long(Box::pin(async move { thread() }), &LongCallPredictor::default()).await;
+                move_if_long(bytes).await;
                 (thread() == inner, inner)
             });
-            let ended = run_long(call, &Expectation::default()).await;
+            let ended = run_long(call, &LongCallPredictor::default()).await;
             assert_eq!(ended, (true, expected.to_owned()), "{bytes}");
         }
-        assert!(!may_leave());
-        leave().await;
+        assert!(!is_call_movable());
+        move_to_long_work_thread().await;
     }
 
     #[tokio::test]
     async fn a_call_that_computes_for_long_without_yielding_is_noticed() {
         let here = current().name().unwrap_or_default().to_owned();
-        let expectation = Expectation::default();
+        let predictor = LongCallPredictor::default();
         // The first call becomes suspicious, the second one is measured, and the next ones are expected to be long.
         for thread in [here.as_str(), &here, "long-work", "long-work"] {
             let call: LongCall<_> = Box::pin(async {
@@ -273,15 +278,15 @@ mod tests {
                 while thread_time() < begun + SUSPICIOUS {}
                 current().name().unwrap_or_default().to_owned()
             });
-            assert_eq!(run_long(call, &expectation).await, thread);
+            assert_eq!(run_long(call, &predictor).await, thread);
         }
     }
 
     #[tokio::test]
     async fn a_panic_on_another_thread_continues_in_the_caller() {
-        let expectation = long();
+        let predictor = long();
         let panicking = task::spawn(async move {
-            run_long::<()>(Box::pin(async { panic!("of the guest") }), &expectation).await;
+            run_long::<()>(Box::pin(async { panic!("of the guest") }), &predictor).await;
         });
         let panic = panicking.await.unwrap_err().into_panic();
         assert_eq!(panic.downcast_ref(), Some(&"of the guest"));
@@ -290,12 +295,12 @@ mod tests {
     #[tokio::test]
     async fn a_dropped_call_is_aborted() {
         let (alive, ended) = oneshot::channel::<()>();
-        let expectation = long();
+        let predictor = long();
         let call: LongCall<()> = Box::pin(async move {
             let _alive = alive;
             std::future::pending().await
         });
-        let given_up = tokio::time::timeout(Duration::ZERO, run_long(call, &expectation)).await;
+        let given_up = tokio::time::timeout(Duration::ZERO, run_long(call, &predictor)).await;
         assert!(given_up.is_err());
         assert!(ended.await.is_err());
     }

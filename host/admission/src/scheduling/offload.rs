@@ -88,7 +88,7 @@ pub async fn offload_without_deadline<T: Send + 'static>(
     }
     match in_turn(work).await {
         Ok(done) => done,
-        Err(error) => ended(error).await,
+        Err(error) => resume_panic_or_wait(error).await,
     }
 }
 
@@ -114,7 +114,7 @@ pub fn on_thread_for_long_work<T: Send + 'static>(
 }
 
 /// Resumes the panic of a failed task. If the task was aborted instead, the process is ending, so this waits.
-pub async fn ended<T>(error: JoinError) -> T {
+pub async fn resume_panic_or_wait<T>(error: JoinError) -> T {
     match error.try_into_panic() {
         Ok(panic) => resume_unwind(panic),
         Err(_) => std::future::pending().await,
@@ -122,7 +122,7 @@ pub async fn ended<T>(error: JoinError) -> T {
 }
 
 /// Drops a value of this many bytes, on a thread for long work if it is large.
-pub(crate) fn drop_apart<T: Send + 'static>(value: T, bytes: usize) {
+pub(crate) fn drop_on_long_work_thread<T: Send + 'static>(value: T, bytes: usize) {
     if bytes > SMALL
         && let Some(threads) = THREADS.as_ref()
     {

@@ -133,7 +133,7 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { chain, stage, cause } = self;
         match cause {
-            RefusalCause::Denied(denial) if denial.is_whole => write!(f, "{denial}"),
+            RefusalCause::Denied(denial) if denial.names_policy => write!(f, "{denial}"),
             RefusalCause::Denied(denial) => {
                 write!(f, "stage {stage} of chain {chain} denied the request: {denial}")
             }

@@ -87,7 +87,7 @@ async fn a_stage_in_audit_mode_does_not_delay_other_stages() {
             Deadline::after(Duration::from_millis(1_000)),
         );
         evaluation
-            .run(&[&chain], surroundings(&StaticNamespaces::default()))
+            .run(&[&chain], sources(&StaticNamespaces::default()))
             .await;
         let outcome = evaluation.outcome();
         let (got, refusal, _) = summary(&outcome);

@@ -24,11 +24,11 @@ use std::{
 };
 
 use admittance_admission::{
-    Chain, Deadline, Decision, Denial, Evaluation, Failure, FailureKind, FailurePolicy, GroupVersionKind,
-    GroupVersionResource, Hook, IdentityFields, LabelSelector, Labels, Mode, NamespaceLookupError,
-    NamespaceSelector, NamespaceSource, NoAuthorizer, Object, Operation, Outcome, Patch, Phase, Refusal,
-    RefusalCause, Reinvocation, Request, Requirement, Response, Rule, Stage, StageResult, StaticNamespaces,
-    Surroundings, Verdict, async_trait,
+    Chain, Deadline, Decision, Denial, Evaluation, EvaluationSources, Failure, FailureKind, FailurePolicy,
+    GroupVersionKind, GroupVersionResource, Hook, IdentityFields, LabelSelector, Labels, Mode,
+    NamespaceLookupError, NamespaceSelector, NamespaceSource, NoAuthorizer, Object, Operation, Outcome,
+    Patch, Phase, Refusal, RefusalCause, Reinvocation, Request, Requirement, Response, Rule, Stage,
+    StageResult, StaticNamespaces, Verdict, async_trait,
 };
 use serde_json::{Value, json};
 
@@ -112,8 +112,8 @@ fn chain(stages: Vec<Stage>) -> Chain {
     Chain::new("chain", vec![Rule::for_operations(Operation::ALL)], stages)
 }
 
-fn surroundings(namespaces: &dyn NamespaceSource) -> Surroundings<'_> {
-    Surroundings {
+fn sources(namespaces: &dyn NamespaceSource) -> EvaluationSources<'_> {
+    EvaluationSources {
         namespaces,
         authorizer: &NoAuthorizer,
     }
@@ -122,7 +122,7 @@ fn surroundings(namespaces: &dyn NamespaceSource) -> Surroundings<'_> {
 async fn run(stages: Vec<Stage>, request: Request, budget: Duration) -> Outcome {
     let mut evaluation = Evaluation::new(request, Deadline::after(budget));
     evaluation
-        .run(&[&chain(stages)], surroundings(&StaticNamespaces::default()))
+        .run(&[&chain(stages)], sources(&StaticNamespaces::default()))
         .await;
     evaluation.outcome()
 }

@@ -100,7 +100,7 @@ async fn a_stage_fails_if_the_labels_of_the_namespace_cannot_be_read() {
             Deadline::after(Duration::from_secs(1)),
         );
         evaluation
-            .run(&[&chain(vec![stage])], surroundings(&NoNamespaces))
+            .run(&[&chain(vec![stage])], sources(&NoNamespaces))
             .await;
         let outcome = evaluation.outcome();
         let StageResult::Failed { failure, .. } = &outcome.trace[0].result else {

@@ -278,7 +278,7 @@ async fn warnings_and_annotations_are_kept_in_the_order_of_their_stages() {
 async fn denials_that_name_their_policies_are_joined() {
     let named = |name: &str, script: Script| {
         let mut stage = Stage::new(name, script);
-        stage.spec.names_itself = true;
+        stage.spec.denials_name_policy = true;
         stage
     };
     let validating = |name: &str, stages: Vec<Stage>| {
@@ -317,7 +317,7 @@ async fn denials_that_name_their_policies_are_joined() {
         );
         let chains: Vec<&Chain> = chains.iter().collect();
         evaluation
-            .run(&chains, surroundings(&StaticNamespaces::default()))
+            .run(&chains, sources(&StaticNamespaces::default()))
             .await;
         let outcome = evaluation.outcome();
         let Decision::Refused(refusal) = &outcome.decision else {

@@ -275,15 +275,15 @@ fn a_request_that_ends_here_gets_the_reply_of_bcs_mesos_driver() {
     let malformed = Rejection::new(RejectionKind::Malformed, "json decode failed!x");
     // (end, status, code, a part of the message)
     for (end, status, code, message) in [
-        (End::Refused(&denied), 400, 1_405_234, "stage s of chain c denied the request: no \\\"latest\\\" here"),
-        (End::Refused(&failed), 400, 1_405_234, "request webhoook s error stage s of chain c failed (trap): it broke"),
-        (End::Rejected(&wrong), 400, 1_405_234, "http header BCS-ClusterID x don't exist"),
-        (End::Rejected(&malformed), 400, 1_405_010, "json decode failed!x"),
-        (End::BodyTooLarge { limit: 7 }, 413, 1_405_012, "larger than the 7 bytes"),
-        (End::BodyTimeout { limit: Duration::from_secs(2) }, 408, 1_405_012, "did not arrive within 2s"),
-        (End::BodyUnreadable { reason: "cut off" }, 400, 1_405_012, "cannot be read: cut off"),
-        (End::BodyEncoded { encoding: "gzip" }, 415, 1_405_012, "`gzip`"),
-        (End::Overloaded { retry_after: Duration::ZERO, reason: "too much" }, 503, 1_405_230, "too much"),
+        (EndReason::Refused(&denied), 400, 1_405_234, "stage s of chain c denied the request: no \\\"latest\\\" here"),
+        (EndReason::Refused(&failed), 400, 1_405_234, "request webhoook s error stage s of chain c failed (trap): it broke"),
+        (EndReason::Rejected(&wrong), 400, 1_405_234, "http header BCS-ClusterID x don't exist"),
+        (EndReason::Rejected(&malformed), 400, 1_405_010, "json decode failed!x"),
+        (EndReason::BodyTooLarge { limit: 7 }, 413, 1_405_012, "larger than the 7 bytes"),
+        (EndReason::BodyTimeout { limit: Duration::from_secs(2) }, 408, 1_405_012, "did not arrive within 2s"),
+        (EndReason::BodyUnreadable { reason: "cut off" }, 400, 1_405_012, "cannot be read: cut off"),
+        (EndReason::BodyEncoded { encoding: "gzip" }, 415, 1_405_012, "`gzip`"),
+        (EndReason::Overloaded { retry_after: Duration::ZERO, reason: "too much" }, 503, 1_405_230, "too much"),
     ] {
         let response = bcs().reply(&end);
         let text = json_of(&response);
@@ -296,13 +296,13 @@ fn a_request_that_ends_here_gets_the_reply_of_bcs_mesos_driver() {
         assert!(text.starts_with(&start) && text.ends_with(finish), "{text}");
         assert!(text.contains(message), "{text}");
     }
-    let response = bcs().reply(&End::UpstreamUnreachable { reason: "no server" });
+    let response = bcs().reply(&EndReason::UpstreamUnreachable { reason: "no server" });
     assert_eq!(response.status(), 200);
     assert_eq!(
         json_of(&response),
         r#"{"result":false,"code":1405009,"message":"do http request failed!no server","data":{}}"#
     );
-    let overloaded = End::Overloaded {
+    let overloaded = EndReason::Overloaded {
         retry_after: Duration::from_millis(10),
         reason: "too much",
     };
@@ -310,7 +310,7 @@ fn a_request_that_ends_here_gets_the_reply_of_bcs_mesos_driver() {
     // A message cannot add headers to the reply.
     assert_eq!(
         bcs()
-            .reply(&End::BodyUnreadable { reason: "a\r\nb: c" })
+            .reply(&EndReason::BodyUnreadable { reason: "a\r\nb: c" })
             .headers()
             .len(),
         1

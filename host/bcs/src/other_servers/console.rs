@@ -2,8 +2,8 @@
 
 use std::net::IpAddr;
 
-use admittance_admission::words;
-use admittance_dialect::End;
+use admittance_admission::keywords;
+use admittance_dialect::EndReason;
 use admittance_net::upstream::{Server, Upstream};
 use axum::body::Body;
 use http::{
@@ -59,7 +59,7 @@ impl Default for ConsoleConfig {
     }
 }
 
-words!(ConsoleScheme, "scheme": Http = "http", Https = "https");
+keywords!(ConsoleScheme, "scheme": Http = "http", Https = "https");
 
 #[derive(Debug)]
 pub(super) struct Consoles {
@@ -112,7 +112,7 @@ impl Consoles {
 }
 
 /// Returns the reply for a console that does not respond.
-fn no_reply(is_websocket: bool, end: &End<'_>) -> Response<Body> {
+fn no_reply(is_websocket: bool, end: &EndReason<'_>) -> Response<Body> {
     let (status, text) = if is_websocket {
         (
             StatusCode::SERVICE_UNAVAILABLE,

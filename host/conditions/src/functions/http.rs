@@ -1,6 +1,6 @@
 //! Kyverno's `http.Get` and `http.Post`, which send requests that the host grants to policies.
 
-use admittance_admission::{Deadline, HttpGrant, HttpRequest, PolicyHttp, Tape, leave_for};
+use admittance_admission::{Deadline, HttpGrant, HttpRequest, PolicyHttp, ResponseRecorder, move_if_long};
 use serde_json::{Value as Json, json};
 
 use super::{
@@ -88,7 +88,7 @@ impl HttpLookup {
     pub(super) async fn find(
         &self,
         http: Option<&PolicyHttp>,
-        tape: Option<&Tape>,
+        recorder: Option<&ResponseRecorder>,
         deadline: Deadline,
     ) -> Result<Value<'static>, String> {
         let failed = |why: String| format!("request failed: {why}");
@@ -97,10 +97,10 @@ impl HttpLookup {
         let (mut request, origin) = parsed.map_err(|error| failed(error.to_string()))?;
         request.headers.clone_from(&self.headers);
         request.body.clone_from(&self.body);
-        let grant = HttpGrant::of(&http.grants, &origin, &request, POLICY).map_err(failed)?;
-        let sent = request.send(grant, &*http.sender, tape, deadline).await;
+        let grant = HttpGrant::find_granting(&http.grants, &origin, &request, POLICY).map_err(failed)?;
+        let sent = request.send(grant, &*http.sender, recorder, deadline).await;
         let answer = sent.map_err(|error| failed(error.to_string()))?;
-        leave_for(answer.body.len()).await;
+        move_if_long(answer.body.len()).await;
         // As in Go's decoder, anything after the body's first JSON value is ignored.
         let mut values = serde_json::Deserializer::from_slice(&answer.body).into_iter::<Json>();
         let body = with_doubles(values.next().and_then(Result::ok).unwrap_or_default());

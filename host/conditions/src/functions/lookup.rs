@@ -85,8 +85,8 @@ impl Lookup {
         match self {
             Self::Objects(lookup) => lookup.find(sources.cluster, deadline).await,
             Self::Http(lookup) => {
-                let tape = sources.request.tape.as_ref();
-                lookup.find(sources.http, tape, deadline).await
+                let recorder = sources.request.recorder.as_ref();
+                lookup.find(sources.http, recorder, deadline).await
             }
         }
     }

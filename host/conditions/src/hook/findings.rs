@@ -233,7 +233,7 @@ impl PolicyHook {
             );
             Denial::new(first.reason.code(), first.reason.as_str(), whole)
         };
-        denial.is_whole = true;
+        denial.names_policy = true;
         denial.details.insert("name".to_owned(), name.into());
         if !resource.group.is_empty() {
             denial
@@ -254,7 +254,7 @@ impl PolicyHook {
 /// Creates the denial of a request that the API server could not complete, under any failure policy.
 fn internal_error(why: &str) -> Denial {
     let mut denial = Denial::new(500, "InternalError", format!("Internal error occurred: {why}"));
-    denial.is_whole = true;
+    denial.names_policy = true;
     denial.add_cause(None, why);
     denial
 }

@@ -1,7 +1,8 @@
 //! Applies the mutations of a policy.
 
 use admittance_admission::{
-    Deadline, Failure, FailureKind, GroupVersionKind, Object, Patch, PatchError, leave, may_leave, offload,
+    Deadline, Failure, FailureKind, GroupVersionKind, Object, Patch, PatchError, is_call_movable,
+    move_to_long_work_thread, offload,
 };
 use serde_json::Value as Json;
 
@@ -95,9 +96,11 @@ impl Change {
     /// Writes the value as JSON. Its size is known only when it is written, because values share their parts. If it is
     /// large, writing starts again on a thread for long work.
     async fn written(value: &Value<'_>, limit: usize, deadline: Deadline) -> Result<Self, Failure> {
-        if may_leave() {
+        if is_call_movable() {
             match Self::from_value(value, limit.min(BRIEF), deadline) {
-                Err(failure) if failure.kind == FailureKind::OutputTooLarge => leave().await,
+                Err(failure) if failure.kind == FailureKind::OutputTooLarge => {
+                    move_to_long_work_thread().await
+                }
                 written => return written,
             }
         }

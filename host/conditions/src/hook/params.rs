@@ -1,7 +1,7 @@
 //! Reads the parameters of a policy from the cluster.
 
 use admittance_admission::{
-    ClusterError, ClusterKind, ClusterQuery, Deadline, LabelSelector, RecordedCluster, words,
+    ClusterError, ClusterKind, ClusterQuery, Deadline, LabelSelector, RecordedCluster, keywords,
 };
 use serde_json::Value as Json;
 
@@ -36,7 +36,7 @@ pub enum ParamsMissing {
     Deny,
 }
 
-words!(ParamsMissing, "action": Allow = "Allow", Deny = "Deny");
+keywords!(ParamsMissing, "action": Allow = "Allow", Deny = "Deny");
 
 impl Params {
     pub(super) async fn find(

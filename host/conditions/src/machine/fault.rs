@@ -21,12 +21,12 @@ pub(crate) enum Halt {
     /// The value must first be looked up.
     Lookup(Box<Lookup>),
     /// The evaluation must first move to a thread for long work.
-    Leave,
+    MoveThread,
 }
 
 impl Halt {
     pub(super) fn is_pause(&self) -> bool {
-        matches!(self, Self::Question(_) | Self::Lookup(_) | Self::Leave)
+        matches!(self, Self::Question(_) | Self::Lookup(_) | Self::MoveThread)
     }
 }
 

@@ -2,7 +2,9 @@
 
 use std::mem;
 
-use admittance_admission::{Authorizer, PolicyHttp, RecordedCluster, Request, leave, may_leave};
+use admittance_admission::{
+    Authorizer, PolicyHttp, RecordedCluster, Request, is_call_movable, move_to_long_work_thread,
+};
 
 use super::{DEADLINE_INTERVAL, Fault, Halt, Machine, Meter, Outcome};
 use crate::expression::Expression;
@@ -33,8 +35,8 @@ impl<'a> Machine<'a> {
                     let answer = sources.authorizer.authorize(user, &question.attributes);
                     match tokio::time::timeout_at(self.deadline.instant(), answer).await {
                         Ok(answer) => {
-                            if let (Some(tape), Ok(access)) = (&sources.request.tape, &answer) {
-                                tape.access(user, &question.attributes, access.allowed);
+                            if let (Some(recorder), Ok(access)) = (&sources.request.recorder, &answer) {
+                                recorder.access(user, &question.attributes, access.allowed);
                             }
                             self.answers.insert(*question, answer);
                         }
@@ -48,12 +50,12 @@ impl<'a> Machine<'a> {
                         Err(_) => break Err(Fault::Halt(Halt::Deadline)),
                     }
                 }
-                Err(Fault::Halt(Halt::Leave)) => leave().await,
+                Err(Fault::Halt(Halt::MoveThread)) => move_to_long_work_thread().await,
                 outcome => break outcome,
             }
         };
-        if self.unpaused >= DEADLINE_INTERVAL && may_leave() {
-            leave().await;
+        if self.unpaused >= DEADLINE_INTERVAL && is_call_movable() {
+            move_to_long_work_thread().await;
         } else if self.unpaused >= YIELD_COST {
             self.unpaused = 0;
             tokio::task::yield_now().await;

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use admittance_admission::{
     ClusterError, ClusterKind, ClusterPage, ClusterQuery, ClusterReader, Failure, FailurePolicy, Hook,
-    HttpAnswer, HttpAnswers, HttpGrant, HttpOrigin, Moment, PolicyHttp, Response, Tape, Verdict,
+    HttpAnswer, HttpAnswers, HttpGrant, HttpOrigin, Moment, PolicyHttp, Response, ResponseRecorder, Verdict,
 };
 
 use super::*;
@@ -441,17 +441,21 @@ async fn a_recorded_request_keeps_the_objects_that_its_policies_looked_up() {
         Arc::new(NoAuthorizer),
         Some(cluster),
     );
-    let tape = Tape::default();
+    let recorder = ResponseRecorder::default();
     let mut request = pod();
-    request.tape = Some(tape.clone());
+    request.recorder = Some(recorder.clone());
     let answer = hook
         .admit(&Arc::new(request), Deadline::after(Duration::from_secs(60)))
         .await;
     assert_eq!(message(&answer.unwrap()), None);
-    let taped = tape.take();
-    let kinds: Vec<String> = taped.objects.iter().map(|(kind, _)| kind.to_string()).collect();
+    let recorded = recorder.take();
+    let kinds: Vec<String> = recorded
+        .objects
+        .iter()
+        .map(|(kind, _)| kind.to_string())
+        .collect();
     assert_eq!(kinds, ["v1/Namespace", "v1/ConfigMap", "v1/Pod"]);
-    assert!(taped.looked_up);
+    assert!(recorded.looked_up);
 }
 
 /// Returns a hook whose policy may send `GET` requests and some `POST` requests to one server with prepared responses.
@@ -540,14 +544,14 @@ async fn a_policy_sends_requests_to_granted_servers() {
 #[tokio::test]
 async fn responses_to_a_policy_are_recorded() {
     let expression = "http.Post('https://a.example/check', {}).ok == true";
-    let tape = Tape::default();
+    let recorder = ResponseRecorder::default();
     let mut request = pod();
-    request.tape = Some(tape.clone());
+    request.recorder = Some(recorder.clone());
     let hook = asking(compile(None, &[expression, expression]).unwrap());
     let request = Arc::new(request);
     let answer = hook.admit(&request, Deadline::after(Duration::from_secs(60)));
     assert_eq!(message(&answer.await.unwrap()), None);
-    let sent = tape
+    let sent = recorder
         .take()
         .http
         .into_iter()

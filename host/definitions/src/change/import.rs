@@ -6,7 +6,7 @@ mod compare;
 
 use std::{path::Path, sync::Arc};
 
-use admittance_admission::{ModuleReference, Reinvocation, words};
+use admittance_admission::{ModuleReference, Reinvocation, keywords};
 use serde::Serialize;
 use serde_json::Value as Json;
 
@@ -70,7 +70,7 @@ pub enum ImportResult {
     Invalid,
 }
 
-words!(ImportResult, "result": Exact = "exact", Differs = "differs", Kept = "kept", LeftOut = "left-out",
+keywords!(ImportResult, "result": Exact = "exact", Differs = "differs", Kept = "kept", LeftOut = "left-out",
     Invalid = "invalid");
 
 /// Converts the definitions in these files to native chains in a file at `target`.

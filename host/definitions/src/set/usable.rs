@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use admittance_admission::words;
+use admittance_admission::keywords;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -27,7 +27,7 @@ pub enum OnBadDefinition {
     ServeRest,
 }
 
-words!(OnBadDefinition, "choice": KeepLast = "keep-last", ServeRest = "serve-rest");
+keywords!(OnBadDefinition, "choice": KeepLast = "keep-last", ServeRest = "serve-rest");
 
 /// An unusable entry or file of definitions.
 #[derive(Clone, Debug, PartialEq, Eq)]

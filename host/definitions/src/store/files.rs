@@ -83,7 +83,7 @@ impl FileStore {
             return Ok(());
         };
         let mut mistakes = Mistakes::new();
-        for path in writers.finished(self.writer_timeout).await {
+        for path in writers.wait_and_list_unfinished(self.writer_timeout).await {
             let fix = "it is read once its writer closes it, or pauses for 2 s";
             mistakes.push(file_mistake(&path, "the file is still being written", fix));
         }

@@ -10,7 +10,7 @@ use std::{
 };
 
 use admittance_admission::Moment;
-use admittance_watch::{Extensions, Stamp, counts};
+use admittance_watch::{Extensions, Stamp, is_selected_file};
 
 use crate::{
     DefinitionFile, DefinitionSet, Definitions, DocumentForms,
@@ -240,7 +240,7 @@ pub fn files_in(path: &Path) -> io::Result<Vec<PathBuf>> {
 }
 
 pub(super) fn is_definition(file: &Path) -> bool {
-    counts(file, EXTENSIONS)
+    is_selected_file(file, EXTENSIONS)
 }
 
 pub(super) fn file_mistake(path: &Path, message: impl Into<String>, fix: &str) -> Mistake {

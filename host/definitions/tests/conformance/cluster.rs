@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use admittance_admission::{
     Access, AccessAttributes, Authorizer, AuthorizerError, Chain, ClusterError, ClusterKind, ClusterPage,
-    ClusterQuery, ClusterReader, Deadline, Evaluation, Labels, Outcome, Phase, Request, Stage,
-    StaticNamespaces, Surroundings, UserInfo, async_trait,
+    ClusterQuery, ClusterReader, Deadline, Evaluation, EvaluationSources, Labels, Outcome, Phase, Request,
+    Stage, StaticNamespaces, UserInfo, async_trait,
 };
 use admittance_definitions::{CelDefinition, ChainDefinition};
 use serde_json::{Value, json};
@@ -134,11 +134,11 @@ impl Cluster {
         let matching = self.chains.iter().filter(|chain| chain.matches(&request));
         let matching: Vec<&Chain> = matching.collect();
         let mut evaluation = Evaluation::new(request, Deadline::after(Duration::from_secs(600)));
-        let surroundings = Surroundings {
+        let sources = EvaluationSources {
             namespaces: &self.namespaces,
             authorizer: &Administrators,
         };
-        evaluation.run(&matching, surroundings).await;
+        evaluation.run(&matching, sources).await;
         evaluation.outcome()
     }
 }

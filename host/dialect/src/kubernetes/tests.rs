@@ -218,7 +218,7 @@ fn a_body_that_servers_could_read_differently_is_refused() {
 #[test]
 fn a_refusal_is_a_kubernetes_status() {
     let rejection = Rejection::new(RejectionKind::MediaType, "no");
-    let reply = KubernetesApi.reply(&End::Rejected(&rejection));
+    let reply = KubernetesApi.reply(&EndReason::Rejected(&rejection));
     assert_eq!(reply.status(), 415);
     let status: serde_json::Value = serde_json::from_slice(reply.body()).unwrap();
     let expected = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",

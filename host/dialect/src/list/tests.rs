@@ -17,7 +17,7 @@ fn jobs() -> ListRoute {
             next: NextToken::Header(HeaderName::from_static("x-nomad-nexttoken")),
             size: Some("per_page".to_owned()),
         }),
-        object: Some(ObjectPlace {
+        object: Some(ItemObjectRequest {
             path: "/v1/job/{/ID}?namespace={/Namespace}".parse().unwrap(),
             pointer: Pointer::default(),
         }),

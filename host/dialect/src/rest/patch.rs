@@ -4,8 +4,8 @@ use admittance_admission::{MergePatch, Object, Patch, PatchError};
 use bytes::Bytes;
 use http::{Method, header::CONTENT_TYPE, request::Parts};
 
-use super::{Matched, PlainPatch, document::malformed, spliced};
-use crate::{Reading, Rejection, RejectionKind, StoredState, ambiguous, template::enclosed};
+use super::{Matched, PatchType, document::malformed, replace_at};
+use crate::{Reading, Rejection, RejectionKind, StoredState, ambiguous, template::wrap_at};
 
 const MERGE: &str = "application/merge-patch+json";
 const JSON_PATCH: &str = "application/json-patch+json";
@@ -41,11 +41,11 @@ impl Matched {
             return Ok(None);
         }
         match self.patch_type(head)? {
-            PlainPatch::Json => Patch::parse(text)
+            PatchType::Json => Patch::parse(text)
                 .map(ClientPatch::Json)
                 .map(Some)
                 .map_err(refused),
-            PlainPatch::Merge => {
+            PatchType::Merge => {
                 let text = self.canonical(text)?;
                 // The patch only changes fields outside the object.
                 if is_optional && self.part(&text)?.is_none() {
@@ -57,7 +57,7 @@ impl Matched {
         }
     }
 
-    fn patch_type(&self, head: &Parts) -> Result<PlainPatch, Rejection> {
+    fn patch_type(&self, head: &Parts) -> Result<PatchType, Rejection> {
         let mut values = head.headers.get_all(CONTENT_TYPE).iter();
         let value = values.next().map(|value| value.to_str().unwrap_or("?"));
         if values.next().is_some() {
@@ -70,9 +70,9 @@ impl Matched {
             .unwrap_or(JSON)
             .trim();
         match essence.to_ascii_lowercase().as_str() {
-            MERGE => Ok(PlainPatch::Merge),
-            JSON_PATCH => Ok(PlainPatch::Json),
-            JSON => Ok(self.route.route.plain_patch),
+            MERGE => Ok(PatchType::Merge),
+            JSON_PATCH => Ok(PatchType::Json),
+            JSON => Ok(self.route.route.default_patch_type),
             _ => Err(Rejection::new(
                 RejectionKind::MediaType,
                 format!(
@@ -144,7 +144,7 @@ impl Matched {
             Some(ClientPatch::Merge(patch)) => {
                 let before = self.body_of(&self.stored(head)?)?;
                 let result = patch.apply(&before).map_err(refused)?;
-                let after = spliced(result.text(), place, object).ok_or_else(unchangeable)?;
+                let after = replace_at(result.text(), place, object).ok_or_else(unchangeable)?;
                 let after = Object::parse(after).map_err(malformed)?;
                 let amended = patch.amended(&before, &after).ok_or_else(unchangeable)?;
                 Ok(Bytes::copy_from_slice(amended.text().as_bytes()))
@@ -164,7 +164,7 @@ impl Matched {
         if place.segments().is_empty() {
             return Ok(object.clone());
         }
-        Object::parse(enclosed(object.text(), place)).map_err(malformed)
+        Object::parse(wrap_at(object.text(), place)).map_err(malformed)
     }
 }
 

@@ -1,4 +1,4 @@
-use admittance_admission::{GroupVersionResource, Operation, words};
+use admittance_admission::{GroupVersionResource, Operation, keywords};
 use http::{HeaderName, Method};
 
 use crate::{Pattern, Pointer};
@@ -33,7 +33,7 @@ pub enum Unmatched {
     Pass,
 }
 
-words!(Unmatched, "value of `unmatched`": Refuse = "refuse", Pass = "pass");
+keywords!(Unmatched, "value of `unmatched`": Refuse = "refuse", Pass = "pass");
 
 /// Describes which requests match, and where they contain the parts of the admission request.
 #[derive(Clone, Debug)]
@@ -73,7 +73,7 @@ pub struct Route {
     /// updates with PATCH needs `partial` or `get`.
     pub partial: bool,
     /// The type of patch in a PATCH with the media type `application/json` or without one.
-    pub plain_patch: PlainPatch,
+    pub default_patch_type: PatchType,
 }
 
 /// The query with which the stored object of a route is fetched.
@@ -92,7 +92,7 @@ pub struct StoredRoute {
 
 /// The type of a patch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum PlainPatch {
+pub enum PatchType {
     /// A merge patch of RFC 7386.
     #[default]
     Merge,
@@ -100,7 +100,7 @@ pub enum PlainPatch {
     Json,
 }
 
-words!(PlainPatch, "value of `patch`": Merge = "merge", Json = "json");
+keywords!(PatchType, "value of `patch`": Merge = "merge", Json = "json");
 
 /// The source of the kind of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -151,7 +151,7 @@ impl Route {
             dry_run: false,
             get: None,
             partial: false,
-            plain_patch: PlainPatch::Merge,
+            default_patch_type: PatchType::Merge,
         }
     }
 

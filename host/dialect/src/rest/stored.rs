@@ -9,7 +9,7 @@ use http::{
 };
 
 use super::{
-    Matched, PlainPatch, Route, RouteProblem, ValueSource,
+    Matched, PatchType, Route, RouteProblem, ValueSource,
     document::{Document, malformed},
 };
 use crate::{
@@ -73,7 +73,7 @@ pub(super) fn mistakes(route: &Route) -> Vec<(&'static str, RouteProblem)> {
             .then(|| no_effect("partial", "with `get`, stages see the result of a PATCH")),
         (is_fetched && route.operation == Operation::Connect)
             .then(|| no_effect("get", "a CONNECT has no stored object")),
-        (route.plain_patch != PlainPatch::Merge && !(patches && is_fetched)).then(|| {
+        (route.default_patch_type != PatchType::Merge && !(patches && is_fetched)).then(|| {
             no_effect(
                 "patch",
                 "the route has no `get`, or no PATCH that creates or updates",

@@ -485,17 +485,17 @@ fn a_reply_has_the_status_and_the_reason_of_the_refusal() {
     let unmatched = Rejection::new(RejectionKind::Unmatched, "none");
     let second = Duration::from_secs(1);
     for (end, status, reason) in [
-        (End::Refused(&denied), 422, "Unfit"),
-        (End::Rejected(&rejection), 400, "Malformed"),
-        (End::Rejected(&unmatched), 403, "Unmatched"),
-        (End::BodyTooLarge { limit: 1 }, 413, "BodyTooLarge"),
-        (End::BodyStalled { reason: "x" }, 408, "BodyTimeout"),
-        (End::BodyTimeout { limit: second }, 408, "BodyTimeout"),
-        (End::BodyUnreadable { reason: "x" }, 400, "BodyUnreadable"),
-        (End::BodyEncoded { encoding: "br" }, 415, "BodyEncoded"),
-        (End::NoRoute, 404, "NoRoute"),
+        (EndReason::Refused(&denied), 422, "Unfit"),
+        (EndReason::Rejected(&rejection), 400, "Malformed"),
+        (EndReason::Rejected(&unmatched), 403, "Unmatched"),
+        (EndReason::BodyTooLarge { limit: 1 }, 413, "BodyTooLarge"),
+        (EndReason::BodyStalled { reason: "x" }, 408, "BodyTimeout"),
+        (EndReason::BodyTimeout { limit: second }, 408, "BodyTimeout"),
+        (EndReason::BodyUnreadable { reason: "x" }, 400, "BodyUnreadable"),
+        (EndReason::BodyEncoded { encoding: "br" }, 415, "BodyEncoded"),
+        (EndReason::NoRoute, 404, "NoRoute"),
         (
-            End::Overloaded {
+            EndReason::Overloaded {
                 retry_after: second,
                 reason: "x",
             },
@@ -503,11 +503,15 @@ fn a_reply_has_the_status_and_the_reason_of_the_refusal() {
             "Overloaded",
         ),
         (
-            End::UpstreamUnreachable { reason: "x" },
+            EndReason::UpstreamUnreachable { reason: "x" },
             502,
             "UpstreamUnreachable",
         ),
-        (End::UpstreamTimeout { limit: second }, 504, "UpstreamTimeout"),
+        (
+            EndReason::UpstreamTimeout { limit: second },
+            504,
+            "UpstreamTimeout",
+        ),
     ] {
         let response = nomad().reply(&end);
         assert_eq!(response.status(), status, "{end:?}");

@@ -4,7 +4,7 @@ use admittance_admission::Request;
 use http::{Method, header::CONTENT_TYPE};
 
 use super::{PreparedRoute, ValueSource};
-use crate::template::{Template, enclosed, encoded};
+use crate::template::{Template, encoded, wrap_at};
 
 /// The value of every parameter in an example.
 const EXAMPLE: &str = "example";
@@ -31,7 +31,7 @@ impl PreparedRoute {
             Some(request) => request.object.as_ref().map(|object| object.text()),
             None => Some("{}"),
         };
-        let body = object.map(|object| enclosed(object, &route.object));
+        let body = object.map(|object| wrap_at(object, &route.object));
         let written = http::Request::builder()
             .method(method)
             .uri(path.ok()?)

@@ -9,7 +9,7 @@ use admittance_bcs::{
     UpstreamKind,
     zookeeper::{Ensembles, NoEnsemble},
 };
-use admittance_dialect::{Dialect, End};
+use admittance_dialect::{Dialect, EndReason};
 use admittance_net::upstream::{Server, Upstream, UpstreamConfig};
 use async_trait::async_trait;
 use axum::body::Body;
@@ -134,7 +134,7 @@ impl FrontService for MesosDriver {
         MesosDriver::answer(self, request).await.into()
     }
 
-    fn reply(&self, _: &str, end: &End<'_>) -> Response<Body> {
+    fn reply(&self, _: &str, end: &EndReason<'_>) -> Response<Body> {
         MesosDriver::reply(self, end).map(Body::from)
     }
 }

@@ -7,7 +7,7 @@ mod section;
 use std::sync::Arc;
 
 use admittance_bcs::Registrar;
-use admittance_dialect::End;
+use admittance_dialect::EndReason;
 use admittance_gateway::{Gateway, GatewayConfig, TokensConfig, accounts::Accounts};
 use admittance_net::{
     tls::{CertificateStatus, ClientTls},
@@ -157,7 +157,7 @@ impl FrontService for Gateway {
         }
     }
 
-    fn reply(&self, path: &str, end: &End<'_>) -> Response<Body> {
+    fn reply(&self, path: &str, end: &EndReason<'_>) -> Response<Body> {
         Gateway::reply(self, path, end).map(Body::from)
     }
 }

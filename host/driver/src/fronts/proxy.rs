@@ -9,7 +9,7 @@ use admittance_bcs::{
     ConnectedUpstream, SchedulersConfig,
     zookeeper::{Ensembles, NoEnsemble},
 };
-use admittance_dialect::{Dialect, End};
+use admittance_dialect::{Dialect, EndReason};
 use admittance_net::upstream::{Choice, Server, Servers, Upstream, UpstreamConfig};
 use async_trait::async_trait;
 use axum::body::Body;
@@ -105,7 +105,7 @@ impl Proxy<()> {
             let (upstream, dialect) = behind.clone();
             async move {
                 Ok::<_, Infallible>(upstream.send(request).await.unwrap_or_else(|error| {
-                    let end = End::from(error);
+                    let end = EndReason::from(error);
                     Passage::Ended(end.as_str()).mark(dialect.reply(&end).map(Body::from))
                 }))
             }
@@ -156,7 +156,7 @@ where
         }
     }
 
-    fn reply(&self, _: &str, end: &End<'_>) -> Response<Body> {
+    fn reply(&self, _: &str, end: &EndReason<'_>) -> Response<Body> {
         self.dialect.reply(end).map(Body::from)
     }
 }

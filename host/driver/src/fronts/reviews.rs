@@ -5,7 +5,7 @@ mod section;
 use std::time::Duration;
 
 use admittance::ReviewService;
-use admittance_dialect::End;
+use admittance_dialect::EndReason;
 use admittance_fleet::{WebhooksConfig, audit::AuditConfig};
 use admittance_net::upstream::{Server, Upstream};
 use async_trait::async_trait;
@@ -96,7 +96,7 @@ impl FrontService for ReviewService {
         }
     }
 
-    fn reply(&self, _: &str, end: &End<'_>) -> Response<Body> {
+    fn reply(&self, _: &str, end: &EndReason<'_>) -> Response<Body> {
         ReviewService::reply(self, end).map(Body::from)
     }
 }

@@ -1,7 +1,7 @@
 //! The verdict of the chains on an existing object.
 
 use admittance_admission::{
-    Decision, FailurePolicy, Mode, Outcome, Patch, Refusal, RefusalCause, StageResult, TraceRow, words,
+    Decision, FailurePolicy, Mode, Outcome, Patch, Refusal, RefusalCause, StageResult, TraceRow, keywords,
 };
 use serde::Serialize;
 
@@ -20,7 +20,7 @@ pub enum Verdict {
     Allowed,
 }
 
-words!(Verdict, "verdict": Denied = "denied", Failed = "failed", WouldBeDenied = "would-be-denied", FailureIgnored = "failure-ignored", Changed = "changed", Allowed = "allowed");
+keywords!(Verdict, "verdict": Denied = "denied", Failed = "failed", WouldBeDenied = "would-be-denied", FailureIgnored = "failure-ignored", Changed = "changed", Allowed = "allowed");
 
 impl Verdict {
     pub fn is_refusal(self) -> bool {

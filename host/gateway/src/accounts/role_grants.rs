@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use admittance_admission::{is_dns_label, words};
+use admittance_admission::{is_dns_label, keywords};
 use sqlx::{query, query_as};
 
 use super::{
@@ -27,7 +27,7 @@ pub enum GrantedRole {
     WorkloadsManage,
 }
 
-words!(
+keywords!(
     GrantedRole,
     "role":
     ClusterManage = "cluster-manage",
@@ -46,7 +46,7 @@ pub enum GrantSource {
     PatternPolicy,
 }
 
-words!(
+keywords!(
     GrantSource,
     "source of a role":
     Configuration = "configuration",

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt, str::FromStr, sync::Arc};
 
 use admittance::Moment;
-use admittance_admission::words;
+use admittance_admission::keywords;
 use admittance_bcs::routes::Permission;
 use admittance_net::bearer::TokenDigest;
 use schemars::JsonSchema;
@@ -142,7 +142,7 @@ pub enum Provider {
     Bcs,
 }
 
-words!(Provider, "provider": Plain = "plain", Bcs = "bcs");
+keywords!(Provider, "provider": Plain = "plain", Bcs = "bcs");
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClusterKind {
@@ -151,7 +151,7 @@ pub enum ClusterKind {
     Tke,
 }
 
-words!(ClusterKind, "cluster type": Kubernetes = "k8s", Mesos = "mesos", Tke = "tke");
+keywords!(ClusterKind, "cluster type": Kubernetes = "k8s", Mesos = "mesos", Tke = "tke");
 
 /// The project and ID under which the platform manages a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]

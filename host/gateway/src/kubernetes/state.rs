@@ -2,7 +2,7 @@
 
 use admittance::{BodyError, BodyLimits, Passage};
 use admittance_admission::{Object, Operation};
-use admittance_dialect::{Class, Dialect, End, Inspection, KubernetesApi, ResourceTarget, StoredState};
+use admittance_dialect::{Class, Dialect, EndReason, Inspection, KubernetesApi, ResourceTarget, StoredState};
 use admittance_net::upstream::Upstream;
 use axum::body::Body;
 use http::{
@@ -149,7 +149,7 @@ impl StateRequest<'_> {
         let unreadable = |reason: &str| {
             tracing::warn!(reason, "a reply of an API server that chains need cannot be read");
             let reason = "the API server's reply, which the chains need, cannot be read";
-            ended(&End::UpstreamUnreachable { reason })
+            ended(&EndReason::UpstreamUnreachable { reason })
         };
         let (head, body) = reply.into_parts();
         let bytes = self
@@ -170,7 +170,7 @@ impl StateRequest<'_> {
     }
 }
 
-fn ended(end: &End<'_>) -> EarlyReply {
+fn ended(end: &EndReason<'_>) -> EarlyReply {
     tracing::info!(end = end.as_str(), "the request ends here: {end}");
     Box::new(end_reply(end))
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use admittance_admission::words;
+use admittance_admission::keywords;
 use serde_json::{Value, json};
 
 use crate::accounts::GrantedRole;
@@ -22,7 +22,7 @@ pub enum Danger {
     ClusterManage,
 }
 
-words!(
+keywords!(
     Danger,
     "right":
     Exec = "exec",

@@ -44,7 +44,10 @@ impl Host {
                 Some(attempt) => attempt,
                 None => self.next_attempt(&mut watch, &mut schedule).await,
             };
-            watch.writers().finished(INCOMPLETE_FILE_TIMEOUT).await;
+            watch
+                .writers()
+                .wait_and_list_unfinished(INCOMPLETE_FILE_TIMEOUT)
+                .await;
             let Attempt { is_change, refresh } = attempt;
             let mut result = if is_change {
                 self.follow_once(Servers::none(), &mut watch).await

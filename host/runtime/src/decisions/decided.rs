@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use admittance_admission::{Object, Outcome, Request, Selection, Taped};
+use admittance_admission::{Object, Outcome, RecordedResponses, Request, Selection};
 
 use bytestring::ByteString;
 
@@ -18,7 +18,7 @@ pub(crate) struct DecidedRequest {
     pub(crate) outcome: Outcome,
     pub(crate) verdict: DecisionVerdict,
     /// The responses and objects that plugins fetched for the request, if it is recorded.
-    pub(crate) taped: Taped,
+    pub(crate) recorded: RecordedResponses,
     pub(crate) at: Moment,
     pub(crate) revision: u64,
     pub(crate) duration: Duration,

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use admittance_admission::{Outcome, Request, Selection, Tape};
+use admittance_admission::{Outcome, Request, ResponseRecorder, Selection};
 
 use crate::{
     Moment,
@@ -58,14 +58,19 @@ impl Observer {
 impl Observed<'_> {
     pub(crate) fn decided(self) -> DecidedRequest {
         let mut request = self.request;
-        let taped = request.tape.take().as_ref().map(Tape::take).unwrap_or_default();
+        let recorded = request
+            .recorder
+            .take()
+            .as_ref()
+            .map(ResponseRecorder::take)
+            .unwrap_or_default();
         let texts = ObjectTexts::take(&mut request);
         let mut outcome = self.outcome.clone();
         // The object can be computed from the request's object and the patch.
         outcome.object = None;
         DecidedRequest {
             texts: Some(texts),
-            taped,
+            recorded,
             request,
             selection: self.selection.clone(),
             verdict: DecisionVerdict::from_outcome(self.outcome),

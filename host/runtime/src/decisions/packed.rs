@@ -351,7 +351,7 @@ impl LogEntry {
             selection: packed.selection(),
             outcome,
             verdict: packed.verdict,
-            taped: Default::default(),
+            recorded: Default::default(),
             at: self.unpacked.at,
             revision: packed.revision,
             duration: packed.duration,

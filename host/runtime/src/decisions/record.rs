@@ -1,7 +1,7 @@
 //! Defines how decisions appear in the admin API, in the console and on disk.
 
 use admittance_admission::{
-    Decision, FailurePolicy, LogLine, Mode, Operation, Outcome, Phase, RefusalCause, words,
+    Decision, FailurePolicy, LogLine, Mode, Operation, Outcome, Phase, RefusalCause, keywords,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -169,7 +169,7 @@ pub enum DecisionVerdict {
     DryRun,
 }
 
-words!(DecisionVerdict, "verdict": Allowed = "allowed", Changed = "changed", Denied = "denied", Failed = "failed", Deadline = "deadline", DryRun = "dry-run");
+keywords!(DecisionVerdict, "verdict": Allowed = "allowed", Changed = "changed", Denied = "denied", Failed = "failed", Deadline = "deadline", DryRun = "dry-run");
 
 impl DecisionVerdict {
     /// Returns the verdict of an outcome.

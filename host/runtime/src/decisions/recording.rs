@@ -11,7 +11,9 @@ use std::{
     task::{Context, Poll},
 };
 
-use admittance_admission::{HttpAnswer, Request, ReviewVersion, Tape, write_response, write_review};
+use admittance_admission::{
+    HttpAnswer, Request, ResponseRecorder, ReviewVersion, write_response, write_review,
+};
 use admittance_definitions::Share;
 use arc_swap::ArcSwap;
 use futures_util::Stream;
@@ -131,7 +133,7 @@ impl Recorders {
         };
         let due: Vec<_> = recorders.iter().filter(due).cloned().collect();
         if !due.is_empty() {
-            request.tape = Some(Tape::default());
+            request.recorder = Some(ResponseRecorder::default());
         }
         due
     }
@@ -191,13 +193,13 @@ pub(crate) fn write(decided: &DecidedRequest, redact: &[Redaction]) -> Option<Re
     let (request, response, mut redacted) =
         redaction::redact_review(&decided.request, redact, request, response);
     let mut http = Vec::new();
-    for answer in &decided.taped.http {
+    for answer in &decided.recorded.http {
         let (answer, count) = redaction::redact_answer(answer.clone(), redact);
         redacted += count;
         http.push(answer);
     }
     let mut cluster = Vec::new();
-    for (kind, object) in &decided.taped.objects {
+    for (kind, object) in &decided.recorded.objects {
         let Ok(Value::Object(mut object)) = serde_json::from_str(object) else {
             continue;
         };
@@ -221,8 +223,8 @@ pub(crate) fn write(decided: &DecidedRequest, redact: &[Redaction]) -> Option<Re
             revision: decided.revision,
             redacted,
             http,
-            cluster: decided.taped.looked_up.then_some(cluster),
-            missed: decided.taped.missed,
+            cluster: decided.recorded.looked_up.then_some(cluster),
+            missed: decided.recorded.missed,
         },
     })
 }

@@ -1,6 +1,6 @@
 //! Limits what namespaced chains may use.
 
-use admittance_admission::{ClusterKind, Grants, WebhookTarget, words};
+use admittance_admission::{ClusterKind, Grants, WebhookTarget, keywords};
 use admittance_catalog::signature::{Source, SourcePattern};
 use admittance_definitions::{ChainDefinition, Mistake, StageDefinition};
 
@@ -30,7 +30,7 @@ pub enum NamespacedWebhooks {
     Any,
 }
 
-words!(NamespacedWebhooks, "choice": None = "None", OwnServices = "OwnServices", Any = "Any");
+keywords!(NamespacedWebhooks, "choice": None = "None", OwnServices = "OwnServices", Any = "Any");
 
 const KEY: &str = "definitions[].kubernetes.namespaced";
 
@@ -113,7 +113,7 @@ impl NamespacedChains {
                 let what = format!("the file {}", file.display());
                 found.push((place.clone(), what, "modules"));
             }
-            let grants = plugin.allow.beyond(&self.allow).into_iter();
+            let grants = plugin.allow.not_included_in(&self.allow).into_iter();
             found.extend(grants.map(|(what, key)| (format!("{place}.{key}"), what, key)));
         }
         found

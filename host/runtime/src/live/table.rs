@@ -1,8 +1,8 @@
 use std::{sync::Arc, time::Duration};
 
 use admittance_admission::{
-    Authorizer, Chain, ChainIndex, Deadline, Digest, Evaluation, NamespaceSource, Outcome, Outline, Phase,
-    Reach, Request, Selection, StageResult, Surroundings,
+    Authorizer, Chain, ChainIndex, Deadline, Digest, Evaluation, EvaluationSources, NamespaceSource, Outcome,
+    Outline, Phase, Reach, Request, Selection, StageResult,
 };
 use tokio::{sync::OwnedSemaphorePermit, time::Instant};
 
@@ -147,11 +147,11 @@ impl Table {
     ) -> (Request, Outcome) {
         let deadline = Deadline::after(self.request_timeout.min(timeout));
         let mut evaluation = Evaluation::new(request, deadline);
-        let surroundings = Surroundings {
+        let sources = EvaluationSources {
             namespaces: &*self.namespaces,
             authorizer: &*self.authorizer,
         };
-        evaluation.run(chains, surroundings).await;
+        evaluation.run(chains, sources).await;
         evaluation.finish()
     }
 

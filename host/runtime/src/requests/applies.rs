@@ -1,8 +1,8 @@
 //! Explains which live chains and stages apply to a request, and why others do not.
 
 use admittance_admission::{
-    Authorizer, Deadline, LabelSelector, Labels, MatchConditions, Mode, NamespaceSelector, NamespaceSource,
-    Object, Phase, Request, RulePart, SkipReason, Stage, Surroundings,
+    Authorizer, Deadline, EvaluationSources, LabelSelector, Labels, MatchConditions, Mode, NamespaceSelector,
+    NamespaceSource, Object, Phase, Request, RulePart, SkipReason, Stage,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -112,7 +112,7 @@ impl Table {
         request: &Request,
         deadline: Deadline,
     ) -> (Applies, Option<String>) {
-        let surroundings = Surroundings {
+        let sources = EvaluationSources {
             namespaces: &*self.namespaces,
             authorizer: &*self.authorizer,
         };
@@ -124,13 +124,13 @@ impl Table {
             conditions_of_object(stage)
         };
         let skipped = if of_object.is_empty() {
-            stage.skip_reason(request, surroundings, deadline).await
+            stage.skip_reason(request, sources, deadline).await
         } else {
             let mut stage = stage.clone();
             stage.spec.object_selector = LabelSelector::default();
             stage.spec.match_conditions = MatchConditions::default();
             stage.spec.yields_to.clear();
-            stage.skip_reason(request, surroundings, deadline).await
+            stage.skip_reason(request, sources, deadline).await
         };
         match skipped {
             Err(failure) => (Applies::Unknown, Some(failure.message)),

@@ -3,7 +3,7 @@
 use std::{pin::Pin, time::Duration};
 
 use admittance_admission::offload_without_deadline;
-use admittance_dialect::End;
+use admittance_dialect::EndReason;
 use admittance_net::{
     budget::{BodyMemory, NoBodyMemory},
     causes::find,
@@ -61,17 +61,17 @@ pub enum BodyError {
 
 impl BodyError {
     /// Returns how this error ends the request.
-    pub fn end(&self) -> End<'_> {
+    pub fn end(&self) -> EndReason<'_> {
         match self {
-            Self::TooLarge(limit) => End::BodyTooLarge { limit: *limit },
-            Self::TooSlow(limit) => End::BodyTimeout { limit: *limit },
-            Self::Stalled(reason) => End::BodyStalled { reason },
-            Self::NoMemory(_) => End::Overloaded {
+            Self::TooLarge(limit) => EndReason::BodyTooLarge { limit: *limit },
+            Self::TooSlow(limit) => EndReason::BodyTimeout { limit: *limit },
+            Self::Stalled(reason) => EndReason::BodyStalled { reason },
+            Self::NoMemory(_) => EndReason::Overloaded {
                 retry_after: RETRY_AFTER,
                 reason: NoBodyMemory::REASON,
             },
-            Self::Broken(reason) => End::BodyUnreadable { reason },
-            Self::Encoded(encoding) => End::BodyEncoded { encoding },
+            Self::Broken(reason) => EndReason::BodyUnreadable { reason },
+            Self::Encoded(encoding) => EndReason::BodyEncoded { encoding },
         }
     }
 }

@@ -7,7 +7,9 @@ use std::{
 };
 
 use admittance_admission::{Decision, FrontEnd, TraceContext, Uid, offload_without_deadline};
-use admittance_dialect::{Class, Dialect, End, Inspection, Reading, Rejection, StoredState, append_warnings};
+use admittance_dialect::{
+    Class, Dialect, EndReason, Inspection, Reading, Rejection, StoredState, append_warnings,
+};
 use bytes::Bytes;
 use http::{
     HeaderMap, HeaderName, HeaderValue, Request, Response,
@@ -68,7 +70,7 @@ pub enum Passage {
     Allowed,
     /// The chains changed the request.
     Changed,
-    /// This host ended the request, for the reason from [`End::as_str`].
+    /// This host ended the request, for the reason from [`EndReason::as_str`].
     Ended(&'static str),
 }
 
@@ -234,7 +236,7 @@ impl LayerState {
         R::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let inspection = match self.dialect.classify(&head) {
-            Class::Refuse(rejection) => return Err(self.end(&End::Rejected(&rejection), &[]).into()),
+            Class::Refuse(rejection) => return Err(self.end(&EndReason::Rejected(&rejection), &[]).into()),
             Class::Inspect(inspection) if self.host.table().may_match(&inspection.outline()) => inspection,
             Class::Inspect(_) | Class::Pass => {
                 return Ok(ForwardedRequest {
@@ -265,7 +267,7 @@ impl LayerState {
         R::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let body = self.collect(&head, body).await?;
-        let rejected = |rejection: &Rejection| self.end(&End::Rejected(rejection), &[]);
+        let rejected = |rejection: &Rejection| self.end(&EndReason::Rejected(rejection), &[]);
         let query = self.dialect.stored(&head, &inspection, &body);
         let mut work = reading_work(&body);
         if let Some(query) = query.map_err(|rejection| rejected(&rejection))? {
@@ -297,10 +299,12 @@ impl LayerState {
         // A slow body must not keep an old table in memory, so the table is taken after the body has arrived.
         let outcome = self.host.admit(request).await;
         if let Decision::Refused(refusal) = &outcome.decision {
-            return Err(self.end(&End::Refused(refusal), &outcome.warnings).into());
+            return Err(self.end(&EndReason::Refused(refusal), &outcome.warnings).into());
         }
         if let Some(rejection) = fixed.filter(|_| outcome.is_changed()) {
-            return Err(self.end(&End::Rejected(&rejection), &outcome.warnings).into());
+            return Err(self
+                .end(&EndReason::Rejected(&rejection), &outcome.warnings)
+                .into());
         }
         // No stage has read the object, so the body is forwarded in its original spelling.
         if outcome.trace.is_empty() {
@@ -316,7 +320,7 @@ impl LayerState {
                     (head, written)
                 })
                 .await;
-                let rejected = |rejection| self.end(&End::Rejected(&rejection), &outcome.warnings);
+                let rejected = |rejection| self.end(&EndReason::Rejected(&rejection), &outcome.warnings);
                 (head, written.map_err(rejected)?, Passage::Changed)
             }
             _ => (head, original, Passage::Allowed),
@@ -337,7 +341,7 @@ impl LayerState {
             .map_err(|error| self.end(&error.end(), &[]))
     }
 
-    fn end(&self, end: &End<'_>, warnings: &[String]) -> Response<Bytes> {
+    fn end(&self, end: &EndReason<'_>, warnings: &[String]) -> Response<Bytes> {
         tracing::info!(target: "admittance::layer", end = end.as_str(), "the request ends here: {end}");
         let mut response = self.dialect.reply(end);
         append_warnings(response.headers_mut(), warnings);

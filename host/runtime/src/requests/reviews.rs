@@ -12,7 +12,7 @@ use admittance_admission::{
     TraceContext, Uid, offload_without_deadline, read_review, write_response,
 };
 use admittance_definitions::DefinitionFile;
-use admittance_dialect::{End, ReviewAddress, status_reply};
+use admittance_dialect::{EndReason, ReviewAddress, status_reply};
 use bytes::Bytes;
 use http::{
     HeaderValue, Method, Request, Response, StatusCode,
@@ -88,7 +88,7 @@ impl ReviewService {
     }
 
     /// Creates the reply to a request that ends before its review is answered.
-    pub fn reply(&self, end: &End<'_>) -> Response<Bytes> {
+    pub fn reply(&self, end: &EndReason<'_>) -> Response<Bytes> {
         // kube-apiserver retries within its own deadline if it is told of an overload.
         let response = end.with_retry_after(status_reply(end.status(), &end.to_string()));
         Passage::Ended(end.as_str()).mark(response)
@@ -214,7 +214,7 @@ impl ReviewState {
             return allowed(warnings);
         }
         let mut denial = Denial::new(422, "Invalid", mistakes.join("\n"));
-        denial.is_whole = true;
+        denial.names_policy = true;
         for mistake in &mistakes {
             let field = mistake.split_once(": ").filter(|(field, _)| !field.contains(' '));
             denial.add_cause(

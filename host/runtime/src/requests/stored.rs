@@ -2,7 +2,7 @@
 
 use std::{future::poll_fn, time::Duration};
 
-use admittance_dialect::{End, Rejection, RejectionKind, StoredQuery, StoredState};
+use admittance_dialect::{EndReason, Rejection, RejectionKind, StoredQuery, StoredState};
 use admittance_net::budget::NoBodyMemory;
 use bytes::Bytes;
 use http::{
@@ -39,7 +39,7 @@ pub(crate) async fn add_stored_state<S, B, R>(
     head: &mut Parts,
     inner: S,
     limits: BodyLimits,
-    end: impl Fn(&End<'_>) -> Response<Bytes>,
+    end: impl Fn(&EndReason<'_>) -> Response<Bytes>,
 ) -> Result<(), Stop<R, S::Error>>
 where
     S: Service<Request<B>, Response = Response<R>>,
@@ -55,7 +55,7 @@ where
             head.extensions.insert(state);
             return match version {
                 Some(version) => require_version(&mut head.headers, version)
-                    .map_err(|rejection| stop(end(&End::Rejected(&rejection)))),
+                    .map_err(|rejection| stop(end(&EndReason::Rejected(&rejection)))),
                 None => Ok(()),
             };
         }
@@ -66,7 +66,7 @@ where
         Err(Unknown::Late(limit)) => format!("did not arrive within {limit:?}"),
     };
     let reason = &format!("the upstream's reply to GET {path} {reason}");
-    Err(stop(end(&End::StoredUnknown { reason })))
+    Err(stop(end(&EndReason::StoredUnknown { reason })))
 }
 
 async fn ask<S, B, R>(

@@ -1,6 +1,6 @@
 //! Reports how often and in which way a candidate's answers differ from those of the live plugin.
 
-use admittance_admission::words;
+use admittance_admission::keywords;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -112,7 +112,7 @@ pub enum DifferenceEffect {
     Fail,
 }
 
-words!(DifferenceEffect, "effect of a candidate": Deny = "deny", Allow = "allow", Change = "change", Fail = "fail");
+keywords!(DifferenceEffect, "effect of a candidate": Deny = "deny", Allow = "allow", Change = "change", Fail = "fail");
 
 impl CandidateReport {
     /// Removes values from patches, because they are parts of objects. The paths are kept.

@@ -4,7 +4,7 @@ use std::{num::NonZeroU32, sync::Arc};
 
 use admittance_admission::{
     Access, AccessAttributes, ClusterError, ClusterKind, ClusterPage, ClusterQuery, ClusterReader, Deadline,
-    FieldMask, RecordedCluster, UserInfo, leave_for,
+    FieldMask, RecordedCluster, UserInfo, move_if_long,
 };
 
 use super::{PREPARING, denied};
@@ -114,7 +114,7 @@ async fn list_of(
     deadline: Deadline,
 ) -> Result<ClusterPage, cluster::Error> {
     // The control plane compares the selector with the labels of every object.
-    leave_for(query.label_selector.len() * LABELS).await;
+    move_if_long(query.label_selector.len() * LABELS).await;
     ask(deadline, reader.list(kind, query, deadline)).await
 }
 
@@ -149,8 +149,8 @@ async fn select(
     deadline: Deadline,
 ) -> Result<Vec<String>, cluster::Error> {
     // The objects are copied twice, into this program and into the plugin.
-    leave_for(page.objects.iter().map(|object| object.len()).sum()).await;
-    if fields.is_whole() {
+    move_if_long(page.objects.iter().map(|object| object.len()).sum()).await;
+    if fields.selects_all() {
         return Ok(page.objects.iter().map(|object| object.to_string()).collect());
     }
     let mut selected = Vec::with_capacity(page.objects.len());
@@ -188,10 +188,10 @@ impl cluster::Host for CallState {
             Err(error) => return Ok(Err(error)),
         };
         let namespace = self.granted_namespace(&kind, namespace, false)?;
-        let reader = RecordedCluster::new(&*reader, self.tape.as_ref());
+        let reader = RecordedCluster::new(&*reader, self.recorder.as_ref());
         let answer = reader.get(&kind, namespace.as_deref(), &name, self.deadline);
         let answer = ask(self.deadline, answer).await;
-        leave_for(answer.iter().flatten().map(String::len).sum()).await;
+        move_if_long(answer.iter().flatten().map(String::len).sum()).await;
         Ok(answer)
     }
 
@@ -209,7 +209,7 @@ impl cluster::Host for CallState {
         let mut query = ClusterQuery::default();
         query.namespace = self.granted_namespace(&kind, namespace, true)?;
         query.label_selector = label_selector;
-        let reader = RecordedCluster::new(&*reader, self.tape.as_ref());
+        let reader = RecordedCluster::new(&*reader, self.recorder.as_ref());
         Ok(match list_of(reader, &kind, &query, self.deadline).await {
             Ok(page) => select(&page, &query.fields, self.deadline).await,
             Err(error) => Err(error),
@@ -234,7 +234,7 @@ impl cluster::Host for CallState {
         query.fields = fields;
         query.limit = Some(NonZeroU32::new(request.limit).map_or(PAGE_MAX, |limit| limit.min(PAGE_MAX)));
         query.from = request.continue_;
-        let reader = RecordedCluster::new(&*reader, self.tape.as_ref());
+        let reader = RecordedCluster::new(&*reader, self.recorder.as_ref());
         let page = match list_of(reader, &kind, &query, self.deadline).await {
             Ok(page) => page,
             Err(error) => return Ok(Err(error)),
@@ -261,8 +261,8 @@ impl cluster::Host for CallState {
         };
         let action = attributes(action);
         let answer = ask(self.deadline, reader.access(&user, &action, self.deadline)).await;
-        if let (Some(tape), Ok(access)) = (&self.tape, &answer) {
-            tape.access(&user, &action, access.allowed);
+        if let (Some(recorder), Ok(access)) = (&self.recorder, &answer) {
+            recorder.access(&user, &action, access.allowed);
         }
         Ok(answer.map(|Access { allowed, reason }| cluster::Access { allowed, reason }))
     }

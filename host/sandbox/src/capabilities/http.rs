@@ -1,6 +1,6 @@
 //! The capability `http`: plugins send requests to origins that the stage grants.
 
-use admittance_admission::{HttpError, HttpGrant, HttpRequest, leave_for};
+use admittance_admission::{HttpError, HttpGrant, HttpRequest, move_if_long};
 
 use super::{PREPARING, denied};
 use crate::{
@@ -45,16 +45,16 @@ impl http::Host for CallState {
         };
         request.headers = headers;
         request.body = body;
-        let grant = HttpGrant::of(&self.grants.http, &origin, &request, PLUGIN).map_err(denied)?;
+        let grant = HttpGrant::find_granting(&self.grants.http, &origin, &request, PLUGIN).map_err(denied)?;
         let Some(sender) = self.sandbox.config.http.clone() else {
             return Ok(Err(http::Error::Unavailable(NO_HTTP.to_owned())));
         };
         let sent = format!("{} {origin}{}", request.method, request.url.path());
         let answer = request
-            .send(grant, &*sender, self.tape.as_ref(), self.deadline)
+            .send(grant, &*sender, self.recorder.as_ref(), self.deadline)
             .await;
         self.log.sent(&sent, answer.as_ref().map(|answer| answer.status));
-        leave_for(answer.as_ref().map_or(0, |answer| answer.body.len())).await;
+        move_if_long(answer.as_ref().map_or(0, |answer| answer.body.len())).await;
         match answer {
             Ok(answer) => Ok(Ok(http::Response {
                 status: answer.status,

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Instant};
 
-use admittance_admission::{Deadline, HttpOrigin, Moment, leave, leave_for, offload};
+use admittance_admission::{Deadline, HttpOrigin, Moment, move_if_long, move_to_long_work_thread, offload};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value, json, value::RawValue};
 use tokio::{net::lookup_host, time::timeout_at};
@@ -40,10 +40,10 @@ pub(super) async fn call(guest: &mut Caller<'_, CallState>, arguments: Arguments
     let namespace = take_text(guest, namespace, namespace_length)?;
     let operation = take_text(guest, operation, operation_length)?;
     let payload = take(guest, payload, length)?;
-    leave_for(payload.len()).await;
+    move_if_long(payload.len()).await;
     let answer = answer(guest.data_mut(), &binding, &namespace, &operation, payload).await?;
     // The policy will copy the answer into its memory.
-    leave_for(answer.as_ref().map_or(0, Vec::len)).await;
+    move_if_long(answer.as_ref().map_or(0, Vec::len)).await;
     let exchange = &mut guest.data_mut().exchange;
     exchange.host_failed = answer.is_err();
     exchange.host_answer = answer.unwrap_or_else(String::into_bytes);
@@ -102,7 +102,7 @@ async fn answer(
 
 /// Verifies a certificate chain on a thread for long work.
 async fn is_trusted(deadline: Deadline, payload: Vec<u8>) -> wasmtime::Result<Answer> {
-    leave().await;
+    move_to_long_work_thread().await;
     let verify = move || certificates::is_trusted(&payload, Moment::now().0, deadline);
     let verified = offload(usize::MAX, deadline, verify).await;
     verified.map_err(|failure| Violation::error(failure.kind, failure.message))

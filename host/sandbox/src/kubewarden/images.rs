@@ -2,7 +2,9 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use admittance_admission::{ImageError, ImageReader, OciReference, Signer, Signers, leave};
+use admittance_admission::{
+    ImageError, ImageReader, OciReference, Signer, Signers, move_to_long_work_thread,
+};
 use serde::Deserialize;
 use serde_json::{Map, Value as Json, json, value::RawValue};
 use tokio::time::timeout_at;
@@ -205,7 +207,7 @@ pub(super) async fn answer(
         return Ok(Err("this host reads no images of registries".to_owned()));
     };
     // A registry may answer with several megabytes, which are hashed and parsed.
-    leave().await;
+    move_to_long_work_thread().await;
     let answer = ask(&*reader, operation, &image, &signers);
     Ok(match timeout_at(state.deadline.instant(), answer).await {
         Ok(answer) => answer.map_err(|error| error.to_string()),

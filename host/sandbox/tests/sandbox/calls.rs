@@ -3,8 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use admittance_admission::{
-    Chain, Deadline, Evaluation, FailureKind, Hook, Mode, NoAuthorizer, Response, StageSpec,
-    StaticNamespaces, Surroundings, Verdict,
+    Chain, Deadline, Evaluation, EvaluationSources, FailureKind, Hook, Mode, NoAuthorizer, Response,
+    StageSpec, StaticNamespaces, Verdict,
 };
 use admittance_sandbox::{Configured, Limits, PluginConfig};
 
@@ -359,12 +359,12 @@ async fn audits_leave_half_of_the_slots_free() {
             (spec.mode, spec.timeout) = (Mode::Audit, Duration::from_secs(60));
             let chain = Chain::new("audits", Vec::new(), vec![spec.with(hangs.clone())]);
             tokio::spawn(async move {
-                let surroundings = Surroundings {
+                let sources = EvaluationSources {
                     namespaces: &StaticNamespaces::default(),
                     authorizer: &NoAuthorizer,
                 };
                 let mut evaluation = Evaluation::new(request(), Deadline::after(Duration::from_secs(60)));
-                evaluation.run(&[&chain], surroundings).await;
+                evaluation.run(&[&chain], sources).await;
             })
         })
         .collect();

@@ -1,8 +1,8 @@
 use std::{sync::Arc, time::Duration};
 
 use admittance_admission::{
-    Chain, Deadline, Decision, Evaluation, FailureKind, NoAuthorizer, Protocol, Refusal, RefusalCause,
-    ServiceNaming, Stage, StaticNamespaces, Surroundings,
+    Chain, Deadline, Decision, Evaluation, EvaluationSources, FailureKind, NoAuthorizer, Protocol, Refusal,
+    RefusalCause, ServiceNaming, Stage, StaticNamespaces,
 };
 use admittance_webhook::{Resolve, Webhook, WebhookClients, WebhookConfig};
 use http::Version;
@@ -139,7 +139,7 @@ async fn a_stage_that_gets_no_answer_times_out() {
     evaluation
         .run(
             &[&chain],
-            Surroundings {
+            EvaluationSources {
                 namespaces: &StaticNamespaces::default(),
                 authorizer: &NoAuthorizer,
             },

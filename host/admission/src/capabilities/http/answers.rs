@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::Value;
 use url::Url;
 
-use crate::{Deadline, HttpError, HttpGrant, HttpRequest, HttpResponse, HttpSender, Tape};
+use crate::{Deadline, HttpError, HttpGrant, HttpRequest, HttpResponse, HttpSender, ResponseRecorder};
 
 /// The answer of a server to a plugin's request, as listed in a test or recording.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -172,13 +172,13 @@ impl HttpAnswer {
     }
 }
 
-impl Tape {
+impl ResponseRecorder {
     /// Records the response to an HTTP request.
     pub fn http(&self, answer: HttpAnswer) {
         let size = answer.url.as_str().len() + answer.body.to_string().len();
-        let mut taped = self.lock();
-        if taped.make_room(size) {
-            taped.http.push(answer);
+        let mut recorded = self.lock();
+        if recorded.make_room(size) {
+            recorded.http.push(answer);
         }
     }
 }

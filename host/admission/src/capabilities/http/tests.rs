@@ -131,7 +131,7 @@ fn the_first_grant_that_allows_a_request_is_used() {
         ("POST", "/v1/x", &[("X-Original-URL", "/admin")], Err(OVERRIDDEN)),
         ("POST", "/v1/x", &[("x_rewrite_url", "/admin")], Err(OVERRIDDEN)),
     ] {
-        let found = HttpGrant::of(&grants, &origin, &request(method, path, headers), PLUGIN);
+        let found = HttpGrant::find_granting(&grants, &origin, &request(method, path, headers), PLUGIN);
         match (found, expected) {
             (Ok(grant), Ok(index)) => assert_eq!(*grant, grants[index], "{method} {path}"),
             (Err(message), Err(part)) => assert!(message.contains(part), "{message}"),
@@ -141,11 +141,11 @@ fn the_first_grant_that_allows_a_request_is_used() {
     let all = [HttpGrant::from(origin.clone())];
     let free = request("GET", "/x", &[("X-Original-URL", "/admin")]);
     assert!(
-        HttpGrant::of(&all, &origin, &free, PLUGIN).is_ok(),
+        HttpGrant::find_granting(&all, &origin, &free, PLUGIN).is_ok(),
         "every path is granted"
     );
     let other = "https://b.example".parse().unwrap();
-    let message = HttpGrant::of(&grants, &other, &request("GET", "/", &[]), PLUGIN).unwrap_err();
+    let message = HttpGrant::find_granting(&grants, &other, &request("GET", "/", &[]), PLUGIN).unwrap_err();
     assert!(
         message.ends_with("add `https://b.example` to `allow.http` of the stage"),
         "{message}"

@@ -5,49 +5,53 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 use tracing::Instrument;
 
-use super::{Evaluation, FinishedTurn, Surroundings, Visit, timed};
+use super::{Evaluation, EvaluationSources, FinishedTurn, StageInChain, timed};
 use crate::{
     FailurePolicy, Mode, Request, StageResult,
     chain::{
         expansion::Generated,
         spans::ChainSpan,
-        turn::{Step, Turn},
+        stage_turn::{StageTurn, TurnResult},
     },
 };
 
 /// A stage in mode `Audit`, which is called after all other stages with the request as it would have been in its turn.
 pub(super) struct Audit<'a> {
-    pub(super) visit: Visit<'a>,
+    pub(super) entry: StageInChain<'a>,
     /// The request and the row of the trace for each round.
     pub(super) rounds: Vec<(Arc<Request>, usize)>,
 }
 
 impl Evaluation {
     /// Queues a stage in mode `Audit`, unless the request is refused already. Returns its index in the list of audits.
-    pub(super) fn queue_audit<'a>(&mut self, visit: Visit<'a>, audits: &mut Vec<Audit<'a>>) -> Option<usize> {
-        if visit.stage.spec.mode != Mode::Audit || self.refusal.is_some() {
+    pub(super) fn queue_audit<'a>(
+        &mut self,
+        entry: StageInChain<'a>,
+        audits: &mut Vec<Audit<'a>>,
+    ) -> Option<usize> {
+        if entry.stage.spec.mode != Mode::Audit || self.refusal.is_some() {
             return None;
         }
-        let row = self.reserve(visit, 1);
+        let row = self.reserve(entry, 1);
         audits.push(Audit {
-            visit,
+            entry,
             rounds: vec![(Arc::clone(&self.request), row)],
         });
         Some(audits.len() - 1)
     }
 
-    pub(super) async fn audit(&mut self, audits: &[Audit<'_>], surroundings: Surroundings<'_>) {
+    pub(super) async fn audit(&mut self, audits: &[Audit<'_>], sources: EvaluationSources<'_>) {
         let (began, deadline, generated) = (self.began, self.deadline, &Generated::default());
         let mut spans = ChainSpan::default();
         let runs = audits.iter().map(|audit| {
-            let turn = move |request| Turn {
+            let turn = move |request| StageTurn {
                 request,
                 began,
                 deadline,
-                surroundings,
+                sources,
                 generated,
             };
-            audit.run(turn).instrument(spans.of(audit.visit))
+            audit.run(turn).instrument(spans.of(audit.entry))
         });
         let mut superfluous = Vec::new();
         for (row, done) in join_all(runs).await.into_iter().flatten() {
@@ -68,7 +72,7 @@ impl Audit<'_> {
     /// stage was not called in the first round.
     async fn run<'t>(
         &'t self,
-        turn: impl Fn(&'t Arc<Request>) -> Turn<'t>,
+        turn: impl Fn(&'t Arc<Request>) -> StageTurn<'t>,
     ) -> Vec<(usize, Option<FinishedTurn>)> {
         let mut was_called = true;
         let mut rows = Vec::with_capacity(self.rounds.len());
@@ -77,24 +81,24 @@ impl Audit<'_> {
                 rows.push((*row, None));
                 continue;
             }
-            let (step, timing) = timed(turn(request), self.visit).await;
-            was_called = matches!(step, Step::Answered(_));
+            let (turn_result, timing) = timed(turn(request), self.entry).await;
+            was_called = matches!(turn_result, TurnResult::Answered(_));
             let failed = |failure| StageResult::Failed {
                 failure,
                 policy: FailurePolicy::Ignore,
             };
             let mut exception = None;
-            let result = match step {
-                Step::DeadlinePassed => StageResult::NotReached,
-                Step::Skipped {
+            let result = match turn_result {
+                TurnResult::DeadlinePassed => StageResult::NotReached,
+                TurnResult::Skipped {
                     reason,
                     exception: matching,
                 } => {
                     exception = matching;
                     StageResult::Skipped(reason)
                 }
-                Step::Unselected(failure) | Step::Answered(Err(failure)) => failed(failure),
-                Step::Answered(Ok((effect, _))) => effect.into_result(),
+                TurnResult::Unselected(failure) | TurnResult::Answered(Err(failure)) => failed(failure),
+                TurnResult::Answered(Ok((effect, _))) => effect.into_result(),
             };
             let done = FinishedTurn {
                 result,

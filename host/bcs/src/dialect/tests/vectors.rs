@@ -193,7 +193,7 @@ fn an_unreachable_scheduler_is_reported_as_bcs_mesos_driver_reports_it() {
         ("1.4, 6 no scheduler", "scheduler not exist", r#"{"result":false,"code":1405009,"message":"(bcs-mesos-driver):do http request failed!scheduler not exist","data":{}}"#),
         ("1.4 unreachable", "connection refused", r#"{"result":false,"code":1405009,"message":"(bcs-mesos-driver):do http request failed!connection refused","data":{}}"#),
     ] {
-        let response = scheduler().reply(&End::UpstreamUnreachable { reason });
+        let response = scheduler().reply(&EndReason::UpstreamUnreachable { reason });
         assert_eq!(
             (response.status(), json_of(&response).as_str()),
             (StatusCode::OK, expected),
@@ -220,7 +220,7 @@ fn hooks_run_for_the_same_requests_as_in_bcs_mesos_driver() {
             Class::Pass => "pass".to_owned(),
             Class::Inspect(inspection) => inspection.operation.to_string(),
             Class::Refuse(rejection) => {
-                let response = scheduler().reply(&End::Rejected(&rejection));
+                let response = scheduler().reply(&EndReason::Rejected(&rejection));
                 let value: serde_json::Value = serde_json::from_str(&json_of(&response)).unwrap();
                 format!("{} {} {} {}", response.status().as_u16(), value["code"], value["message"].as_str().unwrap(), value["data"])
             }

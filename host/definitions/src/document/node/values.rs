@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt, ops::RangeInclusive, str::FromStr, time::Duration};
 
-use admittance_admission::{Word, enumerated, similar};
+use admittance_admission::{Keyword, enumerated, similar};
 
 use super::Node;
 use crate::document::{mistake::quoted, tree::Value};
@@ -41,7 +41,7 @@ impl<'a> Node<'a> {
 
     /// Reads a list of words without duplicates. An empty list is a mistake with this `fix`; a repeated word is a
     /// mistake with the message `twice`.
-    pub fn different_words<W: Word>(&self, fix: &str, twice: &str) -> Option<Vec<W>> {
+    pub fn different_words<W: Keyword>(&self, fix: &str, twice: &str) -> Option<Vec<W>> {
         let mut words = Vec::new();
         for entry in self.filled_list(fix)? {
             let Some(word) = entry.word() else {
@@ -160,8 +160,8 @@ impl<'a> Node<'a> {
     }
 
     /// Reads a word of the set `W`, case-sensitive.
-    pub fn word<W: Word>(&self) -> Option<W> {
-        self.one_of(W::WHAT, W::WORDS)
+    pub fn word<W: Keyword>(&self) -> Option<W> {
+        self.one_of(W::ENUM_NAME, W::KEYWORDS)
     }
 
     /// Reads one of these words, case-sensitive. `what` names them in messages, such as `failure policy`.

@@ -255,7 +255,7 @@ impl TemplateDocument {
         spec.match_conditions = constraint.matching.conditions(&excluded);
         spec.timeout = TIMEOUT;
         spec.reinvocation = Reinvocation::Never;
-        spec.names_itself = true;
+        spec.denials_name_policy = true;
         spec.mode = if actions.is_empty() {
             Mode::Audit
         } else {

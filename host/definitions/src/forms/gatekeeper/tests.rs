@@ -98,7 +98,7 @@ spec:
     let [a, b] = chain.stages.as_slice() else {
         panic!("{chain:?}")
     };
-    assert!(b.spec.names_itself);
+    assert!(b.spec.denials_name_policy);
     assert_eq!(b.spec.failure_policy, FailurePolicy::Fail);
     let [workloads, pods] = b.spec.rules.as_slice() else {
         panic!("{b:?}")

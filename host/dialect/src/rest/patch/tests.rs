@@ -83,9 +83,9 @@ const STORED: &str = r#"{"owner":"ann","size":1.0,"tags":["x"]}"#;
 
 #[test]
 fn stages_see_the_result_of_a_patch() {
-    let (plain, json) = (dialect(route()), PlainPatch::Json);
+    let (plain, json) = (dialect(route()), PatchType::Json);
     let plain_json = dialect(Route {
-        plain_patch: json,
+        default_patch_type: json,
         ..route()
     });
     let envelope = dialect(enveloped());
@@ -527,7 +527,7 @@ fn routes_that_cannot_judge_patches_are_refused() {
         (
             "no patch to choose a type of",
             Route {
-                plain_patch: PlainPatch::Json,
+                default_patch_type: PatchType::Json,
                 methods: vec![Method::PUT],
                 ..route()
             },

@@ -1,5 +1,5 @@
 use admittance_definitions::document::{Node, readers};
-use admittance_dialect::{ItemRequest, ListPages, ListRoute, NextToken, ObjectPlace, Pointer};
+use admittance_dialect::{ItemObjectRequest, ItemRequest, ListPages, ListRoute, NextToken, Pointer};
 use http::uri::PathAndQuery;
 
 use super::outbound::header;
@@ -83,12 +83,12 @@ fn pages(node: &Node<'_>) -> Option<ListPages> {
     })
 }
 
-fn object(node: &Node<'_>) -> Option<ObjectPlace> {
+fn object(node: &Node<'_>) -> Option<ItemObjectRequest> {
     let mut fields = node.object()?;
     let fix = "write the path of the whole object, `/v1/job/{/ID}`";
     let path = fields.get_required("path", fix, Node::parse);
     let pointer = fields.get_or_default("pointer", Node::parse);
-    Some(ObjectPlace { path: path?, pointer })
+    Some(ItemObjectRequest { path: path?, pointer })
 }
 
 fn request(node: &Node<'_>) -> Option<ItemRequest> {

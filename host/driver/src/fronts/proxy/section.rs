@@ -59,7 +59,7 @@ fn route<'a>(node: &Node<'a>) -> Option<(Route, Node<'a>)> {
     let spellings = fields.get_or_default("spellings", spellings);
     let get = fields.get_optional("get", stored);
     let partial = fields.get_or_default("partial", Node::boolean);
-    let plain_patch = fields.get_or_default("patch", Node::word);
+    let default_patch_type = fields.get_or_default("patch", Node::word);
     let mut route = Route::new(methods?, path?, operation?, resource?, kind?);
     route.subresource = subresource;
     route.namespace = namespace;
@@ -71,7 +71,7 @@ fn route<'a>(node: &Node<'a>) -> Option<(Route, Node<'a>)> {
     route.spellings = spellings;
     route.get = get;
     route.partial = partial;
-    route.plain_patch = plain_patch;
+    route.default_patch_type = default_patch_type;
     Some((route, node.clone()))
 }
 

@@ -80,11 +80,11 @@ impl Dialect for Objects {
         })
     }
 
-    fn reply(&self, end: &End<'_>) -> Response<Bytes> {
+    fn reply(&self, end: &EndReason<'_>) -> Response<Bytes> {
         let mut response = Response::new(Bytes::from(end.to_string()));
         *response.status_mut() = match end {
-            End::BodyTooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
-            End::BodyEncoded { .. } => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            EndReason::BodyTooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+            EndReason::BodyEncoded { .. } => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             _ => StatusCode::BAD_REQUEST,
         };
         response

@@ -1,30 +1,30 @@
 //! Enums whose values are keywords in documents.
 
 /// An enum whose values are keywords in documents, such as `Fail` and `Ignore`.
-pub trait Word: Copy + PartialEq + 'static {
+pub trait Keyword: Copy + PartialEq + 'static {
     /// The name of the enum in messages, such as `failure policy`.
-    const WHAT: &'static str;
+    const ENUM_NAME: &'static str;
 
     /// All keywords and their values.
-    const WORDS: &'static [(&'static str, Self)];
+    const KEYWORDS: &'static [(&'static str, Self)];
 }
 
 /// The error for a text that is not a keyword of an enum.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is not a valid {what}; write {words}")]
-pub struct UnknownWord {
+pub struct UnknownKeyword {
     what: &'static str,
     text: String,
     words: String,
 }
 
-impl UnknownWord {
+impl UnknownKeyword {
     /// Creates the error for this text.
-    pub fn of<W: Word>(text: &str) -> Self {
+    pub fn of<W: Keyword>(text: &str) -> Self {
         Self {
-            what: W::WHAT,
+            what: W::ENUM_NAME,
             text: text.to_owned(),
-            words: enumerated(W::WORDS.iter().map(|(word, _)| *word), "or"),
+            words: enumerated(W::KEYWORDS.iter().map(|(word, _)| *word), "or"),
         }
     }
 }
@@ -32,11 +32,11 @@ impl UnknownWord {
 /// Implements formatting, parsing, serde and the JSON schema for an enum of keywords.
 #[doc(hidden)]
 #[macro_export]
-macro_rules! words {
+macro_rules! keywords {
     ($type:ident, $what:literal: $($variant:ident = $text:literal),+) => {
-        impl $crate::Word for $type {
-            const WHAT: &'static str = $what;
-            const WORDS: &'static [(&'static str, Self)] = &[$(($text, Self::$variant)),+];
+        impl $crate::Keyword for $type {
+            const ENUM_NAME: &'static str = $what;
+            const KEYWORDS: &'static [(&'static str, Self)] = &[$(($text, Self::$variant)),+];
         }
 
         impl $type {
@@ -58,11 +58,11 @@ macro_rules! words {
         }
 
         impl std::str::FromStr for $type {
-            type Err = $crate::UnknownWord;
+            type Err = $crate::UnknownKeyword;
 
             fn from_str(text: &str) -> Result<Self, Self::Err> {
                 let word = Self::ALL.into_iter().find(|word| word.as_str() == text);
-                word.ok_or_else(|| $crate::UnknownWord::of::<Self>(text))
+                word.ok_or_else(|| $crate::UnknownKeyword::of::<Self>(text))
             }
         }
 

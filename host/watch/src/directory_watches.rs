@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::{
-    fingerprint::{Extensions, counts},
+    fingerprint::{Extensions, is_selected_file},
     trail,
 };
 
@@ -31,7 +31,7 @@ pub(crate) fn open(handler: Handler) -> notify::Result<RecommendedWatcher> {
 
 /// Wakes a watch when the operating system reports an event.
 #[derive(Debug, Default)]
-pub(crate) struct Notifier {
+pub(crate) struct EventSignal {
     pub(crate) notify: Notify,
     /// Whether the last event completed a change: a file was closed by its writer, or renamed.
     is_settled: AtomicBool,
@@ -49,7 +49,7 @@ struct Watched {
     extensions: Extensions,
 }
 
-impl Notifier {
+impl EventSignal {
     fn ring(&self, is_settled: bool) {
         self.is_settled.store(is_settled, Ordering::Release);
         self.notify.notify_one();
@@ -80,7 +80,7 @@ impl Notifier {
             let watched = self.watched.lock();
             paths.retain(|path| {
                 // Log files in a watched directory are written all the time, so their paths are dropped early.
-                if !counts(path, watched.extensions)
+                if !is_selected_file(path, watched.extensions)
                     && !path.file_name().is_some_and(|name| watched.names.contains(name))
                 {
                     return false;
@@ -89,7 +89,7 @@ impl Notifier {
                 let is_watched = |directory: PathBuf| {
                     let file = directory.join(path.file_name().unwrap_or_default());
                     watched.paths.contains(&file)
-                        || watched.paths.contains(&directory) && counts(&file, watched.extensions)
+                        || watched.paths.contains(&directory) && is_selected_file(&file, watched.extensions)
                 };
                 directory.is_some_and(is_watched)
             });
@@ -131,7 +131,7 @@ impl Notifier {
 }
 
 #[derive(Debug)]
-pub(crate) struct Handler(Arc<Notifier>);
+pub(crate) struct Handler(Arc<EventSignal>);
 
 impl notify::EventHandler for Handler {
     fn handle_event(&mut self, event: notify::Result<Event>) {
@@ -173,21 +173,21 @@ fn is_new(path: &Path) -> bool {
 
 /// Registers with the operating system for events in directories.
 #[derive(Debug)]
-pub(crate) struct Notices {
+pub(crate) struct DirectoryWatches {
     open: Open,
-    notifier: Arc<Notifier>,
+    signal: Arc<EventSignal>,
     watcher: Option<RecommendedWatcher>,
     watched: BTreeSet<PathBuf>,
     poll: Duration,
     has_warned: bool,
 }
 
-impl Notices {
+impl DirectoryWatches {
     /// Creates the registrations. Without notifications, a warning names `poll`, the interval of polling.
-    pub(crate) fn new(open: Open, notifier: Arc<Notifier>, poll: Duration) -> Self {
+    pub(crate) fn new(open: Open, signal: Arc<EventSignal>, poll: Duration) -> Self {
         Self {
             open,
-            notifier,
+            signal,
             watcher: None,
             watched: BTreeSet::new(),
             poll,
@@ -198,7 +198,7 @@ impl Notices {
     /// Registers for the events of all directories in which a change may alter what these paths lead to.
     pub(crate) fn watch(&mut self, paths: &[PathBuf], extensions: Extensions) {
         if self.watcher.is_none() {
-            match (self.open)(Handler(self.notifier.clone())) {
+            match (self.open)(Handler(self.signal.clone())) {
                 Ok(watcher) => self.watcher = Some(watcher),
                 Err(error) => return self.warn(&error),
             }
@@ -206,7 +206,7 @@ impl Notices {
         let Some(watcher) = &mut self.watcher else {
             return;
         };
-        self.notifier.set_watched(paths, extensions);
+        self.signal.set_watched(paths, extensions);
         // All directories are registered again: a moved or removed directory takes its registration along.
         for directory in std::mem::take(&mut self.watched) {
             if let Err(error) = watcher.unwatch(&directory) {
@@ -268,13 +268,13 @@ mod tests {
             (EventKind::Remove(RemoveKind::Folder), Some(true)),
             (EventKind::Other, Some(false)),
         ] {
-            let notifier = Arc::new(Notifier::default());
-            Handler(notifier.clone()).handle_event(Ok(Event::new(kind).set_flag(Flag::Rescan)));
-            assert_eq!(signalled(&notifier).await, expected, "{kind:?}");
+            let signal = Arc::new(EventSignal::default());
+            Handler(signal.clone()).handle_event(Ok(Event::new(kind).set_flag(Flag::Rescan)));
+            assert_eq!(signalled(&signal).await, expected, "{kind:?}");
         }
-        let notifier = Arc::new(Notifier::default());
-        Handler(notifier.clone()).handle_event(Err(notify::Error::generic("lost")));
-        assert_eq!(signalled(&notifier).await, Some(false));
+        let signal = Arc::new(EventSignal::default());
+        Handler(signal.clone()).handle_event(Err(notify::Error::generic("lost")));
+        assert_eq!(signalled(&signal).await, Some(false));
     }
 
     #[tokio::test]
@@ -291,20 +291,20 @@ mod tests {
             // This file has the name of a watched file, but is in another directory.
             ("chains/rules.txt", None),
         ] {
-            let notifier = Arc::new(Notifier::default());
-            notifier.set_watched(&watched, &["yaml"]);
+            let signal = Arc::new(EventSignal::default());
+            signal.set_watched(&watched, &["yaml"]);
             let kind = EventKind::Modify(ModifyKind::Data(DataChange::Any));
             let event = Event::new(kind).add_path(root.join(file));
-            Handler(notifier.clone()).handle_event(Ok(event));
-            assert_eq!(signalled(&notifier).await, expected, "{file}");
+            Handler(signal.clone()).handle_event(Ok(event));
+            assert_eq!(signalled(&signal).await, expected, "{file}");
         }
     }
 
-    /// Returns whether the notifier signalled a complete or an incomplete change; `None` if it did not signal.
-    async fn signalled(notifier: &Notifier) -> Option<bool> {
-        tokio::time::timeout(Duration::ZERO, notifier.notify.notified())
+    /// Returns whether the event signal reported a complete or an incomplete change; `None` if it reported nothing.
+    async fn signalled(signal: &EventSignal) -> Option<bool> {
+        tokio::time::timeout(Duration::ZERO, signal.notify.notified())
             .await
             .ok()
-            .map(|()| notifier.is_settled())
+            .map(|()| signal.is_settled())
     }
 }

@@ -7,22 +7,22 @@ use tokio::time::{Instant, timeout_at};
 use tracing::Instrument;
 
 use crate::{
-    Deadline, Effect, Failure, FailureKind, LabelSelector, NamespaceSelector, Object, Phase, Request,
-    Response, SkipReason, Stage, StageSpec, Surroundings, chain::expansion::Generated, chain::spans,
+    Deadline, Effect, EvaluationSources, Failure, FailureKind, LabelSelector, NamespaceSelector, Object,
+    Phase, Request, Response, SkipReason, Stage, StageSpec, chain::expansion::Generated, chain::spans,
 };
 
 #[derive(Clone, Copy)]
-pub(crate) struct Turn<'a> {
+pub(crate) struct StageTurn<'a> {
     pub(crate) request: &'a Arc<Request>,
     /// The time at which the request arrived at the chains.
     pub(crate) began: Instant,
     pub(crate) deadline: Deadline,
-    pub(crate) surroundings: Surroundings<'a>,
+    pub(crate) sources: EvaluationSources<'a>,
     /// The objects that were generated for earlier stages.
     pub(crate) generated: &'a Generated,
 }
 
-pub(crate) enum Step {
+pub(crate) enum TurnResult {
     /// The request's deadline passed before the turn.
     DeadlinePassed,
     /// The stage does not apply to the request.
@@ -37,7 +37,7 @@ pub(crate) enum Step {
     Answered(Result<(Effect, ResponseNotes), Failure>),
 }
 
-impl Step {
+impl TurnResult {
     fn skipped(reason: SkipReason) -> Self {
         Self::Skipped {
             reason,
@@ -62,14 +62,14 @@ impl Stage {
     pub async fn skip_reason(
         &self,
         request: &Request,
-        surroundings: Surroundings<'_>,
+        sources: EvaluationSources<'_>,
         deadline: Deadline,
     ) -> Result<Option<SkipReason>, Failure> {
-        let turn = Turn {
+        let turn = StageTurn {
             request: &Arc::new(request.clone()),
             began: Instant::now(),
             deadline,
-            surroundings,
+            sources,
             generated: &Generated::default(),
         };
         if self.spec.is_disabled {
@@ -80,32 +80,32 @@ impl Stage {
     }
 }
 
-impl Turn<'_> {
-    pub(crate) async fn take(&self, phase: Phase, stage: &Stage) -> Step {
+impl StageTurn<'_> {
+    pub(crate) async fn take(&self, phase: Phase, stage: &Stage) -> TurnResult {
         // A disabled stage must not refuse any request, even after the deadline.
         if stage.spec.is_disabled {
-            return Step::skipped(SkipReason::Disabled);
+            return TurnResult::skipped(SkipReason::Disabled);
         }
         if self.deadline.has_passed() {
-            return Step::DeadlinePassed;
+            return TurnResult::DeadlinePassed;
         }
         let deadline = self.deadline.within(stage.spec.timeout);
         let seen = self.seen(&stage.spec, deadline).await;
         match self.skip(stage, &seen, deadline).await {
-            Ok(Some((reason, exception))) => return Step::Skipped { reason, exception },
-            Err(failure) => return Step::Unselected(failure),
+            Ok(Some((reason, exception))) => return TurnResult::Skipped { reason, exception },
+            Err(failure) => return TurnResult::Unselected(failure),
             Ok(None) => {}
         }
         // If no object was generated, the stage was skipped above.
         let seen = seen.ok().flatten().unwrap_or(Cow::Borrowed(self.request));
-        let turn = Turn {
+        let turn = StageTurn {
             request: &seen,
             ..*self
         };
         let span = spans::of_stage(stage);
         let answer = turn.answer(phase, stage, deadline).instrument(span.clone()).await;
         spans::record(&span, &answer);
-        Step::Answered(answer)
+        TurnResult::Answered(answer)
     }
 
     /// Returns the request that the stage sees; `None` if a generated object is needed, and none is generated.
@@ -119,7 +119,7 @@ impl Turn<'_> {
         };
         let expanded = self
             .generated
-            .get(expansion, self.request, self.surroundings, deadline);
+            .get(expansion, self.request, self.sources, deadline);
         Ok(expanded.await?.map(Cow::Owned))
     }
 
@@ -145,7 +145,7 @@ impl Turn<'_> {
         deadline: Deadline,
     ) -> Result<Option<(SkipReason, Option<Arc<str>>)>, Failure> {
         let unselected = match seen {
-            Ok(Some(request)) => stage.spec.skip_reason(request, self.surroundings, deadline).await,
+            Ok(Some(request)) => stage.spec.skip_reason(request, self.sources, deadline).await,
             Ok(None) => Ok(Some(SkipReason::Rules)),
             Err(failure) => Err(failure.clone()),
         };
@@ -164,7 +164,7 @@ impl Turn<'_> {
     /// Returns the name of the stage's first exception that matches this request.
     async fn exception(&self, stage: &Stage) -> Option<Arc<str>> {
         for exception in &stage.spec.exceptions {
-            let authorizer = self.surroundings.authorizer;
+            let authorizer = self.sources.authorizer;
             if exception.matches(self.request, authorizer, self.deadline).await {
                 return Some(exception.name.clone());
             }
@@ -221,7 +221,7 @@ impl StageSpec {
     pub async fn skip_reason(
         &self,
         request: &Request,
-        surroundings: Surroundings<'_>,
+        sources: EvaluationSources<'_>,
         deadline: Deadline,
     ) -> Result<Option<SkipReason>, Failure> {
         if !self.rules.is_empty() && !self.rules.iter().any(|rule| rule.matches(request)) {
@@ -231,22 +231,16 @@ impl StageSpec {
             return Ok(Some(SkipReason::Excluded));
         }
         let selectors = (self.namespace_selector.as_ref(), &self.object_selector);
-        if let Some(reason) = unselected(selectors, request, surroundings, deadline).await? {
+        if let Some(reason) = unselected(selectors, request, sources, deadline).await? {
             return Ok(Some(reason));
         }
         let conditions = &self.match_conditions;
-        if !conditions
-            .matches(request, surroundings.authorizer, deadline)
-            .await?
-        {
+        if !conditions.matches(request, sources.authorizer, deadline).await? {
             return Ok(Some(SkipReason::MatchCondition));
         }
         for other in &self.yields_to {
             let selectors = (other.namespaces.as_ref(), &other.objects);
-            if unselected(selectors, request, surroundings, deadline)
-                .await?
-                .is_none()
-            {
+            if unselected(selectors, request, sources, deadline).await?.is_none() {
                 return Ok(Some(SkipReason::Precedence));
             }
         }
@@ -258,11 +252,11 @@ impl StageSpec {
 async fn unselected(
     (namespaces, objects): (Option<&NamespaceSelector>, &LabelSelector),
     request: &Request,
-    surroundings: Surroundings<'_>,
+    sources: EvaluationSources<'_>,
     deadline: Deadline,
 ) -> Result<Option<SkipReason>, Failure> {
     if let Some(selector) = namespaces {
-        let matches = selector.matches(request, surroundings.namespaces);
+        let matches = selector.matches(request, sources.namespaces);
         let matches = timeout_at(deadline.instant(), matches)
             .await
             .map_err(|_| timed_out("timeout while reading the labels of the namespace"))?

@@ -13,7 +13,7 @@ use http::{
 /// The reason why a request ends at the front door without a reply from the upstream.
 #[derive(Clone, Copy, Debug, derive_more::Display)]
 #[non_exhaustive]
-pub enum End<'a> {
+pub enum EndReason<'a> {
     /// The chains refused the request.
     Refused(&'a Refusal),
     /// The dialect cannot accept the request.
@@ -79,7 +79,7 @@ pub enum End<'a> {
     },
 }
 
-impl From<UpstreamError> for End<'_> {
+impl From<UpstreamError> for EndReason<'_> {
     fn from(error: UpstreamError) -> Self {
         match error {
             UpstreamError::Timeout(limit) => Self::UpstreamTimeout { limit },
@@ -90,7 +90,7 @@ impl From<UpstreamError> for End<'_> {
     }
 }
 
-impl End<'_> {
+impl EndReason<'_> {
     /// Returns the name of this reason in logs and metrics, such as `body-too-large`.
     pub fn as_str(&self) -> &'static str {
         match self {

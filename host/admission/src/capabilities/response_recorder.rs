@@ -11,12 +11,12 @@ const BYTES: usize = 1 << 20;
 
 /// The responses to HTTP requests and lookups of plugins during one admission request. Clones share the recording.
 #[derive(Clone, Debug, Default)]
-pub struct Tape(Arc<Mutex<Taped>>);
+pub struct ResponseRecorder(Arc<Mutex<RecordedResponses>>);
 
-/// The content of a [`Tape`].
+/// The content of a [`ResponseRecorder`].
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
-pub struct Taped {
+pub struct RecordedResponses {
     /// The responses to HTTP requests, in order.
     pub http: Vec<HttpAnswer>,
     /// Whether a plugin looked up an object or checked a permission.
@@ -28,18 +28,18 @@ pub struct Taped {
     bytes: usize,
 }
 
-impl Tape {
+impl ResponseRecorder {
     /// Removes and returns the entries.
-    pub fn take(&self) -> Taped {
+    pub fn take(&self) -> RecordedResponses {
         std::mem::take(&mut *self.lock())
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, Taped> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, RecordedResponses> {
         self.0.lock()
     }
 }
 
-impl Taped {
+impl RecordedResponses {
     /// Adds an object, unless it was added before.
     pub(super) fn keep(&mut self, kind: ClusterKind, object: Arc<str>) {
         let size = object.len();
@@ -67,19 +67,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tape_counts_entries_that_do_not_fit() {
+    fn a_recorder_counts_entries_that_do_not_fit() {
         let kind = ClusterKind::new("v1", "Node");
-        let tape = Tape::default();
+        let recorder = ResponseRecorder::default();
         let half: Arc<str> = "a".repeat(BYTES / 2).into();
         let other: Arc<str> = "b".repeat(BYTES / 2).into();
-        tape.objects(&kind, [half.clone(), other, half, "c".into()]);
-        let taped = tape.take();
-        assert_eq!((taped.objects.len(), taped.missed), (2, 1));
+        recorder.objects(&kind, [half.clone(), other, half, "c".into()]);
+        let recorded = recorder.take();
+        assert_eq!((recorded.objects.len(), recorded.missed), (2, 1));
         for number in 0..=ENTRIES {
-            tape.objects(&kind, [number.to_string().into()]);
+            recorder.objects(&kind, [number.to_string().into()]);
         }
-        let taped = tape.take();
-        assert_eq!((taped.objects.len(), taped.missed), (ENTRIES, 1));
-        assert_eq!(tape.take(), Taped::default());
+        let recorded = recorder.take();
+        assert_eq!((recorded.objects.len(), recorded.missed), (ENTRIES, 1));
+        assert_eq!(recorder.take(), RecordedResponses::default());
     }
 }
