@@ -119,7 +119,7 @@ impl Inner {
             DefinitionRequest::Get(name) => {
                 return match stored::find(&self.host, &name).await? {
                     Some(stored) => match &stored.object {
-                        Some(object) => Ok((object.printed(), Vec::new())),
+                        Some(object) => Ok((object.with_unset_fields(), Vec::new())),
                         None => Err(Refusal::Unreadable(name)),
                     },
                     None => Err(Refusal::NotFoundOnGet(name)),
@@ -128,7 +128,7 @@ impl Inner {
             DefinitionRequest::List => {
                 let stored = stored::all(&self.host).await?;
                 let objects = stored.iter().filter_map(|stored| stored.object.as_ref());
-                return Ok((objects.map(BcsObject::printed).collect(), Vec::new()));
+                return Ok((objects.map(BcsObject::with_unset_fields).collect(), Vec::new()));
             }
         };
         let changer = Changer {

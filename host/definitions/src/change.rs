@@ -29,7 +29,7 @@ pub(crate) use self::{
 use crate::{
     DefinitionFile, DefinitionId, DefinitionSet, StoreKind,
     document::Mistakes,
-    set::{Definition, chains, id_of, reads::ReadFile},
+    set::{ParsedDefinition, chains, id_of, reads::ReadFile},
 };
 
 /// A change to definitions that has been checked, but not written.
@@ -54,7 +54,7 @@ pub enum Expected {
     /// No definition exists yet.
     New,
     /// All definitions exist.
-    There,
+    Existing,
 }
 
 /// The path and the kind of store to which a new definition is written.
@@ -143,20 +143,23 @@ pub(crate) fn delete(set: &DefinitionSet, id: &DefinitionId) -> Result<Change, C
         return Ok(Change::between(set, new, effects));
     }
     let mut mistakes = Mistakes::new();
-    let there = set.read(&mut mistakes);
-    let definitions = set.definitions_in(&there);
+    let existing = set.read(&mut mistakes);
+    let definitions = set.definitions_in(&existing);
     let found = find(&definitions, id)?;
-    ensure_alone(found, &there)?;
-    let others = there.iter().enumerate().filter(|(file, _)| *file != found.file);
+    ensure_alone(found, &existing)?;
+    let others = existing
+        .iter()
+        .enumerate()
+        .filter(|(file, _)| *file != found.file);
     let others = others.flat_map(|(_, file)| file.definitions.iter().flatten());
     chains::define(others, mistakes)?;
     let effects = vec![(found.id.clone(), AppliedEffect::Deleted)];
     Ok(Change::between(set, set.with_text(found.file, None), effects))
 }
 
-fn ensure_alone(definition: &Definition<'_>, there: &[Arc<ReadFile>]) -> Result<(), ChangeError> {
+fn ensure_alone(definition: &ParsedDefinition<'_>, existing: &[Arc<ReadFile>]) -> Result<(), ChangeError> {
     let (id, location) = (definition.id.clone(), definition.root.location());
-    match there.get(definition.file).map(|file| file.documents.len()) {
+    match existing.get(definition.file).map(|file| file.documents.len()) {
         _ if definition.is_item() => Err(ChangeError::Conflict(format!(
             "{id} is an item of the list in {location}; edit that file"
         ))),
@@ -168,14 +171,17 @@ fn ensure_alone(definition: &Definition<'_>, there: &[Arc<ReadFile>]) -> Result<
 }
 
 fn unusable<'s>(set: &'s DefinitionSet, id: &DefinitionId) -> Option<&'s Path> {
-    let is_it = |file: &&DefinitionFile| id_of(set, file).is_some_and(|other| other.is(id));
-    set.unusable().iter().find(is_it).map(|file| file.path.as_path())
+    let matches_id = |file: &&DefinitionFile| id_of(set, file).is_some_and(|other| other.is(id));
+    set.unusable()
+        .iter()
+        .find(matches_id)
+        .map(|file| file.path.as_path())
 }
 
 fn find<'d, 'a>(
-    definitions: &'d [Definition<'a>],
+    definitions: &'d [ParsedDefinition<'a>],
     id: &DefinitionId,
-) -> Result<&'d Definition<'a>, ChangeError> {
+) -> Result<&'d ParsedDefinition<'a>, ChangeError> {
     let found: Vec<_> = definitions
         .iter()
         .filter(|definition| definition.id.is(id))
@@ -195,8 +201,8 @@ fn find<'d, 'a>(
     }
 }
 
-fn unknown(id: &DefinitionId, there: &[Definition<'_>]) -> ChangeError {
-    ChangeError::unknown("", &id.to_string(), there.iter().map(|other| &other.id))
+fn unknown(id: &DefinitionId, existing: &[ParsedDefinition<'_>]) -> ChangeError {
+    ChangeError::unknown("", &id.to_string(), existing.iter().map(|other| &other.id))
 }
 
 fn pretty_json(value: &Json) -> String {

@@ -146,9 +146,9 @@ impl DocumentKind {
 
     /// Returns whether this version is supported.
     pub fn supports(&self, version: &str) -> bool {
-        let is_it =
+        let is_version =
             |known: &&&str| **known == version || known.ends_with('/') && version.starts_with(**known);
-        self.versions.iter().find(is_it).is_some()
+        self.versions.iter().find(is_version).is_some()
     }
 
     /// Returns the version that messages suggest.

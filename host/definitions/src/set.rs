@@ -16,7 +16,7 @@ pub use self::{
     usable::{BadDefinition, OnBadDefinition, Served, Usable},
 };
 pub(crate) use self::{
-    stored::{Definition, text_of},
+    stored::{ParsedDefinition, text_of},
     usable::id_of,
 };
 use crate::{
@@ -152,7 +152,7 @@ impl DefinitionSet {
     }
 
     /// Returns the definitions in these files, except those whose name cannot be read.
-    pub(crate) fn definitions_in<'a>(&self, files: &'a [Arc<ReadFile>]) -> Vec<Definition<'a>> {
+    pub(crate) fn definitions_in<'a>(&self, files: &'a [Arc<ReadFile>]) -> Vec<ParsedDefinition<'a>> {
         self.reads.definitions(files.iter().map(|file| &**file))
     }
 
@@ -165,8 +165,8 @@ impl DefinitionSet {
     /// Returns a chain's own definition, and those of its stages if they are separate, such as bindings.
     pub fn documents_of(&self, id: &ChainId) -> Vec<StoredDefinition> {
         let chains = self.chains().unwrap_or_default();
-        let is_it = |chain: &&ChainDefinition| chain.phase == id.phase && chain.name == id.name;
-        let Some(chain) = chains.iter().find(is_it) else {
+        let matches_id = |chain: &&ChainDefinition| chain.phase == id.phase && chain.name == id.name;
+        let Some(chain) = chains.iter().find(matches_id) else {
             return Vec::new();
         };
         let mut documents = self.documents();

@@ -64,7 +64,7 @@ pub struct DefinitionFile {
     /// Whether the text is in a file or in an entry.
     pub kind: StoreKind,
     /// The definition that must be at this path, if the store derives paths from names. It identifies an invalid entry.
-    pub place: Option<DefinitionId>,
+    pub expected_id: Option<DefinitionId>,
 }
 
 impl DefinitionFile {
@@ -73,14 +73,14 @@ impl DefinitionFile {
         Self::new(StoreKind::Files, path, text)
     }
 
-    /// Creates the text of an entry. `place` is the ID of the definition that must be at this path.
+    /// Creates the text of an entry. `expected_id` is the ID of the definition that must be at this path.
     pub fn entry(
         path: impl Into<PathBuf>,
         text: impl Into<String>,
-        place: impl Into<Option<DefinitionId>>,
+        expected_id: impl Into<Option<DefinitionId>>,
     ) -> Self {
         Self {
-            place: place.into(),
+            expected_id: expected_id.into(),
             ..Self::new(StoreKind::Entries, path, text)
         }
     }
@@ -91,7 +91,7 @@ impl DefinitionFile {
             path: path.into(),
             text: text.into(),
             kind,
-            place: None,
+            expected_id: None,
         }
     }
 

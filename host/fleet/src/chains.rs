@@ -225,10 +225,10 @@ impl ChainStore {
             let first = definition.get(*keys.next()?)?;
             keys.try_fold(first, |value, key| value.get(*key))?.as_str()
         };
-        let is_it = text(&["kind"]) == Some(kind.kind)
+        let is_expected = text(&["kind"]) == Some(kind.kind)
             && text(&["metadata", "name"]) == Some(name)
             && text(&["metadata", "namespace"]).unwrap_or_default() == namespace;
-        if !is_it {
+        if !is_expected {
             let id = DefinitionId {
                 kind: kind.kind.to_owned(),
                 name: definition_name(namespace, name),

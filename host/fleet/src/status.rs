@@ -194,8 +194,8 @@ fn live<'a>(kind: &ResourceKind, resource: &Resource, host: &'a Status) -> Optio
     let written = resource.object.get("spec").and_then(|spec| spec.get("phase"));
     let phase = written.and_then(Value::as_str).unwrap_or("Mutating");
     let name = definition_name(&resource.namespace, &resource.name);
-    let is_it = |chain: &&ChainStatus| chain.name == name && chain.phase.as_str() == phase;
-    host.chains.iter().find(is_it).map(Definition::Chain)
+    let matches_id = |chain: &&ChainStatus| chain.name == name && chain.phase.as_str() == phase;
+    host.chains.iter().find(matches_id).map(Definition::Chain)
 }
 
 fn modules(stage: &StageStatus) -> impl Iterator<Item = Value> {

@@ -42,7 +42,7 @@ pub(crate) fn check_mistakes(mistakes: &Mistakes, text: &str) {
 
 fn change_back_and_forth(set: &DefinitionSet) {
     for stored in set.documents() {
-        let applied = set.apply(&stored.text, "input", Expected::There, &|_| None);
+        let applied = set.apply(&stored.text, "input", Expected::Existing, &|_| None);
         // Items of a list are documents that cannot be replaced separately.
         let Ok(change) = applied else {
             continue;

@@ -105,11 +105,11 @@ impl Changer {
             Change::Update(object) => {
                 let existing = existing.ok_or_else(not_found)?;
                 let text = existing.updated_to(object.clone(), &Moment::now().to_string());
-                self.apply(&text, Expected::There).await
+                self.apply(&text, Expected::Existing).await
             }
             Change::Delete(_) => {
                 let Stored { definition, .. } = existing.ok_or_else(not_found)?;
-                let application = self.application(Expected::There);
+                let application = self.application(Expected::Existing);
                 Ok(self.host.delete(&definition.id, &application).await?.warnings)
             }
         }

@@ -337,7 +337,7 @@ pub(crate) async fn an_invalid_definition_can_be_read_and_replaced<G: StoreFixtu
         ground.put(&bad, junk).await;
         let read = store.read().await.unwrap();
         let found = read.iter().find(|file| file.path == bad).unwrap();
-        assert_eq!(found.place, Some(id("bkbcs", "bad")), "{junk}");
+        assert_eq!(found.expected_id, Some(id("bkbcs", "bad")), "{junk}");
         let good = read.iter().find(|file| file.path == path).unwrap();
         assert_holds(std::slice::from_ref(good), &[(&path, &text)]);
         let repaired = document("bkbcs", "bad", "repaired");

@@ -13,7 +13,7 @@ use crate::{
     ChainDefinition, DefinitionFile, DefinitionId, DefinitionSet, Location, StoreKind,
     document::{self, BYTE_ORDER_MARK, Document, Mistakes, Syntax},
     set::{
-        Definition,
+        ParsedDefinition,
         chains::{self, Chains},
         reads::ReadFile,
     },
@@ -41,21 +41,21 @@ pub(crate) fn apply(
     let applied = Applied::all(text, name, set, &read)?;
 
     let mut mistakes = Mistakes::new();
-    let there = set.read(&mut mistakes);
-    let definitions = set.definitions_in(&there);
+    let existing = set.read(&mut mistakes);
+    let definitions = set.definitions_in(&existing);
     let goals = applied.iter().map(|one| {
         if let Some(definition) = replaced(&definitions, one, &applied) {
-            return one.replacing(definition, set, &there, expected);
+            return one.replacing(definition, set, &existing, expected);
         }
         let id = one.id.clone();
         if let Some(path) = unusable(set, &id) {
             let location = Location::of_file(path.display().to_string());
             return match expected {
                 Expected::New => Err(ChangeError::AlreadyThere { id, location }),
-                Expected::Any | Expected::There => Ok(WriteTarget::Overwrite(path.to_owned())),
+                Expected::Any | Expected::Existing => Ok(WriteTarget::Overwrite(path.to_owned())),
             };
         }
-        if expected == Expected::There {
+        if expected == Expected::Existing {
             return Err(unknown(&id, &definitions));
         }
         let is_taken = |path: &Path| set.all().any(|file| file.path == path);
@@ -82,7 +82,7 @@ pub(crate) fn apply(
         targets.any(|target| (target.file, target.document) == (file, document))
     };
     let mut whole = Vec::new();
-    for (file, read) in there.iter().enumerate() {
+    for (file, read) in existing.iter().enumerate() {
         let documents = read.definitions.iter().enumerate();
         let kept = documents.filter(|(index, _)| !is_replaced(file, *index));
         whole.extend(kept.flat_map(|(_, definitions)| definitions).cloned());
@@ -105,9 +105,9 @@ pub(crate) fn chains_of(
     destination: &dyn Fn(&DefinitionId) -> Option<Destination>,
 ) -> Result<Vec<ChainDefinition>, ChangeError> {
     let read = set.reads.text(name, text);
-    let there = set.read(&mut Mistakes::new());
-    let (new, old) = (set.reads.definitions([&read]), set.definitions_in(&there));
-    let directory = |definition: &Definition<'_>| {
+    let existing = set.read(&mut Mistakes::new());
+    let (new, old) = (set.reads.definitions([&read]), set.definitions_in(&existing));
+    let directory = |definition: &ParsedDefinition<'_>| {
         let replaced = old.iter().find(|old| old.id.is(&definition.id));
         let (kind, path) = match replaced.and_then(|old| set.files().get(old.file)) {
             Some(file) => (file.kind, file.path.clone()),
@@ -165,9 +165,9 @@ impl<'a> Applied<'a> {
 
     fn replacing<'d, 'n>(
         &self,
-        definition: &'d Definition<'n>,
+        definition: &'d ParsedDefinition<'n>,
         set: &DefinitionSet,
-        there: &[Arc<ReadFile>],
+        existing: &[Arc<ReadFile>],
         expected: Expected,
     ) -> Result<WriteTarget<'d, 'n>, ChangeError> {
         if expected == Expected::New {
@@ -176,7 +176,7 @@ impl<'a> Applied<'a> {
                 location: definition.root.location(),
             });
         }
-        let is_alone = ensure_alone(definition, there);
+        let is_alone = ensure_alone(definition, existing);
         let is_same = match set.files().get(definition.file) {
             Some(file) if is_alone.is_ok() && file.kind == StoreKind::Files => {
                 let new = self.text(file.kind, &file.path, None);
@@ -196,7 +196,7 @@ impl<'a> Applied<'a> {
         is_alone.map(|()| WriteTarget::Replace(definition))
     }
 
-    fn text(&self, kind: StoreKind, path: &Path, replaced: Option<&Definition<'_>>) -> String {
+    fn text(&self, kind: StoreKind, path: &Path, replaced: Option<&ParsedDefinition<'_>>) -> String {
         let is_json = kind == StoreKind::Entries || document::is_named_json(path);
         let replaced = replaced.filter(|_| kind == StoreKind::Entries);
         let merged = replaced.and_then(|replaced| self.merged(replaced));
@@ -213,7 +213,7 @@ impl<'a> Applied<'a> {
     }
 
     /// Returns the document merged with the definition that it replaces; `None` if nothing of the definition is kept.
-    fn merged(&self, replaced: &Definition<'_>) -> Option<Json> {
+    fn merged(&self, replaced: &ParsedDefinition<'_>) -> Option<Json> {
         let form = &replaced.read.form;
         form.merge(
             self.document.root_ignoring_mistakes().json(),
@@ -225,7 +225,7 @@ impl<'a> Applied<'a> {
 /// Replaces each list by its items as separate documents; `None` if the text contains no list.
 fn without_lists(text: &str, set: &DefinitionSet, read: &ReadFile) -> Option<String> {
     let definitions = set.reads.definitions([read]);
-    if !definitions.iter().any(Definition::is_item) {
+    if !definitions.iter().any(ParsedDefinition::is_item) {
         return None;
     }
     let documents = &read.documents;
@@ -243,15 +243,15 @@ fn without_lists(text: &str, set: &DefinitionSet, read: &ReadFile) -> Option<Str
 /// How an applied document is written.
 enum WriteTarget<'d, 'a> {
     /// The document equals the definition, so nothing is written.
-    Keep(&'d Definition<'a>),
-    Replace(&'d Definition<'a>),
+    Keep(&'d ParsedDefinition<'a>),
+    Replace(&'d ParsedDefinition<'a>),
     /// The document replaces the unusable entry at this path.
     Overwrite(PathBuf),
     Create(Destination),
 }
 
 impl<'d, 'a> WriteTarget<'d, 'a> {
-    fn target(&self) -> Option<&'d Definition<'a>> {
+    fn target(&self) -> Option<&'d ParsedDefinition<'a>> {
         match self {
             Self::Keep(target) | Self::Replace(target) => Some(target),
             Self::Overwrite(_) | Self::Create(_) => None,
@@ -279,11 +279,11 @@ fn content(text: &str) -> &str {
 }
 
 fn replaced<'d, 'a>(
-    there: &'d [Definition<'a>],
+    existing: &'d [ParsedDefinition<'a>],
     one: &Applied<'_>,
     applied: &[Applied<'_>],
-) -> Option<&'d Definition<'a>> {
-    let same: Vec<_> = there.iter().filter(|other| other.id.is(&one.id)).collect();
+) -> Option<&'d ParsedDefinition<'a>> {
+    let same: Vec<_> = existing.iter().filter(|other| other.id.is(&one.id)).collect();
     let siblings = applied.iter().filter(|other| other.id.is(&one.id)).count();
     match same.as_slice() {
         [only] if siblings == 1 => Some(*only),

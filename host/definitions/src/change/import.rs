@@ -17,7 +17,7 @@ use crate::{
     forms::native::write,
     load_text,
     set::{
-        Definition,
+        ParsedDefinition,
         chains::Chains,
         reads::{ReadFile, Reads},
         text_of,
@@ -169,14 +169,14 @@ fn entries(files: &[ReadFile]) -> (Vec<Entry<'_>>, Vec<ChainDefinition>) {
 }
 
 struct Entry<'a> {
-    definition: Definition<'a>,
+    definition: ParsedDefinition<'a>,
     result: ImportResult,
     chain: Option<String>,
     notes: Vec<String>,
 }
 
 impl<'a> Entry<'a> {
-    fn new(definition: Definition<'a>, wrong: &Mistakes) -> Self {
+    fn new(definition: ParsedDefinition<'a>, wrong: &Mistakes) -> Self {
         Self {
             definition,
             result: if wrong.is_empty() {
@@ -218,7 +218,7 @@ impl<'a> Entry<'a> {
     }
 }
 
-fn document_text(definition: &Definition<'_>, file: &DefinitionFile, documents: &[Document]) -> String {
+fn document_text(definition: &ParsedDefinition<'_>, file: &DefinitionFile, documents: &[Document]) -> String {
     if !definition.is_item() {
         let whole = text_of(definition, file, documents).unwrap_or_default();
         let text = whole.trim_start_matches('\u{feff}').trim_end();

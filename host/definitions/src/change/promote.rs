@@ -16,14 +16,14 @@ const SHARED: [&str; 3] = ["settings", "allow", "memory"];
 
 pub(crate) fn promote(set: &DefinitionSet, id: &StageId) -> Result<Change, ChangeError> {
     let location = with_candidate(&set.chains()?, id)?;
-    let there = set.read(&mut Mistakes::new());
-    let in_file = set.definitions_in(&there);
+    let existing = set.read(&mut Mistakes::new());
+    let in_file = set.definitions_in(&existing);
     let mut definitions = in_file.iter();
     let unknown = || ChangeError::Unknown(format!("stage {id}"));
     let definition = definitions
         .find(|definition| definition.root.object_at(&location).is_some())
         .ok_or_else(unknown)?;
-    ensure_alone(definition, &there)?;
+    ensure_alone(definition, &existing)?;
     let mut value = definition.root.json();
     object_at(&mut value, &definition.root, &location)
         .and_then(promote_in)
@@ -31,7 +31,10 @@ pub(crate) fn promote(set: &DefinitionSet, id: &StageId) -> Result<Change, Chang
 
     let file = set.files().get(definition.file);
     let before = file.map(|file| file.text.as_str());
-    let text = match there.get(definition.file).and_then(|file| file.documents.first()) {
+    let text = match existing
+        .get(definition.file)
+        .and_then(|file| file.documents.first())
+    {
         Some(document) if document.syntax() == Syntax::Yaml => {
             let yaml = document::to_yaml(&value);
             let above = comment_above(before.unwrap_or_default(), &definition.root);
@@ -129,8 +132,8 @@ fn object_at<'j>(value: &'j mut Json, node: &Node<'_>, at: &Location) -> Option<
 fn promote_in(stage: &mut Map<String, Json>) -> Option<()> {
     // BCS documents may spell keys in any case.
     let key = |stage: &Map<String, Json>, name: &str| {
-        let is_it = |(key, value): &(&String, &Json)| key.eq_ignore_ascii_case(name) && !value.is_null();
-        stage.iter().find(is_it).map(|(key, _)| key.clone())
+        let is_key = |(key, value): &(&String, &Json)| key.eq_ignore_ascii_case(name) && !value.is_null();
+        stage.iter().find(is_key).map(|(key, _)| key.clone())
     };
     let mut candidate = stage.shift_remove(&key(stage, "candidate")?)?;
     let plugin = stage.get_mut(&key(stage, "plugin")?)?.as_object_mut()?;

@@ -202,8 +202,8 @@ impl<'a> Node<'a> {
         let children = self.children();
         let exact = children.iter().find(|(name, _)| *name == Some(key));
         let any_case = || {
-            let is_it = |name: &str| name.eq_ignore_ascii_case(key);
-            children.iter().find(|(name, _)| name.is_some_and(is_it))
+            let is_key = |name: &str| name.eq_ignore_ascii_case(key);
+            children.iter().find(|(name, _)| name.is_some_and(is_key))
         };
         let index = || {
             let entry = children.get(key.parse::<usize>().ok()?)?;

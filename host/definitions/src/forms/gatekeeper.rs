@@ -24,7 +24,7 @@ use self::{
     expansion::ExpansionDocument,
     mutator::{MutatorDocument, MutatorKind},
     sync::SyncDocument,
-    template::{Surroundings, TemplateDocument},
+    template::{GatekeeperDocuments, TemplateDocument},
 };
 use super::{DocumentForm, DocumentKind, FormContent, FormDocuments, ReadDefinition, TypedDocument, parts};
 use crate::{
@@ -141,20 +141,20 @@ impl DocumentForm for Gatekeeper {
 
     fn define(&self, all: FormDocuments<'_>, defined: &mut Definitions, mistakes: &mut Mistakes) {
         let templates = all.parts::<TemplateDocument>();
-        let surroundings = Surroundings {
+        let documents = GatekeeperDocuments {
             constraints: all.parts::<ConstraintDocument>(),
             syncs: all.parts::<SyncDocument>(),
             expansions: all.parts(),
             mutators: all.parts(),
         };
-        for constraint in &surroundings.constraints {
+        for constraint in &documents.constraints {
             constraint.check(&templates, mistakes);
         }
         let chains = templates
             .iter()
-            .map(|template| template.chain(&surroundings, mistakes));
+            .map(|template| template.chain(&documents, mistakes));
         defined.chains.extend(chains);
-        defined.chains.extend(mutator::chain(&surroundings));
+        defined.chains.extend(mutator::chain(&documents));
     }
 
     /// Returns `Kept`, because a template's effect also depends on other documents: constraints and synced kinds.

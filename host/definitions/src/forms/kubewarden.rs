@@ -198,7 +198,7 @@ fn read_group(fields: &mut Fields<'_>, warnings: &mut Vec<Mistake>) -> Option<Gr
         expression: parts.expression,
         // kube-apiserver gives a denial without a code the status 400.
         denial: Denial::new(400, "", message?),
-        field: "spec.policies",
+        members_path: "spec.policies",
     })
 }
 

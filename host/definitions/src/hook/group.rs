@@ -27,7 +27,7 @@ pub struct GroupDefinition {
     /// The denial of the group, without the causes.
     pub denial: Denial,
     /// The path of the members in the document, which a denial's causes contain.
-    pub field: &'static str,
+    pub members_path: &'static str,
 }
 
 impl HookKind for GroupDefinition {
@@ -74,7 +74,7 @@ impl HookKind for GroupDefinition {
             members.push((member.name.clone(), plugin.hook));
         }
         let formula = self.expression.formula().clone();
-        let hook = Group::new(members, formula, self.denial.clone(), self.field);
+        let hook = Group::new(members, formula, self.denial.clone(), self.members_path);
         Ok(PreparedHook {
             identity,
             failures: PluginDefinition::FAILURES,
@@ -121,7 +121,7 @@ pub(crate) fn read(node: &Node<'_>) -> Option<GroupDefinition> {
         members: parts.members,
         expression: parts.expression,
         denial: Denial::forbidden(message?),
-        field: PLUGINS,
+        members_path: PLUGINS,
     })
 }
 
@@ -135,15 +135,15 @@ fn read_member(name: &str, node: &Node<'_>) -> Option<MemberDefinition> {
     })
 }
 
-/// Reads the members in `field`, each with `read`, and the `expression`.
+/// Reads the members in `members_path`, each with `read`, and the `expression`.
 pub(crate) fn read_parts<'a>(
     fields: &mut Fields<'a>,
-    field: &'static str,
+    members_path: &'static str,
     mut read: impl FnMut(&str, &Node<'a>) -> Option<MemberDefinition>,
 ) -> Option<GroupParts<'a>> {
     let fix = "write when a request is allowed, `signed() || internal()`";
     let expression = fields.required("expression", fix);
-    let node = fields.required(field, "name the members that the expression uses")?;
+    let node = fields.required(members_path, "name the members that the expression uses")?;
     let entries = node.map()?;
     let most = GroupExpression::MOST_MEMBERS;
     if entries.is_empty() || entries.len() > most {

@@ -5,7 +5,7 @@ use std::{collections::HashMap, path::PathBuf, sync::Arc};
 use admittance_admission::pause;
 use parking_lot::Mutex;
 
-use super::Definition;
+use super::ParsedDefinition;
 use crate::{
     DefinitionFile, DefinitionId,
     document::{self, Document, Mistake, Mistakes, Texts, UNINTERRUPTED},
@@ -100,7 +100,7 @@ impl Reads {
     pub(crate) fn definitions<'a>(
         &self,
         files: impl IntoIterator<Item = &'a ReadFile>,
-    ) -> Vec<Definition<'a>> {
+    ) -> Vec<ParsedDefinition<'a>> {
         self.definitions_or(files, |_| None)
     }
 
@@ -110,14 +110,14 @@ impl Reads {
         &self,
         files: impl IntoIterator<Item = &'a ReadFile>,
         unnamed: impl Fn(&ReadDefinition) -> Option<DefinitionId>,
-    ) -> Vec<Definition<'a>> {
+    ) -> Vec<ParsedDefinition<'a>> {
         let mut found = Vec::new();
         for (file, read) in files.into_iter().enumerate() {
             for (index, (document, definitions)) in read.documents.iter().zip(&read.definitions).enumerate() {
                 let typed = self.0.forms.definitions(&document.root_ignoring_mistakes());
                 for (typed, read) in typed.into_iter().zip(definitions) {
                     let id = typed.id().or_else(|| unnamed(read));
-                    found.extend(id.map(|id| Definition {
+                    found.extend(id.map(|id| ParsedDefinition {
                         file,
                         document: index,
                         root: typed.root,

@@ -38,7 +38,7 @@ pub struct StoredDefinition {
 }
 
 /// A parsed definition and its position in the set.
-pub(crate) struct Definition<'a> {
+pub(crate) struct ParsedDefinition<'a> {
     pub(crate) file: usize,
     pub(crate) document: usize,
     pub(crate) root: Node<'a>,
@@ -46,7 +46,7 @@ pub(crate) struct Definition<'a> {
     pub(crate) id: DefinitionId,
 }
 
-impl Definition<'_> {
+impl ParsedDefinition<'_> {
     pub(crate) fn is_item(&self) -> bool {
         !self.root.path().is_empty()
     }
@@ -62,7 +62,7 @@ impl Definition<'_> {
 
 pub(super) fn all(set: &DefinitionSet) -> Vec<StoredDefinition> {
     let read = set.read(&mut Mistakes::new());
-    let stored = |definition: Definition<'_>| {
+    let stored = |definition: ParsedDefinition<'_>| {
         let file = set.files.get(definition.file)?;
         let documents = &read.get(definition.file)?.documents;
         Some(StoredDefinition {
@@ -106,7 +106,7 @@ fn unusable(set: &DefinitionSet, file: &DefinitionFile) -> Option<StoredDefiniti
 }
 
 pub(crate) fn text_of(
-    definition: &Definition<'_>,
+    definition: &ParsedDefinition<'_>,
     file: &DefinitionFile,
     documents: &[Document],
 ) -> Option<String> {

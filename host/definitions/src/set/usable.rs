@@ -98,9 +98,9 @@ pub struct Usable {
     /// The unusable definitions, sorted by path.
     pub bad: Vec<BadDefinition>,
     /// The previous versions that are served instead.
-    kept: Vec<DefinitionFile>,
+    previous_versions: Vec<DefinitionFile>,
     /// The files in the set whose current version is not served.
-    held: Vec<PathBuf>,
+    withheld_paths: Vec<PathBuf>,
 }
 
 impl DefinitionSet {
@@ -137,7 +137,7 @@ impl DefinitionSet {
             files,
             unusable: Vec::new(),
             bad: Vec::new(),
-            kept: Vec::new(),
+            previous_versions: Vec::new(),
         };
         let has_entries = !entries.is_empty();
         for entry in entries {
@@ -152,7 +152,7 @@ impl DefinitionSet {
             for bad in &mut all_bad {
                 let last = in_force.iter().find(|file| file.path == bad.path);
                 if let Some(last) = last.filter(|last| sorting.take(last, mistakes_of).is_ok()) {
-                    sorting.kept.push(last.clone());
+                    sorting.previous_versions.push(last.clone());
                     bad.served = Served::LastVersion;
                 }
             }
@@ -165,14 +165,14 @@ impl DefinitionSet {
             files,
             unusable,
             bad,
-            kept,
+            previous_versions,
             ..
         } = sorting;
         Usable {
             set: self.with_contents(files).with_unusable(unusable),
             bad,
-            kept,
-            held: Vec::new(),
+            previous_versions,
+            withheld_paths: Vec::new(),
         }
     }
 }
@@ -185,7 +185,7 @@ struct Classifier<'a> {
     files: Vec<DefinitionFile>,
     unusable: Vec<DefinitionFile>,
     bad: Vec<BadDefinition>,
-    kept: Vec<DefinitionFile>,
+    previous_versions: Vec<DefinitionFile>,
 }
 
 impl Classifier<'_> {
@@ -212,9 +212,9 @@ impl Classifier<'_> {
                 let at = |files: &[DefinitionFile]| {
                     files.iter().position(|file| file.path == path && !is_file(file))
                 };
-                let was_kept = at(&self.kept);
+                let was_kept = at(&self.previous_versions);
                 if let Some(index) = was_kept {
-                    self.kept.remove(index);
+                    self.previous_versions.remove(index);
                 } else if let Some(index) = at(&self.files) {
                     let entry = self.files.remove(index);
                     self.reject(entry, reasons);
@@ -227,7 +227,7 @@ impl Classifier<'_> {
                 let keeps_last = on_bad == OnBadDefinition::KeepLast && was_kept.is_none();
                 let last = in_force.iter().find(|file| keeps_last && file.path == path);
                 let last = last.filter(|last| self.take(last, mistakes_of).is_ok());
-                self.kept.extend(last.cloned());
+                self.previous_versions.extend(last.cloned());
                 if let Some(bad) = self.bad.iter_mut().find(|bad| bad.path == path) {
                     bad.served = last.map_or(Served::Nothing, |_| Served::LastVersion);
                 }
@@ -277,8 +277,13 @@ impl Usable {
 
     /// Returns the set to serve: usable definitions, and previous versions of the others.
     pub fn served(&self) -> DefinitionSet {
-        let is_served = |file: &&DefinitionFile| !self.held.contains(&file.path);
-        let files = self.set.files().iter().filter(is_served).chain(&self.kept);
+        let is_served = |file: &&DefinitionFile| !self.withheld_paths.contains(&file.path);
+        let files = self
+            .set
+            .files()
+            .iter()
+            .filter(is_served)
+            .chain(&self.previous_versions);
         self.set.with_contents(files.cloned().collect())
     }
 
@@ -291,7 +296,7 @@ impl Usable {
     /// Returns whether the text at this path is usable and not yet in force.
     pub fn is_new(&self, path: &Path, in_force: &[DefinitionFile]) -> bool {
         let mut files = self.set.files().iter();
-        !self.held.iter().any(|held| held == path)
+        !self.withheld_paths.iter().any(|withheld| withheld == path)
             && files.any(|file| file.path == path && conflict_rank(file, in_force) != 0)
     }
 
@@ -305,23 +310,23 @@ impl Usable {
         is_transient: bool,
         (in_force, on_bad): (&[DefinitionFile], OnBadDefinition),
     ) {
-        let is_it = |file: &DefinitionFile| file.path == path;
+        let has_path = |file: &DefinitionFile| file.path == path;
         let is_file = self.is_file(path);
         let mut id = None;
         if is_file {
-            self.held.push(path.to_owned());
+            self.withheld_paths.push(path.to_owned());
         } else {
-            let (entry, files): (Vec<_>, Vec<_>) = self.set.files().iter().cloned().partition(is_it);
+            let (entry, files): (Vec<_>, Vec<_>) = self.set.files().iter().cloned().partition(has_path);
             id = entry.first().and_then(|entry| id_of(&self.set, entry));
             let unusable = [self.set.unusable(), &entry].concat();
             self.set = self.set.with_contents(files).with_unusable(unusable);
         }
         let keeps = is_file || on_bad == OnBadDefinition::KeepLast;
-        let last = in_force.iter().find(|file| is_it(file)).filter(|_| keeps);
-        self.kept.extend(last.cloned());
+        let last = in_force.iter().find(|file| has_path(file)).filter(|_| keeps);
+        self.previous_versions.extend(last.cloned());
         let fits = last.is_some() && self.served().chains().is_ok();
         if !fits {
-            self.kept.retain(|kept| kept.path != path);
+            self.previous_versions.retain(|previous| previous.path != path);
         }
         self.bad.push(BadDefinition {
             path: path.to_owned(),
@@ -344,7 +349,7 @@ impl Usable {
     }
 
     fn is_served_entry(&self, path: &Path) -> bool {
-        let mut served = self.set.files().iter().chain(&self.kept);
+        let mut served = self.set.files().iter().chain(&self.previous_versions);
         served.any(|file| file.path == path && !is_file(file))
     }
 }
@@ -379,5 +384,5 @@ pub(crate) fn id_of(set: &DefinitionSet, entry: &DefinitionFile) -> Option<Defin
     let read = set.reads.file(entry);
     let mut definitions = set.reads.definitions([&*read]).into_iter();
     let id = definitions.next().map(|definition| definition.id);
-    id.or_else(|| entry.place.clone())
+    id.or_else(|| entry.expected_id.clone())
 }

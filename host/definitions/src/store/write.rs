@@ -71,12 +71,12 @@ impl Staged {
             source,
         };
         let path = real_path(change).map_err(failed)?;
-        let there = text_of(&path).map_err(failed)?;
+        let existing = text_of(&path).map_err(failed)?;
         // Text that is invalid UTF-8 at its end was truncated, and may be replaced.
-        let is_cut = there
+        let is_cut = existing
             .as_deref()
-            .is_some_and(|there| str::from_utf8(there).is_err());
-        if !is_cut && there.as_deref() != change.before.as_deref().map(str::as_bytes) {
+            .is_some_and(|existing| str::from_utf8(existing).is_err());
+        if !is_cut && existing.as_deref() != change.before.as_deref().map(str::as_bytes) {
             let path = change.path.clone();
             return Err(StoreError::ChangedMeanwhile { path });
         }
@@ -120,17 +120,17 @@ fn draft(path: &Path, change: &FileChange) -> io::Result<NamedTempFile> {
             clippy::disallowed_methods,
             reason = "it is opened to learn whether it may be written"
         )]
-        let there = OpenOptions::new()
+        let existing = OpenOptions::new()
             .write(true)
             .custom_flags(file::NO_WAIT)
             .open(path)?
             .metadata()?;
         let drafted = draft.as_file().metadata()?;
-        if (drafted.uid(), drafted.gid()) != (there.uid(), there.gid()) {
+        if (drafted.uid(), drafted.gid()) != (existing.uid(), existing.gid()) {
             // Only root can change the owner, so other users keep theirs.
-            let _ = chown(draft.path(), Some(there.uid()), Some(there.gid()));
+            let _ = chown(draft.path(), Some(existing.uid()), Some(existing.gid()));
         }
-        draft.as_file().set_permissions(there.permissions())?;
+        draft.as_file().set_permissions(existing.permissions())?;
     }
     draft.write_all(change.after.as_deref().unwrap_or_default().as_bytes())?;
     draft.as_file().sync_all()?;

@@ -35,7 +35,10 @@ impl Host {
         let path = version.path.clone();
         // The names of entries are unique in their store, so entries conflict only with files. An exception is checked
         // together with all entries, because it may refer to stages in any of them.
-        let names_others = version.place.as_ref().is_some_and(|id| id.kind == EXCEPTION);
+        let names_others = version
+            .expected_id
+            .as_ref()
+            .is_some_and(|id| id.kind == EXCEPTION);
         let is_read =
             |file: &&DefinitionFile| file.path != path && (names_others || file.kind == StoreKind::Files);
         let mut files: Vec<_> = source.stores.known_set().all().filter(is_read).cloned().collect();

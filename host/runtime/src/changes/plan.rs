@@ -108,8 +108,8 @@ async fn edited(source: &Source, edit: Arc<Edit>) -> Result<(Change, Option<Mist
                 continue;
             };
             let there = set.all().find(|there| there.path == file.path);
-            let is_it = |mistake: &Mistake| Path::new(&mistake.location.file) == file.path;
-            let is_unread = unread.iter().flatten().any(is_it);
+            let is_in_file = |mistake: &Mistake| Path::new(&mistake.location.file) == file.path;
+            let is_unread = unread.iter().flatten().any(is_in_file);
             if is_unread || there != Some(file) {
                 *effect = AppliedEffect::Changed;
                 let replaced = there.or(Some(file).filter(|_| is_unread));

@@ -52,12 +52,12 @@ impl PreparedTables {
     }
 
     fn take(&mut self, hash: Digest) -> Option<PreparedTable> {
-        let is_it = |table: &mut PreparedTable| table.built.hash == hash;
-        let newest = self.newest.take_if(is_it);
+        let has_hash = |table: &mut PreparedTable| table.built.hash == hash;
+        let newest = self.newest.take_if(has_hash);
         if newest.is_some() {
             self.earlier = None;
         }
-        newest.or_else(|| self.earlier.take_if(is_it))
+        newest.or_else(|| self.earlier.take_if(has_hash))
     }
 }
 

@@ -126,9 +126,13 @@ async fn definitions_can_be_changed_despite_an_invalid_entry() {
             // Other definitions can be created, changed and deleted; the invalid one is unaffected.
             let new = bcs("z", "Process", "1");
             host.apply(&new, "new", &expecting(Expected::New)).await.unwrap();
-            host.apply(&bcs("x", "Application", "2"), "new", &expecting(Expected::There))
-                .await
-                .unwrap();
+            host.apply(
+                &bcs("x", "Application", "2"),
+                "new",
+                &expecting(Expected::Existing),
+            )
+            .await
+            .unwrap();
             assert_eq!(live(&host), "3 n/x=2 n/z=1 !", "{text}");
             host.delete(&id("admissionwebhook/n/z"), &by("ci")).await.unwrap();
             assert_eq!(live(&host), "4 n/x=2 !", "{text}");
@@ -146,7 +150,7 @@ async fn definitions_can_be_changed_despite_an_invalid_entry() {
                 refused.unwrap_err().to_string().contains("already exists"),
                 "{text}"
             );
-            host.apply(&mended, "new", &expecting(Expected::There))
+            host.apply(&mended, "new", &expecting(Expected::Existing))
                 .await
                 .unwrap();
             assert_eq!(live(&host), "5 n/x=2 n/y=1", "{text}");
@@ -188,9 +192,13 @@ async fn an_entry_in_force_wins_over_a_conflicting_entry() {
         ("1 n/b=1 !", vec!["memory:/a/n/x".to_owned()])
     );
     // The definition in force can be changed despite the conflicting one.
-    host.apply(&bcs("x", "Application", "2"), "new", &expecting(Expected::There))
-        .await
-        .unwrap();
+    host.apply(
+        &bcs("x", "Application", "2"),
+        "new",
+        &expecting(Expected::Existing),
+    )
+    .await
+    .unwrap();
     assert_eq!(live(&host), "2 n/x=2 !");
     // When the definition in force is deleted, the conflicting one becomes valid.
     host.delete(&id("admissionwebhook/n/x"), &by("ci")).await.unwrap();

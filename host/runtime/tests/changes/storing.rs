@@ -84,7 +84,7 @@ async fn an_apply_fails_if_its_expectations_are_not_met() {
         ),
         (
             &y,
-            Expected::There,
+            Expected::Existing,
             "there is no admissionwebhook/n/y; did you mean admissionwebhook/n/x?".to_owned(),
         ),
         (
@@ -101,7 +101,9 @@ async fn an_apply_fails_if_its_expectations_are_not_met() {
         assert_eq!(error.to_string(), message);
         assert_eq!((live(&host).as_str(), memory.commits()), ("1 a=1 n/x=1", 0));
     }
-    host.apply(&x, "new", &expecting(Expected::There)).await.unwrap();
+    host.apply(&x, "new", &expecting(Expected::Existing))
+        .await
+        .unwrap();
     host.apply(&y, "new", &expecting(Expected::New)).await.unwrap();
     assert_eq!(live(&host), "3 a=1 n/x=2 n/y=1");
 }

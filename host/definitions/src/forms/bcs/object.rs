@@ -50,7 +50,7 @@ impl BcsObject {
         let Some(document) = documents.first() else {
             return Err(NoBcsObject::Json("unexpected end of JSON input".to_owned()));
         };
-        let value = match DEFINITION.spelled(document.root_ignoring_mistakes().json()) {
+        let value = match DEFINITION.normalize_keys(document.root_ignoring_mistakes().json()) {
             Json::Object(value) => value,
             // Go's decoder accepts `null` as an object without fields.
             Json::Null => Map::new(),
@@ -113,8 +113,8 @@ impl BcsObject {
     }
 
     /// Returns the object as the BCS driver does, including unset fields.
-    pub fn printed(&self) -> Json {
-        DEFINITION.printed(Json::Object(self.ordered_fields()))
+    pub fn with_unset_fields(&self) -> Json {
+        DEFINITION.with_unset_fields(Json::Object(self.ordered_fields()))
     }
 
     fn ordered_fields(&self) -> Map<String, Json> {
@@ -124,7 +124,7 @@ impl BcsObject {
         if version == "" {
             *version = API_VERSION.into();
         }
-        match DEFINITION.spelled(Json::Object(fields)) {
+        match DEFINITION.normalize_keys(Json::Object(fields)) {
             Json::Object(fields) => fields,
             _ => Map::new(),
         }
@@ -201,7 +201,7 @@ fn object(document: &TypedDocument<'_>) -> Option<BcsObject> {
         }
         value = spec;
     }
-    match DEFINITION.spelled(value) {
+    match DEFINITION.normalize_keys(value) {
         Json::Object(value) => Some(BcsObject(value)),
         _ => None,
     }

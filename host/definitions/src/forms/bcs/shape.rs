@@ -82,7 +82,7 @@ const SELECTOR: Shape = Shape::Object(&[
 impl Shape {
     /// Gives the value's keys their documented spelling and order. Unknown keys, and the second of two spellings of one
     /// key, stay unchanged at the end. Known fields that are null are dropped.
-    pub(super) fn spelled(&self, value: Json) -> Json {
+    pub(super) fn normalize_keys(&self, value: Json) -> Json {
         match (self, value) {
             (Self::Object(fields), Json::Object(members)) => {
                 let mut ordered = Map::new();
@@ -94,29 +94,31 @@ impl Shape {
                     match rest.shift_remove(&key) {
                         None | Some(Json::Null) => {}
                         Some(value) => {
-                            ordered.insert(field.name.to_owned(), field.shape.spelled(value));
+                            ordered.insert(field.name.to_owned(), field.shape.normalize_keys(value));
                         }
                     }
                 }
                 ordered.extend(rest);
                 Json::Object(ordered)
             }
-            (Self::List(element), Json::Array(values)) => {
-                values.into_iter().map(|value| element.spelled(value)).collect()
-            }
+            (Self::List(element), Json::Array(values)) => values
+                .into_iter()
+                .map(|value| element.normalize_keys(value))
+                .collect(),
             (_, value) => value,
         }
     }
 
-    /// Adds unset fields to a [spelled](Self::spelled) value and drops unknown ones, as the driver does.
-    pub(super) fn printed(&self, value: Json) -> Json {
+    /// Adds unset fields to a value with [normalized keys](Self::normalize_keys) and drops unknown ones, as the driver
+    /// does.
+    pub(super) fn with_unset_fields(&self, value: Json) -> Json {
         match (self, value) {
             (Self::Object(fields), Json::Object(mut members)) => {
                 let mut printed = Map::new();
                 for field in *fields {
                     let value = match members.remove(field.name) {
                         Some(value) if field.unset != UnsetValue::Omitted || !is_empty(&value) => {
-                            Some(field.shape.printed(value))
+                            Some(field.shape.with_unset_fields(value))
                         }
                         _ => field.unset(),
                     };
@@ -124,9 +126,10 @@ impl Shape {
                 }
                 Json::Object(printed)
             }
-            (Self::List(element), Json::Array(values)) => {
-                values.into_iter().map(|value| element.printed(value)).collect()
-            }
+            (Self::List(element), Json::Array(values)) => values
+                .into_iter()
+                .map(|value| element.with_unset_fields(value))
+                .collect(),
             (_, value) => value,
         }
     }
@@ -149,7 +152,7 @@ impl Field {
             UnsetValue::Empty => Some("".into()),
             UnsetValue::Zero => Some(0.into()),
             UnsetValue::ZeroTime => Some("0001-01-01T00:00:00Z".into()),
-            UnsetValue::Object => Some(self.shape.printed(Json::Object(Map::new()))),
+            UnsetValue::Object => Some(self.shape.with_unset_fields(Json::Object(Map::new()))),
         }
     }
 }

@@ -5,7 +5,7 @@ use admittance_conditions::Action;
 
 use super::{
     TemplateDocument,
-    expansion::Row,
+    expansion::ExpansionPath,
     matching::{self, Match, Source},
     schema::LocatedValue,
 };
@@ -104,8 +104,8 @@ impl ConstraintDocument {
     }
 
     /// Returns the actions on a violation: none for a dry run, and `None` if the constraint is not enforced at
-    /// admission. With a `row`, they apply to the objects that it generates; without one, to the objects of requests.
-    pub(super) fn actions(&self, is_cel: bool, row: Option<&Row<'_>>) -> Option<Vec<Action>> {
+    /// admission. With a `path`, they apply to the objects that it generates; without one, to the objects of requests.
+    pub(super) fn actions(&self, is_cel: bool, path: Option<&ExpansionPath<'_>>) -> Option<Vec<Action>> {
         let is_here = |point: &Point| match point {
             Point::Admission => true,
             Point::KubernetesPolicy => is_cel,
@@ -120,14 +120,14 @@ impl ConstraintDocument {
                 .collect(),
             action => vec![action],
         };
-        let source = match row {
+        let source = match path {
             Some(_) => Source::Generated,
             None => Source::Original,
         };
         if found.is_empty() || !self.matching.source.includes(source) {
             return None;
         }
-        let found = match row.and_then(Row::enforcement) {
+        let found = match path.and_then(ExpansionPath::enforcement) {
             Some(action) => vec![action],
             None => found,
         };

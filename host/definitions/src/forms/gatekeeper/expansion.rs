@@ -30,7 +30,7 @@ pub(super) struct ExpansionDocument {
 
 /// A sequence of expansion templates, each of which applies to the object that the previous one generates.
 #[derive(Clone)]
-pub(super) struct Row<'a> {
+pub(super) struct ExpansionPath<'a> {
     first: &'a ExpansionDocument,
     further: Vec<&'a ExpansionDocument>,
 }
@@ -110,29 +110,29 @@ impl ExpansionDocument {
     }
 }
 
-pub(super) fn rows<'a>(templates: &[&'a ExpansionDocument]) -> Vec<Row<'a>> {
-    let mut rows: Vec<Row<'a>> = templates
+pub(super) fn expansion_paths<'a>(templates: &[&'a ExpansionDocument]) -> Vec<ExpansionPath<'a>> {
+    let mut paths: Vec<ExpansionPath<'a>> = templates
         .iter()
-        .map(|&first| Row {
+        .map(|&first| ExpansionPath {
             first,
             further: Vec::new(),
         })
         .collect();
     let mut next = 0;
-    while let Some(row) = rows.get(next).cloned() {
+    while let Some(path) = paths.get(next).cloned() {
         next += 1;
-        let kind = &row.last().generation.kind;
+        let kind = &path.last().generation.kind;
         for &template in templates.iter().filter(|template| template.applies_to(kind)) {
-            let mut longer = row.clone();
+            let mut longer = path.clone();
             longer.further.push(template);
-            rows.push(longer);
+            paths.push(longer);
         }
     }
-    rows.sort_by_key(Row::name);
-    rows
+    paths.sort_by_key(ExpansionPath::name);
+    paths
 }
 
-impl<'a> Row<'a> {
+impl<'a> ExpansionPath<'a> {
     fn templates(&self) -> impl Iterator<Item = &'a ExpansionDocument> {
         std::iter::once(self.first).chain(self.further.iter().copied())
     }

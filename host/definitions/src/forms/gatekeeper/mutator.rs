@@ -15,7 +15,7 @@ use super::{
     ReadDefinition, check_name,
     matching::{self, Match, Source},
     sync::SyncDocument,
-    template::{Surroundings, read_operations},
+    template::{GatekeeperDocuments, read_operations},
 };
 use crate::{
     Location, Mistake, MutatorsDefinition,
@@ -251,7 +251,7 @@ pub(super) fn mutators(
     documents.iter().filter_map(mutator).collect()
 }
 
-pub(super) fn chain(all: &Surroundings<'_>) -> Option<ChainDefinition> {
+pub(super) fn chain(all: &GatekeeperDocuments<'_>) -> Option<ChainDefinition> {
     let documents = &all.mutators;
     let named = |document: &&&MutatorDocument| (document.kind, document.name.clone());
     let source = documents.iter().min_by_key(named)?.source.clone();

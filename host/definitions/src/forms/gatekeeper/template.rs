@@ -15,7 +15,7 @@ use serde_json::{Map, Value as Json, json};
 pub(super) use self::read::{read, read_operations};
 use super::{
     constraint::ConstraintDocument,
-    expansion::{ExpansionDocument, Row, rows},
+    expansion::{ExpansionDocument, ExpansionPath, expansion_paths},
     inventory::kinds_read,
     matching::Source,
     mutator::{MutatorDocument, mutators},
@@ -59,7 +59,7 @@ struct Rego {
 }
 
 /// The Gatekeeper documents that affect a template's chain.
-pub(super) struct Surroundings<'a> {
+pub(super) struct GatekeeperDocuments<'a> {
     pub(super) constraints: Vec<&'a ConstraintDocument>,
     pub(super) syncs: Vec<&'a SyncDocument>,
     pub(super) expansions: Vec<&'a ExpansionDocument>,
@@ -71,35 +71,35 @@ struct ConstraintStage<'a> {
     constraint: &'a ConstraintDocument,
     parameters: Json,
     /// The expansion templates that generate the objects; `None` for the objects of requests.
-    row: Option<Row<'a>>,
+    path: Option<ExpansionPath<'a>>,
     expansion: Option<Arc<dyn ObjectGenerator>>,
 }
 
 impl ConstraintStage<'_> {
     /// Returns the name of the stage: the names of the constraint and of the expansion templates.
     fn name(&self) -> String {
-        match &self.row {
-            Some(row) => format!("{}/{}", self.constraint.name, row.name()),
+        match &self.path {
+            Some(path) => format!("{}/{}", self.constraint.name, path.name()),
             None => self.constraint.name.clone(),
         }
     }
 
     fn prefix(&self) -> String {
-        match &self.row {
-            Some(row) => row.prefix(&self.constraint.name),
+        match &self.path {
+            Some(path) => path.prefix(&self.constraint.name),
             None => format!("[{}]", self.constraint.name),
         }
     }
 
     /// Returns the actions on a violation; `None` if the constraint is not enforced at admission for these objects.
     fn actions(&self, is_cel: bool) -> Option<Vec<Action>> {
-        self.constraint.actions(is_cel, self.row.as_ref())
+        self.constraint.actions(is_cel, self.path.as_ref())
     }
 }
 
 impl TemplateDocument {
     /// Creates the template's chain, with a stage for each constraint, sorted by name.
-    pub(super) fn chain(&self, others: &Surroundings<'_>, mistakes: &mut Mistakes) -> ChainDefinition {
+    pub(super) fn chain(&self, others: &GatekeeperDocuments<'_>, mistakes: &mut Mistakes) -> ChainDefinition {
         let (constrained, mut warnings) = self.constraint_stages(others, mistakes);
         let syncs = &others.syncs;
         let plugin = match &self.engine {
@@ -154,24 +154,24 @@ impl TemplateDocument {
 
     fn constraint_stages<'a>(
         &self,
-        others: &Surroundings<'a>,
+        others: &GatekeeperDocuments<'a>,
         mistakes: &mut Mistakes,
     ) -> (Vec<ConstraintStage<'a>>, Vec<Mistake>) {
         let all = others.constraints.iter().copied();
         let mut constraints: Vec<_> = all.filter(|constraint| constraint.kind == self.kind).collect();
         constraints.sort_by(|one, other| one.name.cmp(&other.name));
-        let rows = rows(&others.expansions);
-        let mutators: Arc<[Mutator]> = if rows.is_empty() {
+        let paths = expansion_paths(&others.expansions);
+        let mutators: Arc<[Mutator]> = if paths.is_empty() {
             Arc::default()
         } else {
             mutators(&others.mutators, Source::Generated, &others.syncs).into()
         };
-        // All stages for the objects of a row share its generator, so that each object is generated once.
-        let with_generator = |row: Row<'a>| {
-            let expansion: Arc<dyn ObjectGenerator> = Arc::new(row.expansion(&mutators));
-            (expansion, row)
+        // All stages for the objects of a path share its generator, so that each object is generated once.
+        let with_generator = |path: ExpansionPath<'a>| {
+            let expansion: Arc<dyn ObjectGenerator> = Arc::new(path.expansion(&mutators));
+            (expansion, path)
         };
-        let rows: Vec<_> = rows.into_iter().map(with_generator).collect();
+        let paths: Vec<_> = paths.into_iter().map(with_generator).collect();
         let mut checked = SchemaCheck {
             mistakes,
             warnings: Vec::new(),
@@ -183,15 +183,15 @@ impl TemplateDocument {
                 (Some(parameters), None) => parameters.json(),
                 (None, _) => Json::Object(Map::new()),
             };
-            let of_rows = rows
+            let of_paths = paths
                 .iter()
-                .filter(|(_, row)| constraint.matching.is_for(row.kind()))
-                .map(|(expansion, row)| (Some(expansion.clone()), Some(row.clone())));
+                .filter(|(_, path)| constraint.matching.is_for(path.kind()))
+                .map(|(expansion, path)| (Some(expansion.clone()), Some(path.clone())));
             let own = std::iter::once((None, None));
-            constrained.extend(own.chain(of_rows).map(|(expansion, row)| ConstraintStage {
+            constrained.extend(own.chain(of_paths).map(|(expansion, path)| ConstraintStage {
                 constraint,
                 parameters: parameters.clone(),
-                row,
+                path,
                 expansion,
             }));
         }
@@ -285,7 +285,7 @@ impl Rego {
                     .collect(),
             };
             let mut settings = json!({"parameters": constrained.parameters, "actions": actions});
-            if let (Some(_), Json::Object(settings)) = (&constrained.row, &mut settings) {
+            if let (Some(_), Json::Object(settings)) = (&constrained.path, &mut settings) {
                 settings.insert("prefix".to_owned(), constrained.prefix().into());
             }
             Some((constrained.name(), settings))

@@ -7,7 +7,7 @@ use crate::forms::kubernetes::policy::Constraints;
 
 /// Where an object contains a Pod or a Pod template.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Level {
+pub(super) enum PodPlacement {
     /// The object itself is the Pod, or another resource of the policy.
     Object,
     /// The Pod template is in the object's `spec`.
@@ -17,30 +17,35 @@ pub(super) enum Level {
 }
 
 /// The resources that create Pods: their names, their groups, and where they contain the Pod template.
-const CONTROLLERS: [(&str, &str, Level); 6] = [
-    ("daemonsets", "apps", Level::Template),
-    ("deployments", "apps", Level::Template),
-    ("replicasets", "apps", Level::Template),
-    ("statefulsets", "apps", Level::Template),
-    ("jobs", "batch", Level::Template),
-    ("cronjobs", "batch", Level::JobTemplate),
+const CONTROLLERS: [(&str, &str, PodPlacement); 6] = [
+    ("daemonsets", "apps", PodPlacement::Template),
+    ("deployments", "apps", PodPlacement::Template),
+    ("replicasets", "apps", PodPlacement::Template),
+    ("statefulsets", "apps", PodPlacement::Template),
+    ("jobs", "batch", PodPlacement::Template),
+    ("cronjobs", "batch", PodPlacement::JobTemplate),
 ];
 
 pub(super) fn controllers() -> [&'static str; 6] {
     CONTROLLERS.map(|(name, ..)| name)
 }
 
-/// Returns the levels of Pod templates to which a policy also applies, each with its constraints; none unless the
+/// Returns the placements of Pod templates to which a policy also applies, each with its constraints; none unless the
 /// policy is for all Pods and nothing else. `controllers` are the resources that the policy names; `None` means all.
-pub(super) fn levels(constraints: &Constraints, controllers: Option<&[String]>) -> Vec<(Level, Constraints)> {
+pub(super) fn placements(
+    constraints: &Constraints,
+    controllers: Option<&[String]>,
+) -> Vec<(PodPlacement, Constraints)> {
     let Some(pods) = pods_alone(constraints) else {
         return Vec::new();
     };
-    let rules = |level: Level| {
+    let rules = |placement: PodPlacement| {
         let is_chosen =
             |name: &&str| controllers.is_none_or(|chosen| chosen.iter().any(|chosen| chosen == name));
-        let of_level = CONTROLLERS.iter().filter(|controller| controller.2 == level);
-        let chosen: Vec<_> = of_level.filter(|controller| is_chosen(&controller.0)).collect();
+        let of_placement = CONTROLLERS.iter().filter(|controller| controller.2 == placement);
+        let chosen: Vec<_> = of_placement
+            .filter(|controller| is_chosen(&controller.0))
+            .collect();
         let of_group = |group: &str| Rule {
             api_groups: Matcher::Only(vec![group.to_owned()]),
             resources: chosen
@@ -56,14 +61,14 @@ pub(super) fn levels(constraints: &Constraints, controllers: Option<&[String]>) 
             .filter(|rule| !rule.resources.is_empty())
             .collect()
     };
-    [Level::Template, Level::JobTemplate]
-        .map(|level| {
+    [PodPlacement::Template, PodPlacement::JobTemplate]
+        .map(|placement| {
             let constraints = Constraints {
-                rules: rules(level),
+                rules: rules(placement),
                 namespaces: constraints.namespaces.clone(),
                 ..Constraints::default()
             };
-            (level, constraints)
+            (placement, constraints)
         })
         .into_iter()
         .filter(|(_, constraints)| !constraints.rules.is_empty())
@@ -82,7 +87,7 @@ fn pods_alone(constraints: &Constraints) -> Option<&Rule> {
     (is_alone && is_core && is_pods).then_some(rule)
 }
 
-impl Level {
+impl PodPlacement {
     /// Returns the path from the object to the Pod, with a trailing dot.
     fn path(self) -> &'static str {
         match self {
@@ -101,7 +106,7 @@ impl Level {
         }
     }
 
-    /// Rewrites an expression for objects of this level, like Kyverno. `role` is `None` for match conditions.
+    /// Rewrites an expression for objects with this placement, like Kyverno. `role` is `None` for match conditions.
     pub(super) fn rewrite(self, phase: Phase, role: Option<Role>, text: &str) -> String {
         let is_rewritten = match phase {
             Phase::Validating => true,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use admittance_admission::{FailurePolicy, NamespaceSelector, Phase, Reinvocation, StageSpec, enumerated};
 use admittance_conditions::{Action, Binding, Policy, Wording};
 
-use super::autogen::{self, Level};
+use super::autogen::{self, PodPlacement};
 use crate::{
     CelDefinition, Location, Mistake, cel,
     document::{Fields, Node, quoted},
@@ -55,22 +55,22 @@ pub(super) fn read(root: &Node<'_>, scope: Scope) -> Option<ChainDefinition> {
         warnings.push(node.mistake(message, "remove them"));
     }
     let settings = read_settings(&mut fields, scope, (name, namespace));
-    let levels = match &constraints {
-        Some(constraints) => autogen::levels(constraints, controllers.as_deref()),
+    let placements = match &constraints {
+        Some(constraints) => autogen::placements(constraints, controllers.as_deref()),
         None => Vec::new(),
     };
     let before = fields.node().mistake_count();
     let namespace = settings.namespace.as_deref();
-    let policy = read_policy(&mut fields, scope, namespace, Level::Object);
+    let policy = read_policy(&mut fields, scope, namespace, PodPlacement::Object);
     let is_valid = fields.node().mistake_count() == before;
     names?;
-    let mut stages = vec![settings.stage(Level::Object, constraints?, policy, root.location())];
-    for (level, constraints) in levels {
-        // An expression has the same mistakes at every level, so they are reported only once.
+    let mut stages = vec![settings.stage(PodPlacement::Object, constraints?, policy, root.location())];
+    for (placement, constraints) in placements {
+        // An expression has the same mistakes at every placement, so they are reported only once.
         if is_valid && let Some(fields) = node.object() {
             let mut fields = fields.ignoring_others();
-            let policy = read_policy(&mut fields, scope, namespace, level);
-            stages.push(settings.stage(level, constraints, policy, root.location()));
+            let policy = read_policy(&mut fields, scope, namespace, placement);
+            stages.push(settings.stage(placement, constraints, policy, root.location()));
         }
     }
     if !is_for_admission {
@@ -134,9 +134,14 @@ fn read_settings(
     }
 }
 
-fn read_policy(fields: &mut Fields<'_>, scope: Scope, namespace: Option<&str>, level: Level) -> Policy {
+fn read_policy(
+    fields: &mut Fields<'_>,
+    scope: Scope,
+    namespace: Option<&str>,
+    placement: PodPlacement,
+) -> Policy {
     let before = fields.node().mistake_count();
-    let rewrite = |role, text: &str| level.rewrite(scope.phase, role, text);
+    let rewrite = |role, text: &str| placement.rewrite(scope.phase, role, text);
     let policy = cel::read_kyverno(fields, namespace, &rewrite);
     if fields.node().mistake_count() == before {
         policy::refuse_empty(&policy, scope.phase, fields.node());
@@ -230,13 +235,13 @@ impl Settings {
 
     fn stage(
         &self,
-        level: Level,
+        placement: PodPlacement,
         constraints: Constraints,
         policy: Policy,
         location: Location,
     ) -> StageDefinition {
         let mut spec = self.spec.clone();
-        spec.name = level.stage_name().unwrap_or(&self.name).into();
+        spec.name = placement.stage_name().unwrap_or(&self.name).into();
         spec.rules = constraints.rules;
         spec.exclude_rules = constraints.exclude;
         spec.object_selector = constraints.objects;

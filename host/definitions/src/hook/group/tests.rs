@@ -193,7 +193,7 @@ fn a_policy_group_of_kubewarden_becomes_one_stage() {
             (group.denial.code(), &*group.denial.message),
             (400, "image is not signed")
         );
-        assert_eq!(group.field, "spec.policies");
+        assert_eq!(group.members_path, "spec.policies");
         let members = group.members.iter().map(|member| {
             let plugin = &member.plugin;
             (
