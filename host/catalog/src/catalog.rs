@@ -8,7 +8,7 @@ use crate::{
     remote::Remote,
     resolver::Files,
     signature::{
-        Material, Requirement, SignatureDescription, SignaturePolicy, Source, describe, gather_beside,
+        Material, Requirement, SignatureDescription, SignaturePolicy, Source, describe, read_next_to_file,
     },
     stock,
 };
@@ -39,11 +39,11 @@ impl Default for CatalogConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Freshness {
     /// Uses the recorded resolution if the module is in the store.
-    Recorded,
+    PreferRecorded,
     /// Uses the recorded resolution and fetches nothing. A module that is not in the store is [`Error::NotFetched`].
-    Stored,
+    RecordedOnly,
     /// Asks the server for the current resolution, unless the reference has a digest, which is already exact.
-    Again,
+    Resolve,
 }
 
 /// Obtains modules by reference from files, servers and registries.
@@ -125,7 +125,7 @@ impl Catalog {
             let digest = Digest::of(&bytes);
             check_pin(&reference.to_string(), pinned, digest)?;
             // The module is part of the program, so it needs no signature.
-            return Ok(FetchedModule::new(bytes, digest).unrequired(reference));
+            return Ok(FetchedModule::new(bytes, digest).accept_unsigned(reference));
         }
         let rule = inner.rule(reference).await?;
         // The path with resolved links is read, because it is the path that the policy was applied to.
@@ -152,7 +152,7 @@ impl Catalog {
     /// # Errors
     ///
     /// Returns an error when the module is no longer in the store, or when the current policy refuses its signatures.
-    pub async fn load_kept(&self, reference: &ModuleReference, digest: Digest) -> Result<Module, Error> {
+    pub async fn load_stored(&self, reference: &ModuleReference, digest: Digest) -> Result<Module, Error> {
         let wanted = reference.clone();
         let found = self.inner.in_store(move |store| {
             Some(FetchedModule {
@@ -164,7 +164,7 @@ impl Catalog {
                     .map(|(_, bytes)| bytes),
             })
         });
-        let found = found.await?.flatten().ok_or_else(|| Error::NotKept {
+        let found = found.await?.flatten().ok_or_else(|| Error::NoLongerStored {
             reference: Box::new(reference.clone()),
             digest,
         })?;
@@ -227,7 +227,7 @@ impl Inner {
         progress: OnProgress<'_>,
     ) -> Result<Module, Error> {
         let Some(rule) = rule.filter(|rule| *rule.requirement != Requirement::Unsigned) else {
-            return Ok(found.unrequired(reference));
+            return Ok(found.accept_unsigned(reference));
         };
         // Signatures next to a file are local, so they are always read again.
         let is_file = matches!(reference, ModuleReference::File(_));
@@ -268,7 +268,7 @@ impl Inner {
     ) -> Result<Module, Error> {
         let rule = self.rule(reference).await?;
         let Some(rule) = rule.filter(|rule| *rule.requirement != Requirement::Unsigned) else {
-            return Ok(found.unrequired(reference));
+            return Ok(found.accept_unsigned(reference));
         };
         let material = self.kept_signatures(reference, found.digest).await?;
         Ok(found.verified(reference, rule.requirement, material.unwrap_or_default())?)
@@ -295,7 +295,7 @@ impl Inner {
         match reference {
             ModuleReference::File(path) => {
                 let (path, resolved) = (path.clone(), resolved.unwrap_or(path).to_owned());
-                Ok(on_disk(move || gather_beside(&path, &resolved)).await??)
+                Ok(on_disk(move || read_next_to_file(&path, &resolved)).await??)
             }
             ModuleReference::Https(_) | ModuleReference::Oci(_) => {
                 self.remote.signatures(reference, found, progress).await

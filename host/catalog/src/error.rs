@@ -98,7 +98,7 @@ pub enum Error {
     #[error(transparent)]
     Signature(Box<SignatureError>),
     #[error("module {reference} with the digest {digest} is no longer in the store: fetch it again")]
-    NotKept {
+    NoLongerStored {
         reference: Box<ModuleReference>,
         digest: Digest,
     },

@@ -42,7 +42,7 @@ impl FetchedModule {
     }
 
     /// Accepts the module without a signature, because the policy requires none.
-    pub(crate) fn unrequired(self, reference: &ModuleReference) -> Module {
+    pub(crate) fn accept_unsigned(self, reference: &ModuleReference) -> Module {
         Module {
             reference: reference.clone(),
             found: self,

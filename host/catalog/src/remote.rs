@@ -105,7 +105,7 @@ impl Catalog {
             pinned,
             progress,
         };
-        if freshness == Freshness::Stored {
+        if freshness == Freshness::RecordedOnly {
             return fetch.stored().await;
         }
         let rule = inner.rule(reference).await?;
@@ -137,7 +137,7 @@ impl Fetch<'_> {
         let is_fixed = self.pinned.is_some()
             || matches!(self.reference, ModuleReference::Oci(artifact) if artifact.digest().is_some());
         if let Some((found, _)) = &recorded
-            && (is_fixed || freshness == Freshness::Recorded)
+            && (is_fixed || freshness == Freshness::PreferRecorded)
         {
             return Ok(found.clone());
         }
@@ -179,7 +179,7 @@ impl Fetch<'_> {
         Ok(recorded.await?.flatten())
     }
 
-    async fn kept(&self, digest: Digest) -> Result<Option<Bytes>, Error> {
+    async fn stored_bytes(&self, digest: Digest) -> Result<Option<Bytes>, Error> {
         let kept = self.inner.in_store(move |store| store.module(digest));
         Ok(kept.await?.flatten())
     }

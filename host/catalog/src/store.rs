@@ -170,13 +170,13 @@ impl Store {
         None
     }
 
-    /// Stores a module and its signature material for [`load_kept`](crate::Catalog::load_kept). A fetched module is
+    /// Stores a module and its signature material for [`load_stored`](crate::Catalog::load_stored). A fetched module is
     /// stored already.
     ///
     /// # Errors
     ///
     /// Returns an error when an entry cannot be written. The store is unchanged.
-    pub fn keep(&self, module: &Module) -> Result<(), Error> {
+    pub fn insert_module(&self, module: &Module) -> Result<(), Error> {
         let (digest, bytes) = (module.digest(), module.bytes());
         if let Some(material) = &module.material {
             self.keep_material(&module.reference, digest, material)?;
@@ -187,10 +187,10 @@ impl Store {
             mark_as_used(&path);
             return Ok(());
         }
-        self.keep_bytes(digest, bytes)
+        self.insert_bytes(digest, bytes)
     }
 
-    pub(crate) fn keep_bytes(&self, digest: Digest, bytes: &[u8]) -> Result<(), Error> {
+    pub(crate) fn insert_bytes(&self, digest: Digest, bytes: &[u8]) -> Result<(), Error> {
         self.write(&self.path(Kind::Module, digest), &[bytes])
     }
 

@@ -117,6 +117,6 @@ impl Scene {
     }
 
     fn obtain(&self, catalog: &Catalog) -> Result<Module, admittance::catalog::Error> {
-        block_on(catalog.obtain(&self.reference, None, Freshness::Again, &|_| ()))
+        block_on(catalog.obtain(&self.reference, None, Freshness::Resolve, &|_| ()))
     }
 }

@@ -48,12 +48,14 @@ impl Fetch<'_> {
             let digest = Digest::of(&bytes);
             check_pin(&self.reference.to_string(), self.pinned, digest)?;
             let kept = bytes.clone();
-            let kept = self.inner.in_store(move |store| store.keep_bytes(digest, &kept));
+            let kept = self
+                .inner
+                .in_store(move |store| store.insert_bytes(digest, &kept));
             kept.await?.transpose()?;
             (bytes, digest)
         } else {
             check_pin(&self.reference.to_string(), self.pinned, layer.digest)?;
-            let bytes = match self.kept(layer.digest).await? {
+            let bytes = match self.stored_bytes(layer.digest).await? {
                 Some(bytes) => bytes,
                 None => self.layer(&repository, layer).await?,
             };
@@ -75,7 +77,7 @@ impl Fetch<'_> {
             name: &name,
             digest: Some(layer.digest),
             size: Some(layer.size),
-            unless: None,
+            known_validator: None,
         };
         let downloaded = self.download(
             &download,

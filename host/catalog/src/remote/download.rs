@@ -17,7 +17,7 @@ pub(super) struct Download<'a> {
     pub(super) digest: Option<Digest>,
     pub(super) size: Option<u64>,
     /// The validator of a version that need not be downloaded again.
-    pub(super) unless: Option<&'a str>,
+    pub(super) known_validator: Option<&'a str>,
 }
 
 pub(super) struct Downloaded {
@@ -39,7 +39,8 @@ const SOME_PROGRESS: usize = 64 << 10;
 const WRITTEN_AT_ONCE: usize = 256 << 10;
 
 impl Fetch<'_> {
-    /// Downloads and stores a module if `check` accepts it. `None` if the server still has the version `unless`.
+    /// Downloads and stores a module if `check` accepts it. `None` if the server still has the version
+    /// `known_validator`.
     pub(super) async fn download<F: Future<Output = Result<ClientResponse, Error>>>(
         &self,
         download: &Download<'_>,
@@ -72,7 +73,7 @@ impl Fetch<'_> {
                 received.discard().await?;
                 return Err(error);
             }
-            let bytes = self.keep(received, digest).await?;
+            let bytes = self.store_received(received, digest).await?;
             (self.progress)(FetchProgress::Finished);
             return Ok(Some(Downloaded {
                 bytes,
@@ -93,13 +94,15 @@ impl Fetch<'_> {
         })
     }
 
-    async fn keep(&self, received: Received, digest: Digest) -> Result<Bytes, Error> {
+    async fn store_received(&self, received: Received, digest: Digest) -> Result<Bytes, Error> {
         let bytes = Bytes::from(received.bytes);
         match received.partial {
             Some(partial) => on_disk(move || partial.become_module(digest)).await??,
             None => {
                 let bytes = bytes.clone();
-                let kept = self.inner.in_store(move |store| store.keep_bytes(digest, &bytes));
+                let kept = self
+                    .inner
+                    .in_store(move |store| store.insert_bytes(digest, &bytes));
                 kept.await?.transpose()?;
             }
         }
@@ -146,7 +149,9 @@ impl Fetch<'_> {
         let offset = received.bytes.len() as u64;
         let validator = validator(&response.headers);
         match response.status {
-            StatusCode::NOT_MODIFIED if download.unless.is_some() => return Ok(Attempt::NotModified),
+            StatusCode::NOT_MODIFIED if download.known_validator.is_some() => {
+                return Ok(Attempt::NotModified);
+            }
             StatusCode::PARTIAL_CONTENT if resumes_at(&response.headers, offset) => {}
             StatusCode::PARTIAL_CONTENT | StatusCode::RANGE_NOT_SATISFIABLE => {
                 received.restart(None).await;
@@ -208,7 +213,7 @@ impl Download<'_> {
             headers.extend(value(&format!("bytes={offset}-")).map(|range| (RANGE, range)));
             headers.extend(validator.map(|validator| (IF_RANGE, validator)));
         } else {
-            let known = self.unless.and_then(value);
+            let known = self.known_validator.and_then(value);
             headers.extend(known.map(|known| (IF_NONE_MATCH, known)));
         }
         headers

@@ -17,7 +17,7 @@ impl Fetch<'_> {
     pub(super) async fn https(&self, url: &Url, recorded: Recorded) -> Result<FetchedModule, Error> {
         let place = self.reference.to_string();
         if let Some(digest) = self.pinned
-            && let Some(bytes) = self.kept(digest).await?
+            && let Some(bytes) = self.stored_bytes(digest).await?
         {
             // The module was stored for another reference, or this reference's record was lost.
             let found = FetchedModule::new(bytes, digest);
@@ -30,7 +30,7 @@ impl Fetch<'_> {
             name: &place,
             digest: self.pinned,
             size: None,
-            unless: recorded
+            known_validator: recorded
                 .as_ref()
                 .and_then(|(_, resolution)| resolution.validator.as_deref()),
         };

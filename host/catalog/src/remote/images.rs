@@ -70,7 +70,7 @@ impl Images {
         }
         let manifest = self.bytes(image, &Version::of(image)).await?;
         self.manifests
-            .keep(image.clone(), manifest.clone(), manifest.len());
+            .insert(image.clone(), manifest.clone(), manifest.len());
         Ok(manifest)
     }
 
@@ -180,7 +180,7 @@ impl ImageReader for Images {
                     .await
                     .map_err(explained)?
                     .ok_or_else(|| ImageError("its configuration is not there".to_owned()))?;
-                self.configurations.keep(key, blob.clone(), blob.len());
+                self.configurations.insert(key, blob.clone(), blob.len());
                 blob
             }
         };
@@ -223,7 +223,7 @@ impl ImageReader for Images {
                     ))
                 })?;
         }
-        self.signed.keep(key, (), 0);
+        self.signed.insert(key, (), 0);
         Ok(digest)
     }
 }
@@ -308,7 +308,7 @@ impl<K: Clone + Eq + Hash, V: Clone> Recent<K, V> {
         (at.elapsed() < KEPT).then(|| value.clone())
     }
 
-    fn keep(&self, key: K, value: V, size: usize) {
+    fn insert(&self, key: K, value: V, size: usize) {
         if size > LARGEST_KEPT {
             return;
         }
@@ -333,11 +333,11 @@ mod tests {
     fn the_number_and_size_of_cached_results_are_limited() {
         let recent = Recent::default();
         for number in 0..MOST_KEPT + 10 {
-            recent.keep(number, number, 1);
+            recent.insert(number, number, 1);
         }
         assert_eq!(recent.0.lock().len(), MOST_KEPT);
         assert_eq!(recent.get(&(MOST_KEPT + 9)), Some(MOST_KEPT + 9));
-        recent.keep(0, 0, LARGEST_KEPT + 1);
+        recent.insert(0, 0, LARGEST_KEPT + 1);
         assert_eq!(recent.get(&0), None);
     }
 }

@@ -149,7 +149,7 @@ pub const SIGNATURE_SUFFIXES: [&str; 2] = [".sig", BUNDLE_SUFFIX];
 /// # Errors
 ///
 /// Returns an error when an existing signature cannot be read or is too large.
-pub fn gather_beside(path: &Path, resolved: &Path) -> Result<Material, SignatureError> {
+pub fn read_next_to_file(path: &Path, resolved: &Path) -> Result<Material, SignatureError> {
     let mut material = Material::default();
     let reference = ModuleReference::File(path.to_owned());
     for place in [path, resolved] {

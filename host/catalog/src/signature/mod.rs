@@ -29,7 +29,7 @@ pub use self::{
     error::{Finding, InvalidTrust, Refusal, SignatureError},
     material::{
         Blob, FoundSignature, Material, SIGNATURE_COUNT_LIMIT, SIGNATURE_SIZE_LIMIT, SIGNATURE_SUFFIXES,
-        gather_beside, signature_url,
+        read_next_to_file, signature_url,
     },
     pattern::{InvalidPattern, SourcePattern},
     policy::{

@@ -70,7 +70,7 @@ pub(super) fn by_key(
         .iter()
         .find(|key| key.signed(&message, &opened.signature))
         .ok_or(Refusal::WrongKey)?;
-    opened.signed.is_over(artifact)?;
+    opened.signed.check_subject(artifact)?;
     Ok(Verified::Key {
         fingerprint: key.fingerprint(),
     })
@@ -85,7 +85,7 @@ pub(super) fn by_identity(
     let bundle = opened.bundle.as_ref().ok_or(Refusal::NoCertificate)?;
     let certificate = bundle.signing_certificate().ok_or(Refusal::NoCertificate)?;
     // The artifact in the bundle is checked first, so that the signature of another module gets its own error.
-    opened.signed.is_over(artifact)?;
+    opened.signed.check_subject(artifact)?;
     let message = opened.signed.content(artifact);
     let root = &keyless.trust_root;
     let result = root
@@ -139,7 +139,7 @@ pub(super) fn by_certificate(
     if !key.signed(&opened.signed.message(artifact), &opened.signature) {
         return Err(Refusal::WrongKey);
     }
-    opened.signed.is_over(artifact)?;
+    opened.signed.check_subject(artifact)?;
     let of_certificate = |bundle: &&Bundle| {
         let has_entry = !bundle.verification_material.tlog_entries.is_empty();
         has_entry && bundle.signing_certificate() == Some(&certificate.der)

@@ -37,7 +37,7 @@ async fn a_url_is_fetched_again_only_on_request() {
     assert!(scene.take_progress().is_empty());
 
     let again = async || {
-        let module = scene.obtain_as(&catalog, &url, None, Freshness::Again).await;
+        let module = scene.obtain_as(&catalog, &url, None, Freshness::Resolve).await;
         module.unwrap().digest()
     };
     assert_eq!(again().await, Digest::of(&second));
@@ -51,13 +51,13 @@ async fn a_url_is_fetched_again_only_on_request() {
 
     // The previous module stays in the store for a rollback.
     let reference: ModuleReference = url.parse().unwrap();
-    let module = catalog.load_kept(&reference, Digest::of(&first)).await.unwrap();
+    let module = catalog.load_stored(&reference, Digest::of(&first)).await.unwrap();
     assert_eq!(module.bytes(), first.as_slice());
     let error = catalog
-        .load_kept(&reference, Digest::of("other"))
+        .load_stored(&reference, Digest::of("other"))
         .await
         .unwrap_err();
-    assert!(matches!(error, Error::NotKept { .. }), "{error}");
+    assert!(matches!(error, Error::NoLongerStored { .. }), "{error}");
 }
 
 #[tokio::test]
@@ -70,7 +70,7 @@ async fn a_pinned_module_in_the_store_causes_no_request() {
     let catalog = scene.catalog();
     let wrong = Some(Digest::of("other"));
     let error = scene
-        .obtain_as(&catalog, &site.url("/a.wasm"), wrong, Freshness::Recorded)
+        .obtain_as(&catalog, &site.url("/a.wasm"), wrong, Freshness::PreferRecorded)
         .await
         .unwrap_err();
     assert!(matches!(error, Error::DigestMismatch { .. }), "{error}");
@@ -78,10 +78,10 @@ async fn a_pinned_module_in_the_store_causes_no_request() {
 
     let right = Some(Digest::of(&bytes));
     for (path, freshness, received) in [
-        ("/a.wasm", Freshness::Recorded, 2),
-        ("/a.wasm", Freshness::Again, 2),
+        ("/a.wasm", Freshness::PreferRecorded, 2),
+        ("/a.wasm", Freshness::Resolve, 2),
         // The module is published again under another URL.
-        ("/b.wasm", Freshness::Recorded, 2),
+        ("/b.wasm", Freshness::PreferRecorded, 2),
     ] {
         let module = scene.obtain_as(&catalog, &site.url(path), right, freshness).await;
         assert_eq!(module.unwrap().bytes(), bytes.as_slice());
@@ -137,7 +137,12 @@ async fn an_interrupted_download_is_resumed() {
             site.fail(faults.clone());
             let pin = pinned.then(|| Digest::of(&bytes));
             let module = scene
-                .obtain_as(&scene.catalog(), &site.url("/a.wasm"), pin, Freshness::Recorded)
+                .obtain_as(
+                    &scene.catalog(),
+                    &site.url("/a.wasm"),
+                    pin,
+                    Freshness::PreferRecorded,
+                )
                 .await
                 .unwrap();
             assert!(module.bytes() == bytes.as_slice(), "{faults:?}");
@@ -171,7 +176,9 @@ async fn a_partial_download_is_resumed_after_a_restart() {
                     stalled.send(()).unwrap();
                 }
             };
-            let _ = catalog.obtain(&reference, None, Freshness::Recorded, &tell).await;
+            let _ = catalog
+                .obtain(&reference, None, Freshness::PreferRecorded, &tell)
+                .await;
         });
         wait.await.unwrap();
         // Meanwhile, another process downloads the module separately, and both downloads succeed.
@@ -279,7 +286,12 @@ async fn server_faults_are_retried_or_reported() {
         site.fail(faults.clone());
         let pin = Some(Digest::of(&bytes));
         let result = scene
-            .obtain_as(&scene.catalog(), &site.url("/a.wasm"), pin, Freshness::Recorded)
+            .obtain_as(
+                &scene.catalog(),
+                &site.url("/a.wasm"),
+                pin,
+                Freshness::PreferRecorded,
+            )
             .await;
         match (result, expected) {
             (Ok(module), None) => assert_eq!(module.bytes(), bytes.as_slice()),
@@ -329,7 +341,7 @@ async fn a_cookie_is_sent_only_to_its_origin() {
     assert_eq!(cookies(&other), [None]);
     // The next request starts without cookies.
     let (catalog, url) = (scene.catalog(), site.url("/a.wasm"));
-    let again = scene.obtain_as(&catalog, &url, None, Freshness::Again).await;
+    let again = scene.obtain_as(&catalog, &url, None, Freshness::Resolve).await;
     again.unwrap();
     assert_eq!(cookies(&site).last(), Some(&None));
 }
@@ -401,7 +413,7 @@ async fn concurrent_requests_for_a_module_share_one_fetch() {
         let tasks: Vec<_> = (0..8)
             .map(|_| {
                 let (scene, catalog, url) = (scene.clone(), catalog.clone(), site.url("/a.wasm"));
-                tokio::spawn(async move { scene.obtain_as(&catalog, &url, None, Freshness::Again).await })
+                tokio::spawn(async move { scene.obtain_as(&catalog, &url, None, Freshness::Resolve).await })
             })
             .collect();
         for task in tasks {

@@ -39,23 +39,23 @@ async fn a_tag_is_resolved_again_only_on_request() {
     let old = format!("oci://{}", pushed.reference);
     let by_digest = format!("oci://{}/plugins/a@{}", registry.name, pushed.manifest);
     for (reference, pinned, freshness, expected) in [
-        (&tag, None, Freshness::Recorded, pushed.module),
-        (&tag, None, Freshness::Again, moved.module),
-        (&tag, None, Freshness::Recorded, moved.module),
+        (&tag, None, Freshness::PreferRecorded, pushed.module),
+        (&tag, None, Freshness::Resolve, moved.module),
+        (&tag, None, Freshness::PreferRecorded, moved.module),
         // The first resolution of the tag is still recorded.
-        (&tag, Some(pushed.module), Freshness::Again, pushed.module),
-        (&old, None, Freshness::Again, pushed.module),
+        (&tag, Some(pushed.module), Freshness::Resolve, pushed.module),
+        (&old, None, Freshness::Resolve, pushed.module),
         (
             &by_digest,
             Some(pushed.module),
-            Freshness::Recorded,
+            Freshness::PreferRecorded,
             pushed.module,
         ),
     ] {
         let digest = get(reference, pinned, freshness).await.unwrap();
         assert_eq!(digest, expected, "{reference} {pinned:?} {freshness:?}");
     }
-    let error = get(&tag, Some(Digest::of("other")), Freshness::Recorded)
+    let error = get(&tag, Some(Digest::of("other")), Freshness::PreferRecorded)
         .await
         .unwrap_err();
     assert!(matches!(error, Error::DigestMismatch { .. }), "{error}");
@@ -63,9 +63,9 @@ async fn a_tag_is_resolved_again_only_on_request() {
     // All modules are in the store, so no registry is needed.
     drop(registry);
     for reference in [&tag, &old, &by_digest] {
-        get(reference, None, Freshness::Recorded).await.unwrap();
+        get(reference, None, Freshness::PreferRecorded).await.unwrap();
     }
-    let error = get(&tag, None, Freshness::Again).await.unwrap_err();
+    let error = get(&tag, None, Freshness::Resolve).await.unwrap_err();
     assert!(
         matches!(error, Error::Unreachable { .. }) && error.is_transient(),
         "{error}"
@@ -93,7 +93,7 @@ async fn a_reference_to_an_index_resolves_to_its_wasm_entry() {
         .unwrap();
     let tag = format!("oci://{}/plugins/a:1", registry.name);
     let put = async |entries: &[serde_json::Value]| put_manifest(&registry, "1", &index(entries)).await;
-    let again = async || scene.obtain_as(&catalog, &tag, None, Freshness::Again).await;
+    let again = async || scene.obtain_as(&catalog, &tag, None, Freshness::Resolve).await;
 
     let described = put(&[manifest(&second, "amd64"), manifest(&pushed, "wasm")]).await;
     assert_eq!(again().await.unwrap().bytes().as_ref(), module);
@@ -176,10 +176,15 @@ async fn modules_with_older_media_types_or_in_archives_are_obtained() {
         assert_eq!(found.bytes().as_ref(), module, "{tag}");
         let pin = Some(Digest::of(&module));
         scene
-            .obtain_as(&catalog, &reference, pin, Freshness::Again)
+            .obtain_as(&catalog, &reference, pin, Freshness::Resolve)
             .await
             .unwrap();
-        let error = scene.obtain_as(&catalog, &reference, Some(Digest::of("other")), Freshness::Again);
+        let error = scene.obtain_as(
+            &catalog,
+            &reference,
+            Some(Digest::of("other")),
+            Freshness::Resolve,
+        );
         assert!(matches!(error.await, Err(Error::DigestMismatch { .. })), "{tag}");
     }
     let mut cut = image.clone();
@@ -387,20 +392,20 @@ async fn a_registry_may_require_tokens() {
     *tokens.life.lock().unwrap() = -300;
     let late = scene.catalog();
     let error = scene
-        .obtain_as(&late, &reference, None, Freshness::Again)
+        .obtain_as(&late, &reference, None, Freshness::Resolve)
         .await
         .unwrap_err();
     assert!(matches!(error, Error::Unauthorized { .. }), "{error}");
     *tokens.life.lock().unwrap() = 300;
     scene
-        .obtain_as(&late, &reference, None, Freshness::Again)
+        .obtain_as(&late, &reference, None, Freshness::Resolve)
         .await
         .unwrap();
 
     // `docker login` stores this if the registry issues an identity token.
     scene.docker_config(&json!({"auths": {&registry.name: {"identitytoken": IDENTITY_TOKEN}}}));
     scene
-        .obtain_as(&scene.catalog(), &reference, None, Freshness::Again)
+        .obtain_as(&scene.catalog(), &reference, None, Freshness::Resolve)
         .await
         .unwrap();
 }

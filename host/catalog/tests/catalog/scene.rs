@@ -71,7 +71,7 @@ impl Scene {
     }
 
     pub(crate) async fn obtain(&self, catalog: &Catalog, reference: &str) -> Result<Module, Error> {
-        self.obtain_as(catalog, reference, None, Freshness::Recorded)
+        self.obtain_as(catalog, reference, None, Freshness::PreferRecorded)
             .await
     }
 

@@ -96,7 +96,7 @@ async fn signatures_next_to_a_url_are_found() {
     let error = scene.obtain(&catalog, &url).await.unwrap_err();
     assert!(matches!(error, Error::Signature(_)), "{error}");
     let error = catalog
-        .load_kept(&reference, Digest::of(&bytes))
+        .load_stored(&reference, Digest::of(&bytes))
         .await
         .unwrap_err();
     assert!(matches!(error, Error::Signature(_)), "{error}");
@@ -118,14 +118,14 @@ async fn signatures_next_to_a_url_are_found() {
     assert_eq!(again.verified(), module.verified());
     scene
         .catalog()
-        .load_kept(&reference, Digest::of(&bytes))
+        .load_stored(&reference, Digest::of(&bytes))
         .await
         .unwrap();
     assert_eq!(received().len(), before);
     scene.config.signatures = SignaturePolicy::new(vec![Signer::new().required_of("https://**")]);
     let error = scene
         .catalog()
-        .load_kept(&reference, Digest::of(&bytes))
+        .load_stored(&reference, Digest::of(&bytes))
         .await
         .unwrap_err();
     assert!(matches!(error, Error::Signature(_)), "{error}");
@@ -196,14 +196,14 @@ async fn signatures_in_a_registry_are_found() {
         drop(registry);
         for pinned in [None, Some(module.digest())] {
             let again = scene
-                .obtain_as(&scene.catalog(), &reference, pinned, Freshness::Recorded)
+                .obtain_as(&scene.catalog(), &reference, pinned, Freshness::PreferRecorded)
                 .await
                 .unwrap();
             assert_eq!(again.verified(), module.verified());
         }
         let recalled = scene
             .catalog()
-            .load_kept(module.reference(), module.digest())
+            .load_stored(module.reference(), module.digest())
             .await;
         assert_eq!(recalled.unwrap().verified(), module.verified());
     }

@@ -51,22 +51,22 @@ async fn an_entry_is_found_only_under_its_key() {
 
     let kept = module(&scene, b"bytes").await;
     assert_eq!(store.module(kept.digest()), None);
-    store.keep(&kept).unwrap();
-    store.keep(&kept).unwrap();
+    store.insert_module(&kept).unwrap();
+    store.insert_module(&kept).unwrap();
     assert_eq!(store.module(kept.digest()).unwrap(), "bytes");
     assert_eq!(store.module(Digest::of("other")), None);
     // The file has changed, but a rollback still needs the earlier module.
     let changed = module(&scene, b"changed").await;
     let recalled = scene
         .catalog()
-        .load_kept(changed.reference(), kept.digest())
+        .load_stored(changed.reference(), kept.digest())
         .await
         .unwrap();
     assert_eq!(recalled.bytes(), "bytes");
     fs::remove_file(scene.path("module.wasm")).unwrap();
     scene
         .catalog()
-        .load_kept(changed.reference(), kept.digest())
+        .load_stored(changed.reference(), kept.digest())
         .await
         .unwrap();
 }
@@ -78,7 +78,7 @@ async fn a_damaged_entry_is_removed() {
         let store = scene.store();
         store.keep_compiled(key("{}"), b"some code", b"header").unwrap();
         let kept = module(&scene, b"some bytes").await;
-        store.keep(&kept).unwrap();
+        store.insert_module(&kept).unwrap();
         for kind in ["compiled", "modules"] {
             let path = only(&scene, kind);
             let mut bytes = fs::read(&path).unwrap();
@@ -146,7 +146,7 @@ async fn the_least_recently_used_entries_are_pruned_first() {
         store.keep_compiled(key(name), &[0; 1000], b"").unwrap();
     }
     let old = module(&scene, &component(1000, 1)).await;
-    store.keep(&old).unwrap();
+    store.insert_module(&old).unwrap();
     // Reading an entry makes it recently used.
     let now = SystemTime::now();
     for (age, kind) in [(50, "compiled"), (100, "modules")] {

@@ -9,9 +9,9 @@
 
 mod artifacts;
 mod authority;
-mod beside;
 mod bundles;
 mod certified;
 mod keyless;
 mod keys;
+mod next_to_file;
 mod subject;

@@ -83,7 +83,7 @@ impl InspectArguments {
 async fn inspect(reference: &ModuleReference, catalog: &Catalog) -> crate::Result<Inspected> {
     let on_progress = transfer("fetching");
     let module = catalog
-        .obtain(reference, None, Freshness::Again, &on_progress)
+        .obtain(reference, None, Freshness::Resolve, &on_progress)
         .await?;
     let signatures = catalog.signatures(&module, &on_progress).await?;
     let ModuleInspection {

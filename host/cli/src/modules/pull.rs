@@ -40,7 +40,7 @@ impl PullArguments {
     pub(crate) fn run(&self) -> crate::Result<()> {
         let catalog = self.modules.catalog(&self.key)?;
         let on_progress = transfer("fetching");
-        let module = catalog.obtain(&self.reference, None, Freshness::Again, &on_progress);
+        let module = catalog.obtain(&self.reference, None, Freshness::Resolve, &on_progress);
         let module = crate::block_on(module)??;
         if let Some(path) = &self.output {
             files::replace(path, module.bytes(), PUBLIC)?;

@@ -65,7 +65,7 @@ impl PushArguments {
 
     async fn push(&self, catalog: &Catalog) -> crate::Result<Pushed> {
         let file = ModuleReference::File(self.file.clone());
-        let module = catalog.obtain(&file, None, Freshness::Again, &|_| {}).await?;
+        let module = catalog.obtain(&file, None, Freshness::Resolve, &|_| {}).await?;
         let mut annotations = described(&inspected(&module).await?);
         annotations.extend(self.annotation.iter().cloned());
         let created = UNIX_EPOCH + Duration::from_secs(self.source_date_epoch.unwrap_or_default());

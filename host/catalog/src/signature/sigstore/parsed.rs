@@ -117,7 +117,7 @@ impl SignedContent<'_> {
     }
 
     /// Checks that the signed content is the artifact, or names its digest.
-    pub(super) fn is_over(&self, artifact: &[u8]) -> Result<(), Refusal> {
+    pub(super) fn check_subject(&self, artifact: &[u8]) -> Result<(), Refusal> {
         let actual = Digest::of(artifact);
         match self {
             Self::Artifact(None) => Ok(()),

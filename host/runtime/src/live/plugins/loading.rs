@@ -25,15 +25,15 @@ pub(super) async fn module(
     let catalog = &assembler.catalog;
     let freshness = match modules {
         Modules::AsOf(digests) => match digests.get(&order.address()) {
-            Some(digest) => return Ok(catalog.load_kept(&order.reference, *digest).await?),
+            Some(digest) => return Ok(catalog.load_stored(&order.reference, *digest).await?),
             // The stage was live without its module, but the store may contain it now.
-            None => Freshness::Stored,
+            None => Freshness::RecordedOnly,
         },
-        Modules::Current(Servers::All(again)) if again.contains(&order.reference) => Freshness::Again,
+        Modules::Current(Servers::All(again)) if again.contains(&order.reference) => Freshness::Resolve,
         Modules::Current(Servers::Of(references)) if !references.contains(&order.reference) => {
-            Freshness::Stored
+            Freshness::RecordedOnly
         }
-        Modules::Current(_) => Freshness::Recorded,
+        Modules::Current(_) => Freshness::PreferRecorded,
     };
     let progress = assembler.progress.clone();
     let on_progress = |fetch| {
@@ -43,7 +43,7 @@ pub(super) async fn module(
         });
     };
     let _permit = match (&order.reference, freshness) {
-        (ModuleReference::File(_), _) | (_, Freshness::Stored) => None,
+        (ModuleReference::File(_), _) | (_, Freshness::RecordedOnly) => None,
         _ => Some(permit(&assembler.fetchers).await?),
     };
     let module = resolver
@@ -53,7 +53,7 @@ pub(super) async fn module(
     if let (ModuleReference::File(_), Some(store)) = (&order.reference, store) {
         // A module file may change later, but a rollback needs the original, so the store keeps a copy.
         let (store, kept) = (store.clone(), module.clone());
-        let kept = on_thread_for_long_work(move || store.keep(&kept))
+        let kept = on_thread_for_long_work(move || store.insert_module(&kept))
             .await
             .map_err(StageErrorCause::Interrupted)?;
         if let Err(error) = kept {

@@ -6,7 +6,7 @@ use admittance_catalog::{
     ModuleReference,
     signature::{
         FoundSignature, SIGNATURE_SIZE_LIMIT, SIGNATURE_SUFFIXES, SignatureError, SignatureKind, Source,
-        describe, gather_beside, signature_url,
+        describe, read_next_to_file, signature_url,
     },
 };
 
@@ -24,7 +24,7 @@ fn signatures_are_found_next_to_a_link_and_to_its_target() {
     let reference = ModuleReference::File(link.clone());
     let look = || {
         let source = Source::of(&reference).unwrap();
-        gather_beside(&link, source.path().unwrap()).unwrap()
+        read_next_to_file(&link, source.path().unwrap()).unwrap()
     };
     assert!(look().signatures.is_empty());
     let required = keys(&["p256.pub"]);
@@ -56,14 +56,14 @@ fn an_unreadable_signature_is_reported() {
     let signature = directory.path().join("module.wasm.sig");
     let huge = std::fs::File::create(&signature).unwrap();
     huge.set_len(SIGNATURE_SIZE_LIMIT + 1).unwrap();
-    let error = gather_beside(&module, &module).unwrap_err();
+    let error = read_next_to_file(&module, &module).unwrap_err();
     assert!(matches!(error, SignatureError::TooLarge { .. }), "{error}");
     huge.set_len(SIGNATURE_SIZE_LIMIT).unwrap();
-    assert_eq!(gather_beside(&module, &module).unwrap().signatures.len(), 1);
+    assert_eq!(read_next_to_file(&module, &module).unwrap().signatures.len(), 1);
 
     std::fs::remove_file(&signature).unwrap();
     std::fs::create_dir(&signature).unwrap();
-    let error = gather_beside(&module, &module).unwrap_err();
+    let error = read_next_to_file(&module, &module).unwrap_err();
     assert!(matches!(error, SignatureError::Unreadable { .. }), "{error}");
 }
 
